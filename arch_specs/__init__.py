@@ -1,0 +1,1 @@
+"""Facts about architectures, as JSON data with provenance."""

@@ -1,0 +1,105 @@
+"""``ArchSpec``: the facts of one architecture, read from ``arch_specs/`` with their sources."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.errors import InternalError, UsageError
+
+SCHEMA = "fmha.arch/1"
+
+
+@dataclass(frozen=True)
+class ArchSpec:
+    """Facts of one architecture.
+
+    Attributes:
+        name: with its suffix (``sm_90a``, ``gfx942``, ``x86_64_v4_bf16``).
+        vendor: ``cpu``, ``amd`` or ``nvidia``.
+        title: one line for people.
+        facts: name -> {"value": ..., "source": ...}.
+        backends: backend name -> that backend's own tables (tiles, pipelines ...), each row with a source.
+    """
+
+    name: str
+    vendor: str
+    title: str
+    facts: Mapping[str, Mapping[str, Any]]
+    backends: Mapping[str, Any]
+
+    def fact(self, key: str) -> Any:
+        """The value of a fact.
+
+        Raises:
+            InternalError: a fact that this architecture does not state.
+        """
+        if key not in self.facts:
+            raise InternalError(f"arch {self.name} states no fact {key!r}", where=f"arch_specs/{self.name}.json")
+        return self.facts[key]["value"]
+
+
+def arch_root() -> Traversable:
+    """The folder of the facts: inside the installed package, else beside it in a bare checkout.
+
+    Raises:
+        InternalError: neither is there.
+    """
+    try:
+        return resources.files("fmha_cli.arch_specs")
+    except ModuleNotFoundError:
+        beside = Path(__file__).resolve().parent.parent / "arch_specs"
+        if beside.is_dir():
+            return beside
+    raise InternalError("arch_specs/ is missing from the installation")
+
+
+def arch_names() -> tuple[str, ...]:
+    """Names of the architectures that have a file of facts, sorted."""
+    files = (entry.name for entry in arch_root().iterdir())
+    return tuple(sorted(f[:-5] for f in files if f.endswith(".json") and not f.startswith("_")))
+
+
+def load_arch(name: str) -> ArchSpec:
+    """The facts of one architecture.
+
+    Raises:
+        UsageError: no such architecture, with near names.
+        InternalError: a file that does not hold what ``fmha.arch/1`` promises.
+    """
+    known = arch_names()
+    if name not in known:
+        import difflib
+
+        near = difflib.get_close_matches(name, known, 3, 0.5)
+        raise UsageError(
+            f"--arch {name}: no such architecture",
+            code="E005",
+            where="--arch",
+            help=f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}",
+        )
+    return arch_from_json(arch_root().joinpath(f"{name}.json").read_text("utf-8"), f"arch_specs/{name}.json")
+
+
+def arch_from_json(text: str, where: str) -> ArchSpec:
+    """Facts from the text of an ``fmha.arch/1`` file; every fact must carry a source.
+
+    Raises:
+        InternalError: malformed text, a missing member, or a fact without a source.
+    """
+    try:
+        data = json.loads(text)
+        if data["schema"] != SCHEMA:
+            raise KeyError("schema")
+        spec = ArchSpec(data["name"], data["vendor"], data["title"], data["facts"], data.get("backends", {}))
+        bare = [k for k, v in spec.facts.items() if not (isinstance(v, dict) and v.get("source") and "value" in v)]
+    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise InternalError(f"{where} is not {SCHEMA}: {fault}", where=where) from fault
+    if bare:
+        raise InternalError(f"{where}: facts without value and source: {', '.join(bare)}", where=where)
+    return spec

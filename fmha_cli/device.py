@@ -1,0 +1,50 @@
+"""``DeviceFacts`` and ``Availability``: what a backend found, and devices that can be made without hardware."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Whether a backend can run here."""
+
+    OK = "ok"
+    NO_DEVICE = "no-device"
+    MISSING = "missing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFacts:
+    """Facts of one device, constructible without it.
+
+    Attributes:
+        id: ``cpu``, ``cuda:0``, ``hip:1``, ``emu:gfx942``; ``none`` when only an architecture is known.
+        archs: architectures whose kernels it accepts, best first (an H200: sm_90a, sm_90, sm_80).
+        units: cores, SMs or CUs.
+        memory_bytes, llc_bytes: main memory and last-level cache; 0 = unknown.
+    """
+
+    id: str
+    archs: tuple[str, ...]
+    name: str = ""
+    units: int = 1
+    memory_bytes: int = 0
+    llc_bytes: int = 0
+
+    @staticmethod
+    def of_arch(arch: str) -> DeviceFacts:
+        """A device of which only the architecture is known (``--arch`` without hardware)."""
+        return DeviceFacts(id="none", archs=(arch,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Availability:
+    """The answer of a probe: a state, its reason when not ok, and the devices found."""
+
+    state: State
+    devices: tuple[DeviceFacts, ...] = ()
+    why: str | None = None
+    help: str | None = None
+    version: str | None = None

@@ -1,0 +1,111 @@
+"""The one encoding: dataclass fields to canonical JSON, to a readable name, to a digest, and back.
+
+Names are ``key=value`` pairs joined by commas; a field that holds its declared default is left out,
+so names stay short and ``decode_fields(encode_fields(x), type(x)) == x`` holds. Digests are taken over
+*all* fields, so a changed default changes the digest.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Hashable, Mapping
+from enum import Enum
+from functools import cache
+from types import MappingProxyType
+from typing import Any, TypeVar, get_type_hints
+
+from fmha_cli.errors import UsageError
+
+T = TypeVar("T")
+
+SCHEMA_VERSION = 1
+"""Raised when the meaning of an encoded field changes; part of every digest and cache key."""
+
+
+def canonical_json(value: object) -> str:
+    """JSON with sorted keys and no spaces; the same text in every process and for every hash seed.
+
+    Raises:
+        TypeError: a value without a JSON form.
+    """
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True, allow_nan=False)
+
+
+def digest_of(value: object) -> str:
+    """sha256 (hex) of the canonical JSON."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def fields_dict(noun: object) -> dict[str, Any]:
+    """All fields of a dataclass as plain JSON values, nested dataclasses as objects."""
+    out: dict[str, Any] = {}
+    for field in dataclasses.fields(noun):  # type: ignore[arg-type]
+        out[field.name] = _plain(getattr(noun, field.name))
+    return out
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value):
+        return fields_dict(value)
+    if isinstance(value, Enum):
+        return value.value
+    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+
+
+def encode_fields(noun: object) -> str:
+    """The fields that differ from their defaults, as ``key=value,key=value`` in declaration order."""
+    parts = []
+    for field in dataclasses.fields(noun):  # type: ignore[arg-type]
+        value = getattr(noun, field.name)
+        if field.default is dataclasses.MISSING or value != field.default:
+            parts.append(f"{field.name}={_text(value)}")
+    return ",".join(parts)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Enum):
+        return str(value.value)
+    return "x".join(str(v) for v in value) if isinstance(value, tuple) else str(value)
+
+
+@cache
+def _types(kind: Hashable) -> Mapping[str, Any]:
+    return MappingProxyType(get_type_hints(kind))  # type: ignore[arg-type]
+
+
+def decode_fields(text: str, kind: type[T]) -> T:
+    """The inverse of :func:`encode_fields`.
+
+    Raises:
+        UsageError: an unknown field, a malformed value, or a missing field that has no default.
+    """
+    types = _types(kind)
+    values: dict[str, Any] = {}
+    for part in filter(None, text.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals or key not in types or key in values:
+            raise UsageError(f"{part!r} is not a field of {kind.__name__}", code="E003", where=text)
+        try:
+            values[key] = _value(value, types[key])
+        except (ValueError, KeyError) as fault:
+            raise UsageError(f"{part!r}: not a value of {kind.__name__}.{key}", code="E003", where=text) from fault
+    try:
+        return kind(**values)
+    except TypeError as fault:
+        raise UsageError(f"{text!r} lacks a field of {kind.__name__}: {fault}", code="E003", where=text) from fault
+
+
+def _value(text: str, kind: Any) -> Any:
+    if kind is bool:
+        return {"yes": True, "no": False}[text]
+    if kind in (int, str, float):
+        return kind(text)
+    if isinstance(kind, type) and issubclass(kind, Enum):
+        return kind(text)
+    if getattr(kind, "__origin__", None) is tuple:
+        return tuple(int(v) for v in text.split("x")) if text else ()
+    raise ValueError(f"a field of type {kind} has no text form")

@@ -1,0 +1,34 @@
+"""The hooks that a plugin may implement. Each is called once, to collect."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pluggy
+
+from fmha_cli.protocols import Backend
+
+PROJECT = "fmha"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def fmha_register_backends() -> Sequence[Backend]:  # type: ignore[empty-body]
+    """Backends of this plugin."""
+
+
+@hookspec
+def fmha_register_arch_specs() -> Mapping[str, str]:  # type: ignore[empty-body]
+    """Architecture name -> JSON text (``fmha.arch/1``) of further architectures."""
+
+
+@hookspec
+def fmha_register_commands() -> Mapping[str, Any]:  # type: ignore[empty-body]
+    """Command name -> function; it becomes ``fmha NAME``."""
+
+
+@hookspec
+def fmha_register_fills() -> Mapping[str, Any]:  # type: ignore[empty-body]
+    """Fill name -> function (shape, generator) -> float32 array."""

@@ -1,0 +1,136 @@
+"""``Backend`` and ``Session``: the protocols that a backend implements. Standard library only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from fmha_cli.arch import ArchSpec
+from fmha_cli.decision import Decision
+from fmha_cli.device import Availability, DeviceFacts
+from fmha_cli.kernel import Algorithm, KernelSpec
+from fmha_cli.plan import Artifact, Plan, Stage
+from fmha_cli.problem import Problem
+from fmha_cli.rules import Rule
+
+
+@dataclass(frozen=True)
+class BuildContext:
+    """What a build may use: the cache's root, parallel jobs, whether fetching is forbidden, how to speak."""
+
+    cache_root: Path
+    jobs: int = 1
+    offline: bool = False
+    timeout: float = 600.0
+    notify: Callable[[str], None] = field(default=lambda text: None, compare=False)
+
+
+@dataclass(frozen=True)
+class BoundTensor:
+    """One tensor inside the arena.
+
+    Attributes:
+        offset: byte offset of element 0 from the arena's start.
+        dtype: element type, a name of ``fmha_cli.tensors``.
+        shape, strides: in the problem's own axis order; strides in elements. The last axis is
+            contiguous; other axes may have gaps.
+    """
+
+    name: str
+    offset: int
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+class Session(Protocol):
+    """One open device, inside the worker. The core calls load, bind, then upload/launch/download in a loop."""
+
+    def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
+        """Load one artifact for each stage (already verified).
+
+        Raises:
+            KernelFailure: it does not load, or its ABI differs from the host's.
+        """
+
+    def bind(self, arena: memoryview, tensors: Mapping[str, BoundTensor], threads: int) -> None:
+        """Take the host arena that holds every tensor, guards included. A device backend mirrors the whole
+        arena in one allocation, so that guards and poison work alike everywhere."""
+
+    def upload(self) -> None:
+        """Host arena -> device (nothing to do on a CPU)."""
+
+    def launch(self) -> tuple[int, ...]:
+        """Run all stages once and wait. Returns nanoseconds per stage (host clock or device events).
+
+        Raises:
+            KernelFailure: the launch was refused.
+            MemoryError: the device is out of memory.
+        """
+
+    def download(self) -> None:
+        """Device -> host arena (nothing to do on a CPU)."""
+
+    def evict_caches(self) -> None:
+        """Push the tensors out of the last-level cache, for cold timing."""
+
+    def close(self) -> None:
+        """Free everything."""
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """A family of kernels. Small and dumb: are you here, what have you got, can you, build this, run this.
+
+    Attributes:
+        name: as in ``--backend``.
+        algorithm: the dataclass of its kernels' free choices.
+        dropout_stream: which named stream its kernels draw from.
+        probes_in_parent: True only if ``probe`` opens no device and loads no driver.
+    """
+
+    name: str
+    algorithm: type[Algorithm]
+    dropout_stream: str
+    probes_in_parent: bool
+
+    def probe(self) -> Availability:
+        """Are you here? Which devices? Called in the worker unless ``probes_in_parent``."""
+
+    def archs(self) -> tuple[str, ...]:
+        """Architectures for which it has kernels, cheap to ask."""
+
+    def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
+        """Every kernel that exists for an architecture, lazily, without device, sources or compiler."""
+
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules that ``decide`` uses, core rules included."""
+
+    def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
+        """Every candidate on this device with Supported or all Reasons; at least one decision."""
+
+    def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+        """The stages around a supported main kernel, and the workspaces."""
+
+    def build(self, stage: Stage, context: BuildContext) -> Artifact:
+        """Build (or find in the cache) the stage's kernel.
+
+        Raises:
+            KernelFailure: it does not compile; the log is kept.
+            EnvironmentProblem: no compiler, or no sources.
+        """
+
+    def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
+        """What the artifact needs: registers, spills, vector width, ``instructions``, ``matrix_instructions``."""
+
+    def upstream_name(self, kernel: KernelSpec) -> str | None:
+        """The kernel's file stem in its own project, None where there is none."""
+
+    def open(self, device: DeviceFacts) -> Session:
+        """Open the device; in the worker only.
+
+        Raises:
+            EnvironmentProblem: the device or its runtime is not there.
+        """

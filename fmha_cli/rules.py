@@ -1,0 +1,170 @@
+"""``Rule`` and ``Reason``: every refusal has an id, a text and a hint.
+
+Id ranges: K001-K099 core, K100-K199 cpu, K200-K399 ck_tile, K400-K499 flash_attn, K900 plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+
+from fmha_cli.device import DeviceFacts
+from fmha_cli.kernel import KernelSpec
+from fmha_cli.problem import Problem
+from fmha_cli.signature import Signature
+
+
+class Severity(IntEnum):
+    """How far a refused kernel is from fitting; ``explain`` ranks near misses by it, small first."""
+
+    OPTION = 1
+    """A run-time option would have to change (dropout off, LSE off)."""
+    SHAPE = 2
+    """A size would have to change (pad hdim 72 to 80)."""
+    KIND = 3
+    """The kind of problem would have to change (dtype, mask kind, direction)."""
+    PLACE = 4
+    """Another architecture, device or backend would be needed."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a kernel does not serve a problem: rule id, text with the values, and the change that would help."""
+
+    id: str
+    text: str
+    hint: str | None = None
+    severity: Severity = Severity.KIND
+
+    def to_dict(self) -> dict[str, str | None]:
+        return {"id": self.id, "text": self.text, "hint": self.hint}
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: ``check`` gives None when the kernel may serve the problem, else the Reason.
+
+    ``text`` states the rule in general (``fmha explain ID`` prints it with ``help``).
+    """
+
+    id: str
+    text: str
+    check: Callable[[Problem, KernelSpec, DeviceFacts], Reason | None]
+    help: str = ""
+    source: str = ""
+
+
+def reasons_against(rules: Iterable[Rule], problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> list[Reason]:
+    """All reasons, in the order of the table, not only the first."""
+    found = (rule.check(problem, kernel, device) for rule in rules)
+    return [reason for reason in found if reason is not None]
+
+
+_HINTS = {
+    "dtype": "--dtype {have}",
+    "dtype_out": "--dtype {dtype}:{have}",
+    "mask": "--mask {have}",
+    "softcap": "--softcap 0",
+    "dropout": "--dropout 0",
+    "lse": "drop --lse",
+    "bias": "--bias {have}",
+}
+_SHAPES = ("page",)
+_OPTIONS = ("lse", "dropout", "softcap", "sink", "sink_logits", "deterministic", "dbias", "split")
+
+
+def _signature_check(field: str) -> Callable[[Problem, KernelSpec, DeviceFacts], Reason | None]:
+    def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+        wanted = Signature.of(problem)
+        if field not in kernel.signature.misfits(wanted):
+            return None
+        have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))
+        hint = _HINTS.get(field, f"a kernel compiled for {field}={want}").format(have=have, dtype=problem.dtype.value)
+        severity = Severity.OPTION if field in _OPTIONS else Severity.SHAPE if field in _SHAPES else Severity.KIND
+        text = f"{field} {want} is not what the kernel is compiled for ({field} {have})"
+        return Reason(SIGNATURE_RULE_IDS[field], text, hint, severity)
+
+    return check
+
+
+SIGNATURE_RULE_IDS = {
+    "dtype": "K001",
+    "dtype_out": "K002",
+    "mode": "K003",
+    "mask": "K004",
+    "sink": "K005",
+    "sink_logits": "K006",
+    "bias": "K007",
+    "softcap": "K008",
+    "dropout": "K009",
+    "lse": "K010",
+    "gqa": "K011",
+    "cache": "K013",
+    "page": "K014",
+    "append": "K015",
+    "rotary": "K016",
+    "split": "K017",
+    "qscale": "K018",
+    "deterministic": "K019",
+    "dbias": "K020",
+}
+
+
+def _hdim_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+    sizes = (("hdim", problem.hdim, kernel.signature.hdim), ("hdim-v", problem.hdim_v, kernel.signature.hdim_v))
+    over = [(name, want, have) for name, want, have in sizes if want > have]
+    if not over:
+        return None
+    name, want, have = over[0]
+    text = f"{name} {want} is not supported by {kernel.backend} on {kernel.arch}: the kernel holds at most {have}"
+    return Reason("K012", text, f"--{name} {have} or less", Severity.SHAPE)
+
+
+def _arch_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+    if kernel.arch in device.archs:
+        return None
+    text = f"device {device.id} does not accept {kernel.arch} kernels (it accepts {', '.join(device.archs)})"
+    return Reason("K021", text, f"--arch {device.archs[0]}" if device.archs else None, Severity.PLACE)
+
+
+SIGNATURE_RULES: tuple[Rule, ...] = tuple(
+    Rule(
+        id,
+        f"the kernel's signature admits the problem's {field}",
+        _signature_check(field),
+        f"A kernel is compiled for one {field}, or takes any at run time. Kernel and problem must agree.",
+        "fmha_cli/signature.py Signature.misfits",
+    )
+    for field, id in SIGNATURE_RULE_IDS.items()
+)
+
+CORE_RULES: tuple[Rule, ...] = (
+    *SIGNATURE_RULES,
+    Rule(
+        "K012",
+        "the head dims fit the kernel",
+        _hdim_check,
+        "Head dims up to the kernel's own are served by padding; larger ones need another kernel.",
+        "fmha_cli/signature.py Signature",
+    ),
+    Rule(
+        "K021",
+        "the device accepts the kernel's architecture",
+        _arch_check,
+        "A device accepts a list of architectures; a kernel built for another one does not load.",
+        "fmha_cli/device.py DeviceFacts.archs",
+    ),
+)
+"""Rules that hold for every backend; a backend adds its own."""
+
+
+def duplicate_ids(tables: Sequence[Sequence[Rule]]) -> list[str]:
+    """Rule ids that stand for two different rules; the registry refuses them."""
+    seen: dict[str, Rule] = {}
+    twice = []
+    for table in tables:
+        for rule in table:
+            if seen.setdefault(rule.id, rule) != rule:
+                twice.append(rule.id)
+    return twice
