@@ -1,0 +1,250 @@
+"""The content-addressed build cache: look up, or build once and publish.
+
+The protocol, which is safe against any number of processes and against being killed at any point:
+
+1. A build happens in ``tmp/<uuid>/`` and touches nothing else.
+2. Its four files are sealed (fsync, read-only), then the directory is fsynced.
+3. The *directory* is renamed to its place under ``v1/``. A rename is atomic, so an entry is there whole or not at
+   all. Whoever finds the place taken drops its own build and uses the winner's.
+4. Every load verifies every byte (``build.entry``). A damaged entry is moved to ``quarantine/`` and rebuilt.
+
+The lock around steps 1 to 3 only saves the work of building twice.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from fmha_cli.build.entry import Damage, EntryMeta, seal_entry, verify_entry
+from fmha_cli.build.files import (
+    as_environment_problem,
+    fsync_dir,
+    hash_own,
+    make_private_dir,
+    remove_tree,
+    seal,
+    write_atomic,
+    write_sealed,
+)
+from fmha_cli.build.key import BuildKey
+from fmha_cli.build.layout import ARTIFACT, LOG, SOURCE, CacheLayout
+from fmha_cli.build.lock import PATIENCE_S, WaitingLock, try_lock
+from fmha_cli.build.notice import Notice, NoticeKind, Notify, log_notice
+from fmha_cli.build.product import Builder, BuildError, BuildProduct
+from fmha_cli.build.root import open_root
+from fmha_cli.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.plan import Artifact
+
+_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
+_PUBLISH_TRIES = 5
+
+
+class Cache:
+    """One cache directory. Safe to share between threads; holds no state but its paths.
+
+    Args:
+        root: the directory (``build.root.cache_root`` chooses it); created with mode 0700.
+        notify: hears about waiting, quarantine and missing locks, from any thread.
+        patience: seconds to wait for another process's build before building it here too.
+
+    Raises:
+        EnvironmentProblem: the root is unsafe or cannot be created.
+    """
+
+    def __init__(self, root: Path, notify: Notify = log_notice, *, patience: float = PATIENCE_S) -> None:
+        self.layout: CacheLayout = open_root(root)
+        self._notify = notify
+        self._patience = patience
+
+    def lookup(self, key: BuildKey | str) -> Artifact | None:
+        """The verified artifact of a key (or of its digest), or None when it must be built.
+
+        A damaged entry is quarantined, unless somebody is at work on it. Never waits.
+
+        Raises:
+            EnvironmentProblem: the cache cannot be read.
+        """
+        digest = key if isinstance(key, str) else key.digest
+        with as_environment_problem("reading the kernel cache"):
+            meta = self._intact(digest)
+            if meta is None and self.layout.entry(digest).exists():
+                self._quarantine_unless_locked(digest)
+        return None if meta is None else self._artifact(meta, cached=True)
+
+    def get_or_build(self, key: BuildKey, builder: Builder, cancel: threading.Event | None = None) -> Artifact:
+        """The artifact of a key, built now if it is not there.
+
+        Args:
+            builder: called at most once, with an empty directory, and only when nobody else built it first.
+            cancel: when set, waiting for another process's build ends with ``Interrupted``. The builder must
+                watch it by itself.
+
+        Raises:
+            KernelFailure: the build failed; the full log and the source are kept under ``failed/<digest>/``.
+            EnvironmentProblem: the disk is full, read-only or otherwise unusable; nothing is left half-written.
+            Interrupted: ``cancel`` was set.
+        """
+        found = self.lookup(key)
+        if found is not None:
+            return found
+        digest = key.digest
+        what = f"the build of {key.kernel_name}"
+        lock = WaitingLock(self.layout.lock(digest), what, self._notify, digest, cancel, self._patience)
+        with as_environment_problem(what), lock.hold(lambda: self._intact(digest) is None):
+            meta = self._intact(digest)
+            if meta is not None:
+                return self._artifact(meta, cached=True)
+            self._quarantine(digest)
+            return self._build(key, builder)
+
+    def _build(self, key: BuildKey, builder: Builder) -> Artifact:
+        """Steps 1 to 3. Leaves nothing behind in ``tmp`` unless the process is killed."""
+        home = self.layout.new_tmp()
+        work, entry = home / "work", home / "entry"
+        try:
+            make_private_dir(work)
+            make_private_dir(entry)
+            try:
+                product = builder(work)
+            except BuildError as error:
+                raise self._keep_failure(key, error) from error
+            meta = _seal_product(key, product, entry)
+            winner = self._publish(entry, key.digest)
+        finally:
+            remove_tree(home)
+        remove_tree(self.layout.failure(key.digest))
+        return self._artifact(winner or meta, cached=winner is not None)
+
+    def _publish(self, entry: Path, digest: str) -> EntryMeta | None:
+        """Rename a sealed entry into place. Returns the other's when another process was first."""
+        place = self.layout.entry(digest)
+        make_private_dir(place.parent)
+        for _ in range(_PUBLISH_TRIES):
+            try:
+                entry.rename(place)
+            except OSError as error:
+                if error.errno not in _TAKEN:
+                    raise
+            else:
+                fsync_dir(place.parent)
+                fsync_dir(self.layout.entries)
+                return None
+            winner = self._intact(digest)
+            if winner is not None:
+                return winner
+            self._quarantine(digest)
+        raise EnvironmentProblem(
+            "a kernel was built but could not be put into the cache",
+            code="B003",
+            where=str(place),
+            why="something else keeps appearing in its place",
+            help="look at what else writes to the cache directory",
+        )
+
+    def _intact(self, digest: str) -> EntryMeta | None:
+        """The verified entry, or None when it is missing or damaged. Changes nothing."""
+        try:
+            found = verify_entry(self.layout.entry(digest), digest)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return None if isinstance(found, Damage) else found
+
+    def _quarantine_unless_locked(self, digest: str) -> None:
+        """Quarantine a damaged entry, but leave it to the one who holds its lock, who sees the damage too."""
+        try:
+            with try_lock(self.layout.lock(digest)) as held:
+                if held:
+                    self._quarantine(digest)
+        except OSError as error:
+            text = f"a damaged cache entry stays where it is ({error.strerror})"
+            self._notify(Notice(NoticeKind.NOT_SAVED, text, digest))
+
+    def _quarantine(self, digest: str) -> None:
+        """Move an entry away if it is damaged at this moment, and say so. Nothing happens when it is sound."""
+        quarantine_if_damaged(self.layout, digest, self._notify)
+
+    def _keep_failure(self, key: BuildKey, error: BuildError) -> KernelFailure:
+        """Keep log and source of a failed build, and the error that names them."""
+        folder = self.layout.failure(key.digest)
+        log = folder / LOG
+        try:
+            data = error.log.read_bytes() if error.log else f"{error.summary}\n{error.why}\n".encode()
+            write_atomic(folder / SOURCE, key.source_bytes)
+            write_atomic(log, data)
+            where = str(log)
+        except OSError as problem:
+            where = f"(the log could not be kept: {problem.strerror})"
+        return KernelFailure(
+            f"{error.summary} [log: {where}]",
+            code="B010",
+            where=where,
+            why=f"{error.why} while building {key.kernel_name} with {key.toolchain_path}",
+            help="the log begins with the command line; run it in the log's directory",
+        )
+
+    def _artifact(self, meta: EntryMeta, *, cached: bool) -> Artifact:
+        folder = self.layout.entry(meta.digest)
+        with suppress(OSError):
+            # The time of last use, by which `prune` decides. A cache that is read-only does without.
+            os.utime(folder)
+        return Artifact(
+            path=folder / ARTIFACT,
+            sha256=meta.artifact_sha256,
+            digest=meta.digest,
+            log=folder / LOG,
+            cached=cached,
+            build_seconds=meta.build_ns / 1e9,
+        )
+
+
+def quarantine_if_damaged(layout: CacheLayout, digest: str, notify: Notify) -> Path | None:
+    """Move an entry to ``quarantine/`` if it is damaged at this moment, and say why. Returns where it went.
+
+    Hold the entry's lock if you can: without it, an entry that is being repaired may be moved for an instant.
+
+    Raises:
+        OSError: it is damaged and cannot be moved.
+    """
+    place = layout.entry(digest)
+    try:
+        found = verify_entry(place, digest)
+    except FileNotFoundError:
+        return None
+    except NotADirectoryError:
+        found = Damage(digest, place, ("it is not a directory",))
+    if not isinstance(found, Damage):
+        return None
+    away = layout.new_quarantine(digest)
+    make_private_dir(away.parent)
+    try:
+        place.rename(away)
+    except FileNotFoundError:
+        return None
+    reasons = "; ".join(found.reasons)
+    notify(Notice(NoticeKind.QUARANTINED, f"damaged cache entry moved to {away}: {reasons}", digest))
+    return away
+
+
+def _seal_product(key: BuildKey, product: BuildProduct, entry: Path) -> EntryMeta:
+    """Fill the entry's directory with four sealed files and make the directory durable."""
+    product.artifact.rename(entry / ARTIFACT)
+    product.log.rename(entry / LOG)
+    seal(entry / ARTIFACT)
+    seal(entry / LOG)
+    write_sealed(entry / SOURCE, key.source_bytes)
+    meta = EntryMeta(
+        digest=key.digest,
+        parts=key.parts,
+        files={name: hash_own(entry / name) for name in (ARTIFACT, LOG, SOURCE)},
+        created_ns=time.time_ns(),
+        build_ns=round(product.seconds * 1e9),
+        peak_bytes=product.peak_bytes,
+    )
+    seal_entry(entry, meta)
+    fsync_dir(entry)
+    return meta

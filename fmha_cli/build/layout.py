@@ -1,0 +1,109 @@
+"""Where things lie under the cache root.
+
+::
+
+    v1/ab/cdef…/{artifact, build.log, meta.json, source.cpp}   finished entries
+    tmp/<uuid>/{entry, work}                                   builds under way
+    locks/<name>.lock                                          never deleted
+    quarantine/<digest>.<uuid>/                                damaged entries
+    failed/<digest>/{build.log, source.cpp}                    the last failed build of a key
+    toolchains/<name>.json                                     probe results
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ARTIFACT = "artifact"
+LOG = "build.log"
+META = "meta.json"
+SOURCE = "source.cpp"
+ENTRY_FILES = (ARTIFACT, LOG, META, SOURCE)
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether ``text`` has the form of a key digest: 64 lower-case hexadecimal digits."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class CacheLayout:
+    """Paths under one cache root. Computes names only; touches nothing."""
+
+    root: Path
+
+    @property
+    def entries(self) -> Path:
+        """The finished entries."""
+        return self.root / "v1"
+
+    @property
+    def tmp(self) -> Path:
+        """Builds under way, and entries on their way out."""
+        return self.root / "tmp"
+
+    @property
+    def locks(self) -> Path:
+        """The lock files."""
+        return self.root / "locks"
+
+    @property
+    def quarantine(self) -> Path:
+        """The damaged entries."""
+        return self.root / "quarantine"
+
+    @property
+    def failed(self) -> Path:
+        """The logs of failed builds."""
+        return self.root / "failed"
+
+    @property
+    def toolchains(self) -> Path:
+        """What was learned about compilers."""
+        return self.root / "toolchains"
+
+    @property
+    def rooms(self) -> tuple[Path, ...]:
+        """Every directory directly under the root."""
+        return (self.entries, self.tmp, self.locks, self.quarantine, self.failed, self.toolchains)
+
+    def entry(self, digest: str) -> Path:
+        """The directory of a finished entry."""
+        return self.entries / digest[:2] / digest[2:]
+
+    def lock(self, name: str) -> Path:
+        """The lock file for a digest or another name."""
+        return self.locks / f"{name}.lock"
+
+    def failure(self, digest: str) -> Path:
+        """Where a failed build leaves its log and source."""
+        return self.failed / digest
+
+    def new_tmp(self) -> Path:
+        """A fresh name for a build's directory."""
+        return self.tmp / uuid.uuid4().hex
+
+    def new_quarantine(self, digest: str) -> Path:
+        """A fresh name for a damaged entry."""
+        return self.quarantine / f"{digest}.{uuid.uuid4().hex[:12]}"
+
+    def digests(self) -> Iterator[str]:
+        """Digests of all finished entries, sorted. Empty when there is no cache yet."""
+        for shelf in sorted(_children(self.entries)):
+            for entry in sorted(_children(shelf)):
+                if is_digest(shelf.name + entry.name):
+                    yield shelf.name + entry.name
+
+
+def _children(path: Path) -> list[Path]:
+    """The members of a directory; none when it is missing or no directory."""
+    try:
+        return list(path.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,179 @@
+"""Advisory locks that save work. Nothing here is needed for correctness: the rename of an entry is.
+
+A lock is ``flock`` on a file under ``locks/`` that is never deleted: deleting it would let one process lock the
+old inode and another the new one. The kernel drops the lock when its holder dies, however it dies. The file's
+content tells who holds it; it is information for a person and may be stale or half-written.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.build.files import make_private_dir
+from fmha_cli.build.notice import Notice, NoticeKind, Notify
+from fmha_cli.errors import Interrupted
+
+PATIENCE_S = 1800.0
+"""After so many seconds of waiting, work goes on without the lock: the holder may be stopped or stuck."""
+
+_POLL_S = (0.005, 0.1)
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who says to hold a lock: process id, host, command line, and since when (seconds since 1970)."""
+
+    pid: int
+    host: str
+    command: str
+    since: float
+
+    def __str__(self) -> str:
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"process {self.pid} on {self.host} ({self.command}) since {clock}"
+
+
+def read_holder(path: Path) -> Holder | None:
+    """Who holds the lock according to its file; None when the file does not say (yet)."""
+    try:
+        data = json.loads(path.read_bytes())
+        return Holder(int(data["pid"]), str(data["host"]), str(data["command"]), float(data["since"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Take the lock if it is free; the body learns whether it was.
+
+    Raises:
+        OSError: the lock file cannot be opened.
+    """
+    descriptor = _open(path)
+    try:
+        held = _flock(descriptor)
+        if held:
+            _say_who(descriptor)
+        yield held
+    finally:
+        os.close(descriptor)
+
+
+@dataclass(frozen=True)
+class WaitingLock:
+    """A lock that waits aloud.
+
+    Attributes:
+        path: the lock file.
+        what: what is being waited for, as the object of "waiting for".
+        notify: hears who holds the lock, once, and when the work goes on without it.
+        digest: the key concerned, for the notices.
+        cancel: when set, the wait ends with ``Interrupted``.
+        patience: seconds after which the work goes on without the lock.
+    """
+
+    path: Path
+    what: str
+    notify: Notify
+    digest: str = ""
+    cancel: threading.Event | None = None
+    patience: float = PATIENCE_S
+
+    @contextmanager
+    def hold(self, still_wanted: Callable[[], bool] = lambda: True) -> Iterator[bool]:
+        """Wait for the lock; the body learns whether it is held, and must be right without it.
+
+        It is not held where the file system has no locks, after ``patience`` seconds (both are said), and as
+        soon as ``still_wanted()`` is false.
+
+        Raises:
+            Interrupted: ``cancel`` was set while waiting.
+            OSError: the disk is full or has no room for a lock file.
+        """
+        try:
+            descriptor = _open(self.path)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            self._go_without(error)
+            yield False
+            return
+        try:
+            held = self._wait(descriptor, still_wanted)
+            if held:
+                _say_who(descriptor)
+            yield held
+        finally:
+            os.close(descriptor)
+
+    def _wait(self, descriptor: int, still_wanted: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + self.patience
+        pause, limit = _POLL_S
+        spoken = False
+        never = threading.Event()
+        while True:
+            try:
+                if _flock(descriptor):
+                    return True
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+                self._go_without(error)
+                return False
+            if not spoken:
+                spoken = True
+                holder = read_holder(self.path)
+                self._say(NoticeKind.WAITING, f"waiting for {self.what}, held by {holder or 'another process'}")
+            if not still_wanted():
+                return False
+            if time.monotonic() >= deadline:
+                self._say(NoticeKind.UNLOCKED, f"waited {self.patience:.0f} s for {self.what}: going on without it")
+                return False
+            if (self.cancel or never).wait(pause):
+                raise Interrupted(f"interrupted while waiting for {self.what}", code="B009")
+            pause = min(limit, pause * 1.5)
+
+    def _go_without(self, error: OSError) -> None:
+        self._say(NoticeKind.UNLOCKED, f"there is no lock for {self.what} ({error.strerror}): going on without it")
+
+    def _say(self, kind: NoticeKind, text: str) -> None:
+        self.notify(Notice(kind, text, self.digest))
+
+
+def _open(path: Path) -> int:
+    make_private_dir(path.parent)
+    # Not inheritable (Python's default): a compiler that outlives its parent must not keep the lock.
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+def _flock(descriptor: int) -> bool:
+    """Take the lock without waiting; False when somebody else has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _say_who(descriptor: int) -> None:
+    """Write the holder into the lock file. Failing is harmless: the text is for a person."""
+    command = " ".join(sys.argv)[:200]
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": time.time()}
+    data = json.dumps(holder).encode()
+    try:
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+    except OSError:
+        return

@@ -1,0 +1,51 @@
+"""What the build room says while it works: notices go to a callback, never to a stream."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class NoticeKind(StrEnum):
+    """Why something is said."""
+
+    WAITING = "waiting"
+    """Another process builds the same thing; this one waits for it."""
+    UNLOCKED = "unlocked"
+    """The lock cannot be had; the work goes on without it, perhaps twice."""
+    QUARANTINED = "quarantined"
+    """A damaged entry was moved away."""
+    NOT_SAVED = "not_saved"
+    """Something that would have saved work later could not be written."""
+    TOOLCHAIN = "toolchain"
+    """A compiler was passed over, or is about to take long."""
+
+
+@dataclass(frozen=True)
+class Notice:
+    """One thing said.
+
+    Attributes:
+        kind: why.
+        text: one complete sentence for a person, without a final full stop.
+        digest: the key concerned, or the empty string.
+    """
+
+    kind: NoticeKind
+    text: str
+    digest: str = ""
+
+
+Notify = Callable[[Notice], None]
+
+
+def log_notice(notice: Notice) -> None:
+    """The default listener: a warning on the ``fmha.build`` logger."""
+    logging.getLogger("fmha.build").warning("%s", notice.text)
+
+
+def as_text(listener: Callable[[str], None]) -> Notify:
+    """A listener for notices from one that takes plain text (``BuildContext.notify``)."""
+    return lambda notice: listener(notice.text)

@@ -1,0 +1,160 @@
+"""Run one program in its own process group, under a deadline, and kill the whole group when it is over."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from fmha_cli.errors import Interrupted
+
+_POLL_S = (0.001, 0.02)
+
+# Variables by which a compiler silently takes other headers, libraries or options. They are no part of a
+# build key, so they must not reach a build.
+_MEDDLERS = frozenset(
+    {
+        "CPATH",
+        "C_INCLUDE_PATH",
+        "CPLUS_INCLUDE_PATH",
+        "OBJC_INCLUDE_PATH",
+        "OBJCPLUS_INCLUDE_PATH",
+        "LIBRARY_PATH",
+        "LD_PRELOAD",
+        "LD_RUN_PATH",
+        "GCC_EXEC_PREFIX",
+        "COMPILER_PATH",
+        "GCC_COMPARE_DEBUG",
+        "DEPENDENCIES_OUTPUT",
+        "SUNPRO_DEPENDENCIES",
+        "CCC_OVERRIDE_OPTIONS",
+        "CCC_ADD_ARGS",
+        "HIPCC_COMPILE_FLAGS_APPEND",
+        "HIPCC_LINK_FLAGS_APPEND",
+        "NVCC_APPEND_FLAGS",
+        "NVCC_PREPEND_FLAGS",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a program ended.
+
+    Attributes:
+        returncode: exit status, or minus the number of the signal that killed it.
+        timed_out: it ran past its deadline and was killed.
+        seconds: wall clock seconds.
+        cpu_seconds: user and system seconds of it and its children; None where the system does not tell.
+        peak_bytes: largest resident size of it or one of its children; None where the system does not tell.
+    """
+
+    returncode: int
+    timed_out: bool
+    seconds: float
+    cpu_seconds: float | None
+    peak_bytes: int | None
+
+
+def compiler_environment(scratch: Path) -> dict[str, str]:
+    """This process's environment, made fit for a build.
+
+    Without the variables that change a compiler's output behind the key's back, with messages in English,
+    temporary files under ``scratch``, and a fixed date for ``__DATE__``.
+    """
+    kept = {name: value for name, value in os.environ.items() if name not in _MEDDLERS}
+    return kept | {
+        "LC_ALL": "C",
+        "SOURCE_DATE_EPOCH": "0",
+        "TMPDIR": str(scratch),
+        "ZIG_LOCAL_CACHE_DIR": str(scratch / "zig"),
+    }
+
+
+def run_group(
+    argv: Sequence[str],
+    *,
+    cwd: Path,
+    env: Mapping[str, str],
+    output: IO[bytes],
+    timeout: float,
+    cancel: threading.Event | None = None,
+) -> Ended:
+    """Run a program in its own session and process group until it ends, with no standard input.
+
+    When this function returns or raises, no process of the group is left: a child that the program forgot is
+    killed like one that ran past the deadline. Only a SIGKILL of this very process leaves the group running.
+
+    Args:
+        output: an open file; gets stdout and stderr together.
+        timeout: seconds.
+        cancel: when set, the group is killed.
+
+    Raises:
+        OSError: the program cannot be started.
+        Interrupted: ``cancel`` was set.
+    """
+    started = time.monotonic()
+    process = subprocess.Popen(
+        list(argv),
+        cwd=cwd,
+        env=dict(env),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        in_time = _wait(process, started + timeout, cancel or threading.Event())
+    finally:
+        usage = _kill_group_and_reap(process)
+    return Ended(
+        returncode=process.returncode,
+        timed_out=not in_time,
+        seconds=time.monotonic() - started,
+        cpu_seconds=usage.ru_utime + usage.ru_stime if usage else None,
+        peak_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) if usage else None,
+    )
+
+
+def _wait(process: subprocess.Popen[bytes], deadline: float, cancel: threading.Event) -> bool:
+    """Wait until the process has ended (True) or the deadline has passed (False)."""
+    pause, limit = _POLL_S
+    while not _has_ended(process):
+        if time.monotonic() >= deadline:
+            return False
+        if cancel.wait(pause):
+            raise Interrupted("interrupted while a compiler was running", code="B009")
+        pause = min(limit, pause * 1.2)
+    return True
+
+
+def _has_ended(process: subprocess.Popen[bytes]) -> bool:
+    """Whether the leader has ended. It stays a zombie where the system can do that.
+
+    While the zombie exists, its process id names this group and no other, so killing the group is safe.
+    """
+    if hasattr(os, "waitid"):
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+    return process.poll() is not None
+
+
+def _kill_group_and_reap(process: subprocess.Popen[bytes]) -> resource.struct_rusage | None:
+    """End every process of the group, collect the leader, and tell what it used."""
+    with suppress(ProcessLookupError, PermissionError):
+        # No such group: all are gone. macOS answers "not permitted" for a group of zombies.
+        os.killpg(process.pid, signal.SIGKILL)
+    if process.returncode is not None:
+        return None
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    return usage
