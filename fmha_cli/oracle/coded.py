@@ -1,0 +1,62 @@
+"""V that holds its own position: every row of V spells the id of its key, so that a wrong row of O can be named.
+
+Element e of the row of key ``id`` is nibble e % 8 of mix(id, e // 8), minus 7.5: one of 16 values, exact in every
+storage type but fp8_e5m2. mix is a bijection of 32-bit words, so the first eight elements spell the id, and neighbours look
+as different as strangers.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+U64 = npt.NDArray[np.uint64]
+
+_WORD = np.uint64(0xFFFFFFFF)
+_MULTIPLIERS = (0x85EBCA6B, 0xC2B2AE35)
+_SALT = np.uint64(0x9E3779B9)
+_DIGITS = 8
+_CENTRE = 7.5
+
+
+def _mix(x: U64) -> U64:
+    """MurmurHash3 ``fmix32`` (Austin Appleby), a bijection."""
+    x = (x ^ (x >> np.uint64(16))) * np.uint64(_MULTIPLIERS[0]) & _WORD
+    x = (x ^ (x >> np.uint64(13))) * np.uint64(_MULTIPLIERS[1]) & _WORD
+    return x ^ (x >> np.uint64(16))
+
+
+def _unmix(x: int) -> int:
+    x ^= x >> 16
+    x = x * pow(_MULTIPLIERS[1], -1, 2**32) % 2**32
+    x ^= (x >> 13) ^ (x >> 26)
+    x = x * pow(_MULTIPLIERS[0], -1, 2**32) % 2**32
+    return x ^ (x >> 16)
+
+
+def code(ids: npt.ArrayLike, dim: int) -> npt.NDArray[np.float32]:
+    """(..., dim) code rows of the ids (each below 2^32)."""
+    numbers = np.asarray(ids, dtype=np.int64).astype(np.uint64) & _WORD
+    out = np.empty((*numbers.shape, dim), dtype=np.float32)
+    for salt in range(-(-dim // _DIGITS)):
+        word = _mix(numbers ^ (np.uint64(salt) * _SALT & _WORD))
+        for digit in range(min(_DIGITS, dim - salt * _DIGITS)):
+            nibble = (word >> np.uint64(4 * digit)) & np.uint64(15)
+            out[..., salt * _DIGITS + digit] = nibble.astype(np.float32) - np.float32(_CENTRE)
+    return out
+
+
+def decode_coded(row: npt.ArrayLike, tolerance: float = 0.25) -> int | None:
+    """The id whose code ``row`` is, element by element within ``tolerance``; None if it is no code.
+
+    Needs at least eight elements.
+    """
+    values = np.asarray(row, dtype=np.float64)
+    if len(values) < _DIGITS or not np.isfinite(values).all():
+        return None
+    digits = np.rint(values[:_DIGITS] + _CENTRE)
+    if ((digits < 0) | (digits > 15)).any():
+        return None
+    number = _unmix(sum(int(d) << (4 * n) for n, d in enumerate(digits)))
+    return number if np.abs(code(number, len(values)) - values).max() <= tolerance else None

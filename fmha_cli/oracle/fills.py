@@ -1,0 +1,180 @@
+"""Seeded inputs. Every tensor has its own stream, so that Q, K and V are never equal by accident.
+
+The words come from numpy's PCG64 bit generator seeded with (seed, crc32(tensor name)), whose stream numpy
+keeps stable; they become numbers here, by integer arithmetic and one exact conversion, so the values do
+not depend on numpy's version, the C library or the platform. Numbers are made in float32 and rounded once
+(nearest-even) to the storage type.
+
+============  ==========================================================================================
+normal        bell-shaped, mean 0, variance 1 (sum of four uniform 16-bit numbers, so within 3.5)
+sparse_int    integers -2..2, five of eight zero: sums are exact, many scores are equal
+coded         Q and K as normal; V spells the position of its own row (``coded``)
+ties          Q small integers, K rows out of four: every row of scores holds many equal maxima
+large         scores with a standard deviation of 24: overflow without a running maximum, nearly one-hot
+============  ==========================================================================================
+
+Rows of K and V where no key lives (rest of a cache, unused pages, slots to be appended to) and the padding of a
+packed bias are NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from zlib import crc32
+
+import numpy as np
+import numpy.typing as npt
+
+from fmha_cli.errors import UsageError
+from fmha_cli.features import Alibi, Mode
+from fmha_cli.oracle.alibi import standard_slopes
+from fmha_cli.oracle.coded import code
+from fmha_cli.oracle.positions import UNUSED, stored_ids
+from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, round_to
+from fmha_cli.problem import Problem
+from fmha_cli.tensors import Role, TensorShape, page_count, pages_of, shapes_of
+
+F32 = npt.NDArray[np.float32]
+CustomFill = Callable[[tuple[int, ...], np.random.Generator], F32]
+"""A plugin's fill: (shape, generator) -> float32 values of one tensor."""
+
+FILLS = ("normal", "sparse_int", "coded", "ties", "large")
+
+_CHUNK = 1 << 18
+_LARGE_STD = 24.0
+_EVEN = np.uint64(0x0000FFFF0000FFFF)
+_LOW = np.uint64(0xFFFFFFFF)
+_SUM_MEAN = 2 * 65535
+_SUM_STD = ((65536**2 - 1) / 3) ** 0.5
+
+
+def generator(seed: int, name: str) -> np.random.PCG64:
+    """The bit stream of one tensor."""
+    return np.random.PCG64([seed, crc32(name.encode())])
+
+
+def fill(
+    problem: Problem,
+    kind: str = "normal",
+    seed: int = 0,
+    *,
+    given: Inputs | None = None,
+    custom: Mapping[str, CustomFill] | None = None,
+) -> dict[str, Array]:
+    """Every input of ``problem`` (``Role.INPUT`` and ``INOUT``; o and lse of a backward-only problem excepted,
+    which only a forward pass can give). Tensors in ``given`` are passed through.
+
+    Raises:
+        UsageError: E020, no such fill.
+        UnsupportedError: T001, tensors without a form.
+    """
+    custom = custom or {}
+    if kind not in FILLS and kind not in custom:
+        raise UsageError(
+            f"--fill {kind}: no such fill", code="E020", where="--fill", help=f"one of {', '.join([*FILLS, *custom])}"
+        )
+    shapes = {n: s for n, s in shapes_of(problem).items() if s.role is not Role.OUTPUT and n not in ("o", "lse")}
+    out: dict[str, Array] = {name: (given or {})[name] for name in shapes if name in (given or {})}
+    if problem.paged and "block_table" not in out:
+        out["block_table"] = block_table(problem, seed)
+    for name, shape in shapes.items():
+        if name not in out:
+            if kind == "coded" and name in ("v", "v_new"):
+                ids = stored_ids(problem, name, out.get("block_table"))
+                out[name] = round_to(code(ids, problem.hdim_v), shape.dtype)
+            else:
+                out[name] = _tensor(problem, kind, seed, name, shape, custom)
+            _poison(problem, name, out)
+    return out
+
+
+def _tensor(
+    problem: Problem, kind: str, seed: int, name: str, shape: TensorShape, custom: Mapping[str, CustomFill]
+) -> Array:
+    bits = generator(seed, name)
+    if name == "alibi_slopes":
+        if problem.alibi is Alibi.STANDARD:
+            return standard_slopes(problem.heads)
+        return _uniform(bits, shape.elements).reshape(shape.shape)
+    if name.endswith("_descale"):
+        return (_uniform(bits, shape.elements) + np.float32(0.5)).reshape(shape.shape)
+    if kind in custom:
+        return round_to(custom[kind](shape.shape, np.random.Generator(bits)), shape.dtype)
+    if kind == "ties" and name in ("k", "k_new"):
+        # k_new takes the rows of k, so that appended keys tie with cached ones
+        few = _integers(generator(seed, "k"), 4 * shape.shape[-1]).reshape(4, -1)
+        choice = bits.random_raw(shape.elements // max(1, shape.shape[-1])) & np.uint64(3)
+        return round_to(few[choice.astype(np.int64)].reshape(shape.shape), shape.dtype)
+    integers = kind == "sparse_int" or (kind == "ties" and name in ("q", "bias", "sink_logits"))
+    return _chunked(bits, shape, _integers if integers else normals, _factor(problem, kind, name))
+
+
+def _factor(problem: Problem, kind: str, name: str) -> float:
+    if kind != "large":
+        return 1.0
+    if name in ("q", "k", "k_new"):
+        spread = abs(problem.scale) * problem.hdim**0.5
+        return min(64.0, max(1.0, (_LARGE_STD / spread) ** 0.5)) if spread > 0 else 1.0
+    return 8.0 if name in ("bias", "sink_logits") else 1.0
+
+
+def _chunked(
+    bits: np.random.PCG64, shape: TensorShape, make: Callable[[np.random.PCG64, int], F32], factor: float
+) -> Array:
+    out = np.empty(shape.elements, dtype=numpy_dtype(shape.dtype))
+    for start in range(0, shape.elements, _CHUNK):
+        end = min(start + _CHUNK, shape.elements)
+        out[start:end] = round_to(make(bits, end - start) * np.float32(factor), shape.dtype)
+    return out.reshape(shape.shape)
+
+
+def normals(bits: np.random.PCG64, count: int) -> F32:
+    """Bell-shaped numbers, one 64-bit word each: the sum of its four 16-bit parts (Irwin-Hall), standardised."""
+    words = bits.random_raw(count)
+    pairs = (words & _EVEN) + ((words >> np.uint64(16)) & _EVEN)
+    sums = (pairs & _LOW) + (pairs >> np.uint64(32))
+    out: F32 = (sums.astype(np.int64) - _SUM_MEAN).astype(np.float32)
+    return out * np.float32(1 / _SUM_STD)
+
+
+def _integers(bits: np.random.PCG64, count: int) -> F32:
+    """Integers -2..2; five of eight are zero."""
+    table = np.array([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, -2, -1, -1, 1, 1, 2], dtype=np.float32)
+    chosen: F32 = table[(bits.random_raw(count) >> np.uint64(60)).astype(np.int64)]
+    return chosen
+
+
+def _uniform(bits: np.random.PCG64, count: int) -> F32:
+    """Numbers in (0, 1], multiples of 2^-24."""
+    return ((bits.random_raw(count) >> np.uint64(40)) + np.uint64(1)).astype(np.float32) * np.float32(2**-24)
+
+
+def block_table(problem: Problem, seed: int) -> npt.NDArray[np.int32]:
+    """(batch, max_pages) int32: a seeded permutation of the pages, -1 unused."""
+    out = np.full(shapes_of(problem)["block_table"].shape, -1, dtype=np.int32)
+    order = np.argsort(generator(seed, "block_table").random_raw(page_count(problem)), kind="stable")
+    used = 0
+    for b, length in enumerate(problem.key_lengths()):
+        pages = pages_of(length, problem.kv_cache.page)
+        out[b, :pages] = order[used : used + pages]
+        used += pages
+    return out
+
+
+def _poison(problem: Problem, name: str, tensors: dict[str, Array]) -> None:
+    """NaN where nothing lives."""
+    tensor = tensors[name]
+    if name == "bias" and problem.mode is Mode.GROUP:
+        _poison_bias(problem, tensor)
+    elif name in ("k", "v") and problem.cache_seqlens is not None:
+        tensor[stored_ids(problem, name, tensors.get("block_table")) == UNUSED] = np.nan
+
+
+def _poison_bias(problem: Problem, bias: Array) -> None:
+    lengths = list(zip(problem.query_lengths(), problem.key_lengths(), strict=True))
+    planes = [[pair] for pair in lengths] if len(bias) > 1 else [lengths]
+    for plane, sharing in zip(bias, planes, strict=True):
+        used = np.zeros(bias.shape[2:], dtype=np.bool_)
+        for rows, keys in sharing:
+            used[:rows, :keys] = True
+        plane[:, ~used] = np.nan

@@ -1,0 +1,184 @@
+"""Forward attention in float64, blocked: the definition that every kernel is judged by.
+
+The formula is the contract's, section 2; the blocked evaluation with a running maximum follows Milakov
+and Gimelshein, "Online normalizer calculation for softmax" (2018). Memory is O(rows x (hdim_v + block)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from fmha_cli.features import Mode
+from fmha_cli.oracle.dropout import keep_scale, stream_of
+from fmha_cli.oracle.rows import Ints, Rows, all_rows
+from fmha_cli.oracle.scores import RowBlock, row_blocks
+from fmha_cli.oracle.tensors import F64, Array, Inputs, SequenceView, appended_cache
+from fmha_cli.problem import Problem
+from fmha_cli.tensors import lse_shape, shapes_of
+
+
+@dataclass(frozen=True)
+class RowResult:
+    """What attention gives for R rows.
+
+    o (R, hdim_v); lse (R,) natural logarithm; noise (R,): sqrt(sum_j p_j^2 |v_j|^2), the size at which
+    independent relative errors of P show in O; reach (R,): a bound on the size of the scores that
+    rounding errors of the scores scale with; peak (R,): the largest probability before dropout;
+    visible (R,): number of visible keys.
+    """
+
+    o: F64
+    lse: F64
+    noise: F64
+    reach: F64
+    peak: F64
+    visible: Ints
+
+
+@dataclass(frozen=True)
+class Reference(RowResult):
+    """The float64 answer for the rows ``rows``; ``cache`` holds k and v after an append, ``flat_v`` whether
+    the rows of V are all equal (so that O cannot tell one softmax from another)."""
+
+    rows: Rows
+    flat_v: bool = False
+    cache: dict[str, Array] = field(default_factory=dict)
+
+    def o_tensor(self, problem: Problem) -> F64:
+        """O in the problem's own shape (float64, NaN where a row was not computed)."""
+        out = np.full(shapes_of(problem)["o"].shape, np.nan)
+        rows, bhsd = self.rows, problem.layout_out.value == "bhsd"
+        if problem.mode is Mode.BATCH:
+            index = (rows.b, rows.h, rows.i) if bhsd else (rows.b, rows.i, rows.h)
+            out[index] = self.o
+        else:
+            packed = rows.packed(problem)
+            out[(rows.h, packed) if bhsd else (packed, rows.h)] = self.o
+        return out
+
+    def lse_tensor(self, problem: Problem) -> F64:
+        """LSE in the problem's own shape (float64, NaN where a row was not computed)."""
+        out = np.full(lse_shape(problem), np.nan)
+        rows = self.rows
+        out[(rows.b, rows.h, rows.i) if problem.mode is Mode.BATCH else (rows.h, rows.packed(problem))] = self.lse
+        return out
+
+
+def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, dropout_stream: str = "fmha") -> Reference:
+    """Attention of the chosen rows (default: all), in float64.
+
+    A masked, unused or padded row of K or V may hold anything, NaN included. A row that sees nothing gives
+    O = 0 and LSE = -inf, or LSE = the sink logit with a learned sink.
+
+    Raises:
+        UnsupportedError: O001, O002 (dropout streams), T001 (tensors without a form).
+    """
+    rows = all_rows(problem) if rows is None else rows
+    shapes_of(problem)
+    n = len(rows)
+    out = Reference(
+        o=np.zeros((n, problem.hdim_v)),
+        lse=np.full(n, -np.inf),
+        noise=np.zeros(n),
+        reach=np.zeros(n),
+        peak=np.zeros(n),
+        visible=np.zeros(n, np.int64),
+        rows=rows,
+        flat_v=_flat(problem, inputs, rows),
+        cache=appended_cache(problem, inputs),
+    )
+    for b, g, part in rows.groups(problem):
+        view = SequenceView(problem, inputs, b)
+        k, v = view.keys64("k", g), view.keys64("v", g)
+        h, i = rows.h[part], rows.i[part]
+        for inner, block in row_blocks(view, h, i):
+            with np.errstate(invalid="ignore", over="ignore"):
+                result = attend(block, k, v, dropout_stream)
+            target = slice(part.start + inner.start, min(part.start + inner.stop, part.stop))
+            for name in ("o", "lse", "noise", "reach", "peak", "visible"):
+                getattr(out, name)[target] = getattr(result, name)
+    return out
+
+
+def _flat(problem: Problem, inputs: Inputs, rows: Rows) -> bool:
+    """Whether every V that the rows use has equal rows, although it has several."""
+    several = False
+    for b, g, _ in rows.groups(problem):
+        v = SequenceView(problem, inputs, b).keys("v", g)
+        if len(v) > 1:
+            several = True
+            if (v[1:] != v[:1]).any():
+                return False
+    return several
+
+
+def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tuple[int, int] | None = None) -> RowResult:
+    """Attention of one block of rows; ``key_range`` limits it to one split of the keys (no learned sink then).
+
+    k (seqlen_k, hdim) and v (seqlen_k, hdim_v) are float64.
+    """
+    p = block.view.problem
+    count = len(block.i)
+    sinks = block.view.sinks() if key_range is None else None
+    top = np.full(count, -np.inf) if sinks is None else sinks[block.h]
+    total = np.zeros(count) if sinks is None else np.ones(count)
+    peak, square = np.full(count, -np.inf), np.zeros(count)
+    acc = np.zeros((count, v.shape[1]))
+    key_norm = np.zeros(count)
+    stream = stream_of(dropout_stream) if p.dropout else None
+    for first, end in _clipped(block, key_range):
+        keys, values = k[first:end], v[first:end]
+        s, _ = block.scores(keys, first, end)
+        block_top = s.max(axis=1)
+        peak = np.maximum(peak, block_top)
+        new_top = np.maximum(top, block_top)
+        safe = np.where(np.isneginf(new_top), 0.0, new_top)
+        shrink = np.exp(top - safe)
+        s -= safe[:, None]
+        weights = np.exp(s, out=s)
+        total = total * shrink + weights.sum(axis=1)
+        if stream is not None:
+            weights *= stream(p, block.view.b, block.h, block.i, first, end) * keep_scale(p.dropout)
+        acc = acc * shrink[:, None] + weigh(block, weights, values, first, end)
+        sizes = np.einsum("kd,kd->k", values, values)
+        square = square * shrink**2 + (weights**2) @ np.where(np.isfinite(sizes), sizes, 0.0)
+        norms = np.einsum("kd,kd->k", keys, keys)
+        key_norm = np.maximum(key_norm, np.sqrt(np.where(np.isfinite(norms), norms, 0.0).max()))
+        top = new_top
+    some = total > 0
+    inverse = np.divide(1.0, total, where=some | np.isnan(total), out=np.zeros(count))
+    lse = np.where(some | np.isnan(total), top + np.log(np.where(some, total, 1.0)), -np.inf)
+    lse[np.isnan(total)] = np.nan
+    reach = abs(p.scale) * np.sqrt(np.einsum("rd,rd->r", block.q, block.q)) * key_norm
+    return RowResult(
+        o=acc * inverse[:, None],
+        lse=lse,
+        noise=np.sqrt(square) * inverse,
+        reach=reach + np.where(np.isfinite(peak), np.abs(peak), 0.0),
+        peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
+        visible=block.visible(),
+    )
+
+
+def _clipped(block: RowBlock, key_range: tuple[int, int] | None) -> list[tuple[int, int]]:
+    low, high = key_range or (0, block.view.seqlen_k)
+    pairs = ((max(first, low), min(end, high)) for first, end in block.key_blocks())
+    return [(first, end) for first, end in pairs if first < end]
+
+
+def weigh(block: RowBlock, weights: F64, values: F64, first: int, end: int) -> F64:
+    """weights @ values, (R, hdim_v), where a key that a row does not see contributes nothing even if it is NaN."""
+    bad = np.flatnonzero(~np.isfinite(values).all(axis=1))
+    if not len(bad):
+        return weights @ values
+    clean = values.copy()
+    clean[bad] = 0.0
+    out = weights @ clean
+    sees = block.sees(np.arange(first, end)[bad])
+    with np.errstate(invalid="ignore"):
+        for column, j in enumerate(bad):
+            seen = sees[:, column]
+            out[seen] += weights[seen, j, None] * values[j]
+    return out

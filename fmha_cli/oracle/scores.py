@@ -1,0 +1,113 @@
+"""Scores of a block of query rows against a block of keys, in float64: scale, softcap, bias or ALiBi, mask."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmha_cli.oracle.rows import Ints
+from fmha_cli.oracle.tensors import F64, SequenceView
+
+KEY_BLOCK = 1024
+ROW_BLOCK = 256
+"""Block sizes at which numpy's float64 product runs at full speed in a few MiB."""
+
+
+@dataclass(frozen=True)
+class RowBlock:
+    """Query rows of one sequence that share a key/value head.
+
+    q (R, hdim) float64; h, i (R,): head and row in the sequence; row r sees keys low[r] <= j < high[r]
+    and j < min(sink, high[r]).
+    """
+
+    view: SequenceView
+    q: F64
+    h: Ints
+    i: Ints
+    low: Ints
+    high: Ints
+
+    @classmethod
+    def of(cls, view: SequenceView, h: Ints, i: Ints) -> RowBlock:
+        """The block of rows (h[r], i[r])."""
+        q = np.empty((len(i), view.problem.hdim))
+        for head in np.unique(h):
+            mine = h == head
+            q[mine] = view.queries(int(head), i[mine])
+        low, high = visible_range(view, i)
+        return cls(view, q, h, i, low, high)
+
+    @property
+    def delta(self) -> int:
+        return self.view.problem.mask.delta(self.view.seqlen_q, self.view.seqlen_k)
+
+    def sees(self, j: Ints) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """(R, keys): which rows see which keys."""
+        window = (j >= self.low[:, None]) & (j < self.high[:, None])
+        sink = (j < self.view.problem.sink) & (j < self.high[:, None])
+        return window | sink
+
+    def visible(self) -> Ints:
+        """(R,) number of keys that each row sees."""
+        window: Ints = np.maximum(self.high - self.low, 0)
+        return window + np.minimum(np.minimum(self.view.problem.sink, self.high), self.low)
+
+    def key_blocks(self) -> Iterator[tuple[int, int]]:
+        """(first, end) of the key blocks that any row sees, in order."""
+        seen = self.visible() > 0
+        if not seen.any():
+            return
+        low, high = int(self.low[seen].min()), int(self.high[seen].max())
+        sink = min(self.view.problem.sink, high)
+        for first in range(0, high, KEY_BLOCK):
+            end = min(first + KEY_BLOCK, high)
+            if end > low or first < sink:
+                yield first, end
+
+    def scores(self, k: F64, first: int, end: int) -> tuple[F64, F64 | None]:
+        """(R, end - first) scores, -inf where masked, and tanh(s / cap) before the bias when there is a cap.
+
+        ``k`` is (end - first, hdim), the keys first..end-1.
+        """
+        p = self.view.problem
+        s = self.q @ k.T
+        s *= p.scale
+        capped: F64 | None = None
+        if p.softcap > 0:
+            s /= p.softcap
+            capped = np.tanh(s, out=s)
+            s = capped * p.softcap
+        self._add_bias(s, first, end)
+        if first < self.low.max() or end > self.high.min():
+            np.copyto(s, -np.inf, where=~self.sees(np.arange(first, end)))
+        return s, capped
+
+    def _add_bias(self, s: F64, first: int, end: int) -> None:
+        slopes = self.view.slopes()
+        if slopes is not None:
+            distance = np.abs(self.i[:, None] + self.delta - np.arange(first, end))
+            s -= slopes[self.h][:, None] * distance
+        for head in np.unique(self.h):
+            plane = self.view.bias(int(head))
+            if plane is not None:
+                mine = self.h == head
+                s[mine] += plane[self.i[mine], first:end].astype(np.float64)
+
+
+def visible_range(view: SequenceView, i: Ints) -> tuple[Ints, Ints]:
+    """First visible key and end of the visible keys of rows ``i``, the sink apart (contract, section 2)."""
+    mask, keys = view.problem.mask, view.seqlen_k
+    diagonal = i + mask.delta(view.seqlen_q, keys)
+    low = np.zeros_like(i) if mask.left is None else np.clip(diagonal - mask.left, 0, keys)
+    high = np.full_like(i, keys) if mask.right is None else np.clip(diagonal + mask.right + 1, 0, keys)
+    return low, high
+
+
+def row_blocks(view: SequenceView, h: Ints, i: Ints) -> Iterator[tuple[slice, RowBlock]]:
+    """The rows in blocks of ROW_BLOCK."""
+    for start in range(0, len(i), ROW_BLOCK):
+        part = slice(start, start + ROW_BLOCK)
+        yield part, RowBlock.of(view, h[part], i[part])
