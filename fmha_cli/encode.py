@@ -10,11 +10,11 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, TypeVar, cast, get_type_hints
 
 from fmha_cli.errors import UsageError
 
@@ -73,8 +73,8 @@ def _text(value: Any) -> str:
 
 
 @cache
-def _types(kind: Hashable) -> Mapping[str, Any]:
-    return MappingProxyType(get_type_hints(kind))  # type: ignore[arg-type]
+def _types(kind: Any) -> Mapping[str, Any]:
+    return MappingProxyType(get_type_hints(kind))
 
 
 def decode_fields(text: str, kind: type[T]) -> T:
@@ -83,7 +83,7 @@ def decode_fields(text: str, kind: type[T]) -> T:
     Raises:
         UsageError: an unknown field, a malformed value, or a missing field that has no default.
     """
-    types = _types(kind)
+    types = _types(cast(Any, kind))
     values: dict[str, Any] = {}
     for part in filter(None, text.split(",")):
         key, equals, value = part.partition("=")

@@ -68,10 +68,8 @@ class Mask:
         if kind in (MaskKind.NONE, MaskKind.CAUSAL, MaskKind.CAUSAL_TL):
             return kind.value
         if kind is MaskKind.GENERIC:
-            assert self.left is not None and self.right is not None  # negative bounds come from generic alone
-            return f"generic:{self.left + 1},{self.right + 1}"
-        left, right = (-1 if b is None else b for b in (self.left, self.right))
-        return f"{kind.value}:{left},{right}"
+            return f"generic:{_bound(self.left) + 1},{_bound(self.right) + 1}"
+        return f"{kind.value}:{_bound(self.left)},{_bound(self.right)}"
 
     def delta(self, seqlen_q: int, seqlen_k: int) -> int:
         """The shift of the diagonal in keys; also the ALiBi shift when unmasked."""
@@ -104,6 +102,11 @@ def _clamped_sum(start: int, rows: int, cap: int) -> int:
     full = min(max(cap - start, first), rows)  # rows from it on contribute cap
     ramp = full - first
     return ramp * (first + start) + ramp * (ramp - 1) // 2 + (rows - full) * cap
+
+
+def _bound(bound: int | None) -> int:
+    """A bound as spelled in windows, where -1 is unlimited; generic masks have both bounds."""
+    return -1 if bound is None else bound
 
 
 _NUMBER = r"\s*([+-]?\d+)\s*"

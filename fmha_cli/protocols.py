@@ -89,12 +89,14 @@ class Backend(Protocol):
         algorithm: the dataclass of its kernels' free choices.
         dropout_stream: which named stream its kernels draw from.
         probes_in_parent: True only if ``probe`` opens no device and loads no driver.
+        automatic: whether ``--backend auto`` may choose it.
     """
 
     name: str
     algorithm: type[Algorithm]
     dropout_stream: str
     probes_in_parent: bool
+    automatic: bool
 
     def probe(self) -> Availability:
         """Are you here? Which devices? Called in the worker unless ``probes_in_parent``."""

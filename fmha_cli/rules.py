@@ -166,5 +166,5 @@ def duplicate_ids(tables: Sequence[Sequence[Rule]]) -> list[str]:
     for table in tables:
         for rule in table:
             if seen.setdefault(rule.id, rule) != rule:
-                twice.append(rule.id)
+                twice += [rule.id]
     return twice
