@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.errors import InternalError, UsageError
+from fmha_cli.near import suggest
 
 SCHEMA = "fmha.arch/1"
 
@@ -74,15 +75,7 @@ def load_arch(name: str) -> ArchSpec:
     """
     known = arch_names()
     if name not in known:
-        import difflib
-
-        near = difflib.get_close_matches(name, known, 3, 0.5)
-        raise UsageError(
-            f"--arch {name}: no such architecture",
-            code="E005",
-            where="--arch",
-            help=f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(known)}",
-        )
+        raise UsageError(f"--arch {name}: no such architecture", code="E005", where="--arch", help=suggest(name, known))
     return arch_from_json(arch_root().joinpath(f"{name}.json").read_text("utf-8"), f"arch_specs/{name}.json")
 
 

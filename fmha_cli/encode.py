@@ -60,11 +60,12 @@ def encode_fields(noun: object) -> str:
     for field in dataclasses.fields(noun):  # type: ignore[arg-type]
         value = getattr(noun, field.name)
         if field.default is dataclasses.MISSING or value != field.default:
-            parts.append(f"{field.name}={_text(value)}")
+            parts.append(f"{field.name}={field_text(value)}")
     return ",".join(parts)
 
 
-def _text(value: Any) -> str:
+def field_text(value: Any) -> str:
+    """One field's value as it stands in a name: ``yes``, ``no``, an enum's value, ``64x128`` for a tuple."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Enum):
