@@ -1,0 +1,83 @@
+"""How far an honest kernel may be from the reference: measured constants from ``budgets.json``.
+
+Every constant is a multiple of eps, the unit roundoff of the coarser of the input and output type, except
+``lse``. The file names the measurement behind each entry (``benchmarks/tolerance.py``).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from fmha_cli.dtypes import DType
+from fmha_cli.errors import UnsupportedError
+from fmha_cli.problem import Problem
+
+EPS = {DType.FP32: 2.0**-24, DType.FP16: 2.0**-11, DType.BF16: 2.0**-8}
+"""Unit roundoff: the largest relative error of one rounding to nearest."""
+
+HALF_STEP = {DType.FP32: 2.0**-150, DType.FP16: 2.0**-25, DType.BF16: 2.0**-134}
+"""Largest absolute rounding error among subnormal numbers."""
+
+ANY = "*"
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the rules of ``tolerance`` allow for one output.
+
+    row: error of a row, relative to its scale, in eps; element: the same of an element;
+    rms: root mean square of the row errors in eps, for very many rows (fewer rows: ``rms_of``);
+    lse: error of LSE relative to 1 + |LSE|; source: the measurement.
+    """
+
+    eps: float
+    row: float
+    element: float
+    rms: float
+    lse: float
+    source: str
+
+    def rms_of(self, rows: int) -> float:
+        """The rms budget for a sample of ``rows`` rows: few rows scatter more."""
+        return float(self.rms * (1 + SMALL_SAMPLE / max(1, rows) ** 0.5))
+
+
+SMALL_SAMPLE = 1.5
+
+
+@cache
+def _entries() -> tuple[dict[str, str | float], ...]:
+    text = files("fmha_cli.oracle").joinpath("budgets.json").read_text(encoding="utf-8")
+    return tuple(json.loads(text)["budgets"])
+
+
+def eps_of(problem: Problem) -> float:
+    """The unit roundoff that counts for the problem.
+
+    Raises:
+        UnsupportedError: O003, a dtype without a measured budget.
+    """
+    for dtype in (problem.dtype, problem.dtype_out):
+        if dtype not in EPS:
+            raise UnsupportedError(f"no measured error budget for {dtype.value}", code="O003", where="--dtype")
+    return max(EPS[problem.dtype], EPS[problem.dtype_out])
+
+
+def budget_of(problem: Problem, tensor: str = "o", family: str = ANY, backend: str = ANY) -> Budget:
+    """The most specific entry for (tensor, family, dtype, backend); ``*`` in the file matches everything.
+
+    Raises:
+        UnsupportedError: O003, no entry matches.
+    """
+    eps = eps_of(problem)
+    dtype = max((problem.dtype, problem.dtype_out), key=lambda d: EPS[d])
+    wanted = {"tensor": tensor, "dtype": dtype.value, "family": family, "backend": backend}
+    matching = [e for e in _entries() if all(e[key] in (ANY, value) for key, value in wanted.items())]
+    if not matching:
+        raise UnsupportedError(f"no measured error budget for {tensor} in {dtype.value}", code="O003", where="--dtype")
+    best = max(matching, key=lambda e: [e[key] != ANY for key in ("backend", "family")])
+    row, element, rms, lse = (float(best[key]) for key in ("row", "element", "rms", "lse"))
+    return Budget(eps, row, element, rms, lse, str(best["source"]))

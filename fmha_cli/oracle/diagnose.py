@@ -1,0 +1,60 @@
+"""What is wrong with a wrong row, in words: NaN, another row's answer, or a key too many or too few."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from fmha_cli.oracle.coded import code, decode_coded
+from fmha_cli.oracle.positions import key_id, key_of
+from fmha_cli.oracle.reference import Reference
+from fmha_cli.oracle.tensors import F64, Array
+from fmha_cli.problem import Problem
+
+_SAME = 2.0**-5
+_ALIGNED = 0.9
+
+
+def diagnose(problem: Problem, got: Array, reference: Reference, fill: str, worst: int) -> list[str]:
+    """Notes about row ``worst`` of ``got`` (rows, hdim_v); empty when nothing can be said.
+
+    Under the fill ``coded`` the error points along (v_j - o) of the key j that is missing or should not be there.
+    """
+    row, expected = got[worst].astype(np.float64), reference.o[worst]
+    name = reference.rows.name(worst)
+    if not np.isfinite(row).all():
+        return [f"row {name}: {int((~np.isfinite(row)).sum())} of {len(row)} elements are not finite"]
+    if not row.any() and expected.any():
+        return [f"row {name} is zero"]
+    notes = []
+    distance = np.linalg.norm(reference.o - row, axis=1)
+    other = int(distance.argmin())
+    if other != worst and distance[other] <= _SAME * np.linalg.norm(row):
+        notes.append(f"row {name} holds the answer of row {reference.rows.name(other)}")
+    if fill == "coded":
+        notes += _name_key(problem, row, expected, reference, worst)
+    return notes
+
+
+def _name_key(problem: Problem, row: F64, expected: F64, reference: Reference, worst: int) -> list[str]:
+    b, h = int(reference.rows.b[worst]), int(reference.rows.h[worst])
+    name, own = reference.rows.name(worst), h // (problem.heads // problem.kv_heads)
+    exact = decode_coded(row)
+    if exact is not None and exact != decode_coded(expected):
+        at = key_of(problem, exact)
+        return [f"row {name} is the value row of key j={at[2]} of key/value head {at[1]}, sequence {at[0]}"]
+    error = row - expected
+    best: tuple[float, int, int] = (0.0, 0, 0)
+    for g in range(problem.kv_heads):
+        codes = code(key_id(problem, b, g, np.arange(problem.key_lengths()[b])), problem.hdim_v)
+        direction = codes.astype(np.float64) - expected
+        sizes = np.linalg.norm(direction, axis=1) * np.linalg.norm(error)
+        cosine = direction @ error / np.where(sizes > 0, sizes, 1.0)
+        if len(cosine):
+            j = int(np.abs(cosine).argmax())
+            best = max(best, (float(cosine[j]), g, j), key=lambda x: abs(x[0]))
+    cosine_best, g, j = best
+    if abs(cosine_best) < _ALIGNED:
+        return []
+    what = "counts too much, or should be masked" if cosine_best > 0 else "is missing, or counts too little"
+    where = "" if g == own else f" of key/value head {g} (its own is {own})"
+    return [f"row {name}: key j={j}{where} {what}"]

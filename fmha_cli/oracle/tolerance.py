@@ -1,0 +1,143 @@
+"""The rules by which an output is accepted; all of them must hold (``docs/numerics.md`` has the measurement).
+
+1. row:      every row's |o - ref| <= budget.row * eps * scale (``measure`` defines the scale and its floor);
+2. element:  every element's |o - ref| <= budget.element * eps * (|ref| + scale / sqrt(d));
+3. rms:      the root mean square of rule 1's quotient over all rows stays within budget.rms * eps;
+4. finite:   an element is non-finite exactly where the reference is (or where it overflows the output type);
+5. LSE:      |lse - ref| <= budget.lse * (1 + |ref|) + 2^-24 * reach, and -inf exactly where expected.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from fmha_cli.oracle.budgets import ANY, Budget, budget_of
+from fmha_cli.oracle.diagnose import diagnose
+from fmha_cli.oracle.measure import F32_EPS, RowErrors, floors, row_errors
+from fmha_cli.oracle.reference import Reference
+from fmha_cli.oracle.rows import Rows
+from fmha_cli.oracle.tensors import F64, Array, numpy_dtype
+from fmha_cli.oracle.trust import distrust_of
+from fmha_cli.problem import Problem
+from fmha_cli.tensors import Element
+from fmha_cli.verdict import Check, Comparison
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputCheck(Check):
+    """A check that also limits the mean error: it sees what stays below the limit of a single row.
+
+    ``max_abs`` is the error of the element that comes closest to its own limit, ``max_abs_budget`` that limit.
+    """
+
+    rms: float
+    rms_budget: float
+
+    @property
+    def passed(self) -> bool:
+        return super().passed and self.rms <= self.rms_budget
+
+    @property
+    def badness(self) -> float:
+        return max(super().badness, self.rms / self.rms_budget)
+
+
+def compare(
+    problem: Problem,
+    o: Array,
+    lse: Array | None,
+    reference: Reference,
+    *,
+    fill: str = "normal",
+    family: str = ANY,
+    backend: str = ANY,
+    cache: dict[str, Array] | None = None,
+) -> Comparison:
+    """Judge a kernel's output on the reference's rows.
+
+    Args:
+        o: in dtype_out and layout_out, shaped as ``fmha_cli.tensors`` says.
+        lse: natural logarithm, or None when the kernel returns none.
+        fill: name of the data, for the record; ``coded`` lets a wrong key be named.
+        family, backend: select the budget.
+        cache: k and v after an append, when the kernel appends.
+
+    Raises:
+        UnsupportedError: O003, a dtype without a budget.
+    """
+    rows = reference.rows
+    budget = budget_of(problem, "o", family, backend)
+    got = rows.take(problem, o, problem.layout_out)
+    limit = largest(Element.of(problem.dtype_out))
+    errors = row_errors(got, reference.o, floors(problem, reference, problem.hdim_v), limit)
+    check, worst = output_check(errors, budget, fill, rows)
+    checks: list[tuple[str, Check]] = [("o", check)]
+    notes = [] if check.passed else diagnose(problem, got, reference, fill, worst)
+    if lse is not None:
+        checks.append(("lse", lse_check(rows.take_lse(problem, lse), reference, budget, fill)))
+    for name, tensor in (cache or {}).items():
+        checks.append((name, cache_check(tensor, reference.cache[name], budget, fill)))
+    return Comparison(checks=tuple(checks), distrust=distrust_of(problem, reference, fill), notes=tuple(notes))
+
+
+def largest(element: Element) -> float:
+    """The largest finite number of a storage type."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(numpy_dtype(element)).max)
+
+
+def output_check(errors: RowErrors, budget: Budget, fill: str, rows: Rows | None) -> tuple[OutputCheck, int]:
+    """Rules 1 to 4 for one output, and the number of the worst row."""
+    n, eps = len(errors.relative), budget.eps
+    worst, at = 0, None
+    if n:
+        worst = int((errors.mismatched * 1e30 + errors.relative / budget.row).argmax())
+        at = rows.name(worst) if rows is not None else f"row {worst}"
+    flat = int(errors.element.argmax()) if errors.element.size else None
+    check = OutputCheck(
+        row_l2=float(errors.relative.max(initial=0.0)),
+        row_l2_budget=budget.row * eps,
+        max_abs=0.0 if flat is None else float(errors.absolute.flat[flat]),
+        max_abs_budget=0.0 if flat is None else float(errors.allowance.flat[flat]) * budget.element * eps,
+        rms=errors.rms,
+        rms_budget=budget.rms_of(errors.counted) * eps,
+        nonfinite=int(errors.mismatched.sum()),
+        rows=n,
+        fill=fill,
+        worst=at,
+    )
+    return check, worst
+
+
+def lse_check(actual: Array, reference: Reference, budget: Budget, fill: str) -> Check:
+    """Rule 5. ``row_l2`` is max |lse - ref| / (1 + |ref| + 2^-24 reach / budget)."""
+    got, expected = actual.astype(np.float64), reference.lse
+    same_kind = (np.isfinite(got) == np.isfinite(expected)) & (np.isneginf(got) == np.isneginf(expected))
+    comparable = np.isfinite(got) & np.isfinite(expected)
+    absolute = np.abs(np.subtract(got, expected, where=comparable, out=np.zeros_like(expected)))
+    allowance = 1 + np.abs(np.where(comparable, expected, 0.0)) + F32_EPS * reference.reach / budget.lse
+    quotient = absolute / allowance
+    worst = int((quotient + ~same_kind * 1e30).argmax()) if len(got) else None
+    return Check(
+        row_l2=float(quotient.max(initial=0.0)),
+        row_l2_budget=budget.lse,
+        max_abs=0.0 if worst is None else float(absolute[worst]),
+        max_abs_budget=0.0 if worst is None else float(allowance[worst]) * budget.lse,
+        nonfinite=int((~same_kind).sum()),
+        rows=len(got),
+        fill=fill,
+        worst=None if worst is None else reference.rows.name(worst),
+    )
+
+
+def cache_check(actual: Array, expected: Array, budget: Budget, fill: str) -> Check:
+    """A cache after the append: one rounding step apart at most (the kernel's rotation is float32), NaN where NaN."""
+    got, want = (x.astype(np.float64).reshape(-1, x.shape[-1]) for x in (actual, expected))
+    zeros: F64 = np.zeros(len(want))
+    size = np.linalg.norm(np.nan_to_num(want), axis=1)
+    errors = row_errors(np.asarray(got), want, np.maximum(size, np.finfo(np.float64).tiny) + zeros, np.inf)
+    return output_check(errors, budget, fill, None)[0]

@@ -1,0 +1,125 @@
+"""The rules accept honest kernels and name what is wrong with others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from fmha_cli.errors import UnsupportedError
+from fmha_cli.faults import Fault
+from fmha_cli.oracle.emulate import Style, emulate
+from fmha_cli.oracle.fills import FILLS, fill
+from fmha_cli.oracle.reference import forward
+from fmha_cli.oracle.tolerance import compare
+from fmha_cli.problem import Problem
+from fmha_cli.verdict import Comparison, Verdict
+
+BASE = "-b 2 -H 4 --kv-heads 2 -s 70 --seqlen-k 150 -d 32 --lse"
+RICH = {
+    Fault.WINDOW_SIDE: f"{BASE} --mask window:40,10",
+    Fault.DROPOUT_INVERTED: f"{BASE} --dropout 0.25 --seed 5",
+    Fault.ALIBI_SIGN: f"{BASE} --alibi",
+    Fault.MASK_OFF_BY_ONE: f"{BASE} --causal",
+}
+
+
+def judged(line: str, kind: str = "normal", fault: Fault | None = None, tile: int = 16) -> Comparison:
+    problem = Problem.from_cli(line)
+    inputs = fill(problem, kind, 7)
+    got = emulate(problem, inputs, fault=fault, style=Style(tile=tile))
+    return compare(problem, got.o, got.lse if problem.lse else None, forward(problem, inputs), fill=kind)
+
+
+@pytest.mark.parametrize("kind", FILLS)
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16", "fp16:fp32"])
+def test_honest_runs_pass(dtype: str, kind: str) -> None:
+    comparison = judged(f"{BASE} --dtype {dtype} --causal", kind)
+    assert comparison.verdict is Verdict.PASSED, comparison
+    assert [name for name, _ in comparison.checks] == ["o", "lse"]
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("fault", Fault)
+def test_faults_are_caught(fault: Fault, dtype: str) -> None:
+    comparison = judged(f"{RICH.get(fault, BASE)} --dtype {dtype}", fault=fault)
+    assert comparison.verdict is Verdict.WRONG, comparison
+
+
+def test_nan_is_counted_and_named() -> None:
+    comparison = judged(f"{BASE} --dtype fp16", fault=Fault.NAN_ROW)
+    check = dict(comparison.checks)["o"]
+    assert check.nonfinite == 2 * 32
+    assert check.worst is not None
+    assert check.worst.endswith("h=3, i=69)")
+    assert "not finite" in comparison.notes[0]
+
+
+def test_coded_names_the_missing_and_the_extra_key() -> None:
+    missing = judged("-H 1 -s 20 --seqlen-k 40 -d 32 --dtype fp16", "coded", Fault.LAST_KEY_DROPPED)
+    assert "key j=39 is missing" in missing.notes[0]
+    extra = judged("-H 1 -s 40 -d 32 --dtype fp16 --causal", "coded", Fault.MASK_OFF_BY_ONE)
+    assert "counts too much" in " ".join(extra.notes)
+
+
+def test_rows_in_the_wrong_place_are_named() -> None:
+    problem = Problem.from_cli("-H 2 -s 8 -d 16 --dtype bf16")
+    inputs = fill(problem)
+    reference = forward(problem, inputs)
+    o = emulate(problem, inputs).o
+    o[0, 1, 3] = o[0, 0, 5]
+    notes = compare(problem, o, None, reference).notes
+    assert notes == ("row (b=0, h=1, i=3) holds the answer of row (b=0, h=0, i=5)",)
+
+
+def test_lse_must_be_minus_infinity_exactly_where_a_row_sees_nothing() -> None:
+    problem = Problem.from_cli("-H 1 -s 6 --seqlen-k 4 -d 8 --dtype fp32 --causal --lse")
+    inputs = fill(problem)
+    reference, got = forward(problem, inputs), emulate(problem, inputs)
+    assert np.isneginf(got.lse[0, 0, :2]).all()
+    assert compare(problem, got.o, got.lse, reference).verdict is Verdict.PASSED
+    for wrong in (np.inf, np.nan, -1e30):
+        lse = got.lse.copy()
+        lse[0, 0, 1] = wrong
+        assert compare(problem, got.o, lse, reference).verdict is Verdict.WRONG
+
+
+def test_unsupported_dtype_has_no_budget() -> None:
+    problem = Problem.from_cli("-s 4 -d 8 --dtype fp8_e4m3")
+    inputs = fill(problem)
+    reference = forward(problem, inputs)
+    with pytest.raises(UnsupportedError, match="fp8_e4m3"):
+        compare(problem, reference.o_tensor(problem), None, reference)
+
+
+@pytest.mark.parametrize(
+    ("line", "kind", "reason"),
+    [
+        ("-H 2 -s 16 -d 16 --scale 3000", "normal", "one-hot"),
+        ("-H 2 -s 16 -d 16 --dropout 0.9999999", "normal", "zero"),
+        ("-H 2 -s 16 --seqlen-k 1 -d 16", "normal", None),
+        ("-H 2 -s 1 -d 16 --seqlen-k 2", "large", None),
+        ("-H 2 -s 16 --seqlen-k 0 -d 16", "normal", None),
+    ],
+)
+def test_distrust(line: str, kind: str, reason: str | None) -> None:
+    distrust = judged(line, kind).distrust
+    assert (distrust is None) if reason is None else (distrust is not None and reason in distrust)
+
+
+def test_flat_values_are_distrusted() -> None:
+    problem = Problem.from_cli("-H 2 -s 16 -d 16")
+    inputs = fill(problem)
+    inputs["v"][...] = inputs["v"][:, :, :1]
+    reference = forward(problem, inputs)
+    comparison = compare(problem, emulate(problem, inputs).o, None, reference)
+    assert comparison.verdict is Verdict.MISTRUSTED
+    assert "rows of V are equal" in str(comparison.distrust)
+
+
+def test_overflow_of_the_output_type_is_expected() -> None:
+    problem = Problem.from_cli("-H 1 -s 4 -d 8 --dtype bf16:fp16")
+    inputs = fill(problem)
+    inputs["v"][..., 0] = 1e6
+    got = emulate(problem, inputs)
+    assert np.isinf(got.o[..., 0]).all()
+    assert compare(problem, got.o, None, forward(problem, inputs)).verdict is Verdict.PASSED
