@@ -1,0 +1,181 @@
+"""Tensors given as files: what their shapes say about the problem, and whether they fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmha_cli.dtypes import DType
+from fmha_cli.errors import ImpossibleProblem, UsageError
+from fmha_cli.flags import FILLED, parse_size
+from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
+from fmha_cli.problem import Problem
+from fmha_cli.tensors import Element, shapes_of
+from fmha_cli.walk.tensor_io import read_tensor
+
+TENSOR_OF_FLAG: Mapping[str, str] = {
+    "q": "q",
+    "k": "k",
+    "v": "v",
+    "do": "do",
+    "bias_file": "bias",
+    "alibi_slopes": "alibi_slopes",
+    "sink_logits": "sink_logits",
+    "block_table": "block_table",
+    "q_descale": "q_descale",
+    "k_descale": "k_descale",
+    "v_descale": "v_descale",
+}
+"""Flag key -> the project-wide name of the tensor."""
+
+_PAGED = ("pages", "page", "heads", "d")
+_AXES: Mapping[tuple[bool, bool], tuple[str, ...]] = {
+    (False, False): ("batch", "heads", "s", "d"),
+    (True, False): ("batch", "s", "heads", "d"),
+    (False, True): ("heads", "total", "d"),
+    (True, True): ("total", "heads", "d"),
+}
+"""(bshd, packed) -> axes of q, k and v (``fmha_cli.tensors`` defines the forms)."""
+
+_DTYPE_OF = {str(numpy_dtype(Element.of(d))): d for d in DType if d.value in Element._value2member_map_}
+
+
+@dataclass(frozen=True)
+class Given:
+    """Arrays read from files by tensor name, and notes about what was done to them."""
+
+    arrays: Mapping[str, Array]
+    paths: Mapping[str, str]
+
+
+def read_given(files: Mapping[str, str]) -> Given:
+    """Read every file; the word ``filled`` names no file.
+
+    Raises:
+        UsageError: a missing or unreadable file.
+    """
+    named = {key: spec for key, spec in files.items() if not spec.startswith(FILLED)}
+    arrays = {}
+    for key, spec in named.items():
+        name = TENSOR_OF_FLAG[key]
+        arrays[name] = read_tensor(spec, f"--{key.replace('_', '-')}", name)
+    return Given(arrays, {TENSOR_OF_FLAG[key]: spec for key, spec in named.items()})
+
+
+def flags_from_files(raw: Mapping[str, str | bool], given: Given) -> dict[str, str | bool]:
+    """The raw flags, completed by what the files' shapes and dtypes say.
+
+    Raises:
+        ImpossibleProblem: a flag that was given, or another file, says otherwise.
+        UsageError: a wrong number of axes, an element type that is none of the contract's.
+    """
+    out = dict(raw)
+    said: dict[str, tuple[int, str]] = {}
+
+    def say(key: str, value: int, tensor: str) -> None:
+        flag = f"--{key.replace('_', '-')}"
+        before = said.setdefault(key, (value, tensor))
+        if before[0] != value:
+            raise _contradiction(f"{tensor} has {flag} {value}, {before[1]} has {before[0]}", flag)
+
+    group, cache = "seqlens_q" in raw, str(raw.get("kv_cache", "none"))
+    bshd = str(raw.get("layout", "bhsd")).partition(":")[0] == "bshd"
+    for name in ("q", "k", "v"):
+        array = given.arrays.get(name)
+        if array is None:
+            continue
+        paged = cache.startswith("paged") and name != "q"
+        packed = group and (name == "q" or cache == "none")
+        form = _PAGED if paged else _AXES[bshd, packed]
+        if array.ndim != len(form):
+            what = f"--{name}: axes ({', '.join(form)}) are needed, the file has shape {array.shape}"
+            raise UsageError(what, code="E034", where=f"--{name}")
+        size = dict(zip(form, array.shape, strict=True))
+        say("hdim_v" if name == "v" else "hdim", size["d"], name)
+        say("heads" if name == "q" else "kv_heads", size["heads"], name)
+        if "batch" in size:
+            say("batch", size["batch"], name)
+        if "s" in size and (name == "q" or cache == "none"):
+            say("seqlen" if name == "q" else "seqlen_k", size["s"], name)
+    if "v" not in given.arrays and "hdim" in said and "hdim_v" not in raw:
+        said.setdefault("hdim_v", said["hdim"])
+    if "k" not in given.arrays and "v" not in given.arrays and "heads" in said and "kv_heads" not in raw:
+        said.setdefault("kv_heads", said["heads"])
+    for key, (value, tensor) in said.items():
+        _contradict(raw, key, value, tensor)
+        if key == "batch" and group:
+            continue
+        out[key] = str(value)
+    slopes = given.arrays.get("alibi_slopes")
+    if slopes is not None:
+        out["alibi_slopes"] = f"{FILLED}:{'bh' if slopes.ndim == 2 else 'h'}"
+    bias = given.arrays.get("bias")
+    if bias is not None and "bias" not in raw and bias.ndim == 4:
+        out["bias"] = f"elementwise:{('bhss' if bias.shape[0] > 1 else '1hss') if bias.shape[1] > 1 else '11ss'}"
+    dtypes = {name: given.arrays[name].dtype for name in ("q", "k", "v") if name in given.arrays}
+    if dtypes and "dtype" not in raw:
+        out["dtype"] = _common_dtype(dtypes)
+    return out
+
+
+def _contradict(raw: Mapping[str, str | bool], key: str, value: int, tensor: str) -> None:
+    flag = f"--{key.replace('_', '-')}"
+    if key in raw and parse_size(str(raw[key]), flag) != value:
+        raise _contradiction(f"{flag} {raw[key]}, but the file of {tensor} has {value}", flag)
+
+
+def _contradiction(what: str, flag: str) -> ImpossibleProblem:
+    return ImpossibleProblem(what, code="P015", where=flag, why="shapes come from the files", help=f"leave {flag} out")
+
+
+def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]]) -> str:
+    names = {str(d) for d in dtypes.values()}
+    if len(names) != 1:
+        listed = ", ".join(f"{k} {v}" for k, v in dtypes.items())
+        raise UsageError(f"the files have several element types: {listed}", code="E035", help="name one with --dtype")
+    name = names.pop()
+    if name not in _DTYPE_OF:
+        raise UsageError(
+            f"element type {name} of the files", code="E035", help="fp32, fp16, bf16 or fp8, or name one with --dtype"
+        )
+    return _DTYPE_OF[name].value
+
+
+def inputs_with_files(
+    problem: Problem, filled: Mapping[str, Array], given: Given
+) -> tuple[dict[str, Array], list[str]]:
+    """The filled inputs with the files' arrays in their places, and notes on rounding.
+
+    Raises:
+        ImpossibleProblem: an array whose shape does not fit the problem.
+        UsageError: an element type that cannot be turned into the problem's.
+    """
+    shapes = shapes_of(problem)
+    out, notes = dict(filled), []
+    for name, array in given.arrays.items():
+        if name not in shapes:
+            raise _contradiction(f"the problem has no tensor {name}", f"--{name}")
+        want = shapes[name]
+        if array.shape != want.shape and name in ("k", "v") and problem.paged and array.shape[1:] == want.shape[1:]:
+            raise _contradiction(f"--{name}: {array.shape[0]} pages, the problem needs {want.shape[0]}", f"--{name}")
+        if array.shape != want.shape:
+            raise _contradiction(
+                f"the file of {name} has shape {array.shape}, the problem needs {want.shape}", f"--{name}"
+            )
+        target = numpy_dtype(want.dtype)
+        if array.dtype == target:
+            out[name] = array
+        elif array.dtype in (np.dtype(np.float32), np.dtype(np.float64)) and want.dtype is not Element.INT32:
+            out[name] = round_to(array, want.dtype)
+            notes.append(f"{name}: {array.dtype} rounded to {want.dtype.value} (nearest even)")
+        elif want.dtype is Element.INT32 and array.dtype.kind == "i":
+            out[name] = array.astype(np.int32)
+        else:
+            raise UsageError(
+                f"the file of {name} holds {array.dtype}, the problem is {want.dtype.value}",
+                code="E035",
+                where=f"--{name}",
+            )
+    return out, notes

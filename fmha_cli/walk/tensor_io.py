@@ -1,0 +1,136 @@
+"""Tensor files: ``.npy``, ``.npz`` and ``.safetensors``, read and written without pickle, written atomically."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from fmha_cli.errors import EnvironmentProblem, UsageError
+
+Array = npt.NDArray[Any]
+
+SUFFIXES = (".npy", ".npz", ".safetensors")
+
+_SAFE_DTYPES: Mapping[str, npt.DTypeLike] = {
+    "F64": np.float64,
+    "F32": np.float32,
+    "F16": np.float16,
+    "BF16": ml_dtypes.bfloat16,
+    "F8_E4M3": ml_dtypes.float8_e4m3fn,
+    "F8_E5M2": ml_dtypes.float8_e5m2,
+    "I64": np.int64,
+    "I32": np.int32,
+}
+
+
+def _unreadable(path: Path, flag: str, why: str) -> UsageError:
+    return UsageError(f"{flag} {path}: cannot be read", code="E030", where=flag, why=why)
+
+
+def read_tensor(spec: str, flag: str, default_key: str) -> Array:
+    """The array of ``FILE`` or ``FILE:KEY``; a file with one array needs no key.
+
+    Raises:
+        UsageError: a missing, unreadable or ambiguous file, an unknown key or suffix.
+    """
+    path, key = Path(spec), None
+    if not path.exists() and ":" in spec:
+        path, key = Path(spec.rpartition(":")[0]), spec.rpartition(":")[2]
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{flag} {spec}: unknown kind of file", code="E031", where=flag, help=", ".join(SUFFIXES))
+    try:
+        arrays = _read_all(path)
+    except (OSError, ValueError, KeyError, EOFError) as fault:
+        raise _unreadable(path, flag, str(fault) or type(fault).__name__) from fault
+    if key is None:
+        key = default_key if default_key in arrays or len(arrays) != 1 else next(iter(arrays))
+    if key not in arrays:
+        held = ", ".join(sorted(arrays))
+        raise UsageError(
+            f"{flag} {path}: no array {key!r}", code="E032", where=flag, help=f"FILE:KEY with one of {held}"
+        )
+    return arrays[key]
+
+
+def _read_all(path: Path) -> dict[str, Array]:
+    if path.suffix == ".npy":
+        return {"": np.load(path, allow_pickle=False)}
+    if path.suffix == ".npz":
+        with np.load(path, allow_pickle=False) as archive:
+            return {name: archive[name] for name in archive.files}
+    import safetensors
+
+    try:
+        parts: Any = cast(Any, safetensors).deserialize(path.read_bytes())
+    except safetensors.SafetensorError as fault:
+        raise ValueError(str(fault)) from fault
+    out = {}
+    for name, info in parts:
+        if info["dtype"] not in _SAFE_DTYPES:
+            raise ValueError(f"array {name!r} has dtype {info['dtype']}")
+        out[name] = np.frombuffer(info["data"], dtype=_SAFE_DTYPES[info["dtype"]]).reshape(info["shape"])
+    return out
+
+
+def write_tensors(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write results atomically; ``.npy`` holds ``o`` alone. bf16 and fp8 become float32 in ``.npy`` and ``.npz``.
+
+    Raises:
+        EnvironmentProblem: the folder cannot be written to.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as fault:
+        raise EnvironmentProblem(
+            f"--out {path}: cannot be written", code="E033", where="--out", why=str(fault)
+        ) from fault
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            if path.suffix == ".npy":
+                np.save(stream, _plain(arrays["o"]), allow_pickle=False)
+            elif path.suffix == ".npz":
+                np.savez(stream, allow_pickle=False, **{k: _plain(a) for k, a in arrays.items()})
+            else:
+                stream.write(_safetensors(arrays))
+            stream.flush()
+            os.fsync(stream.fileno())
+        mask = os.umask(0)
+        os.umask(mask)
+        temporary.chmod(0o666 & ~mask)
+        temporary.replace(path)
+    except OSError as fault:
+        raise EnvironmentProblem(
+            f"--out {path}: cannot be written", code="E033", where="--out", why=str(fault)
+        ) from fault
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _plain(array: Array) -> Array:
+    native = array.dtype.kind in "fi" and array.dtype.isbuiltin == 1
+    return array if native else array.astype(np.float32)
+
+
+def _safetensors(arrays: Mapping[str, Array]) -> bytes:
+    import safetensors
+
+    names = {np.dtype(kind): name for name, kind in _SAFE_DTYPES.items()}
+    words = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
+    words |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
+    parts = {
+        key: {
+            "dtype": words[names[array.dtype]],
+            "shape": list(array.shape),
+            "data": np.ascontiguousarray(array).tobytes(),
+        }
+        for key, array in arrays.items()
+    }
+    return bytes(cast(Any, safetensors).serialize(parts))

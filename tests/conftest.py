@@ -1,0 +1,34 @@
+"""Settings of the whole suite: one cache for all tests of a run, no user configuration, repeatable properties."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "ci", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("explore", deadline=None, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
+
+
+@pytest.fixture(scope="session")
+def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cache root that every test (and every xdist worker) of this run shares, so kernels compile once."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "fmha-cache"
+    root.mkdir(mode=0o700, exist_ok=True)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _isolated(monkeypatch: pytest.MonkeyPatch, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No FMHA_* variable, no user configuration and no user cache reaches a test."""
+    for name in [n for n in os.environ if n.startswith("FMHA_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("FMHA_CACHE_DIR", str(shared_cache))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_cache.parent / "no-config"))
+    monkeypatch.setenv("COLUMNS", "120")

@@ -1,0 +1,78 @@
+"""Hypothesis strategies for problems: everything that contract section 1 can say, as command lines."""
+
+from __future__ import annotations
+
+from hypothesis import strategies as st
+
+from fmha_cli.errors import ImpossibleProblem
+from fmha_cli.problem import Problem
+
+sizes = st.integers(1, 300)
+window = st.tuples(st.integers(-2, 60), st.integers(-2, 60))
+
+
+@st.composite
+def masks(draw: st.DrawFn) -> list[str]:
+    kind = draw(
+        st.sampled_from(["none", "causal", "causal-tl", "window", "window-tl", "generic", "b", "t", "xb", "xt"])
+    )
+    first, second = draw(window)
+    if kind in ("window", "window-tl", "b", "t"):
+        sink = draw(st.integers(0, 9))
+        return ["--mask", f"{kind}:{first},{second}", *(["--sink", str(sink)] if sink else [])]
+    if kind == "generic":
+        return ["--mask", f"generic:{first},{second}"]
+    return ["--mask", f"{kind}:{first}" if kind in ("xb", "xt") else kind]
+
+
+@st.composite
+def lengths(draw: st.DrawFn) -> list[str]:
+    form = draw(st.sampled_from(["batch", "group", "linear", "paged", "append"]))
+    if form == "group":
+        rows = draw(st.lists(st.integers(0, 90), min_size=1, max_size=5))
+        keys = draw(st.none() | st.lists(st.integers(0, 90), min_size=len(rows), max_size=len(rows)))
+        text = ["--seqlens-q", ",".join(map(str, rows))]
+        return text + (["--seqlens-k", ",".join(map(str, keys))] if keys else [])
+    batch = draw(st.integers(1, 5))
+    out = ["-b", str(batch), "-s", str(draw(sizes))]
+    if form == "batch":
+        return out + (["--seqlen-k", str(draw(st.integers(0, 300)))] if draw(st.booleans()) else [])
+    out += ["--kv-cache", f"paged:{draw(st.sampled_from([1, 16, 64]))}" if form != "linear" else "linear"]
+    held = draw(st.lists(st.integers(0, 200), min_size=batch, max_size=batch))
+    out += ["--cache-seqlens", ",".join(map(str, held))]
+    if form == "append":
+        out += ["--append", str(draw(st.integers(1, 9)))]
+        out += ["--rotary", draw(st.sampled_from(["0", "8", "8:interleaved"]))]
+    return out
+
+
+@st.composite
+def problem_lines(draw: st.DrawFn) -> list[str]:
+    """Argument lists of possible problems; most of them no kernel supports."""
+    kv_heads = draw(st.integers(1, 4))
+    out = ["-H", str(kv_heads * draw(st.integers(1, 4))), "--kv-heads", str(kv_heads)]
+    out += ["-d", str(draw(st.integers(8, 300))), "--hdim-v", str(draw(st.integers(1, 300)))]
+    out += ["--dtype", draw(st.sampled_from(["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e4m3:bf16", "fp8_e5m2:fp32"]))]
+    out += draw(masks()) + draw(lengths())
+    bias = ["--bias", "elementwise"], ["--bias", "elementwise:1hss"], ["--bias", "elementwise:bhss"]
+    slopes = ["--alibi"], ["--alibi-slopes", "filled:h"], ["--alibi-slopes", "filled:bh"]
+    out += draw(st.sampled_from([[], *bias, *slopes]))
+    if draw(st.booleans()):
+        out += ["--dropout", str(draw(st.floats(0, 0.9))), "--seed", str(draw(st.integers(0, 2**64 - 1)))]
+    out += ["--softcap", str(draw(st.sampled_from([0, 0.5, 30])))]
+    out += ["--layout", draw(st.sampled_from(["bhsd", "bshd", "bhsd:bshd", "bshd:bhsd"]))]
+    out += ["--splits", draw(st.sampled_from(["auto", "1", "4"]))]
+    out += ["--scale", str(draw(st.floats(0.001, 2)))] if draw(st.booleans()) else []
+    out += ["--lse"] if draw(st.booleans()) else []
+    out += ["--sink-logits", "filled"] if draw(st.booleans()) else []
+    return out
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> Problem:
+    """Possible problems (contradictions are drawn again)."""
+    line = draw(problem_lines())
+    try:
+        return Problem.from_cli(line)
+    except ImpossibleProblem:
+        return Problem.from_cli(line[:4])
