@@ -1,0 +1,148 @@
+"""The roofline: the least time that a machine's peaks allow, and what to think of a time below it.
+
+The floor is max(FLOPs / peak FLOP/s, bytes / peak bytes/s) (S. Williams et al., "Roofline", CACM 52(4), 2009).
+FLOPs are the visible pairs only. Bytes are those that *must* cross the memory bus, which is less than the
+``bytes`` of a record: masked-off keys need not be read, written results may stay in a cache, and with a hot
+cache whatever fits there need not be read again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+
+from fmha_cli.problem import Problem
+from fmha_cli.rules import Reason
+
+
+class CacheState(StrEnum):
+    """Where the tensors are when a timed launch begins."""
+
+    HOT = "hot"
+    """As the previous launch left them."""
+    COLD = "cold"
+    """Pushed out of the last-level cache before every launch."""
+
+
+class PeakKind(StrEnum):
+    """Where peaks come from: loops run on this machine, or the data sheet."""
+
+    MEASURED = "measured"
+    SPEC = "spec"
+
+
+class Bound(StrEnum):
+    """Which peak sets the floor."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peaks:
+    """What a device can do at best.
+
+    Attributes:
+        flops: dtype name -> FLOP/s of the fastest instructions that keep that dtype's promised accuracy.
+        bandwidth: bytes/s from main memory, None if unknown.
+        llc_bytes: last-level cache in bytes, None if unknown (then a hot run has no memory floor).
+        source: the loop or data sheet behind the figures.
+    """
+
+    kind: PeakKind
+    flops: Mapping[str, float] = field(default_factory=dict)
+    bandwidth: float | None = None
+    llc_bytes: int | None = None
+    source: str = ""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least time of one problem in nanoseconds, by compute and by memory (0 where no peak is known)."""
+
+    kind: PeakKind
+    compute_ns: float
+    memory_ns: float
+
+    @property
+    def ns(self) -> float:
+        return max(self.compute_ns, self.memory_ns)
+
+    @property
+    def bound(self) -> Bound:
+        return Bound.COMPUTE if self.compute_ns >= self.memory_ns else Bound.MEMORY
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``floor`` member of a measurement."""
+        return {
+            "bound": self.bound.value,
+            "compute_ns": self.compute_ns,
+            "kind": self.kind.value,
+            "memory_ns": self.memory_ns,
+            "ns": self.ns,
+        }
+
+
+def floor_of(problem: Problem, peaks: Peaks, cache: CacheState) -> Floor | None:
+    """The floor of a problem, or None where no peak applies to it."""
+    rate = peaks.flops.get(problem.dtype.value)
+    compute = problem.flops() / rate * 1e9 if rate else 0.0
+    memory = 0.0
+    if peaks.bandwidth and (cache is CacheState.COLD or peaks.llc_bytes is not None):
+        kept = 0 if cache is CacheState.COLD else peaks.llc_bytes or 0
+        memory = max(0, must_read_bytes(problem) - kept) / peaks.bandwidth * 1e9
+    return Floor(peaks.kind, compute, memory) if compute or memory else None
+
+
+def must_read_bytes(problem: Problem) -> int:
+    """Bytes of Q, K and V that any kernel must read: rows that see a key, and keys that a row sees.
+
+    A lower bound: bias and scales are left out, and of paged sequences only the longest counts, because
+    sequences may share pages.
+    """
+    spans = [_seen(problem, q, k) for q, k in zip(problem.query_lengths(), problem.key_lengths(), strict=True)]
+    rows = sum(r for r, _ in spans)
+    keys = max(k for _, k in spans) if problem.paged else sum(k for _, k in spans)
+    q_bits = problem.heads * rows * problem.hdim
+    kv_bits = problem.kv_heads * keys * (problem.hdim + problem.hdim_v)
+    return (q_bits + kv_bits) * problem.dtype.bits // 8
+
+
+def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:
+    """Rows that see at least one key, and keys that at least one row sees, of one sequence; at most, never more.
+
+    Both are contiguous apart from the sink, because the window of row i + 1 is that of row i shifted by one.
+    """
+    mask = problem.mask
+    if not mask.pairs(rows, keys, problem.sink):
+        return 0, 0
+    delta = mask.delta(rows, keys)
+    first_key = 0 if mask.left is None else max(0, delta - mask.left)
+    last_key = keys - 1 if mask.right is None else min(keys - 1, rows - 1 + delta + mask.right)
+    sunk = 0 if mask.left is None else min(problem.sink, first_key, last_key + 1)
+    first_row = 0 if mask.right is None else max(0, -delta - mask.right)
+    last_row = rows - 1 if mask.left is None or problem.sink else min(rows - 1, keys - 1 - delta + mask.left)
+    return max(0, last_row - first_row + 1), max(0, last_key - first_key + 1) + sunk
+
+
+MARGIN = {PeakKind.MEASURED: 0.15, PeakKind.SPEC: 0.02}
+"""How far below the floor a median may lie and still be believed. A measured peak is what a loop reached at the
+clock of its moment (two runs on a shared machine differed by up to 15 %); a data sheet's is an upper bound."""
+
+FASTER_THAN_ROOFLINE = "M001"
+"""Id of the Reason for an impossible time."""
+
+
+def impossible(median_ns: int, floor: Floor | None) -> Reason | None:
+    """Why a time cannot be true, or None when it can. Such a row is MISTRUSTED."""
+    if floor is None or median_ns >= floor.ns * (1 - MARGIN[floor.kind]):
+        return None
+    what = "FLOPs" if floor.bound is Bound.COMPUTE else "bytes"
+    return Reason(
+        FASTER_THAN_ROOFLINE,
+        f"median {median_ns} ns is below the roofline floor of {floor.ns:.0f} ns ({floor.kind.value} peak, {what}): "
+        f"the kernel left work out, or the timer did",
+        "compare with --cache cold; fmha validate; measure the peak again on an idle machine",
+    )

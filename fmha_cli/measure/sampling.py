@@ -1,0 +1,166 @@
+"""The stopping rule: how many launches to time, as a pure function of the samples so far.
+
+The worker only launches and returns raw nanoseconds; every decision is taken here, so that it can be
+tested without a kernel and replayed from the samples of a record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fmha_cli.measure.stats import median, median_interval, relative_width
+
+
+class StopReason(StrEnum):
+    """Why no further samples were taken."""
+
+    CONVERGED = "converged"
+    """The 95 % interval of the median is narrower than asked for."""
+    BUDGET = "budget"
+    """The time is spent."""
+    MAX_SAMPLES = "max_samples"
+    """As many samples as allowed."""
+    SINGLE = "single"
+    """One launch was asked for (``fmha run``)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SamplingPolicy:
+    """When to stop.
+
+    Attributes:
+        min_samples: counted samples before the interval is looked at (6 is the least that has one).
+        max_samples: counted samples at most.
+        budget_ns: time for warm-up and samples together; one sample is taken even where it is too short.
+        rel_ci: stop when the 95 % interval of the median is narrower than this share of the median.
+        warmup_min, warmup_max: launches that are left out before the first counted one.
+        settle: warm-up ends when the last ``SETTLED`` launches lie within this share above the fastest one.
+        growth: factor between the counts of one look and the next.
+        batch_ns: predicted length of one batch at most, so that progress and Ctrl-C stay lively.
+    """
+
+    min_samples: int = 10
+    max_samples: int = 1000
+    budget_ns: int = 2_000_000_000
+    rel_ci: float = 0.02
+    warmup_min: int = 3
+    warmup_max: int = 50
+    settle: float = 0.10
+    growth: float = 1.5
+    batch_ns: int = 200_000_000
+
+    def __post_init__(self) -> None:
+        sane = 1 <= self.min_samples <= self.max_samples and 0 <= self.warmup_min <= self.warmup_max
+        if not (sane and self.budget_ns > 0 and self.rel_ci >= 0 and self.growth > 1 and self.batch_ns > 0):
+            raise ValueError(f"a sampling policy that contradicts itself: {self}")
+
+
+SETTLED = 3
+"""Launches in a row that must agree before a kernel counts as warm."""
+
+_WARMUP_SHARE = 5
+"""Warm-up ends when it has used a fifth of the budget."""
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """The rule of one policy over the samples so far, warm-up launches included, in the order taken.
+
+    ``spent_ns`` is the wall time so far where it differs from the sum of the samples (cold timing also
+    evicts the caches between launches).
+    """
+
+    policy: SamplingPolicy = SamplingPolicy()
+
+    def warmup(self, samples: Sequence[int]) -> int | None:
+        """How many leading launches are warm-up, or None while the kernel is not warm.
+
+        Warm-up also ends with a fifth of the budget; a launch that alone exceeds the budget is counted, so
+        that even the slowest kernel gets a time.
+        """
+        rule = self.policy
+        if rule.warmup_max == 0:
+            return 0
+        fastest = spent = 0
+        for done, sample in enumerate(samples, 1):
+            fastest = min(fastest or sample, sample)
+            spent += sample
+            if done >= rule.warmup_max or spent * _WARMUP_SHARE >= rule.budget_ns:
+                return done - 1 if spent >= rule.budget_ns else done
+            last = samples[max(0, done - SETTLED) : done]
+            if done >= max(rule.warmup_min, SETTLED) and max(last) <= fastest * (1 + rule.settle):
+                return done
+        return None
+
+    def counted(self, samples: Sequence[int]) -> tuple[int, ...]:
+        """The samples after warm-up; all of them while still warming up."""
+        return tuple(samples[self.warmup(samples) or 0 :])
+
+    def stop(self, samples: Sequence[int], spent_ns: int | None = None) -> StopReason | None:
+        """Why to stop here, or None to go on."""
+        warm = self.warmup(samples)
+        kept = self.counted(samples)
+        if warm is None or not kept:
+            return None
+        if len(kept) >= self.policy.min_samples and relative_width(kept) <= self.policy.rel_ci:
+            return StopReason.CONVERGED
+        if len(kept) >= self.policy.max_samples:
+            return StopReason.MAX_SAMPLES
+        return StopReason.BUDGET if self._left(samples, spent_ns) <= 0 else None
+
+    def next_batch(self, samples: Sequence[int], spent_ns: int | None = None) -> int:
+        """How many launches to make next; 0 = stop.
+
+        Counts grow geometrically, so that the repeated looks at the interval stay few; a batch is cut to
+        what the budget and ``batch_ns`` still allow, and is at least 1.
+        """
+        if self.stop(samples, spent_ns) is not None:
+            return 0
+        rule = self.policy
+        warm = self.warmup(samples)
+        if warm is None:
+            wanted = rule.warmup_min - len(samples) if len(samples) < rule.warmup_min else 1
+            return max(1, min(wanted, self._fitting(samples, spent_ns)))
+        count = len(samples) - warm
+        target = min(rule.max_samples, max(rule.min_samples, int(count * rule.growth) + 1))
+        return max(1, min(target - count, self._fitting(samples, spent_ns)))
+
+    def _left(self, samples: Sequence[int], spent_ns: int | None) -> int:
+        return self.policy.budget_ns - (sum(samples) if spent_ns is None else spent_ns)
+
+    def _fitting(self, samples: Sequence[int], spent_ns: int | None) -> int:
+        if not samples:
+            return 1
+        each = max(1, median(samples), 0 if spent_ns is None else spent_ns // len(samples))
+        return min(self.policy.batch_ns, self._left(samples, spent_ns)) // each
+
+
+OUTLIER_MADS = 14.826
+"""A sample this many median absolute deviations from the median is an outlier: ten standard deviations of a
+normal distribution. Source: sharkdp/hyperfine, ``src/outlier_detection.rs``, ``OUTLIER_THRESHOLD``."""
+
+_DRIFT_MIN = 20
+_DRIFT = 0.05
+
+
+def sanity_notes(samples: Sequence[int]) -> tuple[str, ...]:
+    """What a reader should know before trusting the median: outliers, and a drift during the run."""
+    notes = []
+    if samples:
+        middle = median(samples)
+        spread = median([abs(s - middle) for s in samples])
+        far = [s for s in samples if spread and abs(s - middle) > OUTLIER_MADS * spread]
+        if far:
+            notes.append(
+                f"{len(far)} of {len(samples)} samples are outliers (slowest {max(far) / middle:.1f}x the median)"
+            )
+    if len(samples) >= _DRIFT_MIN:
+        third = len(samples) // 3
+        first, last = samples[:third], samples[-third:]
+        a, b = median_interval(first), median_interval(last)
+        change = median(last) / max(1, median(first)) - 1
+        if a and b and abs(change) > _DRIFT and (a[1] < b[0] or b[1] < a[0]):
+            notes.append(f"times drifted by {change:+.0%} during the run: the machine was busy or throttled")
+    return tuple(notes)

@@ -1,0 +1,64 @@
+"""NaN and infinity in JSON: null in the place itself, and one note that says what stood there.
+
+JSON has no token for them (RFC 8259, section 6), and a script must never meet one. The note is exact, so
+that a record read back from a journal is the same record.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+_NOTE = re.compile(r"(\S+) is (nan|inf|-inf)\Z")
+
+
+def nulled(tree: Any, path: str = "") -> tuple[Any, list[str]]:
+    """The tree with every non-finite float replaced by None, and the notes ``path.to.it is nan``."""
+    if isinstance(tree, dict):
+        parts = {key: nulled(value, f"{path}.{key}" if path else str(key)) for key, value in tree.items()}
+        return {k: v for k, (v, _) in parts.items()}, [n for _, notes in parts.values() for n in notes]
+    if isinstance(tree, list | tuple):
+        items = [nulled(value, f"{path}.{i}") for i, value in enumerate(tree)]
+        return [v for v, _ in items], [n for _, notes in items for n in notes]
+    if isinstance(tree, float) and not math.isfinite(tree):
+        return None, [f"{path} is {tree}"]
+    return tree, []
+
+
+def is_note(text: str) -> bool:
+    """Whether a note is one of :func:`nulled`, which people need not read."""
+    return _NOTE.match(text) is not None
+
+
+def restored(tree: Any, notes: Sequence[str]) -> tuple[Any, list[str]]:
+    """The inverse of :func:`nulled`: values put back from their notes, and the notes that are left.
+
+    ``tree`` itself is changed; pass a copy where that matters.
+    """
+    left = []
+    for note in notes:
+        match = _NOTE.match(note)
+        if match is None or not _put(tree, match[1].split("."), float(match[2])):
+            left.append(note)
+    return tree, left
+
+
+def _put(tree: Any, path: Sequence[str], value: float) -> bool:
+    """Set the null at ``path``; False where there is no null to set."""
+    node = tree
+    for key in path[:-1]:
+        node = _child(node, key)
+    if _child(node, path[-1]) is not None or not isinstance(node, dict) or path[-1] not in node:
+        return False
+    node[path[-1]] = value
+    return True
+
+
+def _child(node: Any, key: str) -> Any:
+    if isinstance(node, dict):
+        return node.get(key)
+    if isinstance(node, list) and key.isdigit() and int(key) < len(node):
+        return node[int(key)]
+    return None

@@ -1,0 +1,79 @@
+"""Rows of a document as flat columns for CSV, derived from the document's JSON schema.
+
+Every column that a row may have is always there, in the order of the schema. Nested objects of fixed
+members become dotted columns; lists and open objects stay JSON text in one cell; null is an empty cell.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from fmha_cli.report.schemas import load, name_of
+
+Path = tuple[str, ...]
+
+
+def columns(name: str, member: str | None) -> tuple[Path, ...]:
+    """Columns of the rows in list ``member`` of document ``name``; of the document itself without a member."""
+    whole = load(name)
+    node: Mapping[str, Any] = whole
+    if member is not None:
+        node = _resolved(whole["properties"][member], whole)["items"]
+    return tuple(_leaves(node, whole, ()))
+
+
+def _leaves(node: Mapping[str, Any], scope: Mapping[str, Any], path: Path) -> Iterator[Path]:
+    if "$ref" in node and not node["$ref"].startswith("#"):
+        scope, node = _document(node["$ref"])
+        yield from _leaves(node, scope, path)
+        return
+    node = _resolved(node, scope)
+    if "properties" in node and node.get("additionalProperties") is False:
+        for key, child in node["properties"].items():
+            yield from _leaves(child, scope, (*path, key))
+    elif "anyOf" in node and len(node["anyOf"]) == 2:
+        yield from _leaves(node["anyOf"][0], scope, path)
+    else:
+        yield path
+
+
+def _document(reference: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """The file that a URN names, and the node in it that the fragment names."""
+    urn, _, fragment = reference.partition("#")
+    document = load(name_of(urn))
+    return document, _pointer(document, fragment)
+
+
+def _pointer(document: Mapping[str, Any], fragment: str) -> Mapping[str, Any]:
+    node = document
+    for key in filter(None, fragment.split("/")):
+        node = node[key]
+    return node
+
+
+def _resolved(node: Mapping[str, Any], scope: Mapping[str, Any]) -> Mapping[str, Any]:
+    reference = node.get("$ref")
+    return _pointer(scope, reference[1:]) if reference else node
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], paths: Sequence[Path]) -> str:
+    """RFC 4180 with a header line; numbers as JSON writes them."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([".".join(path) for path in paths])
+    for row in rows:
+        writer.writerow([_cell(row, path) for path in paths])
+    return out.getvalue().rstrip("\n")
+
+
+def _cell(row: Mapping[str, Any], path: Path) -> str:
+    value: Any = row
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))

@@ -1,0 +1,139 @@
+"""The table of ``run``, ``validate`` and ``bench``: one line for every record, and why a row is not good."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fmha_cli.errors import ExitCode
+from fmha_cli.report.color import verdict_text
+from fmha_cli.report.finite import is_note
+from fmha_cli.report.rows import OUTPUTS
+from fmha_cli.report.table import Table
+from fmha_cli.report.units import cell, digits, percent, time_unit
+from fmha_cli.verdict import Check, Verdict
+
+Row = Mapping[str, Any]
+
+
+def records_view(records: Sequence[Row], color: bool) -> Table:
+    """The table of record rows (``Record.to_dict()``); columns that are empty throughout are left out."""
+    times = [r["measurement"]["median_ns"] if r["measurement"] else None for r in records]
+    factor, unit = time_unit(times)
+    numbers = ["#", f"time [{unit}]", "±95 % [%]", "TFLOP/s", "GB/s", "peak [%]", "regret [%]"]
+    headers = ["#", "problem", "kernel", "cache", "verdict", *numbers[1:], "error (of budget)", "against"]
+    rows = []
+    for index, (record, time) in enumerate(zip(records, times, strict=True), 1):
+        measured = record["measurement"] or {}
+        rows.append(
+            [
+                str(index),
+                problem_text(record["problem"]),
+                _kernel(record),
+                measured.get("cache", ""),
+                verdict_text(record["verdict"], color),
+                "" if time is None else digits(time / factor, 4),
+                _half_width(measured),
+                digits(measured.get("tflops")),
+                digits(measured.get("gbps")),
+                percent(measured.get("peak_fraction")),
+                percent(record["regret"]),
+                _error(record["checks"]),
+                _against(record),
+            ]
+        )
+    if len({row[3] for row in rows} - {""}) == 1:  # one cache mode throughout says nothing
+        rows = [[*row[:3], "", *row[4:]] for row in rows]
+    details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
+    return Table(headers, rows, summary(records), details, frozenset(numbers)).narrowed()
+
+
+def summary(records: Sequence[Row]) -> str:
+    """``12 rows: 10 PASSED, 2 WRONG``, in the order of the verdicts' own list."""
+    counts = Counter(record["verdict"] for record in records)
+    parts = [f"{counts[v.value]} {v.value}" for v in Verdict if counts[v.value]]
+    return f"{len(records)} {'row' if len(records) == 1 else 'rows'}" + (f": {', '.join(parts)}" if parts else "")
+
+
+_SHOWN = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v", "dtype", "mask", "mode")
+_HIDDEN = ("layout", "direction", "scale", "lse", "seqlens_q", "seqlens_k", "cache_seqlens", "seed", "offset")
+
+
+def problem_text(problem: Row) -> str:
+    """A problem in few characters: ``b2 h8/2 s1024/4096 d128 fp16 causal``, then what differs from the defaults."""
+
+    def pair(name: str, first: str, second: str) -> str:
+        a, b = problem[first], problem[second]
+        return f"{name}{a}" if a == b else f"{name}{a}/{b}"
+
+    parts = [f"b{problem['batch']}", pair("h", "heads", "kv_heads"), pair("s", "seqlen_q", "seqlen_k")]
+    parts += [pair("d", "hdim", "hdim_v"), problem["dtype"]]
+    parts += [problem["mask"]] if problem["mask"] != "none" else []
+    parts += ["group"] if problem["mode"] == "group" else []
+    parts += [problem["layout"]] if problem["layout"] != "bhsd" else []
+    parts += [problem["direction"]] if problem["direction"] != "fwd" else []
+    parts += ["lse"] if problem["lse"] else []
+    for key in sorted(set(problem) - set(_SHOWN) - set(_HIDDEN)):
+        value = problem[key]
+        parts.append(key if value is True else f"{key}={cell(value)}")
+    return " ".join(parts)
+
+
+def _kernel(record: Row) -> str:
+    """Backend, architecture and the digest's first 8 digits, which ``--kernel`` takes."""
+    kernel = record["kernel"]
+    mark = "*" if record["default_choice"] else ""
+    parts = [record["backend"], record["arch"], kernel["digest"][:8] + mark if kernel else None]
+    return " ".join(part for part in parts if part)
+
+
+def _half_width(measured: Row) -> str:
+    ends = measured.get("ci95_ns")
+    return "" if not ends else percent((ends[1] - ends[0]) / 2 / max(1, measured["median_ns"]))
+
+
+def _worst_check(checks: Row | None) -> tuple[str, Check] | None:
+    """The output that used most of its budget."""
+    found = [(name, _as_check(checks[name])) for name in OUTPUTS if checks and checks[name]]
+    return max(found, key=lambda item: item[1].badness, default=None)
+
+
+def _as_check(data: Row) -> Check:
+    values: dict[str, Any] = {k: float("nan") if v is None and k != "worst" else v for k, v in data.items()}
+    return Check(**values)
+
+
+def _error(checks: Row | None) -> str:
+    found = _worst_check(checks)
+    if found is None:
+        return ""
+    name, check = found
+    share = "not finite" if check.badness == float("inf") else f"{check.badness:.0%}"
+    return f"{name} {digits(check.row_l2, 2)} ({share})"
+
+
+def _against(record: Row) -> str:
+    ratio = record["ab"] or record["baseline"]
+    return "" if ratio is None else f"{ratio['speed']} x{ratio['ratio']:.3f}"
+
+
+def _details(index: int, record: Row) -> list[str]:
+    """Why a row is not good and how to see it again; notes of the others."""
+    good = Verdict(record["verdict"]).exit_code is ExitCode.OK
+    lines = [f"{r['id']} {r['text']}" + (f" (help: {r['hint']})" if r["hint"] else "") for r in record["reasons"]]
+    worst = _worst_check(record["checks"])
+    if not good and worst is not None and not worst[1].passed:
+        name, check = worst
+        lines.append(
+            f"{name} under fill {check.fill}: row error {check.row_l2:.3g} of {check.row_l2_budget:.3g} allowed, "
+            f"max {check.max_abs:.3g} of {check.max_abs_budget:.3g}, {check.nonfinite} not finite"
+            + (f"; {check.worst}" if check.worst else "")
+        )
+    lines += [f"fill {n['fill']}: {n['distrust']}" for n in record["fill_notes"] if n["distrust"]]
+    lines += [note for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get("notes", [])
+    if not good:
+        lines += [f"log: {record['log']}"] if record["log"] else []
+        lines += [f"saved: {record['saved']}"] if record["saved"] else []
+        lines += [f"again: {record['repro']}"]
+    return [f"  {index}: {line}" for line in lines]

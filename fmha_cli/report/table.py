@@ -1,0 +1,62 @@
+"""``Table``: what a document looks like to people, and its two printed forms (plain, Markdown)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under headers, lines that explain single rows, and one line that sums up.
+
+    Attributes:
+        headers: units in brackets. ``numbers``: headers whose cells are aligned to the right.
+    """
+
+    headers: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    summary: str
+    details: Sequence[str] = ()
+    numbers: frozenset[str] = field(default_factory=frozenset)
+
+    def narrowed(self, keep: Sequence[str] = ()) -> Table:
+        """Without the columns that are empty in every row, except those to keep."""
+        used = [i for i, head in enumerate(self.headers) if head in keep or any(row[i] for row in self.rows)]
+        headers = [self.headers[i] for i in used]
+        rows = [[row[i] for i in used] for row in self.rows]
+        return Table(headers, rows, self.summary, self.details, self.numbers)
+
+
+def plain(table: Table) -> str:
+    """The table as aligned text, then the details, then the summary."""
+    return _joined(table, _grid(table, "simple"))
+
+
+def markdown(table: Table) -> str:
+    """The table for GitHub, then the details as a list, then the summary."""
+    escaped = [[cell.replace("|", "\\|") for cell in row] for row in table.rows]
+    details = [f"- {line.strip()}" for line in table.details]
+    grid = _grid(Table(table.headers, escaped, "", (), table.numbers), "github")
+    return _joined(Table(table.headers, escaped, table.summary, details), grid, gap="\n\n")
+
+
+def _grid(table: Table, form: str) -> str:
+    if not table.rows:
+        return ""
+    from tabulate import tabulate
+
+    align = ["right" if head in table.numbers else "left" for head in table.headers]
+    text = tabulate(
+        [list(row) for row in table.rows],
+        headers=list(table.headers),
+        tablefmt=form,
+        colalign=align,
+        disable_numparse=True,
+    )
+    return "\n".join(line.rstrip() for line in text.splitlines())
+
+
+def _joined(table: Table, grid: str, gap: str = "\n") -> str:
+    parts = [grid, "\n".join(table.details), table.summary]
+    return gap.join(part for part in parts if part)

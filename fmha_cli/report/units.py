@@ -1,0 +1,63 @@
+"""Numbers for people: one unit for a whole column, three significant digits."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
+_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+
+
+def time_unit(values_ns: Iterable[float | None]) -> tuple[float, str]:
+    """Nanoseconds per unit, and the unit, in which the least of the times is at least 1."""
+    known = [v for v in values_ns if v]
+    least = min(known, default=0.0)
+    return next(((factor, unit) for factor, unit in _TIMES if least >= factor), (1.0, "ns"))
+
+
+def digits(value: float | None, places: int = 3) -> str:
+    """A number with ``places`` significant digits, without an exponent between 1e-3 and 1e6; empty for None."""
+    if value is None:
+        return ""
+    if value == 0:
+        return "0"
+    if not 1e-3 <= abs(value) < 1e6:
+        return f"{value:.{places - 1}e}"
+    return f"{value:.{max(0, places - 1 - math.floor(math.log10(abs(value))))}f}"
+
+
+def percent(share: float | None) -> str:
+    """A share as per cent; empty for None."""
+    return "" if share is None else digits(share * 100)
+
+
+def size(count: int | None) -> str:
+    """Bytes with a binary unit; empty for None."""
+    if count is None:
+        return ""
+    return next((f"{digits(count / factor)} {unit}" for factor, unit in _SIZES if count >= factor), f"{count} B")
+
+
+def duration(nanoseconds: int | None) -> str:
+    """One time with its unit; empty for None."""
+    if nanoseconds is None:
+        return ""
+    factor, unit = time_unit([nanoseconds])
+    return f"{digits(nanoseconds / factor)} {unit}"
+
+
+def cell(value: Any) -> str:
+    """Any JSON value as a short table cell."""
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return digits(value)
+    if isinstance(value, list):
+        return " ".join(cell(v) for v in value)
+    if isinstance(value, dict):
+        return " ".join(f"{k}={cell(v)}" for k, v in value.items())
+    return str(value)
