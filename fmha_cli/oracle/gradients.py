@@ -1,0 +1,168 @@
+"""Backward attention in float64, blocked: dQ, dK, dV and dBias.
+
+With P the probabilities, Z the kept-and-scaled dropout factors and D_i = sum_e dO_ie O_ie ::
+
+    dV_j = sum_i P_ij Z_ij dO_i        dP_ij = Z_ij (dO_i . V_j)        dS_ij = P_ij (dP_ij - D_i)
+    dBias = dS summed over the broadcast axes
+    dQ_i = scale sum_j dS_ij c_ij K_j  dK_j = scale sum_i dS_ij c_ij Q_i
+
+c_ij = 1 - tanh^2(s / cap) with a softcap, else 1. Source: Dao et al., "FlashAttention" (2022), appendix B.4; a
+learned sink only enlarges the denominator of P. Memory is O((rows + keys) x d + block), and dBias itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmha_cli.errors import ImpossibleProblem
+from fmha_cli.features import CacheKind
+from fmha_cli.oracle.dropout import keep_scale, stream_of
+from fmha_cli.oracle.reference import attend, weigh
+from fmha_cli.oracle.rows import all_rows
+from fmha_cli.oracle.scores import RowBlock, row_blocks
+from fmha_cli.oracle.tensors import F64, Inputs, SequenceView, head_rows
+from fmha_cli.problem import Problem
+from fmha_cli.tensors import bias_shape, shapes_of
+
+
+@dataclass(frozen=True)
+class Gradients:
+    """float64 gradients, shaped like q, k, v (in ``layout``) and bias; dbias is None without a bias.
+
+    The ``_noise`` tensors hold, for every element's row, sqrt(sum of the squared terms), the size at which
+    independent relative errors of the terms show (shape of the gradient without its last axis).
+    """
+
+    dq: F64
+    dk: F64
+    dv: F64
+    dbias: F64 | None
+    dq_noise: F64
+    dk_noise: F64
+    dv_noise: F64
+    dbias_noise: F64 | None
+
+
+@dataclass
+class _Sums:
+    """Where one key/value head's gradients accumulate: (keys, d) and squared sizes of their terms (keys,)."""
+
+    dk: F64
+    dv: F64
+    dk_square: F64
+    dv_square: F64
+
+
+def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") -> Gradients:
+    """Gradients of sum(O * dO); ``inputs`` holds q, k, v, do and what the forward pass needs.
+
+    Raises:
+        ImpossibleProblem: P007, a KV cache, which has no backward pass.
+        UnsupportedError: O001, O002 (dropout streams), T001 (tensors without a form).
+    """
+    if problem.kv_cache.kind is not CacheKind.NONE:
+        raise ImpossibleProblem("--direction bwd and --kv-cache contradict each other", code="P007", where="--kv-cache")
+    out = _zeros(problem)
+    rows = all_rows(problem)
+    for b, g, part in rows.groups(problem):
+        view = SequenceView(problem, inputs, b)
+        k64, v64 = view.keys64("k", g), view.keys64("v", g)
+        sums = _Sums(np.zeros_like(k64), np.zeros_like(v64), np.zeros(len(k64)), np.zeros(len(k64)))
+        for _, block in row_blocks(view, rows.h[part], rows.i[part]):
+            with np.errstate(invalid="ignore", over="ignore"):
+                _block(block, k64, v64, dropout_stream, sums, out)
+        keys = problem.key_lengths()
+        head_rows(out.dk, problem, problem.layout, keys, b, g)[...] = sums.dk
+        head_rows(out.dv, problem, problem.layout, keys, b, g)[...] = sums.dv
+        for noise, square in ((out.dk_noise, sums.dk_square), (out.dv_noise, sums.dv_square)):
+            head_rows(noise[..., None], problem, problem.layout, keys, b, g)[:, 0] = np.sqrt(square)
+    if out.dbias_noise is not None:
+        np.sqrt(out.dbias_noise, out=out.dbias_noise)
+    return out
+
+
+def _zeros(problem: Problem) -> Gradients:
+    shapes, bias = shapes_of(problem), bias_shape(problem)
+    q, k, v = (shapes[name].shape for name in ("q", "k", "v"))
+    return Gradients(
+        dq=np.zeros(q),
+        dk=np.zeros(k),
+        dv=np.zeros(v),
+        dbias=None if bias is None else np.zeros(bias),
+        dq_noise=np.zeros(q[:-1]),
+        dk_noise=np.zeros(k[:-1]),
+        dv_noise=np.zeros(v[:-1]),
+        dbias_noise=None if bias is None else np.zeros(bias),
+    )
+
+
+def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, out: Gradients) -> None:
+    view = block.view
+    p = view.problem
+    forward = attend(block, k, v, dropout_stream)
+    do = np.empty_like(forward.o)
+    for head in np.unique(block.h):
+        mine = block.h == head
+        do[mine] = view.rows("do", int(head))[block.i[mine]]
+    dot = np.einsum("rd,rd->r", do, forward.o)
+    lse = np.where(np.isneginf(forward.lse), np.inf, forward.lse)
+    dq, dq_square = np.zeros_like(block.q), np.zeros(len(block.i))
+    do_size, q_size = (np.einsum("rd,rd->r", x, x) for x in (do, block.q))
+    for first, end in block.key_blocks():
+        keys = _clean(block, k, first, end)
+        s, capped = block.scores(keys, first, end)
+        weights = np.exp(s - lse[:, None])
+        factor = None
+        if p.dropout:
+            kept = stream_of(dropout_stream)(p, view.b, block.h, block.i, first, end)
+            factor = kept * keep_scale(p.dropout)
+        used = weights if factor is None else weights * factor
+        sums.dv[first:end] += used.T @ do
+        sums.dv_square[first:end] += (used**2).T @ do_size
+        dp = do @ _clean(block, v, first, end).T
+        if factor is not None:
+            dp *= factor
+        unused = weights == 0  # its dp may come from a NaN that the row does not see
+        dp[unused] = 0.0
+        ds = weights * (dp - dot[:, None])
+        spread = weights * (np.abs(dp) + np.abs(dot)[:, None])
+        _add_bias(block, ds, spread, first, end, out)
+        if capped is not None:
+            slope = np.where(unused, 0.0, 1 - capped**2)
+            ds *= slope
+            spread *= slope
+        ds *= p.scale
+        spread *= p.scale
+        dq += weigh(block, ds, keys, first, end)
+        dq_square += (spread**2) @ np.einsum("kd,kd->k", keys, keys)
+        sums.dk[first:end] += ds.T @ block.q
+        sums.dk_square[first:end] += (spread**2).T @ q_size
+    for head in np.unique(block.h):
+        mine, i = block.h == head, block.i[block.h == head]
+        lengths = p.query_lengths()
+        head_rows(out.dq, p, p.layout, lengths, view.b, int(head))[i] = dq[mine]
+        head_rows(out.dq_noise[..., None], p, p.layout, lengths, view.b, int(head))[i, 0] = np.sqrt(dq_square[mine])
+
+
+def _clean(block: RowBlock, rows: F64, first: int, end: int) -> F64:
+    """Keys or values first..end-1, zero where no row of the block sees them (they may hold anything)."""
+    part = rows[first:end]
+    unseen = ~np.isfinite(part).all(axis=1)
+    if unseen.any():
+        unseen &= ~block.sees(np.arange(first, end)).any(axis=0)
+        part = part.copy()
+        part[unseen] = 0.0
+    return part
+
+
+def _add_bias(block: RowBlock, ds: F64, spread: F64, first: int, end: int, out: Gradients) -> None:
+    if out.dbias is None or out.dbias_noise is None:
+        return
+    for head in np.unique(block.h):
+        mine = block.h == head
+        b = block.view.b if len(out.dbias) > 1 else 0
+        h = int(head) if out.dbias.shape[1] > 1 else 0
+        out.dbias[b, h, block.i[mine], first:end] += ds[mine]
+        out.dbias_noise[b, h, block.i[mine], first:end] += spread[mine] ** 2

@@ -1,0 +1,82 @@
+"""Gradients against finite differences of the forward pass, in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fmha_cli.errors import ImpossibleProblem
+from fmha_cli.oracle import scores
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.gradients import backward
+from fmha_cli.oracle.reference import forward
+from fmha_cli.problem import Problem
+
+SMALL = "-b 2 -H 4 --kv-heads 2 -s 5 --seqlen-k 6 -d 4 --hdim-v 3 --dtype fp32 --direction bwd"
+CASES = [
+    SMALL,
+    f"{SMALL} --layout bshd --causal",
+    f"{SMALL} --mask window:2,1 --sink 1 --softcap 1.5",
+    f"{SMALL} --mask generic:2,2 --sink-logits filled",
+    f"{SMALL} --bias elementwise:11ss --dbias",
+    f"{SMALL} --bias elementwise:1hss --dbias --softcap 2 --causal",
+    f"{SMALL} --bias elementwise:bhss --dbias --dropout 0.3 --seed 9",
+    f"{SMALL} --alibi --dropout 0.2",
+    "-b 1 -H 2 -s 6 --seqlen-k 4 -d 4 --dtype fp32 --direction bwd --causal",
+    "--seqlens-q 3,0,4 --seqlens-k 2,3,5 -H 2 -d 4 --dtype fp32 --direction bwd --layout bshd --causal",
+    "--seqlens-q 3,4 --seqlens-k 2,5 -H 2 -d 4 --dtype fp32 --direction bwd --bias elementwise:1hss --dbias",
+]
+
+
+def doubles(problem: Problem, seed: int = 1) -> dict[str, Any]:
+    """Inputs of the problem as float64, so that steps of 1e-6 are not rounded away."""
+    return {
+        name: x if x.dtype.kind == "i" else x.astype(np.float64) for name, x in fill(problem, "normal", seed).items()
+    }
+
+
+def loss(problem: Problem, inputs: dict[str, Any]) -> float:
+    reference = forward(problem, inputs)
+    do = reference.rows.take(problem, inputs["do"], problem.layout_out)
+    return float((reference.o * do).sum())
+
+
+@pytest.mark.parametrize("line", CASES)
+def test_finite_differences(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(scores, "KEY_BLOCK", 4)
+    monkeypatch.setattr(scores, "ROW_BLOCK", 3)
+    problem = Problem.from_cli(line)
+    inputs = doubles(problem)
+    gradients = backward(problem, inputs)
+    rng = np.random.default_rng(0)
+    for name in ("q", "k", "v", *(["bias"] if problem.dbias else [])):
+        gradient = getattr(gradients, f"d{name}")
+        usable = np.isfinite(inputs[name])
+        for _ in range(3):
+            direction = np.where(usable, rng.standard_normal(gradient.shape), 0.0)
+            step, moved = 1e-5, dict(inputs)
+            losses = []
+            for sign in (1, -1):
+                moved[name] = inputs[name] + sign * step * direction
+                losses.append(loss(problem, moved))
+            slope = (losses[0] - losses[1]) / (2 * step)
+            assert slope == pytest.approx(float((gradient * direction).sum()), rel=1e-6, abs=1e-8)
+
+
+def test_masked_rows_may_hold_nan() -> None:
+    problem = Problem.from_cli("-H 1 -s 4 --seqlen-k 6 -d 4 --dtype fp32 --direction bwd --mask causal-tl --softcap 3")
+    inputs = doubles(problem)
+    clean = backward(problem, inputs)
+    for name in ("k", "v"):
+        inputs[name][0, 0, 4:] = np.nan
+    poisoned = backward(problem, inputs)
+    for name in ("dq", "dk", "dv"):
+        np.testing.assert_array_equal(getattr(poisoned, name), getattr(clean, name))
+
+
+def test_a_cache_has_no_backward_pass() -> None:
+    problem = Problem.from_cli("-s 2 -d 4 --kv-cache linear --cache-seqlens 3")
+    with pytest.raises(ImpossibleProblem):
+        backward(problem, fill(problem))
