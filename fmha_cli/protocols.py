@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Event
 from typing import Protocol, runtime_checkable
 
 from fmha_cli.arch import ArchSpec
@@ -18,13 +19,20 @@ from fmha_cli.rules import Rule
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a build may use: the cache's root, parallel jobs, whether fetching is forbidden, how to speak."""
+    """What a build may use.
+
+    Attributes:
+        jobs: compilers that may run at once; timeout: seconds for one compile.
+        offline: fetching sources is forbidden.
+        notify: takes one line for people. stop: once set, the build ends soon.
+    """
 
     cache_root: Path
     jobs: int = 1
     offline: bool = False
     timeout: float = 600.0
     notify: Callable[[str], None] = field(default=lambda text: None, compare=False)
+    stop: Event | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

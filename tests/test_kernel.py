@@ -8,6 +8,7 @@ from enum import StrEnum
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from strategies import problems
 
 from fmha_cli.dtypes import DType
 from fmha_cli.encode import digest_of
@@ -24,7 +25,6 @@ from fmha_cli.signature import (
     RotaryKey,
     Signature,
 )
-from strategies import problems
 
 
 class Pipeline(StrEnum):

@@ -4,11 +4,11 @@ import json
 
 import pytest
 from hypothesis import given
+from strategies import problems
 
 from fmha_cli.encode import canonical_json
 from fmha_cli.errors import ImpossibleProblem, UsageError
 from fmha_cli.problem import Problem
-from strategies import problems
 
 
 @given(problems())

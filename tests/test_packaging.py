@@ -1,0 +1,91 @@
+"""Wheel, editable install and bare checkout all find ``arch_specs/`` and the package's data."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+CODE = (
+    "from fmha_cli.arch import arch_names, load_arch; from fmha_cli.report.schemas import names;"
+    "print(len(arch_names()), load_arch('x86_64_v4').name, len(names()) > 5)"
+)
+
+
+def checkout(tmp_path: Path) -> Path:
+    """A copy of what git would give, so that build folders do not touch the working tree."""
+    target = tmp_path / "checkout"
+    shutil.copytree(
+        ROOT, target, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*cache", ".venv")
+    )
+    return target
+
+
+def expected() -> str:
+    return f"{len(list((ROOT / 'arch_specs').glob('*.json')))} x86_64_v4 True"
+
+
+def answer(python: str | Path, cwd: Path, **env: str) -> str:
+    clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
+    done = subprocess.run([str(python), "-c", CODE], cwd=cwd, capture_output=True, text=True, env=clean | env, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.strip()
+
+
+def bare_environment(tmp_path: Path) -> Path:
+    """A virtual environment that sees this one's libraries but not this project."""
+    env = tmp_path / "env"
+    venv.create(env, with_pip=False, system_site_packages=False)
+    return env / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    tmp_path = tmp_path_factory.mktemp("wheel")
+    pytest.importorskip("setuptools", reason="building a wheel needs setuptools")
+    source = checkout(tmp_path)
+    code = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return next(tmp_path.glob("*.whl"))
+
+
+def test_wheel(wheel: Path, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        archive.extractall(site)
+    assert "fmha_cli/arch_specs/x86_64_v4.json" in names
+    assert any(n.startswith("fmha_cli/schemas/") for n in names)
+    assert any(n.startswith("fmha_cli/codegen/cpu/src/") for n in names)
+    assert not any(n.startswith("tests/") for n in names)
+    assert answer(bare_environment(tmp_path), tmp_path, PYTHONPATH=str(site)) == expected()
+
+
+def test_editable_install(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools", reason="an editable install needs setuptools")
+    source = checkout(tmp_path)
+    python = bare_environment(tmp_path)
+    site = next((tmp_path / "env").glob("lib/python*/site-packages"))
+    code = "import setuptools.build_meta as b, sys; print(b.build_editable(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path)], cwd=source, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    with zipfile.ZipFile(next(tmp_path.glob("*editable*.whl"))) as archive:
+        archive.extractall(site)
+    assert answer(python, tmp_path) == expected()
+
+
+def test_bare_checkout(tmp_path: Path) -> None:
+    source = checkout(tmp_path)
+    assert answer(bare_environment(tmp_path), tmp_path, PYTHONPATH=str(source)) == expected()
