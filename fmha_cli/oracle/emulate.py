@@ -78,7 +78,7 @@ def _lse_index(problem: Problem, b: int) -> tuple[int] | tuple[slice, slice]:
 def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F32, F32]:
     """O (heads, seqlen_q, hdim_v) and LSE (heads, seqlen_q) of one sequence, float32."""
     p = view.problem
-    q, k, v = _operands(view, fault)
+    q, k, v = operands(view, fault)
     sees = _visible(view, k.shape[1], fault)
     shape = (p.heads, view.seqlen_q)
     sinks = view.sinks()
@@ -89,7 +89,7 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
         top = np.broadcast_to(sinks[:, None].astype(np.float32), shape).copy()
     tiles = _tiles(k.shape[1], style.tile, fault)
     for n, (first, end) in enumerate(tiles):
-        s = _scores(view, q, k, first, end, fault)
+        s = scores32(view, q, k, first, end, fault)
         s[~np.broadcast_to(sees[:, first:end], s.shape)] = -np.inf
         new_top = np.maximum(top, s.max(axis=-1))
         safe = np.where(np.isneginf(new_top), np.float32(0), new_top)
@@ -136,7 +136,7 @@ def _finish(view: SequenceView, acc: F32, total: F32, top: F32, fault: Fault | N
     return o, lse
 
 
-def _operands(view: SequenceView, fault: Fault | None) -> tuple[F32, F32, F32]:
+def operands(view: SequenceView, fault: Fault | None) -> tuple[F32, F32, F32]:
     """q (heads, seqlen_q, hdim), and k, v (heads, keys, d) repeated for the query heads, float32."""
     p = view.problem
     q = np.stack([view.queries(h, np.arange(view.seqlen_q)) for h in range(p.heads)]).astype(np.float32)
@@ -177,7 +177,7 @@ def _tiles(keys: int, size: int, fault: Fault | None) -> list[tuple[int, int]]:
     return tiles
 
 
-def _scores(view: SequenceView, q: F32, k: F32, first: int, end: int, fault: Fault | None) -> F32:
+def scores32(view: SequenceView, q: F32, k: F32, first: int, end: int, fault: Fault | None) -> F32:
     """(heads, seqlen_q, end - first) float32 before the mask."""
     p = view.problem
     scale = p.scale * (SCALE_FAULT if fault is Fault.SCALE_WRONG else 1.0)

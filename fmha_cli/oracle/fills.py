@@ -20,6 +20,7 @@ packed bias are NaN.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from math import sqrt
 from zlib import crc32
 
 import numpy as np
@@ -113,8 +114,8 @@ def _factor(problem: Problem, kind: str, name: str) -> float:
     if kind != "large":
         return 1.0
     if name in ("q", "k", "k_new"):
-        spread = abs(problem.scale) * problem.hdim**0.5
-        return min(64.0, max(1.0, (_LARGE_STD / spread) ** 0.5)) if spread > 0 else 1.0
+        spread = abs(problem.scale) * sqrt(problem.hdim)
+        return min(64.0, max(1.0, sqrt(_LARGE_STD / spread))) if spread > 0 else 1.0
     return 8.0 if name in ("bias", "sink_logits") else 1.0
 
 

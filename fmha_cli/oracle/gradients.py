@@ -12,7 +12,7 @@ learned sink only enlarges the denominator of P. Memory is O((rows + keys) x d +
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -43,6 +43,8 @@ class Gradients:
     dk_noise: F64
     dv_noise: F64
     dbias_noise: F64 | None
+    reach: float
+    """Bound on the size of the scores (``RowResult.reach``)."""
 
 
 @dataclass
@@ -65,14 +67,15 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
     if problem.kv_cache.kind is not CacheKind.NONE:
         raise ImpossibleProblem("--direction bwd and --kv-cache contradict each other", code="P007", where="--kv-cache")
     out = _zeros(problem)
-    rows = all_rows(problem)
+    rows, reach = all_rows(problem), 0.0
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
         k64, v64 = view.keys64("k", g), view.keys64("v", g)
         sums = _Sums(np.zeros_like(k64), np.zeros_like(v64), np.zeros(len(k64)), np.zeros(len(k64)))
         for _, block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
-                _block(block, k64, v64, dropout_stream, sums, out)
+                top = _block(block, k64, v64, dropout_stream, sums, out)
+            reach = max(reach, top)
         keys = problem.key_lengths()
         head_rows(out.dk, problem, problem.layout, keys, b, g)[...] = sums.dk
         head_rows(out.dv, problem, problem.layout, keys, b, g)[...] = sums.dv
@@ -80,7 +83,7 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
             head_rows(noise[..., None], problem, problem.layout, keys, b, g)[:, 0] = np.sqrt(square)
     if out.dbias_noise is not None:
         np.sqrt(out.dbias_noise, out=out.dbias_noise)
-    return out
+    return replace(out, reach=reach)
 
 
 def _zeros(problem: Problem) -> Gradients:
@@ -95,10 +98,12 @@ def _zeros(problem: Problem) -> Gradients:
         dk_noise=np.zeros(k[:-1]),
         dv_noise=np.zeros(v[:-1]),
         dbias_noise=None if bias is None else np.zeros(bias),
+        reach=0.0,
     )
 
 
-def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, out: Gradients) -> None:
+def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, out: Gradients) -> float:
+    """Add the block's share to ``sums`` and ``out``; returns the largest reach of its rows."""
     view = block.view
     p = view.problem
     forward = attend(block, k, v, dropout_stream)
@@ -144,6 +149,7 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
         lengths = p.query_lengths()
         head_rows(out.dq, p, p.layout, lengths, view.b, int(head))[i] = dq[mine]
         head_rows(out.dq_noise[..., None], p, p.layout, lengths, view.b, int(head))[i, 0] = np.sqrt(dq_square[mine])
+    return float(forward.reach.max(initial=0.0))
 
 
 def _clean(block: RowBlock, rows: F64, first: int, end: int) -> F64:

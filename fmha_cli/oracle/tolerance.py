@@ -9,14 +9,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from fmha_cli.oracle.budgets import ANY, Budget, budget_of
+from fmha_cli.oracle.budgets import ANY, HALF_STEP, Budget, budget_of
 from fmha_cli.oracle.diagnose import diagnose
+from fmha_cli.oracle.gradients import Gradients
 from fmha_cli.oracle.measure import F32_EPS, RowErrors, floors, row_errors
 from fmha_cli.oracle.reference import Reference
 from fmha_cli.oracle.rows import Rows
@@ -82,6 +84,42 @@ def compare(
     for name, tensor in (cache or {}).items():
         checks.append((name, cache_check(tensor, reference.cache[name], budget, fill)))
     return Comparison(checks=tuple(checks), distrust=distrust_of(problem, reference, fill), notes=tuple(notes))
+
+
+def compare_gradients(
+    problem: Problem,
+    outputs: Mapping[str, Array],
+    gradients: Gradients,
+    *,
+    fill: str = "normal",
+    family: str = ANY,
+    backend: str = ANY,
+) -> Comparison:
+    """Judge dq, dk, dv and dbias (those that ``outputs`` holds) by rules 1 to 4, row by row of the last axis.
+
+    Raises:
+        UnsupportedError: O003, a dtype without a budget.
+    """
+    limit = largest(Element.of(problem.dtype))
+    keys = np.sqrt(max(problem.seqlen_q, problem.seqlen_k))
+    checks, nonzero = [], False
+    for name, actual in outputs.items():
+        expected, noise = getattr(gradients, name), getattr(gradients, f"{name}_noise")
+        budget = budget_of(problem, name, family, backend)
+        dim = expected.shape[-1]
+        if name == "dbias":  # every element is its own sum
+            noise = np.linalg.norm(noise, axis=-1)
+        floor = noise * (1 + F32_EPS * (gradients.reach + keys) / budget.eps)
+        floor += dim**0.5 * HALF_STEP[problem.dtype] / budget.eps
+        errors = row_errors(actual.reshape(-1, dim), expected.reshape(-1, dim), floor.reshape(-1), limit)
+        check, worst = output_check(errors, budget, fill, None)
+        at = ", ".join(str(n) for n in np.unravel_index(worst, expected.shape[:-1])) if check.rows else ""
+        checks.append((name, replace(check, worst=f"{name}[{at}]")))
+        nonzero = nonzero or bool(expected.any())
+    distrust = (
+        None if nonzero or not problem.visible_pairs() else "every gradient is zero: a kernel that does nothing passes"
+    )
+    return Comparison(checks=tuple(checks), distrust=distrust)
 
 
 def largest(element: Element) -> float:

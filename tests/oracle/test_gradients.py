@@ -9,10 +9,13 @@ import pytest
 
 from fmha_cli.errors import ImpossibleProblem
 from fmha_cli.oracle import scores
+from fmha_cli.oracle.emulate_backward import emulate_backward
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import forward
+from fmha_cli.oracle.tolerance import compare_gradients
 from fmha_cli.problem import Problem
+from fmha_cli.verdict import Verdict
 
 SMALL = "-b 2 -H 4 --kv-heads 2 -s 5 --seqlen-k 6 -d 4 --hdim-v 3 --dtype fp32 --direction bwd"
 CASES = [
@@ -80,3 +83,18 @@ def test_a_cache_has_no_backward_pass() -> None:
     problem = Problem.from_cli("-s 2 -d 4 --kv-cache linear --cache-seqlens 3")
     with pytest.raises(ImpossibleProblem):
         backward(problem, fill(problem))
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("line", CASES)
+def test_honest_backward_passes_and_a_wrong_one_fails(line: str, dtype: str) -> None:
+    problem = Problem.from_cli(f"{line} --dtype {dtype}")
+    inputs = fill(problem, seed=2)
+    got = emulate_backward(problem, inputs)
+    gradients = backward(problem, inputs)
+    comparison = compare_gradients(problem, got, gradients)
+    assert comparison.verdict is Verdict.PASSED, comparison
+    for name in got:
+        wrong = {**got, name: (got[name].astype(np.float64) * 1.05).astype(got[name].dtype)}
+        comparison = compare_gradients(problem, wrong, gradients)
+        assert [n for n, check in comparison.checks if not check.passed] == [name]
