@@ -1,8 +1,8 @@
-"""``Ratio``: one time against another, with an interval and a verdict in words."""
+"""``Ratio``: one time against another, with an interval and a verdict in words; and the regret of a choice."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -110,3 +110,8 @@ class Ratio:
             paired=data["paired"],
             tolerance=data["tolerance"],
         )
+
+
+def regret(default_ns: int, others_ns: Iterable[int]) -> float:
+    """Median of the default choice / best median of all - 1; 0 when the default is the best."""
+    return default_ns / max(1, min([default_ns, *others_ns])) - 1

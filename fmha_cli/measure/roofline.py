@@ -128,8 +128,8 @@ def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:
 
 
 MARGIN = {PeakKind.MEASURED: 0.15, PeakKind.SPEC: 0.02}
-"""How far below the floor a median may lie and still be believed. A measured peak is what a loop reached at the
-clock of its moment (two runs on a shared machine differed by up to 15 %); a data sheet's is an upper bound."""
+"""How far below the floor a median may lie and still be believed. A measured peak is what a loop
+reached at the clock and beside the neighbours of its moment; a data sheet's is an upper bound."""
 
 FASTER_THAN_ROOFLINE = "M001"
 """Id of the Reason for an impossible time."""

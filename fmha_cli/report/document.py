@@ -10,14 +10,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from fmha_cli.arch import ArchSpec
-from fmha_cli.decision import Supported, Trace
+from fmha_cli.decision import Trace
 from fmha_cli.errors import FmhaError
 from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Plan
+from fmha_cli.plan import Artifact, Plan
 from fmha_cli.problem import Problem
 from fmha_cli.report.finite import nulled
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.tools import artifact_dict
 from fmha_cli.rules import Reason
 
 
@@ -57,13 +58,15 @@ def kernels_document(arch: str | None, kernels: Iterable[Mapping[str, Any]]) -> 
     return {"arch": arch, "count": len(rows), "kernels": rows, "schema": "fmha.kernels/1"}
 
 
-def explain_document(problem: Problem, trace: Trace) -> dict[str, Any]:
-    """``fmha.explain/1``: supported kernels best first, then the refusals, nearest miss first."""
-    chosen = trace.chosen
+def explain_document(problem: Problem, trace: Trace, chosen: KernelSpec | None) -> dict[str, Any]:
+    """``fmha.explain/1``: supported kernels best first, then the refusals, nearest miss first.
+
+    ``chosen`` is what ``run`` would take (``Selection.best``), None when nothing serves the problem.
+    """
     rows = [_decision(s.backend, s.arch, s.kernel, i, ()) for i, s in enumerate(trace.supported, 1)]
     rows += [_decision(m.backend, m.arch, m.kernel, None, m.reasons) for m in trace.unsupported]
     return {
-        "chosen": None if chosen is None else chosen.kernel.name,
+        "chosen": None if chosen is None else chosen.name,
         "decisions": rows,
         "problem": problem.to_dict(),
         "schema": "fmha.explain/1",
@@ -154,24 +157,16 @@ _INSPECTED = (
 
 
 def inspect_document(
-    kernel: KernelSpec,
-    findings: Mapping[str, Any],
-    artifact: Mapping[str, Any] | None,
-    upstream_name: str | None = None,
+    kernel: KernelSpec, findings: Mapping[str, Any], artifact: Artifact | None, upstream_name: str | None = None
 ) -> dict[str, Any]:
     """``fmha.inspect/1`` of what ``Backend.inspect`` returned; common figures that it lacks are null."""
     details, _ = nulled({k: v for k, v in sorted(findings.items()) if k not in _INSPECTED})
     return {
         **{name: findings.get(name) for name in _INSPECTED},
         "arch": kernel.arch,
-        "artifact": None if artifact is None else dict(artifact),
+        "artifact": None if artifact is None else artifact_dict(artifact),
         "backend": kernel.backend,
         "details": details,
         "kernel": KernelRow.of(kernel, upstream_name).to_dict(),
         "schema": "fmha.inspect/1",
     }
-
-
-def supported_count(trace: Trace) -> int:
-    """How many candidates serve the problem."""
-    return sum(isinstance(d, Supported) for d in trace.decisions)

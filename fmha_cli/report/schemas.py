@@ -6,7 +6,6 @@ A file refers to another by its URN. :func:`text` bundles what a schema refers t
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 from importlib import resources
@@ -14,6 +13,7 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from fmha_cli.errors import UsageError
+from fmha_cli.near import suggest
 
 _URN = "urn:fmha:schema:"
 _REFERENCE = re.compile(rf'"\$ref": "{_URN}(\w+)')
@@ -36,13 +36,7 @@ def schema(name: str) -> dict[str, Any]:
         UsageError: no such schema, with near names.
     """
     if name not in names():
-        near = difflib.get_close_matches(name, names(), 3, 0.5)
-        raise UsageError(
-            f"schema {name}: no such schema",
-            code="E006",
-            where=name,
-            help=f"did you mean {' or '.join(near)}?" if near else f"one of {', '.join(names())}",
-        )
+        raise UsageError(f"schema {name}: no such schema", code="E006", where=name, help=suggest(name, names()))
     found = {name: load(name)}
     pending = [name]
     while pending:

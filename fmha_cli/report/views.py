@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fmha_cli.report.kernel_views import error_view, explain_view, inspect_view, kernels_view, plan_view
+from fmha_cli.report import kernel_views, tool_views
 from fmha_cli.report.records_view import records_view
 from fmha_cli.report.table import Table
 
@@ -28,10 +28,18 @@ def view(document: Document, color: bool = False) -> Table:
 
 _VIEWS: Mapping[str, Callable[[Document], Table]] = MappingProxyType(
     {
-        "error": error_view,
-        "explain": explain_view,
-        "inspect": inspect_view,
-        "kernels": kernels_view,
-        "plan": plan_view,
+        "archs": tool_views.archs_view,
+        "build": tool_views.build_view,
+        "cache": tool_views.cache_view,
+        "devices": tool_views.devices_view,
+        "doctor": tool_views.doctor_view,
+        "error": kernel_views.error_view,
+        "explain": kernel_views.explain_view,
+        "inspect": kernel_views.inspect_view,
+        "kernels": kernel_views.kernels_view,
+        "plan": kernel_views.plan_view,
+        "plugins": tool_views.plugins_view,
+        "profiles": tool_views.profiles_view,
+        "sources": tool_views.sources_view,
     }
 )

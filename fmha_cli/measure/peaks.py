@@ -1,0 +1,160 @@
+"""Peaks of this machine: measured once, kept in the cache, keyed by what the machine is.
+
+A busy machine measures too low a peak, never too high a one; so a stored peak only ever grows, and
+:func:`measured_peaks` with ``again`` measures once more before anybody is accused of beating it.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.arch import ArchSpec
+from fmha_cli.build.files import as_environment_problem
+from fmha_cli.build.memo import recall, remember
+from fmha_cli.encode import digest_of
+from fmha_cli.measure.roofline import PeakKind, Peaks
+
+PEAKS_DIR = "peaks"
+"""Directory under the cache root, one file per machine."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What decides a machine's peaks.
+
+    Attributes:
+        cpu: model name; flags_digest: of the instruction set flags; cores: logical ones that may be used.
+        threads: that the loops run on; toolchain: version of the compiler that built the loops.
+        arch: architecture that the loops were built for.
+    """
+
+    cpu: str
+    flags_digest: str
+    cores: int
+    threads: int
+    toolchain: str
+    arch: str
+
+    @property
+    def digest(self) -> str:
+        """sha256 over every field."""
+        return digest_of(asdict(self))
+
+
+def this_machine(threads: int, toolchain: str, arch: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> Machine:
+    """The machine that this process runs on; ``cpuinfo`` is where Linux describes it.
+
+    Elsewhere the platform module's processor name stands in, and the flags are unknown.
+    """
+    try:
+        text = cpuinfo.read_text("utf-8", errors="replace")
+    except OSError:
+        text = ""
+    fields: dict[str, str] = {}
+    for line in text.splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip().lower(), value.strip())
+    flags = fields.get("flags") or fields.get("features") or ""
+    return Machine(
+        cpu=fields.get("model name") or fields.get("cpu part") or platform.processor() or platform.machine(),
+        flags_digest=digest_of(sorted(flags.split())),
+        cores=usable_cores(),
+        threads=threads,
+        toolchain=toolchain,
+        arch=arch,
+    )
+
+
+def usable_cores() -> int:
+    """Logical cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def load_peaks(root: Path, machine: Machine) -> Peaks | None:
+    """The stored peaks of a machine; None when there are none, or the file is damaged."""
+    answer = recall(_file(root, machine), asdict(machine))
+    return peaks_from(answer) if isinstance(answer, dict) else None
+
+
+def save_peaks(root: Path, machine: Machine, peaks: Peaks) -> Peaks:
+    """Keep the better of the stored and the new peaks, atomically. Returns what is stored now.
+
+    Raises:
+        EnvironmentProblem: the cache cannot be written.
+    """
+    best = best_of(load_peaks(root, machine), peaks)
+    with as_environment_problem("storing this machine's peaks"):
+        remember(_file(root, machine), asdict(machine), peaks_dict(best), {})
+    return best
+
+
+def measured_peaks(root: Path, machine: Machine, measure: Callable[[], Peaks], *, again: bool = False) -> Peaks:
+    """The machine's peaks: stored, or measured now and stored.
+
+    Args:
+        measure: runs the peak loops (the backend supplies them); called only when needed or ``again``.
+
+    Raises:
+        EnvironmentProblem: the cache cannot be written, or the loops do not run.
+    """
+    found = None if again else load_peaks(root, machine)
+    return save_peaks(root, machine, measure()) if found is None else found
+
+
+def best_of(one: Peaks | None, other: Peaks) -> Peaks:
+    """Peak by peak the larger."""
+    if one is None:
+        return other
+    rates = [rate for rate in (one.bandwidth, other.bandwidth) if rate is not None]
+    names = sorted({*one.flops, *other.flops})
+    return Peaks(
+        kind=other.kind,
+        flops={name: max(one.flops.get(name, 0.0), other.flops.get(name, 0.0)) for name in names},
+        bandwidth=max(rates, default=None),
+        llc_bytes=other.llc_bytes if other.llc_bytes is not None else one.llc_bytes,
+        source=other.source,
+    )
+
+
+def spec_peaks(arch: ArchSpec) -> Peaks | None:
+    """Peaks of the data sheet, from the facts ``peak_flops`` {dtype: FLOP/s} and ``peak_bandwidth`` (bytes/s).
+
+    None where the architecture states neither: a CPU's peak depends on its clock and cores, which no
+    architecture knows.
+    """
+    facts = arch.facts
+    if "peak_flops" not in facts and "peak_bandwidth" not in facts:
+        return None
+    found = [name for name in ("peak_flops", "peak_bandwidth") if name in facts]
+    return Peaks(
+        kind=PeakKind.SPEC,
+        flops=dict(arch.fact("peak_flops")) if "peak_flops" in facts else {},
+        bandwidth=arch.fact("peak_bandwidth") if "peak_bandwidth" in facts else None,
+        llc_bytes=arch.fact("llc_bytes") if "llc_bytes" in facts else None,
+        source="; ".join(str(facts[name]["source"]) for name in found),
+    )
+
+
+def peaks_dict(peaks: Peaks) -> dict[str, Any]:
+    """Peaks as plain JSON values."""
+    return {**vars(peaks), "kind": peaks.kind.value, "flops": dict(peaks.flops)}
+
+
+def peaks_from(data: Mapping[str, Any]) -> Peaks:
+    """The inverse of :func:`peaks_dict`.
+
+    Raises:
+        KeyError, TypeError, ValueError: not peaks.
+    """
+    return Peaks(**{**data, "kind": PeakKind(data["kind"])})
+
+
+def _file(root: Path, machine: Machine) -> Path:
+    return root / PEAKS_DIR / f"{machine.digest}.json"

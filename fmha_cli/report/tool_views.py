@@ -1,0 +1,179 @@
+"""Tables of the documents about the installation: doctor, devices, plugins, archs, profiles, sources, build, cache."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from fmha_cli.report.kernel_views import SHORT
+from fmha_cli.report.table import Table
+from fmha_cli.report.units import cell, duration, size
+
+Document = Mapping[str, Any]
+
+
+def counted(count: int, word: str) -> str:
+    """``1 device``, ``2 devices``."""
+    return f"{count} {word}" if count == 1 else f"{count} {word[:-1] + 'ies' if word.endswith('y') else word + 's'}"
+
+
+def doctor_view(document: Document) -> Table:
+    """One line a check; why and help below."""
+    rows = [[c["state"], c["name"], c["subject"], c["what"], duration(c["time_ns"])] for c in document["checks"]]
+    details = [
+        f"  {check['name']} {check['subject']}: {text}"
+        for check in document["checks"]
+        for text in (check["why"], f"help: {check['help']}" if check["help"] else None)
+        if text
+    ]
+    states = [check["state"] for check in document["checks"]]
+    tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    return Table(
+        ["state", "check", "subject", "finding", "time"], rows, f"{counted(len(rows), 'check')}: {tally}", details
+    )
+
+
+def devices_view(document: Document) -> Table:
+    """One line a device and backend; backends without one below."""
+    rows = [
+        [
+            d["id"],
+            d["backend"],
+            d["name"],
+            " ".join(d["archs"]),
+            str(d["units"]),
+            size(d["memory_bytes"]),
+            size(d["llc_bytes"]),
+        ]
+        for d in document["devices"]
+    ]
+    details = [
+        f"  {name}: {found['state']}"
+        + (f": {found['why']}" if found["why"] else "")
+        + (f" (help: {found['help']})" if found["help"] else "")
+        for name, found in document["backends"].items()
+        if found["state"] != "ok"
+    ]
+    headers = ["device", "backend", "name", "archs", "units", "memory", "last-level cache"]
+    return Table(headers, rows, counted(len(rows), "device"), details, frozenset(["units"])).narrowed(["device"])
+
+
+def plugins_view(document: Document) -> Table:
+    """One line a plugin; faults below."""
+    rows, details = [], []
+    for plugin in document["plugins"]:
+        origin = (
+            "built in" if plugin["builtin"] else " ".join(filter(None, (plugin["distribution"], plugin["version"])))
+        )
+        brought = [
+            f"{kind} {' '.join(plugin[kind])}" for kind in ("backends", "archs", "commands", "fills") if plugin[kind]
+        ]
+        rows.append([plugin["name"], plugin["state"], origin, "; ".join(brought)])
+        details += [f"  {plugin['name']}: {f['what']} (help: {f['help']})" for f in plugin["faults"]]
+    return Table(["plugin", "state", "from", "brings"], rows, counted(len(rows), "plugin"), details)
+
+
+def archs_view(document: Document) -> Table:
+    """One line an architecture."""
+    rows = [
+        [a["name"], a["vendor"], a["title"], " ".join(a["backends"]), cell(a["kernels"])] for a in document["archs"]
+    ]
+    headers = ["arch", "vendor", "title", "backends", "kernels"]
+    return Table(headers, rows, counted(len(rows), "architecture"), (), frozenset(["kernels"])).narrowed()
+
+
+def profiles_view(document: Document) -> Table:
+    """One line a profile."""
+    rows = [
+        [p["name"], " ".join(p["aliases"]), p["backend"], p["title"], " ".join(p["archs"]), cell(p["kernels"])]
+        for p in document["profiles"]
+    ]
+    headers = ["profile", "aliases", "backend", "title", "archs", "kernels"]
+    return Table(headers, rows, counted(len(rows), "profile"), (), frozenset(["kernels"])).narrowed()
+
+
+def sources_view(document: Document) -> Table:
+    """One line a source tree."""
+    rows = [
+        [s["name"], s["revision"], s["state"], cell(s["license"]), size(s["bytes"]), cell(s["path"] or s["url"])]
+        for s in document["sources"]
+    ]
+    details = [f"  {s['name']}: {s['why']}" for s in document["sources"] if s["why"]]
+    headers = ["source", "revision", "state", "license", "size", "where"]
+    return Table(headers, rows, counted(len(rows), "source"), details).narrowed()
+
+
+def build_view(document: Document) -> Table:
+    """One line a kernel; the error of a failed one below."""
+    rows, details = [], []
+    for build in document["builds"]:
+        artifact, kernel, error = build["artifact"], build["kernel"], build["error"]
+        state = "failed" if error else "cached" if artifact["cached"] else "compiled"
+        took = "" if error else duration(artifact["build_ns"])
+        rows.append([kernel["digest"][:SHORT], kernel["family"], build["backend"], build["arch"], state, took])
+        if error:
+            parts = (f"error[{error['code']}]: {error['what']}", error["where"], error["why"], error["help"])
+            details += [f"  {kernel['digest'][:SHORT]}: {part}" for part in parts if part]
+    tally = ", ".join(f"{document[key]} {key}" for key in ("compiled", "cached", "failed"))
+    headers = ["digest", "family", "backend", "arch", "state", "build time"]
+    return Table(headers, rows, f"{counted(len(rows), 'kernel')}: {tally}", details)
+
+
+def cache_view(document: Document) -> Table:
+    """The entries, or the figures of what an action did."""
+    action = document["action"]
+    if action == "ls":
+        return _entries(document, counted(document["count"], "entry") + f", {size(document['bytes'])}")
+    figures = document[action]
+    if action == "prune":
+        return _entries(
+            document,
+            f"{counted(document['count'], 'entry')} and {len(figures['others'])} leftovers: {size(figures['freed_bytes'])} freed",
+        )
+    rows = [
+        [key.removesuffix("_bytes").removesuffix("_ns").replace("_", " "), _figure(key, value)]
+        for key, value in figures.items()
+        if not _listed(value)
+    ]
+    details = [f"  {key}: {line}" for key, value in figures.items() if _listed(value) for line in _lines(value)]
+    return Table([action, ""], rows, document["root"], details)
+
+
+def _entries(document: Document, summary: str) -> Table:
+    rows = [
+        [
+            e["digest"][:SHORT],
+            cell(e["kernel"]),
+            cell(e["toolchain"]),
+            size(e["bytes"]),
+            duration(e["build_ns"]),
+            _date(e["used_ns"]),
+            "; ".join(e["damage"]),
+        ]
+        for e in document["entries"]
+    ]
+    headers = ["digest", "kernel", "toolchain", "size", "build time", "last used (UTC)", "damage"]
+    return Table(headers, rows, f"{summary} in {document['root']}").narrowed()
+
+
+def _listed(value: Any) -> bool:
+    return isinstance(value, list) and any(isinstance(item, Mapping | str) for item in value)
+
+
+def _lines(values: list[Any]) -> list[str]:
+    return [cell(dict(value)) if isinstance(value, Mapping) else str(value) for value in values]
+
+
+def _figure(key: str, value: Any) -> str:
+    if key.endswith("bytes"):
+        return size(value)
+    if key in ("oldest_ns", "newest_ns"):
+        return _date(value)
+    return duration(value) if key.endswith("_ns") else cell(value)
+
+
+def _date(nanoseconds: int | None) -> str:
+    if not nanoseconds:
+        return ""
+    return datetime.fromtimestamp(nanoseconds / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
