@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.build.cache import quarantine_if_damaged
 from fmha_cli.build.entry import Damage, verify_entry
 from fmha_cli.build.files import as_environment_problem
 from fmha_cli.build.layout import CacheLayout
 from fmha_cli.build.lock import try_lock
 from fmha_cli.build.notice import Notify, log_notice
+from fmha_cli.build.publish import quarantine_if_damaged
 
 
 @dataclass(frozen=True)

@@ -13,14 +13,13 @@ The lock around steps 1 to 3 only saves the work of building twice.
 
 from __future__ import annotations
 
-import errno
 import os
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from fmha_cli.build.entry import Damage, EntryMeta, seal_entry, verify_entry
+from fmha_cli.build.entry import EntryMeta, seal_entry
 from fmha_cli.build.files import (
     as_environment_problem,
     fsync_dir,
@@ -36,12 +35,10 @@ from fmha_cli.build.layout import ARTIFACT, LOG, SOURCE, CacheLayout
 from fmha_cli.build.lock import PATIENCE_S, WaitingLock, try_lock
 from fmha_cli.build.notice import Notice, NoticeKind, Notify, log_notice
 from fmha_cli.build.product import Builder, BuildError, BuildProduct
+from fmha_cli.build.publish import intact_entry, publish_entry, quarantine_if_damaged
 from fmha_cli.build.root import open_root
-from fmha_cli.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.errors import KernelFailure
 from fmha_cli.plan import Artifact
-
-_TAKEN = (errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR)
-_PUBLISH_TRIES = 5
 
 
 class Cache:
@@ -64,14 +61,16 @@ class Cache:
     def lookup(self, key: BuildKey | str) -> Artifact | None:
         """The verified artifact of a key (or of its digest), or None when it must be built.
 
-        A damaged entry is quarantined, unless somebody is at work on it. Never waits.
+        A damaged entry is quarantined, unless somebody is at work on it. Never waits. The artifact may be
+        loaded by its path: see ``build.entry.verify_entry`` for who could change it in between, and
+        ``PrunePolicy.grace_s`` for why it will not be removed.
 
         Raises:
             EnvironmentProblem: the cache cannot be read.
         """
         digest = key if isinstance(key, str) else key.digest
         with as_environment_problem("reading the kernel cache"):
-            meta = self._intact(digest)
+            meta = intact_entry(self.layout, digest)
             if meta is None and self.layout.entry(digest).exists():
                 self._quarantine_unless_locked(digest)
         return None if meta is None else self._artifact(meta, cached=True)
@@ -95,11 +94,11 @@ class Cache:
         digest = key.digest
         what = f"the build of {key.kernel_name}"
         lock = WaitingLock(self.layout.lock(digest), what, self._notify, digest, cancel, self._patience)
-        with as_environment_problem(what), lock.hold(lambda: self._intact(digest) is None):
-            meta = self._intact(digest)
+        with as_environment_problem(what), lock.hold(lambda: intact_entry(self.layout, digest) is None):
+            meta = intact_entry(self.layout, digest)
             if meta is not None:
                 return self._artifact(meta, cached=True)
-            self._quarantine(digest)
+            quarantine_if_damaged(self.layout, digest, self._notify)
             return self._build(key, builder)
 
     def _build(self, key: BuildKey, builder: Builder) -> Artifact:
@@ -114,59 +113,21 @@ class Cache:
             except BuildError as error:
                 raise self._keep_failure(key, error) from error
             meta = _seal_product(key, product, entry)
-            winner = self._publish(entry, key.digest)
+            winner = publish_entry(self.layout, entry, key.digest, self._notify)
         finally:
             remove_tree(home)
         remove_tree(self.layout.failure(key.digest))
         return self._artifact(winner or meta, cached=winner is not None)
-
-    def _publish(self, entry: Path, digest: str) -> EntryMeta | None:
-        """Rename a sealed entry into place. Returns the other's when another process was first."""
-        place = self.layout.entry(digest)
-        make_private_dir(place.parent)
-        for _ in range(_PUBLISH_TRIES):
-            try:
-                entry.rename(place)
-            except OSError as error:
-                if error.errno not in _TAKEN:
-                    raise
-            else:
-                fsync_dir(place.parent)
-                fsync_dir(self.layout.entries)
-                return None
-            winner = self._intact(digest)
-            if winner is not None:
-                return winner
-            self._quarantine(digest)
-        raise EnvironmentProblem(
-            "a kernel was built but could not be put into the cache",
-            code="B003",
-            where=str(place),
-            why="something else keeps appearing in its place",
-            help="look at what else writes to the cache directory",
-        )
-
-    def _intact(self, digest: str) -> EntryMeta | None:
-        """The verified entry, or None when it is missing or damaged. Changes nothing."""
-        try:
-            found = verify_entry(self.layout.entry(digest), digest)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return None if isinstance(found, Damage) else found
 
     def _quarantine_unless_locked(self, digest: str) -> None:
         """Quarantine a damaged entry, but leave it to the one who holds its lock, who sees the damage too."""
         try:
             with try_lock(self.layout.lock(digest)) as held:
                 if held:
-                    self._quarantine(digest)
+                    quarantine_if_damaged(self.layout, digest, self._notify)
         except OSError as error:
             text = f"a damaged cache entry stays where it is ({error.strerror})"
             self._notify(Notice(NoticeKind.NOT_SAVED, text, digest))
-
-    def _quarantine(self, digest: str) -> None:
-        """Move an entry away if it is damaged at this moment, and say so. Nothing happens when it is sound."""
-        quarantine_if_damaged(self.layout, digest, self._notify)
 
     def _keep_failure(self, key: BuildKey, error: BuildError) -> KernelFailure:
         """Keep log and source of a failed build, and the error that names them."""
@@ -200,34 +161,6 @@ class Cache:
             cached=cached,
             build_seconds=meta.build_ns / 1e9,
         )
-
-
-def quarantine_if_damaged(layout: CacheLayout, digest: str, notify: Notify) -> Path | None:
-    """Move an entry to ``quarantine/`` if it is damaged at this moment, and say why. Returns where it went.
-
-    Hold the entry's lock if you can: without it, an entry that is being repaired may be moved for an instant.
-
-    Raises:
-        OSError: it is damaged and cannot be moved.
-    """
-    place = layout.entry(digest)
-    try:
-        found = verify_entry(place, digest)
-    except FileNotFoundError:
-        return None
-    except NotADirectoryError:
-        found = Damage(digest, place, ("it is not a directory",))
-    if not isinstance(found, Damage):
-        return None
-    away = layout.new_quarantine(digest)
-    make_private_dir(away.parent)
-    try:
-        place.rename(away)
-    except FileNotFoundError:
-        return None
-    reasons = "; ".join(found.reasons)
-    notify(Notice(NoticeKind.QUARANTINED, f"damaged cache entry moved to {away}: {reasons}", digest))
-    return away
 
 
 def _seal_product(key: BuildKey, product: BuildProduct, entry: Path) -> EntryMeta:

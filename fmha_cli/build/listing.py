@@ -64,9 +64,7 @@ class CacheStats:
     @property
     def total_bytes(self) -> int:
         """All bytes under the root."""
-        return (
-            self.entry_bytes + self.quarantine_bytes + self.failed_bytes + self.temporary_bytes + self.other_bytes
-        )
+        return self.entry_bytes + self.quarantine_bytes + self.failed_bytes + self.temporary_bytes + self.other_bytes
 
 
 def list_entries(layout: CacheLayout) -> tuple[EntryInfo, ...]:

@@ -16,7 +16,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,6 +28,7 @@ PATIENCE_S = 1800.0
 """After so many seconds of waiting, work goes on without the lock: the holder may be stopped or stuck."""
 
 _POLL_S = (0.005, 0.1)
+_SILENT_TRIES = 5
 _UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EROFS, errno.EACCES, errno.EPERM)
 
 
@@ -61,14 +62,10 @@ def try_lock(path: Path) -> Iterator[bool]:
     Raises:
         OSError: the lock file cannot be opened.
     """
-    descriptor = _open(path)
-    try:
+    with _closing(_open(path)) as descriptor:
         held = _flock(descriptor)
-        if held:
-            _say_who(descriptor)
-        yield held
-    finally:
-        os.close(descriptor)
+        with _named(descriptor, held):
+            yield held
 
 
 @dataclass(frozen=True)
@@ -110,18 +107,15 @@ class WaitingLock:
             self._go_without(error)
             yield False
             return
-        try:
+        with _closing(descriptor):
             held = self._wait(descriptor, still_wanted)
-            if held:
-                _say_who(descriptor)
-            yield held
-        finally:
-            os.close(descriptor)
+            with _named(descriptor, held):
+                yield held
 
     def _wait(self, descriptor: int, still_wanted: Callable[[], bool]) -> bool:
         deadline = time.monotonic() + self.patience
         pause, limit = _POLL_S
-        spoken = False
+        spoken, tries = False, 0
         never = threading.Event()
         while True:
             try:
@@ -132,9 +126,10 @@ class WaitingLock:
                     raise
                 self._go_without(error)
                 return False
-            if not spoken:
+            tries += 1
+            # A holder that has just begun may not have written its name yet.
+            if not spoken and ((holder := read_holder(self.path)) or tries > _SILENT_TRIES):
                 spoken = True
-                holder = read_holder(self.path)
                 self._say(NoticeKind.WAITING, f"waiting for {self.what}, held by {holder or 'another process'}")
             if not still_wanted():
                 return False
@@ -167,13 +162,30 @@ def _flock(descriptor: int) -> bool:
     return True
 
 
-def _say_who(descriptor: int) -> None:
-    """Write the holder into the lock file. Failing is harmless: the text is for a person."""
+@contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    """Close the descriptor at the end, which drops its lock."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _named(descriptor: int, held: bool) -> Iterator[None]:
+    """Keep the holder's name in the lock file meanwhile, if it is held. Failing is harmless: it is for a person."""
+    if not held:
+        yield
+        return
     command = " ".join(sys.argv)[:200]
     holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": time.time()}
     data = json.dumps(holder).encode()
-    try:
+    with suppress(OSError):
         os.pwrite(descriptor, data, 0)
         os.ftruncate(descriptor, len(data))
-    except OSError:
-        return
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            # So that the next holder is not taken for this one.
+            os.ftruncate(descriptor, 0)

@@ -46,7 +46,7 @@ class Pruned:
 
     Attributes:
         entries: entries removed.
-        others: quarantined, failed and temporary directories removed.
+        others: quarantined, failed and temporary things removed.
         freed_bytes: bytes of both.
         kept_locked: digests that should have gone but are locked by somebody.
         kept_recent: digests that should have gone but were used within the grace time.
@@ -81,10 +81,12 @@ def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], fl
             else:
                 locked.append(info.digest)
         others = _leftovers(layout, policy, now)
-        freed = sum(info.size for info in removed) + sum(tree_size(path) for path in others)
-        if not policy.dry_run:
-            for path in others:
+        freed = sum(info.size for info in removed) + sum(_size(path) for path in others)
+        for path in () if policy.dry_run else others:
+            if path.is_dir():
                 remove_tree(path)
+            else:
+                path.unlink(missing_ok=True)
     return Pruned(tuple(removed), tuple(others), freed, tuple(locked), tuple(recent))
 
 
@@ -116,6 +118,10 @@ def _remove_entry(layout: CacheLayout, info: EntryInfo, policy: PrunePolicy, now
     return True
 
 
+def _size(path: Path) -> int:
+    return tree_size(path) if path.is_dir() else path.lstat().st_size
+
+
 def _used(path: Path) -> float:
     try:
         return path.stat().st_mtime
@@ -125,6 +131,9 @@ def _used(path: Path) -> float:
 
 def _leftovers(layout: CacheLayout, policy: PrunePolicy, now: float) -> list[Path]:
     found = [path for path in children(layout.tmp) if now - _last_touched(path) > policy.tmp_age_s]
+    # write_atomic names what it has not renamed yet with a leading dot.
+    unfinished = [path for path in children(layout.toolchains) if path.name.startswith(".")]
+    found += [path for path in unfinished if now - _used(path) > policy.tmp_age_s]
     found += children(layout.quarantine) if policy.quarantine else ()
     found += children(layout.failed) if policy.failed else ()
     return found

@@ -1,0 +1,87 @@
+"""``fmha cache export``: entries as a tar archive.
+
+The archive is a plain tar of ``fmha-cache/v1/<digest>/<file>``, with sorted members and no times, owners or
+modes, so that equal entries give equal archives.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import tarfile
+import uuid
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.build.entry import Damage, EntryMeta, verify_entry
+from fmha_cli.build.files import as_environment_problem, fsync_dir, read_own
+from fmha_cli.build.layout import ENTRY_FILES, META, CacheLayout
+from fmha_cli.errors import UsageError
+
+PREFIX = "fmha-cache/v1"
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export wrote: the archive, the digests in it, its bytes, and damaged entries that were left out."""
+
+    archive: Path
+    digests: tuple[str, ...]
+    size: int
+    skipped: tuple[Damage, ...]
+
+
+def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -> Exported:
+    """Write entries into a tar archive, atomically. Damaged entries are left out and reported.
+
+    Raises:
+        UsageError: a digest that is not in the cache.
+        EnvironmentProblem: the cache cannot be read or the archive not be written.
+    """
+    done, skipped = [], []
+    beside = archive.with_name(f".{archive.name}.{uuid.uuid4().hex}")
+    with as_environment_problem("exporting cache entries"):
+        try:
+            with beside.open("xb") as file:
+                with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+                    for digest in sorted(set(digests)):
+                        content = _read_entry(layout, digest)
+                        if isinstance(content, Damage):
+                            skipped.append(content)
+                            continue
+                        for name, data in content.items():
+                            member = tarfile.TarInfo(f"{PREFIX}/{digest}/{name}")
+                            member.size, member.mode = len(data), 0o400
+                            tar.addfile(member, io.BytesIO(data))
+                        done.append(digest)
+                file.flush()
+                os.fsync(file.fileno())
+            beside.replace(archive)
+        finally:
+            beside.unlink(missing_ok=True)
+        fsync_dir(archive.absolute().parent)
+        return Exported(archive, tuple(done), archive.stat().st_size, tuple(skipped))
+
+
+def _read_entry(layout: CacheLayout, digest: str) -> dict[str, bytes] | Damage:
+    """The four files of an entry, which are the bytes that were verified."""
+    place = layout.entry(digest)
+    try:
+        meta = verify_entry(place, digest)
+        if isinstance(meta, Damage):
+            return meta
+        content = {name: read_own(place / name) for name in ENTRY_FILES}
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise UsageError(f"there is no cache entry {digest}", code="B020", help="`fmha cache ls` lists them") from error
+    changed = [name for name, data in content.items() if not _is_verified(meta, name, data)]
+    if changed:
+        return Damage(digest, place, tuple(f"{name} changed while it was exported" for name in changed))
+    return content
+
+
+def _is_verified(meta: EntryMeta, name: str, data: bytes) -> bool:
+    if name == META:
+        return data == meta.encode()
+    return meta.files[name] == (hashlib.sha256(data).hexdigest(), len(data))

@@ -1,0 +1,198 @@
+"""Many builds at once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmha_cli.build.cache import Cache
+from fmha_cli.build.kernel_build import build_kernel
+from fmha_cli.build.key import BuildKey
+from fmha_cli.build.memory import available_bytes
+from fmha_cli.build.parallel import Batch, Job, Outcome, build_many
+from fmha_cli.errors import InternalError, Interrupted, KernelFailure
+from fmha_cli.plan import Artifact
+
+MakeKey = Callable[..., BuildKey]
+GIB = 2**30
+
+
+def plenty() -> int:
+    return 1000 * GIB
+
+
+class Gauge:
+    """Counts how many jobs run at the same time."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.now = self.most = 0
+
+    def job(self, name: str, memory: int = GIB, wait_for: threading.Barrier | None = None) -> Job[str]:
+        def run(stop: threading.Event) -> str:
+            with self.lock:
+                self.now += 1
+                self.most = max(self.most, self.now)
+            if wait_for is not None:
+                wait_for.wait(60)
+            with self.lock:
+                self.now -= 1
+            return name.upper()
+
+        return Job(name, run, memory)
+
+
+def test_results_in_order_of_the_jobs() -> None:
+    """The first job ends last."""
+    others = threading.Semaphore(0)
+
+    def first(stop: threading.Event) -> str:
+        assert others.acquire(timeout=60)
+        assert others.acquire(timeout=60)
+        return "first"
+
+    def later(stop: threading.Event) -> str:
+        others.release()
+        return "later"
+
+    told: list[tuple[int, int, str]] = []
+    jobs = [Job("a", first), Job("b", later), Job("c", later)]
+    batch = build_many(jobs, 2, lambda done, total, outcome: told.append((done, total, outcome.name)), plenty)
+    assert batch == Batch(
+        (Outcome("a", "first", None), Outcome("b", "later", None), Outcome("c", "later", None)), False
+    )
+    assert [(done, total) for done, total, _ in told] == [(1, 3), (2, 3), (3, 3)]
+    assert told[-1][2] == "a"
+
+
+def test_no_jobs() -> None:
+    assert build_many([], 4) == Batch((), False)
+
+
+def test_never_more_than_the_workers_but_as_many() -> None:
+    gauge, barrier = Gauge(), threading.Barrier(3)
+    batch = build_many([gauge.job(str(n), wait_for=barrier) for n in range(6)], 3, available=plenty)
+    assert gauge.most == 3
+    assert [outcome.value for outcome in batch.outcomes] == [str(n) for n in range(6)]
+
+
+@pytest.mark.parametrize(("free", "most"), [(1, 1), (GIB, 1), (2 * GIB - 1, 1), (2 * GIB, 2), (3 * GIB, 3)])
+def test_memory_limits_the_number(free: int, most: int) -> None:
+    """The system reports all memory as free all the while: promises count before they are used."""
+    gauge, barrier = Gauge(), threading.Barrier(most)
+    build_many([gauge.job(str(n), wait_for=barrier) for n in range(6)], 6, available=lambda: free)
+    assert gauge.most == most
+
+
+def test_memory_that_others_took_counts_too() -> None:
+    gauge = Gauge()
+    answers = iter([10 * GIB])
+    build_many([gauge.job(str(n)) for n in range(4)], 4, available=lambda: next(answers, 0))
+    assert gauge.most == 1
+
+
+def test_unknown_memory_is_no_limit() -> None:
+    gauge, barrier = Gauge(), threading.Barrier(4)
+    build_many([gauge.job(str(n), wait_for=barrier) for n in range(4)], 4, available=lambda: None)
+    assert gauge.most == 4
+
+
+def test_one_failure_stops_nobody() -> None:
+    def fail(stop: threading.Event) -> str:
+        raise KernelFailure("source.cpp:1:1: error: boom")
+
+    def defect(stop: threading.Event) -> str:
+        raise ZeroDivisionError("by zero")
+
+    batch = build_many([Job("a", fail), Job("b", defect), Gauge().job("c")], 1, available=plenty)
+    a, b, c = batch.outcomes
+    assert isinstance(a.error, KernelFailure)
+    assert isinstance(b.error, InternalError)
+    assert "ZeroDivisionError" in str(b.error)
+    assert isinstance(b.error.__cause__, ZeroDivisionError)
+    assert (c.value, c.error, batch.interrupted) == ("C", None, False)
+
+
+def test_workers_must_be_positive() -> None:
+    with pytest.raises(ValueError, match="at least 1"):
+        build_many([], 0)
+
+
+def test_an_error_in_the_progress_callback_ends_the_jobs_and_is_raised() -> None:
+    ended = threading.Event()
+
+    def long(stop: threading.Event) -> None:
+        assert stop.wait(60)
+        ended.set()
+
+    def progress(done: int, total: int, outcome: object) -> None:
+        raise RuntimeError("defect")
+
+    with pytest.raises(RuntimeError, match="defect"):
+        build_many([Job("short", lambda stop: None), Job("long", long)], 2, progress, plenty)
+    assert ended.is_set()
+
+
+def test_ctrl_c_kills_compilers_and_keeps_what_is_finished(
+    cache: Cache, compiler: Any, make_key: MakeKey, tmp_path: Path
+) -> None:
+    pid_file = tmp_path / "pid"
+    sources = ['echo done > "$OUT"', f'echo $$ > "{pid_file}"; kill -INT {os.getpid()}; sleep 3600', 'echo x > "$OUT"']
+    keys = [make_key(source, kernel_name=f"kernel {number}") for number, source in enumerate(sources)]
+
+    def job(key: BuildKey) -> Job[object]:
+        return Job(key.kernel_name, lambda stop: build_kernel(cache, key, compiler.toolchain, cancel=stop))
+
+    batch = build_many([job(key) for key in keys], 1)
+    assert batch.interrupted
+    assert [outcome.name for outcome in batch.outcomes] == ["kernel 0", "kernel 1", "kernel 2"]
+    first, *rest = batch.outcomes
+    assert first.error is None
+    assert all(isinstance(outcome.error, Interrupted) for outcome in rest)
+    assert cache.lookup(keys[0]) is not None
+    assert cache.lookup(keys[1]) is None
+    assert list(cache.layout.tmp.iterdir()) == []
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid_file.read_text()), 0)
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_parallel_compiles_through_the_cache(cache: Cache, compiler: Any, make_key: MakeKey) -> None:
+    keys = [make_key(f'echo {number % 5} > "$OUT"', kernel_name=f"k{number % 5}") for number in range(20)]
+
+    def job(key: BuildKey) -> Job[Artifact]:
+        return Job(key.kernel_name, lambda stop: build_kernel(cache, key, compiler.toolchain, cancel=stop))
+
+    batch = build_many([job(key) for key in keys], 4, available=plenty)
+    read = [outcome.value.path.read_text().strip() for outcome in batch.outcomes if outcome.value]
+    assert read == [str(number % 5) for number in range(20)]
+    assert compiler.calls == 5
+
+
+@pytest.mark.parametrize(
+    ("meminfo", "limit", "current", "stat", "found"),
+    [
+        ("MemTotal: 9 kB\nMemAvailable:  2048 kB\n", None, None, None, 2048 * 1024),
+        ("MemAvailable: 2048 kB\n", "max\n", "5\n", "inactive_file 1\n", 2048 * 1024),
+        ("MemAvailable: 2048 kB\n", "1000000\n", "600000\n", "anon 7\ninactive_file 100000\n", 500_000),
+        ("MemAvailable: 2048 kB\n", "1000\n", "2000\n", "inactive_file 0\n", 0),
+        ("MemAvailable: 1 kB\n", "1000000\n", "0\n", "inactive_file 0\n", 1024),
+        ("garbage", None, None, None, None),
+        ("MemAvailable: lots\n", "many\n", "5\n", "x\n", None),
+        (None, None, None, None, None),
+    ],
+)
+def test_available_bytes(
+    tmp_path: Path, meminfo: str | None, limit: str | None, current: str | None, stat: str | None, found: int | None
+) -> None:
+    texts = {"meminfo": meminfo, "memory.max": limit, "memory.current": current, "memory.stat": stat}
+    for name, text in texts.items():
+        if text is not None:
+            (tmp_path / name).write_text(text)
+    assert available_bytes(tmp_path / "meminfo", tmp_path) == found
