@@ -10,16 +10,13 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint
 from types import ModuleType
 from typing import Any
 
 import pluggy
 
 from fmha_cli import hookspecs
-
-GROUP = "fmha"
-"""The entry-point group of third-party plugins."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +37,6 @@ class Plugin:
     version: str | None
     value: str
     module: Any
-
-
-def installed_entry_points() -> tuple[EntryPoint, ...]:
-    """Entry points of installed plugins, sorted by name."""
-    return tuple(sorted(entry_points(group=GROUP), key=lambda e: (e.name, e.value)))
 
 
 def load_plugins(entries: Iterable[EntryPoint]) -> tuple[list[Plugin], list[PluginFault]]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from importlib.metadata import EntryPoint
 from typing import Any
 
 from fmha_cli.arch import ArchSpec, arch_from_json, arch_names, load_arch
+from fmha_cli.entries import installed_entry_points
 from fmha_cli.errors import EnvironmentProblem, FmhaError, UsageError
 from fmha_cli.kernel import Algorithm, KernelSpec, parse_kernel
-from fmha_cli.plugins import Plugin, PluginFault, builtin_plugin, collect, installed_entry_points, load_plugins
+from fmha_cli.near import suggest
+from fmha_cli.plugins import Plugin, PluginFault, builtin_plugin, collect, load_plugins
 from fmha_cli.protocols import Backend
 from fmha_cli.rules import Rule, duplicate_ids
 
@@ -150,13 +151,8 @@ class Registry:
             raise EnvironmentProblem(
                 f"backend {name} is broken: {broken[0].what}", code="E020", where="--backend", help=broken[0].help
             )
-        near = difflib.get_close_matches(name, self.backends, 3, 0.5) or list(self.backends)
-        raise UsageError(
-            f"--backend {name}: no such backend",
-            code="E004",
-            where="--backend",
-            help=f"did you mean {' or '.join(near)}? `fmha plugins` lists them",
-        )
+        near = suggest(name, self.backends)
+        raise UsageError(f"--backend {name}: no such backend", code="E004", where="--backend", help=near)
 
     def entry_point(self, name: str) -> str:
         """``module`` of the plugin that brought a backend: the worker loads the backend by it."""

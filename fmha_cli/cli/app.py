@@ -1,0 +1,105 @@
+"""The entry point ``fmha``: parse, carry out one command, and turn whatever happens into an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fmha_cli.cli import failure
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Command, CommandSet, Opt
+from fmha_cli.cli.options import TALK
+from fmha_cli.cli.output import Output
+from fmha_cli.cli.settings import Settings, Value, check_choices, layer_of_variables, merge
+from fmha_cli.cli.shell import Shell
+from fmha_cli.cli.table import COMMANDS
+from fmha_cli.cli.voice import Voice, colored
+from fmha_cli.errors import FmhaError, InternalError
+
+
+def main() -> NoReturn:
+    """``fmha`` as the shell calls it."""
+    sys.exit(run(sys.argv[1:], os.environ))
+
+
+def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Carry out one command line and return its exit code; prints, never raises."""
+    process = Process(tuple(argv), environ)
+    try:
+        code = process.shell.root().main(args=list(argv), prog_name="fmha", standalone_mode=False)
+        failure.silence_stdout()
+        return int(code or 0)
+    except KeyboardInterrupt:
+        return failure.interrupted(process.voice)
+    except InternalError as error:
+        return failure.bug(error, process.voice, argv)
+    except FmhaError as error:
+        return failure.report(error, process.voice, process.output, process.command)
+    except Exception as fault:  # noqa: BLE001 - the last resort: every other exception is a bug, and says so
+        if hasattr(fault, "format_message"):  # Typer's own, from whichever parser it carries
+            return failure.report(failure.from_typer(fault, argv), process.voice, process.output, process.command)
+        return failure.bug(fault, process.voice, argv)
+
+
+class Process:
+    """What is known of this command line so far, for whoever has to report an error."""
+
+    def __init__(self, argv: tuple[str, ...], environ: Mapping[str, str]) -> None:
+        self.argv = argv
+        self.environ = environ
+        self.shell = Shell(self._invoke, self._plugin_commands)
+        self.command = next((word for word in argv if word in COMMANDS), None)
+        before = argv[: argv.index("--")] if "--" in argv else argv
+        wants_json = "--json" in before or environ.get("FMHA_JSON", "").lower() in ("1", "true", "yes", "on")
+        self.output: Output | None = Output("json" if wants_json else "table", None, color=False)
+        self.voice = Voice(color=colored(sys.stderr, "auto", environ))
+
+    def _plugin_commands(self) -> Mapping[str, Callable[..., Any]]:
+        from fmha_cli.entries import installed_entry_points
+
+        if not installed_entry_points():
+            return {}
+        from fmha_cli.registry import build_registry
+
+        return build_registry().commands
+
+    def _invoke(self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]) -> int:
+        options = (*command.options, *TALK)
+        self.command = name
+        settings, files = self._settings(name, options, given)
+        color = settings.text("color") or "auto"
+        self.voice = Voice(
+            quiet=settings.on("quiet"), verbose=settings.on("verbose"), color=colored(sys.stderr, color, self.environ)
+        )
+        on_stdout = colored(sys.stdout, color, self.environ)
+        call = Call(name, self.argv, settings, arguments, self.voice, self.environ, files, on_stdout)
+        self.output = call.output
+        check_choices(options, settings)
+        return command.run(call)
+
+    def _settings(
+        self, name: str, options: tuple[Opt, ...], given: Mapping[str, Value]
+    ) -> tuple[Settings, tuple[Path, ...]]:
+        """The options in force, and the configuration files that were read."""
+        from fmha_cli.cli.config import config_files, layers_of_file
+
+        files = config_files(Path.cwd())
+        layers = [given, layer_of_variables(options, self.environ)]
+        known = known_options() if files else {}
+        for path in files:
+            layers += layers_of_file(path, name.partition(" ")[0], options, known)
+        return merge(layers), files
+
+
+def known_options() -> dict[str, list[str]]:
+    """Every command and the names of its options."""
+    out: dict[str, list[str]] = {}
+    for name, entry in COMMANDS.items():
+        declared = import_module(entry.module).COMMAND
+        parts = [c for _, c in declared.commands.values()] if isinstance(declared, CommandSet) else [declared]
+        out[name] = [option.flag.name for part in parts for option in (*part.options, *TALK)]
+    return out

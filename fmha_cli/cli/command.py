@@ -1,0 +1,81 @@
+"""``Opt``, ``Argument`` and ``Command``: what a command module declares; Typer is built from it in ``shell``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from fmha_cli.flags import Flag, FlagKind
+
+if TYPE_CHECKING:
+    from fmha_cli.cli.call import Call
+
+
+@dataclass(frozen=True)
+class Opt:
+    """One option of the command line.
+
+    Attributes:
+        flag: name, kind and help; the environment variable is ``FMHA_`` and the name in capitals.
+        panel: the heading under which ``--help`` shows it.
+        choices: the values it takes, where they are a closed set.
+        complete: which completion the shell offers (a key of ``completion.COMPLETIONS``).
+    """
+
+    flag: Flag
+    panel: str
+    choices: tuple[str, ...] = ()
+    complete: str | None = None
+
+    @property
+    def key(self) -> str:
+        return self.flag.key
+
+    @property
+    def is_switch(self) -> bool:
+        return self.flag.kind is FlagKind.SWITCH
+
+    @property
+    def negation(self) -> str:
+        """The hidden option that takes a switch back: ``--no-lse``, and ``--check`` for ``--no-check``."""
+        name = self.flag.name
+        return name.removeprefix("no-") if name.startswith("no-") else f"no-{name}"
+
+    @property
+    def metavar(self) -> str:
+        kinds = {FlagKind.SIZE: "N", FlagKind.NUMBER: "X", FlagKind.LIST: "N,N...", FlagKind.FILE: "FILE"}
+        return self.flag.metavar or ("|".join(self.choices) if self.choices else kinds.get(self.flag.kind, "TEXT"))
+
+    def says(self, help: str) -> Opt:
+        """The same option with the help of one command."""
+        return replace(self, flag=replace(self.flag, help=help))
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One positional argument; ``many`` takes any number."""
+
+    name: str
+    help: str
+    required: bool = False
+    many: bool = False
+    complete: str | None = None
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its options, its arguments, and the function that does it and returns the exit code."""
+
+    run: Callable[[Call], int]
+    options: tuple[Opt, ...] = ()
+    arguments: tuple[Argument, ...] = ()
+    detail: str = ""
+    """Further paragraphs of ``--help``, after the one line of the command table."""
+
+
+@dataclass(frozen=True)
+class CommandSet:
+    """A command that has commands of its own (``fmha cache ls``): name -> (one line of help, command)."""
+
+    commands: Mapping[str, tuple[str, Command]] = field(default_factory=dict)

@@ -1,0 +1,103 @@
+"""Configuration files: ``fmha.toml`` of the project, searched upward, and the user's own.
+
+A key is an option's name (``kv-heads = 2``); a table named after a command holds for that command alone and
+goes before the keys outside it (``[bench]`` / ``cache = "both"``). Lists stand for sweeps and repeated options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.cli.command import Opt
+from fmha_cli.cli.settings import Value
+from fmha_cli.errors import UsageError
+from fmha_cli.near import suggest
+
+NAME = "fmha.toml"
+
+
+def project_file(start: Path) -> Path | None:
+    """The nearest ``fmha.toml`` in ``start`` or above it."""
+    return next((folder / NAME for folder in (start, *start.parents) if (folder / NAME).is_file()), None)
+
+
+def user_file() -> Path | None:
+    """The user's ``fmha.toml`` in the platform's configuration folder."""
+    from platformdirs import user_config_path
+
+    path = user_config_path("fmha", appauthor=False) / NAME
+    return path if path.is_file() else None
+
+
+def config_files(start: Path) -> tuple[Path, ...]:
+    """The files in force, strongest first; one that is both project's and user's counts once."""
+    return tuple(dict.fromkeys(path for path in (project_file(start), user_file()) if path is not None))
+
+
+def layers_of_file(
+    path: Path, command: str, options: Iterable[Opt], known: Mapping[str, Iterable[str]]
+) -> list[dict[str, Value]]:
+    """The command's own table, then the keys outside any table, as layers for ``settings.merge``.
+
+    Args:
+        known: every command and the names of its options, to tell a mistake from an option of another command.
+
+    Raises:
+        UsageError: C001 unreadable, C002 unknown key (with near keys), C003 a value of the wrong kind.
+    """
+    data = _read(path)
+    everywhere = {name for names in known.values() for name in names}
+    general = {key: value for key, value in data.items() if not isinstance(value, dict)}
+    tables = {key: value for key, value in data.items() if isinstance(value, dict)}
+    _refuse_unknown(path, general, everywhere, "")
+    _refuse_unknown(path, tables, known, "table ")
+    for name, table in tables.items():
+        _refuse_unknown(path, table, set(known[name]), f"[{name}] ")
+    by_name = {option.flag.name: option for option in options}
+    return [
+        {by_name[k].key: _value(v, by_name[k], path) for k, v in part.items() if k in by_name}
+        for part in (tables.get(command, {}), general)
+    ]
+
+
+def _read(path: Path) -> dict[str, Any]:
+    import tomllib
+
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as fault:
+        raise UsageError(f"{path}: cannot be read", code="C001", where=str(path), why=str(fault)) from fault
+
+
+def _refuse_unknown(path: Path, keys: Iterable[str], known: Iterable[str], what: str) -> None:
+    names = sorted(known)
+    for key in keys:
+        if key not in names:
+            raise UsageError(
+                f"{path}: unknown key {what}{key!r}", code="C002", where=str(path), help=suggest(key, names)
+            )
+
+
+def _value(value: Any, option: Opt, path: Path) -> Value:
+    """A TOML value as the text that a command line would hold."""
+    if option.is_switch and isinstance(value, bool):
+        return Value(value, str(path))
+    if option.is_switch or isinstance(value, bool):
+        kind = "true or false" if option.is_switch else f"{option.flag.kind.value}, not true or false"
+        raise _wrong_kind(path, option, value, kind)
+    if isinstance(value, list) and value and all(_is_plain(v) for v in value):
+        texts = tuple(str(v) for v in value)
+        return Value(texts if option.flag.repeats else ",".join(texts), str(path))
+    if not _is_plain(value):
+        raise _wrong_kind(path, option, value, option.flag.kind.value)
+    return Value((str(value),) if option.flag.repeats else str(value), str(path))
+
+
+def _is_plain(value: Any) -> bool:
+    return isinstance(value, str | int | float) and not isinstance(value, bool)
+
+
+def _wrong_kind(path: Path, option: Opt, value: Any, kind: str) -> UsageError:
+    return UsageError(f"{path}: {option.flag.name} = {value!r}", code="C003", where=str(path), why=f"it takes {kind}")

@@ -1,0 +1,95 @@
+"""What happens to an exception: text on stderr, a document with ``--json``, and the exit code. One place."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import tempfile
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from fmha_cli import __version__
+from fmha_cli.cli.output import Output
+from fmha_cli.cli.table import COMMANDS
+from fmha_cli.cli.voice import Voice
+from fmha_cli.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.near import suggest
+
+
+def from_typer(error: Any, argv: Sequence[str]) -> FmhaError:
+    """Typer's complaint about the command line as a ``UsageError``, with near names of options."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "fmha"
+    name = getattr(error, "option_name", None)
+    if name and type(error).__name__ == "NoSuchOption" and context is not None:
+        shown = [p for p in context.command.get_params(context) if not getattr(p, "hidden", False)]
+        known = [opt for param in shown for opt in param.opts if opt.startswith("--")]
+        help = f"{suggest(name, known)}" if suggest(name, known).startswith("did") else f"`{path} --help` lists them"
+        return UsageError(f"{path}: no such option {name}", code="E001", where=name, help=help)
+    what = str(error.format_message()).rstrip(".")
+    return UsageError(f"{path}: {what[:1].lower()}{what[1:]}", code="E002", where=name, help=f"`{path} --help`")
+
+
+def report(error: FmhaError, voice: Voice, output: Output | None, command: str | None) -> int:
+    """Say the error, print the document of a machine-readable format, and give the exit code."""
+    voice.error(error.render())
+    code = error.exit_code
+    if output is not None and output.form == "json" and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
+        from fmha_cli.report.document import error_document, report_document
+
+        entry = COMMANDS.get(command or "")
+        if entry is not None and entry.report:
+            from fmha_cli.report.environment import environment
+
+            output.document(report_document([], environment({}), error))
+        else:
+            output.document(error_document(error))
+    return int(code)
+
+
+def bug(fault: BaseException, voice: Voice, argv: Sequence[str]) -> int:
+    """The bug-report block for an exception that nobody expected; the traceback goes to a file."""
+    import platform
+
+    trace = "".join(traceback.format_exception(fault))
+    with tempfile.NamedTemporaryFile("w", prefix="fmha-traceback-", suffix=".txt", delete=False) as stream:
+        stream.write(trace)
+    voice.error(f"error[E070]: internal error: {type(fault).__name__}: {fault}")
+    facts = {
+        "fmha": __version__,
+        "python": f"{platform.python_version()} ({platform.python_implementation()})",
+        "platform": platform.platform(),
+        "command": shlex.join(["fmha", *argv]),
+        "raised in": _place(fault),
+        "traceback": stream.name,
+    }
+    voice.error("  = help: this is a bug in fmha; please report it with the lines below and the traceback")
+    for name, value in facts.items():
+        voice.error(f"  {name:<10} {value}")
+    return int(ExitCode.INTERNAL)
+
+
+def _place(fault: BaseException) -> str:
+    frames = traceback.extract_tb(fault.__traceback__)
+    if not frames:
+        return "unknown"
+    last = frames[-1]
+    return f"{Path(last.filename).name}, {last.name}"
+
+
+def interrupted(voice: Voice) -> int:
+    """The exit code after Ctrl-C, on a line of its own."""
+    voice.error("interrupted")
+    return int(ExitCode.INTERRUPTED)
+
+
+def silence_stdout() -> None:
+    """Keep the interpreter from complaining, at exit, about a reader that went away."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        import os
+
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,95 @@
+"""``Output``: data to stdout or, atomically, to a file; in the format asked for."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.errors import EnvironmentProblem
+
+
+class Output:
+    """Prints documents.
+
+    Args:
+        form: ``table json jsonl csv md``.
+        path: the file of ``-o``, None for stdout.
+    """
+
+    def __init__(self, form: str, path: Path | None, *, color: bool) -> None:
+        self.form = form
+        self.path = path
+        self.color = color and path is None
+        self._streamed = False
+
+    @property
+    def streams(self) -> bool:
+        """Whether rows are printed as they come: ``--jsonl`` on stdout."""
+        return self.form == "jsonl" and self.path is None
+
+    def row(self, row: Mapping[str, Any]) -> None:
+        """One row of a stream; a later :meth:`document` prints only what was not streamed."""
+        from fmha_cli.report.formats import jsonl_lines
+
+        self._streamed = True
+        self._put("\n".join(jsonl_lines([row])))
+
+    def document(self, document: Mapping[str, Any]) -> None:
+        """A whole document in the chosen format.
+
+        Raises:
+            EnvironmentProblem: the file cannot be written.
+        """
+        if self._streamed:
+            return
+        from fmha_cli.report.formats import Format, render
+
+        self._put(render(document, Format(self.form), color=self.color))
+
+    def text(self, text: str) -> None:
+        """Text that is data already, in every format alike."""
+        if self.path is not None:
+            write_atomically(self.path, text + "\n")
+        else:
+            put_line(text)
+
+    def _put(self, text: str) -> None:
+        if text or self.form != "jsonl" or self.path is not None:
+            self.text(text)
+
+
+def put_line(text: str) -> None:
+    """A line to stdout; a reader that went away (``| head``) is no error."""
+    try:
+        print(text, flush=True)
+    except BrokenPipeError:
+        sink = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(sink, sys.stdout.fileno())
+        os.close(sink)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """The file appears whole or not at all.
+
+    Raises:
+        EnvironmentProblem: E010, the folder cannot be written to.
+    """
+    try:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                stream.write(text)
+                stream.flush()
+                os.fsync(stream.fileno())
+            mask = os.umask(0)
+            os.umask(mask)
+            Path(name).chmod(0o666 & ~mask)
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
+    except OSError as fault:
+        raise EnvironmentProblem(f"-o {path}: cannot be written", code="E010", where="-o", why=str(fault)) from fault

@@ -1,0 +1,150 @@
+"""The value of every option and where it comes from: flag > variable > project's file > user's file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from fmha_cli.cli.command import Opt
+from fmha_cli.cli.options import EXCLUDES
+from fmha_cli.errors import UsageError
+from fmha_cli.flags import parse_number, parse_size
+from fmha_cli.near import suggest
+
+Text = str | bool | tuple[str, ...]
+"""A value as given: text, a switch, or every text of an option that repeats."""
+
+FLAG = "the command line"
+_TRUE, _FALSE = ("1", "true", "yes", "on"), ("0", "false", "no", "off")
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value and its source: ``FLAG``, the variable's name, or the file's path."""
+
+    value: Text
+    source: str
+
+
+Layer = Mapping[str, Value]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The values in force, by option key. What nobody gave is absent."""
+
+    values: Layer
+
+    def text(self, key: str) -> str | None:
+        """The text of an option, the last one of an option that repeats."""
+        value = self.many(key)
+        return value[-1] if value else None
+
+    def many(self, key: str) -> tuple[str, ...]:
+        """Every text of an option that repeats."""
+        value = self.values[key].value if key in self.values else ()
+        return value if isinstance(value, tuple) else (str(value),)
+
+    def on(self, key: str) -> bool:
+        """Whether a switch is on."""
+        return key in self.values and self.values[key].value is True
+
+    def size(self, key: str, default: int, least: int = 0) -> int:
+        """An integer with suffix.
+
+        Raises:
+            UsageError: no integer, or below ``least``.
+        """
+        text = self.text(key)
+        value = default if text is None else parse_size(text, self.where(key))
+        if value < least:
+            raise UsageError(f"{self.where(key)} {value}: at least {least}", code="E002", where=self.where(key))
+        return value
+
+    def number(self, key: str, default: float) -> float:
+        """A positive number.
+
+        Raises:
+            UsageError: not a positive number.
+        """
+        text = self.text(key)
+        value = default if text is None else parse_number(text, self.where(key))
+        if value <= 0:
+            raise UsageError(f"{self.where(key)} {value}: not positive", code="E002", where=self.where(key))
+        return value
+
+    def where(self, key: str) -> str:
+        """``--seqlen``, and where its value comes from when that is not the command line."""
+        flag = f"--{key.replace('_', '-')}"
+        source = self.values[key].source if key in self.values else FLAG
+        return flag if source == FLAG else f"{flag} (from {source})"
+
+
+def merge(layers: Sequence[Layer]) -> Settings:
+    """The settings of several layers, strongest first; a value drops what it excludes in weaker layers."""
+    out: dict[str, Value] = {}
+    excluded: set[str] = set()
+    for layer in layers:
+        here = {key: value for key, value in layer.items() if key not in excluded and key not in out}
+        out.update(here)
+        excluded.update(
+            other for key, value in here.items() if value.value is not False for other in EXCLUDES.get(key, ())
+        )
+    return Settings(out)
+
+
+def check_choices(options: Iterable[Opt], settings: Settings) -> None:
+    """Refuse a value outside an option's closed set.
+
+    Raises:
+        UsageError: E008, with near names.
+    """
+    for option in options:
+        for text in settings.many(option.key) if option.choices else ():
+            if text not in option.choices:
+                raise UsageError(
+                    f"--{option.flag.name} {text}: no such choice",
+                    code="E008",
+                    where=settings.where(option.key),
+                    help=suggest(text, option.choices),
+                )
+
+
+def layer_of_variables(options: Iterable[Opt], environ: Mapping[str, str]) -> dict[str, Value]:
+    """The values of ``FMHA_*`` variables. An empty variable counts as unset; several values are split at spaces.
+
+    Raises:
+        UsageError: E009, a switch that is neither on nor off.
+    """
+    out: dict[str, Value] = {}
+    for option in options:
+        name = variable_of(option)
+        text = environ.get(name, "")
+        if not text:
+            continue
+        if option.is_switch:
+            out[option.key] = Value(switch_of(text, name), name)
+        else:
+            out[option.key] = Value(tuple(text.split()) if option.flag.repeats else text, name)
+    return out
+
+
+def variable_of(option: Opt) -> str:
+    """``FMHA_KV_HEADS`` for ``--kv-heads``."""
+    return f"FMHA_{option.key.upper()}"
+
+
+def switch_of(text: str, where: str) -> bool:
+    """``1 true yes on`` or ``0 false no off``.
+
+    Raises:
+        UsageError: E009, neither.
+    """
+    if text.lower() not in (*_TRUE, *_FALSE):
+        raise UsageError(
+            f"{where}={text}: neither on nor off",
+            code="E009",
+            where=where,
+            help=f"one of {', '.join(_TRUE)}, or {', '.join(_FALSE)}",
+        )
+    return text.lower() in _TRUE

@@ -1,0 +1,224 @@
+"""Typer from the command table: a group that imports a command's module only when it is asked for."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command
+
+from fmha_cli import __version__
+from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
+from fmha_cli.cli.options import TALK
+from fmha_cli.cli.settings import FLAG, Value
+from fmha_cli.cli.table import COMMANDS, Entry
+from fmha_cli.errors import UsageError
+from fmha_cli.near import suggest
+
+Invoke = Callable[[str, Command, Mapping[str, Value], Mapping[str, Any]], int]
+"""invoke(command's full name, command, given options, arguments) -> exit code."""
+
+CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+@dataclass
+class Shell:
+    """The command line of one process: the table of commands, and what to do when one is called."""
+
+    invoke: Invoke
+    plugins: Callable[[], Mapping[str, Callable[..., Any]]]
+    table: Mapping[str, Entry] = field(default_factory=lambda: COMMANDS)
+    talk: dict[str, Value] = field(default_factory=dict)
+    """Options given before the command's name."""
+
+    def root(self) -> Any:
+        """The group behind ``fmha``."""
+        app = typer.Typer(
+            cls=_root_class(self), rich_markup_mode=None, pretty_exceptions_enable=False, context_settings=CONTEXT
+        )
+
+        def fmha(ctx: typer.Context, **given: Any) -> None:
+            self.talk.update(_given(TALK, given))
+            if ctx.invoked_subcommand is None:
+                typer.echo(ctx.get_help(), err=True)
+                raise typer.Exit(2)
+
+        version = typer.Option("--version", help="Print the version", is_eager=True, callback=_version)
+        parameters = [_plain("version", Annotated[bool, version], False)]
+        parameters += [p for option in TALK for p in _parameters(option)]
+        _sign(fmha, parameters)
+        app.callback(invoke_without_command=True, help="One command line for every fused attention kernel.")(fmha)
+        return get_command(app)
+
+    def command(self, name: str) -> Any:
+        """The Typer command of a name in the table."""
+        entry = self.table[name]
+        declared = import_module(entry.module).COMMAND
+        app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
+        if isinstance(declared, CommandSet):
+            app.callback(help=entry.summary + ".")(lambda: None)
+            for part, (summary, command) in declared.commands.items():
+                self._add(app, f"{name} {part}", summary, command)
+        else:
+            self._add(app, name, entry.summary, declared)
+        return get_command(app)
+
+    def _add(self, app: typer.Typer, name: str, summary: str, command: Command) -> None:
+        options = (*command.options, *TALK)
+
+        def call(**given: Any) -> int:
+            taken = {a.name: given.get(a.name) for a in command.arguments}
+            return self.invoke(name, command, {**self.talk, **_given(options, given)}, taken)
+
+        parameters = [_positional(a) for a in command.arguments]
+        _sign(call, parameters + [p for option in options for p in _parameters(option)])
+        detail = f"\n\n{command.detail}" if command.detail else ""
+        app.command(name.rpartition(" ")[2], cls=_Sectioned, help=f"{summary}.{detail}")(call)
+
+
+class _AsGiven:
+    """Values as the parser gives them: ``settings`` reads text, wherever it comes from."""
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        return value
+
+
+def _unread(params: Any) -> Any:
+    """Keep Typer (0.29 and later) from building a pydantic adapter for every option: 40 ms and more per call."""
+    for param in params or ():
+        if hasattr(param, "_runtime_param"):
+            param._runtime_param = _AsGiven()
+    return params
+
+
+class _Sectioned(TyperCommand):
+    """A command whose help shows its options under headings."""
+
+    def __init__(self, name: str | None, *, params: Any = None, **rest: Any) -> None:
+        super().__init__(name, params=_unread(params), **rest)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                kind = "Arguments" if param.param_type_name == "argument" else "Other options"
+                sections.setdefault(getattr(param, "rich_help_panel", None) or kind, []).append(record)
+        for title, records in sections.items():
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _root_class(shell: Shell) -> type[TyperGroup]:
+    class Root(TyperGroup):
+        """``fmha``: commands come from the table, then from plugins."""
+
+        def __init__(self, *, params: Any = None, **rest: Any) -> None:
+            super().__init__(params=_unread(params), **rest)
+
+        def list_commands(self, ctx: Any) -> list[str]:
+            return [*shell.table, *sorted(set(shell.plugins()) - set(shell.table))]
+
+        def get_command(self, ctx: Any, cmd_name: str) -> Any:
+            if cmd_name in shell.table:
+                return shell.command(cmd_name)
+            added = shell.plugins()
+            if cmd_name in added:
+                app = typer.Typer(add_completion=False, rich_markup_mode=None)
+                app.command(cmd_name)(added[cmd_name])
+                return get_command(app)
+            if ctx.resilient_parsing:
+                return None
+            raise UsageError(
+                f"fmha {cmd_name}: no such command", code="E001", help=suggest(cmd_name, (*shell.table, *added))
+            )
+
+        def format_commands(self, ctx: Any, formatter: Any) -> None:
+            rows = [(name, entry.summary) for name, entry in shell.table.items()]
+            added = {name: inspect.getdoc(f) or "" for name, f in shell.plugins().items() if name not in shell.table}
+            rows += [(name, text.partition("\n")[0]) for name, text in sorted(added.items())]
+            with formatter.section("Commands"):
+                formatter.write_dl(rows)
+
+    return Root
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"fmha {__version__}")
+        raise typer.Exit
+
+
+def _given(options: tuple[Opt, ...], given: Mapping[str, Any]) -> dict[str, Value]:
+    """The options that stood on the command line, as values."""
+    out: dict[str, Value] = {}
+    for option in options:
+        value = given.get(option.key)
+        if option.is_switch and given.get(_undone(option)):
+            out[option.key] = Value(False, FLAG)
+        elif value:
+            out[option.key] = Value(tuple(value) if isinstance(value, list) else value, FLAG)
+        elif value == "":
+            raise UsageError(f"--{option.flag.name} needs a value", code="E002", where=f"--{option.flag.name}")
+    return out
+
+
+def _undone(option: Opt) -> str:
+    return f"undo_{option.key}"
+
+
+def _parameters(option: Opt) -> list[inspect.Parameter]:
+    """The Typer parameter of an option, and the hidden one that takes a switch back."""
+    flag = option.flag
+    names = [f"--{flag.name}", *([f"-{flag.short}"] if flag.short else [])]
+    if option.is_switch:
+        info = typer.Option(*names, help=flag.help, rich_help_panel=option.panel, show_default=False)
+        undo = typer.Option(f"--{option.negation}", hidden=True)
+        return [
+            _plain(option.key, Annotated[bool | None, info], None),
+            _plain(_undone(option), Annotated[bool | None, undo], None),
+        ]
+    from fmha_cli.cli.completion import completer
+
+    info = typer.Option(
+        *names,
+        help=flag.help,
+        metavar=option.metavar,
+        rich_help_panel=option.panel,
+        show_default=False,
+        autocompletion=completer(option.complete, option.choices, flag.sweeps),
+    )
+    kind = Annotated[list[str] | None, info] if flag.repeats else Annotated[str | None, info]
+    return [_plain(option.key, kind, None)]
+
+
+def _positional(argument: Argument) -> inspect.Parameter:
+    from fmha_cli.cli.completion import completer
+
+    info = typer.Argument(
+        help=argument.help,
+        metavar=argument.name.upper() + ("..." if argument.many else ""),
+        autocompletion=completer(argument.complete, (), False),
+    )
+    kind: Any = list[str] if argument.many else str
+    if argument.required:
+        return _plain(argument.name, Annotated[kind, info], inspect.Parameter.empty)
+    return _plain(argument.name, Annotated[kind | None, info], None)
+
+
+def _plain(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _sign(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> None:
+    """Give a function the parameters that Typer shall see (its ``ctx`` is kept)."""
+    own = [p for p in inspect.signature(function).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
+    hints = {p.name: typer.Context if p.name == "ctx" else p.annotation for p in (*own, *parameters)}
+    own = [p.replace(annotation=hints[p.name]) for p in own]
+    function.__annotations__ = hints
+    setattr(function, "__signature__", inspect.Signature([*own, *parameters]))  # noqa: B010 - unknown to type checkers

@@ -1,0 +1,38 @@
+"""The commands by name: where each lives and what it does, so that ``--help`` imports none of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command's module and its one line of help; ``report`` = its ``--json`` document is ``fmha.report/1``."""
+
+    module: str
+    summary: str
+    report: bool = False
+
+
+def _at(name: str, summary: str, *, report: bool = False) -> Entry:
+    return Entry(f"fmha_cli.cli.{name}", summary, report)
+
+
+COMMANDS = {
+    "run": _at("run", "Resolve, build if needed, run, and check against the reference", report=True),
+    "validate": _at("validate", "Judge kernels hard: several fills, poison, guards, repeats", report=True),
+    "bench": _at("bench", "Check once, then time: median with confidence interval", report=True),
+    "explain": _at("explain", "Every candidate kernel, why it fits or not; or the page of a rule: explain K012"),
+    "plan": _at("plan", "Stages, kernels, workspace and predicted memory of a problem"),
+    "list-kernels": _at("list_kernels", "Every kernel that exists for an architecture"),
+    "build": _at("build", "Build kernels ahead of time"),
+    "inspect": _at("inspect", "What a built kernel needs: registers, spills, instructions"),
+    "doctor": _at("doctor", "What is here, proved by running a tiny kernel on each backend"),
+    "devices": _at("devices", "The devices that backends found"),
+    "plugins": _at("plugins", "Built-in and installed plugins, and what is wrong with them"),
+    "archs": _at("archs", "The architectures and their facts"),
+    "profiles": _at("profiles", "The named sets of kernels"),
+    "cache": _at("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
+    "schema": _at("schema", "The JSON schemas of what --json prints"),
+}
+"""In the order of ``--help``."""
