@@ -127,7 +127,8 @@ def _exp(x: F32, style: Style) -> F32:
 def _finish(view: SequenceView, acc: F32, total: F32, top: F32, fault: Fault | None) -> tuple[F32, F32]:
     some = total > 0
     safe_total = np.where(some, total, np.float32(1))
-    o = acc * np.where(some, 1 / safe_total, np.float32(0))[..., None]
+    with np.errstate(over="ignore"):  # a denominator with a fault may be next to nothing
+        o = acc * np.where(some, 1 / safe_total, np.float32(0))[..., None]
     lse: F32 = np.where(some, top + np.log(safe_total), np.float32(-np.inf))
     if fault is Fault.LSE_LOG2:
         lse = lse * _LOG2E

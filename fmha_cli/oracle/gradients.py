@@ -13,13 +13,15 @@ learned sink only enlarges the denominator of P. Memory is O((rows + keys) x d +
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from math import sqrt
 
 import numpy as np
 
 from fmha_cli.errors import ImpossibleProblem
 from fmha_cli.features import CacheKind
+from fmha_cli.oracle.budgets import EPS, HALF_STEP
 from fmha_cli.oracle.dropout import keep_scale, stream_of
-from fmha_cli.oracle.reference import attend, weigh
+from fmha_cli.oracle.reference import RowResult, attend, squares, weigh
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Inputs, SequenceView, head_rows
@@ -31,8 +33,9 @@ from fmha_cli.tensors import bias_shape, shapes_of
 class Gradients:
     """float64 gradients, shaped like q, k, v (in ``layout``) and bias; dbias is None without a bias.
 
-    The ``_noise`` tensors hold, for every element's row, sqrt(sum of the squared terms), the size at which
-    independent relative errors of the terms show (shape of the gradient without its last axis).
+    The ``_noise`` tensors hold, for every row (for dbias every element), the size at which relative errors of the
+    terms P (dP - D) and of D's own terms dO O show. ``reach``: the largest ``RowResult.reach``. ``widths``: by
+    name, how far a row moves when every P or dS is off by an absolute 1, at random.
     """
 
     dq: F64
@@ -44,7 +47,7 @@ class Gradients:
     dv_noise: F64
     dbias_noise: F64 | None
     reach: float
-    """Bound on the size of the scores (``RowResult.reach``)."""
+    widths: dict[str, float]
 
 
 @dataclass
@@ -67,15 +70,15 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
     if problem.kv_cache.kind is not CacheKind.NONE:
         raise ImpossibleProblem("--direction bwd and --kv-cache contradict each other", code="P007", where="--kv-cache")
     out = _zeros(problem)
-    rows, reach = all_rows(problem), 0.0
+    rows, reach, sizes = all_rows(problem), 0.0, np.zeros(3)
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
         k64, v64 = view.keys64("k", g), view.keys64("v", g)
         sums = _Sums(np.zeros_like(k64), np.zeros_like(v64), np.zeros(len(k64)), np.zeros(len(k64)))
         for _, block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
-                top = _block(block, k64, v64, dropout_stream, sums, out)
-            reach = max(reach, top)
+                top, size = _block(block, k64, v64, dropout_stream, sums, out)
+            reach, sizes = max(reach, top), np.maximum(sizes, [size, squares(k64).max(), squares(block.q).max()])
         keys = problem.key_lengths()
         head_rows(out.dk, problem, problem.layout, keys, b, g)[...] = sums.dk
         head_rows(out.dv, problem, problem.layout, keys, b, g)[...] = sums.dv
@@ -83,7 +86,15 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
             head_rows(noise[..., None], problem, problem.layout, keys, b, g)[:, 0] = np.sqrt(square)
     if out.dbias_noise is not None:
         np.sqrt(out.dbias_noise, out=out.dbias_noise)
-    return replace(out, reach=reach)
+    return replace(out, reach=reach, widths=_widths(problem, *np.sqrt(sizes)))
+
+
+def _widths(p: Problem, do: float, k: float, q: float) -> dict[str, float]:
+    """``Gradients.widths`` from the longest rows of dO, K and Q."""
+    terms = sqrt(p.seqlen_q * p.heads // p.kv_heads)
+    scale = abs(p.scale)
+    shared = p.batch * p.heads * p.seqlen_k
+    return {"dq": scale * sqrt(p.seqlen_k) * k, "dk": scale * terms * q, "dv": terms * do, "dbias": sqrt(shared)}
 
 
 def _zeros(problem: Problem) -> Gradients:
@@ -99,11 +110,12 @@ def _zeros(problem: Problem) -> Gradients:
         dv_noise=np.zeros(v[:-1]),
         dbias_noise=None if bias is None else np.zeros(bias),
         reach=0.0,
+        widths={},
     )
 
 
-def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, out: Gradients) -> float:
-    """Add the block's share to ``sums`` and ``out``; returns the largest reach of its rows."""
+def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, out: Gradients) -> tuple[float, float]:
+    """Add the block's share to ``sums`` and ``out``; returns the largest reach and |dO|^2 of its rows."""
     view = block.view
     p = view.problem
     forward = attend(block, k, v, dropout_stream)
@@ -112,9 +124,10 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
         mine = block.h == head
         do[mine] = view.rows("do", int(head))[block.i[mine]]
     dot = np.einsum("rd,rd->r", do, forward.o)
+    dot_noise = np.linalg.norm(do * forward.o, axis=1) + np.linalg.norm(do, axis=1) * _output_noise(p, forward)
     lse = np.where(np.isneginf(forward.lse), np.inf, forward.lse)
-    dq, dq_square = np.zeros_like(block.q), np.zeros(len(block.i))
-    do_size, q_size = (np.einsum("rd,rd->r", x, x) for x in (do, block.q))
+    dq, mean_key = np.zeros_like(block.q), np.zeros_like(block.q)
+    dq_square, do_size, q_size = np.zeros(len(block.i)), squares(do), squares(block.q)
     for first, end in block.key_blocks():
         keys = _clean(block, k, first, end)
         s, capped = block.scores(keys, first, end)
@@ -132,7 +145,7 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
         unused = weights == 0  # its dp may come from a NaN that the row does not see
         dp[unused] = 0.0
         ds = weights * (dp - dot[:, None])
-        spread = weights * (np.abs(dp) + np.abs(dot)[:, None])
+        spread = weights * (np.abs(dp) + (np.abs(dot) + dot_noise)[:, None])
         _add_bias(block, ds, spread, first, end, out)
         if capped is not None:
             slope = np.where(unused, 0.0, 1 - capped**2)
@@ -141,15 +154,25 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
         ds *= p.scale
         spread *= p.scale
         dq += weigh(block, ds, keys, first, end)
-        dq_square += (spread**2) @ np.einsum("kd,kd->k", keys, keys)
+        dq_square += (spread**2) @ squares(keys)
+        mean_key += weigh(block, weights * p.scale, keys, first, end)
         sums.dk[first:end] += ds.T @ block.q
         sums.dk_square[first:end] += (spread**2).T @ q_size
+    # an error of D moves all terms of a row together
+    dq_noise = np.sqrt(dq_square) + dot_noise * np.linalg.norm(mean_key, axis=1)
     for head in np.unique(block.h):
         mine, i = block.h == head, block.i[block.h == head]
         lengths = p.query_lengths()
         head_rows(out.dq, p, p.layout, lengths, view.b, int(head))[i] = dq[mine]
-        head_rows(out.dq_noise[..., None], p, p.layout, lengths, view.b, int(head))[i, 0] = np.sqrt(dq_square[mine])
-    return float(forward.reach.max(initial=0.0))
+        head_rows(out.dq_noise[..., None], p, p.layout, lengths, view.b, int(head))[i, 0] = dq_noise[mine]
+    return float(forward.reach.max(initial=0.0)), float(do_size.max())
+
+
+def _output_noise(p: Problem, forward: RowResult) -> F64:
+    """(R,) size of an element of O at which rounding errors of P show: D is taken from a rounded O."""
+    subnormal = HALF_STEP[p.dtype] / EPS[p.dtype] if p.dtype in EPS else 0.0
+    noise: F64 = (forward.noise + forward.width * subnormal) / sqrt(p.hdim_v)
+    return noise
 
 
 def _clean(block: RowBlock, rows: F64, first: int, end: int) -> F64:

@@ -2,11 +2,12 @@
 
 The scale of row r is max(|ref_r|, floor_r), with the floor ::
 
-    floor_r = noise_r * (1 + 2^-24 * (reach_r + sqrt(visible_r)) / eps) + sqrt(d) * half_step / eps
+    floor_r = noise_r * (1 + 2^-24 * (reach_r + sqrt(visible_r)) / eps) + (sqrt(d) + width_r) * half_step / eps
 
 noise_r = sqrt(sum_j p_j^2 |v_j|^2) is what independent rounding errors of P leave in a row even when its terms
 cancel; reach_r / 2^24 the error of float32 scores; sqrt(visible_r) / 2^24 that of float32 sums; half_step the
-absolute rounding error of subnormal outputs. For ordinary 16-bit data noise_r is close to |ref_r|.
+absolute rounding error of a subnormal number, of which an output row has sqrt(d) and width_r = sqrt(visible_r) max |v_j|
+/ sum_j exp(s_j - max s) come from P. For ordinary 16-bit data noise_r is close to |ref_r|.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def floors(problem: Problem, reference: RowResult, dim: int) -> F64:
     eps = eps_of(problem)
     float32: F64 = F32_EPS * (reference.reach + np.sqrt(reference.visible)) / eps
     floor: F64 = reference.noise * (1 + float32) + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
+    floor += reference.width * HALF_STEP[problem.dtype] / eps
     return floor
 
 

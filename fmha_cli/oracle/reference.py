@@ -25,7 +25,8 @@ class RowResult:
 
     o (R, hdim_v); lse (R,) natural logarithm; noise (R,): sqrt(sum_j p_j^2 |v_j|^2), the size at which
     independent relative errors of P show in O; reach (R,): a bound on the size of the scores that
-    rounding errors of the scores scale with; peak (R,): the largest probability before dropout;
+    rounding errors of the scores scale with; width (R,): how far O moves when every P (relative to the row's
+    largest) is off by an absolute 1, at random; peak (R,): the largest probability before dropout;
     visible (R,): number of visible keys.
     """
 
@@ -33,6 +34,7 @@ class RowResult:
     lse: F64
     noise: F64
     reach: F64
+    width: F64
     peak: F64
     visible: Ints
 
@@ -83,6 +85,7 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, dropo
         lse=np.full(n, -np.inf),
         noise=np.zeros(n),
         reach=np.zeros(n),
+        width=np.zeros(n),
         peak=np.zeros(n),
         visible=np.zeros(n, np.int64),
         rows=rows,
@@ -97,7 +100,7 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, dropo
             with np.errstate(invalid="ignore", over="ignore"):
                 result = attend(block, k, v, dropout_stream)
             target = slice(part.start + inner.start, min(part.start + inner.stop, part.stop))
-            for name in ("o", "lse", "noise", "reach", "peak", "visible"):
+            for name in ("o", "lse", "noise", "reach", "width", "peak", "visible"):
                 getattr(out, name)[target] = getattr(result, name)
     return out
 
@@ -126,7 +129,7 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
     total = np.zeros(count) if sinks is None else np.ones(count)
     peak, square = np.full(count, -np.inf), np.zeros(count)
     acc = np.zeros((count, v.shape[1]))
-    key_norm = np.zeros(count)
+    key_norm, value_norm = 0.0, 0.0
     stream = stream_of(dropout_stream) if p.dropout else None
     for first, end in _clipped(block, key_range):
         keys, values = k[first:end], v[first:end]
@@ -142,10 +145,10 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         if stream is not None:
             weights *= stream(p, block.view.b, block.h, block.i, first, end) * keep_scale(p.dropout)
         acc = acc * shrink[:, None] + weigh(block, weights, values, first, end)
-        sizes = np.einsum("kd,kd->k", values, values)
-        square = square * shrink**2 + (weights**2) @ np.where(np.isfinite(sizes), sizes, 0.0)
-        norms = np.einsum("kd,kd->k", keys, keys)
-        key_norm = np.maximum(key_norm, np.sqrt(np.where(np.isfinite(norms), norms, 0.0).max()))
+        sizes = squares(values)
+        square = square * shrink**2 + (weights**2) @ sizes
+        key_norm = max(key_norm, float(squares(keys).max()) ** 0.5)
+        value_norm = max(value_norm, float(sizes.max()) ** 0.5)
         top = new_top
     some = total > 0
     inverse = np.divide(1.0, total, where=some | np.isnan(total), out=np.zeros(count))
@@ -157,9 +160,16 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         lse=lse,
         noise=np.sqrt(square) * inverse,
         reach=reach + np.where(np.isfinite(peak), np.abs(peak), 0.0),
+        width=np.sqrt(block.visible()) * value_norm * inverse,
         peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
         visible=block.visible(),
     )
+
+
+def squares(rows: F64) -> F64:
+    """(n,) squared lengths of the rows, 0 for a row that is not finite."""
+    out: F64 = np.einsum("kd,kd->k", rows, rows)
+    return np.where(np.isfinite(out), out, 0.0)
 
 
 def _clipped(block: RowBlock, key_range: tuple[int, int] | None) -> list[tuple[int, int]]:

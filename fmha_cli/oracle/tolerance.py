@@ -95,7 +95,7 @@ def compare_gradients(
     family: str = ANY,
     backend: str = ANY,
 ) -> Comparison:
-    """Judge dq, dk, dv and dbias (those that ``outputs`` holds) by rules 1 to 4, row by row of the last axis.
+    """Judge dq, dk, dv and dbias (those that ``outputs`` holds) by rules 1 to 4; a row is the last axis, in dbias one element.
 
     Raises:
         UnsupportedError: O003, a dtype without a budget.
@@ -106,14 +106,12 @@ def compare_gradients(
     for name, actual in outputs.items():
         expected, noise = getattr(gradients, name), getattr(gradients, f"{name}_noise")
         budget = budget_of(problem, name, family, backend)
-        dim = expected.shape[-1]
-        if name == "dbias":  # every element is its own sum
-            noise = np.linalg.norm(noise, axis=-1)
+        dim = 1 if name == "dbias" else expected.shape[-1]  # every element of dbias is a sum of its own
         floor = noise * (1 + F32_EPS * (gradients.reach + keys) / budget.eps)
-        floor += dim**0.5 * HALF_STEP[problem.dtype] / budget.eps
+        floor += (dim**0.5 + gradients.widths[name]) * HALF_STEP[problem.dtype] / budget.eps
         errors = row_errors(actual.reshape(-1, dim), expected.reshape(-1, dim), floor.reshape(-1), limit)
         check, worst = output_check(errors, budget, fill, None)
-        at = ", ".join(str(n) for n in np.unravel_index(worst, expected.shape[:-1])) if check.rows else ""
+        at = ", ".join(str(n) for n in np.unravel_index(worst, noise.shape)) if check.rows else ""
         checks.append((name, replace(check, worst=f"{name}[{at}]")))
         nonzero = nonzero or bool(expected.any())
     distrust = (
