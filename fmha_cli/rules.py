@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from fmha_cli.device import DeviceFacts
+from fmha_cli.features import Direction
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.problem import Problem
 from fmha_cli.signature import Signature
@@ -128,6 +129,14 @@ def _arch_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Re
     return Reason("K021", text, f"--arch {device.archs[0]}" if device.archs else None, Severity.PLACE)
 
 
+def _direction_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+    have = Direction.BWD if kernel.family.value.startswith("bwd") else Direction.FWD
+    if problem.direction is have:
+        return None
+    text = f"direction {problem.direction.value} is not what a {kernel.family.value} kernel computes"
+    return Reason("K025", text, f"--direction {have.value}", Severity.KIND)
+
+
 SIGNATURE_RULES: tuple[Rule, ...] = tuple(
     Rule(
         id,
@@ -154,6 +163,13 @@ CORE_RULES: tuple[Rule, ...] = (
         _arch_check,
         "A device accepts a list of architectures; a kernel built for another one does not load.",
         "fmha_cli/device.py DeviceFacts.archs",
+    ),
+    Rule(
+        "K025",
+        "the kernel computes the direction that is asked for",
+        _direction_check,
+        "Forward and backward are different kernels; a backend without the wanted one refuses the problem.",
+        "fmha_cli/kernel.py Family",
     ),
 )
 """Rules that hold for every backend; a backend adds its own."""

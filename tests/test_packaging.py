@@ -34,7 +34,9 @@ def expected() -> str:
 
 def answer(python: str | Path, cwd: Path, **env: str) -> str:
     clean = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
-    done = subprocess.run([str(python), "-c", CODE], cwd=cwd, capture_output=True, text=True, env=clean | env, check=False)
+    done = subprocess.run(
+        [str(python), "-c", CODE], cwd=cwd, capture_output=True, text=True, env=clean | env, check=False
+    )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
