@@ -111,7 +111,7 @@ def must_read_bytes(problem: Problem) -> int:
 
 
 def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:
-    """Rows that see at least one key, and keys that at least one row sees, of one sequence; at most, never more.
+    """Rows that see at least one key, and keys that at least one row sees, of one sequence.
 
     Both are contiguous apart from the sink, because the window of row i + 1 is that of row i shifted by one.
     """
@@ -121,6 +121,8 @@ def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:
     delta = mask.delta(rows, keys)
     first_key = 0 if mask.left is None else max(0, delta - mask.left)
     last_key = keys - 1 if mask.right is None else min(keys - 1, rows - 1 + delta + mask.right)
+    if mask.left is not None and mask.right is not None and mask.left + mask.right < 0:
+        first_key = last_key + 1  # an empty window: the sink alone is visible
     sunk = 0 if mask.left is None else min(problem.sink, first_key, last_key + 1)
     first_row = 0 if mask.right is None else max(0, -delta - mask.right)
     last_row = rows - 1 if mask.left is None or problem.sink else min(rows - 1, keys - 1 - delta + mask.left)

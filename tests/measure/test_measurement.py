@@ -1,0 +1,71 @@
+"""``Measurement``: summaries follow from the samples, and the JSON form gives the same noun back."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmha_cli.measure.measurement import Measurement
+from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
+from fmha_cli.measure.sampling import StopReason
+
+times = st.integers(0, 10**11)
+
+
+@st.composite
+def measurements(draw: st.DrawFn) -> Measurement:
+    stages = draw(st.integers(1, 3))
+    launches = draw(st.lists(st.tuples(*[times] * stages), min_size=1, max_size=12))
+    floor = st.builds(Floor, st.sampled_from(PeakKind), st.floats(0, 1e12), st.floats(0, 1e12))
+    return Measurement(
+        launches=tuple(launches),
+        flops=draw(times),
+        bytes=draw(times),
+        cache=draw(st.sampled_from(CacheState)),
+        threads=draw(st.integers(0, 64)),
+        warmup=draw(st.integers(0, 9)),
+        stop=draw(st.sampled_from(StopReason)),
+        dense=draw(st.booleans()),
+        floor=draw(st.none() | floor),
+    )
+
+
+@given(measurements())
+def test_round_trip(measurement: Measurement) -> None:
+    text = json.dumps(measurement.to_dict(), allow_nan=False)
+    assert Measurement.from_dict(json.loads(text)) == measurement
+
+
+def test_summaries() -> None:
+    m = Measurement(
+        launches=((1000, 10), (3000, 30), (2000, 20)),
+        flops=4_040_000,
+        bytes=20_200,
+        floor=Floor(PeakKind.MEASURED, 505.0, 100.0),
+    )
+    assert m.samples_ns == (1010, 3030, 2020)
+    assert m.median_ns == 2020
+    assert m.stage_medians_ns == (2000, 20)
+    assert m.tflops == pytest.approx(2)
+    assert m.gbps == pytest.approx(10)
+    assert m.peak_fraction == pytest.approx(0.25)
+    assert m.ci95_ns is None
+    assert m.to_dict()["stage_samples_ns"] == [[1000, 3000, 2000], [10, 30, 20]]
+
+
+def test_one_launch_has_no_interval_and_no_peak() -> None:
+    m = Measurement(launches=((5,),), flops=1, bytes=1)
+    data = m.to_dict()
+    assert data["ci95_ns"] is None
+    assert data["peak_fraction"] is None
+    assert data["stage_samples_ns"] is None
+    assert data["stop"] == "single"
+
+
+@pytest.mark.parametrize("launches", [(), ((),), ((1,), (1, 2))])
+def test_launches_must_agree(launches: tuple[tuple[int, ...], ...]) -> None:
+    with pytest.raises(ValueError, match="launches"):
+        Measurement(launches=launches, flops=1, bytes=1)

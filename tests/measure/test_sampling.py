@@ -1,0 +1,146 @@
+"""The stopping rule, played through with invented kernels."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from fmha_cli.measure.sampling import SETTLED, Sampler, SamplingPolicy, StopReason, sanity_notes
+from fmha_cli.measure.stats import relative_width
+
+
+def play(policy: SamplingPolicy, kernel: Callable[[int], int], extra: int = 0) -> tuple[list[int], list[int]]:
+    """All samples and the batches of a run; ``extra`` is overhead per launch (cold timing)."""
+    sampler, samples, batches = Sampler(policy), [], []
+    while batch := sampler.next_batch(samples, sum(samples) + extra * len(samples)):
+        batches.append(batch)
+        samples += [kernel(len(samples) + i) for i in range(batch)]
+        assert len(samples) <= policy.warmup_max + policy.max_samples + 1
+    return samples, batches
+
+
+def noisy(middle: int, spread: float, seed: int = 0) -> Callable[[int], int]:
+    draw = random.Random(seed)
+    return lambda i: max(1, int(draw.gauss(middle, middle * spread)))
+
+
+def test_a_steady_kernel_converges_at_once() -> None:
+    samples, _ = play(SamplingPolicy(), noisy(100_000, 0.001))
+    sampler = Sampler()
+    assert sampler.stop(samples) is StopReason.CONVERGED
+    assert len(sampler.counted(samples)) == SamplingPolicy().min_samples
+
+
+def test_noise_takes_more_samples_until_the_interval_is_narrow() -> None:
+    samples, _ = play(SamplingPolicy(budget_ns=10**12), noisy(100_000, 0.05))
+    sampler = Sampler()
+    kept = sampler.counted(samples)
+    assert len(kept) > 20
+    assert relative_width(kept) <= 0.02
+
+
+def test_hopeless_noise_ends_with_the_budget_or_the_count() -> None:
+    policy = SamplingPolicy(budget_ns=10**12, max_samples=64)
+    samples, _ = play(policy, noisy(1_000_000, 0.5))
+    assert Sampler(policy).stop(samples) is StopReason.MAX_SAMPLES
+    assert len(Sampler(policy).counted(samples)) == 64
+    policy = SamplingPolicy(budget_ns=50_000_000)
+    samples, _ = play(policy, noisy(1_000_000, 0.5))
+    assert Sampler(policy).stop(samples) is StopReason.BUDGET
+    assert sum(samples) < 1.2 * policy.budget_ns
+
+
+@pytest.mark.parametrize("each", [10**10, 2 * 10**9, 700_000_000, 400_000_000])
+def test_the_slowest_kernel_gets_a_sample(each: int) -> None:
+    policy = SamplingPolicy(budget_ns=2 * 10**9)
+    samples, _ = play(policy, lambda i: each)
+    sampler = Sampler(policy)
+    assert sampler.counted(samples)
+    assert sampler.stop(samples) is StopReason.BUDGET
+    assert sum(samples) <= max(each, policy.budget_ns + each)
+
+
+def test_warmup_ends_when_launches_agree() -> None:
+    slow_start = [900, 500, 300, 105, 100, 101, 102] + [100] * 30
+    samples, _ = play(SamplingPolicy(), lambda i: slow_start[i])
+    assert Sampler().warmup(samples) == 6
+    assert max(Sampler().counted(samples)) == 102
+
+
+def test_warmup_ends_after_its_most_launches() -> None:
+    policy = SamplingPolicy(warmup_max=10)
+    assert Sampler(policy).warmup([100 * 2 ** (i % 2) for i in range(10)]) == 10
+
+
+def test_no_warmup_on_request() -> None:
+    policy = SamplingPolicy(warmup_min=0, warmup_max=0)
+    assert Sampler(policy).warmup([]) == 0
+    samples, batches = play(policy, lambda i: 100)
+    assert len(samples) == policy.min_samples
+    assert batches[0] == 1
+
+
+def test_batches_grow_geometrically() -> None:
+    policy = SamplingPolicy(budget_ns=10**15, rel_ci=0, max_samples=1000, batch_ns=10**15, warmup_max=3)
+    _, batches = play(policy, noisy(1000, 0.2))
+    counts = [sum(batches[: i + 1]) for i in range(len(batches))]
+    looks = [c for c in counts if c > 60]
+    assert all(later / earlier > 1.3 for earlier, later in pairwise(looks[:-1]))
+    assert len(looks) < 12
+
+
+def test_a_batch_is_no_longer_than_it_may() -> None:
+    policy = SamplingPolicy(batch_ns=1_000_000, budget_ns=10**12)
+    _, batches = play(policy, noisy(400_000, 0.3))
+    assert max(batches) <= 3
+
+
+def test_overhead_between_launches_counts_against_the_budget() -> None:
+    policy = SamplingPolicy(budget_ns=10**9, rel_ci=0)
+    samples, _ = play(policy, noisy(1_000_000, 0.1), extra=20_000_000)
+    assert 30 <= len(samples) <= 60
+
+
+@given(st.lists(st.integers(1, 10**9), max_size=80), st.integers(1, 10**10))
+def test_decisions_rest_on_what_was_seen(samples: list[int], budget: int) -> None:
+    """Warm-up, once over, stays where it was; a batch is never negative; 0 goes with a reason."""
+    policy = SamplingPolicy(budget_ns=budget)
+    sampler = Sampler(policy)
+    warm = None
+    for end in range(len(samples) + 1):
+        now = sampler.warmup(samples[:end])
+        assert warm is None or now == warm
+        warm = now
+        batch = sampler.next_batch(samples[:end])
+        assert batch >= 0
+        assert (batch == 0) == (sampler.stop(samples[:end]) is not None)
+    assert warm is None or warm <= policy.warmup_max
+
+
+@given(st.integers(1, 10**8), st.floats(0, 0.6), st.integers(0, 99))
+def test_it_always_ends(middle: int, spread: float, seed: int) -> None:
+    policy = SamplingPolicy(budget_ns=10**9, max_samples=200)
+    samples, batches = play(policy, noisy(middle, spread, seed))
+    assert Sampler(policy).stop(samples) is not None
+    assert len(Sampler(policy).counted(samples)) <= 200
+    assert len(batches) < 120
+
+
+@pytest.mark.parametrize("change", [{"min_samples": 0}, {"max_samples": 5}, {"growth": 1.0}, {"budget_ns": 0}])
+def test_a_policy_that_contradicts_itself_is_refused(change: dict[str, int]) -> None:
+    with pytest.raises(ValueError, match="contradicts"):
+        SamplingPolicy(**change)  # type: ignore[arg-type]
+
+
+def test_notes_tell_of_outliers_and_drift() -> None:
+    steady = [100 + i % 3 for i in range(30)]
+    assert sanity_notes(steady) == ()
+    assert "1 of 31 samples are outliers" in sanity_notes([*steady, 100_000])[0]
+    assert "drifted by +" in sanity_notes([100 + i for i in range(60)])[0]
+    assert sanity_notes([]) == ()
+    assert SETTLED >= 2
