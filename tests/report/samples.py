@@ -1,0 +1,285 @@
+"""Documents of every kind, golden ones and drawn ones, for the tests of reports and of schemas."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from hypothesis import strategies as st
+from strategies import problems
+
+from fmha_cli.arch import ArchSpec
+from fmha_cli.build.audit import VerifyReport
+from fmha_cli.build.entry import Damage
+from fmha_cli.build.exporting import Exported
+from fmha_cli.build.importing import Imported
+from fmha_cli.build.listing import CacheStats, EntryInfo
+from fmha_cli.build.prune import Pruned
+from fmha_cli.build.why import Difference, Standing, Why
+from fmha_cli.decision import Supported, Trace, Unsupported
+from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.errors import KernelFailure, UsageError
+from fmha_cli.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.measure.compare import Ratio
+from fmha_cli.measure.measurement import Measurement
+from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
+from fmha_cli.measure.sampling import StopReason
+from fmha_cli.plan import Artifact, Plan, Stage, Workspace
+from fmha_cli.problem import Problem
+from fmha_cli.report import cache, document, tools
+from fmha_cli.report.environment import environment
+from fmha_cli.report.record import Record
+from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
+from fmha_cli.rules import Reason
+from fmha_cli.signature import Signature
+from fmha_cli.verdict import Check, Comparison, Verdict
+
+DIGEST = "0123456789abcdef" * 4
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleAlgorithm(Algorithm):
+    """Free choices of an invented backend."""
+
+    tile: tuple[int, ...] = (64, 32)
+    padded: bool = False
+
+
+PROBLEM = Problem.of(batch=2, heads=8, kv_heads=2, causal=True, dtype="fp16")
+
+
+def kernel(family: Family = Family.FWD) -> KernelSpec:
+    return KernelSpec(
+        backend="cpu",
+        family=family,
+        arch="x86_64_v4",
+        signature=Signature.of(PROBLEM),
+        algorithm=SampleAlgorithm(padded=True),
+    )
+
+
+PLAN = Plan(
+    PROBLEM,
+    (Stage(kernel(Family.FWD_SPLITKV), (("grid", "8x4"),)), Stage(kernel(Family.FWD_SPLITKV_COMBINE))),
+    (Workspace("partial", 4096),),
+    splits=4,
+)
+REASON = Reason("K012", "hdim 72 is not supported", "--hdim 80")
+ARTIFACT = Artifact(Path("/cache/a"), DIGEST, DIGEST, Path("/cache/log"), False, 1.25)
+BACKENDS = {
+    "cpu": Availability(
+        state=State.OK,
+        version="1",
+        devices=(DeviceFacts(id="cpu", archs=("x86_64_v4", "x86_64_v3"), name="A CPU", units=2, memory_bytes=2**34),),
+    ),
+    "ck_tile": Availability(state=State.MISSING, why="no ROCm", help="install it"),
+}
+ENVIRONMENT = environment(BACKENDS)
+
+
+def check(row_l2: float, fill: str = "normal") -> Check:
+    return Check(
+        row_l2=row_l2, row_l2_budget=1e-3, max_abs=row_l2, max_abs_budget=1e-2, nonfinite=0, rows=64, fill=fill
+    )
+
+
+def measurement() -> Measurement:
+    return Measurement(
+        launches=tuple((1_000_000 + i, 1000) for i in range(8)),
+        flops=PROBLEM.flops(),
+        bytes=PROBLEM.bytes(),
+        cache=CacheState.COLD,
+        threads=2,
+        warmup=3,
+        stop=StopReason.CONVERGED,
+        floor=Floor(PeakKind.MEASURED, 500_000.0, 100.0),
+    )
+
+
+def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
+    """A full row: everything that a row may say is said."""
+    fields: dict[str, Any] = {
+        "problem": PROBLEM.to_dict(),
+        "repro": f"fmha run {PROBLEM.repro()}",
+        "verdict": verdict,
+        "backend": "cpu",
+        "device": "cpu",
+        "arch": "x86_64_v4",
+        "kernel": KernelRow.of(kernel(), "fmha_fwd_d128"),
+        "stages": stage_rows(PLAN, (ARTIFACT, None), measurement().stage_medians_ns),
+        "splits": 4,
+        "workspace_bytes": PLAN.workspace_bytes,
+        "comparisons": (
+            Comparison(checks=(("o", check(1e-4)), ("lse", check(1e-6)))),
+            Comparison(checks=(("o", check(5e-4, "ties")),), distrust="all rows are equal", notes=("n",)),
+        ),
+        "measurement": measurement(),
+        "reasons": (REASON,),
+        "inputs": Inputs(files={"q": "q.npy"}),
+        "dropout_stream": "fmha",
+        "default_choice": True,
+        "regret": 0.25,
+        "baseline": Ratio.of([9] * 8, [8] * 8, against="old.json", paired=False),
+        "ab": Ratio.of([9] * 8, [8] * 8, against="other", paired=True),
+        "notes": ("a note",),
+        "log": "worker.log",
+        "out": "o.npy",
+        "saved": "failures/1",
+    }
+    return Record(**{**fields, **changes})
+
+
+def bare(verdict: Verdict = Verdict.UNSUPPORTED) -> Record:
+    """A row of which nothing is known but that it was asked for."""
+    return Record(problem=PROBLEM.to_dict(), repro="fmha run", verdict=verdict, reasons=(REASON,))
+
+
+ENTRY = EntryInfo(
+    DIGEST, Path("/cache/v1/01"), 4096, 1_700_000_000_000_000_000, "cpu:fwd", "x86_64_v4", "g++", 5, 9, ()
+)
+DAMAGED = EntryInfo(DIGEST, Path("/cache/v1/02"), 10, 6, "", "", "", 0, 0, ("meta.json is missing",))
+DAMAGE = Damage(DIGEST, Path("/cache/v1/02"), ("meta.json is missing",))
+STATS = CacheStats(Path("/cache"), 2, 4106, 1, 5, None, 9, 0, 0, 1, 12, 0, 0, 100)
+TRACE = Trace(
+    (
+        Supported(kernel(), (0, 1)),
+        Unsupported("cpu", "x86_64_v3", kernel(Family.BWD_DQ_DK_DV), (REASON, Reason("K001", "dtype", None))),
+        Unsupported("ck_tile", "gfx942", None, (REASON,)),
+    )
+)
+ARCH = ArchSpec("x86_64_v4", "cpu", "AVX-512", {"lanes": {"value": 16, "source": "manual", "unit": "f32"}}, {"cpu": {}})
+_ROOT = "/cache"
+
+
+def documents() -> dict[str, list[dict[str, Any]]]:
+    """Schema name -> golden documents of it, the full and the empty ones."""
+    failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
+    rows = [record(), bare(), record(Verdict.WRONG, comparisons=(Comparison(checks=(("o", check(float("nan"))),)),))]
+    doctor = [
+        tools.DoctorCheck(name="backend", subject="cpu", state=tools.CheckState.OK, what="runs", time_ns=5),
+        tools.DoctorCheck(name="backend", subject="x", state=tools.CheckState.FAILED, what="no", why="w", help="h"),
+    ]
+    plugins = [
+        tools.PluginRow(name="cpu", builtin=True, module="m", backends=("cpu",), fills=("f",)),
+        tools.PluginRow(name="bad", builtin=False, distribution="d", version="1", faults=(("what", "help"),)),
+    ]
+    return {
+        "archs": [document.archs_document([ARCH], {"x86_64_v4": 7}), document.archs_document([ARCH])],
+        "build": [
+            tools.build_document([tools.build_entry(kernel(), ARTIFACT), tools.build_entry(kernel(), failure, "u")]),
+            tools.build_document([]),
+        ],
+        "cache": [
+            cache.cache_document(_ROOT, [ENTRY, DAMAGED]),
+            cache.cache_document(_ROOT, [], STATS),
+            cache.cache_document(_ROOT, [], VerifyReport(2, (DAMAGE,), (Path("/q"),), (DIGEST,))),
+            cache.cache_document(_ROOT, [ENTRY], Pruned((ENTRY,), (Path("/t"),), 9, (DIGEST,), ())),
+            cache.cache_document(
+                _ROOT, [], Why(DIGEST, Standing.DIFFERS, DIGEST, (Difference("flags", ["-O2"], None),), ("d",))
+            ),
+            cache.cache_document(_ROOT, [], Exported(Path("x.tar"), (DIGEST,), 9, (DAMAGE,))),
+            cache.cache_document(_ROOT, [], Imported((DIGEST,), ())),
+        ],
+        "devices": [tools.devices_document(BACKENDS), tools.devices_document({})],
+        "doctor": [tools.doctor_document(doctor, ENVIRONMENT)],
+        "error": [document.error_document(UsageError("no such flag", code="E002", where="--x"))],
+        "explain": [
+            document.explain_document(PROBLEM, TRACE, kernel()),
+            document.explain_document(PROBLEM, Trace(()), None),
+        ],
+        "inspect": [
+            document.inspect_document(
+                kernel(),
+                {"registers": {"zmm": 32}, "spills": 0, "instructions": {"vfmadd": 9, "ret": 1}, "ratio": 0.5},
+                ARTIFACT,
+                "u",
+            ),
+            document.inspect_document(kernel(), {"registers": 3, "occupancy": 0.5, "odd": float("inf")}, None),
+        ],
+        "kernels": [
+            document.kernels_document(
+                "x86_64_v4",
+                [document.kernel_entry(kernel()), document.kernel_entry(kernel(), "u", [REASON], buildable=False)],
+            ),
+            document.kernels_document(None, []),
+        ],
+        "plan": [
+            document.plan_document(PROBLEM, PLAN, "cpu", ("up", None)),
+            document.plan_document(PROBLEM, None, reasons=[REASON]),
+        ],
+        "plugins": [tools.plugins_document(plugins)],
+        "profiles": [
+            tools.profiles_document(
+                [tools.ProfileRow(name="p", backend="cpu", title="t", aliases=("receipt:0",), archs=("a",), kernels=3)]
+            )
+        ],
+        "record": [row.to_dict() for row in rows],
+        "report": [
+            document.report_document(rows, ENVIRONMENT),
+            document.report_document([], ENVIRONMENT, UsageError("bad", code="E001")),
+        ],
+        "sources": [
+            tools.sources_document(
+                [
+                    tools.SourceRow(name="ck", revision="abc", state=tools.SourceState.MISSING, why="offline"),
+                    tools.SourceRow(name="fa", revision="v2", state=tools.SourceState.PRESENT, sha256=DIGEST, bytes=9),
+                ]
+            )
+        ],
+    }
+
+
+numbers = st.floats(allow_nan=True, allow_infinity=True)
+words = st.text('abc /:."|é\n', max_size=12)
+natural = st.integers(0, 10**15)
+
+
+@st.composite
+def checks(draw: st.DrawFn, fill: str) -> Check:
+    values = [draw(numbers) for _ in range(4)]
+    return Check(
+        row_l2=values[0],
+        row_l2_budget=values[1],
+        max_abs=values[2],
+        max_abs_budget=values[3],
+        nonfinite=draw(natural),
+        rows=draw(natural),
+        fill=fill,
+        worst=draw(st.none() | words),
+    )
+
+
+@st.composite
+def comparisons(draw: st.DrawFn) -> Comparison:
+    fill = draw(st.sampled_from(["normal", "ties", "coded"]))
+    outputs = draw(st.lists(st.sampled_from(["o", "lse", "dq", "dk", "dv", "dbias"]), unique=True))
+    order = [name for name in ("o", "lse", "dq", "dk", "dv", "dbias") if name in outputs]
+    return Comparison(
+        checks=tuple((name, draw(checks(fill))) for name in order),
+        distrust=draw(st.none() | words),
+        notes=tuple(draw(st.lists(words, max_size=2))),
+    )
+
+
+@st.composite
+def records(draw: st.DrawFn) -> Record:
+    """Rows of any content, possible or not."""
+    problem = draw(problems())
+    launches = st.lists(st.tuples(natural), min_size=1, max_size=8).map(tuple)
+    measured = st.builds(Measurement, launches=launches, flops=natural, bytes=natural, threads=st.integers(0, 9))
+    return Record(
+        problem=problem.to_dict(),
+        repro=f"fmha run {problem.repro()}",
+        verdict=draw(st.sampled_from(Verdict)),
+        backend=draw(st.none() | words),
+        kernel=draw(st.none() | st.just(KernelRow.of(kernel()))),
+        stages=draw(st.sampled_from([(), stage_rows(PLAN)])),
+        comparisons=tuple(draw(st.lists(comparisons(), max_size=2))),
+        measurement=draw(st.none() | measured),
+        reasons=tuple(draw(st.lists(st.builds(Reason, words, words, st.none() | words), max_size=2))),
+        regret=draw(st.none() | st.floats(0, 9)),
+        default_choice=draw(st.none() | st.booleans()),
+        notes=tuple(draw(st.lists(words, max_size=2, unique=True))),
+        log=draw(st.none() | words),
+    )

@@ -1,0 +1,63 @@
+"""What documents say, and that they are cheap to make."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from fmha_cli.report.document import explain_document, plan_document
+from fmha_cli.report.environment import environment
+from fmha_cli.report.tools import artifact_dict
+from report.samples import ARTIFACT, BACKENDS, PLAN, PROBLEM, TRACE, documents, kernel
+
+
+def test_explain_ranks_the_supported_and_orders_the_rest() -> None:
+    document = explain_document(PROBLEM, TRACE, kernel())
+    first, *rest = document["decisions"]
+    assert first["rank"] == 1
+    assert first["supported"]
+    assert document["chosen"] == first["kernel"]
+    assert [d["supported"] for d in rest] == [False, False]
+    assert [d["rank"] for d in rest] == [None, None]
+    assert rest[0]["backend"] == "ck_tile"  # fewer reasons: the nearer miss
+    assert rest[0]["kernel"] is None
+    assert set(first) == {"backend", "arch", "kernel", "supported", "rank", "reasons"}
+
+
+def test_kernels_document_is_the_contracts() -> None:
+    document = documents()["kernels"][0]
+    assert set(document) == {"schema", "arch", "count", "kernels"}
+    assert document["count"] == len(document["kernels"]) == 2
+    members = ["name", "digest", "backend", "family", "signature", "algorithm", "upstream_name", "buildable", "reasons"]
+    assert all(set(k) == set(members) for k in document["kernels"])
+
+
+def test_plan_without_a_kernel_keeps_its_shape() -> None:
+    full, empty = plan_document(PROBLEM, PLAN, "cpu", ("up",)), plan_document(PROBLEM, None)
+    assert set(full) == set(empty)
+    assert full["stages"][0]["upstream_name"] == "up"
+    assert full["stages"][1]["upstream_name"] is None
+    assert full["stages"][0]["detail"] == {"grid": "8x4"}
+    assert full["predicted_bytes"] == PLAN.predicted_bytes
+    assert empty["kernel"] is None
+
+
+def test_environment() -> None:
+    block = environment(BACKENDS)
+    assert set(block) == {"fmha", "python", "platform", "devices", "backends"}
+    assert block["backends"]["ck_tile"] == {"help": "install it", "state": "missing", "version": None, "why": "no ROCm"}
+    assert block["devices"][0]["memory_bytes"] == 2**34
+    assert block["devices"][0]["llc_bytes"] is None
+
+
+def test_artifact_times_are_integers() -> None:
+    assert artifact_dict(ARTIFACT)["build_ns"] == 1_250_000_000
+
+
+def test_reports_need_no_numpy_and_no_tabulate_until_a_table_is_drawn() -> None:
+    code = (
+        "import sys; from fmha_cli.report import document, formats, tools, cache; from fmha_cli.measure import ab, peaks;"
+        "sys.exit(' '.join({'numpy', 'tabulate', 'rich', 'typer'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

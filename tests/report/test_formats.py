@@ -1,0 +1,159 @@
+"""The printed forms: all of them of every document, and what a reader must find in each."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from fmha_cli.problem import Problem
+from fmha_cli.report.document import report_document
+from fmha_cli.report.flat import columns
+from fmha_cli.report.formats import Format, json_text, jsonl_lines, render, rows_of
+from fmha_cli.report.record import Record
+from fmha_cli.report.records_view import problem_text, summary
+from fmha_cli.report.units import digits, duration, size, time_unit
+from fmha_cli.verdict import Verdict
+from report.samples import ENVIRONMENT, PROBLEM, bare, documents, record, records
+
+ALL = [(name, i, doc) for name, found in documents().items() if name != "record" for i, doc in enumerate(found)]
+
+
+@pytest.mark.parametrize("form", list(Format))
+@pytest.mark.parametrize(("name", "index", "document"), ALL, ids=lambda v: str(v) if isinstance(v, str | int) else "")
+def test_every_document_has_every_form(name: str, index: int, document: dict[str, Any], form: Format) -> None:
+    text = render(document, form)
+    assert text == text.rstrip("\n")
+    if form is Format.JSON:
+        assert json.loads(text) == document
+    if form is Format.JSONL:
+        assert [json.loads(line) for line in text.splitlines()] == rows_of(document)
+    if form is Format.CSV:
+        table = list(csv.reader(io.StringIO(text)))
+        assert len(table) == 1 + len(rows_of(document))
+        assert {len(row) for row in table} == {len(table[0])}
+    if form is Format.TABLE:
+        assert "None" not in text
+        assert "\x1b" not in text
+
+
+@settings(max_examples=30)
+@given(records())
+def test_any_record_has_every_form(row: Record) -> None:
+    document = report_document([row], ENVIRONMENT)
+    for form in Format:
+        text = render(document, form)
+        assert "NaN" not in text or form is not Format.JSON
+    table = list(csv.reader(io.StringIO(render(document, Format.CSV))))
+    assert dict(zip(*table, strict=True))["repro"] == row.repro
+
+
+def test_csv_columns_hold_every_leaf_of_a_row() -> None:
+    def leaves(tree: Any, path: str = "") -> set[str]:
+        if isinstance(tree, dict):
+            return {leaf for key, value in tree.items() for leaf in leaves(value, f"{path}.{key}" if path else key)}
+        return {path}
+
+    names = {".".join(path) for path in columns("report", "records")}
+    for row in (record(), bare()):
+        for leaf in leaves(row.to_dict()):
+            covered = any(leaf == n or leaf.startswith(f"{n}.") or n.startswith(f"{leaf}.") for n in names)
+            assert covered, leaf
+    assert {f"problem.{key}" for key in PROBLEM.to_dict()} <= names
+    assert columns("report", "records") == columns("report", "records")
+
+
+def test_csv_cells() -> None:
+    document = report_document([record(), bare()], ENVIRONMENT)
+    first, second = csv.DictReader(io.StringIO(render(document, Format.CSV)))
+    assert first["measurement.median_ns"] == "1001003"
+    assert first["problem.lse"] == "false"
+    assert first["kernel.algorithm"] == '{"padded":true,"tile":[64,32]}'
+    assert first["verdict"] == "PASSED"
+    assert second["measurement.median_ns"] == ""
+    assert list(first) == list(second)
+
+
+def test_table_shows_verdict_time_share_and_error() -> None:
+    text = render(report_document([record(), bare()], ENVIRONMENT), Format.TABLE)
+    assert "b2 h8/2 s1024 d128 fp16 causal" in text
+    assert "time [ms]" in text
+    assert "1.001" in text
+    assert "o 5.0e-04 (50%)" in text
+    assert "K012 hdim 72 is not supported (help: --hdim 80)" in text
+    assert "again: fmha run" in text
+    assert text.splitlines()[-1] == "2 rows: 1 PASSED, 1 UNSUPPORTED"
+
+
+def test_colour_is_asked_for_and_only_in_tables() -> None:
+    document = report_document([record(Verdict.WRONG)], ENVIRONMENT)
+    assert "\x1b[31mWRONG\x1b[0m" in render(document, Format.TABLE, color=True)
+    for form in (Format.MD, Format.CSV, Format.JSON, Format.JSONL):
+        assert "\x1b" not in render(document, form, color=True)
+
+
+def test_markdown_escapes_bars() -> None:
+    row = record(backend="a|b")
+    assert "a\\|b" in render(report_document([row], ENVIRONMENT), Format.MD)
+
+
+def test_lines_stream_one_by_one() -> None:
+    def rows() -> Any:
+        yield record().to_dict()
+        raise KeyError("later")
+
+    lines = jsonl_lines(rows())
+    assert json.loads(next(lines))["schema"] == "fmha.record/1"
+    with pytest.raises(KeyError):
+        next(lines)
+
+
+def test_json_keeps_lists_of_numbers_on_one_line() -> None:
+    text = json_text({"b": [1, 2, 3], "a": [{"x": None}], "e": {}, "l": []})
+    assert text == '{\n  "a": [\n    {\n      "x": null\n    }\n  ],\n  "b": [1, 2, 3],\n  "e": {},\n  "l": []\n}'
+    with pytest.raises(ValueError, match="JSON"):
+        json_text({"x": float("nan")})
+
+
+def test_summary_counts_in_the_order_of_the_verdicts() -> None:
+    rows = [bare(v).to_dict() for v in (Verdict.WRONG, Verdict.PASSED, Verdict.WRONG)]
+    assert summary(rows) == "3 rows: 1 PASSED, 2 WRONG"
+    assert summary(rows[:1]) == "1 row: 1 WRONG"
+    assert summary([]) == "0 rows"
+
+
+@pytest.mark.parametrize(
+    ("flags", "text"),
+    [
+        ("", "b1 h8 s1024 d128 fp16"),
+        ("-s 1 --seqlen-k 4k --hdim-v 64 --dtype bf16", "b1 h8 s1/4096 d128/64 bf16"),
+        ("--seqlens-q 3,4 --lse --layout bshd", "b2 h8 s4 d128 fp16 group bshd lse"),
+        ("--direction bwd --dropout 0.1 --softcap 30", "b1 h8 s1024 d128 fp16 bwd dropout=0.1 softcap=30"),
+        (
+            "--sink-logits filled --alibi --mask window:4,0",
+            "b1 h8 s1024 d128 fp16 window:4,0 alibi=standard sink_logits",
+        ),
+    ],
+)
+def test_problems_in_few_words(flags: str, text: str) -> None:
+    assert problem_text(Problem.from_cli(flags).to_dict()).replace(".100", ".1").replace("30.0", "30") == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, ""), (0, "0"), (0.005, "0.00500"), (1234.5, "1234"), (12.345, "12.3"), (3e-5, "3.00e-05")],
+)
+def test_digits(value: float | None, text: str) -> None:
+    assert digits(value) == text
+
+
+def test_units() -> None:
+    assert time_unit([None, 5e6, 2e3]) == (1e3, "us")
+    assert time_unit([]) == (1.0, "ns")
+    assert duration(1_500_000_000) == "1.50 s"
+    assert size(3 * 2**20) == "3.00 MiB"
+    assert size(100) == "100 B"

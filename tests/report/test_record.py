@@ -1,0 +1,114 @@
+"""Records: exact JSON, nothing missing, nothing non-finite, and back again."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from fmha_cli.errors import InternalError
+from fmha_cli.report.finite import nulled, restored
+from fmha_cli.report.record import Record
+from fmha_cli.report.rows import OUTPUTS, worst
+from fmha_cli.verdict import Comparison, Verdict
+from report.samples import bare, check, kernel, record, records
+
+
+def through_json(row: Record) -> Record:
+    return Record.from_dict(json.loads(json.dumps(row.to_dict(), allow_nan=False)))
+
+
+@given(records())
+def test_round_trip(row: Record) -> None:
+    back = through_json(row)
+    assert back.to_dict() == row.to_dict()
+    assert repr(back.comparisons) == repr(row.comparisons)  # NaN is not equal to itself
+    assert back.notes == row.notes
+
+
+@pytest.mark.parametrize("row", [record(), bare(), *(bare(verdict) for verdict in Verdict)])
+def test_round_trip_gives_the_same_noun(row: Record) -> None:
+    assert through_json(row) == row
+
+
+def keys(tree: Any) -> list[list[str]]:
+    if isinstance(tree, dict):
+        return [list(tree), *(k for value in tree.values() for k in keys(value))]
+    return [k for value in tree for k in keys(value)] if isinstance(tree, list) else []
+
+
+def test_keys_are_sorted_and_never_missing() -> None:
+    full, empty = record().to_dict(), bare().to_dict()
+    assert all(names == sorted(names) for names in keys(full))
+    assert list(full) == list(empty)
+    assert empty["kernel"] is None
+    assert empty["checks"] is None
+    assert empty["measurement"] is None
+    assert empty["stages"] == []
+
+
+def test_contract_members() -> None:
+    row = record().to_dict()
+    assert row["schema"] == "fmha.record/1"
+    assert set(row["kernel"]) == {"name", "digest", "family", "signature", "algorithm", "upstream_name"}
+    assert row["kernel"]["digest"] == kernel().digest
+    assert row["kernel"]["algorithm"] == {"padded": True, "tile": [64, 32]}
+    assert row["stages"][0]["family"] == "fwd_splitkv"
+    assert row["stages"][0]["time_ns"] == 1_000_003
+    assert row["stages"][0]["build_ns"] == 1_250_000_000
+    assert row["stages"][1]["artifact_sha256"] is None
+    contract = ["samples_ns", "median_ns", "ci95_ns", "cache", "flops", "bytes", "tflops", "gbps", "peak_fraction"]
+    assert set(contract) <= set(row["measurement"])
+    contract = ["row_l2", "row_l2_budget", "max_abs", "max_abs_budget", "nonfinite", "rows", "fill"]
+    assert set(contract) <= set(row["checks"]["o"])
+    assert list(row["checks"]) == sorted(OUTPUTS)
+    assert row["reasons"] == [{"hint": "--hdim 80", "id": "K012", "text": "hdim 72 is not supported"}]
+
+
+def test_checks_is_the_worst_fill() -> None:
+    fills = [
+        Comparison(checks=(("o", check(1e-4, "normal")),)),
+        Comparison(checks=(("o", check(9e-4, "ties")),)),
+        Comparison(checks=(("o", check(2e-4, "large")),)),
+    ]
+    row = record(comparisons=tuple(fills)).to_dict()
+    assert row["checks"]["o"]["fill"] == "ties"
+    assert [f["o"]["fill"] for f in row["fills"]] == ["normal", "ties", "large"]
+    fills.append(Comparison(checks=(("o", check(math.nan, "coded")),)))
+    assert worst(fills) is fills[3]
+    assert worst([]) is None
+
+
+def test_non_finite_numbers_are_null_and_named() -> None:
+    row = record(comparisons=(Comparison(checks=(("o", check(math.inf)),)),)).to_dict()
+    assert row["checks"]["o"]["row_l2"] is None
+    assert "fills.0.o.row_l2 is inf" in row["notes"]
+    assert "a note" in row["notes"]
+
+
+def test_a_note_that_only_looks_like_one_stays() -> None:
+    tree = {"a": {"b": 1.0}, "l": [{"c": None}]}
+    notes = ["a.b is nan", "a.x is inf", "l.7.c is nan", "l.0.c is -inf", "x is nan is nan"]
+    back, left = restored(tree, notes)
+    assert left == ["a.b is nan", "a.x is inf", "l.7.c is nan", "x is nan is nan"]
+    assert nulled(back) == ({"a": {"b": 1.0}, "l": [{"c": None}]}, ["l.0.c is -inf"])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"schema": "fmha.record/2"},
+        {"verdict": "FINE"},
+        {"stages": [{}]},
+        {"fills": [{}]},
+        {"measurement": {}},
+        {"unknown": 1},
+        {"notes": None},
+    ],
+)
+def test_what_is_no_row_is_refused(damage: dict[str, Any]) -> None:
+    with pytest.raises(InternalError, match=r"fmha\.record/1"):
+        Record.from_dict({**record().to_dict(), **damage})

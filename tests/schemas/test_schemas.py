@@ -1,0 +1,188 @@
+"""The JSON schemas: valid, strict, self-contained, and in step with the code that fills them."""
+
+from __future__ import annotations
+
+import copy
+import json
+from collections.abc import Iterator
+from dataclasses import fields
+from enum import StrEnum
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from jsonschema import Draft202012Validator
+from report.samples import ENVIRONMENT, documents, record, records
+from strategies import problems
+
+from fmha_cli import signature
+from fmha_cli.device import State
+from fmha_cli.errors import ExitCode, UsageError
+from fmha_cli.kernel import Family
+from fmha_cli.measure.compare import Speed
+from fmha_cli.measure.roofline import Bound, CacheState, PeakKind
+from fmha_cli.measure.sampling import StopReason
+from fmha_cli.problem import Problem
+from fmha_cli.report import schemas
+from fmha_cli.report.document import report_document
+from fmha_cli.report.formats import ROWS
+from fmha_cli.report.record import Record
+from fmha_cli.report.tools import CheckState, SourceState
+from fmha_cli.signature import Signature
+from fmha_cli.verdict import Verdict
+
+GOLDEN = [(name, i) for name, found in documents().items() for i in range(len(found))]
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schemas.text(name)))
+
+
+def errors(name: str, document: Any) -> list[str]:
+    return [f"{e.json_path}: {e.message}" for e in validator(name).iter_errors(document)]
+
+
+def test_there_is_a_schema_for_every_document() -> None:
+    assert set(schemas.names()) >= set(documents()) >= set(ROWS)
+
+
+@pytest.mark.parametrize("name", schemas.names())
+def test_schemas_are_valid_and_say_what_they_are(name: str) -> None:
+    document = schemas.schema(name)
+    Draft202012Validator.check_schema(document)
+    assert document["title"] == f"fmha.{name}/1"
+    assert document["description"].endswith(".")
+    assert document["$id"] == f"urn:fmha:schema:{name}"
+
+
+def test_an_unknown_name_is_a_usage_error() -> None:
+    with pytest.raises(UsageError, match="reprot") as caught:
+        schemas.text("reprot")
+    assert "report" in str(caught.value.help)
+    with pytest.raises(UsageError):
+        schemas.text("common")
+
+
+@pytest.mark.parametrize(("name", "index"), GOLDEN)
+def test_golden_documents_validate(name: str, index: int) -> None:
+    assert errors(name, documents()[name][index]) == []
+
+
+@settings(max_examples=60)
+@given(records())
+def test_drawn_records_validate(row: Record) -> None:
+    assert errors("record", row.to_dict()) == []
+    assert errors("report", report_document([row], ENVIRONMENT)) == []
+
+
+@given(problems())
+def test_drawn_problems_validate(problem: Problem) -> None:
+    assert errors("record", record(problem=problem.to_dict()).to_dict()) == []
+
+
+OPEN = ("algorithm", "details", "detail", "facts", "files", "backends", "instructions", "registers", "lanes")
+"""Members whose keys are free."""
+
+
+def closed_objects(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if isinstance(tree, dict):
+        if not path or path[-1] not in OPEN:
+            yield path
+        for key, value in tree.items():
+            yield from closed_objects(value, (*path, key))
+    elif isinstance(tree, list):
+        for i, value in enumerate(tree):
+            yield from closed_objects(value, (*path, i))
+
+
+def at(tree: Any, path: tuple[Any, ...]) -> Any:
+    for key in path:
+        tree = tree[key]
+    return tree
+
+
+@pytest.mark.parametrize(("name", "index"), GOLDEN)
+def test_a_key_too_many_or_too_few_fails(name: str, index: int) -> None:
+    document = documents()[name][index]
+    optional = {f.name for f in fields(Problem)} - set(schemas.load("common")["$defs"]["problem"]["required"])
+    for path in closed_objects(document):
+        more = copy.deepcopy(document)
+        at(more, path)["surprise"] = None
+        assert errors(name, more), f"{path}: an unknown key passes"
+        for key in at(document, path):
+            if "problem" in path and key in optional:
+                continue
+            less = copy.deepcopy(document)
+            del at(less, path)[key]
+            assert errors(name, less), f"{path}: {key} may be missing"
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("verdict",), "FINE"),
+        (("measurement", "median_ns"), 1.5),
+        (("measurement", "samples_ns"), []),
+        (("measurement", "ci95_ns"), [1]),
+        (("kernel", "digest"), "abc"),
+        (("kernel", "family"), "forward"),
+        (("problem", "dropout"), 1),
+        (("problem", "mask"), "b"),
+        (("problem", "dtype"), "fp17"),
+        (("schema",), "fmha.record/2"),
+        (("stages",), None),
+        (("repro",), None),
+    ],
+)
+def test_wrong_values_fail(path: tuple[str, ...], value: Any) -> None:
+    row = record().to_dict()
+    at(row, path[:-1])[path[-1]] = value
+    assert errors("record", row)
+
+
+COMMON = schemas.load("common")["$defs"]
+RECORD = schemas.load("record")
+
+
+def enum_of(*path: str, root: Any = RECORD) -> set[Any]:
+    found = at(root, path)
+    return set(found["enum"])
+
+
+def test_members_of_problem_and_signature_are_the_fields() -> None:
+    composed = {"dtype_out", "layout_out"}
+    assert set(COMMON["problem"]["properties"]) == {f.name for f in fields(Problem)} - composed | {"mode"}
+    assert set(COMMON["signature"]["properties"]) == {f.name for f in fields(Signature)}
+    kinds = {f.name: getattr(signature, str(f.type), None) for f in fields(Signature)}
+    for name, kind in kinds.items():
+        if isinstance(kind, type) and issubclass(kind, StrEnum):
+            assert set(COMMON["signature"]["properties"][name]["enum"]) == {m.value for m in kind}
+
+
+@pytest.mark.parametrize(
+    ("found", "kind"),
+    [
+        (enum_of("properties", "verdict"), Verdict),
+        (enum_of("family", root=COMMON), Family),
+        (enum_of("backend", "properties", "state", root=COMMON), State),
+        (enum_of("error", "properties", "exit_code", root=COMMON), ExitCode),
+        (enum_of("$defs", "measurement", "properties", "stop"), StopReason),
+        (enum_of("$defs", "measurement", "properties", "cache"), CacheState),
+        (enum_of("$defs", "floor", "properties", "kind"), PeakKind),
+        (enum_of("$defs", "floor", "properties", "bound"), Bound),
+        (enum_of("$defs", "ratio", "properties", "speed"), Speed),
+        (
+            enum_of("properties", "checks", "items", "properties", "state", root=schemas.load("doctor")),
+            CheckState,
+        ),
+        (
+            enum_of("properties", "sources", "items", "properties", "state", root=schemas.load("sources")),
+            SourceState,
+        ),
+    ],
+    ids=lambda v: v.__name__ if isinstance(v, type) else "",
+)
+def test_enums_are_those_of_the_code(found: set[Any], kind: Any) -> None:
+    assert found == {member.value for member in kind}
