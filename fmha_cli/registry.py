@@ -38,6 +38,13 @@ class Registry:
     ) -> None:
         self._builtins = builtins
         self._entries = entries
+        self._asked: dict[tuple[str, str], tuple[Any | None, PluginFault | None]] = {}
+
+    def _ask(self, plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
+        """Each plugin is asked each hook once."""
+        if (plugin.name, hook) not in self._asked:
+            self._asked[plugin.name, hook] = collect(plugin, hook)
+        return self._asked[plugin.name, hook]
 
     @cached_property
     def _loaded(self) -> tuple[list[Plugin], list[PluginFault]]:
@@ -59,7 +66,7 @@ class Registry:
         found: dict[str, tuple[Backend, Plugin]] = {}
         faults: list[PluginFault] = []
         for plugin in self.plugins:
-            answer, fault = collect(plugin, "fmha_register_backends")
+            answer, fault = self._ask(plugin, "fmha_register_backends")
             faults.extend([fault] if fault else [])
             for backend in answer or ():
                 problem = self._objection(backend, found)
@@ -84,7 +91,7 @@ class Registry:
         found: dict[str, ArchSpec] = {}
         faults: list[PluginFault] = []
         for plugin in self.plugins:
-            answer, fault = collect(plugin, "fmha_register_arch_specs")
+            answer, fault = self._ask(plugin, "fmha_register_arch_specs")
             faults.extend([fault] if fault else [])
             for name, text in (answer or {}).items():
                 try:
@@ -99,7 +106,7 @@ class Registry:
         found: dict[str, Any] = {}
         faults: list[PluginFault] = []
         for plugin in self.plugins:
-            answer, fault = collect(plugin, hook)
+            answer, fault = self._ask(plugin, hook)
             faults.extend([fault] if fault else [])
             for name, value in (answer or {}).items():
                 if name in found or name in reserved:
@@ -153,6 +160,16 @@ class Registry:
             )
         near = suggest(name, self.backends)
         raise UsageError(f"--backend {name}: no such backend", code="E004", where="--backend", help=near)
+
+    def brought_by(self, plugin: Plugin) -> Mapping[str, tuple[str, ...]]:
+        """The names of the ``backends``, ``archs``, ``commands`` and ``fills`` that a plugin registers."""
+        hooks = {
+            "archs": "fmha_register_arch_specs",
+            "commands": "fmha_register_commands",
+            "fills": "fmha_register_fills",
+        }
+        named = {what: tuple(self._ask(plugin, hook)[0] or ()) for what, hook in hooks.items()}
+        return {**named, "backends": tuple(n for n, (_, owner) in self._backends[0].items() if owner == plugin)}
 
     def entry_point(self, name: str) -> str:
         """``module`` of the plugin that brought a backend: the worker loads the backend by it."""

@@ -12,7 +12,7 @@ resolved by itself. Equal points stay apart: what was asked for twice is done tw
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 from itertools import islice, product
@@ -27,6 +27,11 @@ LIMIT = 100_000
 
 Given = Mapping[str, str | bool | int | float | Sequence[str]]
 """Flag key -> what was given: text, a switch, a plain number, or every text of a repeated flag."""
+
+Raw = dict[str, str | bool | int | float]
+"""The flags of one point."""
+
+Complete = Callable[[Raw], Mapping[str, str | bool | int | float]]
 
 _RANGE = re.compile(r"([-+.\d][^:]*):([-+.\d][^:]*):([+*])([-+.\d][^:]*)\Z")
 
@@ -50,11 +55,15 @@ class Sweep:
     def count(self) -> int:
         return prod(len(axis.values) for axis in self.axes)
 
-    def points(self) -> Iterator[dict[str, str | bool | int | float]]:
+    def points(self) -> Iterator[Raw]:
         """The raw flags of every point, in the documented order."""
         for values in product(*(axis.values for axis in self.axes)):
             chosen = {axis.flag.key: value for axis, value in zip(self.axes, values, strict=True)}
             yield {**self.fixed, **chosen}
+
+    def point_text(self, raw: Mapping[str, object]) -> str:
+        """``--heads 9, --seqlen 512``: what tells a point from the others."""
+        return ", ".join(f"--{axis.flag.name} {raw[axis.flag.key]}" for axis in self.axes)
 
     def text(self) -> str:
         """``12 problems (seqlen x3, dtype x4)``, for the announcement."""
@@ -66,7 +75,7 @@ class Sweep:
 class Dropped:
     """A point left out by ``--skip-impossible``, and why."""
 
-    raw: Mapping[str, str | bool | int | float]
+    text: str
     error: ImpossibleProblem
 
 
@@ -99,8 +108,13 @@ def expand(given: Given) -> Sweep:
     return sweep
 
 
-def resolve(sweep: Sweep, *, skip_impossible: bool = False) -> tuple[tuple[Problem, ...], tuple[Dropped, ...]]:
+def resolve(
+    sweep: Sweep, *, skip_impossible: bool = False, complete: Complete | None = None
+) -> tuple[tuple[Problem, ...], tuple[Dropped, ...]]:
     """The problems of all points, and the points dropped.
+
+    Args:
+        complete: adds to a point's flags what something else says about it (the shapes of tensor files).
 
     Raises:
         ImpossibleProblem: a point that is impossible, unless ``skip_impossible``.
@@ -110,11 +124,11 @@ def resolve(sweep: Sweep, *, skip_impossible: bool = False) -> tuple[tuple[Probl
     dropped: list[Dropped] = []
     for raw in sweep.points():
         try:
-            problems.append(Problem.of(**raw))
+            problems.append(Problem.of(**(complete(raw) if complete else raw)))
         except ImpossibleProblem as error:
             if not (skip_impossible and sweep.axes):
                 raise _at(error, raw, sweep) from error
-            dropped.append(Dropped(raw, error))
+            dropped.append(Dropped(sweep.point_text(raw), error))
     if not problems:
         raise EmptySelection(
             f"every one of the {sweep.count} points is impossible",
@@ -129,9 +143,10 @@ def _at(error: ImpossibleProblem, raw: Mapping[str, object], sweep: Sweep) -> Im
     """The error of one point of a sweep, with the point and the way around it."""
     if not sweep.axes:
         return error
-    point = ", ".join(f"--{axis.flag.name} {raw[axis.flag.key]}" for axis in sweep.axes)
     help = "; ".join(filter(None, (error.help, "--skip-impossible drops such points")))
-    return ImpossibleProblem(error.what, code=error.code, where=f"the point {point}", why=error.why, help=help)
+    return ImpossibleProblem(
+        error.what, code=error.code, where=f"the point {sweep.point_text(raw)}", why=error.why, help=help
+    )
 
 
 def _values(text: str, flag: Flag) -> list[str]:

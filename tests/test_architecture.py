@@ -16,8 +16,8 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fmha_cli"
 
 DOMAIN = {
-    "__init__", "arch", "decision", "device", "dtypes", "encode", "errors", "faults", "features", "flag_text", "flags",
-    "kernel", "mask", "near", "plan", "problem", "protocols", "resolve", "rules", "signature", "tensors", "verdict",
+    "__init__", "arch", "decision", "device", "dtypes", "encode", "entries", "errors", "faults", "features", "flag_text", "flags",
+    "kernel", "mask", "near", "plan", "problem", "profiles", "protocols", "resolve", "rules", "signature", "tensors", "verdict",
 }  # fmt: skip
 """Modules that import the standard library and each other only."""
 

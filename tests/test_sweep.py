@@ -80,7 +80,7 @@ def test_an_impossible_point_is_refused_before_anything_runs() -> None:
 def test_skip_impossible_drops_and_tells() -> None:
     problems, dropped = resolve(expand({"heads": "8,9", "kv_heads": "4"}), skip_impossible=True)
     assert [p.heads for p in problems] == [8]
-    assert [d.raw["heads"] for d in dropped] == ["9"]
+    assert [d.text for d in dropped] == ["--heads 9"]
 
 
 def test_every_point_impossible_is_an_empty_selection() -> None:

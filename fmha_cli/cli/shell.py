@@ -59,7 +59,7 @@ class Shell:
         """The Typer command of a name in the table."""
         entry = self.table[name]
         declared = import_module(entry.module).COMMAND
-        app = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
+        app = typer.Typer(cls=_Group, add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
         if isinstance(declared, CommandSet):
             app.callback(help=entry.summary + ".")(lambda: None)
             for part, (summary, command) in declared.commands.items():
@@ -88,19 +88,23 @@ class _AsGiven:
         return value
 
 
-def _unread(params: Any) -> Any:
-    """Keep Typer (0.29 and later) from building a pydantic adapter for every option: 40 ms and more per call."""
-    for param in params or ():
-        if hasattr(param, "_runtime_param"):
-            param._runtime_param = _AsGiven()
-    return params
+class _Unread:
+    """Keeps Typer (0.29 and later) from building a pydantic adapter for every option: 40 ms and more a call."""
+
+    def get_params(self, ctx: Any) -> Any:
+        params = super().get_params(ctx)  # type: ignore[misc]
+        for param in params:
+            if hasattr(param, "_runtime_param"):
+                param._runtime_param = _AsGiven()
+        return params
 
 
-class _Sectioned(TyperCommand):
+class _Group(_Unread, TyperGroup):
+    """A command that has commands of its own."""
+
+
+class _Sectioned(_Unread, TyperCommand):
     """A command whose help shows its options under headings."""
-
-    def __init__(self, name: str | None, *, params: Any = None, **rest: Any) -> None:
-        super().__init__(name, params=_unread(params), **rest)
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         sections: dict[str, list[tuple[str, str]]] = {}
@@ -115,11 +119,8 @@ class _Sectioned(TyperCommand):
 
 
 def _root_class(shell: Shell) -> type[TyperGroup]:
-    class Root(TyperGroup):
+    class Root(_Group):
         """``fmha``: commands come from the table, then from plugins."""
-
-        def __init__(self, *, params: Any = None, **rest: Any) -> None:
-            super().__init__(params=_unread(params), **rest)
 
         def list_commands(self, ctx: Any) -> list[str]:
             return [*shell.table, *sorted(set(shell.plugins()) - set(shell.table))]

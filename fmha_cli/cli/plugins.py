@@ -1,0 +1,47 @@
+"""``fmha plugins``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Command
+from fmha_cli.cli.options import ROWS
+
+if TYPE_CHECKING:
+    from fmha_cli.registry import Registry
+    from fmha_cli.report.tools import PluginRow
+
+
+def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
+    """Every plugin with what it brings, and those known by their faults alone."""
+    from fmha_cli.registry import BUILTINS
+    from fmha_cli.report.tools import PluginRow
+
+    faults: dict[str, list[tuple[str, str]]] = {}
+    for fault in registry.faults:
+        faults.setdefault(fault.plugin, []).append((fault.what, fault.help))
+    for plugin in registry.plugins:
+        yield PluginRow(
+            name=plugin.name,
+            builtin=plugin.name in BUILTINS,
+            module=plugin.value,
+            distribution=plugin.distribution,
+            version=plugin.version,
+            faults=tuple(faults.pop(plugin.name, ())),
+            **registry.brought_by(plugin),
+        )
+    for name, found in faults.items():
+        yield PluginRow(name=name, builtin=name in BUILTINS, faults=tuple(found))
+
+
+def plugins(call: Call) -> int:
+    """Every plugin; a broken one is named and breaks nothing else."""
+    from fmha_cli.report.tools import plugins_document
+
+    call.output.document(plugins_document(plugin_rows(call.registry)))
+    return 0
+
+
+COMMAND = Command(plugins, options=ROWS)

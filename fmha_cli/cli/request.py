@@ -1,0 +1,78 @@
+"""The options of a walking command as a ``Request``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.problems import file_flags
+from fmha_cli.errors import UsageError
+from fmha_cli.near import suggest
+from fmha_cli.walk.request import FILLS, Command, Request
+
+
+def request_of(call: Call, command: Command = Command.RUN, points: int = 1) -> Request:
+    """The request of a command line; options that the command does not have keep their defaults.
+
+    Raises:
+        UsageError: a malformed value; an ``--out`` that cannot hold what is asked for.
+    """
+    s = call.settings
+    default = Request()
+    out = s.text("out")
+    _check_out(out, points, call)
+    kernels = s.many("ab")
+    return Request(
+        command=command,
+        argv=call.argv,
+        backend=s.text("backend") or default.backend,
+        arch=s.text("arch"),
+        device=None if s.text("device") == "auto" else s.text("device"),
+        kernel=s.text("kernel"),
+        files=file_flags(call),
+        dtype_given="dtype" in s.values,
+        out=out,
+        fills=_fills(call, command),
+        fill_seed=s.size("fill_seed", default.fill_seed),
+        check=not s.on("no_check"),
+        threads=s.size("threads", default.threads),
+        timeout=s.number("timeout", default.timeout),
+        jobs=s.size("jobs", default.jobs),
+        offline=s.on("offline"),
+        dry_run=s.on("dry_run"),
+        all_kernels=s.on("all_kernels"),
+        cache=s.text("cache") or default.cache,
+        ab=(kernels[0], kernels[1]) if len(kernels) == 2 else None,
+        flops_dense=s.text("flops") == "dense",
+        peak=s.text("peak") or default.peak,
+        repeats=s.size("repeats", default.repeats, 1),
+        budget_s=s.number("budget", default.budget_s),
+        oracle_s=s.number("check_budget", default.oracle_s),
+        save_failures=s.text("save_failures"),
+        baseline=s.text("baseline"),
+        journal=s.text("journal"),
+        resume=s.text("resume"),
+        cache_root=s.text("cache_dir"),
+    )
+
+
+def _fills(call: Call, command: Command) -> tuple[str, ...]:
+    given = tuple(name for text in call.settings.many("fill") for name in text.split(","))
+    known = (*FILLS, *call.registry.fills) if given and not set(given) <= set(FILLS) else FILLS
+    for name in given:
+        if name not in known:
+            where = call.settings.where("fill")
+            raise UsageError(f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known))
+    return given or (FILLS if command is Command.VALIDATE else ("normal",))
+
+
+def _check_out(out: str | None, points: int, call: Call) -> None:
+    if out is None:
+        return
+    if points > 1 and "{i}" not in out:
+        raise UsageError(
+            f"--out {out}: one file for {points} problems",
+            code="E011",
+            where="--out",
+            help=f"put {{i}} in the name: {Path(out).stem}-{{i}}{Path(out).suffix}",
+        )
