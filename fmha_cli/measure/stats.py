@@ -9,10 +9,8 @@ section 13.3 (the percentile interval).
 from __future__ import annotations
 
 import math
-import random
 from collections.abc import Sequence
 from functools import cache
-from statistics import NormalDist
 from typing import TypeVar
 
 Number = TypeVar("Number", int, float)
@@ -64,6 +62,8 @@ def median_rank(count: int, confidence: float = CONFIDENCE) -> int | None:
     """
     tail = (1 - confidence) / 2
     if count > _EXACT_UP_TO:
+        from statistics import NormalDist  # slow to import, rarely needed
+
         z = NormalDist().inv_cdf(1 - tail)
         return math.floor(count / 2 - z * math.sqrt(count) / 2)
     allowed = int(tail * 2**53) * 2**count // 2**53
@@ -116,6 +116,8 @@ def ratio_interval(
         raise ValueError(f"paired samples of unequal counts: {len(above)} and {len(below)}")
     if median_rank(min(len(above), len(below)), confidence) is None:
         return None
+    import random  # slow to import, and most documents need none
+
     draw = random.Random(seed)
     ratios = []
     for _ in range(RESAMPLES):

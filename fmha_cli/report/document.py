@@ -7,7 +7,7 @@ its own document prints :func:`error_document` instead; a report carries its err
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.arch import ArchSpec
 from fmha_cli.decision import Trace
@@ -16,10 +16,12 @@ from fmha_cli.kernel import KernelSpec
 from fmha_cli.plan import Artifact, Plan
 from fmha_cli.problem import Problem
 from fmha_cli.report.finite import nulled
-from fmha_cli.report.record import Record
 from fmha_cli.report.rows import KernelRow
 from fmha_cli.report.tools import artifact_dict
 from fmha_cli.rules import Reason
+
+if TYPE_CHECKING:
+    from fmha_cli.report.record import Record
 
 
 def error_document(error: FmhaError) -> dict[str, Any]:
@@ -34,7 +36,7 @@ def report_document(
     return {
         "environment": dict(environment),
         "error": None if error is None else error.to_dict(),
-        "records": [r.to_dict() if isinstance(r, Record) else dict(r) for r in records],
+        "records": [dict(r) if isinstance(r, Mapping) else r.to_dict() for r in records],
         "schema": "fmha.report/1",
     }
 

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from typing import Any
 
-from fmha_cli.report import flat
-from fmha_cli.report.table import markdown, plain
 from fmha_cli.report.views import document_name, view
 
 
@@ -47,7 +45,11 @@ def render(document: Mapping[str, Any], form: Format, *, color: bool = False) ->
     if form is Format.JSONL:
         return "\n".join(jsonl_lines(rows_of(document)))
     if form is Format.CSV:
+        from fmha_cli.report import flat
+
         return flat.csv_text(rows_of(document), flat.columns(name, ROWS.get(name)))
+    from fmha_cli.report.table import markdown, plain
+
     table = view(document, color and form is Format.TABLE)
     return plain(table) if form is Format.TABLE else markdown(table)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 from fmha_cli.report.records_view import problem_text
@@ -94,3 +95,15 @@ def inspect_view(document: Document) -> Table:
     counts = sorted((document["instructions"] or {}).items(), key=lambda item: (-item[1], item[0]))
     rows += [[f"  {mnemonic}", str(count)] for mnemonic, count in counts]
     return Table(["what", "value"], rows, document["kernel"]["name"])
+
+
+VIEWS: Mapping[str, Callable[[Document], Table]] = MappingProxyType(
+    {
+        "error": error_view,
+        "explain": explain_view,
+        "inspect": inspect_view,
+        "kernels": kernels_view,
+        "plan": plan_view,
+    }
+)
+"""Schema name -> view."""

@@ -23,7 +23,6 @@ from fmha_cli.report.rows import (
     comparison_from,
     comparison_notes,
     plain_fields,
-    ratio_from,
     worst,
 )
 from fmha_cli.rules import Reason
@@ -110,8 +109,8 @@ class Record:
             pairs = zip(row["fills"], row["fill_notes"], strict=True)
             measured, kernel = row["measurement"], row["kernel"]
             nouns: dict[str, Any] = {
-                "ab": ratio_from(row["ab"]),
-                "baseline": ratio_from(row["baseline"]),
+                "ab": _ratio(row["ab"]),
+                "baseline": _ratio(row["baseline"]),
                 "comparisons": tuple(comparison_from(checks, words) for checks, words in pairs),
                 "inputs": Inputs(**row["inputs"]),
                 "kernel": None if kernel is None else KernelRow(**kernel),
@@ -125,6 +124,10 @@ class Record:
             return Record(**{k: v for k, v in row.items() if k not in derived} | nouns)
         except (KeyError, TypeError, ValueError, AttributeError) as fault:
             raise InternalError(f"not a {SCHEMA} row: {fault}", where="record") from fault
+
+
+def _ratio(data: Mapping[str, Any] | None) -> Ratio | None:
+    return None if data is None else Ratio.from_dict(data)
 
 
 def _sorted(tree: Any) -> Any:

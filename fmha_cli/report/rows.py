@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from fmha_cli.kernel import KernelSpec
-from fmha_cli.measure.compare import Ratio
 from fmha_cli.plan import Artifact, Plan
 from fmha_cli.verdict import Check, Comparison
 
@@ -142,8 +141,3 @@ def comparison_from(checks: Mapping[str, Any], notes: Mapping[str, Any]) -> Comp
     """The inverse of :func:`comparison_dict` and :func:`comparison_notes`."""
     found = tuple((name, Check(**checks[name])) for name in OUTPUTS if checks[name] is not None)
     return Comparison(checks=found, distrust=notes["distrust"], notes=tuple(notes["notes"]))
-
-
-def ratio_from(data: Mapping[str, Any] | None) -> Ratio | None:
-    """The ``baseline`` or ``ab`` member of a record back to its noun."""
-    return None if data is None else Ratio.from_dict(data)

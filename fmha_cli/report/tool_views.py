@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 from fmha_cli.report.kernel_views import SHORT
@@ -177,3 +178,18 @@ def _date(nanoseconds: int | None) -> str:
     if not nanoseconds:
         return ""
     return datetime.fromtimestamp(nanoseconds / 1e9, UTC).strftime("%Y-%m-%d %H:%M")
+
+
+VIEWS: Mapping[str, Callable[[Document], Table]] = MappingProxyType(
+    {
+        "archs": archs_view,
+        "build": build_view,
+        "cache": cache_view,
+        "devices": devices_view,
+        "doctor": doctor_view,
+        "plugins": plugins_view,
+        "profiles": profiles_view,
+        "sources": sources_view,
+    }
+)
+"""Schema name -> view."""

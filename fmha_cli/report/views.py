@@ -1,16 +1,16 @@
-"""Which table a document becomes: schema name -> view."""
+"""Which table a document becomes: schema name -> view. Views are imported when needed; JSON needs none."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fmha_cli.report import kernel_views, tool_views
-from fmha_cli.report.records_view import records_view
-from fmha_cli.report.table import Table
+if TYPE_CHECKING:
+    from fmha_cli.report.table import Table
 
 Document = Mapping[str, Any]
+
+_ABOUT_KERNELS = ("error", "explain", "inspect", "kernels", "plan")
 
 
 def document_name(document: Document) -> str:
@@ -19,27 +19,20 @@ def document_name(document: Document) -> str:
 
 
 def view(document: Document, color: bool = False) -> Table:
-    """The table of any document."""
+    """The table of any document; ``color`` is for verdicts."""
     name = document_name(document)
     if name == "report":
+        from fmha_cli.report.records_view import records_view
+
         return records_view(document["records"], color)
-    return _VIEWS[name](document)
+    return _views(name)[name](document)
 
 
-_VIEWS: Mapping[str, Callable[[Document], Table]] = MappingProxyType(
-    {
-        "archs": tool_views.archs_view,
-        "build": tool_views.build_view,
-        "cache": tool_views.cache_view,
-        "devices": tool_views.devices_view,
-        "doctor": tool_views.doctor_view,
-        "error": kernel_views.error_view,
-        "explain": kernel_views.explain_view,
-        "inspect": kernel_views.inspect_view,
-        "kernels": kernel_views.kernels_view,
-        "plan": kernel_views.plan_view,
-        "plugins": tool_views.plugins_view,
-        "profiles": tool_views.profiles_view,
-        "sources": tool_views.sources_view,
-    }
-)
+def _views(name: str) -> Mapping[str, Callable[[Document], Table]]:
+    if name in _ABOUT_KERNELS:
+        from fmha_cli.report import kernel_views
+
+        return kernel_views.VIEWS
+    from fmha_cli.report import tool_views
+
+    return tool_views.VIEWS
