@@ -18,18 +18,20 @@ from fmha_cli.errors import ExitCode, FmhaError, UsageError
 from fmha_cli.near import suggest
 
 
-def from_typer(error: Any, argv: Sequence[str]) -> FmhaError:
+def from_typer(error: Any) -> FmhaError:
     """Typer's complaint about the command line as a ``UsageError``, with near names of options."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context is not None else "fmha"
-    name = getattr(error, "option_name", None)
-    if name and type(error).__name__ == "NoSuchOption" and context is not None:
+    name, help = getattr(error, "option_name", None), f"`{path} --help`"
+    if type(error).__name__ == "NoSuchOption" and context is not None:
         shown = [p for p in context.command.get_params(context) if not getattr(p, "hidden", False)]
-        known = [opt for param in shown for opt in param.opts if opt.startswith("--")]
-        help = f"{suggest(name, known)}" if suggest(name, known).startswith("did") else f"`{path} --help` lists them"
+        near = suggest(str(name), [opt for param in shown for opt in param.opts if opt.startswith("--")])
+        help = near if near.startswith("did you mean") else f"`{path} --help` lists them"
         return UsageError(f"{path}: no such option {name}", code="E001", where=name, help=help)
+    if context is not None and hasattr(context.command, "list_commands") and context.args == []:
+        help = f"one of {', '.join(context.command.list_commands(context))}"
     what = str(error.format_message()).rstrip(".")
-    return UsageError(f"{path}: {what[:1].lower()}{what[1:]}", code="E002", where=name, help=f"`{path} --help`")
+    return UsageError(f"{path}: {what[:1].lower()}{what[1:]}", code="E002", where=name, help=help)
 
 
 def report(error: FmhaError, voice: Voice, output: Output | None, command: str | None) -> int:

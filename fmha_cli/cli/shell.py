@@ -102,6 +102,13 @@ class _Unread:
 class _Group(_Unread, TyperGroup):
     """A command that has commands of its own."""
 
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        found = super().get_command(ctx, cmd_name)
+        if found is None and not ctx.resilient_parsing and not cmd_name.startswith("-"):
+            near = suggest(cmd_name, self.list_commands(ctx))
+            raise UsageError(f"{ctx.command_path} {cmd_name}: no such command", code="E001", help=near)
+        return found
+
 
 class _Sectioned(_Unread, TyperCommand):
     """A command whose help shows its options under headings."""
@@ -133,11 +140,7 @@ def _root_class(shell: Shell) -> type[TyperGroup]:
                 app = typer.Typer(add_completion=False, rich_markup_mode=None)
                 app.command(cmd_name)(added[cmd_name])
                 return get_command(app)
-            if ctx.resilient_parsing:
-                return None
-            raise UsageError(
-                f"fmha {cmd_name}: no such command", code="E001", help=suggest(cmd_name, (*shell.table, *added))
-            )
+            return super().get_command(ctx, cmd_name)
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
             rows = [(name, entry.summary) for name, entry in shell.table.items()]

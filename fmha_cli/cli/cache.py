@@ -1,0 +1,155 @@
+"""``fmha cache``: ls, stats, verify, prune, why, export, import."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
+from fmha_cli.cli.options import CACHE_DIR, DRY_RUN, ROWS
+from fmha_cli.errors import EmptySelection, ExitCode, UsageError
+from fmha_cli.flags import Flag, FlagKind
+
+if TYPE_CHECKING:
+    from fmha_cli.build.layout import CacheLayout
+    from fmha_cli.build.listing import EntryInfo
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+_BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
+
+MAX_AGE = Opt(Flag("max-age", FlagKind.TEXT, "Remove what was not used for so long", metavar="30d|12h"), "Selecting")
+MAX_SIZE = Opt(
+    Flag("max-size", FlagKind.TEXT, "Remove the least recently used above it", metavar="2G|500M"), "Selecting"
+)
+LEFTOVERS = tuple(
+    Opt(Flag(name, FlagKind.SWITCH, f"Remove {what} too"), "Selecting")
+    for name, what in (("quarantine", "quarantined entries"), ("failed", "logs of failed builds"))
+)
+FIX = Opt(Flag("fix", FlagKind.SWITCH, "Quarantine damaged entries, so that their next use rebuilds them"), "Selecting")
+ENTRIES = Argument("entries", "Digest prefixes or globs over kernel names", many=True)
+ARCHIVE = Argument("archive", "The archive (.tar)", required=True)
+
+
+def _layout(call: Call) -> CacheLayout:
+    """The cache in force; refused when it is unsafe."""
+    from fmha_cli.build.root import cache_root, open_root
+
+    return open_root(cache_root(call.settings.text("cache_dir"), call.environ), create=False)
+
+
+def _selected(call: Call, layout: CacheLayout) -> tuple[EntryInfo, ...]:
+    """The entries that the arguments name; all without arguments."""
+    from fmha_cli.build.listing import list_entries
+
+    found, texts = list_entries(layout), call.arguments.get("entries") or ()
+    for text in texts:
+        if not any(_names(text, info) for info in found):
+            raise EmptySelection(f"no entry of the cache matches {text}", code="F005", where=str(layout.root))
+    return tuple(info for info in found if not texts or any(_names(text, info) for text in texts))
+
+
+def _names(text: str, info: EntryInfo) -> bool:
+    return info.digest.startswith(text.lower()) or fnmatchcase(info.kernel_name, text)
+
+
+def _show(call: Call, layout: CacheLayout, result: Any = None, entries: tuple[EntryInfo, ...] = ()) -> int:
+    from fmha_cli.report.cache import cache_document
+
+    call.output.document(cache_document(str(layout.root), entries, result))
+    return int(ExitCode.OK)
+
+
+def ls(call: Call) -> int:
+    """The entries."""
+    layout = _layout(call)
+    return _show(call, layout, entries=_selected(call, layout))
+
+
+def stats(call: Call) -> int:
+    """Counts and sizes."""
+    from fmha_cli.build.listing import cache_stats
+
+    layout = _layout(call)
+    return _show(call, layout, cache_stats(layout))
+
+
+def verify(call: Call) -> int:
+    """Re-hash every entry; exit 1 when one is damaged."""
+    from fmha_cli.build.audit import verify_cache
+
+    layout = _layout(call)
+    found = verify_cache(layout, fix=call.settings.on("fix"), notify=lambda notice: call.voice.say(notice.text))
+    _show(call, layout, found)
+    return int(ExitCode.WRONG if found.damaged else ExitCode.OK)
+
+
+def prune(call: Call) -> int:
+    """Remove what age and size condemn, and what killed builds left behind."""
+    from fmha_cli.build.prune import PrunePolicy, prune_cache
+
+    s, layout = call.settings, _layout(call)
+    policy = PrunePolicy(
+        max_age_s=_amount(call, "max_age", r"(\d+)([smhdw])", _SECONDS),
+        max_bytes=_amount(call, "max_size", r"(\d+)([kmgt]?)b?", _BYTES),
+        quarantine=s.on("quarantine"),
+        failed=s.on("failed"),
+        dry_run=s.on("dry_run"),
+    )
+    pruned = prune_cache(layout, policy)
+    return _show(call, layout, pruned, pruned.entries)
+
+
+def _amount(call: Call, key: str, form: str, units: dict[str, int]) -> int | None:
+    text = call.settings.text(key)
+    if text is None:
+        return None
+    match = re.fullmatch(form, text.strip().lower())
+    if match is None:
+        raise UsageError(
+            f"{call.settings.where(key)} {text}: a number and one of {' '.join(filter(None, units))}",
+            code="E002",
+            where=call.settings.where(key),
+        )
+    return int(match[1]) * units[match[2]]
+
+
+def export(call: Call) -> int:
+    """Write entries into an archive."""
+    from fmha_cli.build.exporting import export_entries
+
+    layout = _layout(call)
+    digests = [info.digest for info in _selected(call, layout)]
+    return _show(call, layout, export_entries(layout, digests, Path(str(call.argument("archive")))))
+
+
+def import_(call: Call) -> int:
+    """Bring the entries of an archive in, after verifying all of them."""
+    from fmha_cli.build.importing import import_entries
+    from fmha_cli.build.root import cache_root, open_root
+
+    layout = open_root(cache_root(call.settings.text("cache_dir"), call.environ))
+    archive = Path(str(call.argument("archive")))
+    done = import_entries(layout, archive, notify=lambda notice: call.voice.say(notice.text))
+    return _show(call, layout, done)
+
+
+def _part(
+    run: Callable[[Call], int], summary: str, *arguments: Argument, options: tuple[Opt, ...] = ()
+) -> tuple[str, Command]:
+    return summary, Command(run, (*options, CACHE_DIR, *ROWS), arguments)
+
+
+COMMAND = CommandSet(
+    {
+        "ls": _part(ls, "List the entries", ENTRIES),
+        "stats": _part(stats, "Count and measure everything in it"),
+        "verify": _part(verify, "Re-hash every file of every entry; exit 1 when one is damaged", options=(FIX,)),
+        "prune": _part(prune, "Remove old entries and leftovers", options=(MAX_AGE, MAX_SIZE, *LEFTOVERS, DRY_RUN)),
+        "export": _part(export, "Write entries into an archive", ARCHIVE, ENTRIES),
+        "import": _part(import_, "Bring the entries of an archive in", ARCHIVE),
+    }
+)
