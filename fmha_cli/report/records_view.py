@@ -46,6 +46,7 @@ def records_view(records: Sequence[Row], color: bool) -> Table:
     if len({row[3] for row in rows} - {""}) == 1:  # one cache mode throughout says nothing
         rows = [[*row[:3], "", *row[4:]] for row in rows]
     details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
+    details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
     return Table(headers, rows, summary(records), details, frozenset(numbers)).narrowed()
 
 
@@ -118,10 +119,15 @@ def _against(record: Row) -> str:
     return "" if ratio is None else f"{ratio['speed']} x{ratio['ratio']:.3f}"
 
 
+def reason_text(reason: Row) -> str:
+    """A reason in one line."""
+    return f"{reason['id']} {reason['text']}" + (f" (help: {reason['hint']})" if reason["hint"] else "")
+
+
 def _details(index: int, record: Row) -> list[str]:
     """Why a row is not good and how to see it again; notes of the others."""
     good = Verdict(record["verdict"]).exit_code is ExitCode.OK
-    lines = [f"{r['id']} {r['text']}" + (f" (help: {r['hint']})" if r["hint"] else "") for r in record["reasons"]]
+    lines = [reason_text(reason) for reason in record["reasons"]]
     worst = _worst_check(record["checks"])
     if not good and worst is not None and not worst[1].passed:
         name, check = worst

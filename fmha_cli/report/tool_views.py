@@ -130,15 +130,11 @@ def cache_view(document: Document) -> Table:
     if action == "prune":
         return _entries(
             document,
-            f"{counted(document['count'], 'entry')} and {len(figures['others'])} leftovers: {size(figures['freed_bytes'])} freed",
+            f"{counted(document['count'], 'entry')} and {counted(len(figures['others']), 'leftover')}: {size(figures['freed_bytes'])} freed",
         )
-    rows = [
-        [key.removesuffix("_bytes").removesuffix("_ns").replace("_", " "), _figure(key, value)]
-        for key, value in figures.items()
-        if not _listed(value)
-    ]
+    rows = [[_label(key), _figure(key, value)] for key, value in figures.items() if not _listed(value)]
     details = [f"  {key}: {line}" for key, value in figures.items() if _listed(value) for line in _lines(value)]
-    return Table([action, ""], rows, document["root"], details)
+    return Table([action, "value"], rows, f"cache: {document['root']}", details)
 
 
 def _entries(document: Document, summary: str) -> Table:
@@ -164,6 +160,10 @@ def _listed(value: Any) -> bool:
 
 def _lines(values: list[Any]) -> list[str]:
     return [cell(dict(value)) if isinstance(value, Mapping) else str(value) for value in values]
+
+
+def _label(key: str) -> str:
+    return key.removesuffix("_ns").replace("_bytes", " size").replace("_", " ")
 
 
 def _figure(key: str, value: Any) -> str:

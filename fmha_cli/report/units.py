@@ -29,8 +29,10 @@ def digits(value: float | None, places: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as per cent; empty for None."""
-    return "" if share is None else digits(share * 100)
+    """A share as per cent, to a hundredth at most; empty for None."""
+    if share is None:
+        return ""
+    return "<0.01" if 0 < share < 1e-4 else f"{share * 100:.{2 if share < 0.1 else 1}f}"
 
 
 def size(count: int | None) -> str:
@@ -45,7 +47,7 @@ def duration(nanoseconds: int | None) -> str:
     if nanoseconds is None:
         return ""
     factor, unit = time_unit([nanoseconds])
-    return f"{digits(nanoseconds / factor)} {unit}"
+    return f"{nanoseconds} ns" if factor == 1 else f"{digits(nanoseconds / factor)} {unit}"
 
 
 def cell(value: Any) -> str:
