@@ -1,6 +1,6 @@
 """Measure how good the rules of ``fmha_cli.oracle.tolerance`` are; prints the tables of docs/numerics.md.
 
-    python benchmarks/tolerance.py [--honest 12000] [--per-cell 40] [--gradients 1500] [--seed 0] [--jobs 2]
+    python benchmarks/tolerance.py [--honest 12000] [--per-cell 40] [--gradients 1500] [--seed 0] [--jobs 2] [--write]
 
 Units: row, element and rms as a share of their budget (above 1 fails), lse relative to its allowance.
 """
@@ -8,18 +8,26 @@ Units: row, element and rms as a share of their budget (above 1 fails), lse rela
 from __future__ import annotations
 
 import argparse
+import json
 from collections import defaultdict
 from concurrent.futures import ProcessPoolExecutor
+from importlib.resources import files
 from itertools import repeat
+from pathlib import Path
 
 from fmha_cli.faults import Fault
-from fmha_cli.oracle.campaign import GROSS, Run, faulty_run, gradient_runs, honest_run, plan_faulty, plan_honest
+from fmha_cli.oracle.campaign import GROSS, RULES, Run, faulty_run, gradient_runs, honest_run, plan_faulty, plan_honest
 from fmha_cli.oracle.fills import FILLS
 
 
 def percent(part: int, whole: int) -> str:
     """A share as people read it."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
+
+
+def accepted(runs: list[Run], rule: str) -> str:
+    """The share of runs that a rule accepts."""
+    return percent(sum(r.accepted[rule] for r in runs), len(runs))
 
 
 def table(head: list[str], rows: list[list[str]]) -> None:
@@ -35,8 +43,7 @@ def largest_table(title: str, runs: dict[str, list[Run]]) -> None:
     rows = []
     for name, members in runs.items():
         worst = [f"{max(getattr(r, field) for r in members):.2g}" for field in ("row", "element", "rms", "lse")]
-        failed = sum(not all(r.accepted.values()) for r in members if "all rules" not in r.accepted)
-        failed += sum(not r.accepted["all rules"] for r in members if "all rules" in r.accepted)
+        failed = sum(not r.accepted["all rules"] for r in members)
         rows.append([name, str(len(members)), *worst, str(failed)])
     print(f"{title}\n")
     table(["", "runs", "row", "element", "rms", "LSE", "failed"], rows)
@@ -45,15 +52,12 @@ def largest_table(title: str, runs: dict[str, list[Run]]) -> None:
 def accepted_tables(faulty: list[Run], honest: list[Run]) -> None:
     """Faulty runs that each rule accepts, by fill; and by fault under all rules."""
     by_rule = []
-    for rule in faulty[0].accepted:
-        shares = []
-        for fill in FILLS:
-            members = [r for r in faulty if r.fill == fill]
-            shares.append(percent(sum(r.accepted[rule] for r in members), len(members)))
-        gross = [r for r in faulty if r.fault in GROSS]
-        pooled = percent(sum(r.accepted[rule] for r in faulty), len(faulty))
+    for rule in RULES:
+        seen = [r for r in faulty if rule in r.accepted]
+        shares = [accepted([r for r in seen if r.fill == fill], rule) for fill in FILLS]
+        gross = [r for r in seen if r.fault in GROSS]
         failed = percent(sum(not r.accepted[rule] for r in honest), len(honest))
-        by_rule.append([rule, *shares, pooled, percent(sum(r.accepted[rule] for r in gross), len(gross)), failed])
+        by_rule.append([rule, *shares, accepted(seen, rule), accepted(gross, rule), failed])
     print(f"{len(faulty)} faulty runs accepted, by rule and fill\n")
     table(["rule", *FILLS, "pooled", "gross", "honest failed"], by_rule)
     by_fault = []
@@ -61,10 +65,25 @@ def accepted_tables(faulty: list[Run], honest: list[Run]) -> None:
         shares = []
         for kind in (*FILLS, None):
             members = [r for r in faulty if r.fault == fault.value and kind in (None, r.fill)]
-            shares.append(percent(sum(r.accepted["all rules"] for r in members), len(members)))
+            shares.append(accepted(members, "all rules"))
         by_fault.append([f"{fault.value}{' (gross)' if fault in GROSS else ''}", *shares])
     print("faulty runs accepted under all rules, by fault\n")
     table(["fault", *FILLS, "pooled"], by_fault)
+
+
+def write_measured(honest: list[Run], backward: list[tuple[str, Run]], seed: int) -> None:
+    """Store beside each constant of ``budgets.json`` how much of it honest runs used; the constants stay."""
+    runs: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for name, run in [("o", r) for r in honest] + backward:
+        runs[name, run.dtype].append(run)
+    path = Path(str(files("fmha_cli.oracle").joinpath("budgets.json")))
+    document = json.loads(path.read_text(encoding="utf-8"))
+    for entry in document["budgets"]:
+        members = runs[entry["tensor"], entry["dtype"]]
+        used = {field: round(max(getattr(r, field) for r in members), 2) for field in ("row", "element", "rms")}
+        used["lse"] = float(f"{max(r.lse for r in members) / entry['lse']:.1e}")
+        entry["measured"] = {"by": "benchmarks/tolerance.py", "runs": len(members), "seed": seed, "used": used}
+    path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def main() -> None:
@@ -75,6 +94,7 @@ def main() -> None:
     parser.add_argument("--gradients", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--write", action="store_true", help="store the measurement in fmha_cli/oracle/budgets.json")
     parser.add_argument("--show", type=int, default=0, help="print this many accepted faulty and failed honest runs")
     args = parser.parse_args()
     with ProcessPoolExecutor(args.jobs) as pool:
@@ -92,6 +112,8 @@ def main() -> None:
     largest_table(f"{len(backward)} honest backward runs, largest share of each budget", dict(sorted(groups.items())))
     accepted_tables(faulty, honest)
     wrong = [r for r in faulty if r.accepted["all rules"]] + [r for r in honest if not r.accepted["all rules"]]
+    if args.write:
+        write_measured(honest, [pair for pairs in backward for pair in pairs], args.seed)
     for run, _ in zip(wrong, repeat(None, args.show), strict=False):
         print(run)
 

@@ -1,7 +1,8 @@
 """How far an honest kernel may be from the reference: measured constants from ``budgets.json``.
 
 Every constant is a multiple of eps, the unit roundoff of the coarser of the input and output type, except
-``lse``. The file names the measurement behind each entry (``benchmarks/tolerance.py``).
+``lse``. Each entry carries the measurement behind it: ``used`` is the largest share of the budget that an honest
+run took (``benchmarks/tolerance.py``).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from typing import Any
 
 from fmha_cli.dtypes import DType
 from fmha_cli.errors import UnsupportedError
@@ -30,7 +32,7 @@ class Budget:
 
     row: error of a row, relative to its scale, in eps; element: the same of an element;
     rms: root mean square of the row errors in eps, for very many rows (fewer rows: ``rms_of``);
-    lse: error of LSE relative to 1 + |LSE|; source: the measurement.
+    lse: error of LSE relative to 1 + |LSE|.
     """
 
     eps: float
@@ -38,7 +40,6 @@ class Budget:
     element: float
     rms: float
     lse: float
-    source: str
 
     def rms_of(self, rows: int) -> float:
         """The rms budget for a sample of ``rows`` rows: few rows scatter more."""
@@ -49,7 +50,7 @@ SMALL_SAMPLE = 1.5
 
 
 @cache
-def _entries() -> tuple[dict[str, str | float], ...]:
+def _entries() -> tuple[dict[str, Any], ...]:
     text = files("fmha_cli.oracle").joinpath("budgets.json").read_text(encoding="utf-8")
     return tuple(json.loads(text)["budgets"])
 
@@ -80,4 +81,4 @@ def budget_of(problem: Problem, tensor: str = "o", family: str = ANY, backend: s
         raise UnsupportedError(f"no measured error budget for {tensor} in {dtype.value}", code="O003", where="--dtype")
     best = max(matching, key=lambda e: [e[key] != ANY for key in ("backend", "family")])
     row, element, rms, lse = (float(best[key]) for key in ("row", "element", "rms", "lse"))
-    return Budget(eps, row, element, rms, lse, str(best["source"]))
+    return Budget(eps, row, element, rms, lse)

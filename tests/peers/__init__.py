@@ -1,0 +1,1 @@
+"""The oracle against implementations that nobody here wrote (extra ``peers``)."""
