@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
-from fmha_cli.measure.sampling import StopReason, sanity_notes
+from fmha_cli.measure.roofline import CacheState, Floor, PeakKind, Peaks, floor_of
+from fmha_cli.measure.sampling import Sampler, StopReason, sanity_notes
 from fmha_cli.measure.stats import median, median_interval
+from fmha_cli.problem import Problem
 
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible pairs counted exactly; "
@@ -128,3 +129,39 @@ class Measurement:
             dense=data["flops_counted"] == "dense",
             floor=None if floor is None else Floor(PeakKind(floor["kind"]), floor["compute_ns"], floor["memory_ns"]),
         )
+
+
+def measurement_of(
+    problem: Problem,
+    launches: Sequence[tuple[int, ...]],
+    *,
+    sampler: Sampler | None = None,
+    spent_ns: int | None = None,
+    cache: CacheState = CacheState.HOT,
+    threads: int = 0,
+    peaks: Peaks | None = None,
+    dense: bool = False,
+) -> Measurement:
+    """The measurement of a run: all launches as they were taken, warm-up included.
+
+    Args:
+        sampler: the rule that the run followed; None counts every launch (``fmha run``).
+        spent_ns: wall time so far, as it was given to the sampler.
+
+    Raises:
+        ValueError: no launches.
+    """
+    totals = [sum(launch) for launch in launches]
+    warm = 0 if sampler is None else sampler.warmup(totals) or 0
+    stop = StopReason.SINGLE if sampler is None else sampler.stop(totals, spent_ns) or StopReason.INTERRUPTED
+    return Measurement(
+        launches=tuple(launches[warm:]) or tuple(launches),
+        flops=problem.flops(dense=dense),
+        bytes=problem.bytes(),
+        cache=cache,
+        threads=threads,
+        warmup=warm if warm < len(launches) else 0,
+        stop=stop,
+        dense=dense,
+        floor=None if peaks is None else floor_of(problem, peaks, cache),
+    )

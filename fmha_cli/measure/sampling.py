@@ -22,6 +22,8 @@ class StopReason(StrEnum):
     """The time is spent."""
     MAX_SAMPLES = "max_samples"
     """As many samples as allowed."""
+    INTERRUPTED = "interrupted"
+    """Something else ended the run (the row's timeout, Ctrl-C) before the rule did."""
     SINGLE = "single"
     """One launch was asked for (``fmha run``)."""
 

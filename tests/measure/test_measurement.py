@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
-from fmha_cli.measure.sampling import StopReason
+from fmha_cli.measure.measurement import Measurement, measurement_of
+from fmha_cli.measure.roofline import CacheState, Floor, PeakKind, Peaks
+from fmha_cli.measure.sampling import Sampler, StopReason
+from fmha_cli.problem import Problem
 
 times = st.integers(0, 10**11)
 
@@ -69,3 +70,20 @@ def test_one_launch_has_no_interval_and_no_peak() -> None:
 def test_launches_must_agree(launches: tuple[tuple[int, ...], ...]) -> None:
     with pytest.raises(ValueError, match="launches"):
         Measurement(launches=launches, flops=1, bytes=1)
+
+
+def test_a_run_leaves_its_warmup_out() -> None:
+    problem = Problem.of(causal=True)
+    peaks = Peaks(kind=PeakKind.SPEC, flops={"fp16": 1e12})
+    launches = [(900, 9), (100, 1), (100, 1), (100, 1), *[(101, 1)] * 12]
+    m = measurement_of(problem, launches, sampler=Sampler(), threads=2, peaks=peaks)
+    assert m.warmup == 4
+    assert m.launches == tuple(launches[4:])
+    assert m.stop is StopReason.CONVERGED
+    assert m.floor is not None
+    assert m.flops == problem.flops()
+    short = measurement_of(problem, launches[:2], sampler=Sampler(), dense=True)
+    assert short.stop is StopReason.INTERRUPTED
+    assert short.launches == tuple(launches[:2])
+    assert short.flops == problem.flops(dense=True)
+    assert measurement_of(problem, launches[:1]).stop is StopReason.SINGLE
