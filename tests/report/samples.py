@@ -197,6 +197,11 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             ),
             document.inspect_document(kernel(), {"registers": 3, "occupancy": 0.5, "odd": float("inf")}, None),
         ],
+        "journal": [
+            {"argv": ["run"], "event": "start", "fmha": "0.1.0", "rows": [DIGEST[:24]], "schema": "fmha.journal/1"},
+            {"event": "planned", "key": DIGEST[:24], "schema": "fmha.journal/1"},
+            {"event": "done", "key": DIGEST[:24], "record": bare().to_dict(), "schema": "fmha.journal/1"},
+        ],
         "kernels": [
             document.kernels_document(
                 "x86_64_v4",

@@ -20,7 +20,12 @@ from fmha_cli.report.units import digits, duration, size, time_unit
 from fmha_cli.verdict import Verdict
 from report.samples import ENVIRONMENT, PROBLEM, bare, documents, record, records
 
-ALL = [(name, i, doc) for name, found in documents().items() if name != "record" for i, doc in enumerate(found)]
+ALL = [
+    (name, i, doc)
+    for name, found in documents().items()
+    if name not in ("record", "journal")
+    for i, doc in enumerate(found)
+]
 
 
 @pytest.mark.parametrize("form", list(Format))
