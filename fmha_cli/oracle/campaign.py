@@ -43,7 +43,7 @@ GROSS = frozenset(
 )
 """Faults that take a whole tile, row, head, bound, term or unit for another."""
 
-MANY_TILES = 8
+MANY_TILES, SMALL_TILE = 8, 16
 """Tiles of keys from which on a rounded accumulator is a fault; below, it rounds about as often as honest kernels."""
 
 SIDES_APART = 8
@@ -75,7 +75,7 @@ class Run:
 def sample_problem(rng: np.random.Generator, dtype: DType, fault: Fault | None, *, extra: str = "") -> Problem:
     """A random small problem in which ``fault`` can matter; ``extra`` flags are appended."""
     groups, kv_heads = int(rng.integers(1, 4)), int(rng.integers(1, 3))
-    low_k = 128 if fault is Fault.LOW_PRECISION_ACC else 16
+    low_k = MANY_TILES * SMALL_TILE if fault is Fault.LOW_PRECISION_ACC else 16
     if fault is Fault.GQA_HEADS_SWAPPED:
         groups, kv_heads = max(2, groups), 2
     rows, keys = int(rng.integers(16, 161)), int(rng.integers(low_k, 161))
@@ -115,7 +115,7 @@ def _features(rng: np.random.Generator, fault: Fault | None) -> list[str]:
 
 def sample_style(rng: np.random.Generator, fault: Fault | None) -> Style:
     """How the emulated kernel is built."""
-    tile = 16 if fault is Fault.LOW_PRECISION_ACC else int(rng.choice([16, 32, 64]))
+    tile = SMALL_TILE if fault is Fault.LOW_PRECISION_ACC else int(rng.choice([SMALL_TILE, 32, 64]))
     return Style(tile, bool(rng.integers(4)), bool(rng.integers(2)))
 
 

@@ -9,18 +9,18 @@ from fmha_cli.oracle.campaign import GROSS, RULES, faulty_run, gradient_runs, ho
 
 
 def test_honest_runs_pass() -> None:
-    runs = [honest_run(*planned) for planned in plan_honest(450, first_seed=10**6)]
+    runs = [honest_run(*planned) for planned in plan_honest(240, first_seed=10**6)]
     assert [run for run in runs if not run.accepted[RULES[-1]]] == []
 
 
 def test_honest_backward_runs_pass() -> None:
-    runs = [run for planned in plan_honest(150, first_seed=10**6) for run in gradient_runs(*planned)]
+    runs = [run for planned in plan_honest(60, first_seed=10**6) for run in gradient_runs(*planned)]
     assert [run for _, run in runs if not run.accepted[RULES[-1]]] == []
 
 
 def test_faulty_runs_fail() -> None:
-    runs = [faulty_run(*planned) for planned in plan_faulty(2, first_seed=10**6)]
+    runs = [faulty_run(*planned) for planned in plan_faulty(1, first_seed=10**6)]
     accepted = [run for run in runs if run.accepted[RULES[-1]]]
-    assert Counter(run.fault for run in runs) == {fault.value: 30 for fault in Fault}
+    assert Counter(run.fault for run in runs) == {fault.value: 15 for fault in Fault}
     assert [run for run in accepted if run.fault in GROSS] == []
     assert len(accepted) <= 0.03 * len(runs), accepted

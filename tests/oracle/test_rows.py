@@ -55,15 +55,10 @@ def test_no_query_at_all() -> None:
 
 
 def test_memory_is_linear_in_the_sequence() -> None:
-    problem = Problem.from_cli("-H 1 -s 16k -d 64 --dtype bf16 --mask window:600,0")
+    problem = Problem.from_cli("-H 1 -s 16k -d 64 --dtype bf16 --causal")
     inputs = fill(problem)
     tracemalloc.start()
     forward(problem, inputs)
     peak = tracemalloc.get_traced_memory()[1]
-    full = Problem.from_cli("-H 1 -s 16k -d 128 --dtype bf16")
-    tracemalloc.reset_peak()
-    forward(full, fill(full), rows=rows_within(full, 0.3))
-    sampled = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 60e6
-    assert sampled < 120e6
+    assert peak < 60e6  # O(seqlen^2) float64 scores would be 2 GB

@@ -123,3 +123,25 @@ def test_overflow_of_the_output_type_is_expected() -> None:
     got = emulate(problem, inputs)
     assert np.isinf(got.o[..., 0]).all()
     assert compare(problem, got.o, None, forward(problem, inputs)).verdict is Verdict.PASSED
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_cache_after_an_append(dtype: str) -> None:
+    line = f"-b 2 -H 2 -s 1 -d 16 --kv-cache paged:4 --cache-seqlens 6,2 --append 2 --rotary 16 --dtype {dtype}"
+    problem = Problem.from_cli(line)
+    inputs = fill(problem)
+    reference, o = forward(problem, inputs), emulate(problem, inputs).o
+    table = inputs["block_table"]
+
+    def verdict(name: str, page: int, slot: int, value: float) -> Verdict:
+        cache = {key: x.copy() for key, x in reference.cache.items()}
+        cache[name][page, slot, 0, 3] = value
+        return compare(problem, o, None, reference, cache=cache).verdict
+
+    near = float(reference.cache["k"][table[0, 1], 3, 0, 3]) * (1 + {"fp32": 1e-7, "fp16": 4e-4, "bf16": 4e-3}[dtype])
+    assert verdict("k", table[0, 1], 3, near) is Verdict.PASSED  # another rounding of the rotated key
+    assert verdict("k", table[0, 1], 3, near + 0.5) is Verdict.WRONG
+    assert verdict("v", table[1, 0], 2, 9.0) is Verdict.WRONG
+    assert verdict("k", table[1, 0], 0, 9.0) is Verdict.WRONG  # an old key was overwritten
+    unused = next(n for n in range(len(inputs["k"])) if n not in table)
+    assert verdict("k", unused, 0, 0.0) is Verdict.WRONG  # written outside

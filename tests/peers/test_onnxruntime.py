@@ -7,8 +7,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fmha_cli.features import Rotary, RotaryStyle
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference, forward
+from fmha_cli.oracle.rotary import rotate
 from fmha_cli.problem import Problem
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed (extra: peers)")
@@ -118,9 +120,8 @@ def test_group_query_attention_with_learned_sinks() -> None:
     np.testing.assert_allclose(got, joined(expected.o_tensor(problem)), **CLOSE)
 
 
-@pytest.mark.parametrize("style", ["", ":half", ":interleaved"])
-@pytest.mark.parametrize("dim", [0, 16])
-def test_group_query_attention_appends_and_rotates(style: str, dim: int) -> None:
+@pytest.mark.parametrize(("dim", "style"), [(0, ""), (16, ":half"), (16, ":interleaved")])
+def test_group_query_attention_appends_and_rotates(dim: int, style: str) -> None:
     rotary = f"--rotary {dim}{style}" if dim else ""
     line = f"-b 2 -H 4 --kv-heads 2 -s 1 -d 16 --kv-cache linear --cache-seqlens 8,5 --append 1 --causal {rotary}"
     problem, x, expected = reference(line)
@@ -138,3 +139,16 @@ def test_group_query_attention_appends_and_rotates(style: str, dim: int) -> None
         rows = slice(0, held + 1)
         np.testing.assert_allclose(k[b, :, rows], expected.cache["k"][b, :, rows], **CLOSE)
         np.testing.assert_array_equal(v[b, :, rows], expected.cache["v"][b, :, rows])
+
+
+@pytest.mark.parametrize("style", RotaryStyle)
+@pytest.mark.parametrize("dim", [8, 16])
+def test_rotary_operator(dim: int, style: RotaryStyle) -> None:
+    x = np.random.default_rng(0).standard_normal((2, 3, 5, 16)).astype(np.float32)
+    positions = np.array([3, 4, 9, 11, 30])
+    angle = np.arange(32)[:, None] * 10000.0 ** (-np.arange(0, dim, 2) / dim)
+    tables = {"cos": np.cos(angle).astype(np.float32), "sin": np.sin(angle).astype(np.float32)}
+    feeds = {"x": x, **tables, "at": np.broadcast_to(positions, (2, 5)).copy()}
+    interleaved = int(style is RotaryStyle.INTERLEAVED)
+    got = run("RotaryEmbedding", feeds, 1, rotary_embedding_dim=dim, interleaved=interleaved)[0]
+    np.testing.assert_allclose(got, rotate(x, positions, Rotary(dim, style)), **CLOSE)

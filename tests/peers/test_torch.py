@@ -9,10 +9,12 @@ import pytest
 
 from fmha_cli.oracle.alibi import standard_slopes
 from fmha_cli.oracle.dropout import fmha_stream, keep_scale
-from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.fills import FILLS, fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import forward
+from fmha_cli.oracle.tolerance import compare
 from fmha_cli.problem import Problem
+from fmha_cli.verdict import Verdict
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
 sdpa = torch.nn.functional.scaled_dot_product_attention
@@ -144,15 +146,18 @@ def test_causal_bias_of_torch_has_the_same_corners() -> None:
         np.testing.assert_allclose(forward(problem, inputs).o_tensor(problem), expected.numpy(), **TIGHT)
 
 
+@pytest.mark.parametrize("kind", FILLS)
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
-def test_sdpa_kernels_in_their_own_precision(dtype: str) -> None:
-    problem = Problem.from_cli(f"-b 1 -H 4 -s 200 -d 64 --dtype {dtype} --causal")
-    inputs = fill(problem)
-    kind = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
-    q, k, v = (torch.from_numpy(inputs[name].astype(np.float32)).to(kind) for name in ("q", "k", "v"))
-    got = sdpa(q, k, v, is_causal=True).double().numpy()
-    limit = {"fp32": 2e-6, "bf16": 2**-6, "fp16": 2**-9}[dtype]
-    np.testing.assert_allclose(got, forward(problem, inputs).o_tensor(problem), rtol=limit, atol=limit)
+@pytest.mark.parametrize("flags", ["-s 700 -d 64", "-s 1024 -d 128 --mask causal-tl", "-s 1 --seqlen-k 3000 -d 64"])
+def test_the_rules_accept_torch_kernels(flags: str, dtype: str, kind: str) -> None:
+    """The budgets come from an emulation; a kernel written by others must fit into them too."""
+    problem = Problem.from_cli(f"-b 1 -H 2 --dtype {dtype} {flags}")
+    inputs = fill(problem, kind, 2)
+    storage = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
+    q, k, v = (torch.from_numpy(inputs[name].astype(np.float32)).to(storage) for name in ("q", "k", "v"))
+    o = sdpa(q, k, v, is_causal=problem.mask.right == 0).float().numpy()
+    comparison = compare(problem, o, None, forward(problem, inputs), fill=kind)
+    assert comparison.verdict is Verdict.PASSED, comparison
 
 
 @pytest.mark.parametrize("mask", ["none", "causal", "window:9,4", "window-tl:3,12", "generic:5,2"])
