@@ -1,0 +1,1 @@
+"""The execution room: shared-memory arena, worker process, supervisor, journal and judge."""

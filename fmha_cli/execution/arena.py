@@ -1,0 +1,189 @@
+"""``Arena``: one shared-memory block with every tensor of a row, guarded, poisoned and watched.
+
+The parent owns it and does all the filling, poisoning and checking; the worker only maps it. So a check
+trusts nothing that ran beside the kernel.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import count
+
+import numpy as np
+
+from fmha_cli.errors import InternalError
+from fmha_cli.execution.guards import Violation, fill_zones, find_violations, zones_of
+from fmha_cli.execution.layout import ArenaLayout, Slot
+from fmha_cli.execution.memory import map_shared, shared_file
+from fmha_cli.execution.poison import Bytes, Pattern, as_words, fill_words, holds
+from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype
+from fmha_cli.tensors import Element, Role
+
+_BLOCK = 1 << 17
+"""64-bit words compared at a time, so that the result of a comparison stays in the cache."""
+
+_NUMBERS = count(1)
+
+
+@dataclass(frozen=True)
+class Change:
+    """An input that changed during a run: name, elements changed, and the index of the first one."""
+
+    tensor: str
+    count: int
+    first: tuple[int, ...]
+
+    def text(self) -> str:
+        return f"input {self.tensor} was written to: {self.count} elements, first at {list(self.first)}"
+
+
+@dataclass(frozen=True)
+class Unwritten:
+    """An output that a run left untouched in places: where it still holds the poison."""
+
+    tensor: str
+    where: np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+    @property
+    def count(self) -> int:
+        return int(self.where.sum())
+
+
+class Arena:
+    """Shared memory for one layout. Use it as a context manager, or call :meth:`close`.
+
+    The order of calls: :meth:`write` the inputs, then for every run :meth:`prepare`, the run itself,
+    :meth:`violations`, :meth:`changed_inputs` and :meth:`read`. Not for several threads.
+
+    Raises:
+        EnvironmentProblem, MemoryError: no memory for it.
+    """
+
+    def __init__(self, layout: ArenaLayout) -> None:
+        self.layout = layout
+        self.id = next(_NUMBERS)
+        self._fd = shared_file(layout.size)
+        self._map = map_shared(self._fd, layout.size)
+        self._bytes: Bytes = np.frombuffer(self._map, dtype=np.uint8)
+        self._zones = zones_of(layout)
+        self._inputs: dict[str, Array] = {}
+        self._guard = Pattern.FFFF
+
+    @property
+    def fd(self) -> int:
+        """The descriptor that the worker maps."""
+        return self._fd
+
+    @property
+    def closed(self) -> bool:
+        return self._fd < 0
+
+    def view(self, name: str) -> Array:
+        """The tensor in the arena, in the problem's axes; a view that every run changes."""
+        return self._view(self.layout.slot(name))
+
+    def _view(self, slot: Slot) -> Array:
+        dtype = np.dtype(np.uint8) if slot.role is None else numpy_dtype(Element(slot.tensor.dtype))
+        strides = tuple(stride * slot.itemsize for stride in slot.tensor.strides)
+        start = self._bytes[slot.start : slot.start + max(slot.end - slot.start, slot.itemsize)]
+        return np.lib.stride_tricks.as_strided(start.view(dtype), slot.tensor.shape, strides)
+
+    def write(self, inputs: Inputs) -> None:
+        """Take the inputs of the following runs. They are kept by reference, to compare with: do not change them.
+
+        Raises:
+            InternalError: a tensor is missing, unknown, or of another shape or type than the layout's.
+        """
+        wanted = {s.name for s in self.layout.slots if s.role in (Role.INPUT, Role.INOUT)}
+        if set(inputs) != wanted:
+            raise InternalError(f"inputs {sorted(inputs)} for an arena that takes {sorted(wanted)}")
+        for name, array in inputs.items():
+            view = self.view(name)
+            if array.shape != view.shape or array.dtype != view.dtype:
+                raise InternalError(f"{name}: {array.dtype} {array.shape} for {view.dtype} {view.shape}")
+            view[...] = array
+        self._inputs = dict(inputs)
+
+    def prepare(self, run: int = 0) -> None:
+        """Before every run: guards and gaps in order, outputs and workspaces poisoned, inputs as written.
+
+        Args:
+            run: number of the run; even and odd runs exchange the patterns of guards and outputs.
+        """
+        self._guard = Pattern.FFFF if run % 2 == 0 else Pattern.FF7F
+        fill_zones(self._bytes, self._zones, self._guard)
+        for slot in self.layout.slots:
+            if slot.role is Role.OUTPUT or slot.role is None:
+                self._poison(slot)
+        for name in self._damaged():
+            self.view(name)[...] = self._inputs[name]
+
+    def _poison(self, slot: Slot) -> None:
+        if slot.role is None:
+            region = self._bytes[slot.start : slot.end]
+            region[...] = self._guard.other.bytes(slot.start, len(region))
+        else:
+            fill_words(self._view(slot), self._guard.other)
+
+    def _damaged(self) -> list[str]:
+        changed = [change.tensor for change in self.changed_inputs()]
+        return changed + [s.name for s in self.layout.slots if s.role is Role.INOUT and s.name in self._inputs]
+
+    def violations(self) -> tuple[Violation, ...]:
+        """What the last run wrote outside all elements."""
+        return find_violations(self._bytes, self.layout, self._zones, self._guard)
+
+    def changed_inputs(self) -> tuple[Change, ...]:
+        """Inputs whose bits differ from what was written; tensors that are appended to are not among them."""
+        names = [s.name for s in self.layout.slots if s.role is Role.INPUT and s.name in self._inputs]
+        found = (_difference(name, self.view(name), self._inputs[name]) for name in names)
+        return tuple(change for change in found if change is not None)
+
+    def unwritten(self) -> tuple[Unwritten, ...]:
+        """Outputs in which an element still holds the poison of the last :meth:`prepare`."""
+        out = []
+        for slot in self.layout.slots:
+            if slot.role is Role.OUTPUT:
+                where = holds(self._view(slot), self._guard.other)
+                if where.any():
+                    out.append(Unwritten(slot.name, where))
+        return tuple(out)
+
+    def read(self) -> dict[str, Array]:
+        """Dense copies of everything a run may write but workspaces."""
+        slots = (s for s in self.layout.slots if s.role in (Role.OUTPUT, Role.INOUT))
+        return {slot.name: np.array(self._view(slot), order="C") for slot in slots}
+
+    def close(self) -> None:
+        """Give the memory back. Views that are still in use keep it until they go."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+        self._bytes = np.zeros(0, np.uint8)
+        with suppress(BufferError):
+            self._map.close()
+
+    def __enter__(self) -> Arena:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _difference(name: str, actual: Array, expected: Array) -> Change | None:
+    """Bitwise comparison: NaN equals itself."""
+    a, b = as_words(actual), as_words(expected)
+    if _equal(a, b):
+        return None
+    at = np.argwhere(a != b)
+    return Change(name, len(at), tuple(int(n) for n in at[0]))
+
+
+def _equal(a: Array, b: Array) -> bool:
+    if a.nbytes % 8 or not (a.flags.c_contiguous and b.flags.c_contiguous):
+        return bool(np.array_equal(a, b))
+    x, y = a.reshape(-1).view(np.uint64), b.reshape(-1).view(np.uint64)
+    blocks = (slice(n, n + _BLOCK) for n in range(0, len(x), _BLOCK))
+    return all(np.array_equal(x[block], y[block]) for block in blocks)

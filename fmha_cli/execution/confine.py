@@ -1,0 +1,56 @@
+"""What the worker does to itself at its start, so that a bad kernel harms nobody else and leaves no orphan."""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import os
+import resource
+import signal
+import sys
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_IOLBF = 1  # glibc and musl stdio.h
+
+
+def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:
+    """Tie this process's life to its parent's and prepare for a violent death.
+
+    Args:
+        lifeline: reading end of a pipe whose writing end only the parent holds: its end means the parent's.
+        parent: process id of the parent as the parent knows it.
+        pdeathsig: also ask the system for SIGKILL when the parent dies. The signal comes when the *thread*
+            that started this process ends, so it may be asked for only by a main thread.
+
+    Raises:
+        SystemExit: the parent is gone already.
+    """
+    if pdeathsig and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit(0)
+    threading.Thread(target=_watch, args=(lifeline,), daemon=True, name="lifeline").start()
+    faulthandler.enable()
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))  # a sweep of crashing kernels must not fill the disk
+    with suppress(OSError):  # when memory runs out, the worker goes first and the parent can report it
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
+    _line_buffer_c_stdout()
+
+
+def _watch(lifeline: int) -> None:
+    """Kill the whole group when the parent is gone, whatever the kernel is doing."""
+    with suppress(OSError):
+        os.read(lifeline, 1)
+    os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+def _line_buffer_c_stdout() -> None:
+    """What a kernel prints before it crashes must reach the log: C streams to a pipe are block-buffered."""
+    with suppress(OSError, ValueError, AttributeError):  # no such symbol (macOS names it otherwise): the text is lost
+        libc = ctypes.CDLL(None)
+        stream = ctypes.c_void_p.in_dll(libc, "stdout")
+        libc.setvbuf(stream, None, _IOLBF, ctypes.c_size_t(4096))

@@ -1,0 +1,172 @@
+"""Where every tensor lies in the arena: offsets, strides, gaps and the guard zones between them.
+
+Standard library only: the worker imports it, and a CPU worker needs no numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import prod
+from types import MappingProxyType
+from typing import Any
+
+from fmha_cli.errors import InternalError
+from fmha_cli.plan import Workspace
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BoundTensor
+from fmha_cli.tensors import Element, Role, TensorShape, shapes_of
+
+GUARD = 16 * 1024
+"""Bytes of guard before the first, after the last, and between any two tensors: 16 rows of 256 fp32 elements."""
+
+ALIGN = 256
+"""Alignment of every tensor in bytes, what device allocators promise."""
+
+GAP = 16
+"""Rows with gaps start at multiples of it (vector loads need 16 bytes), and a gap has at least as many bytes."""
+
+PAGE = 4096
+"""The arena's size is a multiple of it. Larger alignments than a page cannot be promised to a workspace."""
+
+WORKSPACE_DTYPE = "uint8"
+"""``BoundTensor.dtype`` of a workspace: its shape is its number of bytes."""
+
+_GAPPED = frozenset({"q", "k", "v", "o", "lse", "do", "dq", "dk", "dv", "bias", "dbias", "k_new", "v_new"})
+"""Tensors that kernels take strides for. Tables, slopes and scales are small and dense in every project."""
+
+
+@dataclass(frozen=True)
+class Slot:
+    """One tensor or workspace in the arena.
+
+    Attributes:
+        tensor: offset, shape and strides, as the session gets them.
+        itemsize: bytes of one element.
+        role: None for a workspace.
+        extent: bytes from element 0 to the end of the last element's row, gaps included.
+    """
+
+    tensor: BoundTensor
+    itemsize: int
+    role: Role | None
+    extent: int
+
+    @property
+    def name(self) -> str:
+        return self.tensor.name
+
+    @property
+    def start(self) -> int:
+        return self.tensor.offset
+
+    @property
+    def end(self) -> int:
+        """First byte after the last element."""
+        shape, strides = self.tensor.shape, self.tensor.strides
+        if 0 in shape:
+            return self.start
+        return self.start + (sum((n - 1) * s for n, s in zip(shape, strides, strict=True)) + 1) * self.itemsize
+
+    @property
+    def written(self) -> bool:
+        """Whether a kernel may write to it."""
+        return self.role is not Role.INPUT
+
+    @property
+    def dense(self) -> bool:
+        return self.tensor.strides == _dense_strides(self.tensor.shape)
+
+
+@dataclass(frozen=True)
+class ArenaLayout:
+    """All slots in ascending order, and the arena's size in bytes."""
+
+    slots: tuple[Slot, ...]
+    size: int
+
+    @property
+    def tensors(self) -> Mapping[str, BoundTensor]:
+        return MappingProxyType({slot.name: slot.tensor for slot in self.slots})
+
+    def slot(self, name: str) -> Slot:
+        """The slot of a name.
+
+        Raises:
+            InternalError: the arena holds no such tensor.
+        """
+        for slot in self.slots:
+            if slot.name == name:
+                return slot
+        raise InternalError(f"the arena holds no tensor {name!r}")
+
+    def to_wire(self) -> dict[str, Any]:
+        """What the worker needs of it, as JSON."""
+        rows = [[t.name, t.offset, t.dtype, list(t.shape), list(t.strides)] for t in self.tensors.values()]
+        return {"size": self.size, "tensors": rows}
+
+
+def tensors_from_wire(data: Mapping[str, Any]) -> dict[str, BoundTensor]:
+    """The inverse of :meth:`ArenaLayout.to_wire`."""
+    return {
+        name: BoundTensor(name, offset, dtype, tuple(shape), tuple(strides))
+        for name, offset, dtype, shape, strides in data["tensors"]
+    }
+
+
+def layout_of(problem: Problem, workspaces: Iterable[Workspace] = (), *, gaps: bool = False) -> ArenaLayout:
+    """The arena of a problem and its plan's workspaces.
+
+    Args:
+        gaps: let rows, heads and sequences of the large tensors lie apart, so that a kernel that takes a
+            row's length for its stride, or runs over a row's end, is caught.
+
+    Raises:
+        InternalError: two tensors of one name, or an alignment beyond a page.
+        UnsupportedError: T001, tensors without a form.
+    """
+    shapes = dict(shapes_of(problem))
+    placed: list[Slot] = []
+    cursor = GUARD
+    for name, shape in shapes.items():
+        slot = _place(name, shape, cursor, gaps=gaps and name in _GAPPED)
+        placed.append(slot)
+        cursor = slot.start + slot.extent + GUARD
+    for work in workspaces:
+        if work.name in shapes or work.align > PAGE:
+            raise InternalError(f"workspace {work.name!r}: its name is taken, or {work.align} is more than a page")
+        start = _up(cursor, max(ALIGN, work.align))
+        bound = BoundTensor(work.name, start, WORKSPACE_DTYPE, (work.bytes,), (1,))
+        placed.append(Slot(bound, 1, None, work.bytes))
+        cursor = start + work.bytes + GUARD
+    names = [slot.name for slot in placed]
+    if len(set(names)) != len(names):
+        raise InternalError(f"two workspaces have one name: {', '.join(names)}")
+    return ArenaLayout(tuple(placed), _up(cursor, PAGE))
+
+
+def _place(name: str, shape: TensorShape, cursor: int, *, gaps: bool) -> Slot:
+    start, item = _up(cursor, ALIGN), shape.dtype.nbytes
+    strides = _gapped_strides(shape.shape, item) if gaps else _dense_strides(shape.shape)
+    bound = BoundTensor(name, start, shape.dtype.value, shape.shape, strides)
+    extent = shape.shape[0] * strides[0] * item if 0 not in shape.shape else 0
+    return Slot(bound, item, shape.role, extent)
+
+
+def _dense_strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+
+
+def _gapped_strides(shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
+    """Strides in elements; every axis but the last has a gap of at least ``GAP`` bytes after each of its items."""
+    strides = [1]
+    for length in reversed(shape[1:]):
+        strides.append(_up(length * strides[-1] * itemsize, GAP) // itemsize + GAP // itemsize)
+    return tuple(reversed(strides))
+
+
+def _up(value: int, multiple: int) -> int:
+    return -(-value // multiple) * multiple
+
+
+assert {e.value for e in Element}.isdisjoint({WORKSPACE_DTYPE})

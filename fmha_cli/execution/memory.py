@@ -1,0 +1,48 @@
+"""Shared memory between parent and worker: an anonymous file that both map."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import tempfile
+
+from fmha_cli.errors import EnvironmentProblem
+
+
+def shared_file(size: int) -> int:
+    """A descriptor of an anonymous file of ``size`` zero bytes (close-on-exec); the caller closes it.
+
+    It lives in memory where the system has ``memfd_create``, else it is an unlinked temporary file. Pages
+    come into being when first touched; the kernel may refuse later what it grants here.
+
+    Raises:
+        EnvironmentProblem: no memory or no room for it.
+    """
+    fd = -1
+    try:
+        fd = os.memfd_create("fmha-arena", os.MFD_CLOEXEC) if hasattr(os, "memfd_create") else _unlinked()
+        os.ftruncate(fd, size)
+    except OSError as fault:
+        if fd >= 0:
+            os.close(fd)
+        raise EnvironmentProblem(
+            f"no shared memory of {size} bytes", code="X001", why=str(fault), help="choose a smaller problem"
+        ) from fault
+    return fd
+
+
+def _unlinked() -> int:
+    with tempfile.TemporaryFile(prefix="fmha-arena-") as file:
+        return os.dup(file.fileno())
+
+
+def map_shared(fd: int, size: int) -> mmap.mmap:
+    """Map a shared file for reading and writing.
+
+    Raises:
+        MemoryError: the address space or memory does not suffice.
+    """
+    try:
+        return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+    except OSError as fault:
+        raise MemoryError(f"mapping {size} bytes of shared memory: {fault}") from fault

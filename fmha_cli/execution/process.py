@@ -1,0 +1,256 @@
+"""One worker process as the parent sees it: start, ask, hear it die, kill it with everything it started."""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.execution.protocol import VERSION, Decoder, Message, ProtocolError, encode
+from fmha_cli.verdict import Verdict
+
+LOG_KEPT = 64 * 1024
+"""Bytes of a worker's output that are kept; a kernel that prints without end costs no more."""
+
+START_S = 60.0
+"""Seconds that a worker may take until its first answer: slow disks and busy machines, nothing else."""
+
+_TICK_S = 0.25
+_GRACE_S = 2.0
+_WORKER = "fmha_cli.execution.worker"
+_BAD_ALLOC = b"std::bad_alloc"
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a worker ended: the verdict for what it was doing, and one line that says how."""
+
+    verdict: Verdict
+    note: str
+
+
+class WorkerProcess:
+    """A worker in its own session and process group. Not for several threads.
+
+    It dies with the parent: through a pipe whose end it watches, and on Linux through a signal of the system
+    when it was started by the main thread. What it prints, on stdout or stderr, is kept as a log.
+
+    Raises:
+        EnvironmentProblem: no process could be started.
+    """
+
+    def __init__(self) -> None:
+        self._channel, theirs = socket.socketpair()
+        life_read, lifeline = os.pipe()
+        self._output, output_write = os.pipe()
+        self._pipes: tuple[int, ...] = (lifeline, self._output)
+        os.set_blocking(self._output, False)
+        main = threading.current_thread() is threading.main_thread()
+        descriptors = (theirs.fileno(), life_read)
+        arguments = [*(str(d) for d in descriptors), str(os.getpid()), str(int(main))]
+        try:
+            self._process = subprocess.Popen(
+                # -P: a module of the user's directory must not take a library's place
+                [sys.executable, "-P", "-u", "-m", _WORKER, *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output_write,
+                stderr=output_write,
+                pass_fds=descriptors,
+                start_new_session=True,
+                env=_environment(),
+            )
+        except OSError as fault:
+            self._release()
+            raise EnvironmentProblem("no worker process", code="X020", why=str(fault)) from fault
+        finally:
+            theirs.close()
+            os.close(life_read)
+            os.close(output_write)
+        self._decoder = Decoder()
+        self._log = bytearray()
+        self._seq = 0
+        self._greeted = False
+        self._oom_kills = _oom_kills()
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._channel, selectors.EVENT_READ)
+        self._selector.register(self._output, selectors.EVENT_READ)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.poll() is None
+
+    def log_tail(self, limit: int = 4096) -> str:
+        """The last of what the worker printed since :meth:`clear_log`, at most ``limit`` bytes."""
+        self._drain_output()
+        return bytes(self._log[-limit:]).decode("utf-8", "replace")
+
+    def clear_log(self) -> None:
+        """Forget what was printed so far."""
+        self._drain_output()
+        self._log.clear()
+
+    def greet(self) -> None:
+        """Wait until the worker has started; nothing when it was heard before.
+
+        Raises:
+            EnvironmentProblem: it died, or is of another version.
+        """
+        if self._greeted:
+            return
+        answer = self.ask({"do": "hello"}, timeout=START_S)
+        if isinstance(answer, Death) or answer.get("version") != VERSION:
+            why = answer.note if isinstance(answer, Death) else f"protocol {answer.get('version')}, not {VERSION}"
+            tail = self.log_tail().strip()
+            self.kill()
+            raise EnvironmentProblem(
+                "the worker process did not start", code="X021", why=f"{why}; {tail}" if tail else why
+            )
+        self._greeted = True
+
+    def ask(
+        self, request: Message, *, descriptors: Sequence[int] = (), timeout: float | None = None
+    ) -> Message | Death:
+        """Send a request and wait for its answer. After a Death the process and its whole group are gone.
+
+        Args:
+            timeout: seconds; None waits for ever.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted; the group was killed.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        self._seq += 1
+        try:
+            self._send(encode({"seq": self._seq, **request}), descriptors)
+            return self._wait(deadline, timeout)
+        except (OSError, EOFError):
+            return self._bury("closed its channel")
+        except ProtocolError as fault:
+            self.kill()
+            return Death(Verdict.CRASHED, f"garbage on the protocol channel: {fault}")
+        except BaseException:
+            self.kill()
+            raise
+
+    def _send(self, frame: bytes, descriptors: Sequence[int]) -> None:
+        self._channel.settimeout(START_S)
+        sent = socket.send_fds(self._channel, [frame], list(descriptors))
+        self._channel.sendall(frame[sent:])
+
+    def _wait(self, deadline: float | None, timeout: float | None) -> Message | Death:
+        while True:
+            left = _TICK_S if deadline is None else min(_TICK_S, deadline - time.monotonic())
+            events = self._selector.select(max(0.0, left))
+            ready = [key.fileobj for key, _ in events]
+            if self._output in ready:
+                self._drain_output()
+            if self._channel in ready:
+                data = self._channel.recv(1 << 20)
+                if not data:
+                    raise EOFError
+                answers = self._decoder.feed(data)
+                if answers:
+                    return self._checked(answers)
+            elif not events and not self.alive:
+                raise EOFError
+            if deadline is not None and time.monotonic() >= deadline:
+                self.kill()
+                return Death(Verdict.TIMED_OUT, f"no answer after {timeout:.3g} s; killed")
+
+    def _checked(self, answers: list[Message]) -> Message:
+        if len(answers) != 1 or answers[0].get("seq") != self._seq:
+            raise ProtocolError("an answer that nobody asked for")
+        return answers[0]
+
+    def _drain_output(self) -> None:
+        """Take what was printed; at most as much as is kept, so that endless output cannot hold the parent."""
+        with suppress(BlockingIOError):
+            for _ in range(LOG_KEPT // 4096):
+                data = os.read(self._output, 1 << 16)
+                self._log += data
+                del self._log[:-LOG_KEPT]
+                if not data:
+                    self._unwatch_output()
+                    return
+
+    def _unwatch_output(self) -> None:
+        with suppress(KeyError):
+            self._selector.unregister(self._output)
+
+    def _bury(self, otherwise: str) -> Death:
+        """The verdict of a worker that has gone by itself, or hangs without a channel."""
+        try:
+            status = self._process.wait(_GRACE_S)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            return Death(Verdict.CRASHED, f"the worker {otherwise}; killed")
+        self.kill()
+        if status >= 0:
+            return Death(Verdict.CRASHED, f"the worker exited with status {status}")
+        name = _signal_name(-status)
+        if -status == signal.SIGKILL and _oom_kills() > self._oom_kills:
+            return Death(Verdict.OUT_OF_MEMORY, "the system ran out of memory and killed the worker")
+        self._drain_output()
+        if -status == signal.SIGABRT and _BAD_ALLOC in self._log:
+            return Death(Verdict.OUT_OF_MEMORY, "an allocation failed (std::bad_alloc)")
+        return Death(Verdict.CRASHED, f"the worker died of {name}")
+
+    def kill(self) -> None:
+        """End the worker and everything in its process group now. May be called again."""
+        with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
+            os.killpg(self._process.pid, signal.SIGKILL)
+        with suppress(subprocess.TimeoutExpired):  # a process stuck inside the system is left to it
+            self._process.wait(_GRACE_S)
+
+    def close(self, grace: float = _GRACE_S) -> None:
+        """Let the worker close its devices, then end it; frees the descriptors."""
+        with suppress(OSError):
+            self._channel.shutdown(socket.SHUT_WR)
+        with suppress(subprocess.TimeoutExpired):
+            self._process.wait(grace)
+        self.kill()
+        self._selector.close()
+        self._release()
+
+    def _release(self) -> None:
+        self._channel.close()
+        descriptors, self._pipes = self._pipes, ()
+        for descriptor in descriptors:
+            os.close(descriptor)
+
+
+def _environment() -> dict[str, str]:
+    """The parent's environment; its module search path is handed on as it is, so both import the same code."""
+    path = [os.path.abspath(entry) for entry in sys.path]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # a real-time signal
+        return f"signal {number}"
+
+
+def _oom_kills() -> int:
+    """Processes that the system killed for memory since it started; 0 where it does not say."""
+    try:
+        text = Path("/proc/vmstat").read_text("ascii")
+    except OSError:
+        return 0
+    counts = (line.split()[1] for line in text.splitlines() if line.startswith("oom_kill "))
+    return int(next(counts, "0"))

@@ -1,0 +1,102 @@
+"""Messages between parent and worker: framed JSON lines over a private socket.
+
+A frame is ``FMHA``, eight hex digits (length of the payload in bytes), a space, the payload (a JSON object in
+ASCII), a newline. Anything else on the channel is a :class:`ProtocolError`: a kernel that writes into
+descriptors that are not its own is found out, never misread.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any
+
+VERSION = 1
+"""Raised when requests or answers change their meaning; the worker states it in its first answer."""
+
+LIMIT = 64 * 1024 * 1024
+"""Bytes of the longest payload; samples of a million launches fit."""
+
+_MAGIC = b"FMHA"
+_HEADER = len(_MAGIC) + 8 + 1
+
+Message = dict[str, Any]
+
+
+class Failure(StrEnum):
+    """Why a request failed without killing the worker."""
+
+    KERNEL = "kernel"
+    """It did not load or launch (``KernelFailure``, ``OSError`` of the loader, anything raised while loading)."""
+    MEMORY = "memory"
+    """Out of memory."""
+    ENVIRONMENT = "environment"
+    """The device, its runtime or the backend is not there."""
+    EXCEPTION = "exception"
+    """The backend raised what it must not raise while running."""
+
+
+class ProtocolError(Exception):
+    """Bytes on the channel that are no frame."""
+
+
+def encode(message: Message) -> bytes:
+    """One frame.
+
+    Raises:
+        ProtocolError: a payload beyond the limit.
+    """
+    payload = json.dumps(message, ensure_ascii=True, separators=(",", ":")).encode("ascii")
+    if len(payload) > LIMIT:
+        raise ProtocolError(f"a message of {len(payload)} bytes")
+    return b"%s%08x %s\n" % (_MAGIC, len(payload), payload)
+
+
+class Decoder:
+    """Turns a stream of bytes, cut anywhere, into messages."""
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[Message]:
+        """The messages that ``data`` completes.
+
+        Raises:
+            ProtocolError: the stream is not made of frames; the decoder is of no further use.
+        """
+        self._buffer += data
+        messages = []
+        while (message := self._next()) is not None:
+            messages.append(message)
+        return messages
+
+    def _next(self) -> Message | None:
+        head = bytes(self._buffer[:_HEADER])
+        if not _MAGIC.startswith(head[: len(_MAGIC)]):
+            raise ProtocolError(f"{head!r} is no frame")
+        if len(head) < _HEADER:
+            return None
+        length = _length(head)
+        if len(self._buffer) <= _HEADER + length:
+            return None
+        payload = bytes(self._buffer[_HEADER : _HEADER + length])
+        if self._buffer[_HEADER + length] != ord("\n"):
+            raise ProtocolError("a frame without an end")
+        del self._buffer[: _HEADER + length + 1]
+        try:
+            message = json.loads(payload)
+        except ValueError as fault:
+            raise ProtocolError(f"a frame without JSON: {fault}") from fault
+        if not isinstance(message, dict):
+            raise ProtocolError("a frame that is no object")
+        return message
+
+
+def _length(head: bytes) -> int:
+    digits = head[len(_MAGIC) : -1]
+    if head[-1:] != b" " or not all(c in b"0123456789abcdef" for c in digits):
+        raise ProtocolError(f"{head!r} is no frame")
+    length = int(digits, 16)
+    if length > LIMIT:
+        raise ProtocolError(f"a message of {length} bytes")
+    return length

@@ -1,0 +1,246 @@
+"""``Supervisor``: runs jobs in a worker that outlives good kernels and is replaced after bad ones.
+
+What can happen to a job, and its verdict (None: it ran):
+
+=============================================  ===============================  ===============
+what                                           verdict                          worker
+=============================================  ===============================  ===============
+death by a signal, an exit of any status       CRASHED                          replaced
+no answer before the deadline                  TIMED_OUT                        killed, replaced
+MemoryError; killed for memory                 OUT_OF_MEMORY                    replaced
+does not load or launch, damaged artifact      LAUNCH_FAILED                    kept if it was loading
+garbage on the channel; any other exception    CRASHED                          replaced
+device, runtime or worker is not there         NOT_RUN                          kept
+=============================================  ===============================  ===============
+"""
+
+from __future__ import annotations
+
+import time
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+
+from fmha_cli.device import Availability, State
+from fmha_cli.encode import digest_of
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.job import Job, availability_from_wire
+from fmha_cli.execution.process import Death, WorkerProcess
+from fmha_cli.execution.protocol import Failure, Message
+from fmha_cli.verdict import Verdict
+
+KEPT_JOBS = 2
+"""Jobs that stay loaded in the worker: two kernels can be timed in turns."""
+
+_VERDICTS = {
+    Failure.KERNEL: Verdict.LAUNCH_FAILED,
+    Failure.MEMORY: Verdict.OUT_OF_MEMORY,
+    Failure.ENVIRONMENT: Verdict.NOT_RUN,
+    Failure.EXCEPTION: Verdict.CRASHED,
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobResult:
+    """What became of one request to run a job.
+
+    Attributes:
+        verdict: None when it ran; else CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED or NOT_RUN.
+        stage_ns: nanoseconds per launch and stage, in order.
+        note: why it did not run. log_tail: the last of what the worker printed meanwhile.
+        distrust: why a result should not be believed although it ran.
+    """
+
+    verdict: Verdict | None = None
+    stage_ns: tuple[tuple[int, ...], ...] = ()
+    note: str | None = None
+    log_tail: str = ""
+    distrust: str | None = None
+
+
+class Supervisor:
+    """One persistent worker and its replacements. Use it as a context manager; not for several threads.
+
+    Create it in the main thread: on Linux the worker is bound to the thread that started it. Ctrl-C during a
+    call kills the worker's process group and raises ``KeyboardInterrupt``; the next call starts a new worker.
+    """
+
+    def __init__(self) -> None:
+        self._worker: WorkerProcess | None = None
+        self._loaded: OrderedDict[str, Arena] = OrderedDict()
+        self._ran: list[str] = []
+        self.started = 0
+        """Workers started so far."""
+
+    def start(self) -> None:
+        """Start a worker without waiting for it, so that it gets ready while the parent does other things.
+
+        A worker that cannot be started is reported by the call that needs it.
+        """
+        if self._worker is not None and not self._worker.alive:
+            self.retire()
+        if self._worker is None:
+            self._worker = WorkerProcess()
+            self.started += 1
+
+    def probe(self, entry: str, backend: str, *, timeout: float | None = 60.0) -> Availability:
+        """Ask a backend, in the worker, whether it is here. A probe that dies, hangs or raises gives BROKEN."""
+        try:
+            worker = self._ready()
+        except EnvironmentProblem as fault:
+            return Availability(state=State.BROKEN, why=f"{fault.what}: {fault.why}")
+        worker.clear_log()
+        answer = worker.ask({"do": "probe", "entry": entry, "backend": backend}, timeout=timeout)
+        if isinstance(answer, Death):
+            why = f"the probe of {backend} failed: {answer.note}"
+            self.retire()
+            return Availability(state=State.BROKEN, why=why, help="`fmha doctor` shows more")
+        if "failure" in answer:
+            return Availability(state=State.BROKEN, why=_why(answer))
+        return availability_from_wire(answer["availability"])
+
+    def run(
+        self,
+        job: Job,
+        arena: Arena,
+        *,
+        launches: int = 1,
+        cold: bool = False,
+        transfer: bool = True,
+        timeout: float | None = None,
+    ) -> JobResult:
+        """Launch a job; loads it first where the worker does not hold it.
+
+        A worker that dies is no proof against this kernel when another one ran in it before: the job is then
+        run once more, alone in a fresh worker. If it survives there, the result says so in ``distrust``.
+
+        Args:
+            arena: written and prepared; the worker maps it. Close it when the job is done: the worker lets
+                go of closed arenas at the next call.
+            launches: launches in a row, each timed. cold: caches are evicted before each.
+            transfer: move the arena to the device before and back after the launches; False for timing.
+            timeout: seconds for this call, a worker's start excepted; None = no limit.
+
+        Raises:
+            KeyboardInterrupt: the user interrupted; nothing of this job may be used.
+        """
+        identity = f"{arena.id}-{digest_of(job.to_wire())}"
+        request = {"do": "run", "id": identity, "launches": launches, "cold": cold, "transfer": transfer}
+        try:
+            self._tidy(identity)
+            before = [name for name in self._ran if name != job.plan.main.name]
+            result, died = self._attempt(job, arena, request, timeout)
+            if not died or not before or result.verdict is Verdict.TIMED_OUT:
+                return result
+            again, _ = self._attempt(job, arena, request, timeout)
+        except EnvironmentProblem as fault:
+            return JobResult(verdict=Verdict.NOT_RUN, note=f"{fault.what}: {fault.why}")
+        if again.verdict is not None:
+            return again
+        suspects = ", ".join(before[-KEPT_JOBS:])
+        distrust = f"{result.note} after other kernels had run in it, and not alone in a fresh one ({suspects})"
+        return replace(again, distrust=distrust, log_tail=result.log_tail)
+
+    def _ready(self) -> WorkerProcess:
+        self.start()
+        worker = self._worker
+        assert worker is not None
+        try:
+            worker.greet()
+        except EnvironmentProblem:
+            self.retire()
+            raise
+        return worker
+
+    def _tidy(self, identity: str) -> None:
+        """Let go of jobs whose arena is closed, and of the oldest when a new one needs room.
+
+        A worker that dies of it is replaced here, so that the next job does not pay.
+        """
+        closed = [key for key, arena in self._loaded.items() if arena.closed]
+        room = KEPT_JOBS if identity in self._loaded else KEPT_JOBS - 1
+        others = [key for key in self._loaded if key not in closed and key != identity]
+        for key in (*closed, *others[: max(0, len(self._loaded) - len(closed) - room)]):
+            if self._worker is None or key not in self._loaded:
+                return
+            del self._loaded[key]
+            if isinstance(self._worker.ask({"do": "drop", "id": key}, timeout=60.0), Death):
+                self.retire()
+
+    def _attempt(self, job: Job, arena: Arena, request: Message, timeout: float | None) -> tuple[JobResult, bool]:
+        """One try: the result, and whether the worker died of it."""
+        worker = self._ready()
+        worker.clear_log()
+        started = time.monotonic()
+        if request["id"] not in self._loaded:
+            wire = {"id": request["id"], "job": job.to_wire(), "layout": arena.layout.to_wire()}
+            answer = worker.ask({"do": "load", **wire}, descriptors=(arena.fd,), timeout=timeout)
+            if isinstance(answer, Death):
+                return self._buried(worker, answer)
+            if "failure" in answer:
+                return self._failed(worker, answer, keep=answer["failure"] != Failure.MEMORY)
+            self._loaded[request["id"]] = arena
+        self._ran.append(job.plan.main.name)
+        left = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
+        answer = worker.ask(request, timeout=left)
+        if isinstance(answer, Death):
+            return self._buried(worker, answer)
+        if "failure" in answer:
+            return self._failed(worker, answer, keep=False)
+        times = _stage_ns(answer, request["launches"], len(job.plan.stages))
+        if times is None:
+            what = "the session's times are not one number of nanoseconds for each stage"
+            return self._failed(worker, {"failure": Failure.EXCEPTION, "what": what}, keep=False)
+        return JobResult(stage_ns=times), False
+
+    def _buried(self, worker: WorkerProcess, death: Death) -> tuple[JobResult, bool]:
+        result = JobResult(verdict=death.verdict, note=death.note, log_tail=worker.log_tail())
+        self.retire()
+        return result, True
+
+    def _failed(self, worker: WorkerProcess, answer: Message, *, keep: bool) -> tuple[JobResult, bool]:
+        verdict = _VERDICTS[Failure(answer["failure"])]
+        result = JobResult(verdict=verdict, note=_why(answer), log_tail=worker.log_tail())
+        if not keep:
+            self.retire()
+        return result, False
+
+    def retire(self) -> None:
+        """Have the next job run in a fresh worker: this one ran a kernel that wrote where it must not."""
+        worker, self._worker = self._worker, None
+        self._forget()
+        if worker is not None:
+            worker.kill()
+            worker.close()
+
+    def close(self) -> None:
+        """End the worker, in peace if it is idle."""
+        worker, self._worker = self._worker, None
+        self._forget()
+        if worker is not None:
+            worker.close()
+
+    def _forget(self) -> None:
+        self._loaded.clear()
+        self._ran.clear()
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+def _why(answer: Message) -> str:
+    return f"{answer['what']} ({answer['why']})" if answer.get("why") else str(answer["what"])
+
+
+def _stage_ns(answer: Message, launches: int, stages: int) -> tuple[tuple[int, ...], ...] | None:
+    """The times of a run's answer, None when they are not what was asked for."""
+    times = answer.get("ns")
+    if not isinstance(times, list) or len(times) != launches:
+        return None
+    for row in times:
+        if not isinstance(row, list) or len(row) != stages or any(type(ns) is not int or ns < 0 for ns in row):
+            return None
+    return tuple(tuple(row) for row in times)

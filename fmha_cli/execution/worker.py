@@ -1,0 +1,190 @@
+"""The worker process: ``python -m fmha_cli.execution.worker CHANNEL LIFELINE PARENT PDEATHSIG``.
+
+It opens devices, loads kernels and launches them; it decides nothing. One request is answered at a time:
+
+=========  =============================================  ==========================================
+request    members                                        answer
+=========  =============================================  ==========================================
+hello                                                     version, fmha, pid
+probe      entry, backend                                 availability
+load       id, job, layout (arena's descriptor attached)  (empty)
+run        id, launches, cold, transfer                   ns: one list of stages for each launch
+drop       id                                             (empty)
+=========  =============================================  ==========================================
+
+A failed request is answered with ``failure`` (a :class:`Failure`), ``what`` and ``why``; the traceback goes to
+stderr, which the parent keeps. The end of the channel ends the worker.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import mmap
+import os
+import socket
+import sys
+import traceback
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli import __version__
+from fmha_cli.errors import EnvironmentProblem, FmhaError, KernelFailure
+from fmha_cli.execution.confine import confine
+from fmha_cli.execution.job import (
+    artifacts_from_wire,
+    availability_to_wire,
+    device_from_wire,
+    plan_from_wire,
+)
+from fmha_cli.execution.layout import tensors_from_wire
+from fmha_cli.execution.loading import load_backend
+from fmha_cli.execution.memory import map_shared
+from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
+from fmha_cli.protocols import Session
+
+
+@dataclass
+class Loaded:
+    """A job that is ready to run; ``fresh`` until its inputs were uploaded for the first time."""
+
+    session: Session
+    arena: mmap.mmap
+    fresh: bool = True
+
+    def close(self) -> None:
+        self.session.close()
+        self._release()
+
+    def _release(self) -> None:
+        with suppress(BufferError):  # the session kept a view: the mapping goes with it
+            self.arena.close()
+
+
+class Worker:
+    """The requests' handlers and the jobs that are loaded."""
+
+    def __init__(self, channel: socket.socket) -> None:
+        self._channel = channel
+        self._decoder = Decoder()
+        self._descriptors: list[int] = []
+        self._jobs: dict[str, Loaded] = {}
+        self._handlers: dict[str, Callable[[Message], Message]] = {
+            "hello": lambda request: {"version": VERSION, "fmha": __version__, "pid": os.getpid()},
+            "probe": self._probe,
+            "load": self._load,
+            "run": self._run,
+            "drop": self._drop,
+        }
+
+    def serve(self) -> None:
+        """Answer requests until the channel ends."""
+        while True:
+            data, descriptors, _, _ = socket.recv_fds(self._channel, 1 << 16, 4)
+            self._descriptors += descriptors
+            if not data:
+                break
+            for request in self._decoder.feed(data):
+                answer = self._answer(request)
+                self._channel.sendall(encode({"seq": request["seq"], **answer}))
+        for loaded in self._jobs.values():
+            loaded.close()
+
+    def _answer(self, request: Message) -> Message:
+        try:
+            return self._handlers[request["do"]](request)
+        except KernelFailure as fault:
+            return _failed(Failure.KERNEL, fault)
+        except EnvironmentProblem as fault:
+            return _failed(Failure.ENVIRONMENT, fault)
+        except MemoryError as fault:
+            return _failed(Failure.MEMORY, fault)
+        except Exception as fault:  # noqa: BLE001 - a backend may raise anything; the row pays, not the run
+            return _failed(Failure.KERNEL if request["do"] == "load" else Failure.EXCEPTION, fault)
+
+    def _probe(self, request: Message) -> Message:
+        found = load_backend(request["entry"], request["backend"]).probe()
+        return {"availability": availability_to_wire(found)}
+
+    def _load(self, request: Message) -> Message:
+        fd = self._descriptors.pop(0)
+        try:
+            arena = map_shared(fd, request["layout"]["size"])
+        finally:
+            os.close(fd)
+        job = request["job"]
+        backend = load_backend(job["entry"], job["backend"])
+        plan = plan_from_wire(job, backend)
+        paths = [verified(path, sha256) for path, sha256 in artifacts_from_wire(job)]
+        session = backend.open(device_from_wire(job["device"]))
+        loaded = Loaded(session, arena)
+        try:
+            session.load(plan, paths)
+            session.bind(memoryview(arena), tensors_from_wire(request["layout"]), job["threads"])
+        except BaseException:
+            loaded.close()
+            raise
+        self._jobs[request["id"]] = loaded
+        return {}
+
+    def _run(self, request: Message) -> Message:
+        loaded = self._jobs[request["id"]]
+        session, cold, times = loaded.session, request["cold"], []
+        if request["transfer"] or loaded.fresh:
+            session.upload()
+            loaded.fresh = False
+        for _ in range(request["launches"]):
+            if cold:
+                session.evict_caches()
+            times.append(session.launch())
+        if request["transfer"]:
+            session.download()
+        return {"ns": [[int(ns) for ns in stages] for stages in times]}
+
+    def _drop(self, request: Message) -> Message:
+        loaded = self._jobs.pop(request["id"], None)
+        if loaded is not None:
+            loaded.close()
+        return {}
+
+
+def verified(path: Path, sha256: str) -> Path:
+    """The path of an artifact whose bytes are what was built.
+
+    Raises:
+        KernelFailure: they are not, or the file cannot be read.
+    """
+    try:
+        found = hashlib.sha256(path.read_bytes()).hexdigest()
+    except OSError as fault:
+        raise KernelFailure(f"artifact {path} cannot be read", code="X011", where=str(path), why=str(fault)) from fault
+    if found != sha256:
+        raise KernelFailure(
+            f"artifact {path} is damaged",
+            code="X012",
+            where=str(path),
+            why=f"sha256 {found}, built was {sha256}",
+            help="`fmha cache verify`",
+        )
+    return path
+
+
+def _failed(failure: Failure, fault: Exception) -> Message:
+    traceback.print_exception(fault)
+    if isinstance(fault, FmhaError):
+        return {"failure": failure.value, "what": fault.what, "why": fault.why}
+    return {"failure": failure.value, "what": f"{type(fault).__name__}: {fault}", "why": None}
+
+
+def main(arguments: list[str]) -> None:
+    """Serve one parent."""
+    channel, lifeline, parent, pdeathsig = (int(text) for text in arguments)
+    for descriptor in (channel, lifeline):
+        os.set_inheritable(descriptor, False)
+    confine(lifeline, parent, pdeathsig=bool(pdeathsig))
+    Worker(socket.socket(fileno=channel)).serve()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
