@@ -50,7 +50,7 @@ SIDES_APART = 8
 """Window bounds closer than this make an exchange a matter of a few keys, not a gross fault."""
 
 CK_TOLERANCE = {DType.FP32: 1e-5, DType.FP16: 1e-3, DType.BF16: 1e-2}
-"""rtol = atol of ROCm/composable_kernel ``example/ck_tile/01_fmha/fmha_fwd.cpp`` ``get_elimit`` (fp32: of its tests)."""
+"""rtol = atol of ROCm/composable_kernel ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` ``get_elimit``."""
 
 
 @dataclass(frozen=True)

@@ -23,23 +23,28 @@ from fmha_cli.problem import Problem
 
 F32_EPS = 2.0**-24
 
+_CHUNK = 4096
+"""Rows compared at a time, so that comparing needs little memory beside the tensors."""
+
+_NEAR = 2.0**-6
+
 
 @dataclass(frozen=True)
 class RowErrors:
     """Errors of R rows against a reference.
 
-    relative (R,): |o - ref| / scale; element (R, d): |o - ref| / (|ref| + scale / sqrt(d)); absolute (R, d);
-    allowance (R, d): the denominator of ``element``; mismatched (R,): elements finite on one side only, by
-    row; counted: rows whose answer is not zero throughout. Elements that are not finite on either side count as
+    relative (R,): |o - ref| / scale; mismatched (R,): elements finite on one side only; counted: rows whose answer
+    is not zero throughout; element: the largest |o - ref| / (|ref| + scale / sqrt(d)) of any element, absolute
+    and allowance: its numerator and denominator. Elements that are not finite on either side count as
     error-free in the others.
     """
 
     relative: F64
-    element: F64
-    absolute: F64
-    allowance: F64
     mismatched: F64
     counted: int
+    element: float
+    absolute: float
+    allowance: float
 
     @property
     def rms(self) -> float:
@@ -59,18 +64,31 @@ def floors(problem: Problem, reference: RowResult, dim: int) -> F64:
 
 def row_errors(actual: Array, expected: F64, floor: F64, limit: float) -> RowErrors:
     """Errors of ``actual`` (R, d) against ``expected`` (R, d); above ``limit`` the storage type overflows."""
-    got = actual.astype(np.float64)
-    # a reference near the type's largest value may round to either side of overflow
-    overflows = np.abs(expected) > limit * (1 + 2.0**-6)
-    may_overflow = np.abs(expected) > limit * (1 - 2.0**-6)
-    finite = np.isfinite(expected) & ~overflows
-    wrong = np.isfinite(got) != finite
-    wrong &= ~(may_overflow & ~overflows & np.isfinite(expected))
-    comparable = np.isfinite(got) & np.isfinite(expected)
-    absolute = np.abs(np.subtract(got, expected, where=comparable, out=np.zeros_like(expected)))
-    size = np.abs(np.where(comparable, expected, 0.0))
-    scale = np.maximum(np.linalg.norm(size, axis=1), floor)
-    allowance = size + (scale / max(1, expected.shape[1]) ** 0.5)[:, None]
-    relative = np.linalg.norm(absolute, axis=1) / scale
-    counted = int(size.any(axis=1).sum())
-    return RowErrors(relative, absolute / allowance, absolute, allowance, wrong.sum(axis=1).astype(np.float64), counted)
+    count = len(expected)
+    relative, mismatched = np.zeros(count), np.zeros(count)
+    counted, worst = 0, (0.0, 0.0, 1.0)
+    for start in range(0, count, _CHUNK):
+        part = slice(start, start + _CHUNK)
+        want, got = expected[part], actual[part].astype(np.float64)
+        mismatched[part] = _mismatched(got, want, limit)
+        comparable = np.isfinite(got) & np.isfinite(want)
+        absolute = np.abs(np.subtract(got, want, where=comparable, out=np.zeros_like(want)))
+        size = np.abs(np.where(comparable, want, 0.0))
+        scale = np.maximum(np.linalg.norm(size, axis=1), floor[part])
+        relative[part] = np.linalg.norm(absolute, axis=1) / scale
+        counted += int(size.any(axis=1).sum())
+        if absolute.size:
+            allowance = size + (scale / expected.shape[1] ** 0.5)[:, None]
+            quotient = absolute / allowance
+            at = int(quotient.argmax())
+            worst = max(worst, (float(quotient.flat[at]), float(absolute.flat[at]), float(allowance.flat[at])))
+    return RowErrors(relative, mismatched, counted, *worst)
+
+
+def _mismatched(got: F64, want: F64, limit: float) -> F64:
+    """(R,) elements that are finite on one side only; near overflow of the storage type both are right."""
+    size = np.abs(want)
+    certain = ~np.isfinite(want) | (size <= limit * (1 - _NEAR)) | (size > limit * (1 + _NEAR))
+    finite = np.isfinite(want) & (size <= limit)
+    count: F64 = ((np.isfinite(got) != finite) & certain).sum(axis=1).astype(np.float64)
+    return count
