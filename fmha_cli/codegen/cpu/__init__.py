@@ -1,0 +1,1 @@
+"""C++ source of the CPU kernels."""

@@ -1,0 +1,55 @@
+"""The free choices of a CPU kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fmha_cli.kernel import Algorithm
+
+
+class Kind(StrEnum):
+    """Which loop a kernel holds."""
+
+    PREFILL = "prefill"
+    """Lanes are queries: many rows share each key."""
+    DECODE = "decode"
+    """Lanes are columns: few rows, K and V streamed once, keys split over threads."""
+
+
+class Simd(StrEnum):
+    """Which vector header a kernel is written on."""
+
+    AVX512 = "avx512"
+    AVX2 = "avx2"
+    GENERIC = "generic"
+
+    @property
+    def lanes(self) -> int:
+        """Floats in a vector."""
+        return {Simd.AVX512: 16, Simd.AVX2: 8, Simd.GENERIC: 4}[self]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CpuAlgorithm(Algorithm):
+    """Tile and instruction choices.
+
+    Attributes:
+        kind: prefill or decode.
+        simd: the vector header.
+        pairs: products of bf16 pairs (AVX512-BF16) instead of fp32 products.
+        lanes_q: vectors of queries in a register tile (prefill), or of columns (decode).
+        rows_s: keys in a register tile of the score product.
+        rows_o: columns of V in a register tile of the value product, largest first, ending with 1.
+        block_k: most keys that are scored before they are weighed; a multiple of ``rows_s``.
+        prefetch: bytes that decode asks for ahead of their use; 0 = none.
+    """
+
+    kind: Kind
+    simd: Simd
+    pairs: bool = False
+    lanes_q: int
+    rows_s: int
+    rows_o: tuple[int, ...] = (1,)
+    block_k: int
+    prefetch: int = 0

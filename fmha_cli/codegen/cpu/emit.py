@@ -1,0 +1,102 @@
+"""``emit``: KernelSpec to one C++ translation unit. Pure; the text depends on nothing but its arguments."""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import resources
+
+from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs, Status
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.micro import score_tile, transpositions, value_columns, value_tile
+from fmha_cli.codegen.struct import struct_text, table_text
+from fmha_cli.dtypes import DType
+from fmha_cli.faults import Fault
+from fmha_cli.kernel import KernelSpec
+
+MAX_HDIM = 256
+"""Largest head dim: the row by row path keeps one row of sums on the stack."""
+
+_ELEMENT = {DType.FP32: "float", DType.FP16: "f16", DType.BF16: "bf16"}
+_FAULT_BLOCKS = 2
+"""Register tiles in a block when a fault is planted, so that faults of the block loop show on small problems."""
+
+
+@cache
+def _text(name: str) -> str:
+    return resources.files(__package__).joinpath("src", name).read_text("utf-8")
+
+
+def emit(kernel: KernelSpec, fault: Fault | None = None) -> str:
+    """The complete source of a kernel.
+
+    Args:
+        fault: a planted fault; tests only. Then blocks of keys are short, so that a small problem has several.
+
+    Raises:
+        TypeError: the kernel's algorithm is not a CPU backend's.
+        KeyError: a dtype that no CPU kernel has.
+    """
+    algorithm = kernel.algorithm
+    if not isinstance(algorithm, CpuAlgorithm):
+        raise TypeError(f"{kernel.name} is not a CPU kernel")
+    parts = [
+        f"// {kernel.name}",
+        _text("base.h"),
+        _text(f"simd_{algorithm.simd.value}.h").replace("#if FMHA_PAIRS", f"#if {int(algorithm.pairs)}"),
+        _text("vmath.h"),
+        struct_text(FmhaCpuArgs),
+        table_text(FmhaCpuArgs, PREFIX, VERSION),
+        _constants(kernel, algorithm, fault),
+        _text("context.h"),
+        _text("exact_row.h"),
+        _text("threads.h"),
+        *(_prefill(algorithm) if algorithm.kind is Kind.PREFILL else _decode()),
+        _text("entry.h"),
+    ]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm, fault: Fault | None) -> str:
+    dtype = kernel.signature.dtype
+    copied = dtype is not DType.FP32
+    block = algorithm.block_k if fault is None else min(algorithm.block_k, _FAULT_BLOCKS * algorithm.rows_s)
+    flags = {
+        "PAIRS": algorithm.pairs,
+        "COPY_K": copied and not algorithm.pairs,
+        "COPY_V": copied,
+        **{f"FAULT_{f.name}": f is fault for f in Fault},
+    }
+    sizes = {
+        **{f"STATUS_{s.name}": s.value for s in Status},
+        "MAX_HDIM": MAX_HDIM,
+        "NZ": algorithm.lanes_q,
+        "RS": algorithm.rows_s,
+        "BC": block,
+        "PREFETCH": algorithm.prefetch,
+        "COLUMN_ELEMENTS": 2 if algorithm.pairs else 1,
+    }
+    lines = [f"#define {name} {int(on)}" for name, on in flags.items()]
+    lines.append(f"enum {{ {', '.join(f'{name} = {value}' for name, value in sizes.items())} }};")
+    lines.append(f"typedef {_ELEMENT[dtype]} T;")
+    lines.append(f"typedef {'bf16' if algorithm.pairs else 'float'} KEY;")
+    lines.append(f"typedef {'bf16' if dtype is DType.FP32 else _ELEMENT[dtype]} LOW;")
+    return "\n".join([*lines, ""])
+
+
+def _prefill(algorithm: CpuAlgorithm) -> list[str]:
+    vectors, pairs = algorithm.lanes_q, algorithm.pairs
+    return [
+        "enum { BQ = NZ * NL };\n",
+        _text("operands_pairs.h" if pairs else "operands_plain.h"),
+        transpositions(algorithm.simd.lanes, vectors),
+        _text("pack.h"),
+        score_tile(vectors, algorithm.rows_s, pairs),
+        *(value_tile(vectors, rows, pairs) for rows in algorithm.rows_o),
+        value_columns(algorithm.rows_o),
+        _text("prefill.h"),
+        _text("launch_prefill.h"),
+    ]
+
+
+def _decode() -> list[str]:
+    return [_text("decode.h")]

@@ -1,0 +1,162 @@
+"""Register tiles and transpositions as C++ text, with one scalar name for each register.
+
+GCC 12 keeps an array of accumulators in memory even when every index is a constant, which costs more
+than half of the speed; single names stay in registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+def score_tile(vectors: int, rows: int, pairs: bool) -> str:
+    """``QK_FULL``: S of ``rows`` keys against the packed queries, stored, with the running maximum of each lane.
+
+    Rows are addressed as base + {0, 1, 2} * stride, so that twelve rows need four pointers and one stride.
+    """
+    bases = range(0, rows, 3)
+    acc = [[f"s{r}_{z}" for z in range(vectors)] for r in range(rows)]
+    names = ", ".join(f"{a} = vset(0)" for row in acc for a in row)
+
+    def element(r: int, at: str) -> str:
+        return f"b{r - r % 3} + {at} + {r % 3} * stride" if r % 3 else f"b{r} + {at}"
+
+    def step(scalar: str) -> list[str]:
+        lines = [f"    const vf q{z} = vload(q + {z} * NL);" for z in range(vectors)]
+        for r in range(rows):
+            lines.append(f"    const vf k{r} = {scalar.format(element(r, 't'))};")
+            lines += [f"    {acc[r][z]} = {'vdot' if pairs else 'vfma'}(" + (
+                f"{acc[r][z]}, k{r}, q{z});" if pairs else f"k{r}, q{z}, {acc[r][z]});") for z in range(vectors)]
+        return lines
+
+    out = [
+        "static void QK_FULL(const char* b0, const i64 stride, const float* q, i64 columns, float* s, float* top) {",
+        *(f"  const char* b{b} = b0 + {b} * stride;" for b in bases if b),
+        f"  vf {names};",
+    ]
+    size, whole = (4, "columns / 2 * 4") if pairs else (4, "columns * 4")
+    scalar = "vpair(load32({}))" if pairs else "vset(*(const float*)({}))"
+    out += [f"  const i64 end = {whole};", f"  for (i64 t = 0; t < end; t += {size}, q += BQ) {{", *step(scalar), "  }"]
+    if pairs:  # an odd last column: its neighbour in memory is not ours to use
+        out += ["  if (columns & 1) {", "    const i64 t = end;", *step("vpair(*(const uint16_t*)({}))"), "  }"]
+    for z in range(vectors):
+        out.append(f"  vf top{z} = vload(top + {z} * NL);")
+    for r in range(rows):
+        for z in range(vectors):
+            out.append(f"  vstore(s + {r} * BQ + {z} * NL, {acc[r][z]});")
+            out.append(f"  top{z} = vmax({acc[r][z]}, top{z});")
+    out += [f"  vstore(top + {z} * NL, top{z});" for z in range(vectors)]
+    return "\n".join([*out, "}", ""])
+
+
+def value_tile(vectors: int, rows: int, pairs: bool) -> str:
+    """``pv_<rows>``: O of ``rows`` columns of V, rescaled by ``shrink`` as it is loaded, plus V times the weights."""
+    acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
+    out = [
+        f"static void pv_{rows}(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, const float* shrink,",
+        "                 bool first) {",
+        f"  vf {', '.join(f'{a} = vset(0)' for row in acc for a in row)};",
+        "  if (!first) {",
+        *(f"    const vf f{z} = vload(shrink + {z} * NL);" for z in range(vectors)),
+    ]
+    for r in range(rows):
+        out += [f"    {acc[r][z]} = vload(o + {r} * BQ + {z} * NL) * f{z};" for z in range(vectors)]
+    out += ["  }", "  for (i64 n = 0; n < steps; ++n, p += BQ, v += stride) {"]
+    out += [f"    const vf p{z} = vload(p + {z} * NL);" for z in range(vectors)]
+    for r in range(rows):
+        out.append(f"    const vf v{r} = vset(v[{r}]);")
+        for z in range(vectors):
+            product = f"vdot({acc[r][z]}, v{r}, p{z})" if pairs else f"vfma(v{r}, p{z}, {acc[r][z]})"
+            out.append(f"    {acc[r][z]} = {product};")
+    out.append("  }")
+    for r in range(rows):
+        out += [f"  vstore(o + {r} * BQ + {z} * NL, {acc[r][z]});" for z in range(vectors)]
+    return "\n".join([*out, "}", ""])
+
+
+def value_columns(sizes: Sequence[int]) -> str:
+    """``values``: all columns of V, by register tiles of the given sizes, largest first.
+
+    A size steps aside while the columns left are a whole number of the next size's tiles and few enough for
+    them: 64 columns are 4 x 12 + 2 x 8 rather than 5 x 12 + 4, because small tiles wait for their own sums.
+    """
+    lines = []
+    for size, below in zip(sizes, [*sizes[1:], 0], strict=True):
+        keep = f"columns - d >= {size}"
+        if below > 1 and size % below:
+            keep += f" && (columns - d > {2 * below} || (columns - d) % {below})"
+        lines.append(f"  for (; {keep}; d += {size}) pv_{size}(v + d, stride, p, steps, o + d * BQ, shrink, first);")
+    return "\n".join(
+        [
+            "static void values(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, i64 columns,",
+            "                   const float* shrink, bool first) {",
+            "  i64 d = 0;",
+            *lines,
+            "}",
+            "",
+        ]
+    )
+
+
+def _shuffles(lanes: int) -> list[str]:
+    """Butterflies that turn registers r0.. (rows) into columns."""
+    out, width = [], lanes // 2
+    while width:
+        for i in range(lanes):
+            if i & width:
+                continue
+            low, high = [], []
+            for block in range(0, lanes, 2 * width):
+                low += [*range(block, block + width), *range(lanes + block, lanes + block + width)]
+                high += [x + width for x in low[-2 * width :]]
+            a, b = f"r{i}", f"r{i + width}"
+            out.append(f"  {{ const vf x = {a}, y = {b}; {a} = MIX(x, y, {', '.join(map(str, low))});")
+            out.append(f"    {b} = MIX(x, y, {', '.join(map(str, high))}); }}")
+        width //= 2
+    return out
+
+
+def transpositions(lanes: int, vectors: int) -> str:
+    """``transpose_in<RAW>`` (rows of a tensor to [column][query]) and ``transpose_out`` (back, scaled)."""
+    rs = range(lanes)
+    refs = ", ".join(f"vf& r{i}" for i in rs)
+    call = ", ".join(f"r{i}" for i in rs)
+    return "\n".join(
+        [
+            "#define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)",
+            f"INLINE void transpose({refs}) {{",
+            *_shuffles(lanes),
+            "}",
+            "",
+            "// Up to NL columns of up to BQ rows; n elements are left in each row.",
+            "template <bool COLUMNS>",
+            "static void transpose_in(float* out, const T* in, i64 stride, i64 rows, i64 n) {",
+            "  const i64 count = min64(NL, COLUMNS ? query_columns(n) : n);",
+            "  for (i64 z = 0; z < NZ; ++z, out += NL, in += NL * stride, rows -= NL) {",
+            f"    vf {', '.join(f'r{i} = vset(0)' for i in rs)};",
+            *(
+                f"    if (rows > {i}) r{i} = COLUMNS ? load_columns(in + {i} * stride, n) : vload_n(in + {i} * stride, count);"
+                for i in rs
+            ),
+            f"    transpose({call});",
+            *(f"    if (count > {i}) vstore(out + {i} * BQ, r{i});" for i in rs),
+            "  }",
+            "}",
+            "",
+            "// Up to NL columns of O for up to NL rows; bad becomes NaN in lanes that are not finite.",
+            "static void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {",
+            f"  vf {', '.join(f'r{i} = vset(0)' for i in rs)};",
+            *(
+                f"  if (columns > {i}) r{i} = vload(in + {i} * BQ) * factor, bad = vfma(r{i}, vset(0), bad);"
+                for i in rs
+            ),
+            f"  transpose({call});",
+            "  if (columns == NL) {",
+            *(f"    if (rows > {i}) vstore(out + {i} * stride, r{i});" for i in rs),
+            "  } else {",
+            *(f"    if (rows > {i}) vstore_n(out + {i} * stride, r{i}, columns);" for i in rs),
+            "  }",
+            "}",
+            "",
+        ]
+    )

@@ -1,0 +1,122 @@
+// What a launch works on: the arguments with the derived numbers that every row needs.
+const float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
+const float NEG_INF = -__builtin_inff();
+
+struct Context {
+  const FmhaCpuArgs* a;
+  float scale;       // as used, of either sign
+  float exponent;    // factor of a finished score in the exponent of 2
+  uint32_t q_flip;   // sign bit of the scale, moved into Q, so that the largest q.k is the largest score
+  bool featured;     // scores need more than the scale
+  bool has_left, has_right;
+  i64 left, right;
+};
+
+// Lengths and first elements of one sequence.
+struct Sequence {
+  i64 q0, nq, k0, nk;
+  i64 keys;   // nk, as far as the mask is concerned
+  i64 delta;  // the diagonal: row i is at key i + delta
+};
+
+// Visible keys of a range of rows: [0, head) and [lo, hi).
+struct Span {
+  i64 head, lo, hi;
+};
+
+INLINE Sequence sequence_of(const Context& x, i64 b) {
+  const FmhaCpuArgs& a = *x.a;
+  Sequence s;
+  s.q0 = a.q_start ? a.q_start[b] : 0;
+  s.nq = a.q_len ? a.q_len[b] : a.seqlen_q;
+  s.k0 = a.k_start ? a.k_start[b] : 0;
+  s.nk = a.k_len ? a.k_len[b] : a.seqlen_k;
+  s.keys = s.nk - FAULT_LAST_KEY_DROPPED;
+  s.delta = a.top_left ? 0 : s.nk - s.nq;
+  return s;
+}
+
+INLINE i64 kv_head(const FmhaCpuArgs& a, i64 h) {
+  return FAULT_GQA_HEADS_SWAPPED ? h % a.kv_heads : h / (a.heads / a.kv_heads);
+}
+
+INLINE Span span_of(const Context& x, const Sequence& s, i64 first_row, i64 last_row) {
+  Span v;
+  v.hi = x.has_right ? clamp64(last_row + s.delta + x.right + 1, 0, s.keys) : max64(s.keys, 0);
+  v.lo = x.has_left ? clamp64(first_row + s.delta - x.left, 0, v.hi) : 0;
+  v.head = x.has_left ? min64(x.a->sink, v.lo) : 0;
+  return v;
+}
+
+NOINLINE Context make_context(const FmhaCpuArgs* a) {
+  Context x;
+  x.a = a;
+  x.scale = a->scale * (FAULT_SCALE_WRONG ? 1.0625f : 1.0f);
+  // A scale of 0 would turn a row maximum of -inf into NaN on the short path.
+  x.featured = a->bias || a->alibi_slopes || a->softcap > 0 || a->dropout_threshold || x.scale == 0;
+  x.q_flip = x.featured || x.scale > 0 ? 0 : 0x80000000u;
+  x.exponent = x.featured ? LOG2E : __builtin_fabsf(x.scale) * LOG2E;
+  const i64 far = (i64)1 << 40;  // beyond every length, small enough to add
+  x.has_left = a->has_left;
+  x.has_right = a->has_right;
+  x.left = clamp64(a->left, -far, far);
+  x.right = clamp64(a->right, -far, far) + FAULT_MASK_OFF_BY_ONE - FAULT_LAST_KEY_DROPPED;
+  if (FAULT_WINDOW_SIDE) {
+    Context y = x;
+    x.has_left = y.has_right, x.has_right = y.has_left, x.left = y.right, x.right = y.left;
+  }
+  return x;
+}
+
+// The scale that a masked, capped or biased score gets; V is a vector or a float.
+// distance = i + delta - j.
+template <class V>
+INLINE V finish_score(const Context& x, V raw, V bias, V distance, float slope) {
+  V s = raw * vset_like(raw, x.scale);
+  const float cap = x.a->softcap;
+  if (cap > 0) s = vtanh(s * vset_like(raw, 1.0f / cap)) * vset_like(raw, cap);
+  if (x.a->bias) s = s + bias;
+  if (x.a->alibi_slopes) s = vfma(vset_like(raw, FAULT_ALIBI_SIGN ? slope : -slope), vabs(distance), s);
+  return s;
+}
+
+INLINE float slope_of(const FmhaCpuArgs& a, i64 b, i64 h) {
+  return a.alibi_slopes ? a.alibi_slopes[b * a.alibi_batch_stride + h] : 0;
+}
+
+// Exponent of 2 and weight with which a learned sink (and a planted phantom key) starts a row.
+INLINE void start_row(const Context& x, i64 h, float& top, float& sum) {
+  float logit = x.a->sink_logits ? x.a->sink_logits[h] : NEG_INF;
+  top = logit != logit ? NEG_INF : logit * LOG2E;
+  sum = logit != logit ? logit : logit == NEG_INF ? 0.0f : 1.0f;
+  if (FAULT_MASK_OFF_BY_ONE && !x.has_right) {  // one more key, all zeros
+    sum = top > 0 ? sum + __builtin_exp2f(-top) : sum * __builtin_exp2f(top) + 1.0f;
+    top = top > 0 ? top : 0;
+  }
+}
+
+INLINE float lse_of(float top, float sum) {
+  float lse = sum == 0 ? NEG_INF : (top + __builtin_log2f(sum)) * LN2;
+  return FAULT_LSE_LOG2 ? lse * LOG2E : lse;
+}
+
+INLINE bool kept(uint32_t word, uint32_t threshold) { return (word >= threshold) != FAULT_DROPOUT_INVERTED; }
+
+INLINE T* o_row(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 h, i64 i) {
+  return (T*)a.o + b * a.o_batch_stride + h * a.o_head_stride + (s.q0 + i) * a.o_row_stride;
+}
+INLINE const T* q_row(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 h, i64 i) {
+  return (const T*)a.q + b * a.q_batch_stride + h * a.q_head_stride + (s.q0 + i) * a.q_row_stride;
+}
+INLINE const T* k_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
+  return (const T*)a.k + b * a.k_batch_stride + hk * a.k_head_stride + s.k0 * a.k_row_stride;
+}
+INLINE const T* v_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
+  return (const T*)a.v + b * a.v_batch_stride + hk * a.v_head_stride + s.k0 * a.v_row_stride;
+}
+INLINE const T* bias_row(const FmhaCpuArgs& a, i64 b, i64 h, i64 i) {
+  return (const T*)a.bias + b * a.bias_batch_stride + h * a.bias_head_stride + i * a.bias_row_stride;
+}
+INLINE float* lse_at(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 h, i64 i) {
+  return a.lse + b * a.lse_batch_stride + h * a.lse_head_stride + (s.q0 + i) * a.lse_row_stride;
+}

@@ -1,0 +1,38 @@
+// One row, key by key. Slow; used for rows that came out infinite or NaN: there a hidden key whose weight
+// is 0 may have met an infinite V (0 * inf = NaN), and only visible keys may speak.
+NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
+  const FmhaCpuArgs& a = *x.a;
+  const Sequence s = sequence_of(x, b);
+  const i64 hk = kv_head(a, h);
+  const T *q = q_row(a, s, b, h, i), *k = k_rows(a, s, b, hk), *v = v_rows(a, s, b, hk);
+  const Span span = span_of(x, s, i, i);
+  const float slope = slope_of(a, b, h);
+  T* o = o_row(a, s, b, h, i);
+  float top, sum, acc[256], dropped = 0;
+  start_row(x, h, top, sum);
+  top *= LN2;
+  for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = 0;
+  for (i64 j = span.head ? 0 : span.lo; j < span.hi; j = j + 1 == span.head ? span.lo : j + 1) {
+    float score = 0, bias = a.bias ? to_float(bias_row(a, b, h, i)[j]) : 0;
+    for (i64 d = 0; d < a.hdim; ++d) score = vfma(to_float(q[d]), to_float(k[j * a.k_row_stride + d]), score);
+    score = finish_score(x, score, bias, (float)(i + s.delta - j), slope);
+    if (score > top) {
+      float shrink = __builtin_expf(top - score);
+      sum *= shrink;
+      for (i64 d = 0; d < a.hdim_v; ++d) acc[d] *= shrink;
+      top = score;
+    }
+    float p = top == NEG_INF && score == NEG_INF ? 0 : __builtin_expf(score - top);
+    sum += p;
+    if (a.dropout_threshold) {
+      uint32_t c[4] = {(uint32_t)(j >> 2), (uint32_t)i, (uint32_t)(b * a.heads + h), a.offset};
+      philox(c, a.seed);
+      if (!kept(c[j & 3], a.dropout_threshold)) p *= dropped;
+    }
+    const T* row = v + j * a.v_row_stride;
+    for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = vfma(p, to_float(row[d]), acc[d]);
+  }
+  float factor = sum == 0 ? 0 : a.keep_scale / sum;
+  for (i64 d = 0; d < a.hdim_v; ++d) from_float(o + d, sum == 0 ? 0 : acc[d] * factor);
+  if (a.lse) *lse_at(a, s, b, h, i) = lse_of(top * LOG2E, sum);
+}

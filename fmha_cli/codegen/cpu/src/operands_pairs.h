@@ -1,0 +1,29 @@
+// Operands of the tile loop in bf16 pairs: K and Q pair neighbouring columns (as they lie in memory), weights
+// and values pair neighbouring keys.
+typedef float VALUE;  // the bits of a pair
+enum { V_STEP = 2 };  // keys for each step of the value product
+
+INLINE void store_weights(float* p, float*, i64 j, int z, vf p0, vf p1) {
+  vstore(p + (j / 2) * BQ + z * NL, vjoin(p0, p1));
+}
+INLINE void store_weight(float* p, float*, i64 j, int z, vf p0) {
+  vstore(p + (j / 2) * BQ + z * NL, vjoin(p0, vset(0)));
+}
+INLINE void drop_weight(float* p, i64 j, int z, vf keep) {
+  float* at = p + (j / 2) * BQ + z * NL;
+  const uint32_t other = j & 1 ? 0x0000ffffu : 0xffff0000u;
+  vstore(at, (vf)((vu)vload(at) & ((vu)keep | other)));
+}
+INLINE i64 query_columns(i64 hdim) { return (hdim + 1) / 2; }
+INLINE vf load_columns(const T* p, i64 n) { return vload_pairs(p, n); }
+
+// Rows r and r + 1 of V as one row of pairs; behind the last key stand zeros.
+static void prepare_values(VALUE* out, const T* in, i64 in_stride, i64 rows, i64 rows_left, i64 columns) {
+  for (i64 r = 0; r < rows; r += 2, out += columns)
+    for (i64 d = 0; d < columns; d += NL) {
+      const i64 n = min64(NL, columns - d);
+      const T* at = in + r * in_stride + d;
+      const vf a = vload_n(at, n), b = r + 1 < rows_left ? vload_n(at + in_stride, n) : vset(0);
+      vstore_n(out + d, vzip(a, b), n);
+    }
+}

@@ -1,0 +1,259 @@
+// Prefill: lanes are queries. A tile of BQ queries against blocks of at most BC keys:
+//   S^T[key][query] = K[key][:] . Q^T    K scalars broadcast straight from the tensor, Q packed once
+//   P^T = exp2(S^T * exponent - top)     running maximum and sum for each lane
+//   O^T[d][query] += V[key][d] * P^T     V scalars broadcast
+// so K and V are never transposed, no sum runs across lanes, and any hdim is only a loop count.
+// K and V of one sequence and head as the tile loop reads them; strides in elements.
+struct KeysValues {
+  const KEY* k;
+  i64 k_stride;
+  const VALUE* v;
+  i64 v_stride;
+};
+
+struct Tile {
+  const Context* x;
+  Sequence s;
+  KeysValues kv;
+  i64 b, h, i0, rows;
+  float slope;
+  bool started;  // O holds something
+  float *q, *o, *p, *bias, *k_tail;
+  float top[BQ], sum[BQ], peak[BQ], shrink[BQ], floor[BQ];
+};
+
+INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
+  return (BQ * (hdim + hdim_v + BC + NL) + RS * hdim + (i64)(sizeof(Tile) / sizeof(float)) + 127) / 64 * 64;
+}
+
+// S of keys [j0, j1) into t.p, and the running maximum of the raw scores into t.peak.
+static void score_block(Tile& t, i64 j0, i64 j1) {
+  const i64 hdim = t.x->a->hdim;
+  i64 j = j0;
+  for (; j + RS <= j1; j += RS)
+    QK_FULL((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q, hdim,
+            t.p + (j - j0) * BQ, t.peak);
+  if (j == j1) return;
+  // The last rows alone: what lies behind them may not exist, and must not enter the maximum.
+  KEY* tail = (KEY*)t.k_tail;
+  for (i64 r = 0; r < RS; ++r)
+    memcpy(tail + r * hdim, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)hdim * sizeof(KEY));
+  QK_FULL((const char*)tail, hdim * (i64)sizeof(KEY), t.q, hdim, t.p + (j - j0) * BQ, t.peak);
+}
+
+// Whether every row of the tile sees all keys of [j0, j1).
+static bool all_visible(const Tile& t, i64 j0, i64 j1) {
+  const Context& x = *t.x;
+  const i64 first = t.i0 + t.s.delta, last = first + t.rows - 1;
+  if (x.has_right && j1 - 1 > first + x.right) return false;
+  return !x.has_left || j1 <= x.a->sink || j0 >= last - x.left;
+}
+
+// Hides keys; leaves the maximum of what remains in t.peak. Only keys from the first partial one on.
+static void mask_block(Tile& t, i64 j0, i64 j1) {
+  const Context& x = *t.x;
+  const i64 base = t.i0 + t.s.delta;
+  for (i64 j = j0; j < j1; ++j) {
+    const i64 lo = x.has_right ? clamp64(j - base - x.right, 0, BQ) : 0;
+    const i64 hi = x.has_left && j >= x.a->sink ? clamp64(j - base + x.left + 1, 0, BQ) : BQ;
+    float* s = t.p + (j - j0) * BQ;
+    for (int z = 0; z < NZ; ++z) {
+      const vm seen = vrange(clamp64(lo - z * NL, 0, NL), clamp64(hi - z * NL, 0, NL));
+      const vf y = vpick(seen, vload(s + z * NL), vset(NEG_INF));
+      vstore(s + z * NL, y);
+      vstore(t.peak + z * NL, vmax(y, vload(t.peak + z * NL)));
+    }
+  }
+}
+
+// Raw scores to finished ones.
+static void feature_block(Tile& t, i64 j0, i64 j1) {
+  const Context& x = *t.x;
+  const FmhaCpuArgs& a = *x.a;
+  const i64 base = t.i0 + t.s.delta;
+  for (i64 j = j0; j < j1; j += NL) {
+    const i64 count = min64(NL, j1 - j);
+    if (a.bias) transpose_in<false>(t.bias, bias_row(a, t.b, t.h, t.i0) + j, a.bias_row_stride, t.rows, count);
+    for (i64 n = 0; n < count; ++n) {
+      float* s = t.p + (j - j0 + n) * BQ;
+      for (int z = 0; z < NZ; ++z) {
+        const vf bias = a.bias ? vload(t.bias + n * BQ + z * NL) : vset(0);
+        const vf distance = viota() + vset((float)(base + z * NL - j - n));
+        const vf y = finish_score(x, vload(s + z * NL), bias, distance, t.slope);
+        vstore(s + z * NL, y);
+        vstore(t.peak + z * NL, vmax(y, vload(t.peak + z * NL)));
+      }
+    }
+  }
+}
+
+INLINE void clear_peak(Tile& t) {
+  for (int z = 0; z < NZ; ++z) vstore(t.peak + z * NL, vset(NEG_INF));
+}
+
+// New maximum, the factor for what was summed before, and the floor that is subtracted from exponents.
+static void raise_top(Tile& t) {
+  const vf c = vset(t.x->exponent);
+  for (int z = 0; z < NZ; ++z) {
+    const vf old = vload(t.top + z * NL), top = vmax(vload(t.peak + z * NL) * c, old);
+    const vf floor = vpick(vabove(top, vset(NEG_INF)), top, vset(0));  // nothing seen yet: exponents stay -inf
+    vstore(t.top + z * NL, top);
+    vstore(t.floor + z * NL, floor);
+    vstore(t.shrink + z * NL, vexp2(old - floor));
+  }
+}
+
+// Scores of n keys to weights, in place (paired weights take half the room), and the sums.
+static void weigh_block(Tile& t, i64 n, bool last) {
+  const vf c = vset(t.x->exponent);
+  if (FAULT_V_ROWS_SWAPPED && n > 1)
+    for (int lane = 0; lane < BQ; ++lane) {
+      float keep = t.p[lane];
+      t.p[lane] = t.p[BQ + lane];
+      t.p[BQ + lane] = keep;
+    }
+  for (int z = 0; z < NZ; ++z) {
+    const vf floor = vload(t.floor + z * NL);
+    vf sum0 = vset(0), sum1 = vset(0);
+    float* s = t.p + z * NL;
+    i64 j = 0;
+    for (; j + 1 < n; j += 2, s += 2 * BQ) {
+      const vf p0 = vexp2(vfma(vload(s), c, -floor)), p1 = vexp2(vfma(vload(s + BQ), c, -floor));
+      sum0 += p0;
+      sum1 += p1;
+      store_weights(t.p, s, j, z, p0, p1);
+    }
+    if (j < n) {
+      const vf p0 = vexp2(vfma(vload(s), c, -floor));
+      sum0 += p0;
+      store_weight(t.p, s, j, z, p0);
+    }
+    const vf old = vload(t.sum + z * NL) * vload(t.shrink + z * NL);
+    vstore(t.sum + z * NL, FAULT_ROW_SUM_SHORT && last ? old : old + (sum0 + sum1));
+  }
+}
+
+// Dropout on the scores' exponents would change the sum, so it is applied to the weights afterwards.
+static void drop_block(Tile& t, i64 j0, i64 j1) {
+  const FmhaCpuArgs& a = *t.x->a;
+  for (i64 quad = j0 >> 2; quad * 4 < j1; ++quad)
+    for (int z = 0; z < NZ; ++z) {
+      vu c[4] = {vu{} + (uint32_t)quad, vlanes() + (uint32_t)(t.i0 + z * NL),
+                 vu{} + (uint32_t)(t.b * a.heads + t.h), vu{} + a.offset};
+      philox(c, a.seed);
+      for (i64 w = 0; w < 4; ++w) {
+        const i64 j = quad * 4 + w;
+        if (j < j0 || j >= j1) continue;
+        const vm keep = vreaches(c[w], a.dropout_threshold);
+        if (FAULT_DROPOUT_INVERTED)
+          drop_weight(t.p, j - j0, z, vpick(keep, vset(0), vset(as_float(~0u))));
+        else
+          drop_weight(t.p, j - j0, z, vpick(keep, vset(as_float(~0u)), vset(0)));
+      }
+    }
+}
+
+static void value_block(Tile& t, i64 j0, i64 n) {
+  const VALUE* v = t.kv.v + (j0 / V_STEP) * t.kv.v_stride;
+  const i64 columns = t.x->a->hdim_v, steps = (n + V_STEP - 1) / V_STEP;
+  const bool first = !t.started;
+  values(v, t.kv.v_stride, t.p, steps, t.o, columns, t.shrink, first);
+  t.started = true;
+  if (FAULT_LOW_PRECISION_ACC)
+    for (i64 e = 0; e < columns * BQ; ++e) {
+      LOW low;
+      from_float(&low, t.o[e]);
+      t.o[e] = to_float(low);
+    }
+}
+
+static void block(Tile& t, i64 j0, i64 j1, bool last) {
+  clear_peak(t);
+  score_block(t, j0, j1);
+  const bool masked = !all_visible(t, j0, j1);
+  if (t.x->featured) {
+    clear_peak(t);
+    feature_block(t, j0, j1);
+  }
+  if (masked) {
+    clear_peak(t);
+    mask_block(t, j0, j1);
+  }
+  raise_top(t);
+  weigh_block(t, j1 - j0, last);
+  if (t.x->a->dropout_threshold) drop_block(t, j0, j1);
+  if (FAULT_STALE_MAX)
+    for (int z = 0; z < NZ; ++z) vstore(t.shrink + z * NL, vset(1));
+  value_block(t, j0, j1 - j0);
+}
+
+// Keys [lo, hi) in blocks of about equal size, each a multiple of the register tile.
+static void sweep(Tile& t, i64 lo, i64 hi, bool final) {
+  if (lo >= hi) return;
+  const i64 blocks = ceil_div(hi - lo, BC), step = ceil_div(ceil_div(hi - lo, blocks), RS) * RS;
+  for (i64 j = lo, n = 0; j < hi; j += step, ++n) {
+    i64 end = min64(j + step, hi);
+    if (FAULT_TILE_SKIPPED && n == 1) continue;
+    if (FAULT_TILE_SKIPPED && lo + step >= hi) end = j + max64(1, (end - j) / 2);
+    block(t, j, end, final && j + step >= hi);
+  }
+}
+
+static void finish(Tile& t) {
+  const FmhaCpuArgs& a = *t.x->a;
+  vf bad[NZ];
+  for (int z = 0; z < NZ; ++z) {
+    const i64 rows = clamp64(t.rows - z * NL, 0, NL);
+    const vf sum = vload(t.sum + z * NL);
+    float factor[NL];
+    for (int n = 0; n < NL; ++n) factor[n] = sum[n] == 0 ? 0 : a.keep_scale / sum[n];
+    bad[z] = sum * vset(0);
+    if (!rows) continue;
+    T* out = o_row(a, t.s, t.b, t.h, t.i0 + z * NL);
+    for (i64 d = 0; d < a.hdim_v; d += NL)
+      transpose_out(out + d, a.o_row_stride, t.o + d * BQ + z * NL, vload(factor), rows, min64(NL, a.hdim_v - d),
+                    bad[z]);
+  }
+  for (i64 n = 0; n < t.rows; ++n) {
+    const i64 i = t.i0 + n;
+    if (a.lse) *lse_at(a, t.s, t.b, t.h, i) = lse_of(t.top[n], t.sum[n]);
+    if (bad[n / NL][n % NL] != 0) exact_row(*t.x, t.b, t.h, i);
+    if (FAULT_NAN_ROW && t.b == a.batch - 1 && t.h == a.heads - 1 && i == t.s.nq - 1)
+      for (i64 d = 0; d < a.hdim_v; ++d) from_float(o_row(a, t.s, t.b, t.h, i) + d, __builtin_nanf(""));
+  }
+}
+
+// One tile: rows [i0, i0 + BQ) of head h of sequence b.
+static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0, float* scratch) {
+  const FmhaCpuArgs& a = *x.a;
+  Tile& t = *(Tile*)scratch;
+  float* free_at = scratch + (sizeof(Tile) / sizeof(float) + 63) / 64 * 64;
+  t.q = free_at;
+  t.o = t.q + BQ * a.hdim;
+  t.p = t.o + BQ * a.hdim_v;
+  t.bias = t.p + BQ * BC;
+  t.k_tail = t.bias + BQ * NL;
+  t.x = &x;
+  t.kv = kv;
+  t.s = sequence_of(x, b);
+  t.b = b, t.h = h, t.i0 = i0;
+  t.rows = min64(BQ, t.s.nq - i0);
+  t.slope = slope_of(a, b, h);
+  t.started = false;
+  pack_queries(t.q, q_row(a, t.s, b, h, i0), a.q_row_stride, t.rows, a.hdim, x.q_flip);
+  float top, sum;
+  start_row(x, h, top, sum);
+  for (int z = 0; z < NZ; ++z) {
+    vstore(t.top + z * NL, vset(top));
+    vstore(t.sum + z * NL, vset(sum));
+  }
+  const Span span = span_of(x, t.s, i0, i0 + t.rows - 1);
+  // Paired values start at even keys: the mask hides the one before.
+  const i64 lo = span.lo / V_STEP * V_STEP;
+  const bool joined = span.head >= lo;
+  if (!joined) sweep(t, 0, span.head, span.lo >= span.hi);
+  sweep(t, joined ? 0 : lo, span.hi, true);
+  if (!t.started)
+    for (i64 e = 0; e < a.hdim_v * BQ; ++e) t.o[e] = 0;
+  finish(t);
+}

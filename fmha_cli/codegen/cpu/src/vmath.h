@@ -1,0 +1,56 @@
+// exp2, tanh, Philox: one text for vectors and, where the row by row path needs them, for scalars.
+INLINE float vset_like(float, float x) { return x; }
+INLINE vf vset_like(vf, float x) { return vset(x); }
+INLINE float vfma(float a, float b, float c) { return a * b + c; }
+INLINE float vabs(float a) { return __builtin_fabsf(a); }
+INLINE float vmax(float a, float b) { return a > b ? a : b; }
+INLINE float vmin(float a, float b) { return a < b ? a : b; }
+INLINE float vquotient(float p, float q) { return p / q; }
+
+// 2^f for f in [-1/2, 1/2]: minimax of degree 5 with value 1 at 0, relative error below 1.7e-7 in fp32.
+INLINE vf exp2_fraction(vf f) {
+  vf p = vfma(vset(0.001326472731307149f), f, vset(0.009671512991189957f));
+  p = vfma(p, f, vset(0.05550733581185341f));
+  p = vfma(p, f, vset(0.24022242426872253f));
+  p = vfma(p, f, vset(0.6931470036506653f));
+  return vfma(p, f, vset(1.0f));
+}
+
+// x * P(x^2) / Q(x^2), minimax of degrees 4 and 4 on |x| <= 9 (2.1e-8 before rounding); 1 beyond.
+template <class V>
+INLINE V vtanh(V x) {
+  x = vmin(vset_like(x, 9.0f), vmax(vset_like(x, -9.0f), x));
+  V z = x * x;
+  V p = vfma(vset_like(x, 1.3354637395934787e-08f), z, vset_like(x, 2.0609064449672587e-05f));
+  p = vfma(p, z, vset_like(x, 0.003495587036013603f));
+  p = vfma(p, z, vset_like(x, 0.13381025195121765f));
+  p = vfma(p, z, vset_like(x, 1.0f));
+  V q = vfma(vset_like(x, 7.776548045512754e-07f), z, vset_like(x, 0.0003285632992628962f));
+  q = vfma(q, z, vset_like(x, 0.025876978412270546f));
+  q = vfma(q, z, vset_like(x, 0.4671434164047241f));
+  q = vfma(q, z, vset_like(x, 1.0f));
+  return vquotient(x * p, q);
+}
+
+INLINE void vmul_wide(uint32_t a, uint32_t m, uint32_t& hi, uint32_t& lo) {
+  uint64_t x = (uint64_t)a * m;
+  hi = (uint32_t)(x >> 32);
+  lo = (uint32_t)x;
+}
+
+// Philox 4x32-10 (Salmon et al., SC'11): c holds the counter and receives the four output words.
+template <class U>
+INLINE void philox(U c[4], uint64_t seed) {
+  uint32_t k0 = (uint32_t)seed, k1 = (uint32_t)(seed >> 32);
+  for (int round = 0; round < 10; ++round) {
+    U hi0, lo0, hi1, lo1;
+    vmul_wide(c[0], 0xD2511F53u, hi0, lo0);
+    vmul_wide(c[2], 0xCD9E8D57u, hi1, lo1);
+    c[0] = hi1 ^ c[1] ^ k0;
+    c[2] = hi0 ^ c[3] ^ k1;
+    c[1] = lo1;
+    c[3] = lo0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}

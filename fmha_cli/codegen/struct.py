@@ -1,0 +1,111 @@
+"""Argument blocks: one Python dataclass gives the C struct, the ctypes structure and the table that proves them equal.
+
+A kernel library exports the version, size and every field's name, offset and size of the struct that it
+was compiled with; the host compares all of them before the first call, so a drifted layout can never be
+called.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Annotated, Any, get_args, get_type_hints
+
+
+@dataclass(frozen=True)
+class CType:
+    """A C type: its spelling, and the ctypes class with the same size and alignment."""
+
+    spelling: str
+    ctype: Any
+
+
+Pointer = Annotated[int, CType("void*", ctypes.c_void_p)]
+ConstPointer = Annotated[int, CType("const void*", ctypes.c_void_p)]
+ConstFloats = Annotated[int, CType("const float*", ctypes.c_void_p)]
+ConstInts = Annotated[int, CType("const int64_t*", ctypes.c_void_p)]
+Floats = Annotated[int, CType("float*", ctypes.c_void_p)]
+Int64 = Annotated[int, CType("int64_t", ctypes.c_int64)]
+Int32 = Annotated[int, CType("int32_t", ctypes.c_int32)]
+UInt32 = Annotated[int, CType("uint32_t", ctypes.c_uint32)]
+UInt64 = Annotated[int, CType("uint64_t", ctypes.c_uint64)]
+Float32 = Annotated[float, CType("float", ctypes.c_float)]
+
+Layout = tuple[tuple[str, int, int], ...]
+"""(name, offset, size) of every field, in order."""
+
+
+@cache
+def c_fields(block: type) -> tuple[tuple[str, CType], ...]:
+    """Fields of an argument block with their C types.
+
+    Raises:
+        TypeError: a field whose annotation carries no ``CType``.
+    """
+    hints = get_type_hints(block, include_extras=True)
+    out = []
+    for field in fields(block):
+        marks = [a for a in get_args(hints[field.name]) if isinstance(a, CType)]
+        if len(marks) != 1:
+            raise TypeError(f"{block.__name__}.{field.name} has no C type")
+        out.append((field.name, marks[0]))
+    return tuple(out)
+
+
+@cache
+def ctypes_structure(block: type) -> type[ctypes.Structure]:
+    """The ``ctypes.Structure`` of an argument block."""
+    body = {"_fields_": [(name, kind.ctype) for name, kind in c_fields(block)]}
+    return type(block.__name__, (ctypes.Structure,), body)
+
+
+@cache
+def host_layout(block: type) -> Layout:
+    """Where this Python puts every field."""
+    structure = ctypes_structure(block)
+    return tuple((n, getattr(structure, n).offset, getattr(structure, n).size) for n, _ in c_fields(block))
+
+
+def pack(block: Any) -> ctypes.Structure:
+    """The C form of an argument block's values."""
+    return ctypes_structure(type(block))(*(getattr(block, f.name) for f in fields(block)))
+
+
+def struct_text(block: type) -> str:
+    """The C definition."""
+    lines = [f"  {kind.spelling} {name};" for name, kind in c_fields(block)]
+    return "\n".join([f"struct {block.__name__} {{", *lines, "};", ""])
+
+
+def table_text(block: type, prefix: str, version: int) -> str:
+    """Exported data from which :func:`library_layout` reads the compiled layout."""
+    name, names = block.__name__, [n for n, _ in c_fields(block)]
+    rows = "".join(f",\n  offsetof({name}, {n}), sizeof((({name}*)0)->{n})" for n in names)
+    return (
+        f'extern "C" EXPORT const uint32_t {prefix}_abi_table[] = {{{version}, sizeof({name}), {len(names)}{rows}}};\n'
+        f'extern "C" EXPORT const char {prefix}_abi_names[] = "{" ".join(names)}";\n'
+    )
+
+
+def layout_faults(library: ctypes.CDLL, block: type, prefix: str, version: int) -> list[str]:
+    """Every difference between the layout compiled into a library and the host's; empty when they agree."""
+    try:
+        head = (ctypes.c_uint32 * 3).in_dll(library, f"{prefix}_abi_table")
+        words = (ctypes.c_uint32 * (3 + 2 * head[2])).in_dll(library, f"{prefix}_abi_table")
+        names = ctypes.string_at(ctypes.addressof(ctypes.c_char.in_dll(library, f"{prefix}_abi_names"))).decode()
+    except ValueError as missing:
+        return [f"the library exports no ABI table: {missing}"]
+    size = ctypes.sizeof(ctypes_structure(block))
+    faults = [] if head[0] == version else [f"ABI version {head[0]}, the host speaks {version}"]
+    if head[1] != size:
+        faults.append(f"sizeof({block.__name__}) is {head[1]}, the host's is {size}")
+    there = tuple(zip(names.split(), words[3::2], words[4::2], strict=False))
+    if len(there) != head[2]:
+        faults.append(f"the library names {len(there)} fields and counts {head[2]}")
+    here = host_layout(block)
+    theirs, ours = dict((n, (o, s)) for n, o, s in there), dict((n, (o, s)) for n, o, s in here)
+    for name in sorted(theirs.keys() | ours.keys()):
+        if theirs.get(name) != ours.get(name):
+            faults.append(f"field {name}: (offset, size) {theirs.get(name)} in the library, {ours.get(name)} here")
+    return faults
