@@ -78,6 +78,8 @@ class Check:
         nonfinite: elements that are non-finite where the reference is finite, or the other way round.
         rows: rows compared.
         worst: where the worst row is, for people.
+        rms: root mean square of the rows' quotients, which sees what stays below the limit of a single row;
+            None where the rule does not apply.
     """
 
     row_l2: float
@@ -88,18 +90,24 @@ class Check:
     rows: int
     fill: str
     worst: str | None = None
+    rms: float | None = None
+    rms_budget: float | None = None
 
     @property
     def passed(self) -> bool:
-        return self.nonfinite == 0 and self.row_l2 <= self.row_l2_budget and self.max_abs <= self.max_abs_budget
+        return self.nonfinite == 0 and all(value <= budget for value, budget in self._limits)
+
+    @property
+    def _limits(self) -> tuple[tuple[float, float], ...]:
+        rows = ((self.row_l2, self.row_l2_budget), (self.max_abs, self.max_abs_budget))
+        return rows if self.rms is None or self.rms_budget is None else (*rows, (self.rms, self.rms_budget))
 
     @property
     def badness(self) -> float:
         """How much of the budget is used; above 1 fails. Orders fills from best to worst."""
-        if self.nonfinite or self.row_l2 != self.row_l2 or self.max_abs != self.max_abs:
+        if self.nonfinite or any(value != value for value, _ in self._limits):
             return float("inf")
-        pairs = ((self.row_l2, self.row_l2_budget), (self.max_abs, self.max_abs_budget))
-        return max((value / budget if budget > 0 else float(value > 0) * 1e308) for value, budget in pairs)
+        return max((value / budget if budget > 0 else float(value > 0) * 1e308) for value, budget in self._limits)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,13 +66,13 @@ def fill(
     which only a forward pass can give). Tensors in ``given`` are passed through.
 
     Raises:
-        UsageError: E020, no such fill.
+        UsageError: E008, no such fill.
         UnsupportedError: T001, tensors without a form.
     """
     custom = custom or {}
     if kind not in FILLS and kind not in custom:
         raise UsageError(
-            f"--fill {kind}: no such fill", code="E020", where="--fill", help=f"one of {', '.join([*FILLS, *custom])}"
+            f"--fill {kind}: no such fill", code="E008", where="--fill", help=f"one of {', '.join([*FILLS, *custom])}"
         )
     shapes = {n: s for n, s in shapes_of(problem).items() if s.role is not Role.OUTPUT and n not in ("o", "lse")}
     out: dict[str, Array] = {name: (given or {})[name] for name in shapes if name in (given or {})}

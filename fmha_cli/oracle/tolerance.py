@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -27,25 +27,6 @@ from fmha_cli.oracle.trust import distrust_of
 from fmha_cli.problem import Problem
 from fmha_cli.tensors import Element
 from fmha_cli.verdict import Check, Comparison
-
-
-@dataclass(frozen=True, kw_only=True)
-class OutputCheck(Check):
-    """A check that also limits the mean error: it sees what stays below the limit of a single row.
-
-    ``max_abs`` is the error of the element that comes closest to its own limit, ``max_abs_budget`` that limit.
-    """
-
-    rms: float
-    rms_budget: float
-
-    @property
-    def passed(self) -> bool:
-        return super().passed and self.rms <= self.rms_budget
-
-    @property
-    def badness(self) -> float:
-        return max(super().badness, self.rms / self.rms_budget)
 
 
 def compare(
@@ -126,14 +107,14 @@ def largest(element: Element) -> float:
     return float(finfo(numpy_dtype(element)).max)
 
 
-def output_check(errors: RowErrors, budget: Budget, fill: str, rows: Rows | None) -> tuple[OutputCheck, int]:
+def output_check(errors: RowErrors, budget: Budget, fill: str, rows: Rows | None) -> tuple[Check, int]:
     """Rules 1 to 4 for one output, and the number of the worst row."""
     n, eps = len(errors.relative), budget.eps
     worst, at = 0, None
     if n:
         worst = int((errors.mismatched * 1e30 + errors.relative / budget.row).argmax())
         at = rows.name(worst) if rows is not None else f"row {worst}"
-    check = OutputCheck(
+    check = Check(
         row_l2=float(errors.relative.max(initial=0.0)),
         row_l2_budget=budget.row * eps,
         max_abs=errors.absolute,

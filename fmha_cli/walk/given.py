@@ -143,39 +143,31 @@ def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]]) -> str:
     return _DTYPE_OF[name].value
 
 
-def inputs_with_files(
-    problem: Problem, filled: Mapping[str, Array], given: Given
-) -> tuple[dict[str, Array], list[str]]:
-    """The filled inputs with the files' arrays in their places, and notes on rounding.
+def fitted(problem: Problem, given: Given) -> tuple[dict[str, Array], list[str]]:
+    """The files' arrays as tensors of the problem, and notes on rounding. They are copies that may be written to.
 
     Raises:
         ImpossibleProblem: an array whose shape does not fit the problem.
         UsageError: an element type that cannot be turned into the problem's.
     """
     shapes = shapes_of(problem)
-    out, notes = dict(filled), []
+    out: dict[str, Array] = {}
+    notes: list[str] = []
     for name, array in given.arrays.items():
         if name not in shapes:
             raise _contradiction(f"the problem has no tensor {name}", f"--{name}")
         want = shapes[name]
-        if array.shape != want.shape and name in ("k", "v") and problem.paged and array.shape[1:] == want.shape[1:]:
-            raise _contradiction(f"--{name}: {array.shape[0]} pages, the problem needs {want.shape[0]}", f"--{name}")
         if array.shape != want.shape:
-            raise _contradiction(
-                f"the file of {name} has shape {array.shape}, the problem needs {want.shape}", f"--{name}"
-            )
-        target = numpy_dtype(want.dtype)
-        if array.dtype == target:
-            out[name] = array
+            what = f"the file of {name} has shape {array.shape}, the problem needs {want.shape}"
+            raise _contradiction(what, f"--{name}")
+        if array.dtype == numpy_dtype(want.dtype):
+            out[name] = np.array(array)
         elif array.dtype in (np.dtype(np.float32), np.dtype(np.float64)) and want.dtype is not Element.INT32:
             out[name] = round_to(array, want.dtype)
             notes.append(f"{name}: {array.dtype} rounded to {want.dtype.value} (nearest even)")
         elif want.dtype is Element.INT32 and array.dtype.kind == "i":
             out[name] = array.astype(np.int32)
         else:
-            raise UsageError(
-                f"the file of {name} holds {array.dtype}, the problem is {want.dtype.value}",
-                code="E035",
-                where=f"--{name}",
-            )
+            what = f"the file of {name} holds {array.dtype}, the problem is {want.dtype.value}"
+            raise UsageError(what, code="E035", where=f"--{name}")
     return out, notes

@@ -1,0 +1,47 @@
+"""The command line that gives one row again when pasted."""
+
+from __future__ import annotations
+
+import shlex
+
+from fmha_cli.flags import FILLED
+from fmha_cli.problem import Problem
+from fmha_cli.walk.request import Command, Request
+
+
+def repro_line(problem: Problem, request: Request, digest: str | None = None) -> str:
+    """``fmha COMMAND FLAGS``: the problem's shortest flags, the files, and the options that matter for the row.
+
+    Args:
+        digest: of the kernel, when the row is not the one that the same flags would choose.
+    """
+    words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), request)]
+    for key, spec in request.files.items():
+        if not spec.startswith(FILLED):
+            words += [f"--{key.replace('_', '-')}", spec]
+    if digest is not None:
+        words += ["--kernel", digest[:16]]
+    elif request.kernel:
+        words += ["--kernel", request.kernel]
+    words += ["--backend", request.backend] if request.backend != "auto" else []
+    words += ["--arch", request.arch] if request.arch else []
+    words += ["--device", request.device] if request.device else []
+    words += ["--fill-seed", str(request.fill_seed)] if request.fill_seed else []
+    if request.command is not Command.VALIDATE and request.fills[0] != "normal":
+        words += ["--fill", request.fills[0]]
+    words += ["--threads", str(request.threads)] if request.threads else []
+    words += ["--no-check"] if not request.check else []
+    return shlex.join(words)
+
+
+def _without_replaced(words: list[str], request: Request) -> list[str]:
+    """The problem's flags without the ``filled`` tensors that a file of the request stands for."""
+    out: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        key = word.lstrip("-").replace("-", "_")
+        if key in request.files and word.startswith("--"):
+            next(rest, None)
+            continue
+        out.append(word)
+    return out
