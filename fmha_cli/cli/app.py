@@ -41,7 +41,9 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return failure.report(error, process.voice, process.output, process.command)
     except Exception as fault:  # noqa: BLE001 - the last resort: every other exception is a bug, and says so
         if hasattr(fault, "format_message"):  # Typer's own, from whichever parser it carries
-            return failure.report(failure.from_typer(fault), process.voice, process.output, process.command)
+            return failure.report(
+                failure.from_typer(fault, process.command), process.voice, process.output, process.command
+            )
         return failure.bug(fault, process.voice, argv)
 
 

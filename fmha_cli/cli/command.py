@@ -20,13 +20,15 @@ class Opt:
         flag: name, kind and help; the environment variable is ``FMHA_`` and the name in capitals.
         panel: the heading under which ``--help`` shows it.
         choices: the values it takes, where they are a closed set.
-        complete: which completion the shell offers (a key of ``completion.COMPLETIONS``).
+        complete: which completion the shell offers (a name in ``completion``).
+        pair: it takes two words (``--ab K1 K2``); its flag then ``repeats``.
     """
 
     flag: Flag
     panel: str
     choices: tuple[str, ...] = ()
     complete: str | None = None
+    pair: bool = False
 
     @property
     def key(self) -> str:

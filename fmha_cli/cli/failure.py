@@ -18,10 +18,10 @@ from fmha_cli.errors import ExitCode, FmhaError, UsageError
 from fmha_cli.near import suggest
 
 
-def from_typer(error: Any) -> FmhaError:
+def from_typer(error: Any, command: str | None) -> FmhaError:
     """Typer's complaint about the command line as a ``UsageError``, with near names of options."""
     context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "fmha"
+    path = context.command_path if context is not None else f"fmha {command or ''}".rstrip()
     name, help = getattr(error, "option_name", None), f"`{path} --help`"
     if type(error).__name__ == "NoSuchOption" and context is not None:
         shown = [p for p in context.command.get_params(context) if not getattr(p, "hidden", False)]

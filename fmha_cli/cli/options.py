@@ -82,6 +82,7 @@ TALK = (
 )
 """Options of every command, and of ``fmha`` itself."""
 
+JOURNALS = (RESUME, JOURNAL)
 RUNNING = (THREADS, TIMEOUT, OFFLINE, JOBS, CACHE_DIR)
 ROOM = (*PROBLEM, SKIP_IMPOSSIBLE, *CHOOSING)
 

@@ -166,7 +166,7 @@ def _given(options: tuple[Opt, ...], given: Mapping[str, Any]) -> dict[str, Valu
         if option.is_switch and given.get(_undone(option)):
             out[option.key] = Value(False, FLAG)
         elif value:
-            out[option.key] = Value(tuple(value) if isinstance(value, list) else value, FLAG)
+            out[option.key] = Value(tuple(value) if isinstance(value, list | tuple) else value, FLAG)
         elif value == "":
             raise UsageError(f"--{option.flag.name} needs a value", code="E002", where=f"--{option.flag.name}")
     return out
@@ -197,8 +197,8 @@ def _parameters(option: Opt) -> list[inspect.Parameter]:
         show_default=False,
         autocompletion=completer(option.complete, option.choices, flag.sweeps),
     )
-    kind = Annotated[list[str] | None, info] if flag.repeats else Annotated[str | None, info]
-    return [_plain(option.key, kind, None)]
+    kind: Any = tuple[str, str] if option.pair else list[str] if flag.repeats else str
+    return [_plain(option.key, Annotated[kind | None, info], None)]
 
 
 def _positional(argument: Argument) -> inspect.Parameter:

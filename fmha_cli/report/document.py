@@ -60,14 +60,18 @@ def kernels_document(arch: str | None, kernels: Iterable[Mapping[str, Any]]) -> 
     return {"arch": arch, "count": len(rows), "kernels": rows, "schema": "fmha.kernels/1"}
 
 
-def explain_document(problem: Problem, trace: Trace, chosen: KernelSpec | None) -> dict[str, Any]:
+def explain_document(
+    problem: Problem, trace: Trace, chosen: KernelSpec | None, change: str | None = None
+) -> dict[str, Any]:
     """``fmha.explain/1``: supported kernels best first, then the refusals, nearest miss first.
 
-    ``chosen`` is what ``run`` would take (``Selection.best``), None when nothing serves the problem.
+    ``chosen`` is what ``run`` would take (``Selection.best``), None when nothing serves the problem; ``change``
+    is then the smallest change of the flags that would work, None where none was found.
     """
     rows = [_decision(s.backend, s.arch, s.kernel, i, ()) for i, s in enumerate(trace.supported, 1)]
     rows += [_decision(m.backend, m.arch, m.kernel, None, m.reasons) for m in trace.unsupported]
     return {
+        "change": change,
         "chosen": None if chosen is None else chosen.name,
         "decisions": rows,
         "problem": problem.to_dict(),

@@ -74,6 +74,7 @@ def explain_view(document: Document) -> Table:
     refused = sum(len(names) for names in groups.values())
     served = len(document["decisions"]) - refused
     chosen = f"chosen: {document['chosen']}" if document["chosen"] else "no kernel serves this problem"
+    chosen += f"; it would with {document['change']}" if document["change"] else ""
     summary = f"{problem_text(document['problem'])}: {served} supported, {refused} refused; {chosen}"
     headers = ["rank", "backend", "arch", "kernel", "reasons against it"]
     return Table(headers, rows, summary, details, frozenset(["rank"])).narrowed()

@@ -36,7 +36,7 @@ def schema(name: str) -> dict[str, Any]:
         UsageError: no such schema, with near names.
     """
     if name not in names():
-        raise UsageError(f"schema {name}: no such schema", code="E006", where=name, help=suggest(name, names()))
+        raise UsageError(f"schema {name}: no such schema", code="E014", where=name, help=suggest(name, names()))
     found = {name: load(name)}
     pending = [name]
     while pending:

@@ -1,0 +1,52 @@
+"""``fmha bench``."""
+
+from __future__ import annotations
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.options import ALL_KERNELS, DRY_RUN, FILES, FILL, FILL_SEED, JOURNALS, NO_CHECK, ROOM, ROWS, RUNNING
+from fmha_cli.errors import UsageError
+from fmha_cli.flags import Flag, FlagKind
+
+_T, _N = FlagKind.TEXT, FlagKind.NUMBER
+CACHE = Opt(
+    Flag("cache", _T, "State of the caches before a sample [default: hot]"), "Measuring", ("hot", "cold", "both")
+)
+AB = Opt(Flag("ab", _T, "Two kernels, timed in turns", repeats=True, metavar="K1 K2"), "Choosing", pair=True)
+FLOPS = Opt(Flag("flops", _T, "Pairs that count [default: visible]"), "Measuring", ("visible", "dense"))
+PEAK = Opt(
+    Flag("peak", _T, "The peak that shares refer to; measured once and kept [default: measured]"),
+    "Measuring",
+    ("measured", "spec"),
+)
+BUDGET = Opt(Flag("budget", _N, "Seconds for the samples of one row [default: 2]", metavar="S"), "Measuring")
+BASELINE = Opt(
+    Flag("baseline", FlagKind.FILE, "An earlier report (JSON) to compare with; slower is exit 1"), "Measuring"
+)
+
+FORMULAS = (
+    "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "
+    "exactly; backward = heads * A * (6 * hdim + 4 * hdim_v). With --flops dense, A counts all pairs. "
+    "Bytes = every tensor once, K and V by their own heads."
+)
+
+
+def bench(call: Call) -> int:
+    """One record for every (problem, kernel, cache mode)."""
+    from fmha_cli.cli import walking
+    from fmha_cli.walk import request
+
+    if len(call.settings.many("ab")) not in (0, 2):
+        where = call.settings.where("ab")
+        raise UsageError(f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2")
+    return walking.walk(call, request.Command.BENCH)
+
+
+COMMAND = Command(
+    bench,
+    options=(
+        *(*ROOM, ALL_KERNELS, AB, *FILES[:4], FILL, FILL_SEED),
+        *(CACHE, BUDGET, FLOPS, PEAK, BASELINE, NO_CHECK, DRY_RUN, *RUNNING, *JOURNALS, *ROWS),
+    ),
+    detail=FORMULAS,
+)

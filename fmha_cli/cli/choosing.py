@@ -1,0 +1,57 @@
+"""Probing and selecting, for the commands that look at one problem: explain, plan, build, inspect, devices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from fmha_cli.cli.call import Call
+from fmha_cli.device import Availability
+from fmha_cli.errors import UnsupportedError
+from fmha_cli.plan import Plan
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import Backend
+from fmha_cli.select import Choice, Selection, Wanted, select, wanted_backends
+from fmha_cli.walk.request import Request
+
+
+def probe_backends(call: Call, backends: Sequence[Backend]) -> Mapping[str, Availability]:
+    """What every backend finds here; one that must not be probed in this process is probed in a worker."""
+    found = {backend.name: backend.probe() for backend in backends if backend.probes_in_parent}
+    if len(found) < len(backends):
+        from fmha_cli.execution.supervisor import Supervisor
+
+        with Supervisor() as supervisor:
+            for backend in backends:
+                if backend.name not in found:
+                    found[backend.name] = supervisor.probe(call.registry.entry_point(backend.name), backend.name)
+    return found
+
+
+def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:
+    """What every wanted backend finds here."""
+    return probe_backends(call, wanted_backends(call.registry, wanted))
+
+
+def selection_of(call: Call, problem: Problem, request: Request) -> Selection:
+    """All decisions about one problem."""
+    return select(problem, call.registry, found_by(call, request.wanted), request.wanted)
+
+
+def chosen_plan(call: Call, problem: Problem, request: Request) -> tuple[Choice, Plan]:
+    """The plan that ``run`` would carry out.
+
+    Raises:
+        UnsupportedError: nothing serves the problem; names the nearest reasons.
+    """
+    selection = selection_of(call, problem, request)
+    best = selection.best
+    if best is None:
+        reasons = selection.trace.reasons()
+        raise UnsupportedError(
+            "no kernel serves this problem",
+            code=reasons[0].id if reasons else "K000",
+            why="; ".join(f"{r.id} {r.text}" for r in reasons) or None,
+            help=next((r.hint for r in reasons if r.hint), None),
+        )
+    backend = call.registry.backend(best.kernel.backend)
+    return best, backend.plan(problem, best.kernel, best.device)

@@ -1,0 +1,35 @@
+"""``fmha validate``."""
+
+from __future__ import annotations
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.options import ALL_KERNELS, DRY_RUN, FILES, FILL, FILL_SEED, JOURNALS, ROOM, ROWS, RUNNING
+from fmha_cli.flags import Flag, FlagKind
+
+FILLS = Opt(
+    Flag("fill", FlagKind.TEXT, "Fills to judge with, a comma list [default: all five]", metavar="FILL,..."),
+    FILL.panel,
+    complete="fills",
+)
+REPEATS = Opt(Flag("repeats", FlagKind.SIZE, "Runs that must agree bit for bit [default: 2]"), "Running")
+SAVE = Opt(Flag("save-failures", FlagKind.FILE, "Keep the tensors of every failing row there", metavar="DIR"), "Files")
+
+
+def validate(call: Call) -> int:
+    """One verdict for every (problem, kernel)."""
+    from fmha_cli.cli import walking
+    from fmha_cli.walk import request
+
+    return walking.walk(call, request.Command.VALIDATE)
+
+
+COMMAND = Command(
+    validate,
+    options=(
+        *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
+        *(REPEATS, DRY_RUN, *RUNNING, *JOURNALS, *ROWS),
+    ),
+    detail="Outputs and workspaces are poisoned before every run, guard zones stand around every tensor, inputs are "
+    "hashed. A kernel that can return LSE is judged on it too, in a row of its own.",
+)
