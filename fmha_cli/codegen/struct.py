@@ -64,12 +64,14 @@ def ctypes_structure(block: type) -> type[ctypes.Structure]:
 def host_layout(block: type) -> Layout:
     """Where this Python puts every field."""
     structure = ctypes_structure(block)
-    return tuple((n, getattr(structure, n).offset, getattr(structure, n).size) for n, _ in c_fields(block))
+    marks = [(name, getattr(structure, name)) for name, _ in c_fields(block)]
+    return tuple((name, mark.offset, mark.size) for name, mark in marks)
 
 
 def pack(block: Any) -> ctypes.Structure:
     """The C form of an argument block's values."""
-    return ctypes_structure(type(block))(*(getattr(block, f.name) for f in fields(block)))
+    kind: type = type(block)
+    return ctypes_structure(kind)(*(getattr(block, name) for name, _ in c_fields(kind)))
 
 
 def struct_text(block: type) -> str:
@@ -104,7 +106,7 @@ def layout_faults(library: ctypes.CDLL, block: type, prefix: str, version: int) 
     if len(there) != head[2]:
         faults.append(f"the library names {len(there)} fields and counts {head[2]}")
     here = host_layout(block)
-    theirs, ours = dict((n, (o, s)) for n, o, s in there), dict((n, (o, s)) for n, o, s in here)
+    theirs, ours = {n: (o, s) for n, o, s in there}, {n: (o, s) for n, o, s in here}
     for name in sorted(theirs.keys() | ours.keys()):
         if theirs.get(name) != ours.get(name):
             faults.append(f"field {name}: (offset, size) {theirs.get(name)} in the library, {ours.get(name)} here")

@@ -25,8 +25,11 @@ def score_tile(vectors: int, rows: int, pairs: bool) -> str:
         lines = [f"    const vf q{z} = vload(q + {z} * NL);" for z in range(vectors)]
         for r in range(rows):
             lines.append(f"    const vf k{r} = {scalar.format(element(r, 't'))};")
-            lines += [f"    {acc[r][z]} = {'vdot' if pairs else 'vfma'}(" + (
-                f"{acc[r][z]}, k{r}, q{z});" if pairs else f"k{r}, q{z}, {acc[r][z]});") for z in range(vectors)]
+            lines += [
+                f"    {acc[r][z]} = {'vdot' if pairs else 'vfma'}("
+                + (f"{acc[r][z]}, k{r}, q{z});" if pairs else f"k{r}, q{z}, {acc[r][z]});")
+                for z in range(vectors)
+            ]
         return lines
 
     out = [

@@ -1,0 +1,72 @@
+"""Which CPU architectures this machine accepts, best first, and what the machine is."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from fmha_cli.arch import load_arch
+from fmha_cli.device import DeviceFacts
+
+ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
+"""Architectures with CPU kernels, best first."""
+
+_CPUINFO = Path("/proc/cpuinfo")
+_CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
+
+
+def accepted(flags: Iterable[str]) -> tuple[str, ...]:
+    """Architectures whose required CPU flags are all there, best first; ``generic`` always is."""
+    have = set(flags)
+    return tuple(name for name in ARCHS if have.issuperset(load_arch(name).fact("cpu_flags")))
+
+
+def cpu_fields(text: str) -> Mapping[str, str]:
+    """The first processor's fields of a ``/proc/cpuinfo`` text."""
+    first = text.split("\n\n", 1)[0]
+    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
+    return {key.strip(): value.strip() for key, value in pairs}
+
+
+def usable_cpus() -> int:
+    """Processors that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def detect() -> DeviceFacts:
+    """This machine's CPU. Without ``/proc/cpuinfo`` (not Linux) only the generic kernels are accepted."""
+    fields = cpu_fields(_read(_CPUINFO))
+    on_x86 = platform.machine().lower() in ("x86_64", "amd64")
+    return DeviceFacts(
+        id="cpu",
+        archs=accepted(fields.get("flags", "").split() if on_x86 else ()),
+        name=fields.get("model name", platform.processor() or platform.machine()),
+        units=usable_cpus(),
+        memory_bytes=_memory(),
+        llc_bytes=_last_level_cache(),
+    )
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8", errors="replace")
+    except OSError:
+        return ""
+
+
+def _memory() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 0
+
+
+def _last_level_cache() -> int:
+    """Bytes of the largest cache of the first processor; 0 = unknown."""
+    sizes = [_read(path).strip() for path in _CACHES.glob("index*/size")]
+    units = {"K": 1 << 10, "M": 1 << 20}
+    return max((int(s[:-1]) * units[s[-1]] for s in sizes if s[-1:] in units and s[:-1].isdigit()), default=0)

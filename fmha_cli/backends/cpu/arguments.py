@@ -1,0 +1,111 @@
+"""A problem and its tensors as the argument block of a kernel."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping, Sequence
+
+from fmha_cli.codegen.abi import FmhaCpuArgs
+from fmha_cli.errors import InternalError
+from fmha_cli.features import CacheKind, Layout, Mode
+from fmha_cli.mask import Align
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BoundTensor
+from fmha_cli.tensors import offsets
+
+_WORD = 2**32
+
+
+class Arguments:
+    """The block of one binding, and the length arrays that it points to.
+
+    Args:
+        base: address of the arena's first byte.
+    """
+
+    def __init__(self, problem: Problem, tensors: Mapping[str, BoundTensor], base: int, threads: int) -> None:
+        self._arrays: list[ctypes.Array[ctypes.c_int64]] = []
+        dropped = int(problem.dropout * _WORD)
+        self.block = FmhaCpuArgs(
+            **{name: base + tensors[name].offset for name in ("q", "k", "v", "o")},
+            **{
+                name: base + tensors[name].offset
+                for name in ("lse", "bias", "alibi_slopes", "sink_logits")
+                if name in tensors
+            },
+            **self._lengths(problem),
+            **_strides(problem, tensors),
+            batch=problem.batch,
+            heads=problem.heads,
+            kv_heads=problem.kv_heads,
+            seqlen_q=problem.seqlen_q,
+            seqlen_k=problem.seqlen_k,
+            hdim=problem.hdim,
+            hdim_v=problem.hdim_v,
+            left=problem.mask.left or 0,
+            right=problem.mask.right or 0,
+            sink=problem.sink,
+            splits=problem.splits,
+            seed=problem.seed,
+            scale=problem.scale,
+            softcap=problem.softcap,
+            keep_scale=_WORD / (_WORD - dropped),
+            dropout_threshold=dropped,
+            offset=problem.offset if dropped else 0,
+            has_left=int(problem.mask.left is not None),
+            has_right=int(problem.mask.right is not None),
+            top_left=int(problem.mask.align is Align.TOP_LEFT),
+            threads=threads,
+        )
+
+    def _lengths(self, problem: Problem) -> dict[str, int]:
+        group = problem.mode is Mode.GROUP
+        cached = problem.kv_cache.kind is not CacheKind.NONE
+        out = {}
+        if group:
+            out["q_len"] = self._array(problem.query_lengths())
+            out["q_start"] = self._array(offsets(problem.query_lengths())[:-1])
+        if group or cached:
+            out["k_len"] = self._array(problem.key_lengths())
+        if group and not cached:
+            out["k_start"] = self._array(offsets(problem.key_lengths())[:-1])
+        return out
+
+    def _array(self, values: Sequence[int]) -> int:
+        array = (ctypes.c_int64 * len(values))(*values)
+        self._arrays.append(array)
+        return ctypes.addressof(array)
+
+
+def _strides(problem: Problem, tensors: Mapping[str, BoundTensor]) -> dict[str, int]:
+    """Batch, head and row strides of every tensor that is there."""
+    out = {}
+    for name in ("q", "k", "v", "o"):
+        layout = problem.layout_out if name == "o" else problem.layout
+        out.update(_named(name, _rows(tensors[name], layout)))
+    if "lse" in tensors:
+        out.update(_named("lse", (0, *tensors["lse"].strides)[-3:]))
+    if "bias" in tensors:
+        bias = tensors["bias"]
+        kept = tuple(s if n > 1 else 0 for s, n in zip(bias.strides[:3], bias.shape[:3], strict=True))
+        out.update(_named("bias", kept))
+    slopes = tensors.get("alibi_slopes")
+    if slopes is not None:
+        if slopes.strides[-1] != 1:
+            raise InternalError("alibi_slopes must be contiguous over the heads")
+        out["alibi_batch_stride"] = slopes.strides[0] if len(slopes.shape) == 2 else 0
+    return out
+
+
+def _named(name: str, strides: Sequence[int]) -> dict[str, int]:
+    axes = ("batch", "head", "row")
+    return {f"{name}_{axis}_stride": stride for axis, stride in zip(axes, strides, strict=True)}
+
+
+def _rows(tensor: BoundTensor, layout: Layout) -> tuple[int, int, int]:
+    """(batch, head, row) strides; a packed tensor has no batch axis."""
+    if tensor.strides[-1] != 1 and tensor.shape[-1] > 1:
+        raise InternalError(f"{tensor.name}: the last axis must be contiguous")
+    *batch, first, second, _ = tensor.strides
+    head, row = (first, second) if layout is Layout.BHSD else (second, first)
+    return batch[0] if batch else 0, head, row

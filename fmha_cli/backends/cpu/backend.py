@@ -1,0 +1,76 @@
+"""The CPU backend: generated C++, the system's compiler, one library for each (architecture, dtype, kind)."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterable
+
+from fmha_cli.arch import ArchSpec, load_arch
+from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
+from fmha_cli.backends.cpu.kernels import BACKEND, algorithm_of, cpu_kernels
+from fmha_cli.backends.cpu.rules import CPU_RULES
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.decision import Decision, Supported, Unsupported
+from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.kernel import Algorithm, KernelSpec
+from fmha_cli.plan import Artifact, Plan, Stage
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BuildContext, Session
+from fmha_cli.rules import Rule, reasons_against
+
+
+class CpuBackend:
+    """See ``fmha_cli.protocols.Backend`` for the contract of the methods."""
+
+    name = BACKEND
+    algorithm: type[Algorithm] = CpuAlgorithm
+    dropout_stream = "fmha"
+    probes_in_parent = True
+    automatic = True
+
+    def probe(self) -> Availability:
+        return Availability(state=State.OK, devices=(detect(),), version=platform.machine())
+
+    def archs(self) -> tuple[str, ...]:
+        return ARCHS
+
+    def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
+        return cpu_kernels(arch)
+
+    def rules(self) -> tuple[Rule, ...]:
+        return CPU_RULES
+
+    def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
+        for place, arch in enumerate(a for a in device.archs if a in ARCHS):
+            for kernel in cpu_kernels(load_arch(arch)):
+                reasons = reasons_against(CPU_RULES, problem, kernel, device)
+                if reasons:
+                    yield Unsupported(self.name, arch, kernel, tuple(reasons))
+                else:
+                    decode = algorithm_of(kernel).kind is Kind.DECODE
+                    note = "few query rows: K and V are streamed once" if decode else "many query rows share each key"
+                    yield Supported(kernel, (place, int(not decode)), note)
+
+    def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+        algorithm = algorithm_of(kernel)
+        lanes = algorithm.simd.lanes * algorithm.lanes_q
+        detail = (("kind", algorithm.kind.value), ("tile", f"{lanes}x{algorithm.rows_s}x{algorithm.block_k}"))
+        return Plan(problem, (Stage(kernel, detail),))
+
+    def build(self, stage: Stage, context: BuildContext) -> Artifact:
+        from fmha_cli.backends.cpu.building import build_cpu  # listing kernels needs no compiler
+
+        return build_cpu(stage.kernel, context)
+
+    def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
+        from fmha_cli.backends.cpu.inspection import inspect_library
+
+        return inspect_library(artifact.path)
+
+    def upstream_name(self, kernel: KernelSpec) -> str | None:
+        return None
+
+    def open(self, device: DeviceFacts) -> Session:
+        from fmha_cli.backends.cpu.session import CpuSession
+
+        return CpuSession(device)

@@ -1,0 +1,82 @@
+"""What a compiled CPU kernel holds, read from its disassembly."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from pathlib import Path
+
+_LINE = re.compile(r"^\s+[0-9a-f]+:\s+(\S+)\s*(.*)$")
+_SPILL = re.compile(
+    r"^v?mov[au]p[sd]\s+%[xyz]mm\d+,-?0x[0-9a-f]+\(%r[sb]p\)|^v?mov[au]p[sd]\s+-?0x[0-9a-f]+\(%r[sb]p\),%[xyz]mm"
+)
+_MATRIX = re.compile(r"^(vdpbf16ps|vpdp\w+|tdp\w+|bfdot|bfmmla|[us]?mmla|fmmla|fmopa)$")
+_WIDTHS = (("%zmm", 512), ("%ymm", 256), ("%xmm", 128))
+_ARM = re.compile(r"\bv\d+\.(4s|2d|8h|16b)")
+_TIMEOUT_S = 60
+
+
+def inspect_library(path: Path) -> dict[str, object]:
+    """Instruction counts, vector width, and an estimate of register spills.
+
+    ``spills`` counts vector moves between a register and the stack frame: an estimate, because a C++ array
+    on the stack looks the same. Without objdump every figure is null and ``why`` says so.
+    """
+    tool = shutil.which("objdump")
+    if tool is None:
+        return _nothing("objdump is not installed (package binutils)")
+    command = [tool, "-d", "--no-show-raw-insn", str(path)]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+    except (OSError, subprocess.SubprocessError) as fault:
+        return _nothing(f"objdump failed: {fault}")
+    return {**summarise(done.stdout), "symbols": _symbols(path), "why": None}
+
+
+def summarise(listing: str) -> dict[str, object]:
+    """The figures of one ``objdump -d`` listing."""
+    counts: Counter[str] = Counter()
+    spills, widest = 0, 0
+    for line in listing.splitlines():
+        match = _LINE.match(line)
+        if match is None:
+            continue
+        mnemonic, operands = match.groups()
+        counts[mnemonic] += 1
+        spills += bool(_SPILL.match(f"{mnemonic} {operands}"))
+        widest = max(widest, _width(operands))
+    matrix = sum(n for name, n in counts.items() if _MATRIX.match(name))
+    return {
+        "instructions": dict(sorted(counts.items())),
+        "matrix_instructions": matrix,
+        "spills": spills,
+        "vector_bits": widest or None,
+        "registers": None,
+    }
+
+
+def _width(operands: str) -> int:
+    if _ARM.search(operands):
+        return 128
+    return next((bits for mark, bits in _WIDTHS if mark in operands), 0)
+
+
+def _symbols(path: Path) -> list[str]:
+    """Exported functions and data."""
+    tool = shutil.which("nm")
+    if tool is None:
+        return []
+    try:
+        done = subprocess.run(
+            [tool, "-D", "--defined-only", str(path)], capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return sorted(line.split()[-1] for line in done.stdout.splitlines() if line.split())
+
+
+def _nothing(why: str) -> dict[str, object]:
+    empty = ("instructions", "matrix_instructions", "spills", "vector_bits", "registers", "symbols")
+    return {**dict.fromkeys(empty), "why": why}

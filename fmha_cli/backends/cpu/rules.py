@@ -1,0 +1,82 @@
+"""What the CPU kernels cannot do, beyond the core rules."""
+
+from __future__ import annotations
+
+from fmha_cli.backends.cpu.kernels import algorithm_of
+from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.device import DeviceFacts
+from fmha_cli.kernel import KernelSpec
+from fmha_cli.problem import Problem
+from fmha_cli.rules import CORE_RULES, Reason, Rule, Severity
+
+DECODE_ROWS = 16
+"""Most query rows for each key/value head in a decode kernel: its scores and sums are laid out for them."""
+
+_WORD = 2**32
+
+
+def group_rows(problem: Problem) -> int:
+    """Query rows that share one key/value head, in the longest sequence."""
+    return max(problem.query_lengths(), default=0) * (problem.heads // problem.kv_heads)
+
+
+def _forward(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+    if not problem.direction.backward:
+        return None
+    return Reason("K100", f"direction {problem.direction.value}: the CPU kernels run forward only", "--direction fwd")
+
+
+def _unpaged(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+    if not problem.paged:
+        return None
+    text = f"kv-cache {problem.kv_cache.text()}: the CPU kernels read K and V by strides, not through a block table"
+    return Reason("K101", text, "--kv-cache linear")
+
+
+def _offset(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+    if not problem.dropout or problem.offset < _WORD:
+        return None
+    text = f"offset {problem.offset}: the dropout stream fmha holds 32 bits of offset"
+    return Reason("K102", text, f"--offset {problem.offset % _WORD}", Severity.OPTION)
+
+
+def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+    rows = group_rows(problem)
+    if algorithm_of(kernel).kind is not Kind.DECODE or rows <= DECODE_ROWS:
+        return None
+    text = f"{rows} query rows for each key/value head: a decode kernel holds {DECODE_ROWS}"
+    return Reason("K103", text, "the prefill kernel of the same dtype", Severity.SHAPE)
+
+
+CPU_RULES: tuple[Rule, ...] = (
+    *CORE_RULES,
+    Rule(
+        "K100",
+        "the CPU kernels run forward only",
+        _forward,
+        "Gradients are computed by the oracle (for checking) and by GPU backends.",
+        "fmha_cli/codegen/cpu/src",
+    ),
+    Rule(
+        "K101",
+        "K and V are strided tensors",
+        _unpaged,
+        "A linear cache (batch-shaped, with lengths) is read in place; a paged one is not.",
+        "fmha_cli/codegen/abi.py FmhaCpuArgs",
+    ),
+    Rule(
+        "K102",
+        "the dropout offset fits the stream's counter word",
+        _offset,
+        "Stream fmha uses one 32-bit word of the Philox counter for the offset.",
+        "fmha_cli/codegen/cpu/src/vmath.h philox",
+    ),
+    Rule(
+        "K103",
+        "the query rows of a key/value head fit the decode kernel",
+        _decode_rows,
+        "Decode kernels keep all query rows of a key/value head beside each other and stream K and V once.",
+        "fmha_cli/codegen/cpu/src/decode.h",
+    ),
+)
+"""All rules of the backend, core rules first."""
