@@ -101,7 +101,9 @@ def _worst_check(checks: Row | None) -> tuple[str, Check] | None:
 
 
 def _as_check(data: Row) -> Check:
-    values: dict[str, Any] = {k: float("nan") if v is None and k != "worst" else v for k, v in data.items()}
+    """The check of a row, in which a number that is not finite stands as null."""
+    absent = {"worst", "rms_budget"} | ({"rms"} if data["rms_budget"] is None else set())
+    values: dict[str, Any] = {k: float("nan") if v is None and k not in absent else v for k, v in data.items()}
     return Check(**values)
 
 
