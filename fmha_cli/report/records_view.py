@@ -100,10 +100,14 @@ def _worst_check(checks: Row | None) -> tuple[str, Check] | None:
     return max(found, key=lambda item: item[1].badness, default=None)
 
 
+_OPTIONAL = ("worst", "rms", "rms_budget")
+"""Members of a check that may be absent; any other null stands for a number that is not finite."""
+
+
 def _as_check(data: Row) -> Check:
     """The check of a row, in which a number that is not finite stands as null."""
     absent = {"worst", "rms_budget"} | ({"rms"} if data["rms_budget"] is None else set())
-    values: dict[str, Any] = {k: float("nan") if v is None and k not in absent else v for k, v in data.items()}
+    values: dict[str, Any] = {k: float("nan") if v is None and k not in _OPTIONAL else v for k, v in data.items()}
     return Check(**values)
 
 
@@ -136,6 +140,7 @@ def _details(index: int, record: Row) -> list[str]:
         lines.append(
             f"{name} under fill {check.fill}: row error {check.row_l2:.3g} of {check.row_l2_budget:.3g} allowed, "
             f"max {check.max_abs:.3g} of {check.max_abs_budget:.3g}, {check.nonfinite} not finite"
+            + (f", rms {check.rms:.3g} of {check.rms_budget:.3g}" if check.rms and check.rms_budget else "")
             + (f"; {check.worst}" if check.worst else "")
         )
     lines += [f"fill {n['fill']}: {n['distrust']}" for n in record["fill_notes"] if n["distrust"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +111,7 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "splits": 4,
         "workspace_bytes": PLAN.workspace_bytes,
         "comparisons": (
-            Comparison(checks=(("o", check(1e-4)), ("lse", check(1e-6)))),
+            Comparison(checks=(("o", replace(check(1e-4), rms=1e-5, rms_budget=1e-4)), ("lse", check(1e-6)))),
             Comparison(checks=(("o", check(5e-4, "ties")),), distrust="all rows are equal", notes=("n",)),
         ),
         "measurement": measurement(),
@@ -252,6 +252,8 @@ def checks(draw: st.DrawFn, fill: str) -> Check:
         rows=draw(natural),
         fill=fill,
         worst=draw(st.none() | words),
+        rms=draw(st.none() | numbers),
+        rms_budget=draw(st.none() | numbers),
     )
 
 

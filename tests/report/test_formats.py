@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,8 +18,8 @@ from fmha_cli.report.formats import Format, json_text, jsonl_lines, render, rows
 from fmha_cli.report.record import Record
 from fmha_cli.report.records_view import problem_text, summary
 from fmha_cli.report.units import digits, duration, size, time_unit
-from fmha_cli.verdict import Verdict
-from report.samples import ENVIRONMENT, PROBLEM, bare, documents, record, records
+from fmha_cli.verdict import Comparison, Verdict
+from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, record, records
 
 ALL = [
     (name, i, doc)
@@ -92,6 +93,14 @@ def test_table_shows_verdict_time_share_and_error() -> None:
     assert "K012 hdim 72 is not supported (help: --hdim 80)" in text
     assert "again: fmha run" in text
     assert text.splitlines()[-1] == "2 rows: 1 PASSED, 1 UNSUPPORTED"
+
+
+def test_the_limit_that_failed_is_in_the_details() -> None:
+    bad = replace(check(1e-4), rms=3e-4, rms_budget=1e-4, worst="head 3 row 7")
+    row = record(Verdict.WRONG, comparisons=(Comparison(checks=(("o", bad),)),))
+    text = render(report_document([row], ENVIRONMENT), Format.TABLE)
+    assert "o 1.0e-04 (300%)" in text
+    assert "rms 0.0003 of 0.0001; head 3 row 7" in text
 
 
 def test_colour_is_asked_for_and_only_in_tables() -> None:
