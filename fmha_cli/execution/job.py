@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.encode import digest_of
 from fmha_cli.kernel import parse_kernel
 from fmha_cli.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.problem import Problem
@@ -33,6 +35,11 @@ class Job:
     @property
     def backend(self) -> str:
         return self.plan.main.backend
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over all that the worker is told."""
+        return digest_of(self.to_wire())
 
     def to_wire(self) -> dict[str, Any]:
         """The job as JSON."""

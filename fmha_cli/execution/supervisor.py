@@ -21,7 +21,6 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from fmha_cli.device import Availability, State
-from fmha_cli.encode import digest_of
 from fmha_cli.errors import EnvironmentProblem
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Job, availability_from_wire
@@ -124,7 +123,7 @@ class Supervisor:
         Raises:
             KeyboardInterrupt: the user interrupted; nothing of this job may be used.
         """
-        identity = f"{arena.id}-{digest_of(job.to_wire())}"
+        identity = f"{arena.id}-{job.digest}"
         request = {"do": "run", "id": identity, "launches": launches, "cold": cold, "transfer": transfer}
         try:
             self._tidy(identity)

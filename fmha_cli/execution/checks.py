@@ -1,0 +1,139 @@
+"""What the outputs of one run say, beside the guards: compared, never written, not finite, not repeated."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from fmha_cli.errors import UnsupportedError
+from fmha_cli.execution.arena import Unwritten
+from fmha_cli.execution.cases import Case
+from fmha_cli.execution.poison import as_words
+from fmha_cli.features import Mode
+from fmha_cli.kernel import Family
+from fmha_cli.oracle.tensors import Array
+from fmha_cli.oracle.tolerance import compare, compare_gradients
+from fmha_cli.plan import Plan
+from fmha_cli.problem import Problem
+from fmha_cli.signature import Need
+from fmha_cli.verdict import Comparison
+
+Outputs = Mapping[str, Array]
+Bools = npt.NDArray[np.bool_]
+
+_GRADIENTS = ("dq", "dk", "dv", "dbias")
+
+
+def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
+    """The outputs of one run against the case's right answers; every output that the kernel returns is checked.
+
+    An output whose error budget nobody measured cannot be judged: the comparison is distrusted.
+    """
+    budget = {"fill": case.fill, "family": plan.main.family.value, "backend": plan.main.backend}
+    parts = []
+    try:
+        if case.reference is not None:
+            cache = {name: outputs[name] for name in case.reference.cache}
+            lse = outputs.get("lse")
+            parts.append(compare(plan.problem, outputs["o"], lse, case.reference, cache=cache, **budget))
+        if case.gradients is not None:
+            grads = {
+                name: _without_padding(plan.problem, name, outputs[name]) for name in _GRADIENTS if name in outputs
+            }
+            parts.append(compare_gradients(plan.problem, grads, case.gradients, **budget))
+    except UnsupportedError as fault:
+        return Comparison(checks=(), distrust=f"not judged: {fault.what}")
+    return Comparison(
+        checks=tuple(check for part in parts for check in part.checks),
+        distrust=next((part.distrust for part in parts if part.distrust), None),
+        notes=tuple(note for part in parts for note in part.notes),
+    )
+
+
+def never_written(problem: Problem, found: Iterable[Unwritten]) -> list[str]:
+    """One line for each output with meaningful elements that a run did not write."""
+    notes = []
+    for one in found:
+        meaning = meaningful(problem, one.tensor)
+        where = one.where if meaning is None else one.where & meaning
+        if where.any():
+            first = [int(n) for n in np.argwhere(where)[0]]
+            notes.append(f"{one.tensor}: {int(where.sum())} of {where.size} elements never written, first at {first}")
+    return notes
+
+
+def not_finite(case: Case, outputs: Outputs) -> list[str]:
+    """Non-finite elements of O outside the rows that the reference was computed for; O averages finite values.
+
+    Says nothing when V itself may hold something else (files, padding of a cache).
+    """
+    reference = case.reference
+    every = case.problem.heads * sum(case.problem.query_lengths())
+    if reference is None or len(reference.rows) == every or not np.isfinite(case.inputs["v"]).all():
+        return []
+    bad = ~np.isfinite(outputs["o"])
+    if not bad.any():
+        return []
+    return [
+        f"o: {int(bad.sum())} of {bad.size} elements are not finite, first at {[int(n) for n in np.argwhere(bad)[0]]}"
+    ]
+
+
+def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -> list[str]:
+    """One line for each output whose bits differ between two runs of the same inputs.
+
+    Args:
+        ignore: elements that one of the runs did not write: their bits are the poison's, which alternates.
+    """
+    skip: dict[str, Bools] = {}
+    for one in ignore:
+        skip[one.tensor] = skip[one.tensor] | one.where if one.tensor in skip else one.where
+    notes = []
+    for name, array in first.items():
+        different = as_words(array) != as_words(second[name])
+        if name in skip:
+            different &= ~skip[name]
+        if different.any():
+            at = [int(n) for n in np.argwhere(different)[0]]
+            notes.append(
+                f"{name}: {int(different.sum())} of {different.size} elements differ between runs, first at {at}"
+            )
+    return notes
+
+
+def must_repeat(plan: Plan) -> bool:
+    """Whether two runs of the same inputs must give the same bits.
+
+    Every forward kernel must: its order of summation is fixed, dropout is drawn from a seed, and a split plan
+    combines in order. Only dq_dk_dv kernels may add dQ in the order of arrival (atomics), unless they were
+    compiled to be deterministic.
+    """
+    free = (s.kernel for s in plan.stages if s.family is Family.BWD_DQ_DK_DV)
+    return all(kernel.signature.deterministic is Need.YES for kernel in free)
+
+
+def meaningful(problem: Problem, name: str) -> Bools | None:
+    """Which elements of an output a kernel must write; None = all. The padding of a packed dbias is free."""
+    if name != "dbias" or problem.mode is Mode.BATCH:
+        return None
+    lengths = list(zip(problem.query_lengths(), problem.key_lengths(), strict=True))
+    used: Bools = np.zeros((problem.batch, 1, problem.seqlen_q, problem.seqlen_k), np.bool_)
+    for plane, (rows, keys) in zip(used, lengths, strict=True):
+        plane[0, :rows, :keys] = True
+    if problem.bias.value != "bhss":
+        used = np.asarray(used.any(axis=0, keepdims=True))
+    heads = 1 if problem.bias.value == "11ss" else problem.heads
+    return np.broadcast_to(used, (used.shape[0], heads, *used.shape[2:]))
+
+
+def _without_padding(problem: Problem, name: str, gradient: Array) -> Array:
+    meaning = meaningful(problem, name)
+    return gradient if meaning is None else np.where(meaning, gradient, np.zeros((), gradient.dtype))
+
+
+def annotated(comparison: Comparison, notes: Iterable[str]) -> Comparison:
+    """The comparison with further notes."""
+    return replace(comparison, notes=(*comparison.notes, *notes))
