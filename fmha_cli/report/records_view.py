@@ -100,14 +100,10 @@ def _worst_check(checks: Row | None) -> tuple[str, Check] | None:
     return max(found, key=lambda item: item[1].badness, default=None)
 
 
-_OPTIONAL = ("worst", "rms", "rms_budget")
-"""Members of a check that may be absent; any other null stands for a number that is not finite."""
-
-
 def _as_check(data: Row) -> Check:
     """The check of a row, in which a number that is not finite stands as null."""
     absent = {"worst", "rms_budget"} | ({"rms"} if data["rms_budget"] is None else set())
-    values: dict[str, Any] = {k: float("nan") if v is None and k not in _OPTIONAL else v for k, v in data.items()}
+    values: dict[str, Any] = {k: float("nan") if v is None and k not in absent else v for k, v in data.items()}
     return Check(**values)
 
 
