@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
-from importlib.metadata import EntryPoint
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.arch import ArchSpec, arch_from_json, arch_names, load_arch
 from fmha_cli.entries import installed_entry_points
@@ -15,6 +14,9 @@ from fmha_cli.near import suggest
 from fmha_cli.plugins import Plugin, PluginFault, builtin_plugin, collect, load_plugins
 from fmha_cli.protocols import Backend
 from fmha_cli.rules import Rule, duplicate_ids
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 BUILTINS: Mapping[str, str] = {
     "cpu": "fmha_cli.backends.cpu",

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import shlex
 import sys
-import tempfile
-import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -54,6 +52,8 @@ def report(error: FmhaError, voice: Voice, output: Output | None, command: str |
 def bug(fault: BaseException, voice: Voice, argv: Sequence[str]) -> int:
     """The bug-report block for an exception that nobody expected; the traceback goes to a file."""
     import platform
+    import tempfile
+    import traceback
 
     trace = "".join(traceback.format_exception(fault))
     with tempfile.NamedTemporaryFile("w", prefix="fmha-traceback-", suffix=".txt", delete=False) as stream:
@@ -74,6 +74,8 @@ def bug(fault: BaseException, voice: Voice, argv: Sequence[str]) -> int:
 
 
 def _place(fault: BaseException) -> str:
+    import traceback
+
     frames = traceback.extract_tb(fault.__traceback__)
     if not frames:
         return "unknown"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -78,6 +77,8 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         EnvironmentProblem: E010, the folder cannot be written to.
     """
+    import tempfile
+
     try:
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:

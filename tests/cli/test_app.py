@@ -147,7 +147,7 @@ def test_a_bug_prints_a_report_and_exits_70(fmha: Fmha, monkeypatch: pytest.Monk
     assert done.out == ""
     for word in ("RuntimeError: the roof fell in", "fmha archs --json", "python", "platform", "traceback"):
         assert word in done.err
-    trace = Path(done.err.split("traceback")[-1].split()[0])
+    trace = Path(done.err.split("  traceback  ")[-1].strip())
     assert "the roof fell in" in trace.read_text()
     trace.unlink()
 
