@@ -15,6 +15,7 @@ SHORT = 8
 """Digits of a digest that ``--kernel`` takes at least."""
 
 _MOST_REFUSALS = 20
+_MOST_BESIDE = 5  # when some kernel serves the problem, refusals matter less
 _MOST_INSTRUCTIONS = 20
 
 
@@ -59,25 +60,26 @@ def _differing(signatures: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict
 
 
 def explain_view(document: Document) -> Table:
-    """Supported kernels by rank, then the refusals, nearest first; kernels refused for the same reasons share a line."""
-    rows, details = [], []
-    for decision in document["decisions"]:
-        if decision["supported"]:
-            rows.append([str(decision["rank"]), decision["backend"], decision["arch"], _short(decision["kernel"]), ""])
-    groups = _refusals(document["decisions"])
-    for (backend, arch, reasons), names in list(groups.items())[:_MOST_REFUSALS]:
+    """Supported kernels by rank; below, the refusals, nearest first, kernels refused for the same reasons together."""
+    decisions = document["decisions"]
+    label = _labels([decision["kernel"] for decision in decisions if decision["kernel"]])
+    served = [d for d in decisions if d["supported"]]
+    rows = [[str(d["rank"]), d["backend"], d["arch"], label[d["kernel"]]] for d in served]
+    groups = _refusals(decisions)
+    most = _MOST_REFUSALS if not served else _MOST_BESIDE
+    details = ["refused, nearest first:"] if groups else []
+    for (backend, arch, reasons), names in list(groups.items())[:most]:
+        first = "every kernel" if names[0] is None else label[names[0]]
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        rows.append(["", backend, arch, f"{_short(names[0])}{more}", reasons[0]])
-        rows += [["", "", "", "", reason] for reason in reasons[1:]]
-    if len(groups) > _MOST_REFUSALS:
-        details.append(f"... and {len(groups) - _MOST_REFUSALS} further refusals; --json shows all")
-    refused = sum(len(names) for names in groups.values())
-    served = len(document["decisions"]) - refused
-    chosen = f"chosen: {document['chosen']}" if document["chosen"] else "no kernel serves this problem"
-    chosen += f"; it would with {document['change']}" if document["change"] else ""
-    summary = f"{problem_text(document['problem'])}: {served} supported, {refused} refused; {chosen}"
-    headers = ["rank", "backend", "arch", "kernel", "reasons against it"]
-    return Table(headers, rows, summary, details, frozenset(["rank"])).narrowed()
+        details.append(f"  {backend} {arch} {first}{more}")
+        details += [f"    {reason}" for reason in reasons]
+    if len(groups) > most:
+        details.append(f"  ... and {len(groups) - most} further refusals; --json shows all")
+    details += [f"chosen: {document['chosen']}"] if document["chosen"] else []
+    summary = f"{problem_text(document['problem'])}: {len(served)} supported, {len(decisions) - len(served)} refused"
+    summary += "" if document["chosen"] else "; no kernel serves this problem"
+    summary += f"; it would with {document['change']}" if document["change"] else ""
+    return Table(["rank", "backend", "arch", "kernel"], rows, summary, details, frozenset(["rank"]))
 
 
 def _refusals(decisions: Sequence[Document]) -> dict[tuple[str, str, tuple[str, ...]], list[str | None]]:
@@ -90,27 +92,33 @@ def _refusals(decisions: Sequence[Document]) -> dict[tuple[str, str, tuple[str, 
     return groups
 
 
-def _short(name: str | None) -> str:
-    """Family, signature and algorithm of a name (backend and architecture stand beside it)."""
-    if name is None:
-        return "(all)"
-    _, family, _, signature, algorithm = name.split(":", 4)
-    return " ".join(part for part in (family, signature, algorithm) if part)
+def _labels(names: Sequence[str]) -> dict[str, str]:
+    """Each kernel's family and what tells it from the others; backend and architecture stand beside it.
+
+    Parts that all kernels share are left out where there are several, and so is what a kernel leaves open.
+    """
+    parts = {}
+    for name in names:
+        _, family, _, signature, algorithm = name.split(":", 4)
+        pairs = [pair for pair in (*signature.split(","), *algorithm.split(",")) if not pair.endswith("=any")]
+        parts[name] = [family, *filter(None, pairs)]
+    shared = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set()
+    return {name: " ".join([own[0], *(part for part in own[1:] if part not in shared)]) for name, own in parts.items()}
 
 
 def plan_view(document: Document) -> Table:
     """Stages in launch order, workspaces below, memory in the summary."""
-    rows = [
-        [str(i), stage["family"], stage["digest"][:SHORT], _short(stage["kernel"]), cell(stage["detail"])]
-        for i, stage in enumerate(document["stages"], 1)
-    ]
+    rows = []
+    for i, stage in enumerate(document["stages"], 1):
+        name = stage["kernel"]
+        rows.append([str(i), stage["digest"][:SHORT], _labels([name])[name], cell(stage["detail"])])
     details = [f"  workspace {w['name']}: {size(w['bytes'])}" for w in document["workspaces"]]
     details += [reason_text(reason) for reason in document["reasons"]]
     summary = problem_text(document["problem"])
     if document["kernel"] is None:
         return Table([], [], f"{summary}: no kernel serves this problem", details)
-    summary += f": {len(rows)} stages, {size(document['predicted_bytes'])} of memory"
-    headers = ["stage", "family", "digest", "kernel", "detail"]
+    summary += f": {len(rows)} {'stage' if len(rows) == 1 else 'stages'}, {size(document['predicted_bytes'])} of memory"
+    headers = ["stage", "digest", "kernel", "detail"]
     return Table(headers, rows, summary, details, frozenset(["stage"])).narrowed()
 
 
