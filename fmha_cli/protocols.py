@@ -144,3 +144,19 @@ class Backend(Protocol):
         Raises:
             EnvironmentProblem: the device or its runtime is not there.
         """
+
+
+@runtime_checkable
+class PeakLoops(Protocol):
+    """A backend that can measure its device's peaks: what a share of the peak is a share of."""
+
+    def build_peaks(self, device: DeviceFacts, context: BuildContext) -> Artifact:
+        """Build (or find) the loops.
+
+        Raises:
+            KernelFailure, EnvironmentProblem: as ``Backend.build``.
+        """
+
+    def run_peaks(self, artifact: Path, threads: int) -> dict[str, object]:
+        """Run the loops, in a process of their own: ``{"flops": {dtype: FLOP/s}, "bandwidth": bytes/s or None,
+        "llc_bytes": bytes or None, "source": text}``."""

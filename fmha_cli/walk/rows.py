@@ -22,7 +22,8 @@ class Row:
     """One row: a problem, the kernel chosen for it (None = unsupported, with reasons), and the cache mode.
 
     ``group`` counts the points: rows of one group share inputs and reference. ``default`` marks the kernel
-    that ``auto`` would have chosen. ``pair`` is set on the two rows of ``--ab``.
+    that ``auto`` would have chosen. ``pair`` is set on the two rows of ``--ab``. ``fallback`` is the first
+    reason of the nearest miss that was refused.
     """
 
     group: int
@@ -33,6 +34,7 @@ class Row:
     cache: CacheState = CacheState.HOT
     default: bool = True
     pair: bool = False
+    fallback: str | None = None
 
     @property
     def key(self) -> str:
@@ -107,6 +109,7 @@ def _expanded(
                 cache=cache,
                 default=choice is selection.best,
                 pair=pair,
+                fallback=next((r.text for r in selection.trace.reasons()), None),
             )
 
 

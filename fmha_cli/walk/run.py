@@ -1,0 +1,304 @@
+"""The walk over all rows: probe, select, plan, build, run, judge, record. Nothing that was asked for goes missing."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fmha_cli import __version__
+from fmha_cli.build.root import cache_root
+from fmha_cli.device import Availability
+from fmha_cli.errors import InternalError
+from fmha_cli.execution.cases import Cases
+from fmha_cli.execution.journal import Journal
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.measure.ab import ab_ratios
+from fmha_cli.measure.baseline import Baseline, load_baseline
+from fmha_cli.measure.peaks import usable_cores
+from fmha_cli.measure.roofline import impossible
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.tensors import Inputs
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BuildContext
+from fmha_cli.registry import Registry
+from fmha_cli.report.environment import environment
+from fmha_cli.report.record import Record
+from fmha_cli.select import wanted_backends
+from fmha_cli.verdict import Verdict
+from fmha_cli.walk.builds import Built, build_context, build_stages
+from fmha_cli.walk.checks import check_out
+from fmha_cli.walk.execute import Executor, artifacts_of
+from fmha_cli.walk.given import Given, fitted, read_given
+from fmha_cli.walk.peaks import PeakBook
+from fmha_cli.walk.records import Fate, record_of
+from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.rows import Row, plan_rows
+
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Records in the order of the rows, one each; ``availability`` of every backend that was asked.
+
+    ``journal`` is the file to resume from, None when every row is done.
+    """
+
+    records: tuple[Record, ...]
+    interrupted: bool
+    availability: Mapping[str, Availability]
+    journal: str | None = None
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """The ``environment`` member of the report."""
+        return environment(self.availability)
+
+
+def probe_backends(registry: Registry, request: Request, supervisor: Supervisor) -> dict[str, Availability]:
+    """The availability of every wanted backend; those that open a device answer from the worker.
+
+    Raises:
+        UsageError, EnvironmentProblem: see ``Registry.backend``.
+    """
+    found = {}
+    for backend in wanted_backends(registry, request.wanted):
+        if backend.probes_in_parent:
+            found[backend.name] = backend.probe()
+        else:
+            found[backend.name] = supervisor.probe(registry.entry_point(backend.name), backend.name)
+    return found
+
+
+def run_points(
+    points: Sequence[Problem],
+    request: Request,
+    registry: Registry,
+    *,
+    on_record: Callable[[Record], None] = lambda record: None,
+    notify: Callable[[str], None] = lambda text: None,
+    progress: Progress = lambda done, total, what: None,
+) -> Outcome:
+    """Run every problem; ``on_record`` hears each record as soon as it is complete.
+
+    Raises:
+        UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
+    """
+    check_out(points, request)
+    given = read_given(request.files)
+    baseline = load_baseline(Path(request.baseline)) if request.baseline else None
+    with ExitStack() as stack:
+        supervisor = stack.enter_context(Supervisor())
+        supervisor.start()  # it gets ready while rows are planned and kernels are built
+        found = probe_backends(registry, request, supervisor)
+        rows = plan_rows(points, request, registry, found)
+        _say_fallback(rows, found, notify)
+        context = build_context(request, notify)
+        journal, past, path, temporary = _journal(rows, request, stack)
+        walk = _Walk(
+            rows, request, registry, supervisor, context, given, baseline, journal, past, on_record, notify, progress
+        )
+        interrupted = walk.go()
+    if temporary is not None and not interrupted:
+        temporary.unlink(missing_ok=True)
+    return Outcome(walk.complete(), interrupted, found, str(path) if interrupted and path else None)
+
+
+def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify: Callable[[str], None]) -> None:
+    """One line when a machine with a GPU falls back to its CPU, with the GPU's first reason."""
+    gpus = [d.id for a in found.values() for d in a.devices if d.id.partition(":")[0] in ("cuda", "hip")]
+    fallen = [r for r in rows if r.choice is not None and r.choice.device.id == "cpu"]
+    if gpus and fallen:
+        reason = fallen[0].fallback or "no kernel of its backends supports the problem"
+        notify(f"running on the CPU although {gpus[0]} is here: {reason}")
+
+
+def _journal(
+    rows: Sequence[Row], request: Request, stack: ExitStack
+) -> tuple[Journal | None, Mapping[str, Record], Path | None, Path | None]:
+    """(journal, records done before by key, its path, its path if it may go when all is done)."""
+    keys = [row.key for row in rows]
+    if request.resume is not None:
+        journal, history = Journal.resume(Path(request.resume), fmha=__version__, rows=keys)
+        stack.enter_context(journal)
+        past = {key: Record.from_dict(record) for key, record in history.done.items()}
+        return journal, past, Path(request.resume), None
+    if request.journal is None and len(rows) == 1:
+        return None, {}, None, None
+    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.time_ns() % 10**6:06d}.jsonl"
+    path = Path(request.journal) if request.journal else cache_root(request.cache_root) / "journals" / name
+    journal = stack.enter_context(Journal.create(path, fmha=__version__, argv=request.argv, rows=keys))
+    return journal, {}, path, None if request.journal else path
+
+
+class _Walk:
+    """The state of one ``run_points``."""
+
+    def __init__(
+        self,
+        rows: Sequence[Row],
+        request: Request,
+        registry: Registry,
+        supervisor: Supervisor,
+        context: BuildContext,
+        given: Given,
+        baseline: Baseline | None,
+        journal: Journal | None,
+        past: Mapping[str, Record],
+        on_record: Callable[[Record], None],
+        notify: Callable[[str], None],
+        progress: Progress,
+    ) -> None:
+        self.rows, self.request, self.registry = rows, _fitting_fills(request, given), registry
+        self.context, self.given, self.journal, self.baseline = context, given, journal, baseline
+        self.on_record, self.notify, self.progress = on_record, notify, progress
+        self.records: dict[int, Record] = {i: past[r.key] for i, r in enumerate(rows) if r.key in past}
+        self.told: set[int] = set()
+        self.input_notes: dict[Problem, tuple[str, ...]] = {}
+        threads = request.threads or usable_cores()
+        book = PeakBook(request, registry, context, threads, notify)
+        cases = Cases(self._inputs, oracle_s=request.oracle_s, seed=request.fill_seed)
+        self.executor = Executor(self.request, registry, supervisor, cases, threads=threads, peaks=book.peaks)
+        self.book = book
+
+    def _inputs(self, problem: Problem, kind: str) -> Inputs:
+        arrays, notes = fitted(problem, self.given)
+        self.input_notes[problem] = tuple(notes)
+        custom = self.registry.fills if kind in self.registry.fills else None
+        return fill(problem, kind, self.request.fill_seed, given=arrays, custom=custom)
+
+    def go(self) -> bool:
+        """Build, then run; True when the user interrupted."""
+        try:
+            built = self._build()
+            index = 0
+            while index < len(self.rows):
+                pair = self.rows[index].pair and index + 1 < len(self.rows)
+                if index not in self.records:
+                    self._pair(index, built) if pair else self._single(index, built)
+                index += 2 if pair else 1
+                self._tell()
+        except KeyboardInterrupt:
+            self._tell()
+            return True
+        return False
+
+    def _build(self) -> Mapping[str, Built]:
+        if self.request.dry_run:
+            return {}
+        todo = [row.plan for i, row in enumerate(self.rows) if row.plan is not None and i not in self.records]
+        stages = [stage for plan in todo for stage in plan.stages]
+        return build_stages(stages, self.registry, self.context, lambda d, t, w: self.progress(d, t, f"build {w}"))
+
+    def _single(self, index: int, built: Mapping[str, Built]) -> None:
+        row = self.rows[index]
+        self.progress(len(self.records), len(self.rows), row.problem.repro())
+        if self.journal is not None:
+            self.journal.planned(row.key)
+        self._done(index, self._fate(row, built, index))
+
+    def _fate(self, row: Row, built: Mapping[str, Built], index: int) -> Fate:
+        if row.choice is None:
+            return Fate(verdict=Verdict.UNSUPPORTED)
+        if self.request.dry_run:
+            stages = " then ".join(stage.kernel.name for stage in row.plan.stages) if row.plan else ""
+            return Fate(verdict=Verdict.NOT_RUN, notes=(f"dry run: would build and run {stages}",))
+        artifacts, failed = artifacts_of(row, built)
+        if failed is not None:
+            return failed
+        if not row.choice.runnable:
+            note = f"no device here accepts {row.choice.kernel.arch}; the kernel was built"
+            return Fate(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,))
+        return self._believed(row, self.executor.run(row, artifacts, index))
+
+    def _believed(self, row: Row, fate: Fate) -> Fate:
+        """A time below the roofline floor is not believed, after the peak was measured once more."""
+        measured = fate.measurement
+        if measured is None or impossible(measured.median_ns, measured.floor) is None:
+            return fate
+        measured = replace(measured, floor=self.book.floor_again(row))
+        reason = impossible(measured.median_ns, measured.floor)
+        if reason is None:
+            return replace(fate, measurement=measured)
+        return replace(fate, measurement=measured, verdict=Verdict.MISTRUSTED, reasons=(*fate.reasons, reason))
+
+    def _pair(self, index: int, built: Mapping[str, Built]) -> None:
+        first, second = self.rows[index], self.rows[index + 1]
+        plans = [row for row in (first, second) if row.plan is not None and not self.request.dry_run]
+        ready = [artifacts_of(row, built) for row in plans]
+        runnable = [row.choice is not None and row.choice.runnable for row in (first, second)]
+        if len(ready) < 2 or not all(runnable) or any(failed for _, failed in ready):
+            self._single(index, built)
+            self._single(index + 1, built)
+            return
+        if self.journal is not None:
+            self.journal.planned(first.key)
+            self.journal.planned(second.key)
+        fates = self.executor.run_pair((first, second), (ready[0][0], ready[1][0]))
+        a, b = (f.measurement for f in fates)
+        ratios = None
+        if a is not None and b is not None and first.plan is not None and second.plan is not None:
+            names = (first.plan.main.name, second.plan.main.name)
+            ratios = ab_ratios(a.samples_ns, b.samples_ns, names)
+        for offset, fate in enumerate(fates):
+            record = self._record(self.rows[index + offset], fate)
+            self._keep(index + offset, record if ratios is None else replace(record, ab=ratios[offset]))
+
+    def _record(self, row: Row, fate: Fate) -> Record:
+        record = record_of(row, fate, self.request, self.registry, self.given.paths)
+        key = replace(row.problem, lse=False, splits=0, deterministic=False)
+        record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
+        return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record.to_dict()))
+
+    def _done(self, index: int, fate: Fate) -> None:
+        self._keep(index, self._record(self.rows[index], fate))
+
+    def _keep(self, index: int, record: Record) -> None:
+        if self.journal is not None:
+            self.journal.done(self.rows[index].key, record.to_dict())
+        self.records[index] = record
+
+    def _tell(self) -> None:
+        """Tell every record that is complete: with ``--all-kernels`` the default's regret needs its whole group."""
+        for index, row in enumerate(self.rows):
+            if index in self.told or index not in self.records:
+                continue
+            group = [i for i, other in enumerate(self.rows) if other.group == row.group and other.cache is row.cache]
+            if self.request.all_kernels and any(i not in self.records for i in group):
+                continue
+            self.records[index] = _with_regret(
+                self.records[index], [self.records[i] for i in group if i in self.records]
+            )
+            self.told.add(index)
+            self.on_record(self.records[index])
+            self.progress(len(self.told), len(self.rows), row.problem.repro())
+
+    def complete(self) -> tuple[Record, ...]:
+        """One record for every row: what did not run is NOT_RUN."""
+        fate = Fate(verdict=Verdict.NOT_RUN, notes=("interrupted before this row was done",))
+        out = tuple(
+            self.records.get(i) or record_of(row, fate, self.request, self.registry, self.given.paths)
+            for i, row in enumerate(self.rows)
+        )
+        if len(out) != len(self.rows):
+            raise InternalError(f"{len(self.rows)} rows were planned, {len(out)} came out")
+        return out
+
+
+def _with_regret(record: Record, group: Sequence[Record]) -> Record:
+    """The default choice of a group with its regret: its median / the best median - 1."""
+    if not record.default_choice or record.measurement is None:
+        return record
+    good = [r.measurement.median_ns for r in group if r.measurement is not None and r.verdict is Verdict.PASSED]
+    return replace(record, regret=record.measurement.median_ns / max(1, min(good)) - 1) if good else record
+
+
+def _fitting_fills(request: Request, given: Given) -> Request:
+    """With Q, K and V from files there is one data set, whatever fills were asked for."""
+    whole = {"q", "k", "v"} <= set(given.arrays)
+    return replace(request, fills=request.fills[:1]) if whole and request.command is Command.VALIDATE else request
