@@ -23,7 +23,6 @@ class Output:
         self.form = form
         self.path = path
         self.color = color and path is None
-        self._streamed = False
 
     @property
     def streams(self) -> bool:
@@ -31,10 +30,9 @@ class Output:
         return self.form == "jsonl" and self.path is None
 
     def row(self, row: Mapping[str, Any]) -> None:
-        """One row of a stream; a later :meth:`document` prints only what was not streamed."""
+        """One row of a stream."""
         from fmha_cli.report.formats import jsonl_lines
 
-        self._streamed = True
         self._put("\n".join(jsonl_lines([row])))
 
     def document(self, document: Mapping[str, Any]) -> None:
@@ -43,8 +41,6 @@ class Output:
         Raises:
             EnvironmentProblem: the file cannot be written.
         """
-        if self._streamed:
-            return
         from fmha_cli.report.formats import Format, render
 
         self._put(render(document, Format(self.form), color=self.color))

@@ -2,27 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
-
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.problems import file_flags
 from fmha_cli.errors import UsageError
 from fmha_cli.near import suggest
-from fmha_cli.problem import Problem
 from fmha_cli.walk.request import FILLS, Command, Request
 
 
-def request_of(call: Call, command: Command = Command.RUN, problems: Sequence[Problem] = ()) -> Request:
+def request_of(call: Call, command: Command = Command.RUN) -> Request:
     """The request of a command line; options that the command does not have keep their defaults.
 
     Raises:
-        UsageError: a malformed value; an ``--out`` that cannot hold what is asked for.
+        UsageError: a malformed value.
     """
     s = call.settings
     default = Request()
-    out = s.text("out")
-    _check_out(out, problems)
     kernels = s.many("ab")
     return Request(
         command=command,
@@ -33,7 +27,7 @@ def request_of(call: Call, command: Command = Command.RUN, problems: Sequence[Pr
         kernel=s.text("kernel"),
         files=file_flags(call),
         dtype_given="dtype" in s.values,
-        out=out,
+        out=s.text("out"),
         fills=_fills(call, command),
         fill_seed=s.size("fill_seed", default.fill_seed),
         check=not s.on("no_check"),
@@ -66,23 +60,3 @@ def _fills(call: Call, command: Command) -> tuple[str, ...]:
             where = call.settings.where("fill")
             raise UsageError(f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known))
     return given or (FILLS if command is Command.VALIDATE else ("normal",))
-
-
-def _check_out(out: str | None, problems: Sequence[Problem]) -> None:
-    """Refuse, before anything runs, an ``--out`` that cannot hold the results."""
-    if out is None:
-        return
-    from fmha_cli.walk.tensor_io import SUFFIXES
-
-    path = Path(out)
-    if path.suffix not in SUFFIXES:
-        raise UsageError(f"--out {out}: unknown kind of file", code="E031", where="--out", help=", ".join(SUFFIXES))
-    more = [p for p in problems if p.lse or p.direction.backward]
-    if path.suffix == ".npy" and more:
-        what = "gradients" if more[0].direction.backward else "LSE"
-        raise UsageError(
-            f"--out {out}: .npy holds O alone, not {what}", code="E036", where="--out", help="use .npz or .safetensors"
-        )
-    if len(problems) > 1 and "{i}" not in out:
-        help = f"put {{i}} in the name: {path.stem}-{{i}}{path.suffix}"
-        raise UsageError(f"--out {out}: one file for {len(problems)} problems", code="E011", where="--out", help=help)

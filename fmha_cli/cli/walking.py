@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from fmha_cli.cli.call import Call
 from fmha_cli.errors import ExitCode
 from fmha_cli.measure.compare import Speed
+from fmha_cli.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.verdict import Verdict, exit_code_of
-from fmha_cli.walk.request import Command
+from fmha_cli.walk.request import Command, Request
 
 
 def walk(call: Call, command: Command) -> int:
@@ -22,27 +23,75 @@ def walk(call: Call, command: Command) -> int:
     from fmha_cli.cli.problems import problems_of
     from fmha_cli.cli.request import request_of
     from fmha_cli.report.document import report_document
+    from fmha_cli.report.environment import environment
     from fmha_cli.walk.run import run_points
 
     problems = problems_of(call)
-    request = request_of(call, command, problems)
-    on_record = (lambda record: call.output.row(record.to_dict())) if call.output.streams else (lambda record: None)
+    request = request_of(call, command)
+    if request.dry_run:
+        return dry_run(call, problems, request)
+    streamed: list[Record] = []
+
+    def on_record(record: Record) -> None:
+        if call.output.streams:
+            streamed.append(record)
+            call.output.row(record.to_dict())
+
     with call.voice.progress(call.command) as progress:
         outcome = run_points(
             problems, request, call.registry, on_record=on_record, notify=call.voice.say, progress=progress
         )
-    call.output.document(report_document(outcome.records, outcome.environment))
+    if call.output.streams:
+        told = {id(record) for record in streamed}
+        for record in outcome.records:
+            if id(record) not in told:
+                call.output.row(record.to_dict())
+    else:
+        call.output.document(report_document(outcome.records, environment(outcome.availability)))
     if outcome.interrupted:
         call.voice.error("interrupted")
         if outcome.journal is not None:
-            call.voice.error(f"  = help: `fmha {shlex.join((*call.argv, '--resume', str(outcome.journal)))}` goes on")
-    return int(exit_code(outcome.records, interrupted=outcome.interrupted, dry=request.dry_run))
+            call.voice.error(f"  = help: `{resume_line(call.argv, outcome.journal)}` goes on")
+    return int(exit_code(outcome.records, interrupted=outcome.interrupted))
 
 
-def exit_code(records: Iterable[Record], *, interrupted: bool, dry: bool) -> ExitCode:
-    """The exit code of the rows. What a dry run did not run is as asked for; a regression is as bad as WRONG."""
+def resume_line(argv: Sequence[str], journal: str) -> str:
+    """The command line that goes on with a journal."""
+    words = iter(argv)
+    kept = []
+    for word in words:
+        if word in ("--journal", "--resume"):
+            next(words, None)
+        elif not word.startswith(("--journal=", "--resume=")):
+            kept.append(word)
+    return shlex.join(("fmha", *kept, "--resume", journal))
+
+
+def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
+    """Every row with its kernel and stages; nothing is built or run, so NOT_RUN is as asked for."""
+    from fmha_cli.cli.choosing import found_by
+    from fmha_cli.report.document import report_document
+    from fmha_cli.report.environment import environment
+    from fmha_cli.walk.checks import check_out
+    from fmha_cli.walk.records import Fate, record_of
+    from fmha_cli.walk.rows import plan_rows
+
+    check_out(problems, request)
+    found = found_by(call, request.wanted)
+    records = []
+    for row in plan_rows(problems, request, call.registry, found):
+        verdict = Verdict.NOT_RUN if row.choice else Verdict.UNSUPPORTED
+        notes = ("dry run",) if row.choice else ()
+        records.append(record_of(row, Fate(verdict=verdict, notes=notes), request, call.registry, request.files))
+    call.output.document(report_document(records, environment(found)))
+    unsupported = [r for r in records if r.verdict is Verdict.UNSUPPORTED]
+    return int(ExitCode.UNSUPPORTED if len(unsupported) == len(records) else ExitCode.OK)
+
+
+def exit_code(records: Iterable[Record], *, interrupted: bool) -> ExitCode:
+    """The exit code of the rows; a regression is as bad as WRONG."""
     rows = list(records)
-    verdicts = [Verdict.UNCHECKED if dry and r.verdict is Verdict.NOT_RUN else r.verdict for r in rows]
+    verdicts = [r.verdict for r in rows]
     if any(r.baseline is not None and r.baseline.speed is Speed.SLOWER for r in rows):
         verdicts.append(Verdict.WRONG)
     return exit_code_of(verdicts, interrupted=interrupted)

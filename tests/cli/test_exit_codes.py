@@ -1,0 +1,120 @@
+"""Every exit code of the contract, section 6, from a process of its own."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmha_cli.backends.null_kernels import Behaviour, null_kernel
+from fmha_cli.device import Availability, State
+from fmha_cli.dtypes import DType
+from fmha_cli.kernel import Family
+from tests.cli.conftest import Fmha
+
+PROGRAM = (sys.executable, "-m", "fmha_cli")
+SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
+
+
+def kernel(behaviour: Behaviour) -> str:
+    """``--kernel`` of a null kernel."""
+    return null_kernel(DType.FP16, Family.FWD, behaviour).digest[:16]
+
+
+def fmha_process(*argv: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([*PROGRAM, *argv], capture_output=True, text=True, check=False)
+
+
+@pytest.mark.parametrize(
+    ("code", "argv", "verdict"),
+    [
+        (0, ["run", *SMALL], "PASSED"),
+        (0, ["run", *SMALL, "--no-check"], "UNCHECKED"),
+        (1, ["run", *SMALL, "--kernel", kernel(Behaviour.NAN)], "WRONG"),
+        (1, ["run", *SMALL, "--kernel", kernel(Behaviour.OOB_AFTER)], "OUT_OF_BOUNDS"),
+        (3, ["run", *SMALL, "--dropout", "0.5"], "UNSUPPORTED"),
+        (6, ["run", *SMALL, "--kernel", kernel(Behaviour.SEGFAULT)], "CRASHED"),
+        (6, ["run", *SMALL, "--kernel", kernel(Behaviour.BUILD_ERROR)], "BUILD_FAILED"),
+        (6, ["run", *SMALL, "--kernel", kernel(Behaviour.HANG), "--timeout", "1"], "TIMED_OUT"),
+    ],
+)
+def test_codes_of_rows(home: Path, code: int, argv: list[str], verdict: str) -> None:
+    done = fmha_process(*argv, "--json")
+    assert done.returncode == code, done.stderr
+    document = json.loads(done.stdout)
+    assert document["error"] is None
+    assert [record["verdict"] for record in document["records"]] == [verdict]
+
+
+@pytest.mark.parametrize(
+    ("code", "argv"),
+    [
+        (2, ["run", "--sqelen", "4"]),
+        (2, ["run", "--heads", "9", "--kv-heads", "4"]),
+        (2, ["run", *SMALL, "--kernel", "00000000"]),
+        (2, ["run", *SMALL, "--out", "o.npy", "--lse"]),
+        (2, ["run", *SMALL, "--q", "missing.npy"]),
+        (3, ["run", *SMALL, "--dropout", "0.5", "--kernel", kernel(Behaviour.HONEST)]),
+        (4, ["run", "--backend", "null", "--device", "cuda:9"]),
+        (5, ["list-kernels", "--filter", "dtype:fp64"]),
+    ],
+)
+def test_codes_of_errors(home: Path, code: int, argv: list[str]) -> None:
+    done = fmha_process(*argv, "--json")
+    assert done.returncode == code, done.stderr
+    error = json.loads(done.stdout)["error"]
+    assert error["exit_code"] == code
+    assert done.stderr.startswith(f"error[{error['code']}]: {error['what']}")
+
+
+def test_70_is_a_bug(home: Path) -> None:
+    script = "import fmha_cli.arch, sys; fmha_cli.arch.arch_names = None; from fmha_cli.cli.app import main; "
+    script += "sys.argv = ['fmha', 'archs', '--json']; main()"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (70, "")
+    assert "please report it" in done.stderr
+
+
+def test_4_when_no_device_accepts_the_architecture(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    gone = Availability(state=State.NO_DEVICE, why="unplugged")
+    monkeypatch.setattr("fmha_cli.backends.null.NullBackend.probe", lambda self: gone)
+    done = fmha("run", *SMALL, "--arch", "null", "--json")
+    assert done.code == 4
+    assert [r["verdict"] for r in done.document["records"]] == ["NOT_RUN"]
+    assert fmha("run", *SMALL, "--json").code == 4
+
+
+def test_unsupported_does_not_count_in_a_mixed_sweep(fmha: Fmha) -> None:
+    done = fmha("run", *SMALL, "--dropout", "0,0.5", "--json")
+    assert done.code == 0
+    assert [r["verdict"] for r in done.document["records"]] == ["PASSED", "UNSUPPORTED"]
+
+
+def interrupted_after(rows: int, argv: Sequence[str]) -> tuple[int, list[Any], str]:
+    """Ctrl-C after some rows of ``--jsonl``: (exit code, all rows, stderr)."""
+    process = subprocess.Popen([*PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    lines = [process.stdout.readline() for _ in range(rows)]
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    return process.returncode, [json.loads(line) for line in (*lines, *out.splitlines())], err
+
+
+def test_130_loses_nothing_and_resumes(home: Path) -> None:
+    sweep = ("run", *SMALL, "--dtype", "fp16", "--softcap", "1:30:+1", "--kernel", kernel(Behaviour.SLOW), "--jsonl")
+    code, rows, err = interrupted_after(3, (*sweep, "--journal", "rows.journal"))
+    assert code == 130, err
+    verdicts = [row["verdict"] for row in rows]
+    assert len(rows) == 30
+    assert verdicts[:3] == ["PASSED"] * 3
+    assert verdicts[-1] == "NOT_RUN"
+    assert "--resume rows.journal" in err
+    done = fmha_process(*sweep, "--resume", "rows.journal")
+    assert done.returncode == 0, done.stderr
+    assert [json.loads(line)["verdict"] for line in done.stdout.splitlines()] == ["PASSED"] * 30
