@@ -7,7 +7,8 @@ from importlib import resources
 
 from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
-from fmha_cli.codegen.cpu.micro import score_tile, transpositions, value_columns, value_tile
+from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile
+from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.dtypes import DType
 from fmha_cli.faults import Fault
@@ -50,16 +51,25 @@ def emit(kernel: KernelSpec, fault: Fault | None = None) -> str:
         _text("context.h"),
         _text("exact_row.h"),
         _text("threads.h"),
-        *(_prefill(algorithm) if algorithm.kind is Kind.PREFILL else _decode()),
+        *(_prefill(algorithm) if algorithm.kind is Kind.PREFILL else _decode(algorithm, kernel.signature.dtype)),
         _text("entry.h"),
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
+def _decode_lanes(algorithm: CpuAlgorithm) -> int:
+    """Decode weighs whole vectors of keys, so its blocks are a multiple of the lanes."""
+    return algorithm.simd.lanes if algorithm.kind is Kind.DECODE else 1
+
+
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm, fault: Fault | None) -> str:
     dtype = kernel.signature.dtype
     copied = dtype is not DType.FP32
-    block = algorithm.block_k if fault is None else min(algorithm.block_k, _FAULT_BLOCKS * algorithm.rows_s)
+    block = (
+        algorithm.block_k
+        if fault is None
+        else min(algorithm.block_k, _FAULT_BLOCKS * max(algorithm.rows_s, _decode_lanes(algorithm)))
+    )
     flags = {
         "PAIRS": algorithm.pairs,
         "COPY_K": copied and not algorithm.pairs,
@@ -88,6 +98,7 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
     return [
         "enum { BQ = NZ * NL };\n",
         _text("operands_pairs.h" if pairs else "operands_plain.h"),
+        MIX,
         transpositions(algorithm.simd.lanes, vectors),
         _text("pack.h"),
         score_tile(vectors, algorithm.rows_s, pairs),
@@ -98,5 +109,16 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
     ]
 
 
-def _decode() -> list[str]:
-    return [_text("decode.h")]
+def _decode(algorithm: CpuAlgorithm, dtype: DType) -> list[str]:
+    lanes, many, half = algorithm.simd.lanes, algorithm.rows_s, dtype is not DType.FP32
+    tiles = [mix_tile(n, rows, partial=n == 1, half=half) for rows in (many, 1) for n in (algorithm.lanes_q, 1)]
+    return [
+        f"#define MANY {many}\n#define DOT_MANY dot_{many}\n#define MIX_MANY mix_{many}_{algorithm.lanes_q}\n"
+        f"#define MIX_MANY_N mix_{many}_n\n#define MIX_ONE mix_1_{algorithm.lanes_q}\n#define MIX_ONE_N mix_1_n\n",
+        _text("decode_tiles.h"),
+        MIX,
+        *(dot_tile(lanes, rows, algorithm.pairs, half and not algorithm.pairs) for rows in (many, 1)),
+        *tiles,
+        _text("decode.h"),
+        _text("launch_decode.h"),
+    ]

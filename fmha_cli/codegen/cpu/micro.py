@@ -101,20 +101,27 @@ def value_columns(sizes: Sequence[int]) -> str:
     )
 
 
-def _shuffles(lanes: int) -> list[str]:
-    """Butterflies that turn registers r0.. (rows) into columns."""
+MIX = "#define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)\n"
+
+
+def butterfly(lanes: int, name: str, total: bool = False) -> list[str]:
+    """Statements that transpose the registers ``name``0.. in place, or (``total``) leave in ``name``0 a vector
+    whose lane i is the sum of register i."""
     out, width = [], lanes // 2
     while width:
-        for i in range(lanes):
+        for i in range(width if total else lanes):
             if i & width:
                 continue
-            low, high = [], []
+            low: list[int] = []
+            high: list[int] = []
             for block in range(0, lanes, 2 * width):
-                low += [*range(block, block + width), *range(lanes + block, lanes + block + width)]
-                high += [x + width for x in low[-2 * width :]]
-            a, b = f"r{i}", f"r{i + width}"
-            out.append(f"  {{ const vf x = {a}, y = {b}; {a} = MIX(x, y, {', '.join(map(str, low))});")
-            out.append(f"    {b} = MIX(x, y, {', '.join(map(str, high))}); }}")
+                ours = [*range(block, block + width), *range(lanes + block, lanes + block + width)]
+                low += ours
+                high += [x + width for x in ours]
+            a, b = f"{name}{i}", f"{name}{i + width}"
+            first, second = (f"MIX(x, y, {', '.join(map(str, lanes_))})" for lanes_ in (low, high))
+            result = f"{a} = {first} + {second};" if total else f"{a} = {first}; {b} = {second};"
+            out.append(f"  {{ const vf x = {a}, y = {b}; {result} }}")
         width //= 2
     return out
 
@@ -126,9 +133,8 @@ def transpositions(lanes: int, vectors: int) -> str:
     call = ", ".join(f"r{i}" for i in rs)
     return "\n".join(
         [
-            "#define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)",
             f"INLINE void transpose({refs}) {{",
-            *_shuffles(lanes),
+            *butterfly(lanes, "r"),
             "}",
             "",
             "// Up to NL columns of up to BQ rows; n elements are left in each row.",

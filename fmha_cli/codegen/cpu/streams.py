@@ -1,0 +1,72 @@
+"""Register tiles of the decode kernels as C++ text: lanes are columns, K and V are read row by row."""
+
+from __future__ import annotations
+
+from fmha_cli.codegen.cpu.micro import butterfly
+
+
+def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
+    """``dot_<rows>``: scores of ``rows`` queries against ``lanes // rows`` keys, one vector of results.
+
+    Lane r * keys + n holds query r against key n. Keys behind the last one repeat it. Each cache line that is
+    read asks for the one ``ahead`` elements further on; ``half``: two vectors share a line.
+    """
+    keys = lanes // rows
+    acc = [[f"a{r * keys + n}" for n in range(keys)] for r in range(rows)]
+    get, product = ("vload_pairs", "vdot({a}, k{n}, q)") if pairs else ("vload_n", "vfma(k{n}, q, {a})")
+    width = "QUERY_STEP"
+
+    def body(left: str, ahead: bool) -> list[str]:
+        asks = [f"    PREFETCH_AT(r{n} + c + ahead);" for n in range(keys)] if ahead else []
+        lines = [f"    const vf k{n} = {get if left else 'load_keys'}(r{n} + c{left});" for n in range(keys)]
+        for r in range(rows):
+            lines.append(f"    {{ const vf q = vload(query + {r} * q_stride + at);")
+            lines += [f"      {acc[r][n]} = {product.format(a=acc[r][n], n=n)};" for n in range(keys)]
+            lines.append("    }")
+        return ["  {", *asks, *lines, f"  }} c += {width}, at += NL;"]
+
+    whole = ", columns - c"
+    twice = [f"  while (c + 2 * {width} <= columns) {{", *body("", True), *body("", False), "  }"] if half else []
+    return "\n".join(
+        [
+            f"INLINE vf dot_{rows}(const float* query, i64 q_stride, const T* k, i64 stride, i64 last, i64 columns,",
+            "                  i64 ahead) {",
+            f"  vf {', '.join(f'a{n} = vset(0)' for n in range(lanes))};",
+            *(f"  const T* r{n} = k + min64({n}, last) * stride;" for n in range(keys)),
+            "  i64 c = 0, at = 0;",
+            *twice,
+            f"  while (c + {width} <= columns) {{",
+            *body("", True),
+            "  }",
+            "  if (c < columns) {",
+            *body(whole, True),
+            "  }",
+            *butterfly(lanes, "a", total=True),
+            "  return a0;",
+            "}",
+            "",
+        ]
+    )
+
+
+def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
+    """``mix_<rows>_<vectors>`` (``mix_<rows>_n``): O of ``rows`` queries in ``vectors`` vectors of columns
+    (up to one vector of n columns), rescaled as it is loaded, plus the weighted rows of V."""
+    acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
+    out = [
+        f"static void mix_{rows}_{'n' if partial else vectors}(float* o, i64 o_stride, const float* p, i64 p_stride,",
+        "                    const T* v, i64 stride, i64 keys, const float* shrink, i64 n, i64 ahead) {",
+    ]
+    for r in range(rows):
+        out += [f"  vf {acc[r][z]} = vload(o + {r} * o_stride + {z} * NL) * vset(shrink[{r}]);" for z in range(vectors)]
+    out.append("  for (i64 j = 0; j < keys; ++j, v += stride) {")
+    for z in range(vectors):
+        out += [f"    PREFETCH_AT(v + {z} * NL + ahead);"] if not (half and z % 2) else []
+        out.append(f"    const vf v{z} = {'vload_n(v, n)' if partial else f'vload(v + {z} * NL)'};")
+    for r in range(rows):
+        out.append(f"    const vf p{r} = vset(p[{r} * p_stride + j]);")
+        out += [f"    {acc[r][z]} = vfma(p{r}, v{z}, {acc[r][z]});" for z in range(vectors)]
+    out.append("  }")
+    for r in range(rows):
+        out += [f"  vstore(o + {r} * o_stride + {z} * NL, {acc[r][z]});" for z in range(vectors)]
+    return "\n".join([*out, "}", ""])
