@@ -75,7 +75,7 @@ class Journal:
 
     @classmethod
     def create(cls, path: Path, *, fmha: str, argv: Sequence[str], rows: Sequence[str]) -> Journal:
-        """Start a journal.
+        """Start a journal. It appears under its name with its start line, or not at all.
 
         Args:
             fmha: this version. argv: the command line, from which ``--resume`` plans the same rows again.
@@ -88,11 +88,20 @@ class Journal:
         """
         if len(set(rows)) != len(rows):
             raise InternalError("two rows of a plan have one key")
+        if path.exists():
+            raise _taken(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        fd = _open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        fd = _open(part, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         journal = cls(fd, path, rows, {})
-        journal._write({"event": "start", "fmha": fmha, "argv": list(argv), "rows": list(rows)})
-        _sync_folder(path.parent)
+        try:
+            journal._write({"event": "start", "fmha": fmha, "argv": list(argv), "rows": list(rows)})
+            _publish(part, path)
+        except BaseException:
+            journal.close()
+            raise
+        finally:
+            part.unlink(missing_ok=True)
         return journal
 
     @classmethod
@@ -169,8 +178,6 @@ class Journal:
 def _open(path: Path, flags: int) -> int:
     try:
         fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
-    except FileExistsError as fault:
-        raise _refused(path, "it is there already", f"--resume {path} finishes it") from fault
     except FileNotFoundError as fault:
         raise _refused(path, "there is no such file") from fault
     except OSError as fault:
@@ -223,10 +230,20 @@ def _refused(path: Path, why: str, help: str = "start anew without --resume") ->
     return UsageError(f"journal {path}: {why}", code="X030", where="--resume", help=help)
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the new file's name durable."""
-    fd = os.open(folder, os.O_RDONLY)
+def _taken(path: Path) -> UsageError:
+    return _refused(path, "it is there already", f"--resume {path} finishes it")
+
+
+def _publish(part: Path, path: Path) -> None:
+    """Give a file its name, never another's place; durable when this returns."""
     try:
-        os.fsync(fd)
+        os.link(part, path)
+    except FileExistsError as fault:
+        raise _taken(path) from fault
+    except OSError:  # a file system without hard links; who creates the same journal at this moment is not seen
+        part.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
     finally:
-        os.close(fd)
+        os.close(folder)

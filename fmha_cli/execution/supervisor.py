@@ -71,6 +71,11 @@ class Supervisor:
         self.started = 0
         """Workers started so far."""
 
+    @property
+    def worker_pid(self) -> int | None:
+        """Process id, and process group, of the current worker."""
+        return None if self._worker is None else self._worker.pid
+
     def start(self) -> None:
         """Start a worker without waiting for it, so that it gets ready while the parent does other things.
 

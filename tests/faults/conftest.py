@@ -1,0 +1,32 @@
+"""Fixtures of the fault tests: one supervisor for many rows, the C kernels compiled once."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from c_backend import compile_kernels
+
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.plan import Artifact
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
+    """The C kernels."""
+    if shutil.which("g++") is None:
+        pytest.skip("no g++")
+    return compile_kernels(tmp_path_factory.mktemp("kernels"))
+
+
+@pytest.fixture
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor() as one:
+        yield one
+
+
+@pytest.fixture
+def cache(shared_cache: Path) -> Path:
+    return shared_cache

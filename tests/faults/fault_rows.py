@@ -1,0 +1,91 @@
+"""Rows for the fault tests: from a kernel to a judged row, without the command line."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import c_backend
+from c_backend import Deed
+
+from fmha_cli.backends.null import backend as null
+from fmha_cli.backends.null_kernels import Behaviour, null_kernel
+from fmha_cli.dtypes import DType
+from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.cases import Cases
+from fmha_cli.execution.job import Job
+from fmha_cli.execution.judge import Judged, JudgePolicy, judge
+from fmha_cli.execution.layout import layout_of
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.kernel import Family
+from fmha_cli.oracle.fills import fill
+from fmha_cli.plan import Artifact, Plan, Stage
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BuildContext
+
+DEVICE = null.probe().devices[0]
+TINY = "-b 1 -H 2 -s 5 --seqlen-k 7 -d 8 --dtype fp32"
+ENTRY = "fmha_cli.backends.null"
+CLOSE = JudgePolicy(fills=("normal", "coded"), repeats=2, timeout=60.0)
+
+
+def cases() -> Cases:
+    return Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=10.0)
+
+
+def null_job(
+    cache: Path, behaviour: Behaviour = Behaviour.HONEST, flags: str = TINY, family: Family = Family.FWD
+) -> Job:
+    """A job of the null backend, built.
+
+    Raises:
+        KernelFailure: behaviour build_error.
+    """
+    problem = Problem.from_cli(flags)
+    plan = null.plan(problem, null_kernel(problem.dtype, family, behaviour), DEVICE)
+    artifacts = tuple(null.build(stage, BuildContext(cache)) for stage in plan.stages)
+    return Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=artifacts)
+
+
+def c_job(library: Artifact, deed: Deed, flags: str = TINY) -> Job:
+    """A job whose kernel is C code."""
+    problem = Problem.from_cli(flags)
+    assert problem.dtype is DType.FP32
+    plan = Plan(problem, (Stage(c_backend.c_kernel(deed)),))
+    return Job(entry=c_backend.ENTRY, device=DEVICE, plan=plan, artifacts=(library,))
+
+
+def judged(supervisor: Supervisor, job: Job, policy: JudgePolicy = CLOSE, shared: Cases | None = None) -> Judged:
+    """One row, with gaps in its arena."""
+    with Arena(layout_of(job.plan.problem, job.plan.workspaces, gaps=True)) as arena:
+        return judge(supervisor, job, arena, shared or cases(), policy)
+
+
+def running(pid: int) -> bool:
+    """Whether a process is there and no zombie (nobody may reap an orphan in a container)."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
+    except OSError:
+        return False
+    return status.rpartition(")")[2].split()[0] != "Z"
+
+
+def gone(pid: int, seconds: float = 20.0) -> bool:
+    """Whether a process ends soon."""
+    deadline = time.monotonic() + seconds
+    while running(pid) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not running(pid)
+
+
+def group_members(group: int) -> Iterator[int]:
+    """Living processes of a process group."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit() and running(int(entry.name)):
+            try:
+                if os.getpgid(int(entry.name)) == group:
+                    yield int(entry.name)
+            except ProcessLookupError:
+                continue
