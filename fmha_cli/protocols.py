@@ -88,6 +88,26 @@ class Session(Protocol):
         """Free everything."""
 
 
+class HostSession:
+    """What a Session need not do when the kernel works on host memory. Derive from it: load, bind and launch are left."""
+
+    def upload(self) -> None:
+        """The arena is the device's memory."""
+
+    def download(self) -> None:
+        """The arena is the device's memory."""
+
+    def evict_caches(self) -> None:
+        """Write twice the last-level cache of any machine of today."""
+        bytearray(HOST_EVICTION_BYTES)
+
+    def close(self) -> None:
+        """The worker's end frees what is left."""
+
+
+HOST_EVICTION_BYTES = 1 << 30
+
+
 @runtime_checkable
 class Backend(Protocol):
     """A family of kernels. Small and dumb: are you here, what have you got, can you, build this, run this.

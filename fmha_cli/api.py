@@ -1,0 +1,149 @@
+"""The stable names: what a Python user calls and what a plugin may import. Re-exports, and four verbs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from fmha_cli.arch import ArchSpec, load_arch
+from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
+from fmha_cli.decision import Decision, Supported, Trace, Unsupported
+from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.dtypes import DType
+from fmha_cli.errors import EnvironmentProblem, FmhaError, KernelFailure, UnsupportedError, UsageError
+from fmha_cli.features import Alibi, Bias, CacheKind, Direction, Layout, Mode, QScale
+from fmha_cli.hookspecs import hookimpl
+from fmha_cli.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.mask import Mask, MaskKind
+from fmha_cli.plan import Artifact, Plan, Stage, Workspace
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import Backend, BoundTensor, BuildContext, HostSession, PeakLoops, Session
+from fmha_cli.registry import Registry, build_registry
+from fmha_cli.rules import CORE_RULES, Reason, Rule, Severity, reasons_against
+from fmha_cli.select import Wanted, select, wanted_backends
+from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
+from fmha_cli.verdict import Verdict
+
+if TYPE_CHECKING:
+    from fmha_cli.report.record import Record
+
+
+def run(*problems: Problem, registry: Registry | None = None, **options: Any) -> tuple[Record, ...]:
+    """``fmha run`` (or, with ``command=``, ``validate`` or ``bench``): one record for every row.
+
+    Args:
+        options: fields of ``fmha_cli.walk.request.Request``: backend, arch, device, kernel, files, out, fills,
+            fill_seed, check, threads, timeout, all_kernels ...
+
+    Raises:
+        UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
+        KeyboardInterrupt: the user interrupted.
+    """
+    from fmha_cli.walk.request import Command, Request
+    from fmha_cli.walk.run import run_points
+
+    command = Command(options.pop("command", Command.RUN))
+    outcome = run_points(problems, Request(command=command, **options), registry or build_registry())
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    return outcome.records
+
+
+def explain(
+    problem: Problem,
+    *,
+    registry: Registry | None = None,
+    backend: str = "auto",
+    arch: str | None = None,
+    device: str | None = None,
+    kernel: str | None = None,
+) -> Trace:
+    """``fmha explain``: every candidate kernel with Supported or all its Reasons.
+
+    Raises:
+        UsageError, EnvironmentProblem, UnsupportedError: an unknown or absent backend, device or kernel.
+    """
+    from fmha_cli.walk.probing import probe_backends
+
+    registry = registry or build_registry()
+    wanted = Wanted(backend=backend, arch=arch, device=device, kernel=kernel)
+    found = probe_backends(registry, wanted_backends(registry, wanted))
+    return select(problem, registry, found, wanted).trace
+
+
+def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None = None) -> Iterator[KernelSpec]:
+    """``fmha list-kernels``: every kernel that exists for an architecture; needs no device and no compiler.
+
+    Raises:
+        UsageError: no such architecture or backend.
+    """
+    registry = registry or build_registry()
+    spec = registry.arch(arch)
+    for one in wanted_backends(registry, Wanted(backend=backend)):
+        if arch in one.archs():
+            yield from one.kernels(spec)
+
+
+__all__ = [
+    "CORE_RULES",
+    "PORTABLE_FLAGS",
+    "Algorithm",
+    "Alibi",
+    "ArchSpec",
+    "Artifact",
+    "Availability",
+    "Backend",
+    "Bias",
+    "BiasKey",
+    "BoundTensor",
+    "BuildContext",
+    "CacheKey",
+    "CacheKind",
+    "DType",
+    "Decision",
+    "DeviceFacts",
+    "Direction",
+    "EnvironmentProblem",
+    "Family",
+    "FmhaError",
+    "HostSession",
+    "KernelFailure",
+    "KernelSpec",
+    "Layout",
+    "Mask",
+    "MaskKey",
+    "MaskKind",
+    "Mode",
+    "ModeKey",
+    "Need",
+    "PeakLoops",
+    "Plan",
+    "Problem",
+    "QScale",
+    "QScaleKey",
+    "Reason",
+    "Registry",
+    "RotaryKey",
+    "Rule",
+    "Session",
+    "Severity",
+    "Signature",
+    "Stage",
+    "State",
+    "Supported",
+    "Trace",
+    "Unsupported",
+    "UnsupportedError",
+    "UsageError",
+    "Verdict",
+    "Workspace",
+    "build_cpp",
+    "build_registry",
+    "explain",
+    "hookimpl",
+    "list_kernels",
+    "load_arch",
+    "reasons_against",
+    "run",
+    "select",
+]

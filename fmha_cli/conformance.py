@@ -1,0 +1,185 @@
+"""The published conformance tests: what every backend must do. A plugin's own tests run them::
+
+    import pytest
+    from fmha_cli import conformance
+    from my_plugin import MyBackend
+
+    @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+    def test_conformance(check, tmp_path):
+        check(conformance.Subject(MyBackend(), entry="my_plugin", cache_root=tmp_path / "cache"))
+
+Claims drive tests: what the backend accepts must run and pass, what it refuses must carry a Reason.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fmha_cli.decision import Supported, Unsupported
+from fmha_cli.device import Availability, DeviceFacts
+from fmha_cli.errors import ImpossibleProblem
+from fmha_cli.hookspecs import hookimpl
+from fmha_cli.kernel import parse_kernel
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import Backend
+from fmha_cli.registry import Registry
+from fmha_cli.verdict import Verdict
+from fmha_cli.walk.request import FILLS, Command, Request
+from fmha_cli.walk.run import run_points
+
+ASKED = 200
+"""Problems that the backend is asked about."""
+
+RUN = 12
+"""Problems among those it supports that are built, run and judged."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The backend under test.
+
+    Attributes:
+        entry: where the worker finds it: ``module`` or ``module:attribute``.
+        cache_root: a private folder for built kernels (created with mode 0700).
+        seed: of the problems.
+    """
+
+    backend: Backend
+    entry: str
+    cache_root: Path
+    seed: int = 0
+
+    @cached_property
+    def registry(self) -> Registry:
+        """A registry with this backend alone."""
+        backend = self.backend
+
+        class Module:
+            @hookimpl
+            def fmha_register_backends(self) -> list[Backend]:
+                return [backend]
+
+        plugin = SimpleNamespace(name="subject", value=self.entry, dist=None, load=Module)
+        return Registry({}, lambda: [cast(Any, plugin)])
+
+    @cached_property
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        """Its devices here, or one made up for each of its architectures."""
+        found = self.backend.probe() if self.backend.probes_in_parent else None
+        made_up = tuple(DeviceFacts.of_arch(arch) for arch in self.backend.archs())
+        return found.devices if found is not None and found.devices else made_up
+
+    def problems(self) -> Iterator[Problem]:
+        """Small problems of every kind, the same for the same seed."""
+        draw = random.Random(self.seed)
+        count = 0
+        while count < ASKED:
+            try:
+                yield Problem.from_cli(_line(draw, plain=count % 2 == 0))
+                count += 1
+            except ImpossibleProblem:
+                continue
+
+
+def _line(draw: random.Random, *, plain: bool) -> list[str]:
+    kv_heads = draw.choice([1, 2])
+    words = ["-b", draw.choice("12"), "-H", str(kv_heads * draw.choice([1, 3])), "--kv-heads", str(kv_heads)]
+    words += ["-s", str(draw.choice([1, 7, 33, 64])), "--seqlen-k", str(draw.choice([1, 5, 33, 96]))]
+    words += ["-d", str(draw.choice([8, 24, 64])), "--hdim-v", str(draw.choice([8, 40, 64]))]
+    words += ["--dtype", draw.choice(["fp32", "fp16", "bf16"])]
+    words += ["--layout", draw.choice(["bhsd", "bshd", "bhsd:bshd"])]
+    words += draw.choice([[], ["--causal"], ["--mask", "causal-tl"]]) + draw.choice([[], ["--lse"]])
+    if plain:
+        return words
+    more = [
+        ["--mask", "window:9,3", "--sink", "2"], ["--mask", "generic:0,4"], ["--softcap", "5"], ["--dropout", "0.3"],
+        ["--bias", "elementwise:bhss"], ["--alibi"], ["--sink-logits", "filled"], ["--kv-cache", "paged:16"],
+        ["--kv-cache", "linear", "--append", "1"], ["--direction", "bwd"], ["--dtype", "fp8_e4m3"], ["--splits", "3"],
+        ["--qscale", "tensor"], ["--deterministic"],
+    ]  # fmt: skip
+    return words + draw.choice(more)
+
+
+def check_names(subject: Subject) -> None:
+    """Every kernel's name reads back; names and digests are unique; backend and architecture are its own."""
+    seen: dict[str, str] = {}
+    for arch in subject.backend.archs():
+        kernels = list(subject.backend.kernels(subject.registry.arch(arch)))
+        assert kernels, f"no kernel for {arch}, which archs() names"
+        for kernel in kernels:
+            assert (kernel.backend, kernel.arch) == (subject.backend.name, arch), kernel.name
+            assert parse_kernel(kernel.name, {subject.backend.name: subject.backend.algorithm}) == kernel
+            assert kernel.digest not in seen, f"{kernel.name} has the digest of {seen[kernel.digest]}"
+            seen[kernel.digest] = kernel.name
+
+
+def check_rules(subject: Subject) -> None:
+    """Rule ids are unique, and every rule has a text."""
+    rules = subject.backend.rules()
+    assert len({r.id for r in rules}) == len(rules)
+    assert all(rule.text for rule in rules)
+
+
+def check_registration(subject: Subject) -> None:
+    """The registry takes the backend without a fault, and the worker finds it by its entry."""
+    from fmha_cli.execution.loading import load_backend
+
+    assert subject.registry.faults == ()
+    assert load_backend(subject.entry, subject.backend.name).name == subject.backend.name
+
+
+def check_decisions(subject: Subject) -> None:
+    """``decide`` always answers, never raises; a refusal names a rule that the backend owns; kernels exist."""
+    ids = {rule.id for rule in subject.backend.rules()}
+    listed = {
+        kernel for arch in subject.backend.archs() for kernel in subject.backend.kernels(subject.registry.arch(arch))
+    }
+    for problem in subject.problems():
+        for device in subject.devices:
+            decisions = list(subject.backend.decide(problem, device))
+            assert decisions, f"no decision for {problem.repro()}"
+            for decision in decisions:
+                assert decision.kernel is None or decision.kernel in listed, f"{decision.kernel} is not listed"
+                if isinstance(decision, Unsupported):
+                    assert {r.id for r in decision.reasons} <= ids, f"a reason without a rule: {decision.reasons}"
+                    assert all(r.text for r in decision.reasons)
+                else:
+                    plan = subject.backend.plan(problem, decision.kernel, device)
+                    assert plan.main == decision.kernel
+                    assert plan.problem == problem
+
+
+def check_claims(subject: Subject) -> None:
+    """What it supports runs and passes: a seeded sample under all fills, with poison, guards, gaps and repeats."""
+    supported = [
+        problem
+        for problem in subject.problems()
+        if any(isinstance(d, Supported) for device in subject.devices for d in subject.backend.decide(problem, device))
+    ]
+    assert supported, "it supports none of the problems"
+    sample = random.Random(subject.seed).sample(supported, min(RUN, len(supported)))
+    request = Request(
+        command=Command.VALIDATE, backend=subject.backend.name, fills=FILLS, cache_root=str(subject.cache_root)
+    )
+    found: Availability = subject.backend.probe()
+    if not found.devices:
+        return  # nothing here can run it; its decisions and names were checked
+    outcome = run_points(sample, request, subject.registry)
+    bad = [r for r in outcome.records if r.verdict not in (Verdict.PASSED, Verdict.MISTRUSTED)]
+    assert not bad, "\n".join(f"{r.verdict} {r.repro} {'; '.join(r.notes)}" for r in bad)
+
+
+CHECKS: tuple[Callable[[Subject], None], ...] = (
+    check_names,
+    check_rules,
+    check_registration,
+    check_decisions,
+    check_claims,
+)
+"""All conformance tests. Each raises AssertionError with the reason when the backend fails it."""
