@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from fmha_cli.cli.call import Call
 from fmha_cli.device import Availability
 from fmha_cli.errors import UnsupportedError
 from fmha_cli.plan import Plan
 from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
 from fmha_cli.select import Choice, Selection, Wanted, select, wanted_backends
 from fmha_cli.walk.request import Request
 
 
-def probe_backends(call: Call, backends: Sequence[Backend]) -> Mapping[str, Availability]:
-    """What every backend finds here; one that must not be probed in this process is probed in a worker."""
-    found = {backend.name: backend.probe() for backend in backends if backend.probes_in_parent}
-    if len(found) < len(backends):
-        from fmha_cli.execution.supervisor import Supervisor
-
-        with Supervisor() as supervisor:
-            for backend in backends:
-                if backend.name not in found:
-                    found[backend.name] = supervisor.probe(call.registry.entry_point(backend.name), backend.name)
-    return found
-
-
 def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:
     """What every wanted backend finds here."""
-    return probe_backends(call, wanted_backends(call.registry, wanted))
+    from fmha_cli.walk.probing import probe_backends
+
+    return probe_backends(call.registry, wanted_backends(call.registry, wanted))
 
 
 def selection_of(call: Call, problem: Problem, request: Request) -> Selection:

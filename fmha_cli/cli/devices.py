@@ -9,13 +9,12 @@ from fmha_cli.cli.options import BACKEND, ROWS
 
 def devices(call: Call) -> int:
     """Every device of every backend, and why the others have none."""
-    from fmha_cli.cli.choosing import probe_backends
+    from fmha_cli.cli.choosing import found_by
     from fmha_cli.report.tools import devices_document
+    from fmha_cli.select import Wanted
 
-    name = call.settings.text("backend") or "auto"
-    registry = call.registry
-    backends = registry.backends if name == "auto" else {name: registry.backend(name)}
-    call.output.document(devices_document(probe_backends(call, tuple(backends.values()))))
+    wanted = Wanted(backend=call.settings.text("backend") or "auto")
+    call.output.document(devices_document(found_by(call, wanted)))
     return 0
 
 

@@ -42,14 +42,14 @@ def doctor(call: Call) -> int:
 
 
 def _checks(call: Call, found: dict[str, Availability]) -> Iterator[DoctorCheck]:
-    from fmha_cli.cli.choosing import probe_backends
+    from fmha_cli.walk.probing import probe_backends
 
     yield from _configuration(call)
     yield from _cache(call)
     yield from _toolchains(call)
     yield from _plugins(call)
     for name, backend in call.registry.backends.items():
-        found.update(probe_backends(call, (backend,)))
+        found.update(probe_backends(call.registry, (backend,)))
         yield _backend(call, name, found)
 
 

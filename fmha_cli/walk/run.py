@@ -35,6 +35,7 @@ from fmha_cli.walk.checks import check_out
 from fmha_cli.walk.execute import Executor, artifacts_of
 from fmha_cli.walk.given import Given, fitted, read_given
 from fmha_cli.walk.peaks import PeakBook
+from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.records import Fate, record_of
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import Row, plan_rows
@@ -60,21 +61,6 @@ class Outcome:
         return environment(self.availability)
 
 
-def probe_backends(registry: Registry, request: Request, supervisor: Supervisor) -> dict[str, Availability]:
-    """The availability of every wanted backend; those that open a device answer from the worker.
-
-    Raises:
-        UsageError, EnvironmentProblem: see ``Registry.backend``.
-    """
-    found = {}
-    for backend in wanted_backends(registry, request.wanted):
-        if backend.probes_in_parent:
-            found[backend.name] = backend.probe()
-        else:
-            found[backend.name] = supervisor.probe(registry.entry_point(backend.name), backend.name)
-    return found
-
-
 def run_points(
     points: Sequence[Problem],
     request: Request,
@@ -95,7 +81,7 @@ def run_points(
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor())
         supervisor.start()  # it gets ready while rows are planned and kernels are built
-        found = probe_backends(registry, request, supervisor)
+        found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor)
         rows = plan_rows(points, request, registry, found)
         _say_fallback(rows, found, notify)
         context = build_context(request, notify)
