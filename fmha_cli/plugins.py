@@ -60,11 +60,30 @@ def load_plugins(entries: Iterable[EntryPoint]) -> tuple[list[Plugin], list[Plug
             what = f"hooks that do not exist: {', '.join(misspelled)}"
             faults.append(PluginFault(entry.name, what, f"hooks are {', '.join(hook_names())}"))
             continue
+        objection = _objection(module)
+        if objection is not None:
+            faults.append(PluginFault(entry.name, objection, "see docs/writing-a-backend.md"))
+            continue
         dist = entry.dist
         plugins.append(
             Plugin(entry.name, dist.name if dist else None, dist.version if dist else None, entry.value, module)
         )
     return plugins, faults
+
+
+def _objection(module: Any) -> str | None:
+    """Why pluggy does not take a module (a hook with arguments that do not exist), or None."""
+    try:
+        _manager().register(module)
+    except Exception as fault:  # noqa: BLE001 - pluggy looks at every attribute of a stranger's module
+        return f"{type(fault).__name__}: {fault}".splitlines()[0]
+    return None
+
+
+def _manager() -> pluggy.PluginManager:
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
 
 
 def builtin_plugin(name: str, path: str) -> Plugin:
@@ -79,8 +98,7 @@ def builtin_plugin(name: str, path: str) -> Plugin:
 
 def collect(plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
     """What one plugin answers to one hook: (answer or None, fault or None)."""
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
+    manager = _manager()
     try:
         manager.register(plugin.module, name=plugin.name)
         answers = getattr(manager.hook, hook)()

@@ -91,7 +91,7 @@ def test_a_broken_plugin_asked_for_by_name_is_an_environment_problem(site: Path)
 
 
 def test_a_broken_builtin_is_a_fault() -> None:
-    registry = Registry({"lost": "fmha_cli.backends.not_there"}, lambda: [])
+    registry = Registry({"lost": "fmha_cli.backends.not_there"}, list)
     assert [f.plugin for f in registry.faults] == ["lost"]
 
 

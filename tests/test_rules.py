@@ -4,13 +4,13 @@ from dataclasses import dataclass, fields, replace
 
 import pytest
 from hypothesis import given
+from strategies import problems
 
 from fmha_cli.device import DeviceFacts
 from fmha_cli.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.problem import Problem
 from fmha_cli.rules import CORE_RULES, SIGNATURE_RULE_IDS, Rule, duplicate_ids, reasons_against
 from fmha_cli.signature import Need, Signature
-from strategies import problems
 
 
 @dataclass(frozen=True, kw_only=True)
