@@ -98,7 +98,6 @@ class Cache:
             meta = intact_entry(self.layout, digest)
             if meta is not None:
                 return self._artifact(meta, cached=True)
-            quarantine_if_damaged(self.layout, digest, self._notify)
             return self._build(key, builder)
 
     def _build(self, key: BuildKey, builder: Builder) -> Artifact:

@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,18 +104,40 @@ def run_group(
         OSError: the program cannot be started.
         Interrupted: ``cancel`` was set.
     """
+    stop = threading.Event()
+
+    def body() -> Ended:
+        return _run(list(argv), cwd, dict(env), output, timeout, (stop, cancel or stop))
+
+    # In a thread of its own, because Ctrl-C is raised in the main thread at any point: also after the program
+    # was started and before anybody knows its process id.
+    with ThreadPoolExecutor(1, "run-group") as pool:
+        try:
+            return pool.submit(body).result()
+        finally:
+            stop.set()
+
+
+def _run(
+    argv: list[str],
+    cwd: Path,
+    env: dict[str, str],
+    output: IO[bytes],
+    timeout: float,
+    stops: tuple[threading.Event, threading.Event],
+) -> Ended:
     started = time.monotonic()
     process = subprocess.Popen(
-        list(argv),
+        argv,
         cwd=cwd,
-        env=dict(env),
+        env=env,
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
     try:
-        in_time = _wait(process, started + timeout, cancel or threading.Event())
+        in_time = _wait(process, started + timeout, stops)
     finally:
         usage = _kill_group_and_reap(process)
     return Ended(
@@ -126,13 +149,14 @@ def run_group(
     )
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float, cancel: threading.Event) -> bool:
+def _wait(process: subprocess.Popen[bytes], deadline: float, stops: tuple[threading.Event, threading.Event]) -> bool:
     """Wait until the process has ended (True) or the deadline has passed (False)."""
     pause, limit = _POLL_S
+    first, second = stops
     while not _has_ended(process):
         if time.monotonic() >= deadline:
             return False
-        if cancel.wait(pause):
+        if first.wait(pause) or second.is_set():
             raise Interrupted("interrupted while a compiler was running", code="B009")
         pause = min(limit, pause * 1.2)
     return True

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,6 +69,14 @@ def write_script(path: Path, text: str) -> Path:
 def script() -> Callable[[Path, str], Path]:
     """Writes an executable script."""
     return write_script
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own handling of SIGINT, also where the suite runs as a background job, which ignores the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from fmha_cli.build.layout import ARTIFACT, ENTRY_FILES, LOG, META, SOURCE
 from fmha_cli.build.lock import try_lock
 from fmha_cli.build.notice import Notice, NoticeKind
 from fmha_cli.build.product import BuildError, BuildProduct
+from fmha_cli.build.publish import quarantine_if_damaged
 from fmha_cli.errors import EnvironmentProblem, ExitCode, Interrupted, KernelFailure
 
 MakeKey = Callable[..., BuildKey]
@@ -94,6 +95,28 @@ def test_a_file_in_an_entrys_place_is_moved_away(cache: Cache, make_key: MakeKey
     place.parent.mkdir(parents=True)
     place.write_text("not a directory")
     assert cache.get_or_build(make_key(), write_product).path.read_bytes() == b"library bytes"
+    assert len(left_in(cache.layout.quarantine)) == 1
+
+
+def test_a_sound_entry_is_never_quarantined(
+    cache: Cache, make_key: MakeKey, write_product: Builder, notices: Any
+) -> None:
+    """Two processes may see the same damage; the second must not move the entry that the first one repaired."""
+    built = cache.get_or_build(make_key(), write_product)
+    assert quarantine_if_damaged(cache.layout, built.digest, notices) is None
+    assert built.path.exists()
+    assert notices.said == []
+
+
+def test_damage_that_was_locked_at_the_lookup_is_repaired_by_the_build(
+    cache: Cache, make_key: MakeKey, write_product: Builder
+) -> None:
+    built = cache.get_or_build(make_key(), write_product)
+    flip(built.path)
+    impatient = Cache(cache.layout.root, patience=0.0)
+    with try_lock(cache.layout.lock(built.digest)):
+        assert impatient.get_or_build(make_key(), write_product).cached is False
+    assert cache.lookup(make_key()) is not None
     assert len(left_in(cache.layout.quarantine)) == 1
 
 

@@ -93,6 +93,16 @@ def test_a_room_that_others_may_write_to_is_refused(tmp_path: Path, room: str) -
         open_root(root)
 
 
+def test_a_room_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    root = tmp_path / "cache"
+    root.mkdir(0o700)
+    (root / "v1").write_text("")
+    (root / "v1").chmod(0o600)
+    with pytest.raises(EnvironmentProblem) as caught:
+        open_root(root)
+    assert caught.value.why == "it is not a directory"
+
+
 def test_a_link_to_an_unsafe_directory_is_refused_and_to_a_safe_one_accepted(tmp_path: Path) -> None:
     target, link = tmp_path / "target", tmp_path / "link"
     target.mkdir(0o700)

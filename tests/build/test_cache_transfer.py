@@ -264,7 +264,7 @@ def test_every_truncation_is_refused(other: Cache, archive: Path, tmp_path: Path
     cut = tmp_path / "cut.tar"
     for length in [*range(0, len(end), 509), len(end)]:
         cut.write_bytes(raw[:length])
-        refused(other, cut)
+        assert "it ends" in refused(other, cut)
         assert is_untouched(other, tmp_path)
 
 

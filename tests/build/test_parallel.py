@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -82,19 +81,38 @@ def test_never_more_than_the_workers_but_as_many() -> None:
     assert [outcome.value for outcome in batch.outcomes] == [str(n) for n in range(6)]
 
 
+class Memory:
+    """Tells the free memory, counts the jobs that run whenever it is asked, and holds the jobs for some questions."""
+
+    def __init__(self, hold_for: int, *answers: int) -> None:
+        self.hold_for, self.answers = hold_for, answers
+        self.asked = self.most = 0
+        self.release = threading.Event()
+
+    def __call__(self) -> int:
+        self.most = max(self.most, sum(thread.name.startswith("build-") for thread in threading.enumerate()))
+        answer = self.answers[min(self.asked, len(self.answers) - 1)]
+        self.asked += 1
+        if self.asked >= self.hold_for:
+            self.release.set()
+        return answer
+
+    def jobs(self, number: int) -> list[Job[bool]]:
+        return [Job(str(n), lambda stop: self.release.wait(60), GIB) for n in range(number)]
+
+
 @pytest.mark.parametrize(("free", "most"), [(1, 1), (GIB, 1), (2 * GIB - 1, 1), (2 * GIB, 2), (3 * GIB, 3)])
 def test_memory_limits_the_number(free: int, most: int) -> None:
     """The system reports all memory as free all the while: promises count before they are used."""
-    gauge, barrier = Gauge(), threading.Barrier(most)
-    build_many([gauge.job(str(n), wait_for=barrier) for n in range(6)], 6, available=lambda: free)
-    assert gauge.most == most
+    memory = Memory(most + 2, free)
+    assert all(outcome.value for outcome in build_many(memory.jobs(5), 5, available=memory).outcomes)
+    assert memory.most == most
 
 
 def test_memory_that_others_took_counts_too() -> None:
-    gauge = Gauge()
-    answers = iter([10 * GIB])
-    build_many([gauge.job(str(n)) for n in range(4)], 4, available=lambda: next(answers, 0))
-    assert gauge.most == 1
+    memory = Memory(3, 10 * GIB, 0)
+    build_many(memory.jobs(4), 4, available=memory)
+    assert memory.most == 1
 
 
 def test_unknown_memory_is_no_limit() -> None:
@@ -139,6 +157,7 @@ def test_an_error_in_the_progress_callback_ends_the_jobs_and_is_raised() -> None
     assert ended.is_set()
 
 
+@pytest.mark.usefixtures("ctrl_c")
 def test_ctrl_c_kills_compilers_and_keeps_what_is_finished(
     cache: Cache, compiler: Any, make_key: MakeKey, tmp_path: Path
 ) -> None:
@@ -160,7 +179,6 @@ def test_ctrl_c_kills_compilers_and_keeps_what_is_finished(
     assert list(cache.layout.tmp.iterdir()) == []
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid_file.read_text()), 0)
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
 def test_parallel_compiles_through_the_cache(cache: Cache, compiler: Any, make_key: MakeKey) -> None:
