@@ -146,7 +146,7 @@ def test_no_banned_calls() -> None:
 
 def test_only_cli_prints_or_exits() -> None:
     for path in modules():
-        if room_of(path) == "cli" or path.name in ("__main__.py", "worker.py"):
+        if room_of(path) == "cli" or path.name in ("__main__.py", "worker.py", "null_behaviour.py"):
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("print", "sys.exit", "exit", "os._exit"):
