@@ -23,7 +23,8 @@ _FAULT_BLOCKS = 2
 
 
 @cache
-def _text(name: str) -> str:
+def source_text(name: str) -> str:
+    """One file of C++ text of this package."""
     return resources.files(__package__).joinpath("src", name).read_text("utf-8")
 
 
@@ -42,17 +43,17 @@ def emit(kernel: KernelSpec, fault: Fault | None = None) -> str:
         raise TypeError(f"{kernel.name} is not a CPU kernel")
     parts = [
         f"// {kernel.name}",
-        _text("base.h"),
-        _text(f"simd_{algorithm.simd.value}.h").replace("#if FMHA_PAIRS", f"#if {int(algorithm.pairs)}"),
-        _text("vmath.h"),
+        source_text("base.h"),
+        _constants(kernel, algorithm, fault),
+        source_text(f"simd_{algorithm.simd.value}.h"),
+        source_text("vmath.h"),
         struct_text(FmhaCpuArgs),
         table_text(FmhaCpuArgs, PREFIX, VERSION),
-        _constants(kernel, algorithm, fault),
-        _text("context.h"),
-        _text("exact_row.h"),
-        _text("threads.h"),
+        source_text("context.h"),
+        source_text("exact_row.h"),
+        source_text("threads.h"),
         *(_prefill(algorithm) if algorithm.kind is Kind.PREFILL else _decode(algorithm, kernel.signature.dtype)),
-        _text("entry.h"),
+        source_text("entry.h"),
     ]
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
@@ -97,15 +98,15 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
     vectors, pairs = algorithm.lanes_q, algorithm.pairs
     return [
         "enum { BQ = NZ * NL };\n",
-        _text("operands_pairs.h" if pairs else "operands_plain.h"),
+        source_text("operands_pairs.h" if pairs else "operands_plain.h"),
         MIX,
         transpositions(algorithm.simd.lanes, vectors),
-        _text("pack.h"),
+        source_text("pack.h"),
         score_tile(vectors, algorithm.rows_s, pairs),
         *(value_tile(vectors, rows, pairs) for rows in algorithm.rows_o),
         value_columns(algorithm.rows_o),
-        _text("prefill.h"),
-        _text("launch_prefill.h"),
+        source_text("prefill.h"),
+        source_text("launch_prefill.h"),
     ]
 
 
@@ -115,10 +116,10 @@ def _decode(algorithm: CpuAlgorithm, dtype: DType) -> list[str]:
     return [
         f"#define MANY {many}\n#define DOT_MANY dot_{many}\n#define MIX_MANY mix_{many}_{algorithm.lanes_q}\n"
         f"#define MIX_MANY_N mix_{many}_n\n#define MIX_ONE mix_1_{algorithm.lanes_q}\n#define MIX_ONE_N mix_1_n\n",
-        _text("decode_tiles.h"),
+        source_text("decode_tiles.h"),
         MIX,
         *(dot_tile(lanes, rows, algorithm.pairs, half and not algorithm.pairs) for rows in (many, 1)),
         *tiles,
-        _text("decode.h"),
-        _text("launch_decode.h"),
+        source_text("decode.h"),
+        source_text("launch_decode.h"),
     ]

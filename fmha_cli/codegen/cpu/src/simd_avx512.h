@@ -1,4 +1,4 @@
-// Vector operations on 16 floats: AVX-512 F, BW, DQ, VL (and BF16 where FMHA_PAIRS is set).
+// Vector operations on 16 floats: AVX-512 F, BW, DQ, VL (and BF16 where PAIRS is set).
 #include <immintrin.h>
 
 enum { NL = 16 };
@@ -75,7 +75,7 @@ INLINE void vmul_wide(vu a, uint32_t m, vu& hi, vu& lo) {
 INLINE vu vlanes() { return (vu)_mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15); }
 INLINE vm vreaches(vu a, uint32_t least) { return _mm512_cmp_epu32_mask((vi)a, _mm512_set1_epi32((int)least), 5); }
 
-#if FMHA_PAIRS
+#if PAIRS
 // Lanes hold pairs of bf16; products are exact, sums are fp32.
 INLINE vf vpair(uint32_t x) { return _mm512_castsi512_ps(_mm512_set1_epi32((int)x)); }
 INLINE vf vdot(vf acc, vf a, vf b) {

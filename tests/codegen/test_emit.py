@@ -1,0 +1,91 @@
+"""The emitted text: pure, stable, and equal to what was reviewed."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.cpu.arch_detect import ARCHS
+from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
+from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
+from fmha_cli.faults import Fault
+from fmha_cli.kernel import KernelSpec
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "cpu"
+KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]
+UPDATE = "python tests/codegen/update_golden.py"
+
+
+def short(kernel: KernelSpec) -> str:
+    return f"{kernel.arch}-{kernel.signature.dtype}-{getattr(kernel.algorithm, 'kind', '')}"
+
+
+def tiles() -> dict[str, str]:
+    """The generated parts, small enough to be read in a review."""
+    return {
+        "score_2x12.h": score_tile(2, 12, pairs=False),
+        "score_4x4_pairs.h": score_tile(4, 4, pairs=True),
+        "value_2x8.h": value_tile(2, 8, pairs=False),
+        "value_4x2_pairs.h": value_tile(4, 2, pairs=True),
+        "columns_12_8_4_1.h": value_columns((12, 8, 4, 1)),
+        "dot_4_of_16.h": dot_tile(16, 4, pairs=False, half=False),
+        "mix_4x4.h": mix_tile(4, 4, partial=False, half=False),
+    }
+
+
+def digests() -> dict[str, str]:
+    return {kernel.name: hashlib.sha256(emit(kernel).encode()).hexdigest() for kernel in KERNELS}
+
+
+@pytest.mark.parametrize("name", tiles())
+def test_generated_tiles_are_the_reviewed_ones(name: str) -> None:
+    assert tiles()[name] == (GOLDEN / name).read_text("utf-8"), f"a wanted change? run {UPDATE}"
+
+
+def test_every_kernels_text_is_the_reviewed_one() -> None:
+    assert digests() == json.loads((GOLDEN / "digests.json").read_text("utf-8")), f"a wanted change? run {UPDATE}"
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=short)
+def test_text_is_whole_and_plain(kernel: KernelSpec) -> None:
+    text = emit(kernel)
+    assert text == emit(kernel)
+    assert text.startswith(f"// {kernel.name}\n")
+    assert text.count('extern "C" EXPORT int fmha_cpu_fwd') == 1
+    assert text.count("{") == text.count("}")
+    assert '#include "' not in text
+    assert "/work" not in text
+
+
+@pytest.mark.parametrize("fault", Fault)
+def test_a_fault_changes_one_flag_and_the_block(fault: Fault) -> None:
+    honest, planted = (emit(KERNELS[0], f).splitlines() for f in (None, fault))
+    changed = [new for old, new in zip(honest, planted, strict=True) if old != new]
+    assert f"#define FAULT_{fault.name} 1" in changed
+    assert len(changed) == 2
+
+
+def test_text_does_not_depend_on_the_hash_seed() -> None:
+    code = (
+        "import hashlib;from fmha_cli.arch import load_arch;from fmha_cli.codegen.cpu.emit import emit;"
+        "from fmha_cli.backends.cpu.kernels import cpu_kernels;import sys;"
+        "print(hashlib.sha256(''.join(emit(k) for k in cpu_kernels(load_arch('generic'))).encode()).hexdigest(),"
+        "'numpy' in sys.modules)"
+    )
+    runs = {
+        subprocess.run(
+            [sys.executable, "-c", code], env={"PYTHONHASHSEED": seed, "PYTHONPATH": str(Path(__file__).parents[2])},
+            capture_output=True, text=True, check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }  # fmt: skip
+    assert len(runs) == 1
+    assert runs.pop().split()[1] == "False"
