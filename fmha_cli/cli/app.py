@@ -65,9 +65,9 @@ class Process:
 
         if not installed_entry_points():
             return {}
-        from fmha_cli.registry import build_registry
+        from fmha_cli.registry import Registry  # without the built-ins: they add no commands
 
-        return build_registry().commands
+        return Registry({}).commands
 
     def _invoke(self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]) -> int:
         options = (*command.options, *TALK)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Annotated, Any
@@ -103,10 +103,17 @@ class _Group(_Unread, TyperGroup):
     """A command that has commands of its own."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        found = super().get_command(ctx, cmd_name)
-        if found is None and not ctx.resilient_parsing and not cmd_name.startswith("-"):
-            near = suggest(cmd_name, self.list_commands(ctx))
-            raise UsageError(f"{ctx.command_path} {cmd_name}: no such command", code="E001", help=near)
+        return self._found(ctx, cmd_name, self.list_commands(ctx))
+
+    def _found(self, ctx: Any, name: str, known: Iterable[str]) -> Any:
+        """The command of a name.
+
+        Raises:
+            UsageError: E001, no such command, with near names.
+        """
+        found = super().get_command(ctx, name)
+        if found is None and not ctx.resilient_parsing and not name.startswith("-"):
+            raise UsageError(f"{ctx.command_path} {name}: no such command", code="E001", help=suggest(name, known))
         return found
 
 
@@ -127,27 +134,26 @@ class _Sectioned(_Unread, TyperCommand):
 
 def _root_class(shell: Shell) -> type[TyperGroup]:
     class Root(_Group):
-        """``fmha``: commands come from the table, then from plugins."""
+        """``fmha``: commands come from the table, then from plugins (imported for a name that is not there)."""
 
         def list_commands(self, ctx: Any) -> list[str]:
-            return [*shell.table, *sorted(set(shell.plugins()) - set(shell.table))]
+            return list(shell.table)
 
         def get_command(self, ctx: Any, cmd_name: str) -> Any:
             if cmd_name in shell.table:
                 return shell.command(cmd_name)
-            added = shell.plugins()
+            added = {} if ctx.resilient_parsing else shell.plugins()
             if cmd_name in added:
                 app = typer.Typer(add_completion=False, rich_markup_mode=None)
                 app.command(cmd_name)(added[cmd_name])
                 return get_command(app)
-            return super().get_command(ctx, cmd_name)
+            return self._found(ctx, cmd_name, (*shell.table, *added))
 
         def format_commands(self, ctx: Any, formatter: Any) -> None:
-            rows = [(name, entry.summary) for name, entry in shell.table.items()]
-            added = {name: inspect.getdoc(f) or "" for name, f in shell.plugins().items() if name not in shell.table}
-            rows += [(name, text.partition("\n")[0]) for name, text in sorted(added.items())]
             with formatter.section("Commands"):
-                formatter.write_dl(rows)
+                formatter.write_dl([(name, entry.summary) for name, entry in shell.table.items()])
+            formatter.write_paragraph()
+            formatter.write_text("Plugins may add commands; `fmha plugins` names them.")
 
     return Root
 

@@ -76,10 +76,11 @@ class Voice:
             yield lambda done, total, what: None
             return
         from rich.console import Console
-        from rich.progress import Progress, TimeElapsedColumn
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
         console = Console(file=self.stream, no_color=not self.color)
-        columns = (*Progress.get_default_columns()[:3], TimeElapsedColumn())
+        what = TextColumn("{task.description}", markup=False)
+        columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), what)
         with Progress(*columns, console=console, transient=True) as self._bar:
             task = self._bar.add_task(title, total=None)
             bar = self._bar

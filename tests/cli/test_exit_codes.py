@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from cli.conftest import Fmha
 from fmha_cli.backends.null_kernels import Behaviour, null_kernel
 from fmha_cli.device import Availability, State
 from fmha_cli.dtypes import DType
 from fmha_cli.kernel import Family
-from tests.cli.conftest import Fmha
 
 PROGRAM = (sys.executable, "-m", "fmha_cli")
 SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 import fmha_cli
+from cli.conftest import Fmha
 from fmha_cli.cli.change import smallest_change
 from fmha_cli.cli.codes import pages
 from fmha_cli.decision import Trace
 from fmha_cli.problem import Problem
 from fmha_cli.registry import build_registry
-from tests.cli.conftest import Fmha
 
 
 def test_a_supported_problem(fmha: Fmha) -> None:

@@ -1,0 +1,270 @@
+"""Every command: its document validates against its schema, in every format it prints; and what it does."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from jsonschema import Draft202012Validator
+
+from cli.conftest import Fmha
+from fmha_cli.backends.null_kernels import Behaviour, null_kernel
+from fmha_cli.cli.app import known_options
+from fmha_cli.cli.table import COMMANDS
+from fmha_cli.dtypes import DType
+from fmha_cli.kernel import Family
+from fmha_cli.report import schemas
+
+SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
+HONEST = null_kernel(DType.FP16, Family.FWD).digest[:16]
+SPLIT = null_kernel(DType.FP16, Family.FWD_SPLITKV).digest[:16]
+
+EVERY: dict[str, tuple[str, ...]] = {
+    "run": ("run", *SMALL),
+    "run --dry-run": ("run", *SMALL, "--dry-run"),
+    "validate": ("validate", *SMALL, "--fill", "normal,coded"),
+    "bench": ("bench", *SMALL, "--budget", "0.02", "--cache", "both", "--peak", "spec"),
+    "explain": ("explain", *SMALL),
+    "explain K012": ("explain", "K012"),
+    "plan": ("plan", *SMALL, "--splits", "2"),
+    "list-kernels": ("list-kernels", "--arch", "null"),
+    "build": ("build", *SMALL),
+    "build --dry-run": ("build", "--backend", "null", "--filter", "dtype:fp16", "--dry-run"),
+    "inspect": ("inspect", HONEST, "--arch", "null"),
+    "doctor": ("doctor",),
+    "devices": ("devices", "--backend", "null"),
+    "plugins": ("plugins",),
+    "archs": ("archs",),
+    "profiles": ("profiles",),
+    "cache ls": ("cache", "ls"),
+    "cache stats": ("cache", "stats"),
+    "cache verify": ("cache", "verify"),
+    "cache prune": ("cache", "prune", "--dry-run"),
+    "cache export": ("cache", "export", "kernels.tar"),
+    "schema": ("schema",),
+    "schema report": ("schema", "report"),
+}
+
+
+@cache
+def validator(name: str) -> Draft202012Validator:
+    return Draft202012Validator(json.loads(schemas.text(name)))
+
+
+def faults_of(document: dict[str, Any]) -> list[str]:
+    if "$schema" in document:
+        Draft202012Validator.check_schema(document)
+        return []
+    name = document["schema"].removeprefix("fmha.").partition("/")[0]
+    return [f"{e.json_path}: {e.message}" for e in validator(name).iter_errors(document)]
+
+
+def test_every_command_is_here() -> None:
+    assert {words[0] for words in EVERY.values()} == set(COMMANDS)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, name: str) -> None:
+    done = fmha(*EVERY[name], "--json")
+    assert done.code == 0, done.err
+    assert faults_of(done.document) == []
+    if not name.startswith("schema "):
+        assert list(done.document) == sorted(done.document)
+
+
+@pytest.mark.parametrize("name", [name for name in EVERY if not name.startswith(("schema", "explain K", "doctor"))])
+def test_other_formats_print(fmha: Fmha, name: str) -> None:
+    argv = EVERY["run" if name in ("bench", "validate") else name]  # the same kind of rows, quicker
+    table = fmha(*argv)
+    assert table.code == 0
+    assert table.out.strip()
+    for line in fmha(*argv, "--jsonl").out.splitlines():
+        json.loads(line)
+    rows = list(csv.reader(io.StringIO(fmha(*argv, "--csv").out)))
+    assert len({len(row) for row in rows}) == 1
+    assert fmha(*argv, "--md").code == 0
+
+
+def test_no_command_shows_an_option_twice() -> None:
+    for name, options in known_options().items():
+        if name != "cache":
+            assert len(options) == len(set(options)), name
+
+
+def test_every_option_reaches_a_variable_and_help(fmha: Fmha) -> None:
+    for name, options in known_options().items():
+        if name != "cache":
+            text = fmha(name, "--help").out
+            assert not [option for option in options if f"--{option}" not in text]
+
+
+def test_rows_of_a_sweep_come_in_order_and_are_announced(fmha: Fmha) -> None:
+    done = fmha("run", *SMALL, "--dtype", "fp16,bf16", "--mask", "none", "--mask", "causal", "--json")
+    problems = [(r["problem"]["dtype"], r["problem"]["mask"]) for r in done.document["records"]]
+    assert problems == [(d, m) for d in ("fp16", "bf16") for m in ("none", "causal")]
+    assert "4 problems (dtype x2, mask x2)" in done.err
+    assert "problems" not in fmha("run", *SMALL, "--dtype", "fp16,bf16", "-q", "--json").err
+
+
+def test_impossible_points_are_dropped_with_a_note(fmha: Fmha) -> None:
+    sweep = (
+        "run",
+        "--backend",
+        "null",
+        "--seqlen",
+        "16",
+        "--hdim",
+        "32",
+        "--heads",
+        "4,6",
+        "--kv-heads",
+        "4",
+        "--json",
+    )
+    assert fmha(*sweep).code == 2
+    done = fmha(*sweep, "--skip-impossible")
+    assert done.code == 0
+    assert [r["problem"]["heads"] for r in done.document["records"]] == [4]
+    assert "--heads 6" in done.err
+
+
+def test_repro_lines_give_the_row_again(fmha: Fmha) -> None:
+    first = fmha("run", *SMALL, "--causal", "--lse", "--json").document["records"][0]
+    again = fmha(*first["repro"].split()[1:], "--json").document["records"][0]
+    assert again["problem"] == first["problem"]
+    assert again["kernel"]["digest"] == first["kernel"]["digest"]
+
+
+def test_dry_run_runs_nothing(fmha: Fmha) -> None:
+    done = fmha("run", *SMALL, "--dropout", "0,0.5", "--dry-run", "--json")
+    assert done.code == 0
+    assert [r["verdict"] for r in done.document["records"]] == ["NOT_RUN", "UNSUPPORTED"]
+    assert done.document["records"][0]["stages"][0]["time_ns"] is None
+    assert fmha("run", *SMALL, "--dropout", "0.5", "--dry-run").code == 3
+
+
+def test_tensors_from_and_to_files(fmha: Fmha) -> None:
+    generator = np.random.default_rng(7)
+    for name in "qkv":
+        np.save(f"{name}.npy", generator.standard_normal((1, 2, 16, 32)).astype(np.float32))
+    files = ("--q", "q.npy", "--k", "k.npy", "--v", "v.npy")
+    done = fmha("run", "--backend", "null", *files, "--causal", "--out", "o.npz", "--lse", "--json")
+    assert done.code == 0, done.err
+    problem = done.document["records"][0]["problem"]
+    assert (problem["heads"], problem["seqlen_q"], problem["hdim"], problem["dtype"]) == (2, 16, 32, "fp32")
+    with np.load("o.npz") as archive:
+        assert set(archive.files) == {"o", "lse"}
+        assert archive["o"].shape == (1, 2, 16, 32)
+    done = fmha("run", "--backend", "null", *files, "--heads", "4", "--json")
+    assert done.code == 2
+    assert done.document["error"]["code"] == "P015"
+    Path("fmha.toml").write_text("heads = 4\nseqlen = 512")
+    assert fmha("run", "--backend", "null", *files).code == 0
+
+
+def test_a_sweep_writes_one_file_for_each_row(fmha: Fmha) -> None:
+    sweep = ("run", *SMALL, "--dtype", "fp16,fp32", "--out")
+    assert fmha(*sweep, "o.npy").code == 2
+    assert fmha(*sweep, "o-{i}.npy").code == 0
+    assert sorted(p.name for p in Path.cwd().glob("o-*.npy")) == ["o-1.npy", "o-2.npy"]
+
+
+def test_ab_takes_two_kernels(fmha: Fmha) -> None:
+    done = fmha("bench", *SMALL, "--budget", "0.05", "--ab", HONEST, SPLIT, "--json")
+    assert done.code == 0, done.err
+    assert [bool(r["ab"]) for r in done.document["records"]] == [True, True]
+    assert fmha("bench", *SMALL, "--ab", HONEST).code == 2
+    assert fmha("bench", *SMALL, FMHA_AB=HONEST).code == 2
+
+
+def test_resume_needs_the_same_rows(fmha: Fmha) -> None:
+    sweep = ("run", *SMALL, "--dtype", "fp16,fp32", "--json")
+    assert fmha(*sweep, "--journal", "rows.journal").code == 0
+    assert fmha(*sweep, "--resume", "rows.journal").code == 0
+    assert fmha("run", *SMALL, "--resume", "rows.journal").code == 2
+    assert fmha(*sweep, "--resume", "missing.journal").code == 2
+
+
+def test_list_kernels(fmha: Fmha) -> None:
+    whole = fmha("list-kernels", "--backend", "null", "--json").document
+    assert whole["count"] == len(whole["kernels"]) > 60
+    assert fmha("list-kernels", "--backend", "null", "--count").out == f"{whole['count']}\n"
+    some = fmha("list-kernels", "--backend", "null", "--dtype", "fp16,fp32", "--family", "fwd", "--json").document
+    assert {(k["family"], k["signature"]["dtype"]) for k in some["kernels"]} == {("fwd", "fp16"), ("fwd", "fp32")}
+    named = fmha("list-kernels", "--arch", "null", "--profile", "forward", "--json").document
+    assert 0 < named["count"] <= whole["count"]
+    assert fmha("list-kernels", "--profile", "backward", "--backend", "null").code == 5
+    assert fmha("list-kernels", "--profile", "froward").code == 2
+    assert "did you mean forward" in fmha("list-kernels", "--profile", "froward").err
+
+
+def test_build_takes_a_problem_or_a_set(fmha: Fmha) -> None:
+    done = fmha("build", *SMALL, "--splits", "2", "--json")
+    assert [b["kernel"]["family"] for b in done.document["builds"]] == ["fwd_splitkv", "fwd_splitkv_combine"]
+    assert fmha("build", *SMALL, "--filter", "dtype:fp16").code == 2
+    failing = null_kernel(DType.FP16, Family.FWD, Behaviour.BUILD_ERROR).digest
+    done = fmha("build", "--backend", "null", "--filter", f"digest:{failing}", "--json")
+    assert done.code == 6
+    assert done.document["failed"] == 1
+    assert fmha("build", *SMALL, "--dropout", "0.5").code == 3
+
+
+def test_plan_of_an_unsupported_problem(fmha: Fmha) -> None:
+    done = fmha("plan", *SMALL, "--dropout", "0.5", "--json")
+    assert done.code == 3
+    assert done.document["kernel"] is None
+    assert done.document["reasons"][0]["id"] == "K009"
+
+
+def test_inspect_names_kernels_that_do_not_exist(fmha: Fmha) -> None:
+    assert fmha("inspect", "00000000").code == 2
+    assert fmha("inspect").code == 2
+
+
+def test_cache_round_trip(fmha: Fmha, home: Path) -> None:
+    assert fmha("build", *SMALL).code == 0
+    listed = fmha("cache", "ls", "null:fwd:*", "--json").document
+    assert listed["count"] >= 1
+    entry = listed["entries"][0]["digest"]
+    assert fmha("cache", "export", "one.tar", entry, "--json").document["export"]["digests"] == [entry]
+    other = ("--cache-dir", str(home / "other"))
+    assert fmha("cache", "import", "one.tar", *other, "--json").document["import"]["added"] == [entry]
+    assert fmha("cache", "ls", *other, "--json").document["count"] == 1
+    assert fmha("cache", "verify", *other).code == 0
+    assert fmha("cache", "ls", "ffffffffffff", *other).code == 5
+    assert fmha("cache", "prune", "--max-age", "soon", *other).code == 2
+
+
+def test_an_unsafe_cache_root_is_refused(fmha: Fmha, home: Path) -> None:
+    (home / "open").mkdir()
+    (home / "open").chmod(0o777)
+    done = fmha("cache", "ls", "--cache-dir", str(home / "open"), "--json")
+    assert done.code == 4
+    assert done.document["error"]["code"] == "B001"
+
+
+def test_doctor_judges_what_is_named(fmha: Fmha) -> None:
+    done = fmha("doctor", "null", "--json")
+    assert done.code == 0
+    checks = {(c["name"], c["subject"]): c["state"] for c in done.document["checks"]}
+    assert checks["backend", "null"] == "ok"
+    assert fmha("doctor", "nul").code == 2
+    Path("fmha.toml").write_text("quiet = true")
+    assert ("configuration", str(Path.cwd() / "fmha.toml")) in {
+        (c["name"], c["subject"]) for c in fmha("doctor", "--json").document["checks"]
+    }
+
+
+def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmha_cli.backends.null.rank_of", lambda kernel: (-ord(kernel.algorithm.behaviour.value[0]),))
+    assert fmha("doctor").code == 0
+    done = fmha("doctor", "null", "--json", "--timeout", "2")
+    assert done.code == 4
+    states = {c["subject"]: c["state"] for c in done.document["checks"] if c["name"] == "backend"}
+    assert states["null"] == "failed"
