@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Iterable
+from pathlib import Path
 
 from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
@@ -62,6 +63,11 @@ class CpuBackend:
 
         return build_cpu(stage.kernel, context)
 
+    def cache_key(self, stage: Stage, context: BuildContext) -> object:
+        from fmha_cli.backends.cpu.building import cpu_key
+
+        return cpu_key(stage.kernel, context)
+
     def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
         from fmha_cli.backends.cpu.inspection import inspect_library
 
@@ -74,3 +80,13 @@ class CpuBackend:
         from fmha_cli.backends.cpu.session import CpuSession
 
         return CpuSession(device)
+
+    def build_peaks(self, device: DeviceFacts, context: BuildContext) -> Artifact:
+        from fmha_cli.backends.cpu.peaks import build_peak_loops
+
+        return build_peak_loops(device, context)
+
+    def run_peaks(self, artifact: Path, threads: int) -> dict[str, object]:
+        from fmha_cli.backends.cpu.peaks import run_peak_loops
+
+        return run_peak_loops(artifact, threads)

@@ -1,0 +1,85 @@
+"""This machine's peaks: FMA and dot-product loops, and reads from memory, built as every kernel is."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.arch import ArchSpec, load_arch
+from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.backends.cpu.flags import compile_flags
+from fmha_cli.build.cpp import build_cpp
+from fmha_cli.codegen.cpu.peaks import emit_peaks
+from fmha_cli.device import DeviceFacts
+from fmha_cli.dtypes import DType
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.plan import Artifact
+from fmha_cli.protocols import BuildContext
+from fmha_cli.signature import Signature
+
+_ROUNDS = 12
+_STEPS = 4_000_000
+"""Steps of the compute loops in one round: some 25 ms."""
+
+_READ_ROUNDS = 6
+_READ_FACTOR = 4
+"""Each thread reads a block this many times the last-level cache."""
+
+_LEAST_BLOCK = 256 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class PeakAlgorithm(Algorithm):
+    """The loops have nothing to choose; the name keeps them apart from kernels in the cache."""
+
+    loops: str = "peaks"
+
+
+def build_peak_loops(device: DeviceFacts, context: BuildContext) -> Artifact:
+    """The loops for the best architecture that the device accepts.
+
+    Raises:
+        KernelFailure, EnvironmentProblem: as every build.
+    """
+    arch = load_arch(device.archs[0])
+    source = emit_peaks(vector_bits(arch), dot=_has_dot(arch), x86=arch.name != "generic")
+    signature = Signature(dtype=DType.FP32, dtype_out=DType.FP32, hdim=0, hdim_v=0)
+    loops = KernelSpec(backend="cpu", family=Family.FWD, arch=arch.name, signature=signature, algorithm=PeakAlgorithm())
+    return build_cpp(loops, source, context, lambda tools: (*compile_flags(arch, tools.kind), "-ffp-contract=fast"))
+
+
+def vector_bits(arch: ArchSpec) -> int:
+    """Width of the architecture's vectors in bits."""
+    return int(arch.fact("vector_bits"))
+
+
+def _has_dot(arch: ArchSpec) -> bool:
+    return any(row["pairs"] for row in arch.backends["cpu"]["kernels"])
+
+
+def run_peak_loops(artifact: Path, threads: int) -> dict[str, object]:
+    """Run the loops; see ``fmha_cli.protocols.PeakLoops.run_peaks``.
+
+    Raises:
+        EnvironmentProblem: the library does not load.
+    """
+    try:
+        library = ctypes.CDLL(str(artifact))
+        fma, dot, read = library.fmha_peak_fma, library.fmha_peak_dot, library.fmha_peak_read
+    except (OSError, AttributeError) as fault:
+        raise EnvironmentProblem("the peak loops do not load", code="K113", why=str(fault)) from fault
+    number, steps = ctypes.c_float, ctypes.c_int64
+    for entry in (fma, dot, read):
+        entry.restype = ctypes.c_double
+    llc = detect().llc_bytes
+    rate = fma(threads, _ROUNDS, steps(_STEPS), number(0.9999), number(1e-4))
+    pairs = dot(threads, _ROUNDS, steps(_STEPS), number(0.001)) or rate
+    bandwidth = read(threads, _READ_ROUNDS, steps(max(_READ_FACTOR * llc // threads, _LEAST_BLOCK)))
+    return {
+        "flops": {"fp32": rate, "fp16": rate, "bf16": pairs},
+        "bandwidth": bandwidth if bandwidth > 0 else None,
+        "llc_bytes": llc or None,
+        "source": f"FMA and dot-product loops, and a read sweep, on {threads} threads of this machine",
+    }

@@ -1,0 +1,127 @@
+// Loops that measure what this machine can do at best: fused multiply-adds, bf16 dot products, reads from memory.
+// VECTOR_BYTES, CHAINS and HAS_DOT come before this text. Compile with -ffp-contract=fast.
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+#if HAS_DOT
+#include <immintrin.h>
+#endif
+
+typedef float Vec __attribute__((vector_size(VECTOR_BYTES)));
+
+static double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+// The largest of several rounds of (work of all threads) / (time of the slowest): noise only ever slows a round.
+template <class Work>
+static double best_rate(int threads, int rounds, double work_per_thread, const Work& work) {
+  double best = 0;
+  for (int round = 0; round < rounds; ++round) {
+    std::vector<std::thread> pool;
+    const double start = now();
+    for (int t = 0; t < threads; ++t) pool.emplace_back([&, t] { work(t); });
+    for (auto& thread : pool) thread.join();
+    const double rate = threads * work_per_thread / (now() - start);
+    best = rate > best ? rate : best;
+  }
+  return best;
+}
+
+static volatile float sink;
+
+// Independent accumulators with scalar names: an array of them is spilled by GCC 12.
+#define EACH_12(X) X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11)
+#define EACH_24(X) EACH_12(X) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19) X(20) X(21) X(22) X(23)
+#if CHAINS == 24
+#define EACH EACH_24
+#else
+#define EACH EACH_12
+#endif
+
+static void multiply_add(int64_t steps, float factor, float term) {
+  const Vec m = factor - Vec{}, c = term - Vec{};
+#define DECLARE(n) Vec a##n = m + float(n);
+  EACH(DECLARE)
+  for (int64_t i = 0; i < steps; ++i) {
+#define STEP(n) a##n = a##n * m + c;
+    EACH(STEP)
+#define KEEP(n) asm volatile("" : "+" REGISTER(a##n));
+    EACH(KEEP)
+  }
+  Vec total = {};
+#define ADD(n) total += a##n;
+  EACH(ADD)
+  sink = total[0];
+}
+
+#if HAS_DOT
+static void dot(int64_t steps, float factor) {
+  const __m512bh m = (__m512bh)_mm512_castps_si512(_mm512_set1_ps(factor));
+#define DECLARE_DOT(n) __m512 d##n = _mm512_set1_ps(float(n));
+  EACH(DECLARE_DOT)
+  for (int64_t i = 0; i < steps; ++i) {
+#define STEP_DOT(n) d##n = _mm512_dpbf16_ps(d##n, m, m);
+    EACH(STEP_DOT)
+#define KEEP_DOT(n) asm volatile("" : "+v"(d##n));
+    EACH(KEEP_DOT)
+  }
+  __m512 total = _mm512_setzero_ps();
+#define ADD_DOT(n) total = _mm512_add_ps(total, d##n);
+  EACH(ADD_DOT)
+  sink = total[0];
+}
+#endif
+
+#define EXPORT extern "C" __attribute__((visibility("default")))
+
+// FLOP/s of float32 fused multiply-adds, two operations each.
+EXPORT double fmha_peak_fma(int threads, int rounds, int64_t steps, float factor, float term) {
+  const double work = 2.0 * CHAINS * (VECTOR_BYTES / 4) * double(steps);
+  return best_rate(threads, rounds, work, [=](int) { multiply_add(steps, factor, term); });
+}
+
+// FLOP/s of bf16 dot products with float32 accumulation; 0 where the instruction is absent.
+EXPORT double fmha_peak_dot(int threads, int rounds, int64_t steps, float factor) {
+#if HAS_DOT
+  const double work = 2.0 * CHAINS * 32 * double(steps);
+  return best_rate(threads, rounds, work, [=](int) { dot(steps, factor); });
+#else
+  (void)threads, (void)rounds, (void)steps, (void)factor;
+  return 0;
+#endif
+}
+
+// Bytes/s read by all threads, each from its own block of `bytes`; -1 without the memory.
+EXPORT double fmha_peak_read(int threads, int rounds, int64_t bytes) {
+  const int64_t line = 256, lines = bytes / line;
+  std::vector<char*> blocks(threads, nullptr);
+  bool whole = true;
+  for (auto& block : blocks) whole = (block = (char*)aligned_alloc(4096, lines * line)) && whole;
+  double best = -1;
+  if (whole) {
+    for (int t = 0; t < threads; ++t)
+      for (int64_t i = 0; i < lines * line; i += 8) *(int64_t*)(blocks[t] + i) = i * (t + 1);  // pages of its own
+    best = best_rate(threads, rounds, double(lines * line), [&](int t) {
+      Vec a = {}, b = {}, c = {}, d = {};
+      constexpr int width = VECTOR_BYTES, each = 256 / width / 4;
+      for (const char* p = blocks[t]; p < blocks[t] + lines * line; p += line) {
+        __builtin_prefetch(p + 4096);
+        for (int n = 0; n < each; ++n) {
+          a += *(const Vec*)(p + (4 * n) * width);
+          b += *(const Vec*)(p + (4 * n + 1) * width);
+          c += *(const Vec*)(p + (4 * n + 2) * width);
+          d += *(const Vec*)(p + (4 * n + 3) * width);
+        }
+        __builtin_prefetch(p + 4096 + 64);
+        __builtin_prefetch(p + 4096 + 128);
+        __builtin_prefetch(p + 4096 + 192);
+      }
+      sink = (a + b + c + d)[0];
+    });
+  }
+  for (auto block : blocks) free(block);
+  return best;
+}
