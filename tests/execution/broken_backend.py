@@ -1,0 +1,78 @@
+"""Backends for tests that go wrong before any kernel runs. Named by attribute in entry-point texts."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from fmha_cli.backends.null import NullBackend
+from fmha_cli.backends.null_session import NullSession
+from fmha_cli.device import Availability, DeviceFacts
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.plan import Plan
+from fmha_cli.protocols import BoundTensor, Session
+
+
+class ProbeCrashes(NullBackend):
+    def probe(self) -> Availability:
+        os.abort()
+
+
+class ProbeHangs(NullBackend):
+    def probe(self) -> Availability:
+        time.sleep(600)
+        raise AssertionError
+
+
+class ProbeRaises(NullBackend):
+    def probe(self) -> Availability:
+        raise RuntimeError("driver too old")
+
+
+class OpenFails(NullBackend):
+    def open(self, device: DeviceFacts) -> Session:
+        raise EnvironmentProblem(f"device {device.id} is gone", why="unplugged")
+
+
+class LoadRaises(NullSession):
+    def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
+        raise OSError("undefined symbol: attend")
+
+
+class BindRaises(NullSession):
+    def bind(self, arena: memoryview, tensors: Mapping[str, BoundTensor], threads: int) -> None:
+        raise MemoryError("no room for the mirror")
+
+
+class LiesAboutTime(NullSession):
+    times: tuple[object, ...] = ()
+
+    def launch(self) -> tuple[int, ...]:
+        super().launch()
+        return self.times  # type: ignore[return-value]
+
+
+class TooManyTimes(LiesAboutTime):
+    times = (1, 2)
+
+
+class NegativeTime(LiesAboutTime):
+    times = (-1,)
+
+
+def opening(kind: type[NullSession]) -> NullBackend:
+    backend = NullBackend()
+    backend.open = lambda device: kind()  # type: ignore[method-assign]
+    return backend
+
+
+probe_crashes, probe_hangs, probe_raises, open_fails = ProbeCrashes(), ProbeHangs(), ProbeRaises(), OpenFails()
+load_raises, bind_raises = opening(LoadRaises), opening(BindRaises)
+too_many_times, negative_time = opening(TooManyTimes), opening(NegativeTime)
+not_a_backend = object()
+
+
+def fmha_register_backends() -> Sequence[NullBackend]:
+    return (NullBackend(),)

@@ -1,0 +1,209 @@
+"""The supervisor: probes, loading failures, what keeps a worker and what costs it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fmha_cli.backends.null import backend as null
+from fmha_cli.backends.null_kernels import null_kernel
+from fmha_cli.device import State
+from fmha_cli.execution import process
+from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.job import Job, availability_from_wire, availability_to_wire
+from fmha_cli.execution.layout import layout_of
+from fmha_cli.execution.supervisor import JobResult, Supervisor
+from fmha_cli.kernel import Family
+from fmha_cli.oracle.fills import fill
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BuildContext
+from fmha_cli.verdict import Verdict
+
+HERE = "broken_backend"
+NULL = "fmha_cli.backends.null"
+
+
+@pytest.fixture(scope="module")
+def supervisor() -> Iterator[Supervisor]:
+    with Supervisor() as one:
+        yield one
+
+
+@pytest.fixture
+def job(shared_cache: Path) -> Job:
+    problem = Problem.from_cli("-b 1 -H 1 -s 4 -d 4 --dtype fp32")
+    device = null.probe().devices[0]
+    plan = null.plan(problem, null_kernel(problem.dtype, Family.FWD), device)
+    artifacts = tuple(null.build(stage, BuildContext(shared_cache)) for stage in plan.stages)
+    return Job(entry=NULL, device=device, plan=plan, artifacts=artifacts)
+
+
+def run(supervisor: Supervisor, job: Job, launches: int = 1) -> JobResult:
+    with Arena(layout_of(job.plan.problem, job.plan.workspaces)) as arena:
+        arena.write(fill(job.plan.problem))
+        arena.prepare()
+        return supervisor.run(job, arena, launches=launches, timeout=60.0)
+
+
+@pytest.mark.parametrize("entry", [NULL, f"{NULL}:backend", HERE])
+def test_a_probe_answers_through_the_worker(supervisor: Supervisor, entry: str) -> None:
+    assert supervisor.probe(entry, "null") == null.probe()
+
+
+def test_an_availability_survives_the_wire() -> None:
+    found = replace(null.probe(), why="because", help="do this", version=None)
+    assert availability_from_wire(availability_to_wire(found)) == found
+
+
+@pytest.mark.parametrize(
+    ("entry", "words"),
+    [
+        (f"{HERE}:probe_crashes", "SIGABRT"),
+        (f"{HERE}:probe_hangs", "no answer after"),
+        (f"{HERE}:probe_raises", "RuntimeError: driver too old"),
+        (f"{HERE}:not_a_backend", "cannot be loaded"),
+        (f"{HERE}:absent", "AttributeError"),
+        ("no_such_module", "ModuleNotFoundError"),
+    ],
+)
+def test_a_bad_probe_is_broken_and_says_why(supervisor: Supervisor, entry: str, words: str) -> None:
+    found = supervisor.probe(entry, "null", timeout=0.7 if "hangs" in entry else 60.0)
+    assert found.state is State.BROKEN
+    assert words in (found.why or "")
+    assert supervisor.probe(NULL, "null").state is State.OK
+
+
+@pytest.mark.parametrize(
+    ("attribute", "verdict", "words"),
+    [
+        ("open_fails", Verdict.NOT_RUN, "device null is gone (unplugged)"),
+        ("load_raises", Verdict.LAUNCH_FAILED, "undefined symbol"),
+        ("bind_raises", Verdict.OUT_OF_MEMORY, "no room for the mirror"),
+        ("too_many_times", Verdict.CRASHED, "not one number of nanoseconds"),
+        ("negative_time", Verdict.CRASHED, "not one number of nanoseconds"),
+        ("absent", Verdict.NOT_RUN, "cannot be loaded"),
+    ],
+)
+def test_a_bad_session_has_its_verdict(
+    supervisor: Supervisor, job: Job, attribute: str, verdict: Verdict, words: str
+) -> None:
+    result = run(supervisor, replace(job, entry=f"{HERE}:{attribute}"))
+    assert result.verdict is verdict
+    assert words in (result.note or "")
+    assert run(supervisor, job).verdict is None
+
+
+def test_a_kernel_that_does_not_load_keeps_the_worker(job: Job) -> None:
+    with Supervisor() as supervisor:
+        assert run(supervisor, replace(job, entry=f"{HERE}:load_raises")).verdict is Verdict.LAUNCH_FAILED
+        assert run(supervisor, job).verdict is None
+        assert supervisor.started == 1
+
+
+def test_the_traceback_of_a_bad_session_is_in_the_log(supervisor: Supervisor, job: Job) -> None:
+    assert "in load" in run(supervisor, replace(job, entry=f"{HERE}:load_raises")).log_tail
+
+
+def test_a_damaged_artifact_is_not_loaded(supervisor: Supervisor, job: Job, tmp_path: Path) -> None:
+    (artifact,) = job.artifacts
+    copy = tmp_path / "artifact"
+    copy.write_bytes(artifact.path.read_bytes() + b" ")
+    result = run(supervisor, replace(job, artifacts=(replace(artifact, path=copy),)))
+    assert result.verdict is Verdict.LAUNCH_FAILED
+    assert "damaged" in (result.note or "")
+    copy.unlink()
+    gone = run(supervisor, replace(job, artifacts=(replace(artifact, path=copy),)))
+    assert gone.verdict is Verdict.LAUNCH_FAILED
+
+
+def test_every_launch_is_timed(supervisor: Supervisor, job: Job) -> None:
+    result = run(supervisor, job, launches=17)
+    assert len(result.stage_ns) == 17
+    assert all(len(stages) == 1 and stages[0] > 0 for stages in result.stage_ns)
+
+
+def test_an_idle_worker_that_was_killed_is_replaced_silently(job: Job) -> None:
+    with Supervisor() as supervisor:
+        assert run(supervisor, job).verdict is None
+        worker = supervisor.worker_pid
+        assert worker is not None
+        os.kill(worker, signal.SIGKILL)
+        result = run(supervisor, job)
+        assert (result.verdict, result.note, result.distrust) == (None, None, None)
+        assert supervisor.started == 2
+
+
+def test_a_worker_that_cannot_start_is_the_environments_fault(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    with Supervisor() as supervisor:
+        monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+        missing = run(supervisor, job)
+        assert missing.verdict is Verdict.NOT_RUN
+        assert "no worker process" in (missing.note or "")
+        assert supervisor.probe(NULL, "null").state is State.BROKEN
+        monkeypatch.undo()
+        monkeypatch.setattr(process, "_WORKER", "no.such.module")
+        wrong = run(supervisor, job)
+        assert wrong.verdict is Verdict.NOT_RUN
+        assert "No module named" in (wrong.note or "")
+        monkeypatch.undo()
+        assert run(supervisor, job).verdict is None
+
+
+def test_a_worker_of_another_version_is_refused(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "VERSION", 999)
+    with Supervisor() as supervisor:
+        assert "not 999" in (run(supervisor, job).note or "")
+
+
+def test_a_sigkill_after_an_oom_kill_is_out_of_memory(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
+    kills = iter([3, 4])
+    monkeypatch.setattr(process, "_oom_kills", lambda: next(kills))
+    worker = process.WorkerProcess()
+    worker.greet()
+    os.kill(worker.pid, signal.SIGKILL)
+    death = worker.ask({"do": "hello"})
+    assert isinstance(death, process.Death)
+    assert death.verdict is Verdict.OUT_OF_MEMORY
+    worker.close()
+
+
+def test_no_descriptor_is_left_behind(job: Job) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    with Supervisor() as supervisor:
+        run(supervisor, job)
+    before = descriptors()
+    for _ in range(3):
+        with Supervisor() as supervisor:
+            run(supervisor, job)
+            supervisor.retire()
+            run(supervisor, job)
+    assert descriptors() == before
+
+
+def test_the_worker_imports_neither_the_oracle_nor_the_command_line() -> None:
+    names = "numpy", "typer", "rich", "fmha_cli.oracle", "fmha_cli.cli", "fmha_cli.report"
+    code = f"import sys, fmha_cli.execution.worker; print([n for n in {names!r} if n in sys.modules])"
+    import subprocess
+
+    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
+    out = subprocess.run(
+        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, check=True
+    )
+    assert out.stdout.strip() == b"[]"
+
+
+def test_a_module_in_the_users_folder_takes_no_librarys_place(
+    job: Job, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "json.py").write_text("raise SystemExit('the wrong json')", "utf-8")
+    monkeypatch.chdir(tmp_path)
+    with Supervisor() as supervisor:
+        assert run(supervisor, job).verdict is None
