@@ -44,7 +44,7 @@ def build_peak_loops(device: DeviceFacts, context: BuildContext) -> Artifact:
         KernelFailure, EnvironmentProblem: as every build.
     """
     arch = load_arch(device.archs[0])
-    source = emit_peaks(vector_bits(arch), dot=_has_dot(arch), x86=arch.name != "generic")
+    source = emit_peaks(vector_bits(arch), dot=_has_dot(arch))
     signature = Signature(dtype=DType.FP32, dtype_out=DType.FP32, hdim=0, hdim_v=0)
     loops = KernelSpec(backend="cpu", family=Family.FWD, arch=arch.name, signature=signature, algorithm=PeakAlgorithm())
     return build_cpp(loops, source, context, lambda tools: (*compile_flags(arch, tools.kind), "-ffp-contract=fast"))

@@ -1,5 +1,5 @@
 // Loops that measure what this machine can do at best: fused multiply-adds, bf16 dot products, reads from memory.
-// VECTOR_BYTES, CHAINS and HAS_DOT come before this text. Compile with -ffp-contract=fast.
+// VECTOR_BYTES and HAS_DOT come before this text. Compile with -ffp-contract=fast.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -7,6 +7,21 @@
 #include <vector>
 #if HAS_DOT
 #include <immintrin.h>
+#endif
+
+// As many independent chains as there are registers for, and what the compiler calls such a register.
+#if VECTOR_BYTES == 64
+#define CHAINS 24
+#define REGISTER(a) "v"(a)
+#elif defined(__x86_64__)
+#define CHAINS 12
+#define REGISTER(a) "x"(a)
+#elif defined(__aarch64__)
+#define CHAINS 24
+#define REGISTER(a) "w"(a)
+#else
+#define CHAINS 12
+#define REGISTER(a) "m"(a)
 #endif
 
 typedef float Vec __attribute__((vector_size(VECTOR_BYTES)));
