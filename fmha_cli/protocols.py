@@ -180,3 +180,15 @@ class PeakLoops(Protocol):
     def run_peaks(self, artifact: Path, threads: int) -> dict[str, object]:
         """Run the loops, in a process of their own: ``{"flops": {dtype: FLOP/s}, "bandwidth": bytes/s or None,
         "llc_bytes": bytes or None, "source": text}``."""
+
+
+@runtime_checkable
+class Keyed(Protocol):
+    """A backend that can tell the cache key of a kernel without building it: ``fmha cache why`` asks."""
+
+    def cache_key(self, stage: Stage, context: BuildContext) -> object:
+        """The ``fmha_cli.build.key.BuildKey`` under which ``build`` keeps the stage's kernel.
+
+        Raises:
+            EnvironmentProblem: as ``Backend.build``.
+        """

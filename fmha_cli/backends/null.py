@@ -81,6 +81,11 @@ class NullBackend:
 
         return build_null(stage.kernel, context)
 
+    def cache_key(self, stage: Stage, context: BuildContext) -> object:
+        from fmha_cli.backends.null_build import null_key
+
+        return null_key(stage.kernel)
+
     def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
         return {"instructions": {}, "matrix_instructions": 0, "registers": None, "spills": None}
 

@@ -14,7 +14,7 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, CommandSet, Opt
 from fmha_cli.cli.options import TALK
 from fmha_cli.cli.output import Output
-from fmha_cli.cli.settings import Settings, Value, check_choices, layer_of_variables, merge
+from fmha_cli.cli.settings import FLAG, Settings, Value, check_choices, layer_of_variables, merge
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS
 from fmha_cli.cli.voice import Voice, colored
@@ -81,7 +81,14 @@ class Process:
         call = Call(name, self.argv, settings, arguments, self.voice, self.environ, files, on_stdout)
         self.output = call.output
         check_choices(options, settings)
-        return command.run(call)
+        for key, value in settings.values.items():
+            if value.source != FLAG:
+                self.voice.detail(f"{settings.where(key)}: {value.value}")
+        try:
+            return command.run(call)
+        except FmhaError as error:
+            error.where = settings.located(error.where, error.what)
+            raise
 
     def _settings(
         self, name: str, options: tuple[Opt, ...], given: Mapping[str, Value]

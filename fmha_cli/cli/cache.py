@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
-from fmha_cli.cli.options import CACHE_DIR, DRY_RUN, ROWS
+from fmha_cli.cli.options import ARCH, BACKEND, CACHE_DIR, DRY_RUN, ROWS
 from fmha_cli.errors import EmptySelection, ExitCode, UsageError
 from fmha_cli.flags import Flag, FlagKind
+from fmha_cli.protocols import Keyed
 
 if TYPE_CHECKING:
     from fmha_cli.build.layout import CacheLayout
@@ -31,6 +32,7 @@ LEFTOVERS = tuple(
 )
 FIX = Opt(Flag("fix", FlagKind.SWITCH, "Quarantine damaged entries, so that their next use rebuilds them"), "Selecting")
 ENTRIES = Argument("entries", "Digest prefixes or globs over kernel names", many=True)
+KERNEL = Argument("kernel", "Canonical name, upstream name, or digest prefix", required=True)
 ARCHIVE = Argument("archive", "The archive (.tar)", required=True)
 
 
@@ -117,6 +119,25 @@ def _amount(call: Call, key: str, form: str, units: dict[str, int]) -> int | Non
     return int(match[1]) * units[match[2]]
 
 
+def why(call: Call) -> int:
+    """Whether the kernel would be found, and in which parts of its key the nearest entry differs."""
+    from fmha_cli.build.key import BuildKey
+    from fmha_cli.build.why import explain_key
+    from fmha_cli.cli.kernels import named_kernel
+    from fmha_cli.cli.request import request_of
+    from fmha_cli.plan import Stage
+    from fmha_cli.walk.builds import build_context
+
+    kernel, layout = named_kernel(call), _layout(call)
+    backend = call.registry.backend(kernel.backend)
+    key = None
+    if isinstance(backend, Keyed):
+        key = backend.cache_key(Stage(kernel), build_context(request_of(call), call.voice.say))
+    if not isinstance(key, BuildKey):
+        raise UsageError(f"backend {kernel.backend} does not tell its cache keys", code="E015", where=kernel.name)
+    return _show(call, layout, explain_key(layout, key))
+
+
 def export(call: Call) -> int:
     """Write entries into an archive."""
     from fmha_cli.build.exporting import export_entries
@@ -149,6 +170,7 @@ COMMAND = CommandSet(
         "stats": _part(stats, "Count and measure everything in it"),
         "verify": _part(verify, "Re-hash every file of every entry; exit 1 when one is damaged", options=(FIX,)),
         "prune": _part(prune, "Remove old entries and leftovers", options=(MAX_AGE, MAX_SIZE, *LEFTOVERS, DRY_RUN)),
+        "why": _part(why, "Why a kernel is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND)),
         "export": _part(export, "Write entries into an archive", ARCHIVE, ENTRIES),
         "import": _part(import_, "Bring the entries of an archive in", ARCHIVE),
     }

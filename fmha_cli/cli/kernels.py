@@ -60,3 +60,19 @@ def _kernels(call: Call) -> Iterator[KernelSpec]:
         for backend in backends:
             if found in backend.archs():
                 yield from backend.kernels(registry.arch(found))
+
+
+def named_kernel(call: Call) -> KernelSpec:
+    """The kernel that the argument ``kernel`` names, among all backends and ``--arch``.
+
+    Raises:
+        UsageError: unknown or ambiguous; no such architecture or backend.
+    """
+    from fmha_cli.select import find_kernel
+
+    registry, arch, name = call.registry, call.settings.text("arch"), call.settings.text("backend") or "auto"
+    backends = list(registry.backends.values()) if name == "auto" else [registry.backend(name)]
+    archs = [a for b in backends for a in b.archs()] if arch is None else [registry.arch(arch).name]
+    kernel = find_kernel(registry, backends, call.argument("kernel"), dict.fromkeys(archs))
+    assert kernel is not None  # the argument is required, and an unknown one is a usage error
+    return kernel

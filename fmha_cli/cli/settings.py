@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -78,6 +79,16 @@ class Settings:
         flag = f"--{key.replace('_', '-')}"
         source = self.values[key].source if key in self.values else FLAG
         return flag if source == FLAG else f"{flag} (from {source})"
+
+    def located(self, where: str | None, what: str) -> str | None:
+        """The place of an error, with the sources of the options it names that are not from the command line."""
+        key = where.removeprefix("--").replace("-", "_") if where and where.startswith("--") else ""
+        places = [self.where(key) if key in self.values else where]
+        for other, value in self.values.items():
+            flag = f"--{other.replace('_', '-')}"
+            if other != key and value.source != FLAG and re.search(rf"{flag}(?![\w-])", what):
+                places.append(self.where(other))
+        return "; ".join(filter(None, places)) or None
 
 
 def merge(layers: Sequence[Layer]) -> Settings:

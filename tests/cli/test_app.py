@@ -130,6 +130,15 @@ def test_variables_and_files_count_and_are_named(fmha: Fmha) -> None:
     assert done.code == 2
 
 
+def test_errors_name_the_source_of_a_value(fmha: Fmha) -> None:
+    done = fmha("plan", "--kv-heads", "4", FMHA_HEADS="9")
+    assert "  --> --kv-heads; --heads (from FMHA_HEADS)\n" in done.err
+    Path("fmha.toml").write_text("dropout = 2")
+    done = fmha("plan")
+    assert f"  --> --dropout (from {Path('fmha.toml').resolve()})\n" in done.err
+    assert "--color (from FMHA_COLOR): never" in fmha("archs", "-v", FMHA_COLOR="never").err
+
+
 def test_color(fmha: Fmha) -> None:
     plain = fmha("archs", "nope").err
     assert "\x1b[" not in plain

@@ -46,6 +46,7 @@ EVERY: dict[str, tuple[str, ...]] = {
     "cache stats": ("cache", "stats"),
     "cache verify": ("cache", "verify"),
     "cache prune": ("cache", "prune", "--dry-run"),
+    "cache why": ("cache", "why", HONEST, "--arch", "null"),
     "cache export": ("cache", "export", "kernels.tar"),
     "schema": ("schema",),
     "schema report": ("schema", "report"),
@@ -239,6 +240,13 @@ def test_cache_round_trip(fmha: Fmha, home: Path) -> None:
     assert fmha("cache", "verify", *other).code == 0
     assert fmha("cache", "ls", "ffffffffffff", *other).code == 5
     assert fmha("cache", "prune", "--max-age", "soon", *other).code == 2
+
+
+def test_cache_why(fmha: Fmha, home: Path) -> None:
+    why = ("cache", "why", HONEST, "--cache-dir", str(home / "fresh"), "--json")
+    assert fmha(*why).document["why"]["standing"] == "unknown"
+    assert fmha("build", *SMALL, "--cache-dir", str(home / "fresh")).code == 0
+    assert fmha(*why).document["why"]["standing"] == "hit"
 
 
 def test_an_unsafe_cache_root_is_refused(fmha: Fmha, home: Path) -> None:
