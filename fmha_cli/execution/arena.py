@@ -58,14 +58,18 @@ class Arena:
     :meth:`violations`, :meth:`changed_inputs` and :meth:`read`. Not for several threads.
 
     Raises:
-        EnvironmentProblem, MemoryError: no memory for it.
+        MemoryError: no memory for it and for the inputs that it is compared with.
     """
 
     def __init__(self, layout: ArenaLayout) -> None:
         self.layout = layout
         self.id = next(_NUMBERS)
-        self._fd = shared_file(layout.size)
-        self._map = map_shared(self._fd, layout.size)
+        self._fd = shared_file(layout.size, also=sum(s.extent for s in layout.slots if s.role is not Role.OUTPUT))
+        try:
+            self._map = map_shared(self._fd, layout.size)
+        except MemoryError:
+            os.close(self._fd)
+            raise
         self._bytes: Bytes = np.frombuffer(self._map, dtype=np.uint8)
         self._zones = zones_of(layout)
         self._inputs: dict[str, Array] = {}

@@ -6,18 +6,24 @@ import mmap
 import os
 import tempfile
 
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.execution.free_memory import available_bytes
 
 
-def shared_file(size: int) -> int:
+def shared_file(size: int, *, also: int = 0) -> int:
     """A descriptor of an anonymous file of ``size`` zero bytes (close-on-exec); the caller closes it.
 
-    It lives in memory where the system has ``memfd_create``, else it is an unlinked temporary file. Pages
-    come into being when first touched; the kernel may refuse later what it grants here.
+    It lives in memory where the system has ``memfd_create``, else it is an unlinked temporary file. Its pages
+    come into being when first touched, and the system may then kill for them; so what cannot fit is refused here.
+
+    Args:
+        also: bytes that the caller is going to need beside it.
 
     Raises:
-        EnvironmentProblem: no memory or no room for it.
+        MemoryError: there is less memory, or less room, than that.
     """
+    free = available_bytes()
+    if free is not None and size + also > free:
+        raise MemoryError(f"{size + also} bytes are needed, {free} are available")
     fd = -1
     try:
         fd = os.memfd_create("fmha-arena", os.MFD_CLOEXEC) if hasattr(os, "memfd_create") else _unlinked()
@@ -25,9 +31,7 @@ def shared_file(size: int) -> int:
     except OSError as fault:
         if fd >= 0:
             os.close(fd)
-        raise EnvironmentProblem(
-            f"no shared memory of {size} bytes", code="X001", why=str(fault), help="choose a smaller problem"
-        ) from fault
+        raise MemoryError(f"no shared memory of {size} bytes: {fault}") from fault
     return fd
 
 
