@@ -1,0 +1,137 @@
+"""The CPU backend's answers: kernels, rules, decisions, facts of the machine, flags."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+
+import pytest
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.cpu import backend
+from fmha_cli.backends.cpu.arch_detect import ARCHS, accepted, cpu_fields
+from fmha_cli.backends.cpu.flags import compile_flags
+from fmha_cli.backends.cpu.inspection import summarise
+from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.build.toolchain import ToolchainKind
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.decision import Supported, Unsupported
+from fmha_cli.device import DeviceFacts
+from fmha_cli.kernel import parse_kernel
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import Backend
+
+DEVICE = DeviceFacts(id="cpu", archs=ARCHS)
+KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]
+
+
+def best(line: str) -> Supported:
+    return min(
+        (d for d in backend.decide(Problem.from_cli(line), DEVICE) if isinstance(d, Supported)), key=lambda d: d.rank
+    )
+
+
+def reason_ids(line: str) -> set[str]:
+    decisions = list(backend.decide(Problem.from_cli(line), DEVICE))
+    assert decisions
+    assert all(isinstance(d, Unsupported) for d in decisions)
+    return {r.id for d in decisions if isinstance(d, Unsupported) for r in d.reasons if r.hint}
+
+
+def test_it_is_a_backend() -> None:
+    assert isinstance(backend, Backend)
+    assert backend.probe().devices[0].archs[-1] == "generic"
+
+
+@pytest.mark.parametrize("kernel", KERNELS, ids=lambda k: f"{k.arch}-{k.digest[:8]}")
+def test_names_read_back(kernel: object) -> None:
+    assert parse_kernel(kernel.name, {"cpu": CpuAlgorithm}) == kernel  # type: ignore[attr-defined]
+
+
+def test_few_kernels_and_all_different() -> None:
+    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 24
+
+
+@pytest.mark.parametrize(
+    ("line", "arch", "kind"),
+    [
+        ("-s 4096 -d 128 --dtype bf16 --causal", "x86_64_v4_bf16", Kind.PREFILL),
+        ("-s 1 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp16", "x86_64_v4_bf16", Kind.DECODE),
+        ("-s 5 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
+        ("-s 1 --seqlen-k 64 -H 2 --dtype fp32 --splits 4 --softcap 3 --dropout 0.1", "x86_64_v4_bf16", Kind.DECODE),
+    ],
+)
+def test_the_best_kernel(line: str, arch: str, kind: Kind) -> None:
+    chosen = best(line).kernel
+    assert (chosen.arch, getattr(chosen.algorithm, "kind", None)) == (arch, kind)
+
+
+@pytest.mark.parametrize(
+    ("line", "ids"),
+    [
+        ("-s 64 --direction bwd", {"K100"}),
+        ("-s 64 --dtype fp8_e4m3", {"K001"}),
+        ("-s 64 -d 512", {"K012"}),
+        ("-s 1 --seqlen-k 64 --kv-cache paged:16 --append 1", {"K101", "K015"}),
+        ("-s 64 --dropout 0.5 --offset 4294967296", {"K102"}),
+        ("-s 64 -H 2 --splits 3", {"K017", "K103"}),
+        ("-s 64 --dtype fp8_e4m3 --direction bwd -d 300", {"K100", "K001", "K012"}),
+    ],
+)
+def test_refusals_carry_all_reasons(line: str, ids: set[str]) -> None:
+    assert ids <= reason_ids(line)
+
+
+def test_archs_by_cpu_flags() -> None:
+    flags = {arch: set(load_arch(arch).fact("cpu_flags")) for arch in ARCHS}
+    assert accepted(()) == ("generic",)
+    assert accepted(flags["x86_64_v3"]) == ("x86_64_v3", "generic")
+    assert accepted(flags["x86_64_v4"]) == ("x86_64_v4", "x86_64_v3", "generic")
+    assert accepted(flags["x86_64_v4_bf16"]) == ARCHS
+    assert accepted(flags["x86_64_v4_bf16"] - {"fma"}) == ("generic",)
+
+
+def test_cpuinfo() -> None:
+    fields = cpu_fields("processor\t: 0\nmodel name\t: A: B\nflags\t\t: fpu avx\n\nprocessor\t: 1\nflags\t: x\n")
+    assert (fields["model name"], fields["flags"]) == ("A: B", "fpu avx")
+
+
+@pytest.mark.parametrize("kind", ToolchainKind)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_flags(arch: str, kind: ToolchainKind) -> None:
+    flags = compile_flags(load_arch(arch), kind)
+    assert "-shared" in flags
+    assert not any("fast-math" in flag or "native" in flag for flag in flags)
+
+
+def test_listing_needs_no_numpy_and_no_ctypes_library() -> None:
+    code = (
+        "import sys;from fmha_cli.backends.cpu import backend;from fmha_cli.arch import load_arch;"
+        "print(len([k.digest for k in backend.kernels(load_arch('x86_64_v4'))]), 'numpy' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["6", "False"]
+
+
+def test_inspection_of_a_listing() -> None:
+    listing = """
+0000000000001100 <f>:
+    1100:	vmovups 0x40(%rdi),%zmm1
+    1106:	vmovaps %zmm1,-0x50(%rsp)
+    110c:	vdpbf16ps %zmm1,%zmm2,%zmm3
+    1112:	vmovaps -0x50(%rsp),%zmm1
+    1118:	ret
+"""
+    seen = summarise(listing)
+    assert seen["instructions"] == {"ret": 1, "vdpbf16ps": 1, "vmovaps": 2, "vmovups": 1}
+    assert (seen["matrix_instructions"], seen["spills"], seen["vector_bits"]) == (1, 2, 512)
+
+
+def test_every_tile_row_has_a_source() -> None:
+    for arch in ARCHS:
+        table = load_arch(arch).backends["cpu"]
+        assert table["compile"]["source"]
+        assert all(row["source"] for row in table["kernels"])
+        names = {f.name for f in dataclasses.fields(CpuAlgorithm)} | {"dtype", "source"}
+        assert all(set(row) == names for row in table["kernels"])

@@ -1,0 +1,52 @@
+"""Every planted fault changes results that the plain formula sees; without one, the same problems are right."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from conftest import Load
+from cpu_cases import Case, complaints, make_data, run
+
+from fmha_cli.backends.cpu.arch_detect import ARCHS
+from fmha_cli.faults import Fault
+
+BASE = Case("fp32", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
+NEEDS: dict[Fault, dict[str, object]] = {
+    Fault.WINDOW_SIDE: {"left": 20, "right": 3},
+    Fault.MASK_OFF_BY_ONE: {"right": 0},
+    Fault.DROPOUT_INVERTED: {"dropout": 0.3},
+    Fault.ALIBI_SIGN: {"alibi": 1},
+}
+"""What a problem needs so that the fault can show; the others show on any problem."""
+
+
+def results(load: Load, kind: str, dtype: str, case: Case, fault: Fault | None) -> list[str]:
+    rows = (4,) if kind == "decode" else (40,)
+    case = replace(case, dtype=dtype, q_len=rows, data={})
+    make_data(case, np.random.default_rng(11))
+    run(load(ARCHS[0], dtype, kind, fault), case)
+    return complaints(case)
+
+
+@pytest.mark.parametrize("kind", ["prefill", "decode"])
+@pytest.mark.parametrize("fault", Fault)
+def test_fault_shows(load: Load, fault: Fault, kind: str) -> None:
+    case = replace(BASE, **NEEDS.get(fault, {}))
+    assert results(load, kind, "fp32", case, None) == []
+    assert results(load, kind, "fp32", case, fault) != []
+
+
+def test_a_phantom_key_when_unmasked(load: Load) -> None:
+    assert results(load, "prefill", "fp32", BASE, Fault.MASK_OFF_BY_ONE) != []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("kind", ["prefill", "decode"])
+@pytest.mark.parametrize("fault", sorted(set(Fault) - {Fault.LOW_PRECISION_ACC}))
+def test_fault_shows_in_low_precision(load: Load, fault: Fault, kind: str, dtype: str) -> None:
+    """Rounding the accumulator stays near the budget of one rounding here; the oracle's own rules judge it."""
+    case = replace(BASE, **NEEDS.get(fault, {}))
+    assert results(load, kind, dtype, case, fault) != []

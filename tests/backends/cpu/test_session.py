@@ -1,0 +1,110 @@
+"""The session: load, bind, launch in an arena, against the oracle; and libraries that must not be called."""
+
+from __future__ import annotations
+
+import subprocess
+from itertools import accumulate
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from fmha_cli.backends.cpu import backend
+from fmha_cli.backends.cpu.arch_detect import ARCHS
+from fmha_cli.backends.cpu.session import CpuSession
+from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs
+from fmha_cli.codegen.struct import struct_text, table_text
+from fmha_cli.decision import Supported
+from fmha_cli.errors import KernelFailure
+from fmha_cli.oracle.reference import forward
+from fmha_cli.plan import Plan
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BoundTensor, BuildContext
+from fmha_cli.tensors import shapes_of
+
+NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
+LINES = [
+    "-b 2 -H 4 --kv-heads 2 -s 33 --seqlen-k 65 -d 40 --dtype fp32 --causal --lse",
+    "-H 4 -s 33 -d 40 --dtype bf16 --layout bshd:bhsd --bias elementwise:1hss --mask window:9,2 --sink 3",
+    "-H 4 --kv-heads 1 --seqlens-q 3,0,40 --seqlens-k 50,7,60 -d 24 --hdim-v 16 --dtype fp32 --alibi --lse",
+    "-b 3 -H 2 -s 4 --kv-cache linear --cache-seqlens 30,9,64 -d 32 --dtype fp32 --softcap 4 --layout bshd",
+    "-b 2 -H 8 --kv-heads 2 -s 2 --seqlen-k 500 -d 64 --dtype fp16 --splits 3 --dropout 0.25 --seed 77 --offset 5",
+]
+
+
+def plan_of(line: str) -> Plan:
+    problem, device = Problem.from_cli(line), backend.probe().devices[0]
+    found = [d for d in backend.decide(problem, device) if isinstance(d, Supported)]
+    return backend.plan(problem, min(found, key=lambda d: d.rank).kernel, device)
+
+
+def arena_of(problem: Problem) -> tuple[bytearray, dict[str, BoundTensor], dict[str, np.ndarray]]:
+    tensors, arrays, at = {}, {}, 4096
+    sizes = sum(s.nbytes + 4096 for s in shapes_of(problem).values())
+    arena = bytearray(at + sizes)
+    rng = np.random.default_rng(0)
+    for name, shape in shapes_of(problem).items():
+        strides = tuple(accumulate(shape.shape[:0:-1], lambda a, b: a * b, initial=1))[::-1]
+        tensors[name] = BoundTensor(name, at, shape.dtype.value, shape.shape, strides)
+        arrays[name] = np.frombuffer(arena, NUMPY[shape.dtype.value], shape.elements, at).reshape(shape.shape)
+        if name not in ("o", "lse"):
+            arrays[name][...] = rng.standard_normal(shape.shape).astype(arrays[name].dtype)
+        if name == "alibi_slopes":
+            arrays[name][...] = 2.0 ** -np.arange(1, shape.elements + 1)
+        at += (shape.nbytes + 4095) // 64 * 64
+    return arena, tensors, arrays
+
+
+@pytest.mark.parametrize("line", LINES)
+def test_a_walk(line: str, shared_cache: Path) -> None:
+    plan = plan_of(line)
+    artifact = backend.build(plan.stages[0], BuildContext(cache_root=shared_cache))
+    arena, tensors, arrays = arena_of(plan.problem)
+    session = backend.open(backend.probe().devices[0])
+    session.load(plan, [artifact.path])
+    session.bind(memoryview(arena), tensors, 2)
+    session.upload()
+    (elapsed,) = session.launch()
+    session.download()
+    assert elapsed > 0
+    expected = forward(plan.problem, {n: a for n, a in arrays.items() if n not in ("o", "lse")}).o_tensor(plan.problem)
+    error = np.abs(arrays["o"].astype(np.float64) - expected).max() / np.abs(expected).max()
+    assert error < {"fp32": 3e-6, "fp16": 2e-3, "bf16": 2e-2}[plan.problem.dtype.value]
+    session.close()
+    session.close()
+
+
+def library(text: str, folder: Path) -> Path:
+    (folder / "x.cpp").write_text("#include <stddef.h>\n#include <stdint.h>\n#define EXPORT\n" + text)
+    subprocess.run(["c++", "-shared", "-fPIC", "x.cpp", "-o", "x.so"], cwd=folder, check=True)
+    return folder / "x.so"
+
+
+def test_a_drifted_abi_is_refused(tmp_path: Path) -> None:
+    block = struct_text(FmhaCpuArgs).replace("  float scale;", "  double scale;")
+    text = block + table_text(FmhaCpuArgs, PREFIX, VERSION) + 'extern "C" int fmha_cpu_fwd(void*) { return 0; }'
+    with pytest.raises(KernelFailure, match="another argument block") as caught:
+        CpuSession(backend.probe().devices[0]).load(plan_of(LINES[0]), [library(text, tmp_path)])
+    assert "scale" in str(caught.value.why)
+
+
+def test_what_is_no_kernel_is_refused(tmp_path: Path) -> None:
+    session = CpuSession(backend.probe().devices[0])
+    with pytest.raises(KernelFailure, match="does not load"):
+        session.load(plan_of(LINES[0]), [library("int nothing;", tmp_path)])
+    with pytest.raises(KernelFailure, match="does not load"):
+        session.load(plan_of(LINES[0]), [tmp_path / "x.cpp"])
+
+
+def test_inspect(shared_cache: Path) -> None:
+    plan = plan_of(LINES[1])
+    if plan.main.arch != ARCHS[0]:
+        pytest.skip("no AVX512-BF16 here")
+    seen = backend.inspect(plan.main, backend.build(plan.stages[0], BuildContext(cache_root=shared_cache)))
+    if seen["why"] is not None:
+        pytest.skip(str(seen["why"]))
+    assert seen["vector_bits"] == 512
+    assert isinstance(seen["matrix_instructions"], int)
+    assert seen["matrix_instructions"] > 0
+    assert "fmha_cpu_fwd" in str(seen["symbols"])
