@@ -48,8 +48,8 @@ def listing_source() -> str:
     """A source that includes every header a kernel may include, for ``-M``."""
     lines = [f"#include <{name}>" for name in PROBE_HEADERS]
     for name in OPTIONAL_HEADERS:
-        # <immintrin.h> exists on other machines too, but stops there with #error.
-        guard = " && defined(__x86_64__)" if name == "immintrin.h" else ""
+        # The headers of one architecture come with clang for all machines, but stop elsewhere with #error.
+        guard = {"immintrin.h": " && defined(__x86_64__)", "arm_neon.h": " && defined(__ARM_NEON)"}.get(name, "")
         lines += [f"#if __has_include(<{name}>){guard}", f"#include <{name}>", "#endif"]
     return "\n".join(lines) + "\n"
 
