@@ -81,6 +81,7 @@ def _toolchains(call: Call) -> Iterator[DoctorCheck]:
     """Every compiler that could be used; only the first that works is."""
     from fmha_cli.build.find import survey
     from fmha_cli.build.root import cache_root, open_root
+    from fmha_cli.build.toolchain import INSTALL_HELP
     from fmha_cli.report.tools import CheckState, DoctorCheck
 
     try:
@@ -100,9 +101,12 @@ def _toolchains(call: Call) -> Iterator[DoctorCheck]:
             why = finding.fault or "it does not work"
             yield DoctorCheck(name="compiler", subject=subject, state=CheckState.WARNING, what="passed over", why=why)
     if not works:
-        help = "install g++ or clang++, or the ziglang package"
         yield DoctorCheck(
-            name="compiler", subject="c++", state=CheckState.FAILED, what="no C++ compiler works here", help=help
+            name="compiler",
+            subject="c++",
+            state=CheckState.FAILED,
+            what="no C++ compiler works here",
+            help=INSTALL_HELP,
         )
 
 

@@ -45,7 +45,8 @@ class Record:
         default_choice: with ``--all-kernels``: whether ``auto`` would have chosen this kernel, else None.
         regret: of the default choice: its median / the best median - 1.
         baseline: this row against an earlier report; ``ab``: against the other kernel of ``--ab``.
-        log, out, saved: paths of the worker's log, of ``--out``, and of a failure kept by ``--save-failures``.
+        log: the end of what the kernel printed; out, saved: paths of ``--out``, and of a failure kept by
+            ``--save-failures``.
     """
 
     problem: Mapping[str, Any]

@@ -142,7 +142,7 @@ def _details(index: int, record: Row) -> list[str]:
     lines += [f"fill {n['fill']}: {n['distrust']}" for n in record["fill_notes"] if n["distrust"]]
     lines += [note for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get("notes", [])
     if not good:
-        lines += [f"log: {record['log']}"] if record["log"] else []
+        lines += [f"log ends: {record['log'].strip().splitlines()[-1]}"] if (record["log"] or "").strip() else []
         lines += [f"saved: {record['saved']}"] if record["saved"] else []
         lines += [f"again: {record['repro']}"]
-    return [f"  {index}: {line}" for line in lines]
+    return [f"  {index}: " + line.replace("\n", "\n     ") for line in lines]
