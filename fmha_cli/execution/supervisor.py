@@ -67,7 +67,7 @@ class Supervisor:
     def __init__(self) -> None:
         self._worker: WorkerProcess | None = None
         self._loaded: OrderedDict[str, Arena] = OrderedDict()
-        self._ran: list[str] = []
+        self._ran: OrderedDict[str, None] = OrderedDict()
         self.started = 0
         """Workers started so far."""
 
@@ -132,7 +132,8 @@ class Supervisor:
         request = {"do": "run", "id": identity, "launches": launches, "cold": cold, "transfer": transfer}
         try:
             self._tidy(identity)
-            before = [name for name in self._ran if name != job.plan.main.name]
+            name = job.plan.main.name
+            before = [other for other in self._ran if other != name]
             result, died = self._attempt(job, arena, request, timeout)
             if not died or not before or result.verdict is Verdict.TIMED_OUT:
                 return result
@@ -184,7 +185,8 @@ class Supervisor:
             if "failure" in answer:
                 return self._failed(worker, answer, keep=answer["failure"] != Failure.MEMORY)
             self._loaded[request["id"]] = arena
-        self._ran.append(job.plan.main.name)
+        self._ran[job.plan.main.name] = None
+        self._ran.move_to_end(job.plan.main.name)
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
         answer = worker.ask(request, timeout=left)
         if isinstance(answer, Death):

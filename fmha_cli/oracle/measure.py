@@ -6,8 +6,8 @@ The scale of row r is max(|ref_r|, floor_r), with the floor ::
 
 noise_r = sqrt(sum_j p_j^2 |v_j|^2) is what independent rounding errors of P leave in a row even when its terms
 cancel; reach_r / 2^24 the error of float32 scores; sqrt(visible_r) / 2^24 that of float32 sums; half_step the
-absolute rounding error of a subnormal number, of which an output row has sqrt(d) and width_r = sqrt(visible_r) max |v_j|
-/ sum_j exp(s_j - max s) come from P. For ordinary 16-bit data noise_r is close to |ref_r|.
+absolute error of a number too small for a relative one, of which an output row has sqrt(d) and width_r = sqrt(visible_r)
+max |v_j| / sum_j exp(s_j - max s) / (1 - dropout) come from P. For ordinary 16-bit data noise_r is close to |ref_r|.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         lse=lse,
         noise=np.sqrt(square) * inverse,
         reach=reach + np.where(np.isfinite(peak), np.abs(peak), 0.0),
-        width=np.sqrt(block.visible()) * value_norm * inverse,
+        width=np.sqrt(block.visible()) * value_norm * inverse * keep_scale(p.dropout),
         peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
         visible=block.visible(),
     )

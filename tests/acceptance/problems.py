@@ -1,0 +1,230 @@
+"""Seeded random problems over everything that the CPU backend supports, and over everything that it refuses.
+
+Problem ``n`` of each kind depends on ``n`` alone, so that a failure is repeated by its number.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fmha_cli.problem import Problem
+
+Flags = dict[str, str | None]
+"""Flag with dashes -> its text, None for a switch."""
+
+MOST = 1.2e6
+"""Scores (rows x keys x heads) of nearly all problems: about 15 ms of the reference's time."""
+
+RARE_MOST = 5e6
+"""Scores of the few larger ones."""
+
+_RARE = 0.03
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A problem that no CPU kernel serves. ``kind`` says why in words; one of ``rules`` must be among the reasons."""
+
+    kind: str
+    rules: tuple[str, ...]
+    problem: Problem
+
+
+def supported(n: int) -> Problem:
+    """Problem ``n`` of the supported surface."""
+    rng = random.Random(f"supported problem {n}")
+    most = RARE_MOST if rng.random() < _RARE else MOST
+    while True:
+        problem = Problem.from_cli(words_of(_flags(rng)))
+        if problem.heads * (problem.dense_pairs() + sum(problem.key_lengths())) <= most:
+            return problem
+
+
+def refused(n: int) -> Refused:
+    """Refused problem ``n``; the kinds take turns."""
+    rng = random.Random(f"refused problem {n}")
+    kind, (rules, spoil) = list(REFUSALS.items())[n % len(REFUSALS)]
+    flags = _sizes(rng) | {"--dtype": _dtype(rng)}
+    flags |= {"-b": str(rng.randint(1, 3)), "-s": str(_size(rng, 20, 300)), "--mask": _mask(rng)}
+    flags |= {"--lse": None} if rng.random() < 0.3 else {}
+    return Refused(kind, tuple(rules.split()), Problem.from_cli(words_of(flags | spoil(rng))))
+
+
+def words_of(flags: Flags) -> list[str]:
+    """The argument list."""
+    return [word for flag, value in flags.items() for word in ([flag] if value is None else [flag, value])]
+
+
+def _flags(rng: random.Random) -> Flags:
+    flags: Flags = {"--dtype": _dtype(rng)} | _sizes(rng) | _lengths(rng)
+    if rng.random() < 0.75:
+        flags |= {"--causal": None} if rng.random() < 0.15 else {"--mask": _mask(rng)}
+    if rng.random() < 0.25:
+        flags["--sink"] = str(rng.choice([1, 2, 4, 7, 33]))
+        if (flags.get("--mask") or "").count(",") == 2:  # its third number is the sink
+            del flags["--sink"]
+    flags |= _bias(rng) | _dropout(rng) | _layout(rng) | _scale(rng)
+    if rng.random() < 0.2:
+        flags["--softcap"] = rng.choice(["0.5", "5", "20", "30", "50", f"{rng.uniform(0.1, 80):.3f}"])
+    flags |= {"--sink-logits": "filled"} if rng.random() < 0.15 else {}
+    flags |= {"--lse": None} if rng.random() < 0.5 else {}
+    flags |= {"--deterministic": None} if rng.random() < 0.03 else {}
+    return flags
+
+
+def _dtype(rng: random.Random) -> str:
+    return rng.choice(["fp32", "fp16", "bf16"])
+
+
+def _size(rng: random.Random, low: int, high: int) -> int:
+    """A size whose logarithm is evenly spread; sizes beside multiples of tiles are frequent."""
+    size = round(math.exp(rng.uniform(math.log(low), math.log(high))))
+    if rng.random() < 0.25:
+        size = rng.choice([8, 16, 24, 32, 48, 64, 96, 128, 192, 256]) + rng.randint(-1, 1)
+    return min(max(size, low), high)
+
+
+def _hdim(rng: random.Random) -> int:
+    common = (8, 16, 32, 40, 48, 64, 72, 80, 96, 112, 128, 160, 192, 256)
+    return rng.choice(common) if rng.random() < 0.6 else rng.randint(1, 256)
+
+
+def _sizes(rng: random.Random) -> Flags:
+    kv_heads = rng.choice([1, 1, 1, 2, 2, 3, 4])
+    ratio = rng.choice([1, 1, 1, 2, 2, 3, 4, 5, 8])
+    hdim = _hdim(rng)
+    flags: Flags = {"-H": str(kv_heads * ratio), "--kv-heads": str(kv_heads), "-d": str(hdim)}
+    return flags | ({"--hdim-v": str(_hdim(rng))} if rng.random() < 0.3 else {})
+
+
+def _lengths(rng: random.Random) -> Flags:
+    form = rng.choices(("square", "oblong", "decode", "group", "linear"), (20, 25, 20, 20, 15))[0]
+    batch: Flags = {"-b": str(rng.choice([1, 1, 1, 2, 2, 3, 5]))}
+    if form == "group":
+        return _packed(rng)
+    if form == "linear":
+        return _cached(rng)
+    low = rng.choice([1, 17, 60])
+    if form == "square":
+        return batch | {"-s": str(_size(rng, low, 300))}
+    if form == "oblong":
+        keys = 0 if rng.random() < 0.04 else _size(rng, 1, 300)
+        return batch | {"-s": str(_size(rng, low, 300)), "--seqlen-k": str(keys)}
+    flags = batch | {"-s": str(rng.choice([1, 1, 1, 2, 3, 4, 7, 16])), "--seqlen-k": str(_size(rng, 1, 1500))}
+    return flags | _splits(rng)
+
+
+def _splits(rng: random.Random) -> Flags:
+    """``--splits 1`` asks every kernel for what it does anyway; more than one is for kernels that combine."""
+    return {"--splits": "1"} if rng.random() < 0.1 else {}
+
+
+def _packed(rng: random.Random) -> Flags:
+    """Packed sequences; empty ones on either side, few queries (16) or many."""
+    count = rng.randint(1, 6)
+
+    def lengths(low: int, high: int) -> str:
+        return ",".join("0" if rng.random() < 0.12 else str(_size(rng, low, high)) for _ in range(count))
+
+    flags: Flags = {"--seqlens-q": lengths(*rng.choice([(1, 16), (1, 200), (17, 200)]))}
+    return flags | ({"--seqlens-k": lengths(1, rng.choice([200, 500]))} if rng.random() < 0.7 else {})
+
+
+def _cached(rng: random.Random) -> Flags:
+    """A linear cache of unequal lengths, for a batch or for packed queries."""
+    batch = rng.randint(1, 4)
+    held = ["0" if rng.random() < 0.06 else str(_size(rng, 1, rng.choice([60, 1000]))) for _ in range(batch)]
+    flags: Flags = {"--kv-cache": "linear", "--cache-seqlens": ",".join(held)}
+    if rng.random() < 0.3:
+        return flags | {"--seqlens-q": ",".join(str(rng.choice([0, 1, 1, 2, 5, 20, 70])) for _ in range(batch))}
+    flags = {"-b": str(batch), "-s": str(rng.choice([1, 1, 2, 4, 9, 16, 40, 120]))} | flags
+    if rng.random() < 0.2:  # one length for all
+        flags["--cache-seqlens"] = held[0]
+    return flags
+
+
+def _mask(rng: random.Random) -> str:
+    left, right = (rng.choice([-1, 0, 1, 2, 7, 8, 16, 31, 64, rng.randint(0, 200)]) for _ in range(2))
+    plain = ("none", "causal", "causal-tl", "0", "1", "2", "t", "b")
+    sized = (
+        f"window:{left},{right}",
+        f"window-tl:{left},{right}",
+        f"t:{left},{right}",
+        f"b:{left},{right}",
+        f"t:{left},{right},{rng.choice([0, 1, 5])}",
+        f"b:{left},{right},{rng.choice([0, 1, 5])}",
+        f"xt:{rng.choice([-1, 1, 2, 15, 32, 129])}",
+        f"xb:{rng.choice([-1, 1, 2, 15, 32, 129])}",
+        f"generic:{rng.randint(1, 120)},{rng.randint(-40, 0)}",
+        f"generic:{rng.randint(-20, 0)},{rng.randint(1, 120)}",
+        f"g:{rng.randint(1, 300)},{rng.randint(1, 300)}",
+    )
+    return rng.choice(plain) if rng.random() < 0.35 else rng.choice(sized)
+
+
+def _bias(rng: random.Random) -> Flags:
+    choices: tuple[Flags, ...] = (
+        {"--bias": "elementwise"},
+        {"--bias": "elementwise:11ss"},
+        {"--bias": "elementwise:1hss"},
+        {"--bias": "elementwise:bhss"},
+        {"--bias": "alibi"},
+        {"--alibi": None},
+        {"--alibi-slopes": "filled:h"},
+        {"--alibi-slopes": "filled:bh"},
+    )
+    return rng.choice(choices) if rng.random() < 0.35 else {}
+
+
+def _dropout(rng: random.Random) -> Flags:
+    if rng.random() > 0.15:
+        return {}
+    flags: Flags = {"--dropout": rng.choice(["0.1", "0.2", "0.5", "0.001", "0.9"])}
+    flags |= {"--seed": str(rng.choice([0, 1, 2**32, 2**64 - 1, rng.randrange(2**64)]))} if rng.random() < 0.8 else {}
+    flags |= {"--offset": str(rng.choice([1, 2**32 - 1, rng.randrange(2**32)]))} if rng.random() < 0.5 else {}
+    return flags
+
+
+def _layout(rng: random.Random) -> Flags:
+    return {"--layout": rng.choice(["bhsd", "bshd", "bshd", "bhsd:bshd", "bshd:bhsd"])} if rng.random() < 0.6 else {}
+
+
+def _scale(rng: random.Random) -> Flags:
+    if rng.random() > 0.15:
+        return {}
+    return {"--scale": rng.choice(["0.05", "0.125", "0.25", "1", "0", "-0.1", f"{rng.uniform(0.001, 0.4):.6f}"])}
+
+
+def _paged(rng: random.Random) -> Flags:
+    return {"--kv-cache": f"paged:{rng.choice([1, 16, 64, 256])}", "--cache-seqlens": str(_size(rng, 1, 300))}
+
+
+def _appended(rng: random.Random) -> Flags:
+    return {"--kv-cache": "linear", "--cache-seqlens": str(rng.randint(0, 200)), "--append": str(rng.randint(1, 9))}
+
+
+def _rotated(rng: random.Random) -> Flags:
+    style = rng.choice(["", ":half", ":interleaved"])
+    return _appended(rng) | {"-d": "64", "--rotary": rng.choice(["8", "32", "64"]) + style}
+
+
+REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
+    "fp8": ("K001", lambda rng: {"--dtype": rng.choice(["fp8_e4m3", "fp8_e5m2", "fp8_e4m3:bf16", "fp8_e5m2:fp32"])}),
+    "mx": ("K001", lambda rng: {"--dtype": rng.choice(["mxfp8", "mxfp4"])}),
+    "other output type": ("K001 K002", lambda rng: {"--dtype": rng.choice(["fp16:fp32", "bf16:fp32", "fp32:bf16"])}),
+    "paged cache": ("K101", _paged),
+    "appended keys": ("K015", _appended),
+    "rotary": ("K016", _rotated),
+    "backward": ("K100", lambda rng: {"--direction": "bwd"}),
+    "both passes": ("K100", lambda rng: {"--direction": "fwd+bwd", "--deterministic": None}),
+    "gradient of the bias": ("K020", lambda rng: {"--direction": "bwd", "--bias": "elementwise", "--dbias": None}),
+    "hdim": ("K012", lambda rng: {"-d": str(rng.randint(257, 600))}),
+    "hdim-v": ("K012", lambda rng: {"--hdim-v": str(rng.randint(257, 600))}),
+    "scales": ("K018", lambda rng: {"--qscale": rng.choice(["tensor", "block", "kv-block", "head"])}),
+    "splits of many rows": ("K017", lambda rng: {"--splits": str(rng.randint(2, 16))}),
+    "offset": ("K102", lambda rng: {"--dropout": "0.2", "--offset": str(rng.randrange(2**32, 2**64))}),
+}
+"""Kind of refusal -> the rules of which one refuses it, and the flags that ask for it."""

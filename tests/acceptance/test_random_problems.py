@@ -1,0 +1,193 @@
+"""Acceptance 4: seeded random problems over the whole supported surface pass, and refused ones say why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from cli.conftest import Fmha
+
+from acceptance.pasting import pasted, words_after_fmha
+from acceptance.problems import REFUSALS, refused, supported
+from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.errors import ExitCode
+from fmha_cli.oracle.fills import FILLS, fill
+from fmha_cli.oracle.reference import Reference, forward
+from fmha_cli.oracle.trust import ONE_HOT
+from fmha_cli.problem import Problem
+from fmha_cli.registry import Registry, build_registry
+from fmha_cli.report.record import Record
+from fmha_cli.verdict import Verdict, exit_code_of
+from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.rows import plan_rows
+from fmha_cli.walk.run import run_points
+
+COUNT, CHUNKS = 2000, 20
+REFUSED = 500
+FEW_KERNELS = 150
+DISTRUSTED = 0.05
+"""Most of a chunk's rows that may pass without proving much."""
+
+WITHOUT_GAPS = (3, 10, 17)
+"""Chunks that go through ``run``; all others go through ``validate`` (gaps, repeats, a row for the LSE sibling)."""
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return build_registry()
+
+
+def request_of(chunk: int) -> Request:
+    """The options of a chunk: every pair of fill and architecture has its turn.
+
+    ``validate`` uses both fills, ``run`` the first.
+    """
+    archs = detect().archs
+    return Request(
+        command=Command.RUN if chunk in WITHOUT_GAPS else Command.VALIDATE,
+        backend="cpu",
+        arch=archs[chunk % len(archs)],
+        fills=(FILLS[chunk % len(FILLS)], FILLS[(chunk + 2) % len(FILLS)]),
+        fill_seed=chunk,
+        threads=1 + chunk % 3,
+        timeout=60.0,
+        jobs=1,
+        peak="spec",
+    )
+
+
+def problems_of(chunk: int) -> list[Problem]:
+    return [supported(n) for n in range(chunk, COUNT, CHUNKS)]
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_random_problems_pass(registry: Registry, chunk: int, fmha: Fmha) -> None:
+    request, problems = request_of(chunk), problems_of(chunk)
+    records = run_points(problems, request, registry).records
+    bad = list(_failing(records, request))
+    assert not bad, f"{len(bad)} of {len(records)} rows; paste a line to see it again\n" + "\n".join(bad)
+    assert [r.problem for r in records] == [p.to_dict() for p in _rows(problems, request)]
+    distrusted = [r for r in records if r.verdict is Verdict.MISTRUSTED]
+    assert len(distrusted) <= DISTRUSTED * len(records)
+    _paste(records[chunk], fmha)
+
+
+def _rows(problems: list[Problem], request: Request) -> Iterator[Problem]:
+    """The rows that must come out: ``validate`` judges the sibling that returns LSE, too."""
+    for problem in problems:
+        yield problem
+        if request.command is Command.VALIDATE and not problem.lse:
+            yield replace(problem, lse=True)
+
+
+def _failing(records: tuple[Record, ...], request: Request) -> Iterator[str]:
+    """The repro line of every row that is not right, with what happened; every line reads back as its problem."""
+    for record in records:
+        command, problem, options = pasted(record.repro)
+        assert (command, problem.to_dict()) == (request.command.value, record.problem)
+        assert options.get("--arch") == record.arch == request.arch
+        assert options.get("--fill-seed", "0") == str(request.fill_seed)
+        if record.verdict is Verdict.MISTRUSTED and _means_little(problem, record, request):
+            continue
+        if record.verdict is not Verdict.PASSED:
+            yield f"{record.repro}\n    {record.verdict.value}: {'; '.join(record.notes) or record.comparisons}"
+
+
+def _means_little(problem: Problem, record: Record, request: Request) -> bool:
+    """Whether the documented reasons for distrust really hold; computed here, not taken from the record."""
+    if not all(check.passed for comparison in record.comparisons for _, check in comparison.checks):
+        return False
+    for name in request.fills[: len(record.comparisons)]:
+        inputs = fill(problem, name, request.fill_seed)
+        reference = forward(problem, inputs)
+        if _all_zero(reference) or _flat(problem, inputs["v"]) or (name != "large" and _one_hot(reference)):
+            return True
+    return False
+
+
+def _all_zero(reference: Reference) -> bool:
+    return not reference.o.any()
+
+
+def _one_hot(reference: Reference) -> bool:
+    return bool((reference.peak[reference.visible > 1] > ONE_HOT).all())
+
+
+def _flat(problem: Problem, v: np.ndarray) -> bool:
+    """Whether no sequence's V has two different rows."""
+    if problem.cache_seqlens is None and problem.seqlens_k is None:
+        rows = v if problem.layout.value == "bhsd" else v.swapaxes(1, 2)
+        return bool((rows == rows[:, :, :1]).all())
+    return all(n <= 1 for n in problem.key_lengths())
+
+
+def _paste(record: Record, fmha: Fmha) -> None:
+    """Pasting one line gives that row again."""
+    again = fmha(*words_after_fmha(record.repro), "--json")
+    assert again.code == ExitCode.OK, again.err
+    rows = [row for row in again.document["records"] if row["problem"] == record.problem]
+    assert [(row["kernel"]["name"], row["repro"]) for row in rows] == [(record.kernel.name, record.repro)]
+
+
+def test_two_thousand_problems_need_few_kernels(registry: Registry) -> None:
+    kernels = set()
+    for chunk in range(CHUNKS):
+        request = request_of(chunk)
+        found = {"cpu": registry.backend("cpu").probe()}
+        for row in plan_rows(problems_of(chunk), request, registry, found):
+            assert row.plan is not None, row.problem.repro()
+            kernels |= {stage.kernel.name for stage in row.plan.stages}
+    assert len(kernels) <= FEW_KERNELS
+
+
+def test_the_problems_cover_the_surface() -> None:
+    problems = {supported(n) for n in range(COUNT)}
+    assert len(problems) == COUNT
+    seen = Counter(key for problem in problems for key in problem.to_dict())
+    often = (
+        "alibi",
+        "bias",
+        "cache_seqlens",
+        "dropout",
+        "offset",
+        "seed",
+        "seqlens_k",
+        "sink",
+        "sink_logits",
+        "softcap",
+    )
+    assert min(seen[key] for key in often) >= 100, seen
+    for name in ("dtype", "layout", "layout_out", "bias", "alibi", "lse", "mode", "kv_cache"):
+        values = Counter(getattr(problem, name) for problem in problems)
+        assert min(values.values()) >= 25, (name, values)
+    masks = Counter(problem.mask.kind for problem in problems)
+    assert min(masks.values()) >= 100, masks
+    assert len(masks) == 6
+    assert sum(problem.hdim % 8 > 0 for problem in problems) >= 400
+    assert sum(min(problem.key_lengths()) == 0 for problem in problems) >= 100
+    assert sum(problem.seqlen_q <= 16 for problem in problems) >= 400
+
+
+def test_refused_problems_say_why(registry: Registry) -> None:
+    asked = [refused(n) for n in range(REFUSED)]
+    records = run_points([a.problem for a in asked], Request(backend="cpu"), registry).records
+    for wanted, record in zip(asked, records, strict=True):
+        assert record.verdict is Verdict.UNSUPPORTED, record.repro
+        ids = {reason.id for reason in record.reasons}
+        assert ids.intersection(wanted.rules), (wanted.kind, record.repro, record.reasons)
+        assert all(reason.id and reason.text and reason.hint for reason in record.reasons), record.repro
+        assert exit_code_of([record.verdict]) is ExitCode.UNSUPPORTED
+        assert pasted(record.repro)[1] == wanted.problem
+    assert len({a.problem for a in asked}) == REFUSED
+
+
+@pytest.mark.parametrize("n", range(len(REFUSALS)))
+def test_a_refused_command_line_exits_3(n: int, fmha: Fmha) -> None:
+    wanted = refused(n)
+    answer = fmha("run", *wanted.problem.repro().split(), "--json")
+    assert answer.code == ExitCode.UNSUPPORTED
+    (record,) = answer.document["records"]
+    assert {reason["id"] for reason in record["reasons"]}.intersection(wanted.rules)
