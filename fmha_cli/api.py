@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.arch import ArchSpec, load_arch
-from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
 from fmha_cli.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.device import Availability, DeviceFacts, State
 from fmha_cli.dtypes import DType
@@ -25,7 +24,17 @@ from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScale
 from fmha_cli.verdict import Verdict
 
 if TYPE_CHECKING:
+    from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
     from fmha_cli.report.record import Record
+
+
+def __getattr__(name: str) -> Any:
+    """Names that are slow to import, when first used: listing kernels imports every plugin, and builds nothing."""
+    if name in ("PORTABLE_FLAGS", "build_cpp"):
+        from fmha_cli.build import cpp
+
+        return getattr(cpp, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def run(*problems: Problem, registry: Registry | None = None, **options: Any) -> tuple[Record, ...]:
