@@ -30,6 +30,10 @@ class Profile:
     source: str
     aliases: tuple[str, ...] = ()
 
+    def terms(self) -> tuple[str, ...]:
+        """The set as ``--filter`` terms."""
+        return (self.filter,) if self.backend == ANY else (self.filter, f"backend:{self.backend}")
+
 
 def profiles() -> tuple[Profile, ...]:
     """Every profile, in the order of the file."""

@@ -11,7 +11,6 @@ from fmha_cli.errors import EmptySelection
 from fmha_cli.filters import parse_filter
 from fmha_cli.flags import Flag, FlagKind
 from fmha_cli.kernel import KernelSpec
-from fmha_cli.profiles import ANY, profile_of
 
 FAMILY = Opt(
     Flag("family", FlagKind.TEXT, "Globs over the family, like --filter family:GLOB", metavar="GLOB,..."), "Choosing"
@@ -33,9 +32,10 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     given = {key: settings.text(key) or "" for key in ("family", "dtype")}
     terms = [f"{key}:{glob}" for key, text in given.items() for glob in text.split(",") if glob]
     profile = settings.text("profile")
-    chosen = profile_of(profile) if profile else None
-    if chosen is not None:
-        terms = [*filter(None, (chosen.filter, "" if chosen.backend == ANY else f"backend:{chosen.backend}")), *terms]
+    if profile is not None:
+        from fmha_cli.profiles import profile_of
+
+        terms = [*profile_of(profile).terms(), *terms]
     filter_ = parse_filter([*terms, *settings.many("filter")], registry.algorithms())
     found = filter_.apply(_kernels(call), lambda kernel: registry.backend(kernel.backend).upstream_name(kernel))
     empty = True

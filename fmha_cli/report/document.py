@@ -17,7 +17,6 @@ from fmha_cli.plan import Artifact, Plan
 from fmha_cli.problem import Problem
 from fmha_cli.report.finite import nulled
 from fmha_cli.report.rows import KernelRow
-from fmha_cli.report.tools import artifact_dict
 from fmha_cli.rules import Reason
 
 if TYPE_CHECKING:
@@ -166,6 +165,8 @@ def inspect_document(
     kernel: KernelSpec, findings: Mapping[str, Any], artifact: Artifact | None, upstream_name: str | None = None
 ) -> dict[str, Any]:
     """``fmha.inspect/1`` of what ``Backend.inspect`` returned; common figures that it lacks are null."""
+    from fmha_cli.report.tools import artifact_dict  # list-kernels, which is to be fast, does without
+
     details, _ = nulled({k: v for k, v in sorted(findings.items()) if k not in _INSPECTED})
     return {
         **{name: findings.get(name) for name in _INSPECTED},
