@@ -7,7 +7,7 @@ from importlib import resources
 
 from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
-from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile
+from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile, weights
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.dtypes import DType
@@ -102,6 +102,7 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
         MIX,
         transpositions(algorithm.simd.lanes, vectors),
         source_text("pack.h"),
+        weights(vectors, pairs),
         score_tile(vectors, algorithm.rows_s, pairs),
         *(value_tile(vectors, rows, pairs) for rows in algorithm.rows_o),
         value_columns(algorithm.rows_o),

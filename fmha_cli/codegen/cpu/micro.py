@@ -52,6 +52,48 @@ def score_tile(vectors: int, rows: int, pairs: bool) -> str:
     return "\n".join([*out, "}", ""])
 
 
+def weights(vectors: int, pairs: bool) -> str:
+    """``weigh``: scores of n keys to weights, in place, and the sums of each lane.
+
+    Paired weights take half the room: a pair of keys is written no later than where it was read.
+    """
+    zs = range(vectors)
+
+    def weight(name: str, at: str, z: int) -> str:
+        return f"    const vf {name}{z} = vexp2(vfma(vload({at} + {z} * NL), c, floor{z}));"
+
+    both = [line for z in zs for line in (weight("a", "s", z), weight("b", "s + BQ", z))]
+    for z in zs:
+        both.append(f"    sum{z} += a{z} + b{z};")
+        if pairs:
+            both.append(f"    vstore(out + {z} * NL, vjoin(a{z}, b{z}));")
+        else:
+            both += [f"    vstore(out + {z} * NL, a{z});", f"    vstore(out + BQ + {z} * NL, b{z});"]
+    one = []
+    for z in zs:
+        last = f"vjoin(a{z}, vset(0))" if pairs else f"a{z}"
+        one += [weight("a", "s", z), f"    sum{z} += a{z};", f"    vstore(out + {z} * NL, {last});"]
+    return "\n".join(
+        [
+            "static void weigh(float* s, i64 n, vf c, const float* floor, float* sum, const float* shrink, bool keep) {",
+            "  float* out = s;",
+            *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
+            f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
+            "  i64 j = 0;",
+            f"  for (; j + 1 < n; j += 2, s += 2 * BQ, out += {'BQ' if pairs else '2 * BQ'}) {{",
+            *both,
+            "  }",
+            "  if (j < n) {",
+            *one,
+            "  }",
+            "  const vf on = vset(keep ? 0.0f : 1.0f);",
+            *(f"  vstore(sum + {z} * NL, vfma(vload(sum + {z} * NL), vload(shrink + {z} * NL), sum{z} * on));" for z in zs),
+            "}",
+            "",
+        ]
+    )
+
+
 def value_tile(vectors: int, rows: int, pairs: bool) -> str:
     """``pv_<rows>``: O of ``rows`` columns of V, rescaled by ``shrink`` as it is loaded, plus V times the weights."""
     acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
@@ -137,12 +179,18 @@ def transpositions(lanes: int, vectors: int) -> str:
             *butterfly(lanes, "r"),
             "}",
             "",
-            "// Up to NL columns of up to BQ rows; n elements are left in each row.",
+            "// Up to NL columns of up to BQ rows; n elements are left in each row. Whole squares take no decisions.",
             "template <bool COLUMNS>",
             "static void transpose_in(float* out, const T* in, i64 stride, i64 rows, i64 n) {",
             "  const i64 count = min64(NL, COLUMNS ? query_columns(n) : n);",
             "  for (i64 z = 0; z < NZ; ++z, out += NL, in += NL * stride, rows -= NL) {",
             f"    vf {', '.join(f'r{i} = vset(0)' for i in rs)};",
+            "    if (rows >= NL && count == NL) {",
+            *(f"      r{i} = COLUMNS ? load_columns(in + {i} * stride, n) : vload(in + {i} * stride);" for i in rs),
+            f"      transpose({call});",
+            *(f"      vstore(out + {i} * BQ, r{i});" for i in rs),
+            "      continue;",
+            "    }",
             *(
                 f"    if (rows > {i}) r{i} = COLUMNS ? load_columns(in + {i} * stride, n) : vload_n(in + {i} * stride, count);"
                 for i in rs
@@ -155,16 +203,18 @@ def transpositions(lanes: int, vectors: int) -> str:
             "// Up to NL columns of O for up to NL rows; bad becomes NaN in lanes that are not finite.",
             "static void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {",
             f"  vf {', '.join(f'r{i} = vset(0)' for i in rs)};",
+            "  if (rows == NL && columns == NL) {",
+            *(f"    r{i} = vload(in + {i} * BQ) * factor, bad = vfma(r{i}, vset(0), bad);" for i in rs),
+            f"    transpose({call});",
+            *(f"    vstore(out + {i} * stride, r{i});" for i in rs),
+            "    return;",
+            "  }",
             *(
                 f"  if (columns > {i}) r{i} = vload(in + {i} * BQ) * factor, bad = vfma(r{i}, vset(0), bad);"
                 for i in rs
             ),
             f"  transpose({call});",
-            "  if (columns == NL) {",
-            *(f"    if (rows > {i}) vstore(out + {i} * stride, r{i});" for i in rs),
-            "  } else {",
-            *(f"    if (rows > {i}) vstore_n(out + {i} * stride, r{i}, columns);" for i in rs),
-            "  }",
+            *(f"  if (rows > {i}) vstore_n(out + {i} * stride, r{i}, columns);" for i in rs),
             "}",
             "",
         ]

@@ -3,12 +3,6 @@
 typedef float VALUE;  // the bits of a pair
 enum { V_STEP = 2 };  // keys for each step of the value product
 
-INLINE void store_weights(float* p, float*, i64 j, int z, vf p0, vf p1) {
-  vstore(p + (j / 2) * BQ + z * NL, vjoin(p0, p1));
-}
-INLINE void store_weight(float* p, float*, i64 j, int z, vf p0) {
-  vstore(p + (j / 2) * BQ + z * NL, vjoin(p0, vset(0)));
-}
 INLINE void drop_weight(float* p, i64 j, int z, vf keep) {
   float* at = p + (j / 2) * BQ + z * NL;
   const uint32_t other = j & 1 ? 0x0000ffffu : 0xffff0000u;

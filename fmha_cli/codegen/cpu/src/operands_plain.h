@@ -2,11 +2,6 @@
 typedef float VALUE;
 enum { V_STEP = 1 };  // keys for each step of the value product
 
-INLINE void store_weights(float*, float* s, i64, int, vf p0, vf p1) {
-  vstore(s, p0);
-  vstore(s + BQ, p1);
-}
-INLINE void store_weight(float*, float* s, i64, int, vf p0) { vstore(s, p0); }
 INLINE void drop_weight(float* p, i64 j, int z, vf keep) {
   float* at = p + j * BQ + z * NL;
   vstore(at, (vf)((vu)vload(at) & (vu)keep));

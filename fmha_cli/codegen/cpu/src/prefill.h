@@ -26,37 +26,38 @@ INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
   return (BQ * (hdim + hdim_v + BC + NL) + RS * hdim + (i64)(sizeof(Tile) / sizeof(float)) + 127) / 64 * 64;
 }
 
-// S of keys [j0, j1) into t.p, and the running maximum of the raw scores into t.peak.
-static void score_block(Tile& t, i64 j0, i64 j1) {
+// S of keys [j0, j1) into p, and the running maximum of the raw scores into top.
+static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
   const i64 hdim = t.x->a->hdim;
   i64 j = j0;
   for (; j + RS <= j1; j += RS)
-    QK_FULL((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q, hdim,
-            t.p + (j - j0) * BQ, t.peak);
+    QK_FULL((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q, hdim, p + (j - j0) * BQ,
+            top);
   if (j == j1) return;
   // The last rows alone: what lies behind them may not exist, and must not enter the maximum.
   KEY* tail = (KEY*)t.k_tail;
   for (i64 r = 0; r < RS; ++r)
     memcpy(tail + r * hdim, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)hdim * sizeof(KEY));
-  QK_FULL((const char*)tail, hdim * (i64)sizeof(KEY), t.q, hdim, t.p + (j - j0) * BQ, t.peak);
+  QK_FULL((const char*)tail, hdim * (i64)sizeof(KEY), t.q, hdim, p + (j - j0) * BQ, top);
 }
 
-// Whether every row of the tile sees all keys of [j0, j1).
-static bool all_visible(const Tile& t, i64 j0, i64 j1) {
+// The first key of [j0, j1) that some row does not see; a multiple of RS from j0, or j1.
+static i64 first_partial(const Tile& t, i64 j0, i64 j1) {
   const Context& x = *t.x;
   const i64 first = t.i0 + t.s.delta, last = first + t.rows - 1;
-  if (x.has_right && j1 - 1 > first + x.right) return false;
-  return !x.has_left || j1 <= x.a->sink || j0 >= last - x.left;
+  if (x.has_left && j1 > x.a->sink && j0 < last - x.left) return j0;
+  const i64 seen = x.has_right ? first + x.right + 1 : j1;
+  return seen >= j1 ? j1 : j0 + max64(seen - j0, 0) / RS * RS;
 }
 
-// Hides keys; leaves the maximum of what remains in t.peak. Only keys from the first partial one on.
-static void mask_block(Tile& t, i64 j0, i64 j1) {
+// Hides keys of [j0, j1), whose scores start at p; what remains enters t.peak.
+static void mask_block(Tile& t, i64 j0, i64 j1, float* p) {
   const Context& x = *t.x;
   const i64 base = t.i0 + t.s.delta;
   for (i64 j = j0; j < j1; ++j) {
     const i64 lo = x.has_right ? clamp64(j - base - x.right, 0, BQ) : 0;
     const i64 hi = x.has_left && j >= x.a->sink ? clamp64(j - base + x.left + 1, 0, BQ) : BQ;
-    float* s = t.p + (j - j0) * BQ;
+    float* s = p + (j - j0) * BQ;
     for (int z = 0; z < NZ; ++z) {
       const vm seen = vrange(clamp64(lo - z * NL, 0, NL), clamp64(hi - z * NL, 0, NL));
       const vf y = vpick(seen, vload(s + z * NL), vset(NEG_INF));
@@ -66,8 +67,8 @@ static void mask_block(Tile& t, i64 j0, i64 j1) {
   }
 }
 
-// Raw scores to finished ones.
-static void feature_block(Tile& t, i64 j0, i64 j1) {
+// Raw scores of keys [j0, j1) to finished ones; their maximum enters top.
+static void feature_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
   const Context& x = *t.x;
   const FmhaCpuArgs& a = *x.a;
   const i64 base = t.i0 + t.s.delta;
@@ -75,13 +76,13 @@ static void feature_block(Tile& t, i64 j0, i64 j1) {
     const i64 count = min64(NL, j1 - j);
     if (a.bias) transpose_in<false>(t.bias, bias_row(a, t.b, t.h, t.i0) + j, a.bias_row_stride, t.rows, count);
     for (i64 n = 0; n < count; ++n) {
-      float* s = t.p + (j - j0 + n) * BQ;
+      float* s = p + (j - j0 + n) * BQ;
       for (int z = 0; z < NZ; ++z) {
         const vf bias = a.bias ? vload(t.bias + n * BQ + z * NL) : vset(0);
         const vf distance = viota() + vset((float)(base + z * NL - j - n));
         const vf y = finish_score(x, vload(s + z * NL), bias, distance, t.slope);
         vstore(s + z * NL, y);
-        vstore(t.peak + z * NL, vmax(y, vload(t.peak + z * NL)));
+        vstore(top + z * NL, vmax(y, vload(top + z * NL)));
       }
     }
   }
@@ -112,25 +113,7 @@ static void weigh_block(Tile& t, i64 n, bool last) {
       t.p[lane] = t.p[BQ + lane];
       t.p[BQ + lane] = keep;
     }
-  for (int z = 0; z < NZ; ++z) {
-    const vf floor = vload(t.floor + z * NL);
-    vf sum0 = vset(0), sum1 = vset(0);
-    float* s = t.p + z * NL;
-    i64 j = 0;
-    for (; j + 1 < n; j += 2, s += 2 * BQ) {
-      const vf p0 = vexp2(vfma(vload(s), c, -floor)), p1 = vexp2(vfma(vload(s + BQ), c, -floor));
-      sum0 += p0;
-      sum1 += p1;
-      store_weights(t.p, s, j, z, p0, p1);
-    }
-    if (j < n) {
-      const vf p0 = vexp2(vfma(vload(s), c, -floor));
-      sum0 += p0;
-      store_weight(t.p, s, j, z, p0);
-    }
-    const vf old = vload(t.sum + z * NL) * vload(t.shrink + z * NL);
-    vstore(t.sum + z * NL, FAULT_ROW_SUM_SHORT && last ? old : old + (sum0 + sum1));
-  }
+  weigh(t.p, n, c, t.floor, t.sum, t.shrink, FAULT_ROW_SUM_SHORT && last);
 }
 
 // Dropout on the scores' exponents would change the sum, so it is applied to the weights afterwards.
@@ -168,17 +151,18 @@ static void value_block(Tile& t, i64 j0, i64 n) {
 }
 
 static void block(Tile& t, i64 j0, i64 j1, bool last) {
+  const i64 partial = first_partial(t, j0, j1);
+  float unused[BQ], *p = t.p + (partial - j0) * BQ;
   clear_peak(t);
-  score_block(t, j0, j1);
-  const bool masked = !all_visible(t, j0, j1);
   if (t.x->featured) {
-    clear_peak(t);
-    feature_block(t, j0, j1);
+    score_block(t, j0, j1, t.p, unused);
+    feature_block(t, j0, partial, t.p, t.peak);
+    feature_block(t, partial, j1, p, unused);
+  } else {
+    score_block(t, j0, partial, t.p, t.peak);
+    score_block(t, partial, j1, p, unused);
   }
-  if (masked) {
-    clear_peak(t);
-    mask_block(t, j0, j1);
-  }
+  mask_block(t, partial, j1, p);
   raise_top(t);
   weigh_block(t, j1 - j0, last);
   if (t.x->a->dropout_threshold) drop_block(t, j0, j1);
@@ -201,26 +185,26 @@ static void sweep(Tile& t, i64 lo, i64 hi, bool final) {
 
 static void finish(Tile& t) {
   const FmhaCpuArgs& a = *t.x->a;
-  vf bad[NZ];
+  float bad[BQ], all_bad = 0;
   for (int z = 0; z < NZ; ++z) {
     const i64 rows = clamp64(t.rows - z * NL, 0, NL);
-    const vf sum = vload(t.sum + z * NL);
-    float factor[NL];
-    for (int n = 0; n < NL; ++n) factor[n] = sum[n] == 0 ? 0 : a.keep_scale / sum[n];
-    bad[z] = sum * vset(0);
-    if (!rows) continue;
+    if (!rows) break;
+    const vf sum = vload(t.sum + z * NL), none = sum * vset(0);  // 0, or NaN where the sum is not finite
+    const vf factor = vpick(vabove(sum, vset(0)), vset(a.keep_scale) / sum, none);
+    vf found = none;
     T* out = o_row(a, t.s, t.b, t.h, t.i0 + z * NL);
     for (i64 d = 0; d < a.hdim_v; d += NL)
-      transpose_out(out + d, a.o_row_stride, t.o + d * BQ + z * NL, vload(factor), rows, min64(NL, a.hdim_v - d),
-                    bad[z]);
+      transpose_out(out + d, a.o_row_stride, t.o + d * BQ + z * NL, factor, rows, min64(NL, a.hdim_v - d), found);
+    vstore(bad + z * NL, found);
+    all_bad += vsum(found);
   }
-  for (i64 n = 0; n < t.rows; ++n) {
-    const i64 i = t.i0 + n;
-    if (a.lse) *lse_at(a, t.s, t.b, t.h, i) = lse_of(t.top[n], t.sum[n]);
-    if (bad[n / NL][n % NL] != 0) exact_row(*t.x, t.b, t.h, i);
-    if (FAULT_NAN_ROW && t.b == a.batch - 1 && t.h == a.heads - 1 && i == t.s.nq - 1)
-      for (i64 d = 0; d < a.hdim_v; ++d) from_float(o_row(a, t.s, t.b, t.h, i) + d, __builtin_nanf(""));
-  }
+  if (a.lse)
+    for (i64 n = 0; n < t.rows; ++n) *lse_at(a, t.s, t.b, t.h, t.i0 + n) = lse_of(t.top[n], t.sum[n]);
+  if (all_bad != 0)
+    for (i64 n = 0; n < t.rows; ++n)
+      if (bad[n] != 0) exact_row(*t.x, t.b, t.h, t.i0 + n);
+  if (FAULT_NAN_ROW && t.b == a.batch - 1 && t.h == a.heads - 1 && t.i0 + t.rows == t.s.nq)
+    for (i64 d = 0; d < a.hdim_v; ++d) from_float(o_row(a, t.s, t.b, t.h, t.s.nq - 1) + d, __builtin_nanf(""));
 }
 
 // One tile: rows [i0, i0 + BQ) of head h of sequence b.

@@ -24,6 +24,10 @@ INLINE vf vload_n(const bf16* p, i64 n) {
 INLINE void vstore(float* p, vf x) { _mm512_storeu_ps(p, x); }
 INLINE void vstore_n(float* p, vf x, i64 n) { _mm512_mask_storeu_ps(p, first_lanes(n), x); }
 INLINE __m256i half_bits(vf x, const f16*) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+#if PAIRS
+// Subnormal results become 0: the instruction does not keep them.
+INLINE __m256i half_bits(vf x, const bf16*) { return (__m256i)_mm512_cvtneps_pbh(x); }
+#else
 INLINE __m256i half_bits(vf x, const bf16*) {
   vi u = _mm512_castps_si512(x);
   vi odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
@@ -31,6 +35,7 @@ INLINE __m256i half_bits(vf x, const bf16*) {
   r = _mm512_mask_or_epi32(r, _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q), u, _mm512_set1_epi32(0x400000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
 }
+#endif
 template <class T>
 INLINE void vstore(T* p, vf x) {
   _mm256_storeu_si256((__m256i*)p, half_bits(x, p));
@@ -88,10 +93,9 @@ INLINE vf vload_pairs(const bf16* p, i64 n) {
 }
 // Rounds two vectors to bf16 and pairs them lane by lane: a in the low halves.
 INLINE vf vjoin(vf a, vf b) {
-  vi lo = _mm512_castps_si512(a), hi = _mm512_castps_si512(b), half = _mm512_set1_epi32(0x8000);
-  lo = _mm512_srli_epi32(_mm512_add_epi32(lo, half), 16);
-  hi = _mm512_and_si512(_mm512_add_epi32(hi, half), _mm512_set1_epi32((int)0xffff0000));
-  return _mm512_castsi512_ps(_mm512_or_si512(lo, hi));
+  const vi weave = _mm512_set_epi16(31, 15, 30, 14, 29, 13, 28, 12, 27, 11, 26, 10, 25, 9, 24, 8, 23, 7, 22, 6, 21, 5, 20,
+                                    4, 19, 3, 18, 2, 17, 1, 16, 0);
+  return _mm512_castsi512_ps(_mm512_permutexvar_epi16(weave, (vi)_mm512_cvtne2ps_pbh(b, a)));
 }
 // Rows a and b of V as pairs, 16 columns.
 INLINE vf vzip(vf a, vf b) {
