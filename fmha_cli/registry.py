@@ -44,9 +44,9 @@ class Registry:
 
     def _ask(self, plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
         """Each plugin is asked each hook once."""
-        if (plugin.name, hook) not in self._asked:
-            self._asked[plugin.name, hook] = collect(plugin, hook)
-        return self._asked[plugin.name, hook]
+        if (plugin.value, hook) not in self._asked:
+            self._asked[plugin.value, hook] = collect(plugin, hook)
+        return self._asked[plugin.value, hook]
 
     @cached_property
     def _loaded(self) -> tuple[list[Plugin], list[PluginFault]]:

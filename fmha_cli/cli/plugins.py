@@ -22,14 +22,17 @@ def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
     faults: dict[str, list[tuple[str, str]]] = {}
     for fault in registry.faults:
         faults.setdefault(fault.plugin, []).append((fault.what, fault.help))
+    strangers = {plugin.name for plugin in registry.plugins if plugin.value not in BUILTINS.values()}
     for plugin in registry.plugins:
+        builtin = plugin.value in BUILTINS.values()
+        blamed = not (builtin and plugin.name in strangers)  # of two with one name, the fault is the stranger's
         yield PluginRow(
             name=plugin.name,
-            builtin=plugin.name in BUILTINS,
+            builtin=builtin,
             module=plugin.value,
             distribution=plugin.distribution,
             version=plugin.version,
-            faults=tuple(faults.pop(plugin.name, ())),
+            faults=tuple(faults.pop(plugin.name, ())) if blamed else (),
             **registry.brought_by(plugin),
         )
     for name, found in faults.items():

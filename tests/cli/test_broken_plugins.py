@@ -1,0 +1,75 @@
+"""Broken plugins, installed for real: named by ``fmha doctor``, and nothing else breaks."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BROKEN = {
+    "torn": ("import no_such_module_anywhere\n", "No module named"),
+    "typo": ("from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backend():\n    return ()\n", "hooks"),
+    "wild": (
+        "from fmha_cli.api import hookimpl\n\n@hookimpl\ndef fmha_register_backends():\n    raise RuntimeError('boo')\n",
+        "boo",
+    ),
+    "null": (
+        "from fmha_cli.api import hookimpl\nfrom fmha_cli.backends.null import backend\n\n"
+        "@hookimpl\ndef fmha_register_backends():\n    return (backend,)\n",
+        "registered already",
+    ),
+}
+"""Plugin name -> (its module, what is said about it). ``null`` takes the name of a built-in."""
+
+SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
+
+
+def install(folder: Path, name: str, text: str) -> None:
+    """A distribution with one plugin, as an installer leaves it."""
+    (folder / f"fmha_{name}.py").write_text(text)
+    info = folder / f"fmha_{name}-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: fmha-{name}\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(f"[fmha]\n{name} = fmha_{name}\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    for name, (text, _) in BROKEN.items():
+        install(tmp_path, name, text)
+    return tmp_path
+
+
+def fmha(site: Path, *argv: str) -> tuple[int, Any, str]:
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join((str(site), os.environ.get("PYTHONPATH", "")))}
+    words = [sys.executable, "-m", "fmha_cli", *argv, "--json"]
+    done = subprocess.run(words, capture_output=True, text=True, env=environ, check=False)
+    return done.returncode, json.loads(done.stdout), done.stderr
+
+
+def test_doctor_and_plugins_name_every_one(site: Path) -> None:
+    code, document, _ = fmha(site, "doctor")
+    assert code == 0
+    failed = {c["subject"]: f"{c['what']} {c['help']}" for c in document["checks"] if c["state"] == "failed"}
+    assert set(failed) >= set(BROKEN)
+    assert all(said in failed[name] for name, (_, said) in BROKEN.items())
+    code, document, _ = fmha(site, "plugins")
+    assert code == 0
+    states = {(row["name"], row["builtin"]): row["state"] for row in document["plugins"]}
+    assert states["cpu", True] == states["null", True] == "ok"
+    assert all(states[name, False] == "broken" for name in BROKEN)
+
+
+def test_nothing_else_breaks(site: Path) -> None:
+    code, document, err = fmha(site, "run", *SMALL)
+    assert (code, document["records"][0]["verdict"]) == (0, "PASSED"), err
+
+
+@pytest.mark.parametrize("argv", [("doctor", "torn"), ("run", "--backend", "torn"), ("run", "--backend", "typo")])
+def test_a_broken_plugin_asked_for_by_name_is_exit_4(site: Path, argv: tuple[str, ...]) -> None:
+    assert fmha(site, *argv)[0] == 4
