@@ -85,6 +85,7 @@ def select(problem: Problem, registry: Registry, found: Mapping[str, Availabilit
     backends = wanted_backends(registry, wanted)
     if wanted.arch is not None:
         registry.arch(wanted.arch)  # an unknown architecture is a usage error, whatever the backends say
+    _require_device(backends, found, wanted)
     pinned = find_kernel(registry, backends, wanted.kernel, _archs_in_play(backends, found, wanted))
     decisions: list[tuple[Decision, DeviceFacts]] = []
     for backend in backends:
@@ -102,6 +103,21 @@ def select(problem: Problem, registry: Registry, found: Mapping[str, Availabilit
     refused = [d for d, _ in decisions if isinstance(d, Unsupported)]
     choices = tuple(Choice(d, device) for d, device in ordered if isinstance(d, Supported))
     return Selection(Trace((*(c.decision for c in choices), *refused)), choices)
+
+
+def _require_device(backends: Iterable[Backend], found: Mapping[str, Availability], wanted: Wanted) -> None:
+    here = {d.id: None for b in backends if b.name in found for d in found[b.name].devices}
+    if wanted.device is None or wanted.device in here:
+        return
+    whys = [found[b.name].why for b in backends if b.name in found]
+    of = "" if wanted.backend == "auto" else f" for {wanted.backend}"
+    raise EnvironmentProblem(
+        f"--device {wanted.device}: no such device{of}",
+        code="E021",
+        where="--device",
+        why="; ".join(filter(None, whys)) or f"devices here: {', '.join(here) or 'none'}",
+        help="`fmha devices` lists them",
+    )
 
 
 def _archs_in_play(backends: Iterable[Backend], found: Mapping[str, Availability], wanted: Wanted) -> list[str]:
@@ -135,17 +151,8 @@ def _devices_of(
     fitting = [d for d in devices if arch is None or arch in d.archs]
     if fitting:
         return fitting, None
-    if wanted.device is not None and not devices:
-        if wanted.backend == "auto":
-            return [], _absent(backend, availability, f"no device {wanted.device}")
-        here = ", ".join(d.id for d in availability.devices) or "none"
-        raise EnvironmentProblem(
-            f"--device {wanted.device}: no such device for {backend.name}",
-            code="E021",
-            where="--device",
-            why=availability.why or f"devices here: {here}",
-            help="`fmha devices` lists them",
-        )
+    if wanted.device is not None and not devices:  # another backend has it
+        return [], _absent(backend, availability, f"no device {wanted.device}")
     if arch is not None:
         return [DeviceFacts.of_arch(arch)], None
     if wanted.backend != "auto":

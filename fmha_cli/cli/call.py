@@ -12,6 +12,7 @@ from fmha_cli.cli.options import FORMATS
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.settings import Settings
 from fmha_cli.cli.voice import Voice
+from fmha_cli.errors import UsageError
 from fmha_cli.flags import BY_KEY
 
 if TYPE_CHECKING:
@@ -53,8 +54,16 @@ class Call:
 
     @cached_property
     def output(self) -> Output:
-        """Where data goes, in which format."""
-        form = next((name for name in FORMATS if self.settings.on(name)), "table")
+        """Where data goes, in which format.
+
+        Raises:
+            UsageError: several formats.
+        """
+        forms = [name for name in FORMATS if self.settings.on(name)]
+        if len(forms) > 1:
+            first, second = (f"--{name}" for name in forms[:2])
+            raise UsageError(f"{first} and {second} contradict each other", code="E002", where=second)
+        form = forms[0] if forms else "table"
         path = self.settings.text("output")
         return Output(form, Path(path) if path and path != "-" else None, color=self.color)
 

@@ -62,6 +62,8 @@ def test_codes_of_rows(home: Path, code: int, argv: list[str], verdict: str) -> 
         (2, ["run", *SMALL, "--q", "missing.npy"]),
         (3, ["run", *SMALL, "--dropout", "0.5", "--kernel", kernel(Behaviour.HONEST)]),
         (4, ["run", "--backend", "null", "--device", "cuda:9"]),
+        (4, ["run", "--device", "cuda:9"]),
+        (2, ["run", *SMALL, "--csv"]),
         (5, ["list-kernels", "--filter", "dtype:fp64"]),
     ],
 )
