@@ -67,9 +67,10 @@ INLINE vf vquotient(vf p, vf q) { return _mm256_div_ps(p, q); }
 // At -127 the sum of exponents is 0 and the fraction 1: exactly 0. A NaN converts to 0x80000000, which is shifted out.
 INLINE vf vexp2(vf x) {
   x = vmax(vset(-127.0f), x);
-  vi n = _mm256_cvtps_epi32(x);
-  vf p = exp2_fraction(_mm256_sub_ps(x, _mm256_cvtepi32_ps(n)));
-  return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(n, 23)));
+  vf whole = _mm256_floor_ps(x);
+  vf p = exp2_fraction(_mm256_sub_ps(x, whole));
+  return _mm256_castsi256_ps(
+      _mm256_add_epi32(_mm256_castps_si256(p), _mm256_slli_epi32(_mm256_cvtps_epi32(whole), 23)));
 }
 INLINE void vmul_wide(vu a, uint32_t m, vu& hi, vu& lo) {
   vi b = _mm256_set1_epi32((int)m), x = (vi)a;

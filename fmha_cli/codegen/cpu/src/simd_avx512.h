@@ -66,10 +66,9 @@ INLINE vf vquotient(vf p, vf q) {
   vf y = _mm512_mul_ps(p, r);
   return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, y, p), r, y);
 }
+// x - floor(x) is 0 for infinities, and scalef takes the floor of its exponent itself.
 INLINE vf vexp2(vf x) {
-  x = vmax(vset(-200.0f), x);
-  vf n = _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC), f = _mm512_sub_ps(x, n);
-  return _mm512_scalef_ps(exp2_fraction(f), n);
+  return _mm512_scalef_ps(exp2_fraction(_mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)), x);
 }
 INLINE void vmul_wide(vu a, uint32_t m, vu& hi, vu& lo) {
   vi b = _mm512_set1_epi32((int)m), x = (vi)a;

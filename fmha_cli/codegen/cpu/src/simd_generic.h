@@ -54,7 +54,8 @@ INLINE vf vquotient(vf p, vf q) { return p / q; }
 INLINE vf vexp2(vf x) {
   vm number = (vm)(x == x);
   vf y = vpick(number, vmax(vset(-127.0f), x), vset(0.0f));
-  vi n = __builtin_convertvector(y + vpick(vabove(y, vset(0.0f)), vset(0.5f), vset(-0.5f)), vi);
+  vi n = __builtin_convertvector(y, vi);
+  n += (vi)(__builtin_convertvector(n, vf) > y);  // true is -1: truncation becomes floor
   vf p = exp2_fraction(y - __builtin_convertvector(n, vf));
   return vpick(number, (vf)((vi)p + (n << 23)), x);
 }
