@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.cli.app import known_options
 from fmha_cli.cli.config import config_files, layers_of_file, project_file
 from fmha_cli.cli.options import FILL, JSON, PROBLEM
 from fmha_cli.cli.settings import merge
@@ -83,3 +84,13 @@ def test_project_goes_before_user(home: Path) -> None:
     Path("fmha.toml").touch()
     assert config_files(Path.cwd()) == (Path.cwd() / "fmha.toml", user)
     assert config_files(user.parent) == (user,)
+
+
+def test_the_documented_example_holds(tmp_path: Path) -> None:
+    page = Path(__file__).parents[2] / "docs" / "command-line.md"
+    block = page.read_text("utf-8").partition("```toml\n")[2].partition("```")[0]
+    path = tmp_path / "fmha.toml"
+    path.write_text(block)
+    layers = layers_of_file(path, "bench", OPTIONS, known_options())
+    assert merge(layers).text("dtype") == "bf16"
+    assert merge(layers).text("heads") == "8,16"
