@@ -8,8 +8,9 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fmha_cli.backends.cpu.rules import DECODE_ROWS, group_rows
 from fmha_cli.problem import Problem
 
 Flags = dict[str, str | None]
@@ -38,7 +39,7 @@ def supported(n: int) -> Problem:
     rng = random.Random(f"supported problem {n}")
     most = RARE_MOST if rng.random() < _RARE else MOST
     while True:
-        problem = Problem.from_cli(words_of(_flags(rng)))
+        problem = _split(rng, Problem.from_cli(words_of(_flags(rng))))
         if problem.heads * (problem.dense_pairs() + sum(problem.key_lengths())) <= most:
             return problem
 
@@ -51,6 +52,13 @@ def refused(n: int) -> Refused:
     flags |= {"-b": str(rng.randint(1, 3)), "-s": str(_size(rng, 20, 300)), "--mask": _mask(rng)}
     flags |= {"--lse": None} if rng.random() < 0.3 else {}
     return Refused(kind, tuple(rules.split()), Problem.from_cli(words_of(flags | spoil(rng))))
+
+
+def _split(rng: random.Random, problem: Problem) -> Problem:
+    """Some problems with a given number of splits, more than one only where few rows share each key."""
+    if rng.random() > 0.2:
+        return problem
+    return replace(problem, splits=rng.randint(1, 9) if group_rows(problem) <= DECODE_ROWS else 1)
 
 
 def words_of(flags: Flags) -> list[str]:
@@ -113,13 +121,7 @@ def _lengths(rng: random.Random) -> Flags:
     if form == "oblong":
         keys = 0 if rng.random() < 0.04 else _size(rng, 1, 300)
         return batch | {"-s": str(_size(rng, low, 300)), "--seqlen-k": str(keys)}
-    flags = batch | {"-s": str(rng.choice([1, 1, 1, 2, 3, 4, 7, 16])), "--seqlen-k": str(_size(rng, 1, 1500))}
-    return flags | _splits(rng)
-
-
-def _splits(rng: random.Random) -> Flags:
-    """``--splits 1`` asks every kernel for what it does anyway; more than one is for kernels that combine."""
-    return {"--splits": "1"} if rng.random() < 0.1 else {}
+    return batch | {"-s": str(rng.choice([1, 1, 1, 2, 3, 4, 7, 16])), "--seqlen-k": str(_size(rng, 1, 1500))}
 
 
 def _packed(rng: random.Random) -> Flags:

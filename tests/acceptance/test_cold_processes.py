@@ -1,0 +1,56 @@
+"""Acceptance 6 through the command line: many cold processes that ask for one kernel compile it once."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from acceptance.processes import environment, finished, start
+from fmha_cli.build.cache import Cache
+from fmha_cli.build.find import find_toolchain
+from fmha_cli.build.root import open_root
+from fmha_cli.errors import ExitCode
+from fmha_cli.verdict import Verdict
+
+BUILDS, RUNS = 13, 3
+PROBLEM = ("-s", "33", "-H", "2", "-d", "16", "--dtype", "fp32", "--backend", "cpu", "--arch", "generic")
+
+WRAPPER = """#!/bin/sh
+case " $* " in *" -shared "*)
+  for word in "$@"; do
+    case "$word" in *.cpp) head -n 1 "$word" >> '{log}' ;; esac
+  done ;;
+esac
+exec {compiler} "$@"
+"""
+"""Passes everything on to the compiler. Of every library it keeps the source's first line, which names the kernel."""
+
+
+@pytest.fixture
+def counted(tmp_path: Path, shared_cache: Path) -> tuple[dict[str, str], Path]:
+    """An environment with an empty cache and a counting compiler, and the file in which it counts."""
+    toolchain = find_toolchain(Cache(shared_cache, lambda notice: None).layout, lambda notice: None)
+    log, wrapper, root = tmp_path / "compiled", tmp_path / "c++", tmp_path / "cache"
+    wrapper.write_text(WRAPPER.format(log=log, compiler=toolchain.identity), "utf-8")
+    wrapper.chmod(0o755)
+    open_root(root)
+    return environment(FMHA_CXX=str(wrapper), FMHA_CACHE_DIR=str(root)), log
+
+
+def test_cold_processes_compile_a_kernel_once(counted: tuple[dict[str, str], Path], tmp_path: Path) -> None:
+    env, log = counted
+    started = [start("build", *PROBLEM, "--json", env=env, cwd=tmp_path) for _ in range(BUILDS)]
+    started += [start("run", *PROBLEM, "--json", env=env, cwd=tmp_path) for _ in range(RUNS)]
+    answers = [finished(process) for process in started]
+    assert [code for code, _, _ in answers] == [ExitCode.OK] * (BUILDS + RUNS), answers
+    documents = [json.loads(out) for _, out, _ in answers]
+    builds = [document["builds"][0] for document in documents[:BUILDS]]
+    records = [document["records"][0] for document in documents[BUILDS:]]
+    assert {record["verdict"] for record in records} == {Verdict.PASSED.value}
+    (kernel,) = {row["kernel"]["name"] for row in (*builds, *records)}
+    assert len({build["artifact"]["sha256"] for build in builds}) == 1
+    sources = log.read_text("utf-8").splitlines()
+    assert sources.count(f"// {kernel}") == 1
+    assert len(sources) == len(set(sources)), "the compiler is proven once, and the peak loops are built once"

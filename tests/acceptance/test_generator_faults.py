@@ -1,0 +1,132 @@
+"""Acceptance 5: every planted fault, built into the C++ source, is caught by ``validate``; without it, all is well."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from cli.conftest import Fmha
+
+from acceptance.pasting import words_after_fmha
+from fmha_cli.backends.cpu import building
+from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.backends.cpu.kernels import algorithm_of
+from fmha_cli.backends.cpu.rules import DECODE_ROWS
+from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.dtypes import DType
+from fmha_cli.errors import ExitCode
+from fmha_cli.faults import Fault
+from fmha_cli.oracle.campaign import can_matter, sample_problem
+from fmha_cli.oracle.emulate import emulate
+from fmha_cli.oracle.fills import fill
+from fmha_cli.problem import Problem
+from fmha_cli.registry import Registry, build_registry
+from fmha_cli.report.record import Record
+from fmha_cli.verdict import Verdict, exit_code_of
+from fmha_cli.walk.request import FILLS, Command, Request
+from fmha_cli.walk.run import run_points
+
+MANY_KEYS = 600
+"""Keys that make many blocks: the generator makes blocks short, of a few register tiles, when it plants a fault."""
+
+COPIES = 4
+
+EACH = 3
+"""Problems for each fault and kind of kernel."""
+
+Plant = Callable[[Fault], None]
+
+
+@pytest.fixture
+def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
+    """``plant(fault)``: from now on every CPU kernel is built with the fault."""
+    honest = building.build_cpu
+
+    def put(fault: Fault) -> None:
+        monkeypatch.setattr(building, "build_cpu", partial(honest, fault=fault))
+
+    return put
+
+
+@pytest.fixture(scope="module")
+def registry() -> Registry:
+    return build_registry()
+
+
+def problems_for(fault: Fault, dtype: DType, kind: Kind) -> list[Problem]:
+    """Random problems on which the fault changes an emulated result, as the campaign draws them."""
+    rng = np.random.default_rng([list(Fault).index(fault), list(DType).index(dtype), list(Kind).index(kind)])
+    found: list[Problem] = []
+    while len(found) < EACH:
+        problem = sample_problem(rng, dtype, fault)
+        if kind is Kind.DECODE:
+            problem = _few_rows(problem)
+        if fault is Fault.LOW_PRECISION_ACC:
+            problem = _enlarged(problem)
+        if can_matter(fault, problem) and _shows(fault, problem):
+            found.append(problem)
+    return found
+
+
+def _few_rows(problem: Problem) -> Problem:
+    """The problem with as many query rows as a decode kernel holds."""
+    rows = DECODE_ROWS // (problem.heads // problem.kv_heads)
+    lengths = None if problem.seqlens_q is None else tuple(min(rows, n) for n in problem.seqlens_q)
+    return replace(problem, seqlen_q=max(lengths or (rows,)), seqlens_q=lengths)
+
+
+def _enlarged(problem: Problem) -> Problem:
+    """The problem with many blocks of keys and many rows: rounding shows in the mean (``campaign.MANY_TILES``)."""
+    rows, keys = problem.seqlens_q, problem.seqlens_k
+    return replace(
+        problem,
+        batch=problem.batch * COPIES,
+        seqlens_q=None if rows is None else rows * COPIES,
+        seqlens_k=None if keys is None else tuple(MANY_KEYS + n for n in keys) * COPIES,
+        seqlen_k=MANY_KEYS if keys is None else MANY_KEYS + max(keys),
+    )
+
+
+def _shows(fault: Fault, problem: Problem) -> bool:
+    inputs = fill(problem)
+    honest, faulty = emulate(problem, inputs), emulate(problem, inputs, fault=fault)
+    return honest.o.tobytes() != faulty.o.tobytes() or honest.lse.tobytes() != faulty.lse.tobytes()
+
+
+def validated(problems: list[Problem], registry: Registry, kind: Kind) -> Iterator[Record]:
+    """The rows of ``fmha validate`` with all fills, in kernels of the wanted kind."""
+    request = Request(command=Command.VALIDATE, backend="cpu", arch=detect().archs[0], fills=FILLS, timeout=60.0)
+    for record in run_points(problems, request, registry).records:
+        assert algorithm_of(registry.parse_kernel(record.kernel.name)).kind is kind
+        yield record
+
+
+@pytest.mark.parametrize("kind", Kind)
+@pytest.mark.parametrize(
+    "dtype", [DType.FP32, *(pytest.param(d, marks=pytest.mark.slow) for d in (DType.FP16, DType.BF16))]
+)
+@pytest.mark.parametrize("fault", Fault)
+def test_a_planted_fault_is_caught(registry: Registry, plant: Plant, fault: Fault, dtype: DType, kind: Kind) -> None:
+    problems = problems_for(fault, dtype, kind)
+    for record in validated(problems, registry, kind):
+        assert record.verdict is Verdict.PASSED, record.repro
+    plant(fault)
+    for record in validated(problems, registry, kind):
+        assert record.verdict is Verdict.WRONG, f"{fault.value} is not seen in: {record.repro}"
+        assert exit_code_of([record.verdict]) is ExitCode.WRONG
+        assert len(record.comparisons) == len(FILLS)
+
+
+def test_pasting_the_line_of_a_failure_shows_it_again(registry: Registry, plant: Plant, fmha: Fmha) -> None:
+    problems = problems_for(Fault.MASK_OFF_BY_ONE, DType.FP32, Kind.PREFILL)
+    plant(Fault.MASK_OFF_BY_ONE)
+    (first, *_) = validated(problems, registry, Kind.PREFILL)
+    again = fmha(*words_after_fmha(first.repro), "--json")
+    assert again.code == ExitCode.WRONG
+    (record,) = again.document["records"]
+    assert record == {**first.to_dict(), **{key: record[key] for key in ("stages", "log")}}
+    shown = fmha(*words_after_fmha(first.repro))
+    assert first.repro in shown.out + shown.err

@@ -1,0 +1,105 @@
+"""Acceptance 5: a kernel that misbehaves costs exactly its row, and a killed run loses nothing. Real processes only."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import time
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from acceptance.processes import finished, installed, start
+from acceptance.rows_plugin import EVERY, FATES, NAME, SLOW_FROM, fate_of
+from fmha_cli.errors import ExitCode
+from fmha_cli.execution.journal import read_history
+from fmha_cli.verdict import Verdict
+
+ROWS, FAULTS, KILLS = 100, 20, 20
+ROOM = ("--backend", NAME, "-H", "2", "-d", "8", "--seqlen-k", "7", "--dtype", "fp32", "--lse", "--timeout", "3")
+WRONG_RESULTS = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.NONDETERMINISTIC, Verdict.MISTRUSTED)
+
+Environment = dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def env(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return installed(tmp_path_factory.mktemp("site"))
+
+
+def swept(seqlens: Iterable[int], env: Environment, folder: Path) -> tuple[int, list[dict[str, object]]]:
+    """Exit code and records of one ``fmha validate`` over query lengths."""
+    listed = ",".join(map(str, seqlens))
+    code, out, err = finished(start("validate", *ROOM, "-s", listed, "--json", env=env, cwd=folder))
+    document = json.loads(out)
+    assert document["error"] is None, err
+    return code, document["records"]
+
+
+def test_twenty_faults_cost_twenty_rows(env: Environment, tmp_path: Path) -> None:
+    seqlens = range(1, ROWS + 1)
+    assert len(FATES) == FAULTS == ROWS // EVERY
+    code, records = swept(seqlens, env, tmp_path)
+    assert [r["problem"]["seqlen_q"] for r in records] == list(seqlens)
+    assert [r["verdict"] for r in records] == [fate_of(n)[1].value for n in seqlens]
+    assert code == ExitCode.WRONG
+    assert all(r["notes"] == [] for n, r in zip(seqlens, records, strict=True) if n % EVERY)
+
+
+def test_without_wrong_results_the_exit_code_is_6(env: Environment, tmp_path: Path) -> None:
+    seqlens = [n for n in range(1, ROWS + 1) if fate_of(n)[1] not in WRONG_RESULTS]
+    seqlens += range(ROWS + 1, 2 * ROWS + 1 - len(seqlens))
+    code, records = swept(seqlens, env, tmp_path)
+    assert len(records) == ROWS
+    assert [r["verdict"] for r in records] == [fate_of(n)[1].value for n in seqlens]
+    assert code == ExitCode.FAILED
+
+
+def test_twenty_kills_lose_and_double_no_row(env: Environment, tmp_path: Path) -> None:
+    """``kill -9`` of the command line, each time a few rows further on, at a random moment."""
+    rng = random.Random("twenty kills")
+    journal = tmp_path / "run.jsonl"
+    seqlens = range(SLOW_FROM, SLOW_FROM + 8 * KILLS)
+    argv = ["run", *ROOM, "-s", f"{seqlens.start}:{seqlens.stop - 1}:+1", "--json"]
+    done: set[str] = set()
+    for _ in range(KILLS):
+        process = start(*argv, *_journal(journal), env=env, cwd=tmp_path)
+        _kill_later(process, journal, rng)
+        if journal.exists() and journal.stat().st_size:
+            now = set(read_history(journal).done)
+            assert done <= now, "a row that was done is gone"
+            done = now
+    assert 0 < len(done) < len(seqlens), "the kills came too early or too late to prove anything"
+    code, out, err = finished(start(*argv, *_journal(journal), env=env, cwd=tmp_path))
+    assert code == ExitCode.OK, err
+    records = json.loads(out)["records"]
+    assert [r["problem"]["seqlen_q"] for r in records] == list(seqlens)
+    assert {r["verdict"] for r in records} == {Verdict.PASSED.value}
+    lines = [json.loads(line) for line in journal.read_text("utf-8").splitlines()]
+    told = Counter(line["key"] for line in lines if line["event"] == "done")
+    assert len(told) == len(seqlens)
+    assert set(told.values()) == {1}
+
+
+def _journal(path: Path) -> tuple[str, str]:
+    """Go on with the journal that is there; an empty one, killed before its first line, says nothing."""
+    if path.exists() and not path.stat().st_size:
+        path.unlink()
+    return ("--resume" if path.exists() else "--journal", str(path))
+
+
+def _kill_later(process: subprocess.Popen[str], journal: Path, rng: random.Random) -> None:
+    """Kill a process after the journal has grown by a random number of lines, a random moment later."""
+    before, lines = _lines(journal), rng.choice([0, 1, 2, 5, 9])
+    while process.poll() is None and _lines(journal) < before + lines:
+        time.sleep(0.002)
+    time.sleep(rng.uniform(0, 0.4 if lines == 0 else 0.06))
+    process.kill()
+    finished(process)
+
+
+def _lines(path: Path) -> int:
+    return path.read_bytes().count(b"\n") if path.exists() else 0
