@@ -68,20 +68,33 @@ NOINLINE Context make_context(const FmhaCpuArgs* a) {
   return x;
 }
 
-// The scale that a masked, capped or biased score gets; V is a vector or a float.
-// distance = i + delta - j.
-template <class V>
-INLINE V finish_score(const Context& x, V raw, V bias, V distance, float slope) {
-  V s = raw * vset_like(raw, x.scale);
+// What turns a raw score q.k into a finished one. A copy of its own, because every store of a float might change
+// the arguments and would have them read again.
+struct Finish {
+  float before;  // factor of the raw score: scale, or scale / cap
+  float cap;
+  bool bias, alibi;
+};
+
+INLINE Finish finish_of(const Context& x) {
   const float cap = x.a->softcap;
-  if (cap > 0) s = vtanh(s * vset_like(raw, 1.0f / cap)) * vset_like(raw, cap);
-  if (x.a->bias) s = s + bias;
-  if (x.a->alibi_slopes) s = vfma(vset_like(raw, FAULT_ALIBI_SIGN ? slope : -slope), vabs(distance), s);
+  return {cap > 0 ? x.scale / cap : x.scale, cap, x.a->bias != nullptr, x.a->alibi_slopes != nullptr};
+}
+
+// distance = i + delta - j; down = -slope. V is a vector or a float.
+template <bool CAP, class V>
+INLINE V finish_score(const Finish& f, V raw, V bias, V distance, V down) {
+  V s = raw * vset_like(raw, f.before);
+  if (CAP) s = vtanh(s) * vset_like(raw, f.cap);
+  if (f.bias) s = s + bias;
+  if (f.alibi) s = vfma(down, vabs(distance), s);
   return s;
 }
 
-INLINE float slope_of(const FmhaCpuArgs& a, i64 b, i64 h) {
-  return a.alibi_slopes ? a.alibi_slopes[b * a.alibi_batch_stride + h] : 0;
+// The factor of the distance: minus the slope of a head.
+INLINE float down_of(const FmhaCpuArgs& a, i64 b, i64 h) {
+  const float slope = a.alibi_slopes ? a.alibi_slopes[b * a.alibi_batch_stride + h] : 0;
+  return FAULT_ALIBI_SIGN ? slope : -slope;
 }
 
 // Exponent of 2 and weight with which a learned sink (and a planted phantom key) starts a row.

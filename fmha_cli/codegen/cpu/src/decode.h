@@ -93,15 +93,18 @@ static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& 
   const i64 h = head_of(g, row), i = query_of(g, row);
   const Span span = span_of(x, g.s, i, i);
   const T* bias = a.bias ? bias_row(a, g.b, h, i) + j0 : nullptr;
-  const float slope = slope_of(a, g.b, h);
+  const vf down = vset(down_of(a, g.b, h));
+  const Finish f = finish_of(x);
   // Without features the scale is part of the exponent's factor; its sign is not.
   const vf sign = vset(x.q_flip ? -1.0f : 1.0f), hidden = vset(NEG_INF);
   vf peak = hidden;
   for (i64 t = 0; t < n; t += NL) {
     const i64 j = j0 + t, count = min64(NL, n - t);
     vf s = vload(p + t) * sign;
-    if (x.featured)
-      s = finish_score(x, s, bias ? vload_n(bias + t, count) : vset(0), vset((float)(i + g.s.delta - j)) - viota(), slope);
+    if (x.featured) {
+      const vf add = bias ? vload_n(bias + t, count) : vset(0), distance = vset((float)(i + g.s.delta - j)) - viota();
+      s = f.cap > 0 ? finish_score<true>(f, s, add, distance, down) : finish_score<false>(f, s, add, distance, down);
+    }
     const vm window = vrange(clamp64(span.lo - j, 0, NL), clamp64(min64(span.hi - j, count), 0, NL));
     const vm sink = vrange(0, clamp64(min64(span.head - j, count), 0, NL));
     s = vpick(window, s, vpick(sink, s, hidden));

@@ -6,7 +6,8 @@ NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   const i64 hk = kv_head(a, h);
   const T *q = q_row(a, s, b, h, i), *k = k_rows(a, s, b, hk), *v = v_rows(a, s, b, hk);
   const Span span = span_of(x, s, i, i);
-  const float slope = slope_of(a, b, h);
+  const float down = down_of(a, b, h);
+  const Finish f = finish_of(x);
   T* o = o_row(a, s, b, h, i);
   float top, sum, acc[256], dropped = 0;
   start_row(x, h, top, sum);
@@ -15,7 +16,9 @@ NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   for (i64 j = span.head ? 0 : span.lo; j < span.hi; j = j + 1 == span.head ? span.lo : j + 1) {
     float score = 0, bias = a.bias ? to_float(bias_row(a, b, h, i)[j]) : 0;
     for (i64 d = 0; d < a.hdim; ++d) score = vfma(to_float(q[d]), to_float(k[j * a.k_row_stride + d]), score);
-    score = finish_score(x, score, bias, (float)(i + s.delta - j), slope);
+    const float distance = (float)(i + s.delta - j);
+    score = f.cap > 0 ? finish_score<true>(f, score, bias, distance, down)
+                      : finish_score<false>(f, score, bias, distance, down);
     if (score > top) {
       float shrink = __builtin_expf(top - score);
       sum *= shrink;

@@ -16,7 +16,7 @@ struct Tile {
   Sequence s;
   KeysValues kv;
   i64 b, h, i0, rows;
-  float slope;
+  float down;     // minus the ALiBi slope
   bool started;  // O holds something
   float *q, *o, *p, *bias, *k_tail;
   float top[BQ], sum[BQ], peak[BQ], shrink[BQ], floor[BQ];
@@ -67,23 +67,36 @@ static void mask_block(Tile& t, i64 j0, i64 j1, float* p) {
   }
 }
 
-// Raw scores of keys [j0, j1) to finished ones; their maximum enters top.
+// Raw scores of up to NL keys of one vector of queries to finished ones; their maximum enters top.
+template <bool CAP>
+static void finish_keys(const Finish f, float* s, i64 count, const float* bias, vf distance, vf down, float* top) {
+  vf peak = vload(top);
+  for (i64 n = 0; n < count; ++n, s += BQ, bias += BQ) {
+    const vf y = finish_score<CAP>(f, vload(s), f.bias ? vload(bias) : vset(0), distance, down);
+    distance = distance - vset(1);
+    vstore(s, y);
+    peak = vmax(y, peak);
+  }
+  vstore(top, peak);
+}
+
+// The same for keys [j0, j1) of the tile.
 static void feature_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
-  const Context& x = *t.x;
-  const FmhaCpuArgs& a = *x.a;
-  const i64 base = t.i0 + t.s.delta;
-  for (i64 j = j0; j < j1; j += NL) {
+  const Finish f = finish_of(*t.x);
+  const FmhaCpuArgs& a = *t.x->a;
+  const vf down = vset(t.down);
+  for (i64 j = j0; j < j1; j += NL, p += NL * BQ) {
     const i64 count = min64(NL, j1 - j);
-    if (a.bias) transpose_in<false>(t.bias, bias_row(a, t.b, t.h, t.i0) + j, a.bias_row_stride, t.rows, count);
-    for (i64 n = 0; n < count; ++n) {
-      float* s = p + (j - j0 + n) * BQ;
-      for (int z = 0; z < NZ; ++z) {
-        const vf bias = a.bias ? vload(t.bias + n * BQ + z * NL) : vset(0);
-        const vf distance = viota() + vset((float)(base + z * NL - j - n));
-        const vf y = finish_score(x, vload(s + z * NL), bias, distance, t.slope);
-        vstore(s + z * NL, y);
-        vstore(top + z * NL, vmax(y, vload(top + z * NL)));
-      }
+    if (f.bias) {
+      const T* bias = bias_row(a, t.b, t.h, t.i0) + j;
+      // One line from each of many rows: no hardware prefetcher follows that.
+      for (i64 r = 0; r < t.rows; ++r) __builtin_prefetch(bias + r * a.bias_row_stride + 4 * NL);
+      transpose_in<false>(t.bias, bias, a.bias_row_stride, t.rows, count);
+    }
+    for (int z = 0; z < NZ; ++z) {
+      const vf distance = viota() + vset((float)(t.i0 + t.s.delta + z * NL - j));
+      (f.cap > 0 ? finish_keys<true> : finish_keys<false>)(f, p + z * NL, count, t.bias + z * NL, distance, down,
+                                                           top + z * NL);
     }
   }
 }
@@ -222,7 +235,7 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   t.s = sequence_of(x, b);
   t.b = b, t.h = h, t.i0 = i0;
   t.rows = min64(BQ, t.s.nq - i0);
-  t.slope = slope_of(a, b, h);
+  t.down = down_of(a, b, h);
   t.started = false;
   pack_queries(t.q, q_row(a, t.s, b, h, i0), a.q_row_stride, t.rows, a.hdim, x.q_flip);
   float top, sum;

@@ -59,11 +59,10 @@ INLINE vm vabove(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 INLINE vm vrange(i64 lo, i64 hi) { return (vm)(first_lanes(hi) & ~first_lanes(lo)); }
 INLINE float vsum(vf x) { return _mm512_reduce_add_ps(x); }
 INLINE float vtop(vf x) { return _mm512_reduce_max_ps(x); }
-// P / Q with Q in [1, 2^20]: reciprocal estimate and one Newton step, cheaper than a division.
+// p / q for q in [1, 2^20]: an estimate of the reciprocal and one correction (2^-28 before rounding), cheaper than
+// a division.
 INLINE vf vquotient(vf p, vf q) {
-  vf r = _mm512_rcp14_ps(q);
-  r = _mm512_mul_ps(r, _mm512_fnmadd_ps(q, r, vset(2.0f)));
-  vf y = _mm512_mul_ps(p, r);
+  const vf r = _mm512_rcp14_ps(q), y = _mm512_mul_ps(p, r);
   return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, y, p), r, y);
 }
 // x - floor(x) is 0 for infinities, and scalef takes the floor of its exponent itself.

@@ -16,18 +16,17 @@ INLINE vf exp2_fraction(vf f) {
   return vfma(p, f, vset(1.0f));
 }
 
-// x * P(x^2) / Q(x^2), minimax of degrees 4 and 4 on |x| <= 9 (2.1e-8 before rounding); 1 beyond.
+// x * P(x^2) / Q(x^2), minimax of degrees 3 and 4 on |x| <= 8 (1.5e-7 before rounding); beyond, 1 is as near.
 template <class V>
 INLINE V vtanh(V x) {
-  x = vmin(vset_like(x, 9.0f), vmax(vset_like(x, -9.0f), x));
+  x = vmin(vset_like(x, 8.0f), vmax(vset_like(x, -8.0f), x));
   V z = x * x;
-  V p = vfma(vset_like(x, 1.3354637395934787e-08f), z, vset_like(x, 2.0609064449672587e-05f));
-  p = vfma(p, z, vset_like(x, 0.003495587036013603f));
-  p = vfma(p, z, vset_like(x, 0.13381025195121765f));
-  p = vfma(p, z, vset_like(x, 1.0f));
-  V q = vfma(vset_like(x, 7.776548045512754e-07f), z, vset_like(x, 0.0003285632992628962f));
-  q = vfma(q, z, vset_like(x, 0.025876978412270546f));
-  q = vfma(q, z, vset_like(x, 0.4671434164047241f));
+  V p = vfma(vset_like(x, 1.1428403013269417e-05f), z, vset_like(x, 0.002951021771878004f));
+  p = vfma(p, z, vset_like(x, 0.12925660610198975f));
+  p = vfma(p, z, vset_like(x, 0.9999998807907104f));
+  V q = vfma(vset_like(x, 2.459204608840082e-07f), z, vset_like(x, 0.00023866890114732087f));
+  q = vfma(q, z, vset_like(x, 0.023815546184778214f));
+  q = vfma(q, z, vset_like(x, 0.46258875727653503f));
   q = vfma(q, z, vset_like(x, 1.0f));
   return vquotient(x * p, q);
 }
