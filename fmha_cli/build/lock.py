@@ -116,7 +116,6 @@ class WaitingLock:
         deadline = time.monotonic() + self.patience
         pause, limit = _POLL_S
         spoken, tries = False, 0
-        never = threading.Event()
         while True:
             try:
                 if _flock(descriptor):
@@ -136,8 +135,10 @@ class WaitingLock:
             if time.monotonic() >= deadline:
                 self._say(NoticeKind.UNLOCKED, f"waited {self.patience:.0f} s for {self.what}: going on without it")
                 return False
-            if (self.cancel or never).wait(pause):
+            if self.cancel is not None and self.cancel.is_set():
                 raise Interrupted(f"interrupted while waiting for {self.what}", code="B009")
+            # Not `cancel.wait`: Ctrl-C inside it can leave the event locked for everybody.
+            time.sleep(pause)
             pause = min(limit, pause * 1.5)
 
     def _go_without(self, error: OSError) -> None:

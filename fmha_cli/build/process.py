@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import IO
 from fmha_cli.errors import Interrupted
 
 _POLL_S = (0.001, 0.02)
+_JOIN_S = 0.2
 
 # Variables by which a compiler silently takes other headers, libraries or options. They are no part of a
 # build key, so they must not reach a build.
@@ -105,17 +105,31 @@ def run_group(
         Interrupted: ``cancel`` was set.
     """
     stop = threading.Event()
+    ended: list[Ended] = []
+    errors: list[BaseException] = []
 
-    def body() -> Ended:
-        return _run(list(argv), cwd, dict(env), output, timeout, (stop, cancel or stop))
+    def body() -> None:
+        try:
+            ended.append(_run(list(argv), cwd, dict(env), output, timeout, (stop, cancel or stop)))
+        except BaseException as error:  # noqa: BLE001 - it is raised again below, in the caller's thread
+            errors.append(error)
 
     # In a thread of its own, because Ctrl-C is raised in the main thread at any point: also after the program
-    # was started and before anybody knows its process id.
-    with ThreadPoolExecutor(1, "run-group") as pool:
-        try:
-            return pool.submit(body).result()
-        finally:
-            stop.set()
+    # was started and before anybody knows its process id. A plain thread, because the locks of a future or a
+    # queue written in Python can stay locked when Ctrl-C hits them.
+    thread = threading.Thread(target=body, name="run-group")
+    try:
+        thread.start()
+        while thread.is_alive():
+            # With a limit, because Ctrl-C just before an endless wait begins is seen only after it.
+            thread.join(_JOIN_S)
+    finally:
+        stop.set()
+        if thread.ident is not None:
+            thread.join()
+    if errors:
+        raise errors[0]
+    return ended[0]
 
 
 def _run(
@@ -152,12 +166,12 @@ def _run(
 def _wait(process: subprocess.Popen[bytes], deadline: float, stops: tuple[threading.Event, threading.Event]) -> bool:
     """Wait until the process has ended (True) or the deadline has passed (False)."""
     pause, limit = _POLL_S
-    first, second = stops
     while not _has_ended(process):
         if time.monotonic() >= deadline:
             return False
-        if first.wait(pause) or second.is_set():
+        if any(stop.is_set() for stop in stops):
             raise Interrupted("interrupted while a compiler was running", code="B009")
+        time.sleep(pause)
         pause = min(limit, pause * 1.2)
     return True
 

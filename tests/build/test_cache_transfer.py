@@ -76,6 +76,7 @@ def test_round_trip(other: Cache, built: list[Artifact], archive: Path, make_key
     assert found is not None
     assert found.path.read_bytes() == b"library bytes"
     assert other.layout.root in found.path.parents
+    assert {path.stat().st_mode & 0o777 for path in found.path.parent.iterdir()} == {0o400}
     assert verify_cache(other.layout).checked == 3
     assert list(other.layout.tmp.iterdir()) == []
     assert import_entries(other.layout, archive) == Imported((), done.added)
