@@ -1,0 +1,252 @@
+"""What takes part in ``cpu_attention.py``: this project's kernel, its peers, and the machine's own ceilings.
+
+A contender is a callable that runs once. Tensors are made outside; a contender that cannot run the shape, or
+whose library is not installed, is left out with the reason.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.backends.cpu.backend import CpuBackend
+from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
+from fmha_cli.build.root import cache_root
+from fmha_cli.decision import Supported
+from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.layout import layout_of
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.tensors import Array
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BuildContext
+
+Run = Callable[[], object]
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Name as in the table, one run, and its output (batch, heads, seqlen_q, hdim_v) to be compared, if it has one."""
+
+    name: str
+    run: Run
+    output: Callable[[], Array] | None = None
+
+
+def context() -> BuildContext:
+    root = cache_root(os.environ.get("FMHA_CACHE_DIR"))
+    return BuildContext(cache_root=root)
+
+
+def ours(problem: Problem, inputs: dict[str, Array], threads: int) -> Contender:
+    """This project's kernel through its backend and session, as the worker runs it."""
+    backend, device = CpuBackend(), detect()
+    found = [d for d in backend.decide(problem, device) if isinstance(d, Supported)]
+    kernel = min(found, key=lambda d: d.rank).kernel
+    plan = backend.plan(problem, kernel, device)
+    artifact = backend.build(plan.stages[0], context())
+    arena = Arena(layout_of(problem, plan.workspaces))
+    arena.write(inputs)
+    arena.prepare()
+    session = backend.open(device)
+    session.load(plan, [artifact.path])
+    session.bind(memoryview(arena._map), arena.layout.tensors, threads)
+    return Contender("fmha", session.launch, lambda: np.array(arena.view("o")))
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """A loop that does what the machine can do at best. ``run`` gives its own best rate (FLOP/s or bytes/s by the wall
+    clock); ``work`` is what one run does in all, None where a run does more than the loop."""
+
+    run: Callable[[], float]
+    work: float | None
+
+
+_STEPS, _ROUNDS, _CHAINS = 4_000_000, 2, 24
+_READ_BYTES, _READ_ROUNDS = 192 << 20, 8
+
+
+def ceilings(threads: int) -> dict[str, Ceiling]:
+    """The peak loops, each tens of milliseconds long: fma, dot and read."""
+    library = ctypes.CDLL(str(build_peak_loops(detect(), context()).path))
+    f32, i64 = ctypes.c_float, ctypes.c_int64
+    for name in ("fmha_peak_fma", "fmha_peak_dot", "fmha_peak_read"):
+        getattr(library, name).restype = ctypes.c_double
+
+    def fma() -> float:
+        return float(library.fmha_peak_fma(threads, _ROUNDS, i64(_STEPS), f32(0.9999), f32(1e-4)))
+
+    def dot() -> float:
+        return float(library.fmha_peak_dot(threads, _ROUNDS, i64(_STEPS), f32(0.001)))
+
+    def read() -> float:
+        return float(library.fmha_peak_read(threads, _READ_ROUNDS, i64(_READ_BYTES)))
+
+    bits = vector_bits(load_arch(detect().archs[0]))
+    work = 2.0 * _ROUNDS * threads * _STEPS * (_CHAINS if bits == 512 else _CHAINS // 2) * (bits // 32)
+    return {"fma": Ceiling(fma, work), "dot": Ceiling(dot, 2 * work), "read": Ceiling(read, None)}
+
+
+def tensors(problem: Problem) -> dict[str, Array]:
+    """Random normal inputs; never zeros."""
+    return fill(problem, "normal", 1)
+
+
+def peers(problem: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
+    """Every peer that can run the problem, and a line for each that cannot."""
+    for maker in (torch_contenders, ort_contenders, openvino_contenders):
+        try:
+            yield from maker(problem, inputs, threads)
+        except ImportError as fault:
+            yield f"{maker.__name__.partition('_')[0]}: {fault}"
+
+
+def torch_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
+    """PyTorch's SDPA: its default, and for GQA decode with the query heads of a group folded into seqlen."""
+    import torch
+
+    torch.set_num_threads(threads)
+    kinds = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+    kind = kinds[p.dtype.value]
+    if p.dtype.value == "fp16" and p.seqlen_q > 16:
+        yield "torch: fp16 attention runs at under a tenth of its fp32 speed on this class of CPU; left out"
+        return
+    q, k, v = (torch.from_numpy(inputs[n].astype(np.float32)).to(kind) for n in ("q", "k", "v"))
+    causal, gqa = p.mask.text() == "causal", p.heads != p.kv_heads
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    kept: dict[str, Any] = {}
+
+    def plain() -> None:
+        with torch.inference_mode():
+            kept["plain"] = sdpa(q, k, v, is_causal=causal, enable_gqa=gqa)
+
+    yield Contender("torch", plain, lambda: kept["plain"].float().numpy())
+    if gqa and p.seqlen_q == 1:
+        folded = q.reshape(p.batch, p.kv_heads, p.heads // p.kv_heads, p.hdim)
+
+        def fold() -> None:
+            with torch.inference_mode():
+                kept["fold"] = sdpa(folded, k, v)
+
+        yield Contender("torch folded", fold, lambda: kept["fold"].float().numpy().reshape(p.batch, p.heads, 1, -1))
+
+
+def ort_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
+    """ONNX Runtime: MultiHeadAttention, and GroupQueryAttention (causal only). Spinning is off, so that its idle
+    threads do not slow the others; that may cost it a little on small shapes."""
+    import onnx
+    import onnxruntime as ort
+
+    if p.dtype.value == "bf16" or p.seqlen_q == 1:
+        return
+    kind = np.float32 if p.dtype.value == "fp32" else np.float16
+    helper, domain = onnx.helper, "com.microsoft"
+    rows = {n: np.ascontiguousarray(inputs[n].transpose(0, 2, 1, 3)).astype(kind) for n in ("q", "k", "v")}
+    rows = {n: a.reshape(*a.shape[:2], -1) for n, a in rows.items()}
+    causal = p.mask.text() == "causal"
+
+    def session(op: str, feeds: dict[str, Array], names: list[str], outputs: int, **attributes: Any) -> Contender:
+        node = helper.make_node(op, names, [f"y{n}" for n in range(outputs)], domain=domain, **attributes)
+        infos = [
+            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
+            for n, a in feeds.items()
+        ]
+        element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
+        out = [helper.make_tensor_value_info("y0", element, None)]
+        graph = helper.make_graph([node], "g", infos, out)
+        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(domain, 1)]
+        options = ort.SessionOptions()
+        options.intra_op_num_threads = threads
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+        model = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
+        running = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        kept: dict[str, Array] = {}
+
+        def run() -> None:
+            kept["o"] = running.run(["y0"], feeds)[0]
+
+        def output() -> Array:
+            return kept["o"].reshape(p.batch, p.seqlen_q, p.heads, p.hdim).transpose(0, 2, 1, 3).astype(np.float32)
+
+        return Contender("ORT MHA" if op.startswith("Multi") else "ORT GQA", run, output)
+
+    if p.heads == p.kv_heads:
+        attributes = {"num_heads": p.heads, "scale": p.scale, "unidirectional": int(causal)}
+        yield session("MultiHeadAttention", rows, ["q", "k", "v"], 1, **attributes)
+    if causal:
+        lengths = {"last": np.full(p.batch, p.seqlen_k - 1, np.int32), "total": np.array(p.seqlen_k, np.int32)}
+        heads = {"num_heads": p.heads, "kv_num_heads": p.kv_heads, "scale": p.scale}
+        names = ["q", "k", "v", "", "", "last", "total"]
+        yield session("GroupQueryAttention", {**rows, **lengths}, names, 3, **heads)
+
+
+def openvino_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
+    """OpenVINO's ScaledDotProductAttention; its f16 computes in bf16, so fp16 is left out."""
+    import openvino as ov
+
+    if p.heads != p.kv_heads or p.dtype.value == "fp16" or p.seqlen_q == 1:
+        return
+    ops, causal = ov.opset13, p.mask.text() == "causal"
+    arrays = [np.ascontiguousarray(inputs[n].astype(np.float32)) for n in ("q", "k", "v")]
+    kind = ov.Type.f32 if p.dtype.value == "fp32" else ov.Type.bf16
+    parameters = [ops.parameter(a.shape, kind) for a in arrays]
+    node = ops.scaled_dot_product_attention(*parameters, causal=causal)
+    config = {
+        "INFERENCE_PRECISION_HINT": "f32" if p.dtype.value == "fp32" else "bf16",
+        "INFERENCE_NUM_THREADS": threads,
+        "NUM_STREAMS": 1,
+    }
+    request = ov.Core().compile_model(ov.Model([node], parameters, "sdpa"), "CPU", config).create_infer_request()
+    for n, array in enumerate(arrays):
+        if p.dtype.value == "fp32":
+            request.set_input_tensor(n, ov.Tensor(array))
+        else:
+            bits = inputs["qkv"[n]].view(np.uint16)
+            tensor = ov.Tensor(kind, array.shape)
+            np.array(tensor.data, copy=False).view(np.uint16).reshape(array.shape)[...] = bits
+            request.set_input_tensor(n, tensor)
+
+    def output() -> Array:
+        data = np.array(request.get_output_tensor(0).data)
+        if p.dtype.value == "fp32" or data.dtype == np.float32:
+            return data
+        wide = data.view(np.uint16).astype(np.uint32) << 16
+        return wide.view(np.float32).reshape(p.batch, p.heads, p.seqlen_q, p.hdim_v)
+
+    yield Contender("OpenVINO", request.infer, output)
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of what took part."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    out = {}
+    for name in ("torch", "onnxruntime", "openvino", "numpy"):
+        try:
+            out[name] = version(name)
+        except PackageNotFoundError:
+            out[name] = "absent"
+    return out
+
+
+def machine() -> dict[str, str | int]:
+    """The machine in words."""
+    device = detect()
+    return {"cpu": device.name, "arch": device.archs[0], "threads": device.units, "llc_bytes": device.llc_bytes} | {
+        "governor": _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
+    }
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8").strip()
+    except OSError:
+        return "unknown"
