@@ -65,6 +65,12 @@ def write_script(path: Path, text: str) -> Path:
     return path
 
 
+@pytest.fixture(autouse=True)
+def _quick_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of real fsyncs would take minutes on a busy disk; that they are called, and when, has its own test."""
+    monkeypatch.setattr(os, "fsync", lambda descriptor: None)
+
+
 @pytest.fixture
 def script() -> Callable[[Path, str], Path]:
     """Writes an executable script."""
