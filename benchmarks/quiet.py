@@ -1,0 +1,101 @@
+"""Time something on a machine that others use too: wait for quiet, see who else ran, try again.
+
+What others used during a sample is the machine's busy time (``/proc/stat``, stolen time included) less this process's
+own. Without ``/proc/stat`` every sample counts as quiet.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_STAT = Path("/proc/stat")
+_TICK = os.sysconf("SC_CLK_TCK")
+_CPUS = os.cpu_count() or 1
+_LOOK_S = 0.1
+LEAST_S = 0.06
+"""A sample lasts at least this long, so that ticks of 10 ms tell something; short runs are repeated inside it."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Nanoseconds of one run (mean over the sample), and the share of the machine that others used meanwhile."""
+
+    ns: float
+    others: float
+
+
+@dataclass
+class Clock:
+    """Takes samples.
+
+    Attributes:
+        limit: the share of the machine that others may use in an accepted sample.
+        tries: samples taken for one accepted; the quietest one counts when none is quiet enough.
+        patience: seconds that may be spent waiting, in all.
+        cpu: count this process's processor time instead of the wall clock's, and do not wait: right for one thread
+            on a machine that is never quiet. Others then still share caches and memory.
+    """
+
+    limit: float = 0.05
+    tries: int = 5
+    patience: float = 600.0
+    cpu: bool = False
+
+    def sample(self, run: Callable[[], object], repeats: int) -> Sample:
+        """One sample of ``repeats`` runs."""
+        if self.cpu:
+            start = time.process_time_ns()
+            for _ in range(repeats):
+                run()
+            return Sample((time.process_time_ns() - start) / repeats, 0.0)
+        best: Sample | None = None
+        for _ in range(self.tries):
+            self._wait()
+            busy, own, start = _busy(), _own(), time.perf_counter_ns()
+            for _ in range(repeats):
+                run()
+            elapsed = time.perf_counter_ns() - start
+            others = max(0.0, (_busy() - busy) - (_own() - own)) / (elapsed * 1e-9 * _CPUS)
+            taken = Sample(elapsed / repeats, others)
+            if best is None or taken.others < best.others:
+                best = taken
+            if best.others <= self.limit or self.patience <= 0:
+                break
+        assert best is not None
+        return best
+
+    def _wait(self) -> None:
+        """Until others have used little of the machine for a moment, or patience ends."""
+        while self.patience > 0:
+            busy, own, start = _busy(), _own(), time.perf_counter()
+            time.sleep(_LOOK_S)
+            passed = time.perf_counter() - start
+            if max(0.0, (_busy() - busy) - (_own() - own)) / (passed * _CPUS) <= 2 * self.limit:
+                return
+            self.patience -= passed
+
+
+def repeats_for(run: Callable[[], object]) -> int:
+    """How often a run is repeated in one sample."""
+    start = time.perf_counter()
+    run()
+    return max(1, round(LEAST_S / max(time.perf_counter() - start, 1e-6)))
+
+
+def _busy() -> float:
+    """Seconds that all processors together have not been idle."""
+    try:
+        fields = [int(x) for x in _STAT.read_text().split("\n", 1)[0].split()[1:]]
+    except OSError:
+        return _own()
+    idle = fields[3] + fields[4]
+    return (sum(fields[:8]) - idle) / _TICK
+
+
+def _own() -> float:
+    times = os.times()
+    return times.user + times.system
