@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 
 from fmha_cli.flags import FILLED
 from fmha_cli.problem import Problem
@@ -15,10 +16,10 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     Args:
         digest: of the kernel, when the row is not the one that the same flags would choose.
     """
-    words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), request)]
-    for key, spec in request.files.items():
-        if not spec.startswith(FILLED):
-            words += [f"--{key.replace('_', '-')}", spec]
+    files = {key: spec for key, spec in request.files.items() if not spec.startswith(FILLED)}
+    words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), files)]
+    for key, spec in files.items():
+        words += [f"--{key.replace('_', '-')}", spec]
     if digest is not None:
         words += ["--kernel", digest[:16]]
     elif request.kernel:
@@ -34,13 +35,13 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     return shlex.join(words)
 
 
-def _without_replaced(words: list[str], request: Request) -> list[str]:
-    """The problem's flags without the ``filled`` tensors that a file of the request stands for."""
+def _without_replaced(words: list[str], files: Mapping[str, str]) -> list[str]:
+    """The problem's flags without the ``filled`` tensors for which a file was given."""
     out: list[str] = []
     rest = iter(words)
     for word in rest:
         key = word.lstrip("-").replace("-", "_")
-        if key in request.files and word.startswith("--"):
+        if key in files and word.startswith("--"):
             next(rest, None)
             continue
         out.append(word)
