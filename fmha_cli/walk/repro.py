@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from fmha_cli.flags import FILLED
 from fmha_cli.problem import Problem
-from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.request import FILLS, Command, Request
 
 
 def repro_line(problem: Problem, request: Request, digest: str | None = None) -> str:
@@ -28,8 +28,8 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     words += ["--arch", request.arch] if request.arch else []
     words += ["--device", request.device] if request.device else []
     words += ["--fill-seed", str(request.fill_seed)] if request.fill_seed else []
-    if request.command is not Command.VALIDATE and request.fills[0] != "normal":
-        words += ["--fill", request.fills[0]]
+    fills, default = (request.fills, FILLS) if request.command is Command.VALIDATE else (request.fills[:1], FILLS[:1])
+    words += ["--fill", ",".join(fills)] if fills != default else []
     words += ["--threads", str(request.threads)] if request.threads else []
     words += ["--no-check"] if not request.check else []
     return shlex.join(words)

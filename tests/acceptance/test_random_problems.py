@@ -92,6 +92,7 @@ def _failing(records: tuple[Record, ...], request: Request) -> Iterator[str]:
         assert (command, problem.to_dict()) == (request.command.value, record.problem)
         assert options.get("--arch") == record.arch == request.arch
         assert options.get("--fill-seed", "0") == str(request.fill_seed)
+        assert options.get("--fill", "normal") == request.fills[0]
         if record.verdict is Verdict.MISTRUSTED and _means_little(problem, record, request):
             continue
         if record.verdict is not Verdict.PASSED:
