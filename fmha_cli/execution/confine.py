@@ -13,7 +13,6 @@ from contextlib import suppress
 from pathlib import Path
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
-_IOLBF = 1  # glibc and musl stdio.h
 
 
 def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:
@@ -38,19 +37,12 @@ def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))  # a sweep of crashing kernels must not fill the disk
     with suppress(OSError):  # when memory runs out, the worker goes first and the parent can report it
         Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
-    _line_buffer_c_stdout()
 
 
 def _watch(lifeline: int) -> None:
     """Kill the whole group when the parent is gone, whatever the kernel is doing."""
     with suppress(OSError):
         os.read(lifeline, 1)
-    os.killpg(os.getpgrp(), signal.SIGKILL)
-
-
-def _line_buffer_c_stdout() -> None:
-    """What a kernel prints before it crashes must reach the log: C streams to a pipe are block-buffered."""
-    with suppress(OSError, ValueError, AttributeError):  # no such symbol (macOS names it otherwise): the text is lost
-        libc = ctypes.CDLL(None)
-        stream = ctypes.c_void_p.in_dll(libc, "stdout")
-        libc.setvbuf(stream, None, _IOLBF, ctypes.c_size_t(4096))
+    with suppress(ProcessLookupError):  # not the leader of a group: then the group is somebody else's
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)

@@ -90,7 +90,7 @@ class Journal:
             raise InternalError("two rows of a plan have one key")
         if path.exists():
             raise _taken(path)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        _make_folder(path.parent)
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         fd = _open(part, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         journal = cls(fd, path, rows, {})
@@ -158,9 +158,7 @@ class Journal:
                 data = data[os.write(self._fd, data) :]
             os.fsync(self._fd)
         except OSError as fault:
-            raise EnvironmentProblem(
-                "the journal cannot be written", code="X031", where=str(self.path), why=fault.strerror
-            ) from fault
+            raise _unusable("written", self.path, fault) from fault
 
     def close(self) -> None:
         """Let go of the file; what was written stays."""
@@ -175,15 +173,20 @@ class Journal:
         self.close()
 
 
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as fault:
+        raise _unusable("opened", folder, fault) from fault
+
+
 def _open(path: Path, flags: int) -> int:
     try:
         fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
     except FileNotFoundError as fault:
         raise _refused(path, "there is no such file") from fault
     except OSError as fault:
-        raise EnvironmentProblem(
-            "the journal cannot be opened", code="X031", where=str(path), why=fault.strerror
-        ) from fault
+        raise _unusable("opened", path, fault) from fault
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as fault:
@@ -224,6 +227,10 @@ def _history(path: Path, data: bytes) -> History:
             done[key] = entry["record"]
     size = sum(len(line) + 1 for line in lines)
     return History(start["fmha"], tuple(start["argv"]), tuple(start["rows"]), done, attempts, size)
+
+
+def _unusable(verb: str, path: Path, fault: OSError) -> EnvironmentProblem:
+    return EnvironmentProblem(f"the journal cannot be {verb}", code="X031", where=str(path), why=fault.strerror)
 
 
 def _refused(path: Path, why: str, help: str = "start anew without --resume") -> UsageError:

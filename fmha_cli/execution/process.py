@@ -61,6 +61,7 @@ class WorkerProcess:
         try:
             self._process = subprocess.Popen(
                 # -P: a module of the user's directory must not take a library's place
+                # -u: what a kernel prints before it crashes must reach the log (C's stdout is unbuffered by it too)
                 [sys.executable, "-P", "-u", "-m", _WORKER, *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=output_write,

@@ -31,6 +31,14 @@ class ProbeRaises(NullBackend):
         raise RuntimeError("driver too old")
 
 
+class ProbePrints(NullBackend):
+    def probe(self) -> Availability:
+        for _ in range(100):
+            os.write(1, b"x" * 4096)
+        print("the end")
+        return super().probe()
+
+
 class OpenFails(NullBackend):
     def open(self, device: DeviceFacts) -> Session:
         raise EnvironmentProblem(f"device {device.id} is gone", why="unplugged")
@@ -68,6 +76,7 @@ def opening(kind: type[NullSession]) -> NullBackend:
     return backend
 
 
+probe_prints = ProbePrints()
 probe_crashes, probe_hangs, probe_raises, open_fails = ProbeCrashes(), ProbeHangs(), ProbeRaises(), OpenFails()
 load_raises, bind_raises = opening(LoadRaises), opening(BindRaises)
 too_many_times, negative_time = opening(TooManyTimes), opening(NegativeTime)

@@ -141,6 +141,12 @@ def test_a_missing_journal_is_a_usage_error(path: Path) -> None:
         read_history(path)
 
 
+def test_a_folder_that_cannot_be_is_the_environments_fault(path: Path) -> None:
+    path.parent.write_text("a file", "utf-8")
+    with pytest.raises(EnvironmentProblem, match="cannot be opened"):
+        start(path)
+
+
 def test_one_process_writes_at_a_time(path: Path) -> None:
     with start(path), pytest.raises(UsageError, match="another process"):
         resume(path)

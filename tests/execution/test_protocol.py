@@ -75,6 +75,14 @@ def test_a_frame_without_its_end_is_refused() -> None:
         Decoder().feed(b"FMHA00000002 {}{}")
 
 
+@pytest.mark.parametrize(
+    "frame", [b"FMHA00000002x{}\n", b"FMHA0000000g {}\n", b"FMHX00000002 {}\n", b"FMHA+0000002 {}\n"]
+)
+def test_a_header_is_exact(frame: bytes) -> None:
+    with pytest.raises(ProtocolError, match="no frame"):
+        Decoder().feed(frame)
+
+
 def test_long_messages_are_refused_at_both_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ProtocolError):
         Decoder().feed(b"FMHAffffffff ")

@@ -139,6 +139,28 @@ def test_an_idle_worker_that_was_killed_is_replaced_silently(job: Job) -> None:
         assert supervisor.started == 2
 
 
+def test_an_idle_worker_that_is_gone_is_replaced_for_a_probe() -> None:
+    with Supervisor() as supervisor:
+        assert supervisor.probe(NULL, "null").state is State.OK
+        worker = supervisor.worker_pid
+        assert worker is not None
+        os.kill(worker, signal.SIGKILL)
+        os.waitid(os.P_PID, worker, os.WEXITED | os.WNOWAIT)
+        assert supervisor.probe(NULL, "null").state is State.OK
+
+
+def test_of_endless_output_only_the_end_is_kept() -> None:
+    worker = process.WorkerProcess()
+    worker.greet()
+    worker.clear_log()
+    answer = worker.ask({"do": "probe", "entry": f"{HERE}:probe_prints", "backend": "null"}, timeout=60.0)
+    assert not isinstance(answer, process.Death)
+    log = worker.log_tail(10 * process.LOG_KEPT)
+    assert 0 < len(log) <= process.LOG_KEPT
+    assert log.endswith("the end\n")
+    worker.close()
+
+
 def test_a_worker_that_cannot_start_is_the_environments_fault(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     with Supervisor() as supervisor:
         monkeypatch.setattr(sys, "executable", "/nonexistent/python")

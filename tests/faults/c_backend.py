@@ -44,6 +44,7 @@ class Deed(StrEnum):
     STACK_OVERFLOW = "stack_overflow"
     CLOSE_ALL = "close_all"
     WRITE_ALL = "write_all"
+    FORGE = "forge"
     FORK = "fork"
     CORRUPT = "corrupt"
     SIGKILL = "sigkill"
@@ -81,6 +82,12 @@ extern "C" int attend(const char* deed, const char* q, const char* k, const char
     if (is("stack_overflow")) return dive(0);
     if (is("close_all")) for (int fd = 3; fd < 256; fd++) close(fd);
     if (is("write_all")) for (int fd = 3; fd < 256; fd++) if (write(fd, "\n{\"seq\":1}\n", 11)) {}
+    if (is("forge")) {
+        const char* payload = "{\"seq\":999,\"ns\":[[1]]}";
+        char frame[64];
+        int size = std::snprintf(frame, sizeof frame, "FMHA%08zx %s\n", std::strlen(payload), payload);
+        for (int fd = 3; fd < 256; fd++) if (write(fd, frame, size)) {}
+    }
     if (is("fork")) { if (fork() == 0) for (;;) pause(); raise(SIGSEGV); }
     if (is("sigkill")) raise(SIGKILL);
     if (is("bad_alloc")) throw std::bad_alloc();
