@@ -19,6 +19,9 @@ from fmha_cli.problem import Problem
 from fmha_cli.protocols import BuildContext, Session
 from fmha_cli.rules import Rule, reasons_against
 
+DECODE_QUERIES = 16
+"""Up to this sequence length a decode kernel is the faster one where it fits (docs/cpu-kernel.md, Decode)."""
+
 
 class CpuBackend:
     """See ``fmha_cli.protocols.Backend`` for the contract of the methods."""
@@ -42,6 +45,7 @@ class CpuBackend:
         return CPU_RULES
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
+        few = max(problem.query_lengths(), default=0) <= DECODE_QUERIES
         for place, arch in enumerate(a for a in device.archs if a in ARCHS):
             for kernel in cpu_kernels(load_arch(arch)):
                 reasons = reasons_against(CPU_RULES, problem, kernel, device)
@@ -50,7 +54,7 @@ class CpuBackend:
                 else:
                     decode = algorithm_of(kernel).kind is Kind.DECODE
                     note = "few query rows: K and V are streamed once" if decode else "many query rows share each key"
-                    yield Supported(kernel, (place, int(not decode)), note)
+                    yield Supported(kernel, (place, int(decode is not few)), note)
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
         algorithm = algorithm_of(kernel)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.device import DeviceFacts
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.problem import Problem
 from fmha_cli.rules import CORE_RULES, Reason, Rule, Severity
-
-DECODE_ROWS = 16
-"""Most query rows for each key/value head in a decode kernel: its scores and sums are laid out for them."""
 
 _WORD = 2**32
 
@@ -76,7 +74,7 @@ CPU_RULES: tuple[Rule, ...] = (
         "the query rows of a key/value head fit the decode kernel",
         _decode_rows,
         "Decode kernels keep all query rows of a key/value head beside each other and stream K and V once.",
-        "fmha_cli/codegen/cpu/src/decode.h",
+        "fmha_cli/codegen/cpu/emit.py DECODE_ROWS",
     ),
 )
 """All rules of the backend, core rules first."""

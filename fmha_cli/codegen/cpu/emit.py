@@ -17,6 +17,9 @@ from fmha_cli.kernel import KernelSpec
 MAX_HDIM = 256
 """Largest head dim: the row by row path keeps one row of sums on the stack."""
 
+DECODE_ROWS = 64
+"""Most query rows of one key/value head in a decode kernel: its scores and sums lie in arrays of this size."""
+
 _ELEMENT = {DType.FP32: "float", DType.FP16: "f16", DType.BF16: "bf16"}
 _FAULT_BLOCKS = 2
 """Register tiles in a block when a fault is planted, so that faults of the block loop show on small problems."""
@@ -80,6 +83,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm, fault: Fault | None)
     sizes = {
         **{f"STATUS_{s.name}": s.value for s in Status},
         "MAX_HDIM": MAX_HDIM,
+        "MAX_ROWS": DECODE_ROWS,
         "NZ": algorithm.lanes_q,
         "RS": algorithm.rows_s,
         "BC": block,

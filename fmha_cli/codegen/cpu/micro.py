@@ -87,7 +87,10 @@ def weights(vectors: int, pairs: bool) -> str:
             *one,
             "  }",
             "  const vf on = vset(keep ? 0.0f : 1.0f);",
-            *(f"  vstore(sum + {z} * NL, vfma(vload(sum + {z} * NL), vload(shrink + {z} * NL), sum{z} * on));" for z in zs),
+            *(
+                f"  vstore(sum + {z} * NL, vfma(vload(sum + {z} * NL), vload(shrink + {z} * NL), sum{z} * on));"
+                for z in zs
+            ),
             "}",
             "",
         ]

@@ -61,13 +61,13 @@ class Case:
 
 
 def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case:
-    """A case over the whole surface; ``few_rows``: at most 16 query rows for each key/value head."""
+    """A case over the whole surface; ``few_rows``: at most 64 query rows for each key/value head."""
 
     def pick(*values: Any) -> Any:
         return values[rng.integers(len(values))]
 
     batch, group, kv_heads = (int(rng.integers(1, 4)) for _ in range(3))
-    most = max(1, 16 // group) if few_rows else 70
+    most = 63 // group if few_rows else 70
     packed = bool(rng.random() < 0.35)
     q_len = [int(rng.integers(0, most + 1)) for _ in range(batch)]
     k_len = [int(rng.integers(0, 280)) for _ in range(batch)]

@@ -58,7 +58,9 @@ def test_few_kernels_and_all_different() -> None:
     [
         ("-s 4096 -d 128 --dtype bf16 --causal", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 1 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp16", "x86_64_v4_bf16", Kind.DECODE),
-        ("-s 5 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
+        ("-s 16 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.DECODE),
+        ("-s 16 --seqlen-k 8192 -H 40 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
+        ("-s 17 --seqlen-k 8192 -H 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 1 --seqlen-k 64 -H 2 --dtype fp32 --splits 4 --softcap 3 --dropout 0.1", "x86_64_v4_bf16", Kind.DECODE),
     ],
 )
@@ -75,7 +77,7 @@ def test_the_best_kernel(line: str, arch: str, kind: Kind) -> None:
         ("-s 64 -d 512", {"K012"}),
         ("-s 1 --seqlen-k 64 --kv-cache paged:16 --append 1", {"K101", "K015"}),
         ("-s 64 --dropout 0.5 --offset 4294967296", {"K102"}),
-        ("-s 64 -H 2 --splits 3", {"K017", "K103"}),
+        ("-s 65 -H 2 --splits 3", {"K017", "K103"}),
         ("-s 64 --dtype fp8_e4m3 --direction bwd -d 300", {"K100", "K001", "K012"}),
     ],
 )

@@ -2,7 +2,6 @@
 #define PREFETCH_AT(p) __builtin_prefetch((p), 0, 3)
 // Elements ahead: at least PREFETCH bytes, whole rows.
 INLINE i64 ahead_of(i64 stride, i64 columns) { return PREFETCH > 0 ? (PREFETCH / (columns * (i64)sizeof(T)) + 1) * stride : 0; }
-enum { MAX_ROWS = 16 };  // query rows of one key/value head
 
 #if PAIRS
 // Queries as they lie in memory, pairs of neighbouring columns, zeros behind the last one.
