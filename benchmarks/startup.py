@@ -1,0 +1,121 @@
+"""How long the command line takes before and around the kernel: whole processes, medians of several runs.
+
+    python benchmarks/startup.py [--runs 11] [--json FILE]
+
+Goals: ``--help`` and ``list-kernels`` 150 ms (aim 70), a first compile 1.5 s, a worker with a cached kernel callable
+150 ms after its spawn, and a whole ``fmha run`` of a cached 1 x 1 x 64 x 64 problem with ``--no-check`` 450 ms.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.job import Job
+from fmha_cli.execution.layout import layout_of
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.measure.stats import median, median_interval
+from fmha_cli.oracle.fills import fill
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import BuildContext
+from fmha_cli.registry import build_registry
+from fmha_cli.select import Wanted, select
+from fmha_cli.walk.probing import probe_backends
+
+TINY = "-b 1 -H 1 -s 64 -d 64"
+
+
+def process(*words: str) -> Callable[[], int]:
+    """Nanoseconds of one whole process."""
+
+    def run() -> int:
+        start = time.perf_counter_ns()
+        subprocess.run([sys.executable, "-m", "fmha_cli", *words], check=True, capture_output=True)
+        return time.perf_counter_ns() - start
+
+    return run
+
+
+def tiny_job(root: Path) -> Job:
+    """The job of the tiny problem, its kernel in the cache."""
+    registry = build_registry()
+    backend = registry.backend("cpu")
+    found = probe_backends(registry, [backend])
+    best = select(Problem.from_cli(TINY), registry, found, Wanted(backend="cpu")).best
+    assert best is not None
+    plan = backend.plan(Problem.from_cli(TINY), best.kernel, best.device)
+    artifact = backend.build(plan.stages[0], BuildContext(cache_root=root))
+    entry = registry.entry_point("cpu")
+    return Job(entry=entry, device=best.device, plan=plan, artifacts=(replace(artifact, cached=True),))
+
+
+def spawned(job: Job) -> Callable[[], int]:
+    """Nanoseconds from the spawn of a worker to the end of its first launch."""
+
+    def run() -> int:
+        with Arena(layout_of(job.plan.problem)) as arena:
+            arena.write(fill(job.plan.problem))
+            arena.prepare()
+            start = time.perf_counter_ns()
+            with Supervisor() as supervisor:
+                result = supervisor.run(job, arena)
+                elapsed = time.perf_counter_ns() - start
+            assert result.verdict is None, result.note
+            return elapsed
+
+    return run
+
+
+def first_compile(job: Job) -> Callable[[], int]:
+    """Nanoseconds of a build in an empty cache, the compiler known."""
+    backend = build_registry().backend("cpu")
+
+    def run() -> int:
+        with tempfile.TemporaryDirectory() as folder:
+            root = Path(folder) / "cache"
+            artifact = backend.build(job.plan.stages[0], BuildContext(cache_root=root))
+            return round(artifact.build_seconds * 1e9)
+
+    return run
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=11)
+    parser.add_argument("--json", type=Path, help="write every sample")
+    chosen = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "cache"
+        job = tiny_job(root)
+        run = ("run", *TINY.split(), "--no-check", "--cache-dir", str(root))
+        timed: dict[str, tuple[int, Callable[[], int]]] = {
+            "fmha --help": (150, process("--help")),
+            "fmha list-kernels --arch x86_64_v4": (150, process("list-kernels", "--arch", "x86_64_v4")),
+            "worker callable after spawn": (150, spawned(job)),
+            "fmha run, cached, --no-check": (450, process(*run)),
+            "first compile": (1500, first_compile(job)),
+        }
+        samples: dict[str, list[int]] = {name: [] for name in timed}
+        for number in range(chosen.runs + 1):
+            for name, (_, one) in timed.items():
+                elapsed = one()
+                samples[name] += [elapsed] if number else []
+    print("| what | median [ms] | 95 % interval | goal [ms] | |\n|---|---|---|---|---|")
+    for name, (goal, _) in timed.items():
+        middle, ends = median(samples[name]), median_interval(samples[name])
+        shown = "" if ends is None else f"{ends[0] / 1e6:.0f}-{ends[1] / 1e6:.0f}"
+        print(f"| {name} | {middle / 1e6:.0f} | {shown} | {goal} | {'met' if middle <= goal * 1e6 else 'NOT MET'} |")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(samples, indent=1, sort_keys=True), "utf-8")
+
+
+if __name__ == "__main__":
+    main()
