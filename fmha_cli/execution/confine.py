@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import faulthandler
 import os
 import resource
 import signal
@@ -32,7 +31,6 @@ def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:
     if os.getppid() != parent:
         raise SystemExit(0)
     threading.Thread(target=_watch, args=(lifeline,), daemon=True, name="lifeline").start()
-    faulthandler.enable()
     hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
     resource.setrlimit(resource.RLIMIT_CORE, (0, hard))  # a sweep of crashing kernels must not fill the disk
     with suppress(OSError):  # when memory runs out, the worker goes first and the parent can report it

@@ -142,7 +142,7 @@ class WorkerProcess:
             return self._bury("closed its channel")
         except ProtocolError as fault:
             self.kill()
-            return Death(Verdict.CRASHED, f"garbage on the protocol channel: {fault}")
+            return Death(Verdict.CRASHED, f"garbage on the protocol channel ({fault})")
         except BaseException:
             self.kill()
             raise
@@ -198,7 +198,7 @@ class WorkerProcess:
             status = self._process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
             self.kill()
-            return Death(Verdict.CRASHED, f"the worker {otherwise}; killed")
+            return Death(Verdict.CRASHED, f"the worker {otherwise}")
         self.kill()
         if status >= 0:
             return Death(Verdict.CRASHED, f"the worker exited with status {status}")

@@ -181,7 +181,7 @@ class Supervisor:
             wire = {"id": request["id"], "job": job.to_wire(), "layout": arena.layout.to_wire()}
             answer = worker.ask({"do": "load", **wire}, descriptors=(arena.fd,), timeout=timeout)
             if isinstance(answer, Death):
-                return self._buried(worker, answer)
+                return self._buried(worker, answer, "loading", timeout)
             if "failure" in answer:
                 return self._failed(worker, answer, keep=answer["failure"] != Failure.MEMORY)
             self._loaded[request["id"]] = arena
@@ -190,7 +190,7 @@ class Supervisor:
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
         answer = worker.ask(request, timeout=left)
         if isinstance(answer, Death):
-            return self._buried(worker, answer)
+            return self._buried(worker, answer, "running", timeout)
         if "failure" in answer:
             return self._failed(worker, answer, keep=False)
         times = _stage_ns(answer, request["launches"], len(job.plan.stages))
@@ -199,8 +199,10 @@ class Supervisor:
             return self._failed(worker, {"failure": Failure.EXCEPTION, "what": what}, keep=False)
         return JobResult(stage_ns=times), False
 
-    def _buried(self, worker: WorkerProcess, death: Death) -> tuple[JobResult, bool]:
-        result = JobResult(verdict=death.verdict, note=death.note, log_tail=worker.log_tail())
+    def _buried(self, worker: WorkerProcess, death: Death, doing: str, timeout: float | None) -> tuple[JobResult, bool]:
+        late = death.verdict is Verdict.TIMED_OUT
+        note = f"killed after {timeout:g} s while {doing}" if late else f"{death.note} while {doing}"
+        result = JobResult(verdict=death.verdict, note=note, log_tail=worker.log_tail())
         self.retire()
         return result, True
 

@@ -27,6 +27,13 @@ def supervisor() -> Iterator[Supervisor]:
         yield one
 
 
+@pytest.fixture(scope="session")
+def any_supervisor() -> Iterator[Supervisor]:
+    """For tests that do not care what ran before in its worker."""
+    with Supervisor() as one:
+        yield one
+
+
 @pytest.fixture
 def cache(shared_cache: Path) -> Path:
     return shared_cache

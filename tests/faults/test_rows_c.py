@@ -56,7 +56,7 @@ def test_each_deed_has_its_verdict(supervisor: Supervisor, library: Artifact, de
     assert row.verdict is EXPECTED[deed], row.notes
 
 
-def test_a_hundred_rows_with_twenty_faults(supervisor: Supervisor, library: Artifact) -> None:
+def test_a_hundred_rows_with_twenty_faults(any_supervisor: Supervisor, library: Artifact) -> None:
     faults = [deed for deed in EXPECTED if deed not in (Deed.HONEST, Deed.PRINT)]
     faults += [Deed.SEGFAULT, Deed.NAN, Deed.AFTER]
     assert len(faults) == 20
@@ -64,7 +64,7 @@ def test_a_hundred_rows_with_twenty_faults(supervisor: Supervisor, library: Arti
     for n, deed in enumerate(faults):  # some alone, some side by side, the last row among them
         deeds[99 - n * 4 - n % 2] = deed
     shared = cases()
-    found = [judged(supervisor, c_job(library, deed), policy_of(deed), shared) for deed in deeds]
+    found = [judged(any_supervisor, c_job(library, deed), policy_of(deed), shared) for deed in deeds]
     assert [row.verdict for row in found] == [EXPECTED[deed] for deed in deeds]
     assert all(not row.notes for row, deed in zip(found, deeds, strict=True) if deed is Deed.HONEST)
     assert exit_code_of(row.verdict for row in found) is ExitCode.WRONG
@@ -72,9 +72,9 @@ def test_a_hundred_rows_with_twenty_faults(supervisor: Supervisor, library: Arti
     assert exit_code_of(left) is ExitCode.FAILED
 
 
-def test_out_of_bounds_by_one_element_is_named(supervisor: Supervisor, library: Artifact) -> None:
+def test_out_of_bounds_by_one_element_is_named(any_supervisor: Supervisor, library: Artifact) -> None:
     def note(deed: Deed) -> str:
-        (text,) = judged(supervisor, c_job(library, deed)).notes
+        (text,) = judged(any_supervisor, c_job(library, deed)).notes
         return text.partition("wrote ")[2]
 
     assert note(Deed.BEFORE) == "one element before the start of o (4 bytes)"
@@ -82,12 +82,12 @@ def test_out_of_bounds_by_one_element_is_named(supervisor: Supervisor, library: 
     assert note(Deed.GAP) == "in the gap after element 7 of o (4 bytes)"
 
 
-def test_what_it_printed_before_it_crashed_is_kept(supervisor: Supervisor, library: Artifact) -> None:
-    assert "about to abort" in judged(supervisor, c_job(library, Deed.ABORT)).log_tail
+def test_what_it_printed_before_it_crashed_is_kept(any_supervisor: Supervisor, library: Artifact) -> None:
+    assert "about to abort" in judged(any_supervisor, c_job(library, Deed.ABORT)).log_tail
 
 
-def test_endless_output_is_kept_short(supervisor: Supervisor, library: Artifact) -> None:
-    row = judged(supervisor, c_job(library, Deed.PRINT_FOREVER), policy_of(Deed.PRINT_FOREVER))
+def test_endless_output_is_kept_short(any_supervisor: Supervisor, library: Artifact) -> None:
+    row = judged(any_supervisor, c_job(library, Deed.PRINT_FOREVER), policy_of(Deed.PRINT_FOREVER))
     assert 0 < len(row.log_tail) <= 4096
     assert "again and again" in row.log_tail
 
@@ -107,7 +107,7 @@ def test_a_crash_that_another_kernel_caused_is_not_blamed_on_this_one(
     assert judged(supervisor, c_job(library, Deed.CORRUPT)).verdict is Verdict.PASSED
     row = judged(supervisor, c_job(library, Deed.ONCE_CORRUPTED))
     assert row.verdict is Verdict.MISTRUSTED
-    assert "SIGSEGV after other kernels had run in it" in row.notes[0]
+    assert "SIGSEGV while running after other kernels had run in it" in row.notes[0]
     assert len(row.comparisons) == len(CLOSE.fills)
 
 

@@ -19,7 +19,7 @@ APPEND = "-b 2 -H 2 -s 3 -d 8 --dtype fp16 --causal --append 2 --rotary 8 --cach
 
 
 def row(
-    supervisor: Supervisor,
+    any_supervisor: Supervisor,
     flags: str,
     slip: Slip = Slip.NONE,
     *,
@@ -30,7 +30,7 @@ def row(
     plan = emulated_plan(Problem.from_cli(flags), slip, deterministic=deterministic)
     job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=())
     shared = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=oracle_s)
-    return judged(supervisor, job, policy, shared)
+    return judged(any_supervisor, job, policy, shared)
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def row(
         f"{APPEND.replace('--rotary 8 ', '')} --kv-cache paged:4 --lse --layout bshd",
     ],
 )
-def test_honest_emulations_pass(supervisor: Supervisor, flags: str) -> None:
-    found = row(supervisor, flags)
+def test_honest_emulations_pass(any_supervisor: Supervisor, flags: str) -> None:
+    found = row(any_supervisor, flags)
     assert found.verdict is Verdict.PASSED, (found.notes, found.comparisons)
     expected = {"dq", "dk", "dv"} if "bwd" in flags else {"o", "k", "v"}
     assert all(expected <= {name for name, _ in one.checks} for one in found.comparisons)
@@ -55,21 +55,23 @@ def test_honest_emulations_pass(supervisor: Supervisor, flags: str) -> None:
 
 @pytest.mark.parametrize("storage", ["linear", "paged:4"])
 @pytest.mark.parametrize("slip", [Slip.CACHE_NOT_APPENDED, Slip.OLD_KEY_CHANGED])
-def test_a_cache_that_is_not_what_the_append_gives_is_wrong(supervisor: Supervisor, storage: str, slip: Slip) -> None:
-    assert row(supervisor, f"{APPEND} --kv-cache {storage}", slip).verdict is Verdict.WRONG
+def test_a_cache_that_is_not_what_the_append_gives_is_wrong(
+    any_supervisor: Supervisor, storage: str, slip: Slip
+) -> None:
+    assert row(any_supervisor, f"{APPEND} --kv-cache {storage}", slip).verdict is Verdict.WRONG
 
 
 @pytest.mark.parametrize("slip", [Slip.DQ_WRONG, Slip.DK_UNWRITTEN])
-def test_a_wrong_gradient_is_wrong(supervisor: Supervisor, slip: Slip) -> None:
-    found = row(supervisor, BWD, slip)
+def test_a_wrong_gradient_is_wrong(any_supervisor: Supervisor, slip: Slip) -> None:
+    found = row(any_supervisor, BWD, slip)
     assert found.verdict is Verdict.WRONG
     if slip is Slip.DK_UNWRITTEN:
         assert "dk: 88 of 88 elements never written, first at [0, 0, 0, 0]" in found.notes[0]
 
 
-def test_only_a_kernel_that_promises_it_must_repeat_its_gradients(supervisor: Supervisor) -> None:
-    assert row(supervisor, BWD, Slip.DQ_RACE).verdict is Verdict.PASSED
-    found = row(supervisor, BWD, Slip.DQ_RACE, deterministic=True)
+def test_only_a_kernel_that_promises_it_must_repeat_its_gradients(any_supervisor: Supervisor) -> None:
+    assert row(any_supervisor, BWD, Slip.DQ_RACE).verdict is Verdict.PASSED
+    found = row(any_supervisor, BWD, Slip.DQ_RACE, deterministic=True)
     assert found.verdict is Verdict.NONDETERMINISTIC
     assert "dq: 1 of 144 elements differ between runs, first at [0, 0, 0, 0]" in found.notes[0]
 
@@ -77,28 +79,28 @@ def test_only_a_kernel_that_promises_it_must_repeat_its_gradients(supervisor: Su
 @pytest.mark.parametrize(
     ("slip", "words"), [(Slip.LAST_ROW_UNWRITTEN, "never written"), (Slip.LAST_ROW_NAN, "not finite")]
 )
-def test_rows_outside_the_sample_are_not_forgotten(supervisor: Supervisor, slip: Slip, words: str) -> None:
+def test_rows_outside_the_sample_are_not_forgotten(any_supervisor: Supervisor, slip: Slip, words: str) -> None:
     """With no time for the oracle two heads are sampled; the others must be written and finite all the same."""
     flags = "-b 1 -H 6 -s 40 -d 8 --dtype fp16"
     sampled = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=1e-9)
     reference = sampled.case(Problem.from_cli(flags), "normal", stream="fmha").reference
     assert reference is not None
     assert len(reference.rows) < 6 * 40
-    found = row(supervisor, flags, slip, oracle_s=1e-9)
+    found = row(any_supervisor, flags, slip, oracle_s=1e-9)
     assert found.verdict is Verdict.WRONG
     assert any(words in note for note in found.notes)
-    assert row(supervisor, flags, oracle_s=1e-9).verdict is Verdict.PASSED
+    assert row(any_supervisor, flags, oracle_s=1e-9).verdict is Verdict.PASSED
 
 
-def test_a_dtype_without_a_budget_is_not_trusted(supervisor: Supervisor) -> None:
-    found = row(supervisor, "-b 1 -H 1 -s 8 -d 8 --dtype fp8_e4m3:fp8_e4m3")
+def test_a_dtype_without_a_budget_is_not_trusted(any_supervisor: Supervisor) -> None:
+    found = row(any_supervisor, "-b 1 -H 1 -s 8 -d 8 --dtype fp8_e4m3:fp8_e4m3")
     assert found.verdict is Verdict.MISTRUSTED
     assert "no measured error budget" in found.notes[0]
 
 
-def test_data_that_proves_nothing_is_not_trusted(supervisor: Supervisor) -> None:
+def test_data_that_proves_nothing_is_not_trusted(any_supervisor: Supervisor) -> None:
     plan = emulated_plan(Problem.from_cli("-b 1 -H 2 -s 16 -d 8 --dtype fp16"))
     zeros = Cases(lambda problem, kind: {n: x * 0 for n, x in fill(problem, kind, 0).items()}, oracle_s=1.0)
-    found = judged(supervisor, Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=()), CLOSE, zeros)
+    found = judged(any_supervisor, Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=()), CLOSE, zeros)
     assert found.verdict is Verdict.MISTRUSTED
     assert "zero in every element" in found.notes[0]

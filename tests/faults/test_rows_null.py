@@ -39,7 +39,7 @@ EXPECTED = {
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-def test_each_behaviour_has_its_verdict(supervisor: Supervisor, cache: Path, dtype: str) -> None:
+def test_each_behaviour_has_its_verdict(any_supervisor: Supervisor, cache: Path, dtype: str) -> None:
     shared = cases()
     assert set(EXPECTED) == set(Behaviour) - {Behaviour.BUILD_ERROR}
     found = {}
@@ -47,7 +47,7 @@ def test_each_behaviour_has_its_verdict(supervisor: Supervisor, cache: Path, dty
         job = null_job(cache, behaviour, TINY.replace("fp32", dtype))
         timeout = 0.7 if behaviour is Behaviour.HANG else 60.0
         policy = JudgePolicy(fills=("normal", "coded"), repeats=2, timeout=timeout)
-        found[behaviour] = judged(supervisor, job, policy, shared).verdict
+        found[behaviour] = judged(any_supervisor, job, policy, shared).verdict
     assert found == EXPECTED
 
 
@@ -69,17 +69,19 @@ def test_a_kernel_that_does_not_build(cache: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("family", [Family.FWD, Family.FWD_SPLITKV])
-def test_honest_kernels_pass_on_every_feature(supervisor: Supervisor, cache: Path, flags: str, family: Family) -> None:
-    row = judged(supervisor, null_job(cache, flags=flags, family=family), CLOSE)
+def test_honest_kernels_pass_on_every_feature(
+    any_supervisor: Supervisor, cache: Path, flags: str, family: Family
+) -> None:
+    row = judged(any_supervisor, null_job(cache, flags=flags, family=family), CLOSE)
     assert row.verdict is Verdict.PASSED, row.notes
     assert len(row.comparisons) == len(CLOSE.fills)
     assert len(row.stage_ns) == len(CLOSE.fills) * CLOSE.repeats
     assert {len(times) for times in row.stage_ns} == {1 if family is Family.FWD else 2}
 
 
-def test_notes_name_what_happened(supervisor: Supervisor, cache: Path) -> None:
+def test_notes_name_what_happened(any_supervisor: Supervisor, cache: Path) -> None:
     def notes(behaviour: Behaviour) -> str:
-        return "; ".join(judged(supervisor, null_job(cache, behaviour)).notes)
+        return "; ".join(judged(any_supervisor, null_job(cache, behaviour)).notes)
 
     assert notes(Behaviour.OOB_AFTER) == "fill normal: wrote one element after the end of o (4 bytes)"
     assert notes(Behaviour.OOB_BEFORE) == "fill normal: wrote one element before the start of o (4 bytes)"
@@ -91,11 +93,11 @@ def test_notes_name_what_happened(supervisor: Supervisor, cache: Path) -> None:
     assert "o: 1 of 80 elements differ between runs" in notes(Behaviour.NONDETERMINISTIC)
 
 
-def test_without_a_check_the_guards_are_watched(supervisor: Supervisor, cache: Path) -> None:
+def test_without_a_check_the_guards_are_watched(any_supervisor: Supervisor, cache: Path) -> None:
     policy = JudgePolicy(check=False, timeout=60.0)
-    wrong = judged(supervisor, null_job(cache, Behaviour.ZEROS), policy)
+    wrong = judged(any_supervisor, null_job(cache, Behaviour.ZEROS), policy)
     assert (wrong.verdict, wrong.comparisons) == (Verdict.UNCHECKED, ())
-    assert judged(supervisor, null_job(cache, Behaviour.OOB_AFTER), policy).verdict is Verdict.OUT_OF_BOUNDS
+    assert judged(any_supervisor, null_job(cache, Behaviour.OOB_AFTER), policy).verdict is Verdict.OUT_OF_BOUNDS
 
 
 def test_good_rows_share_one_worker(supervisor: Supervisor, cache: Path) -> None:
