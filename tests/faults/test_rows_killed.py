@@ -11,7 +11,7 @@ from pathlib import Path
 from fmha_cli.verdict import Verdict
 
 HERE = Path(__file__).resolve().parent
-KILLS, ROWS = 20, 200
+KILLS, ROWS = 20, 130
 
 
 def test_no_row_is_missing_or_doubled_after_twenty_kills(tmp_path: Path) -> None:
