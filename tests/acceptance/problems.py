@@ -10,7 +10,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from fmha_cli.backends.cpu.rules import DECODE_ROWS, group_rows
+from fmha_cli.backends.cpu.rules import group_rows
+from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.problem import Problem
 
 Flags = dict[str, str | None]
@@ -226,7 +227,10 @@ REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "hdim": ("K012", lambda rng: {"-d": str(rng.randint(257, 600))}),
     "hdim-v": ("K012", lambda rng: {"--hdim-v": str(rng.randint(257, 600))}),
     "scales": ("K018", lambda rng: {"--qscale": rng.choice(["tensor", "block", "kv-block", "head"])}),
-    "splits of many rows": ("K017", lambda rng: {"--splits": str(rng.randint(2, 16))}),
+    "splits of many rows": (
+        "K017 K103",
+        lambda rng: {"-s": str(rng.randint(DECODE_ROWS + 1, 300)), "--splits": str(rng.randint(2, 16))},
+    ),
     "offset": ("K102", lambda rng: {"--dropout": "0.2", "--offset": str(rng.randrange(2**32, 2**64))}),
 }
 """Kind of refusal -> the rules of which one refuses it, and the flags that ask for it."""

@@ -13,9 +13,10 @@ from cli.conftest import Fmha
 from acceptance.pasting import words_after_fmha
 from fmha_cli.backends.cpu import building
 from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.backends.cpu.backend import DECODE_QUERIES
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.backends.cpu.rules import DECODE_ROWS
 from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.dtypes import DType
 from fmha_cli.errors import ExitCode
 from fmha_cli.faults import Fault
@@ -72,8 +73,8 @@ def problems_for(fault: Fault, dtype: DType, kind: Kind) -> list[Problem]:
 
 
 def _few_rows(problem: Problem) -> Problem:
-    """The problem with as many query rows as a decode kernel holds."""
-    rows = DECODE_ROWS // (problem.heads // problem.kv_heads)
+    """The problem with as many query rows as go to a decode kernel."""
+    rows = min(DECODE_QUERIES, DECODE_ROWS // (problem.heads // problem.kv_heads))
     lengths = None if problem.seqlens_q is None else tuple(min(rows, n) for n in problem.seqlens_q)
     return replace(problem, seqlen_q=max(lengths or (rows,)), seqlens_q=lengths)
 
