@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -33,7 +34,7 @@ class Case:
     reference: Reference | None = None
     gradients: Gradients | None = None
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
         return _nbytes(self.inputs) + _nbytes(self.reference) + _nbytes(self.gradients)
 

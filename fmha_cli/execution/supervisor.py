@@ -26,6 +26,7 @@ from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Job, availability_from_wire
 from fmha_cli.execution.process import Death, WorkerProcess
 from fmha_cli.execution.protocol import Failure, Message
+from fmha_cli.plan import Artifact
 from fmha_cli.verdict import Verdict
 
 KEPT_JOBS = 2
@@ -102,6 +103,24 @@ class Supervisor:
         if "failure" in answer:
             return Availability(state=State.BROKEN, why=_why(answer))
         return availability_from_wire(answer["availability"])
+
+    def peaks(self, entry: str, backend: str, artifact: Artifact, threads: int, *, timeout: float = 120.0) -> Message:
+        """Run a backend's peak loops in the worker; the answer of ``PeakLoops.run_peaks``.
+
+        Raises:
+            EnvironmentProblem: X013, they do not run.
+        """
+        request = {"do": "peaks", "entry": entry, "backend": backend, "threads": threads}
+        worker = self._ready()
+        worker.clear_log()
+        answer = worker.ask({**request, "artifact": [str(artifact.path), artifact.sha256]}, timeout=timeout)
+        if isinstance(answer, Death):
+            self.retire()
+            raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=answer.note)
+        if "failure" in answer:
+            raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=_why(answer))
+        found: Message = answer["peaks"]
+        return found
 
     def run(
         self,

@@ -10,6 +10,7 @@ probe      entry, backend                                 availability
 load       id, job, layout (arena's descriptor attached)  (empty)
 run        id, launches, cold, transfer                   ns: one list of stages for each launch
 drop       id                                             (empty)
+peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
 =========  =============================================  ==========================================
 
 A failed request is answered with ``failure`` (a :class:`Failure`), ``what`` and ``why``; the traceback goes to
@@ -42,7 +43,7 @@ from fmha_cli.execution.layout import tensors_from_wire
 from fmha_cli.execution.loading import load_backend
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
-from fmha_cli.protocols import Session
+from fmha_cli.protocols import PeakLoops, Session
 
 
 @dataclass
@@ -76,6 +77,7 @@ class Worker:
             "load": self._load,
             "run": self._run,
             "drop": self._drop,
+            "peaks": self._peaks,
         }
 
     def serve(self) -> None:
@@ -147,6 +149,13 @@ class Worker:
         if loaded is not None:
             loaded.close()
         return {}
+
+    def _peaks(self, request: Message) -> Message:
+        backend = load_backend(request["entry"], request["backend"])
+        if not isinstance(backend, PeakLoops):
+            raise EnvironmentProblem(f"backend {backend.name} has no peak loops")
+        path, sha256 = request["artifact"]
+        return {"peaks": backend.run_peaks(verified(Path(path), sha256), request["threads"])}
 
 
 def verified(path: Path, sha256: str) -> Path:

@@ -105,8 +105,9 @@ class Executor:
     ) -> tuple[Fate, Fate]:
         """Judge two rows of one problem, then time them in turns."""
         jobs = [self._job(row, built) for row, built in zip(rows, artifacts, strict=True)]
-        arenas = [Arena(layout_of(job.plan.problem, job.plan.workspaces)) for job in jobs]
+        arenas: list[Arena] = []
         try:
+            arenas += [Arena(layout_of(job.plan.problem, job.plan.workspaces)) for job in jobs]
             judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
             fates = [
                 Fate(verdict=j.verdict, comparisons=j.comparisons, artifacts=a, notes=j.notes, log=j.log_tail or None)
@@ -120,6 +121,9 @@ class Executor:
                     replace(fate, measurement=self._measurement(row, self._cut(side, warm)))
                     for fate, row, side in zip(fates, rows, timed, strict=True)
                 ]
+        except MemoryError as fault:
+            note = f"no memory for two sets of tensors: {fault}"
+            fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, notes=(note,)) for a in artifacts]
         except RowFailed as fault:
             fates = [replace(f, verdict=fault.verdict, notes=(*f.notes, str(fault))) for f in fates]
         finally:
@@ -169,6 +173,8 @@ class Executor:
             )
             if result.verdict is not None:
                 raise RowFailed(result.verdict, result.note or result.verdict.value, result.log_tail)
+            if result.distrust:
+                raise RowFailed(Verdict.MISTRUSTED, result.distrust, result.log_tail)
             return result.stage_ns
 
         return launch

@@ -1,14 +1,11 @@
-"""The peaks that rows are held against: measured once per machine in a child process, or from the data sheet."""
+"""The peaks that rows are held against: measured once per machine in the worker, or from the data sheet."""
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Callable
 
-from fmha_cli.encode import canonical_json
-from fmha_cli.errors import EnvironmentProblem, FmhaError
+from fmha_cli.errors import FmhaError
+from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.peaks import measured_peaks, peaks_from, spec_peaks, this_machine
 from fmha_cli.measure.roofline import Floor, PeakKind, Peaks, floor_of
 from fmha_cli.protocols import BuildContext, PeakLoops
@@ -16,15 +13,20 @@ from fmha_cli.registry import Registry
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.rows import Row
 
-_TIMEOUT_S = 120.0
-
 
 class PeakBook:
     """Peaks by architecture, looked up when the first row needs them; a machine without peaks gives None."""
 
     def __init__(
-        self, request: Request, registry: Registry, context: BuildContext, threads: int, notify: Callable[[str], None]
+        self,
+        request: Request,
+        registry: Registry,
+        context: BuildContext,
+        supervisor: Supervisor,
+        threads: int,
+        notify: Callable[[str], None],
     ) -> None:
+        self._supervisor = supervisor
         self._request = request
         self._registry = registry
         self._context = context
@@ -59,33 +61,10 @@ class PeakBook:
 
             def measure() -> Peaks:
                 self._notify(f"measuring the peaks of this machine ({device.id}, {self._threads} threads), once")
-                return _in_child(entry, backend.name, str(artifact.path), self._threads)
+                found = self._supervisor.peaks(entry, backend.name, artifact, self._threads)
+                return peaks_from({**found, "kind": PeakKind.MEASURED.value})
 
             return measured_peaks(self._context.cache_root, machine, measure, again=again)
         except FmhaError as fault:
             self._notify(f"no peaks: {fault.what}")
             return None
-
-
-def _in_child(entry: str, backend: str, artifact: str, threads: int) -> Peaks:
-    """Run the loops in a process of their own, as every kernel.
-
-    Raises:
-        EnvironmentProblem: they do not run.
-    """
-    words = [sys.executable, "-m", "fmha_cli.execution.peak_probe"]
-    question = canonical_json({"entry": entry, "backend": backend, "artifact": artifact, "threads": threads})
-    try:
-        done = subprocess.run(
-            [*words, question],
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT_S,
-            check=False,
-            stdin=subprocess.DEVNULL,
-        )
-        if done.returncode:
-            raise ValueError(f"exit status {done.returncode}: {done.stderr.strip()[-300:]}")
-        return peaks_from({**json.loads(done.stdout), "kind": PeakKind.MEASURED.value})
-    except (OSError, ValueError, KeyError, TypeError, subprocess.TimeoutExpired) as fault:
-        raise EnvironmentProblem("the peak loops do not run", code="E040", why=str(fault)) from fault

@@ -147,7 +147,7 @@ class _Walk:
         self.told: set[int] = set()
         self.input_notes: dict[Problem, tuple[str, ...]] = {}
         threads = request.threads or usable_cores()
-        book = PeakBook(request, registry, context, threads, notify)
+        book = PeakBook(request, registry, context, supervisor, threads, notify)
         cases = Cases(self._inputs, oracle_s=request.oracle_s, seed=request.fill_seed)
         self.executor = Executor(self.request, registry, supervisor, cases, threads=threads, peaks=book.peaks)
         self.book = book

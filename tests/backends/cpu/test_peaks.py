@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,8 @@ from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
 from fmha_cli.codegen.cpu.peaks import emit_peaks
 from fmha_cli.device import DeviceFacts
-from fmha_cli.execution.peak_probe import answer
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.protocols import BuildContext, PeakLoops
 
 
@@ -24,11 +26,19 @@ def test_the_backend_has_loops() -> None:
 def test_loops_build_and_run(arch: str, shared_cache: Path) -> None:
     device = DeviceFacts(id="cpu", archs=(arch,))
     artifact = build_peak_loops(device, BuildContext(cache_root=shared_cache))
-    text = answer(
-        f'{{"entry": "fmha_cli.backends.cpu", "backend": "cpu", "artifact": "{artifact.path}", "threads": 1}}'
-    )
-    assert '"bandwidth":' in text
-    assert '"fp32":' in text
+    with Supervisor() as supervisor:
+        found = supervisor.peaks("fmha_cli.backends.cpu", "cpu", artifact, 1)
+    assert found["flops"]["fp32"] > 1e8
+    assert found["bandwidth"] > 1e8
+
+
+def test_loops_that_do_not_run_are_an_environment_problem(shared_cache: Path) -> None:
+    artifact = build_peak_loops(detect(), BuildContext(cache_root=shared_cache))
+    with Supervisor() as supervisor:
+        with pytest.raises(EnvironmentProblem, match="peak loops"):
+            supervisor.peaks("fmha_cli.backends.null", "null", artifact, 1)
+        with pytest.raises(EnvironmentProblem, match="peak loops"):
+            supervisor.peaks("fmha_cli.backends.cpu", "cpu", replace(artifact, sha256="0"), 1)
 
 
 def test_each_architecture_has_its_own_text() -> None:
