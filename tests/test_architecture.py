@@ -89,6 +89,13 @@ def test_nothing_imports_a_backend_statically() -> None:
             assert "backends" not in {name for name, _ in imported_rooms(path)}, path
 
 
+def test_plugins_import_the_api_alone() -> None:
+    sources = sorted((ROOT / "plugins").glob("*/src/**/*.py"))
+    assert sources
+    for path in sources:
+        assert {name for name, _ in imported_rooms(path)} <= {"api"}, path
+
+
 @pytest.mark.parametrize("name", sorted(DOMAIN - {"near"}))
 def test_domain_needs_the_standard_library_only(name: str) -> None:
     path = PACKAGE / f"{name}.py"
