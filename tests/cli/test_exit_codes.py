@@ -98,9 +98,16 @@ def test_unsupported_does_not_count_in_a_mixed_sweep(fmha: Fmha) -> None:
     assert [r["verdict"] for r in done.document["records"]] == ["PASSED", "UNSUPPORTED"]
 
 
+def _hear_ctrl_c() -> None:
+    """A suite that a script started in the background ignores SIGINT, and its children would inherit that."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def interrupted_after(rows: int, argv: Sequence[str]) -> tuple[int, list[Any], str]:
     """Ctrl-C after some rows of ``--jsonl``: (exit code, all rows, stderr)."""
-    process = subprocess.Popen([*PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [*PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_ctrl_c
+    )
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(rows)]
     process.send_signal(signal.SIGINT)
