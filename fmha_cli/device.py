@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -48,3 +49,10 @@ class Availability:
     why: str | None = None
     help: str | None = None
     version: str | None = None
+
+
+def usable_cores() -> int:
+    """Logical cores that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

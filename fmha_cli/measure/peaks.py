@@ -6,7 +6,6 @@ A busy machine measures too low a peak, never too high a one; so a stored peak o
 
 from __future__ import annotations
 
-import os
 import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from typing import Any
 from fmha_cli.arch import ArchSpec
 from fmha_cli.build.files import as_environment_problem
 from fmha_cli.build.memo import recall, remember
+from fmha_cli.device import usable_cores
 from fmha_cli.encode import digest_of
 from fmha_cli.measure.roofline import PeakKind, Peaks
 
@@ -68,13 +68,6 @@ def this_machine(threads: int, toolchain: str, arch: str, cpuinfo: Path = Path("
         toolchain=toolchain,
         arch=arch,
     )
-
-
-def usable_cores() -> int:
-    """Logical cores that this process may run on."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def load_peaks(root: Path, machine: Machine) -> Peaks | None:

@@ -12,14 +12,13 @@ from typing import Any
 
 from fmha_cli import __version__
 from fmha_cli.build.root import cache_root
-from fmha_cli.device import Availability
+from fmha_cli.device import Availability, usable_cores
 from fmha_cli.errors import InternalError
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.ab import ab_ratios
 from fmha_cli.measure.baseline import Baseline, load_baseline
-from fmha_cli.measure.peaks import usable_cores
 from fmha_cli.measure.roofline import impossible
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Inputs

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fmha_cli.arch import load_arch
-from fmha_cli.device import DeviceFacts
+from fmha_cli.device import DeviceFacts, usable_cores
 
 ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
 """Architectures with CPU kernels, best first."""
@@ -30,13 +30,6 @@ def cpu_fields(text: str) -> Mapping[str, str]:
     return {key.strip(): value.strip() for key, value in pairs}
 
 
-def usable_cpus() -> int:
-    """Processors that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def detect() -> DeviceFacts:
     """This machine's CPU. Without ``/proc/cpuinfo`` (not Linux) only the generic kernels are accepted."""
     fields = cpu_fields(_read(_CPUINFO))
@@ -45,7 +38,7 @@ def detect() -> DeviceFacts:
         id="cpu",
         archs=accepted(fields.get("flags", "").split() if on_x86 else ()),
         name=fields.get("model name", platform.processor() or platform.machine()),
-        units=usable_cpus(),
+        units=usable_cores(),
         memory_bytes=_memory(),
         llc_bytes=_last_level_cache(),
     )

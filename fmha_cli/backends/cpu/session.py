@@ -7,11 +7,10 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fmha_cli.backends.cpu.arch_detect import usable_cpus
 from fmha_cli.backends.cpu.arguments import Arguments
 from fmha_cli.codegen import abi
 from fmha_cli.codegen.struct import ctypes_structure, layout_faults, pack
-from fmha_cli.device import DeviceFacts
+from fmha_cli.device import DeviceFacts, usable_cores
 from fmha_cli.errors import InternalError, KernelFailure
 from fmha_cli.plan import Plan
 from fmha_cli.protocols import BoundTensor
@@ -57,7 +56,7 @@ class CpuSession:
             raise InternalError("bind before load")
         self._arena = (ctypes.c_char * arena.nbytes).from_buffer(arena)
         base = ctypes.addressof(self._arena)
-        self._arguments = Arguments(self._plan.problem, tensors, base, threads or usable_cpus())
+        self._arguments = Arguments(self._plan.problem, tensors, base, threads or usable_cores())
         self._block = pack(self._arguments.block)
 
     def upload(self) -> None:
