@@ -26,7 +26,6 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         device=None if s.text("device") == "auto" else s.text("device"),
         kernel=s.text("kernel"),
         files=file_flags(call),
-        dtype_given="dtype" in s.values,
         out=s.text("out"),
         fills=_fills(call, command),
         fill_seed=s.size("fill_seed", default.fill_seed),

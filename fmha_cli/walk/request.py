@@ -27,7 +27,6 @@ class Request:
     Attributes:
         argv: the command line, for journals and repro lines.
         files: flag key -> FILE[:KEY]; what is absent is filled.
-        dtype_given: ``--dtype`` stood on the command line, so that float32 files are rounded to it.
         fills: fills to check with; ``run`` and ``bench`` use the first alone.
         threads, jobs: 0 = all allowed; timeout: seconds for one row in the worker.
         cache: ``hot``, ``cold`` or ``both``; ab: two kernels to time in turns.
@@ -43,7 +42,6 @@ class Request:
     device: str | None = None
     kernel: str | None = None
     files: Mapping[str, str] = field(default_factory=dict)
-    dtype_given: bool = False
     out: str | None = None
     fills: tuple[str, ...] = ("normal",)
     fill_seed: int = 0

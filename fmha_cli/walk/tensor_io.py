@@ -120,17 +120,6 @@ def _plain(array: Array) -> Array:
 
 
 def _safetensors(arrays: Mapping[str, Array]) -> bytes:
-    import safetensors
+    from safetensors.numpy import save
 
-    names = {np.dtype(kind): name for name, kind in _SAFE_DTYPES.items()}
-    words = {"F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16", "I64": "int64", "I32": "int32"}
-    words |= {"F8_E4M3": "float8_e4m3fn", "F8_E5M2": "float8_e5m2"}
-    parts = {
-        key: {
-            "dtype": words[names[array.dtype]],
-            "shape": list(array.shape),
-            "data": np.ascontiguousarray(array).tobytes(),
-        }
-        for key, array in arrays.items()
-    }
-    return bytes(cast(Any, safetensors).serialize(parts))
+    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
