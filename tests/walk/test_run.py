@@ -1,0 +1,75 @@
+"""The walk's options: A/B, all kernels with regret, cold and hot, baselines, saved failures, dry runs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fmha_cli import api
+from fmha_cli.errors import UsageError
+from fmha_cli.measure.roofline import CacheState
+from fmha_cli.report.document import report_document
+from fmha_cli.verdict import Verdict
+from fmha_cli.walk.tensor_io import read_tensor
+
+PROBLEM = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")
+
+
+def null_kernel(behaviour: str) -> str:
+    found = [k for k in api.list_kernels("null", backend="null") if f"behaviour={behaviour}" in k.name]
+    return next(k for k in found if "dtype=fp16" in k.name).name
+
+
+def test_two_kernels_in_turns_carry_each_others_ratio() -> None:
+    honest = next(k for k in api.list_kernels("null", backend="null") if "dtype=fp16" in k.name).name
+    first, second = api.run(PROBLEM, command="bench", backend="null", ab=(honest, null_kernel("slow")), budget_s=0.6)
+    assert first.ab is not None
+    assert second.ab is not None
+    assert first.ab.ratio < 1 < second.ab.ratio
+    assert (first.ab.against, second.ab.against) == (null_kernel("slow"), honest)
+
+
+def test_hot_and_cold_are_rows_of_their_own() -> None:
+    rows = api.run(PROBLEM, command="bench", backend="null", cache="both", budget_s=0.05)
+    assert [r.measurement.cache for r in rows if r.measurement] == [CacheState.HOT, CacheState.COLD]
+    with pytest.raises(UsageError, match="--cache"):
+        api.run(PROBLEM, command="bench", backend="null", cache="warm")
+
+
+def test_all_kernels_mark_the_default_with_its_regret(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32")
+    rows = api.run(problem, command="bench", backend="cpu", all_kernels=True, budget_s=0.05)
+    assert [r.default_choice for r in rows].count(True) == 1
+    times = [r.measurement.median_ns for r in rows if r.measurement]
+    assert len(times) == len(rows)
+    default = next(r for r in rows if r.default_choice)
+    assert default.measurement is not None
+    assert default.regret == pytest.approx(default.measurement.median_ns / min(times) - 1)
+    assert all(r.regret is None for r in rows if not r.default_choice)
+
+
+def test_a_baseline_is_compared_with(tmp_path: Path) -> None:
+    old = api.run(PROBLEM, command="bench", backend="null", budget_s=0.1)
+    path = tmp_path / "old.json"
+    path.write_text(json.dumps(report_document(old, {})), "utf-8")
+    (new,) = api.run(PROBLEM, command="bench", backend="null", budget_s=0.1, baseline=str(path))
+    assert new.baseline is not None
+    assert new.baseline.against == "old.json"
+
+
+def test_a_failure_is_saved_with_its_inputs(tmp_path: Path) -> None:
+    (row,) = api.run(PROBLEM, backend="null", kernel=null_kernel("nan"), save_failures=str(tmp_path / "failed"))
+    assert row.verdict is Verdict.WRONG
+    assert row.saved is not None
+    assert np.isnan(read_tensor(f"{row.saved}:out.o", "--q", "o").astype(np.float32)).any()
+    assert read_tensor(row.saved, "--q", "q").shape == (1, 2, 16, 8)
+
+
+def test_a_dry_run_builds_and_runs_nothing(tmp_path: Path) -> None:
+    (row,) = api.run(PROBLEM, backend="cpu", dry_run=True, cache_root=str(tmp_path / "cache"))
+    assert row.verdict is Verdict.NOT_RUN
+    assert "dry run" in row.notes[0]
+    assert not list((tmp_path / "cache").glob("v1/*/*"))
