@@ -14,7 +14,7 @@ from fmha_cli.device import Availability, DeviceFacts
 from fmha_cli.kernel import Algorithm, KernelSpec
 from fmha_cli.plan import Artifact, Plan, Stage
 from fmha_cli.problem import Problem
-from fmha_cli.rules import Rule
+from fmha_cli.rules import Reason, Rule
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,7 @@ class BuildContext:
         jobs: compilers that may run at once; timeout: seconds for one compile.
         offline: fetching sources is forbidden.
         notify: takes one line for people. stop: once set, the build ends soon.
+        options: what the user set of backends' own options, by flag name (``ck-home``).
     """
 
     cache_root: Path
@@ -33,6 +34,7 @@ class BuildContext:
     timeout: float = 600.0
     notify: Callable[[str], None] = field(default=lambda text: None, compare=False)
     stop: Event | None = field(default=None, compare=False)
+    options: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,27 @@ class Backend(Protocol):
         Raises:
             EnvironmentProblem: the device or its runtime is not there.
         """
+
+
+@runtime_checkable
+class Catalogued(Protocol):
+    """A backend whose kernels come in revisions of their source and in named sets; ``kernels`` lists the default
+    revision's buildable ones."""
+
+    def revisions(self) -> tuple[str, ...]:
+        """Names of the revisions, the default first."""
+
+    def catalogue(self, arch: ArchSpec, profile: str | None, revision: str | None) -> Iterable[KernelSpec]:
+        """The kernels of a profile (all buildable ones without) in a revision, lazily. A profile may hold kernels
+        that its project lists and nobody can build: ``refusals`` tells why.
+
+        Raises:
+            UsageError: no such revision, or a profile that this revision does not have.
+            EmptySelection: the revision has nothing for the architecture; names the first that has.
+        """
+
+    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
+        """Why a kernel cannot be built for its architecture; empty for one that can."""
 
 
 @runtime_checkable
