@@ -32,6 +32,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "filters": DOMAIN,
     **{room: DOMAIN | {room} for room in WORKSHOP},
     "build": DOMAIN | {"build"},
+    "sources": DOMAIN | {"sources", "build"},
     "backends": DOMAIN | {"backends", "build", "codegen", "sources", "hookspecs"},
     "execution": DOMAIN | WORKSHOP | {"execution"},
     "measure": DOMAIN | WORKSHOP | {"measure"},

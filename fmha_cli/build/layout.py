@@ -8,6 +8,8 @@
     quarantine/<digest>.<uuid>/                                damaged entries
     failed/<digest>/{build.log, source.cpp}                    the last failed build of a key
     toolchains/<name>.json                                     probe results
+    toolchains/rocm-<digest>/                                  what a compiler lacks of ROCm, put together
+    sources/<name>-<version>/                                  pinned third-party sources
 """
 
 from __future__ import annotations
@@ -69,9 +71,14 @@ class CacheLayout:
         return self.root / "toolchains"
 
     @property
+    def sources(self) -> Path:
+        """The third-party sources."""
+        return self.root / "sources"
+
+    @property
     def rooms(self) -> tuple[Path, ...]:
         """Every directory directly under the root."""
-        return (self.entries, self.tmp, self.locks, self.quarantine, self.failed, self.toolchains)
+        return (self.entries, self.tmp, self.locks, self.quarantine, self.failed, self.toolchains, self.sources)
 
     def entry(self, digest: str) -> Path:
         """The directory of a finished entry."""

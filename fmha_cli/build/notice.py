@@ -21,6 +21,8 @@ class NoticeKind(StrEnum):
     """Something that would have saved work later could not be written."""
     TOOLCHAIN = "toolchain"
     """A compiler was passed over, or is about to take long."""
+    SOURCE = "source"
+    """A third-party source is being fetched, or was passed over."""
 
 
 @dataclass(frozen=True)

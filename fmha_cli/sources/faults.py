@@ -1,0 +1,28 @@
+"""Why a source could not be had, and how addresses are shown to people."""
+
+from __future__ import annotations
+
+import re
+
+_USER = re.compile(r"(?<=//)[^/@\s]*@")
+_QUERY = re.compile(r"(?<=[^\s?])\?[^\s'\")]*")
+
+
+class FetchError(Exception):
+    """One way to a file that failed; the message says why in one line and holds no credentials."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(shown(text))
+
+
+class WrongContent(FetchError):
+    """The file is there but is not the one that is pinned."""
+
+
+class UnsafeArchive(FetchError):
+    """An archive that would write elsewhere, holds links or devices, or is larger than it should be."""
+
+
+def shown(text: str) -> str:
+    """The text with user names, passwords and query strings taken out of its addresses."""
+    return _QUERY.sub("", _USER.sub("", text))

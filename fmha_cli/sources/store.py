@@ -1,0 +1,247 @@
+"""The pinned sources in the cache: fetch one, find it again, verify it, remove it.
+
+A source is unpacked under ``tmp/`` and renamed to ``sources/<name>-<version>/`` when it is whole and verified, so
+that it is there whole or not at all. Its manifest lists every file with its digest; each use checks the tree.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from fmha_cli.build.files import (
+    as_environment_problem,
+    fsync_dir,
+    make_private_dir,
+    remove_tree,
+)
+from fmha_cli.build.layout import CacheLayout
+from fmha_cli.build.lock import WaitingLock
+from fmha_cli.build.notice import Notice, NoticeKind, Notify
+from fmha_cli.build.root import open_root
+from fmha_cli.encode import fields_dict
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.sources.download import download
+from fmha_cli.sources.faults import FetchError, UnsafeArchive, WrongContent
+from fmha_cli.sources.index import Place, places
+from fmha_cli.sources.manifest import differences, hash_tree, read_manifest, tree_digest, write_manifest
+from fmha_cli.sources.pins import Pin, pin_of
+from fmha_cli.sources.pip_settings import PipSettings, read_settings
+from fmha_cli.sources.ranged import NoRanges, RangedFile
+from fmha_cli.sources.trees import intact
+from fmha_cli.sources.unpack import unpack_tar, unpack_zip
+from fmha_cli.sources.web import Web
+
+RANGE_SLACK = 4 << 20
+"""Bytes that may be read of a wheel beyond what is kept: its directory, and what lies between the members."""
+
+_HELP = (
+    "check the package index of pip's configuration (pip config list), or put the file into a folder that "
+    "PIP_FIND_LINKS names, or fetch it where there is a network and copy the cache's folder sources/"
+)
+
+
+class State(StrEnum):
+    """What is in the cache of a source."""
+
+    PRESENT = "present"
+    MISSING = "missing"
+    DAMAGED = "damaged"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """One source in the cache: its folder, its state, and what is wrong with it."""
+
+    pin: Pin
+    path: Path
+    state: State
+    faults: tuple[str, ...] = ()
+
+
+def fetched(name: str, cache_root: Path, *, offline: bool, notify: Notify, settings: PipSettings | None = None) -> Path:
+    """The folder of one pinned source, fetched now if it is not in the cache.
+
+    Args:
+        settings: where packages come from; pip's configuration by default.
+
+    Raises:
+        UsageError: no such source.
+        EnvironmentProblem: it is not here and fetching is forbidden (S101) or fails (S102, S103, S104), or the
+            cache cannot be written. Nothing half-written is left in its place.
+    """
+    pin, layout = pin_of(name), open_root(cache_root)
+    return fetched_pin(pin, layout, offline=offline, notify=notify, settings=settings)
+
+
+def fetched_pin(
+    pin: Pin, layout: CacheLayout, *, offline: bool, notify: Notify, settings: PipSettings | None = None
+) -> Path:
+    """As :func:`fetched`, of a pin."""
+    place = layout.sources / pin.folder
+    with as_environment_problem(f"looking at the source {pin.name}"):
+        if intact(pin, layout):
+            return place
+    if offline:
+        state = "is damaged in the cache" if place.exists() else "is not in the cache"
+        raise EnvironmentProblem(
+            f"the source {pin.name} {pin.archive.version} {state}, and fetching is forbidden",
+            code="S101",
+            where=str(place),
+            why="--offline (or FMHA_OFFLINE) is set",
+            help=f"run `fmha sources fetch {pin.name}` once where the package index can be reached",
+        )
+    lock = WaitingLock(layout.lock(f"source-{pin.folder}"), f"the fetch of {pin.name}", notify)
+    with as_environment_problem(f"fetching the source {pin.name}"):
+        with lock.hold(lambda: not intact(pin, layout)):
+            if not intact(pin, layout):
+                _fetch(pin, layout, notify, settings)
+    return place
+
+
+def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> Standing:
+    """What is in the cache of one source.
+
+    Args:
+        deep: hash every file again, even if its time and size have not changed since the last look.
+
+    Raises:
+        EnvironmentProblem: the cache cannot be read.
+    """
+    place = layout.sources / pin.folder
+    with as_environment_problem(f"looking at the source {pin.name}"):
+        if not place.exists():
+            return Standing(pin, place, State.MISSING)
+        if not deep and intact(pin, layout):
+            return Standing(pin, place, State.PRESENT)
+        manifest = read_manifest(place)
+        if manifest is None:
+            return Standing(pin, place, State.DAMAGED, ("its manifest is missing or damaged",))
+        found = hash_tree(place)
+        faults = differences(manifest[1], found)
+        if not faults and tree_digest(found) != pin.digest:
+            faults = ("its manifest is not of the pinned content",)
+    return Standing(pin, place, State.DAMAGED if faults else State.PRESENT, faults)
+
+
+def remove(pin: Pin, layout: CacheLayout) -> bool:
+    """Remove a source from the cache: renamed away first, so that nobody sees half of it. False when absent.
+
+    Raises:
+        EnvironmentProblem: it cannot be moved.
+    """
+    with as_environment_problem(f"removing the source {pin.name}"):
+        away = _moved_away(layout.sources / pin.folder, layout)
+    if away is not None:
+        remove_tree(away)
+    return away is not None
+
+
+def _moved_away(place: Path, layout: CacheLayout) -> Path | None:
+    away = layout.new_tmp()
+    make_private_dir(away.parent)
+    try:
+        place.rename(away)
+    except FileNotFoundError:
+        return None
+    return away
+
+
+def _fetch(pin: Pin, layout: CacheLayout, notify: Notify, settings: PipSettings | None) -> None:
+    """Try every place that offers the archive until one gives the pinned content.
+
+    Raises:
+        EnvironmentProblem: none does.
+        OSError: the cache cannot be written.
+    """
+    notify(Notice(NoticeKind.SOURCE, f"fetching {pin.archive.file} from the package index"))
+    web = Web(settings or read_settings())
+    faults: list[FetchError] = []
+    try:
+        for place in places(pin.archive, web):
+            if isinstance(place, FetchError):
+                faults.append(place)
+                continue
+            work = layout.new_tmp()
+            make_private_dir(work)
+            try:
+                _unpack(pin, place, work, web)
+                _publish(pin, work / "tree", layout)
+                return
+            except FetchError as fault:
+                faults.append(fault)
+            finally:
+                remove_tree(work)
+    finally:
+        web.close()
+    raise _problem(pin, faults)
+
+
+def _unpack(pin: Pin, place: Place, work: Path, web: Web) -> None:
+    """Bring the kept parts to ``work/tree``.
+
+    Raises:
+        FetchError: they cannot be had from this place.
+    """
+    tree = work / "tree"
+    make_private_dir(tree)
+    if pin.archive.is_wheel and place.url is not None and _by_ranges(pin, place, tree, web):
+        return
+    file = download(pin.archive, place, work / pin.archive.file, web)
+    if pin.archive.is_wheel:
+        with file.open("rb") as opened:
+            unpack_zip(pin, opened, tree)
+    else:
+        unpack_tar(pin, file, tree)
+    file.unlink()
+
+
+def _by_ranges(pin: Pin, place: Place, tree: Path, web: Web) -> bool:
+    """Read the kept members alone; False when the server sends whole files only."""
+    raw = RangedFile(web, place.url or "", pin.archive.bytes, pin.bytes + RANGE_SLACK)
+    try:
+        unpack_zip(pin, io.BufferedReader(raw), tree)
+    except NoRanges:
+        return False
+    return True
+
+
+def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
+    """Check the unpacked tree against the pin, add its manifest, and rename it into place.
+
+    Raises:
+        WrongContent: it is not what is pinned.
+        OSError: the cache cannot be written.
+    """
+    found = hash_tree(tree)
+    if tree_digest(found) != pin.digest:
+        size = sum(size for _, size in found.values())
+        raise WrongContent(
+            f"{pin.archive.file} unpacks to {len(found)} files of {size} bytes with the digest {tree_digest(found)}, "
+            f"not to the pinned {pin.files} of {pin.bytes} with {pin.digest}"
+        )
+    write_manifest(tree, {**fields_dict(pin.archive), "name": pin.name, "license": pin.license}, found)
+    make_private_dir(layout.sources)
+    place = layout.sources / pin.folder
+    # Whatever is there is damaged, or it would have been used.
+    damaged = _moved_away(place, layout)
+    tree.rename(place)
+    fsync_dir(layout.sources)
+    if damaged is not None:
+        remove_tree(damaged)
+
+
+def _problem(pin: Pin, faults: list[FetchError]) -> EnvironmentProblem:
+    """The error for what could not be fetched: the gravest kind decides the code, all are told."""
+    kinds = {type(fault) for fault in faults}
+    code, what = "S102", "cannot be fetched"
+    if UnsafeArchive in kinds:
+        code, what = "S104", "was refused: its archive is not safe to unpack"
+    elif WrongContent in kinds:
+        code, what = "S103", "was refused: it is not the pinned content"
+    told = "; ".join(dict.fromkeys(map(str, faults))) or "no package index is configured (no-index)"
+    return EnvironmentProblem(
+        f"the source {pin.name} {pin.archive.version} {what}", code=code, where=pin.archive.file, why=told, help=_HELP
+    )
