@@ -3,6 +3,8 @@
 Stream ``fmha`` (this project's own): Philox 4x32-10, key = low and high word of the seed, counter words
 c0 = j >> 2, c1 = i, c2 = b * heads + h, c3 = offset; element (b, h, i, j) uses output word j & 3 and is
 kept when word >= threshold, threshold = floor(p * 2^32). i and j count inside the sequence.
+
+Stream ``ck`` (Composable Kernel): ``ck_stream`` states it.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ Stream = Callable[[Problem, int, Ints, Ints, int, int], Keep]
 """(problem, b, h (rows), i (rows), first key, end key) -> kept (rows, end - first)."""
 
 _WORD = 2**32
+_CK_TILE, _CK_LANES, _CK_ROUNDS = 32, 64, 7
 
 
 def threshold(p: float) -> int:
@@ -55,7 +58,37 @@ def fmha_stream(problem: Problem, b: int, h: Ints, i: Ints, first: int, end: int
     return kept
 
 
-STREAMS: Mapping[str, Stream] = MappingProxyType({"fmha": fmha_stream})
+def ck_stream(problem: Problem, b: int, h: Ints, i: Ints, first: int, end: int) -> Keep:
+    """The stream ``ck``: the same bits in CK-Tile's forward and backward kernels, whatever their tiles.
+
+    P is cut into tiles of 32 x 32. Philox 4x32-7 with key = low and high word of the seed and counter words
+    c0, c1 = low and high word of offset + (b * heads + h) * 64 + lane, c2 = i div 32, c3 = j div 32, gives 16 bytes,
+    little end first. Element (i, j) takes byte 8 * (i div 16 mod 2) + i mod 8 of lane 32 * (i div 8 mod 2) + j mod 32
+    and is kept when byte <= floor((1 - p) * 255), so that a share of (floor((1 - p) * 255) + 1) / 256 is kept.
+
+    Source: ``ck_tile/ops/fmha/block/block_dropout.hpp`` ``BlockDropout``, ``ck_tile/core/utility/philox_rand.hpp``
+    ``philox``, ``init_dropout`` of the kernels' arguments.
+    """
+    tile = np.uint64(_CK_TILE)
+    column, row = np.arange(first, end, dtype=np.uint64)[None, :], i.astype(np.uint64)[:, None]
+    head = (b * problem.heads + h).astype(np.uint64)[:, None] * np.uint64(_CK_LANES) + np.uint64(problem.offset)
+    place = head + row // np.uint64(8) % np.uint64(2) * tile + column % tile
+    counter = (place % np.uint64(_WORD), place // np.uint64(_WORD), row // tile, column // tile)
+    key = (problem.seed % _WORD, problem.seed // _WORD % _WORD)
+    four = np.stack(philox4x32(counter, key, _CK_ROUNDS), axis=-1)
+    byte = 8 * (i // 16 % 2) + i % 8
+    chosen = np.take_along_axis(four, np.broadcast_to((byte // 4)[:, None, None], (*four.shape[:2], 1)), axis=-1)
+    values = chosen[..., 0] >> (8 * (byte % 4)).astype(np.uint32)[:, None] & np.uint32(0xFF)
+    kept: Keep = values <= ck_keep_byte(problem.dropout)
+    return kept
+
+
+def ck_keep_byte(p: float) -> int:
+    """Largest byte that CK keeps: ``p_undrop_in_uint8_t``, in its single precision."""
+    return int(np.floor(np.float32(1.0 - float(np.float32(p))) * np.float32(255)))
+
+
+STREAMS: Mapping[str, Stream] = MappingProxyType({"fmha": fmha_stream, "ck": ck_stream})
 
 
 def stream_of(name: str) -> Stream:
