@@ -1,0 +1,1 @@
+"""Compilers for AMD GPUs: finding one, giving it the ROCm that it lacks, and compiling HIP with it."""

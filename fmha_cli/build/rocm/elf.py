@@ -1,0 +1,159 @@
+"""Just enough ELF to read a code object or a shared library: sections, symbols, notes. 64 bits, little endian."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+_HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
+_NOTE = struct.Struct("<III")
+_SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM = 2, 7, 8, 11
+_STT_FUNC = 2
+
+
+class MalformedObject(ValueError):
+    """Bytes that are not what their place promises; the message says which part."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """One section.
+
+    Attributes:
+        kind: ``sh_type``; address: where it is loaded; link: index of the section it refers to.
+        data: its bytes (none where the file holds none).
+    """
+
+    name: str
+    kind: int
+    address: int
+    link: int
+    data: bytes
+
+
+@dataclass(frozen=True)
+class Symbol:
+    """One symbol with its address, its size in bytes and whether it is a function."""
+
+    name: str
+    address: int
+    size: int
+    is_function: bool
+
+
+@dataclass(frozen=True)
+class Note:
+    """One note: its owner, its type, its content."""
+
+    owner: str
+    kind: int
+    data: bytes
+
+
+class Elf:
+    """The parts of one ELF file.
+
+    Args:
+        raw: the whole file.
+
+    Raises:
+        MalformedObject: no 64-bit little-endian ELF, or a part that lies outside the file.
+    """
+
+    def __init__(self, raw: bytes) -> None:
+        if raw[:6] != b"\x7fELF\x02\x01":
+            raise MalformedObject("not a 64-bit little-endian ELF file")
+        self._raw = raw
+        header = _unpacked(_HEADER, raw, 0, "the ELF header")
+        self._table, self._entry, self._count, self._names = header[6], header[11], header[12], header[13]
+
+    @cached_property
+    def sections(self) -> tuple[Section, ...]:
+        """All sections, in the order of the file.
+
+        Raises:
+            MalformedObject: a section lies outside the file.
+        """
+        heads = [
+            _unpacked(_SECTION, self._raw, self._table + i * self._entry, f"section header {i}")
+            for i in range(self._count)
+        ]
+        contents = [b"" if h[1] == _SHT_NOBITS else self._slice(h[4], h[5]) for h in heads]
+        names = contents[self._names] if self._names < len(contents) else b""
+        return tuple(
+            Section(_text_at(names, h[0]), h[1], h[3], h[6], data) for h, data in zip(heads, contents, strict=True)
+        )
+
+    def section(self, name: str) -> Section | None:
+        """The first section of a name."""
+        return next((section for section in self.sections if section.name == name), None)
+
+    @cached_property
+    def symbols(self) -> tuple[Symbol, ...]:
+        """The symbols of the full table, or of the dynamic one where the file was stripped."""
+        for kind in (_SHT_SYMTAB, _SHT_DYNSYM):
+            for table in self.sections:
+                if table.kind == kind and table.link < len(self.sections):
+                    return tuple(_symbols(table.data, self.sections[table.link].data))
+        return ()
+
+    @property
+    def notes(self) -> Iterator[Note]:
+        """Every note of every note section.
+
+        Raises:
+            MalformedObject: a note is longer than its section.
+        """
+        for section in self.sections:
+            if section.kind == _SHT_NOTE:
+                yield from _notes(section.data)
+
+    def at(self, address: int, size: int) -> bytes:
+        """The bytes that will lie at an address once loaded.
+
+        Raises:
+            MalformedObject: no section holds them.
+        """
+        for section in self.sections:
+            start = address - section.address
+            if section.address and start >= 0 and start + size <= len(section.data):
+                return section.data[start : start + size]
+        raise MalformedObject(f"nothing lies at address {address:#x}")
+
+    def _slice(self, offset: int, size: int) -> bytes:
+        if offset + size > len(self._raw):
+            raise MalformedObject("a section lies outside the file")
+        return self._raw[offset : offset + size]
+
+
+def _unpacked(form: struct.Struct, raw: bytes, offset: int, what: str) -> tuple[int, ...]:
+    if offset + form.size > len(raw):
+        raise MalformedObject(f"{what} lies outside the file")
+    return form.unpack_from(raw, offset)
+
+
+def _text_at(table: bytes, offset: int) -> str:
+    end = table.find(b"\0", offset)
+    return table[offset : end if end >= 0 else len(table)].decode("utf-8", "replace")
+
+
+def _symbols(table: bytes, names: bytes) -> Iterator[Symbol]:
+    for offset in range(0, len(table) - _SYMBOL.size + 1, _SYMBOL.size):
+        name, info, _, _, address, size = _SYMBOL.unpack_from(table, offset)
+        yield Symbol(_text_at(names, name), address, size, info & 0xF == _STT_FUNC)
+
+
+def _notes(data: bytes) -> Iterator[Note]:
+    offset = 0
+    while offset < len(data):
+        name_size, size, kind = _unpacked(_NOTE, data, offset, "a note")
+        name_at = offset + _NOTE.size
+        data_at = name_at + (name_size + 3) // 4 * 4
+        if data_at + size > len(data):
+            raise MalformedObject("a note is longer than its section")
+        yield Note(data[name_at : name_at + name_size].rstrip(b"\0").decode("latin-1"), kind, data[data_at:][:size])
+        offset = data_at + (size + 3) // 4 * 4
