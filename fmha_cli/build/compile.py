@@ -15,7 +15,7 @@ from pathlib import Path
 from fmha_cli.build.files import as_environment_problem
 from fmha_cli.build.layout import SOURCE
 from fmha_cli.build.process import Ended, compiler_environment, run_group
-from fmha_cli.build.toolchain import Toolchain
+from fmha_cli.build.toolchain import Compiler
 from fmha_cli.errors import EnvironmentProblem
 
 _ERROR_LINE = re.compile(
@@ -53,7 +53,7 @@ class CompileResult:
 
 
 def compile_library(
-    toolchain: Toolchain,
+    toolchain: Compiler,
     source: str,
     flags: Sequence[str],
     out: Path,

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 
 from fmha_cli.build.cache import Cache
 from fmha_cli.build.compile import compile_library
-from fmha_cli.build.key import BuildKey
+from fmha_cli.build.key import BuildKey, expanded
 from fmha_cli.build.layout import ARTIFACT, LOG
 from fmha_cli.build.product import BuildError, BuildProduct
-from fmha_cli.build.toolchain import Toolchain
+from fmha_cli.build.toolchain import Compiler
 from fmha_cli.plan import Artifact
 
 BUILD_TIMEOUT_S = 600.0
@@ -20,10 +21,11 @@ BUILD_TIMEOUT_S = 600.0
 def build_kernel(
     cache: Cache,
     key: BuildKey,
-    toolchain: Toolchain,
+    toolchain: Compiler,
     *,
     timeout: float = BUILD_TIMEOUT_S,
     cancel: threading.Event | None = None,
+    places: Mapping[str, str] | None = None,
 ) -> Artifact:
     """The shared library of a key, from the cache or compiled now.
 
@@ -31,6 +33,7 @@ def build_kernel(
         toolchain: the one that the key names.
         timeout: seconds for the compiler; waiting for another process's build is not counted.
         cancel: when set, the compiler is killed.
+        places: what ``${name}`` in the key's flags stands for on this machine.
 
     Raises:
         ValueError: the key was made for another toolchain.
@@ -44,7 +47,8 @@ def build_kernel(
 
     def builder(work: Path) -> BuildProduct:
         log = work / LOG
-        result = compile_library(toolchain, key.source, key.flags, work / ARTIFACT, timeout, log, cancel)
+        flags = expanded(key.flags, places or {})
+        result = compile_library(toolchain, key.source, flags, work / ARTIFACT, timeout, log, cancel)
         if not result.ok:
             raise BuildError(result.summary, why=result.why, log=log)
         return BuildProduct(result.out, log, result.seconds, result.peak_bytes)

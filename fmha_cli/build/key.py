@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from fmha_cli import __version__
-from fmha_cli.build.toolchain import Toolchain
+from fmha_cli.build.toolchain import Compiler
 from fmha_cli.encode import canonical_json, digest_of
 from fmha_cli.kernel import KernelSpec
 
 SCHEMA_VERSION = 1
 """Part of every key. Raise it when an entry's layout or meaning changes, so that old entries are never hit."""
+
+_PLACE = re.compile(r"\$\{(\w+)\}")
 
 
 @dataclass(frozen=True)
@@ -29,7 +32,8 @@ class BuildKey:
         kernel_name: the kernel's canonical name, by which people find the entry again.
         kernel: the KernelSpec as plain JSON data (``KernelSpec.to_dict``).
         source: the complete emitted source text.
-        flags: compiler flags in their order; order matters to a compiler, so it matters here.
+        flags: compiler flags in their order; order matters to a compiler, so it matters here. ``${name}`` stands
+            for a folder of this machine whose content is in ``headers_digest``.
         toolchain_path: the command that starts the compiler, by absolute path (``Toolchain.identity``).
         toolchain_version: what the compiler says about itself.
         headers_digest: digest of the header tree that the source includes.
@@ -91,7 +95,7 @@ def digest_of_parts(parts: Mapping[str, object]) -> str:
 
 
 def key_for(
-    kernel: KernelSpec, source: str, flags: Sequence[str], toolchain: Toolchain, *, header_trees: Sequence[str] = ()
+    kernel: KernelSpec, source: str, flags: Sequence[str], toolchain: Compiler, *, header_trees: Sequence[str] = ()
 ) -> BuildKey:
     """The key of a kernel that a toolchain builds from a source.
 
@@ -111,3 +115,12 @@ def key_for(
         arch=kernel.arch,
         fmha_version=__version__,
     )
+
+
+def expanded(flags: Sequence[str], places: Mapping[str, str]) -> tuple[str, ...]:
+    """The flags of a key with every ``${name}`` replaced by the folder that it stands for here.
+
+    Raises:
+        KeyError: a name without a folder.
+    """
+    return tuple(_PLACE.sub(lambda match: places[match[1]], flag) for flag in flags)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
 INSTALL_HELP = "install g++ or clang++ with the system's package manager, or `pip install ziglang`"
 
@@ -23,6 +24,30 @@ class ToolchainKind(StrEnum):
     ZIG = "zig"
     """clang in the ``ziglang`` package: ``-march`` is spelt with underscores, and there is no OpenMP runtime."""
     OTHER = "other"
+
+
+class Compiler(Protocol):
+    """What building and caching need to know of a compiler, whatever it compiles for."""
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the program."""
+
+    @property
+    def argv0(self) -> tuple[str, ...]:
+        """The beginning of a command line."""
+
+    @property
+    def version(self) -> str:
+        """The first line of what it says about itself."""
+
+    @property
+    def headers_digest(self) -> str:
+        """Digest of the system headers that generated kernels include."""
+
+    @property
+    def identity(self) -> str:
+        """The command that starts it, as one string: the build key's "toolchain path"."""
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,255 @@
+"""Prove that a HIP compiler works: give it a root if need be, build a small kernel both ways, and look at the results."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.build.headers import files_digest, parse_dependencies, tree_digest
+from fmha_cli.build.layout import CacheLayout
+from fmha_cli.build.memo import Stamps, stamps
+from fmha_cli.build.rocm.asking import RocmProbeError, ask, version_number
+from fmha_cli.build.rocm.bundle import BundleError, code_object
+from fmha_cli.build.rocm.candidates import INSTALL_HELP, OLDEST_CLANG, RocmCandidate, RocmKind, RocmToolchain
+from fmha_cli.build.rocm.flags import PROBED
+from fmha_cli.build.rocm.root import RocmParts, lay_out, place_root, root_key
+from fmha_cli.encode import digest_of
+
+PROBE_ARCH = "gfx942"
+OLDEST_HIP = 6
+
+_STANDARD = (
+    "algorithm",
+    "array",
+    "cassert",
+    "cmath",
+    "cstdint",
+    "cstring",
+    "functional",
+    "initializer_list",
+    "iostream",
+)
+_STANDARD_2 = (
+    "limits",
+    "map",
+    "numeric",
+    "optional",
+    "sstream",
+    "stdexcept",
+    "string",
+    "tuple",
+    "type_traits",
+    "utility",
+)
+_HIP = ("hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bfloat16.h", "hip/hip_version.h")
+PROBE_SOURCE = (
+    "".join(f"#include <{name}>\n" for name in (*_HIP, *_STANDARD, *_STANDARD_2, "variant", "vector"))
+    + f"""#if HIP_VERSION_MAJOR < {OLDEST_HIP}
+#error "HIP is older than {OLDEST_HIP}.0"
+#endif
+extern "C" __global__ void fmha_probe(float* x) {{ x[threadIdx.x] = expf(x[threadIdx.x]); }}
+extern "C" int fmha_probe_launch(float* x, hipStream_t s) {{ fmha_probe<<<1, 64, 0, s>>>(x); return (int)hipGetLastError(); }}
+"""
+)
+_VERSION = re.compile(r"^#define HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
+_LAYOUT = re.compile(r'^target datalayout = "([^"]+)"', re.MULTILINE)
+_PACKAGES = {"llvm-as": "llvm", "clang-offload-bundler": "clang-tools", "ld.lld": "lld"}
+
+
+@dataclass(frozen=True)
+class RocmProbed:
+    """A proven compiler, and the files that it depends on with their stamps from before the proof."""
+
+    toolchain: RocmToolchain
+    watched: Stamps
+
+
+def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts: Callable[[], RocmParts]) -> RocmProbed:
+    """Prove one compiler in an empty folder of the cache.
+
+    Args:
+        parts: gives the parts of ROCm that a clang of the system lacks; called for such a one only.
+
+    Raises:
+        RocmProbeError: it is missing, too old, lacks a tool, or does not build what it should.
+        EnvironmentProblem: ``parts`` raises it.
+        OSError: the cache cannot be written.
+    """
+    before = stamps([candidate.argv0[0]])
+    said = ask((*candidate.argv0, "--version"), work)
+    if not said.ok or not said.text.strip():
+        raise RocmProbeError("does not answer --version")
+    version = next((line for line in said.text.splitlines() if "version" in line), said.text.splitlines()[0]).strip()
+    if candidate.kind is RocmKind.CLANG and (version_number(said.text) or 0) < OLDEST_CLANG:
+        raise RocmProbeError(f"is older than clang {OLDEST_CLANG}: {version}", INSTALL_HELP)
+    tools = {name: _tool(candidate, name, work) for name in (*_PACKAGES, "llvm-readelf", "llvm-objdump")}
+    before |= stamps(str(path) for path in tools.values() if path)
+    for name in ("ld.lld", "clang-offload-bundler"):
+        _need(candidate, tools, name, said.text)
+    root = candidate.rocm
+    if root is None:
+        root = _synthesised(candidate, tools, said.text, work, layout, parts)
+    source = work / "probe.hip"
+    source.write_text(PROBE_SOURCE, "ascii")
+    base = (
+        *candidate.argv0,
+        "-x",
+        "hip",
+        f"--offload-arch={PROBE_ARCH}",
+        f"--rocm-path={root}",
+        "-std=c++20",
+        "-O1",
+        "-w",
+    )
+    headers = _headers((*base, "-D__HIP_PLATFORM_AMD__=1"), source, work)
+    libraries = _device_libraries(candidate, root, work)
+    before |= stamps(map(str, (*headers, *libraries)))
+    options = _options(base, work)
+    _prove(
+        (*base, "-D__HIP_PLATFORM_AMD__=1", *(word for option in options for word in option.split(" "))), source, work
+    )
+    ours = [path for path in headers if path.is_relative_to(root)] if candidate.kind is RocmKind.CLANG else []
+    others = sorted({*headers, *libraries} - set(ours) - ({*libraries} if ours else set()))
+    synthetic = tree_digest(root, ("*",)) if ours else ""
+    toolchain = RocmToolchain(
+        argv0=candidate.argv0,
+        version=version,
+        kind=candidate.kind,
+        rocm_path=root,
+        hip_version=_hip_version(headers),
+        headers_digest=digest_of([files_digest(others), synthetic]),
+        options=options,
+        readelf=tools["llvm-readelf"],
+        objdump=tools["llvm-objdump"],
+        bundler=tools["clang-offload-bundler"],
+    )
+    return RocmProbed(toolchain, before)
+
+
+def _tool(candidate: RocmCandidate, name: str, work: Path) -> Path | None:
+    """A tool of the compiler's own LLVM: where the compiler itself would find it, or beside the real program."""
+    said = ask((*candidate.argv0, f"-print-prog-name={name}"), work).text.strip()
+    beside = Path(os.path.realpath(candidate.argv0[0])).with_name(name)
+    for path in (Path(said), beside):
+        if path.is_absolute() and os.access(path, os.X_OK):
+            return path
+    match = re.search(r"-(\d+)$", candidate.argv0[0])
+    found = shutil.which(f"{name}-{match[1]}") if match else None
+    return Path(found) if found else None
+
+
+def _need(candidate: RocmCandidate, tools: Mapping[str, Path | None], name: str, said: str) -> Path:
+    path = tools[name]
+    if path is None:
+        number = version_number(said)
+        help = f"install {_PACKAGES[name]}-{number} (Debian, Ubuntu) or {_PACKAGES[name]} of the same version"
+        raise RocmProbeError(f"lacks {name} of its version", help)
+    return path
+
+
+def _synthesised(
+    candidate: RocmCandidate,
+    tools: Mapping[str, Path | None],
+    said: str,
+    work: Path,
+    layout: CacheLayout,
+    parts: Callable[[], RocmParts],
+) -> Path:
+    """A ROCm root for a compiler that has none, in the cache.
+
+    Raises:
+        RocmProbeError: the compiler does not know the GPU, or its tools fail.
+        EnvironmentProblem: the parts cannot be had.
+    """
+    assembler = _need(candidate, tools, "llvm-as", said)
+    empty = work / "empty.c"
+    empty.write_text("", "ascii")
+    answer = ask(
+        (*candidate.argv0, "-target", "amdgcn-amd-amdhsa", "-x", "c", empty.name, "-S", "-emit-llvm", "-o", "-"), work
+    )
+    match = _LAYOUT.search(answer.text)
+    if not answer.ok or match is None:
+        raise RocmProbeError(f"does not compile for AMD GPUs: {answer.fault}", INSTALL_HELP)
+    given = parts()
+    key = root_key(given, match[1], ask((str(assembler), "--version"), work).text)
+    fresh = work / "rocm"
+    fresh.mkdir()
+    for source, library in lay_out(given, match[1], fresh).items():
+        answer = ask((str(assembler), str(source), "-o", str(library)), work)
+        if not answer.ok:
+            raise RocmProbeError(f"{assembler.name} does not assemble {source.name}: {answer.fault}")
+    return place_root(layout, key, fresh)
+
+
+def _headers(base: tuple[str, ...], source: Path, work: Path) -> list[Path]:
+    """Every header that the probe's source includes, which is every one outside Composable Kernel that kernels do.
+
+    Raises:
+        RocmProbeError: one is missing.
+    """
+    found: set[Path] = set()
+    for side in ("--cuda-device-only", "--cuda-host-only"):
+        rule = work / f"probe{side}.d"
+        # The driver's own -M says nothing in the passes of an offload compile.
+        listing = ("-dependency-file", rule.name, "-MT", "probe", "-sys-header-deps")
+        passed = (word for flag in listing for word in ("-Xclang", flag))
+        answer = ask((*base, side, "-E", *passed, source.name, "-o", os.devnull), work)
+        if not answer.ok or not rule.exists():
+            raise RocmProbeError(f"lacks headers: {answer.fault}")
+        found |= {
+            Path(os.path.normpath(work / name)) for name in parse_dependencies(rule.read_text("utf-8", "replace"))
+        }
+    return sorted(found - {source})
+
+
+def _device_libraries(candidate: RocmCandidate, root: Path, work: Path) -> list[Path]:
+    """The bitcode libraries that the compiler may link: below the root, or among its own resources."""
+    said = ask((*candidate.argv0, "-print-resource-dir"), work)
+    folders = [root / "amdgcn" / "bitcode"]
+    folders += [Path(said.text.strip()) / "lib" / "amdgcn" / "bitcode"] if said.ok else []
+    return sorted(path for folder in folders for path in folder.glob("*.bc"))
+
+
+def _options(base: tuple[str, ...], work: Path) -> tuple[str, ...]:
+    """Those of ``flags.PROBED`` that the compiler takes: all at once, and one by one only if it refuses some."""
+    empty = work / "empty.hip"
+    empty.write_text("", "ascii")
+    quick = (*base, "-nogpulib", "-nogpuinc", "--cuda-device-only", "-c", empty.name, "-o", os.devnull)
+    if ask((*quick, *(word for flag in PROBED for word in flag.words)), work).ok:
+        return tuple(flag.text for flag in PROBED)
+    return tuple(flag.text for flag in PROBED if ask((*quick, *flag.words), work).ok)
+
+
+def _prove(base: tuple[str, ...], source: Path, work: Path) -> None:
+    """Build a code object and a host library with one inside, and look for the kernel.
+
+    Raises:
+        RocmProbeError: one of them fails or holds no code for the GPU.
+    """
+    outputs = {
+        "code object": ("--cuda-device-only", "--no-gpu-bundle-output"),
+        "host library": ("-shared", "-fPIC", "-no-hip-rt"),
+    }
+    for what, flags in outputs.items():
+        out = work / what.replace(" ", "-")
+        answer = ask((*base, *flags, source.name, "-o", out.name), work)
+        if not answer.ok:
+            raise RocmProbeError(f"cannot build a {what}: {answer.fault}")
+        try:
+            found = code_object(out, PROBE_ARCH)
+        except (BundleError, OSError) as error:
+            raise RocmProbeError(f"builds a {what} that holds no code for {PROBE_ARCH}: {error}") from error
+        if b"fmha_probe.kd" not in found:
+            raise RocmProbeError(f"builds a {what} without the kernel in it")
+
+
+def _hip_version(headers: list[Path]) -> str:
+    for path in headers:
+        if path.name == "hip_version.h":
+            found = dict(_VERSION.findall(path.read_text("utf-8", "replace")))
+            return ".".join(found.get(part, "0") for part in ("MAJOR", "MINOR", "PATCH"))
+    return "0.0.0"
