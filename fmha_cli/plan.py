@@ -32,8 +32,8 @@ class Workspace:
 
 @dataclass(frozen=True)
 class Plan:
-    """Stages in launch order. The first stage of a forward plan, and the dq_dk_dv stage of a backward
-    plan, is the main one: ``main`` is what ``--kernel`` names."""
+    """Stages in launch order. The first stage of a forward plan that computes attention (appending keys does not),
+    and the dq_dk_dv stage of a backward plan, is the main one: ``main`` is what ``--kernel`` names."""
 
     problem: Problem
     stages: tuple[Stage, ...]
@@ -43,7 +43,8 @@ class Plan:
     @property
     def main(self) -> KernelSpec:
         backward = [s.kernel for s in self.stages if s.family is Family.BWD_DQ_DK_DV]
-        return backward[0] if backward else self.stages[0].kernel
+        forward = [s.kernel for s in self.stages if s.family is not Family.FWD_APPENDKV]
+        return (backward or forward or [self.stages[0].kernel])[0]
 
     @property
     def workspace_bytes(self) -> int:

@@ -70,6 +70,13 @@ _HINTS = {
     "dropout": "--dropout 0",
     "lse": "drop --lse",
     "bias": "--bias {have}",
+    "sink": "--sink 0",
+    "sink_logits": "drop --sink-logits",
+    "cache": "--kv-cache {have}",
+    "append": "--append 0",
+    "rotary": "--rotary 0",
+    "qscale": "--qscale {have}",
+    "split": "--splits 1",
 }
 _SHAPES = ("page",)
 _OPTIONS = ("lse", "dropout", "softcap", "sink", "sink_logits", "deterministic", "dbias", "split")
@@ -81,7 +88,8 @@ def _signature_check(field: str) -> Callable[[Problem, KernelSpec, DeviceFacts],
         if field not in kernel.signature.misfits(wanted):
             return None
         have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))
-        hint = _HINTS.get(field, f"a kernel compiled for {field}={want}").format(have=have, dtype=problem.dtype.value)
+        other = f"a kernel compiled for {field}={want}"
+        hint = other if have == "yes" else _HINTS.get(field, other).format(have=have, dtype=problem.dtype.value)
         severity = Severity.OPTION if field in _OPTIONS else Severity.SHAPE if field in _SHAPES else Severity.KIND
         text = f"{field} {want} is not what the kernel is compiled for ({field} {have})"
         return Reason(SIGNATURE_RULE_IDS[field], text, hint, severity)
