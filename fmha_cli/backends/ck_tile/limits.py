@@ -1,0 +1,190 @@
+"""K320-K339: what upstream's runners refuse, and what the kernels cannot express.
+
+Sources: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`` and
+``include/ck_tile/ops/fmha/kernel/*.hpp`` (baseline).
+"""
+
+from __future__ import annotations
+
+from fmha_cli.backends.ck_tile.condition import BACKWARD, MAIN, Condition, next_multiple
+from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.ck_tile.splits import MAX_SPLITS
+from fmha_cli.dtypes import DType
+from fmha_cli.features import Bias, CacheKind
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.mask import MaskKind
+from fmha_cli.rules import Reason, Severity
+
+PAGE_STEP = 128
+"""The runner's (and flash-attention's) step of page sizes; it is the longest key tile, and a tile lies in one page."""
+ROTARY_STEP = 16
+
+
+def _page(s: Situation, kernel: KernelSpec) -> Reason | None:
+    page = s.problem.kv_cache.page
+    if not s.problem.paged or page % PAGE_STEP == 0:
+        return None
+    text = f"page size {page} is not a multiple of {PAGE_STEP}"
+    return Reason("K320", text, f"--kv-cache paged:{next_multiple(page, PAGE_STEP)}", Severity.SHAPE)
+
+
+def _group_linear(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if not s.group or s.problem.kv_cache.kind is not CacheKind.LINEAR:
+        return None
+    text = "packed queries with a linear cache: in group mode upstream finds keys by packed offsets or pages"
+    return Reason("K321", text, "--kv-cache paged:128, or --seqlen instead of --seqlens-q", Severity.KIND)
+
+
+def _group_append(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if not s.group or not (s.problem.append or s.problem.rotary.dim):
+        return None
+    return Reason("K322", "append kernels exist for batch mode only", "--seqlen instead of --seqlens-q", Severity.KIND)
+
+
+def _rotary_step(s: Situation, kernel: KernelSpec) -> Reason | None:
+    dim = s.problem.rotary.dim
+    if dim % ROTARY_STEP == 0:
+        return None
+    text = f"rotary dim {dim} is not a multiple of {ROTARY_STEP}"
+    return Reason("K323", text, f"--rotary {next_multiple(dim, ROTARY_STEP)}", Severity.SHAPE)
+
+
+def _rotary_dtype(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if not s.problem.rotary.dim or s.problem.dtype in (DType.FP16, DType.BF16):
+        return None
+    text = f"rotary embedding is for fp16 and bf16, not {s.problem.dtype.value}"
+    return Reason("K324", text, "--rotary 0, or --dtype bf16", Severity.KIND)
+
+
+def _rotary_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if not p.rotary.dim or s.max_rows == p.append:
+        return None
+    text = f"rotary: queries start at the cache's end, so seqlen {s.max_rows} would have to be append {p.append}"
+    return Reason("K325", text, f"--append {s.max_rows}", Severity.SHAPE)
+
+
+def _splits(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.splits.count <= MAX_SPLITS:
+        return None
+    text = f"splits {s.splits.count}: the combine kernels hold at most {MAX_SPLITS}"
+    return Reason("K326", text, f"--splits {MAX_SPLITS}", Severity.OPTION)
+
+
+def _negative_window(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.problem.mask.kind is not MaskKind.GENERIC:
+        return None
+    text = f"mask {s.problem.mask.text()}: a window bound below 0 means unlimited to the kernels"
+    return Reason("K327", text, "--mask window-tl:L,R with L and R of 0 or more", Severity.KIND)
+
+
+def _group_bias(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if not s.group or p.bias is Bias.NONE or p.batch == 1:
+        return None
+    text = f"bias {p.bias.value} with packed sequences: the kernels read one bias row per packed query row"
+    return Reason("K331", text, "--seqlen instead of --seqlens-q, or --alibi", Severity.KIND)
+
+
+def _dbias_rank(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    planes = {Bias.R11SS: p.batch * p.heads, Bias.R1HSS: p.batch}.get(p.bias, 1)
+    if not p.dbias or planes == 1:
+        return None
+    text = f"dbias of a bias {p.bias.value}: the kernels write one plane per sequence and head and sum none of them"
+    return Reason("K332", text, "--bias elementwise:bhss", Severity.OPTION)
+
+
+def _no_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.max_rows:
+        return None
+    return Reason("K333", "no query row in any sequence: the grid would be empty", "--backend cpu", Severity.SHAPE)
+
+
+def _no_keys(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.max_keys:
+        return None
+    return Reason("K334", "no key in any sequence: the backward grid would be empty", "--seqlen-k 1", Severity.SHAPE)
+
+
+_FWD_RUNNER = "example/ck_tile/01_fmha/fmha_fwd_runner.hpp fmha_fwd_run"
+_CACHED = (Family.FWD_SPLITKV, Family.FWD_PAGEDKV)
+
+LIMITS: tuple[Condition, ...] = (
+    Condition(
+        "K320",
+        "page sizes are multiples of 128",
+        _page,
+        _CACHED,
+        "A tile of keys is loaded from one page. The kernels' key tiles have up to 128 keys and no kernel looks at the "
+        "page size, so the runner demands multiples of 128. Batch prefill has pages of one key (K014).",
+        _FWD_RUNNER,
+    ),
+    Condition(
+        "K321",
+        "packed queries do not go with a linear cache",
+        _group_linear,
+        (Family.FWD_SPLITKV,),
+        "Group-mode kernels find a sequence's keys by packed offsets or by a block table.",
+        "include/ck_tile/ops/fmha/kernel/fmha_fwd_splitkv_kernel.hpp operator()",
+    ),
+    Condition(
+        "K322",
+        "appending needs batch mode",
+        _group_append,
+        _CACHED,
+        "The append kernel has no group mode; upstream's runner silently falls back to batch mode.",
+        _FWD_RUNNER,
+    ),
+    Condition("K323", "the rotary dim is a multiple of 16", _rotary_step, _CACHED, "Loads of 16 bytes.", _FWD_RUNNER),
+    Condition(
+        "K324", "rotary embedding is for fp16 and bf16", _rotary_dtype, _CACHED, "No other kernels exist.", _FWD_RUNNER
+    ),
+    Condition(
+        "K325",
+        "rotary: as many queries as appended keys",
+        _rotary_rows,
+        _CACHED,
+        "The append kernel rotates query row i for position cache_seqlen + i. The last positions, which queries take "
+        "here, are the same only when as many keys are appended.",
+        "include/ck_tile/ops/fmha/kernel/fmha_fwd_appendkv_kernel.hpp operator()",
+    ),
+    Condition(
+        "K326",
+        "at most 128 splits",
+        _splits,
+        (Family.FWD_SPLITKV,),
+        "Combine kernels are compiled for up to 8, 16, 32, 64 and 128 splits.",
+        _FWD_RUNNER,
+    ),
+    Condition(
+        "K327",
+        "window bounds are not negative",
+        _negative_window,
+        MAIN,
+        "The kernels take a window's sizes to the left and right; below 0 means unlimited. Masks whose diagonal lies "
+        "inside the hidden part cannot be said so.",
+        "include/ck_tile/ops/fmha/block/block_masking.hpp make_generic_attention_mask_coordinates_from_lr_window",
+    ),
+    Condition(
+        "K331",
+        "no shared elementwise bias in group mode",
+        _group_bias,
+        MAIN,
+        "In group mode the kernels step from one sequence's bias to the next by packed query rows, so a bias that the "
+        "sequences share has no strides.",
+        "include/ck_tile/ops/fmha/kernel/fmha_fwd_kernel.hpp operator()",
+    ),
+    Condition(
+        "K332",
+        "dbias is not summed",
+        _dbias_rank,
+        BACKWARD,
+        "The kernels write dS for each sequence and head; the gradient of a broadcast bias would be a sum over them.",
+        "example/ck_tile/01_fmha/fmha_bwd_runner.hpp fmha_bwd_run",
+    ),
+    Condition(
+        "K333", "there are query rows", _no_rows, MAIN, "A grid of 0 blocks is no launch.", "HIP hipLaunchKernel"
+    ),
+    Condition("K334", "there are keys", _no_keys, BACKWARD, "Backward blocks are over keys.", "HIP hipLaunchKernel"),
+)

@@ -1,0 +1,109 @@
+"""The plan of a main kernel: the stages around it in launch order, their grids, and the workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fmha_cli.backends.ck_tile import stages
+from fmha_cli.backends.ck_tile.condition import algorithm_of
+from fmha_cli.backends.ck_tile.situation import Situation, situation_of
+from fmha_cli.backends.ck_tile.splits import log2_max_splits
+from fmha_cli.backends.ck_tile.widths import grid_of, merges_heads
+from fmha_cli.backends.ck_tile.workspaces import workspaces_of
+from fmha_cli.device import DeviceFacts
+from fmha_cli.errors import InternalError
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.mask import MaskKind
+from fmha_cli.plan import Plan, Stage
+from fmha_cli.problem import Problem
+from fmha_cli.signature import Need
+
+Detail = tuple[tuple[str, str], ...]
+
+
+def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+    """The plan around a main kernel that ``decide`` supports.
+
+    Forward: append (when keys are appended), the main kernel, combine (split-KV). Backward: dot_do_o, dq_dk_dv, and
+    convert_dq unless the kernel writes dQ itself.
+
+    Raises:
+        InternalError: a stage is missing, or the kernel is a stage itself: ``decide`` refuses both.
+    """
+    s = situation_of(problem, device)
+    made = tuple(_backward(s, kernel) if kernel.family is Family.BWD_DQ_DK_DV else _forward(s, kernel))
+    splits = s.splits.count if kernel.family is Family.FWD_SPLITKV else 1
+    return Plan(problem, made, workspaces_of(problem, made, splits), splits)
+
+
+def _forward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
+    if s.problem.append:
+        append = _found(stages.append_for(s, main.arch), main, Family.FWD_APPENDKV)
+        yield Stage(append, _append_detail(s, append))
+    yield Stage(main, _main_detail(s, main))
+    if main.family is Family.FWD_SPLITKV:
+        yield Stage(_found(stages.combine_for(s, main), main, Family.FWD_SPLITKV_COMBINE), _combine_detail(s))
+
+
+def _backward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
+    p = s.problem
+    rows = _grid((-(-s.max_rows // stages.ROWS_1D), p.heads, p.batch), f"ceil({s.max_rows}/{stages.ROWS_1D})")
+    yield Stage(_found(stages.dot_for(s, main), main, Family.BWD_DOT_DO_O), (rows, ("writes", "d")))
+    yield Stage(main, _main_detail(s, main))
+    if stages.converts(main):
+        convert = _found(stages.convert_for(s, main), main, Family.BWD_CONVERT_DQ)
+        yield Stage(convert, (rows, ("reads", "dq_acc")))
+
+
+def _found(kernel: KernelSpec | None, main: KernelSpec, family: Family) -> KernelSpec:
+    if kernel is None:
+        raise InternalError(f"{main.name}: no {family.value} kernel goes with it", where="plan")
+    return kernel
+
+
+def _main_detail(s: Situation, kernel: KernelSpec) -> Detail:
+    a = algorithm_of(kernel)
+    if kernel.family is Family.BWD_DQ_DK_DV:
+        formula = "1" if a.max_seq_q else f"ceil({s.max_keys}/{a.tile[1]})"
+        return (_grid(grid_of(s, kernel), formula), *_accumulation(s, kernel))
+    formula = f"ceil({s.max_rows}/{a.tile[0]})*ceil({s.problem.hdim_v}/{a.tile[3]})"
+    if kernel.family is not Family.FWD_SPLITKV:
+        return (_grid(grid_of(s, kernel), formula),)
+    rows = s.problem.heads // s.problem.kv_heads if merges_heads(s, kernel) else s.max_rows
+    formula = f"ceil({rows}/{a.tile[0]})*ceil({s.problem.hdim_v}/{a.tile[3]})*{s.splits.count}"
+    out = (_grid(grid_of(s, kernel), formula), ("splits", str(s.splits.count)), ("splits from", s.splits.why))
+    return (*out, ("heads of a group", "one head's rows")) if merges_heads(s, kernel) else out
+
+
+def _accumulation(s: Situation, kernel: KernelSpec) -> Detail:
+    """How dQ comes about, and whether ``dq_acc`` starts as zeros (``fmha_bwd_runner.hpp``: before each run).
+
+    Without determinism blocks add atomically; with it a masked block leaves its part unwritten.
+    """
+    if not stages.converts(kernel):
+        return (("dq", "written by this stage"),)
+    deterministic = kernel.signature.deterministic is Need.YES
+    zeroed = not deterministic or s.problem.mask.kind is not MaskKind.NONE
+    parts = -(-s.max_keys // algorithm_of(kernel).tile[1]) if deterministic else 1
+    return (
+        ("dq_acc", f"{parts} parts, each written once" if deterministic else "added to atomically"),
+        ("dq_acc zeroed first", "yes" if zeroed else "no"),
+    )
+
+
+def _append_detail(s: Situation, kernel: KernelSpec) -> Detail:
+    p, tile = s.problem, algorithm_of(kernel).tile
+    formula = f"max(ceil({s.max_rows}/{tile[0]}), ceil({p.append}/{tile[1]}))"
+    blocks = max(-(-s.max_rows // tile[0]), -(-p.append // tile[1]))
+    return _grid((blocks, p.heads, p.batch), formula), ("keys appended", str(p.append))
+
+
+def _combine_detail(s: Situation) -> Detail:
+    log2 = log2_max_splits(s.splits.count)
+    if log2 is None:
+        raise InternalError(f"{s.splits.count} splits: beyond every combine kernel", where="plan")
+    return ("splits", str(s.splits.count)), ("compiled for splits up to", str(1 << log2))
+
+
+def _grid(grid: tuple[int, int, int], formula: str) -> tuple[str, str]:
+    return "grid", f"{' x '.join(map(str, grid))}; tiles = {formula}"

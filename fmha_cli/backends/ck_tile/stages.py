@@ -1,0 +1,117 @@
+"""The kernels around a main kernel: combine, append, and the backward's first and last stage.
+
+Source: ``codegen/ops/fmha_fwd_splitkv.py`` (``write_blobs``: the combine kernel of a split-KV kernel),
+``fmha_fwd_appendkv.py`` (its API file) and ``fmha_bwd.py`` (``FmhaBwdApiTrait``'s stage kernels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
+from fmha_cli.backends.ck_tile.condition import algorithm_of
+from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.signature import CacheKey, Need, RotaryKey, Signature
+
+
+@lru_cache(maxsize=64)
+def stage_kernels(arch: str, family: Family) -> Sequence[KernelSpec]:
+    """The baseline's kernels of a stage, in upstream's order."""
+    from fmha_cli.backends.ck_tile.catalogue import family_kernels
+
+    return family_kernels(load_arch(arch), family)
+
+
+@lru_cache(maxsize=512)
+def _alike(
+    arch: str, family: Family, dtype: str, dtype_out: str, hdim: int, mode: str
+) -> tuple[tuple[KernelSpec, Signature], ...]:
+    """Stage kernels of one dtype and head dim, and of one mode where the stage has modes."""
+    return tuple(
+        (k, k.signature)
+        for k in stage_kernels(arch, family)
+        if k.signature.dtype.value == dtype
+        and k.signature.hdim == hdim
+        and k.signature.mode.value in (mode, "any")
+        and k.signature.dtype_out.value in (dtype_out, "any")
+    )
+
+
+def _around(main: KernelSpec, family: Family) -> tuple[tuple[KernelSpec, Signature], ...]:
+    s = main.signature
+    return _alike(main.arch, family, s.dtype.value, s.dtype_out.value, s.hdim, s.mode.value)
+
+
+def combine_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
+    """The combine kernel of a split-KV kernel: same paddings and quantisation, LSE as asked for."""
+    a, wanted = algorithm_of(main), Need.of(situation.problem.lse)
+    for kernel, signature in _around(main, Family.FWD_SPLITKV_COMBINE):
+        b = algorithm_of(kernel)
+        same_pads = b.pad_s == a.pad_s and bool(b.pad_dv) == bool(a.pad_dv)
+        if same_pads and signature.lse in (wanted, Need.ANY) and signature.qscale is main.signature.qscale:
+            return kernel
+    return None
+
+
+def append_for(situation: Situation, arch: str) -> KernelSpec | None:
+    """The append kernel that upstream's ``fmha_fwd_appendkv`` takes: the first of the first fitting head dim."""
+    p = situation.problem
+    rotary = RotaryKey(p.rotary.style.value) if p.rotary.dim else RotaryKey.NONE
+    bucket = 0
+    for kernel in stage_kernels(arch, Family.FWD_APPENDKV):
+        s, a = kernel.signature, algorithm_of(kernel)
+        if (s.dtype, s.dtype_out) != (p.dtype, p.dtype_out) or p.hdim > s.hdim or p.hdim_v > s.hdim_v:
+            continue
+        bucket = bucket or s.hdim
+        fits = (
+            s.hdim == bucket
+            and s.rotary in (rotary, RotaryKey.ANY)
+            and (s.cache is CacheKey.PAGED) == p.paged
+            and (a.pad_s or situation.rows % a.tile[0] == 0)
+            and (a.pad_d or p.hdim % a.tile[2] == 0)
+            and (a.pad_dv or p.hdim_v % a.tile[3] == 0)
+        )
+        if fits:
+            return kernel
+    return None
+
+
+def pads_rows_1d(situation: Situation, main: KernelSpec) -> bool:
+    """``spad1d`` of the backward's one-dimensional kernels: the first form whose ``scheck`` passes."""
+    most = algorithm_of(main).max_seq_q
+    return situation.group or situation.rows % ROWS_1D != 0 or 0 < most < ROWS_1D
+
+
+def dot_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
+    """The kernel that sums the rows of dO * O."""
+    pad_s, pad_dv = pads_rows_1d(situation, main), algorithm_of(main).pad_dv > 0
+    for kernel, _ in _around(main, Family.BWD_DOT_DO_O):
+        a = algorithm_of(kernel)
+        if a.pad_s == pad_s and bool(a.pad_dv) == pad_dv:
+            return kernel
+    return None
+
+
+def converts(main: KernelSpec) -> bool:
+    """Whether dQ is accumulated in single precision and converted afterwards."""
+    return algorithm_of(main).max_seq_q == 0
+
+
+def convert_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
+    """The kernel that sums (when deterministic) and converts dQ."""
+    deterministic = main.signature.deterministic is Need.YES
+    pad_s, pad_d = pads_rows_1d(situation, main), algorithm_of(main).pad_d > 0
+    keys = algorithm_of(main).tile[1] if deterministic else 0
+    for kernel, signature in _around(main, Family.BWD_CONVERT_DQ):
+        a = algorithm_of(kernel)
+        if (
+            a.pad_s == pad_s
+            and bool(a.pad_d) == pad_d
+            and a.tile[1] == keys
+            and signature.deterministic is main.signature.deterministic
+        ):
+            return kernel
+    return None
