@@ -1,0 +1,36 @@
+"""Sizes of a kernel's explicit arguments, from the code object's metadata.
+
+Source: LLVM, "User Guide for AMDGPU Backend", section "Code Object V5 Metadata" (``.args``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fmha_cli.build.rocm.elf import Elf, MalformedObject
+from fmha_cli.build.rocm.msgpack import decode
+
+_OWNER, _KIND = "AMDGPU", 32
+
+
+def argument_sizes(code_object: bytes) -> Mapping[str, tuple[int, ...]]:
+    """Kernel name -> bytes of each argument that the program passes; the compiler's hidden ones are left out.
+
+    Raises:
+        MalformedObject: no code object, or metadata without arguments.
+    """
+    notes = [note for note in Elf(code_object).notes if note.owner == _OWNER and note.kind == _KIND]
+    if not notes:
+        raise MalformedObject("the code object has no AMDGPU metadata")
+    try:
+        kernels = decode(notes[0].data)["amdhsa.kernels"]
+        return {
+            str(kernel[".name"]): tuple(
+                int(argument[".size"])
+                for argument in kernel.get(".args", ())
+                if not str(argument[".value_kind"]).startswith("hidden_")
+            )
+            for kernel in kernels
+        }
+    except (KeyError, TypeError, AttributeError) as fault:
+        raise MalformedObject(f"the AMDGPU metadata lacks {fault}") from fault

@@ -1,0 +1,128 @@
+"""The argument block of every stage of a plan, from the problem and the places of its tensors.
+
+Nothing that was asked for stays behind: layouts and gaps are strides, group mode is ``seqstart`` arrays, GQA is
+``nhead_k``, a bias' rank is strides of 0, and masks, ALiBi, soft cap, dropout, LSE, scales, pages, appended keys,
+rotary tables and split counts have members of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from fmha_cli.backends.ck_tile.arguments_backward import backward_members
+from fmha_cli.backends.ck_tile.arguments_common import (
+    Members,
+    dropout_members,
+    extents,
+    forward_members,
+    paged_members,
+    query,
+    strided,
+)
+from fmha_cli.backends.ck_tile.places import Call
+from fmha_cli.backends.ck_tile.shapes import Strides, dense
+from fmha_cli.backends.ck_tile.workspaces import lse_acc_shape, o_acc_shape
+from fmha_cli.codegen.ck_tile.args_backward import CkBwdArgs
+from fmha_cli.codegen.ck_tile.args_cache import CkAppendkvArgs, CkSplitkvArgs
+from fmha_cli.codegen.ck_tile.args_forward import CkFwdArgs, CkPagedkvArgs, CkPrefillArgs
+from fmha_cli.kernel import Family
+from fmha_cli.plan import Stage
+
+
+def block_of(stage: Stage, call: Call) -> Any:
+    """The stage's argument block, one of ``codegen.ck_tile``'s dataclasses.
+
+    Raises:
+        InternalError: a tensor that the stage needs is missing, or laid out as no kernel can read it.
+    """
+    kind, members = _FAMILIES[stage.family]
+    return kind(**members(call))
+
+
+def _forward(call: Call) -> Members:
+    return {**forward_members(call), **dropout_members(call), "seqstart_k_ptr": call.address("seqstart_k")}
+
+
+def _lengths(call: Call) -> Members:
+    """``CacheLengths``: with a cache every sequence states its own keys."""
+    return {
+        "seqstart_k_ptr": call.address("seqstart_k"),
+        "seqlen_k_ptr": call.address("seqlen_k"),
+    }
+
+
+def _paged(call: Call) -> Members:
+    return {**forward_members(call), **paged_members(call), **_lengths(call)}
+
+
+def _splitkv(call: Call) -> Members:
+    p, splits = call.problem, call.plan.splits
+    lse_batch, lse_head, lse_split, _ = dense(lse_acc_shape(p, splits))
+    o_batch, o_head, o_split, o_row, _ = dense(o_acc_shape(p, splits))
+    return {
+        **_paged(call),
+        "lse_acc_ptr": call.address("lse_acc"),
+        "o_acc_ptr": call.address("o_acc"),
+        "num_splits": splits,
+        "stride_o_acc": o_row,
+        "nhead_stride_lse_acc": lse_head,
+        "nhead_stride_o_acc": o_head,
+        "batch_stride_lse_acc": lse_batch,
+        "batch_stride_o_acc": o_batch,
+        "split_stride_lse_acc": lse_split,
+        "split_stride_o_acc": o_split,
+    }
+
+
+def _prefill(call: Call) -> Members:
+    """Pages of one key: a key's row is a page, so rows are a page apart (and ``batch_stride`` is not read)."""
+    members = {**forward_members(call), **dropout_members(call)}
+    for name in ("k", "v"):
+        pages = call.keys(name)
+        members |= strided(name, Strides(pages.batch, pages.nhead, pages.batch))
+    return {
+        **members,
+        "kv_indptr": call.address("kv_indptr"),
+        "kv_page_indices": call.address("kv_page_indices"),
+        "num_total_pages": call.tensor("k").shape[0],
+    }
+
+
+def _append(call: Call) -> Members:
+    """Every query sits at the cache's end plus its row (``has_mask``): queries take the last positions, also where
+    nothing is masked."""
+    p = call.problem
+    sizes = extents(call)
+    return {
+        **{name: sizes[name] for name in ("seqlen_q", "batch", "hdim_q", "hdim_v", "nhead_q", "nhead_k")},
+        **query(call),
+        "k_ptr": call.address("k"),
+        **strided("k", call.keys("k")),
+        "v_ptr": call.address("v"),
+        **strided("v", call.keys("v")),
+        "knew_ptr": call.address("k_new"),
+        **strided("knew", call.rows("k_new")),
+        "vnew_ptr": call.address("v_new"),
+        **strided("vnew", call.rows("v_new")),
+        "seqlen_knew": p.append,
+        "seqlen_k_ptr": call.address("cache_seqlens"),
+        "rotary_cos_ptr": call.address("rotary_cos"),
+        "rotary_sin_ptr": call.address("rotary_sin"),
+        "rotary_dim": p.rotary.dim,
+        "has_mask": 1,
+        **paged_members(call),
+    }
+
+
+_FAMILIES: Mapping[Family, tuple[type, Callable[[Call], Members]]] = {
+    Family.FWD: (CkFwdArgs, _forward),
+    Family.FWD_PAGEDKV: (CkPagedkvArgs, _paged),
+    Family.FWD_SPLITKV: (CkSplitkvArgs, _splitkv),
+    Family.FWD_SPLITKV_COMBINE: (CkSplitkvArgs, _splitkv),
+    Family.FWD_APPENDKV: (CkAppendkvArgs, _append),
+    Family.BATCH_PREFILL: (CkPrefillArgs, _prefill),
+    Family.BWD_DOT_DO_O: (CkBwdArgs, backward_members),
+    Family.BWD_DQ_DK_DV: (CkBwdArgs, backward_members),
+    Family.BWD_CONVERT_DQ: (CkBwdArgs, backward_members),
+}

@@ -1,0 +1,77 @@
+"""Members of the backward families' block."""
+
+from __future__ import annotations
+
+import struct
+
+from fmha_cli.backends.ck_tile.arguments_common import (
+    Members,
+    bias_members,
+    dropout_members,
+    extents,
+    mask_members,
+    strided,
+)
+from fmha_cli.backends.ck_tile.places import Call
+from fmha_cli.backends.ck_tile.shapes import Strides, dense, heads_swapped, plane_strides, strides_of
+from fmha_cli.backends.ck_tile.workspaces import dq_acc_shape
+
+_FLOAT = struct.Struct("f")
+
+
+def backward_members(call: Call) -> Members:
+    """``CkBwdArgs``; all three kernels get the same block and read their own part."""
+    p, lse = call.problem, call.lse()
+    out: Members = {
+        **extents(call),
+        "max_seqlen_k": max(p.key_lengths(), default=0),
+        **{f"{name}_ptr": call.address(name) for name in ("q", "k", "v", "o", "do", "lse", "d", "dq")},
+        **{
+            key: value
+            for name in ("q", "k", "v", "o", "do", "dq")
+            for key, value in strided(name, call.rows(name)).items()
+        },
+        "nhead_stride_lsed": lse.nhead,
+        "batch_stride_lsed": lse.batch,
+        **_per_query_head(call, "dk", "dk_heads"),
+        **_per_query_head(call, "dv", "dv_heads"),
+        **_accumulator(call),
+        **bias_members(call),
+        **mask_members(p.mask),
+        **dropout_members(call),
+        "seqstart_q_ptr": call.address("seqstart_q"),
+        "seqstart_k_ptr": call.address("seqstart_k"),
+        "scale": p.scale,
+        "p_undrop": kept(p.dropout),
+    }
+    if "dbias" in call.tensors:
+        out |= {"dbias_ptr": call.address("dbias"), **strided("dbias", plane_strides(call.tensor("dbias")))}
+    return out
+
+
+def kept(p_drop: float) -> float:
+    """``float p_undrop = 1.0 - p_drop`` of upstream's runner, where p_drop is a float too."""
+    return float(_FLOAT.unpack(_FLOAT.pack(1.0 - float(_FLOAT.unpack(_FLOAT.pack(p_drop))[0])))[0])
+
+
+def _per_query_head(call: Call, name: str, expanded: str) -> Members:
+    """dK or dV, of which the kernel writes one for each query head: the tensor itself, or with GQA a workspace."""
+    if expanded not in call.tensors:
+        return {f"{name}_ptr": call.address(name), **strided(name, call.rows(name))}
+    shape = heads_swapped(call.tensor(name).shape, call.problem)
+    strides = strides_of(expanded, shape, dense(shape), call.problem.layout)
+    return {f"{name}_ptr": call.address(expanded), **strided(name, strides)}
+
+
+def _accumulator(call: Call) -> Members:
+    """``dq_acc``: Q's axes behind one axis of parts; nothing where the kernel writes dQ itself."""
+    if "dq_acc" not in call.tensors:
+        return {}
+    shape = dq_acc_shape(call.problem, call.plan.main)
+    strides = dense(shape)
+    inner = strides_of("dq_acc", shape[1:], strides[1:], call.problem.layout)
+    return {
+        "dq_acc_ptr": call.address("dq_acc"),
+        **strided("dq_acc", Strides(inner.batch, inner.nhead, inner.row)),
+        "split_stride_dq_acc": strides[0],
+    }

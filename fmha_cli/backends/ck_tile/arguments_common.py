@@ -1,0 +1,131 @@
+"""Members that several argument blocks share: forward tensors, masks, bias, dropout."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from fmha_cli.backends.ck_tile.places import Call
+from fmha_cli.backends.ck_tile.shapes import Strides, plane_strides, row_count
+from fmha_cli.errors import InternalError
+from fmha_cli.features import Mode
+from fmha_cli.mask import Align, Mask, MaskKind
+
+Members = dict[str, Any]
+
+
+class MaskType(IntEnum):
+    """``GenericAttentionMaskEnum`` (``ck_tile/ops/fmha/block/block_masking.hpp``)."""
+
+    NONE = 0
+    TOP_LEFT = 1
+    BOTTOM_RIGHT = 2
+
+
+UNLIMITED = -1
+
+
+def strided(name: str, strides: Strides) -> Members:
+    """``stride_x``, ``nhead_stride_x`` and ``batch_stride_x``."""
+    return {
+        f"stride_{name}": strides.row,
+        f"nhead_stride_{name}": strides.nhead,
+        f"batch_stride_{name}": strides.batch,
+    }
+
+
+def extents(call: Call) -> Members:
+    """Sizes of every family: in group mode ``seqlen_q`` and ``seqlen_k`` are those of all sequences together."""
+    p = call.problem
+    group = p.mode is Mode.GROUP
+    return {
+        "seqlen_q": row_count(p),
+        "batch": p.batch,
+        "hdim_q": p.hdim,
+        "hdim_v": p.hdim_v,
+        "nhead_q": p.heads,
+        "nhead_k": p.kv_heads,
+        "seqlen_k": sum(p.key_lengths()) if group else p.seqlen_k,
+        "max_seqlen_q": max(p.query_lengths(), default=0),
+    }
+
+
+def mask_members(mask: Mask) -> Members:
+    """``window_size_left``, ``window_size_right`` and ``mask_type``.
+
+    Raises:
+        InternalError: a bound below 0, which the kernels take for none (K327 refuses such masks).
+    """
+    if mask.kind is MaskKind.GENERIC:
+        raise InternalError(f"mask {mask.text()} has a negative bound", where="ck_tile")
+    kind = MaskType.TOP_LEFT if mask.align is Align.TOP_LEFT else MaskType.BOTTOM_RIGHT
+    return {
+        "window_size_left": UNLIMITED if mask.left is None else mask.left,
+        "window_size_right": UNLIMITED if mask.right is None else mask.right,
+        "mask_type": int(MaskType.NONE if mask.kind is MaskKind.NONE else kind),
+    }
+
+
+def bias_members(call: Call) -> Members:
+    """Elementwise bias with its strides, 0 along broadcast axes; or ALiBi's slopes, whose stride goes from sequence
+    to sequence."""
+    if "alibi_slopes" in call.tensors:
+        slopes = call.tensor("alibi_slopes")
+        stride = slopes.strides[0] if len(slopes.shape) == 2 else 0
+        return {"bias_ptr": call.address("alibi_slopes"), "stride_bias": stride}
+    if "bias" in call.tensors:
+        return {"bias_ptr": call.address("bias"), **strided("bias", plane_strides(call.tensor("bias")))}
+    return {}
+
+
+def dropout_members(call: Call) -> Members:
+    """Probability and stream; the random bytes are not stored unless the plan has room for them."""
+    p = call.problem
+    out: Members = {"p_drop": p.dropout, "drop_seed": p.seed, "drop_offset": p.offset}
+    if "randval" in call.tensors:
+        plane = row_count(p) * p.seqlen_k
+        out |= {"rand_val_ptr": call.address("randval"), "stride_randval": p.seqlen_k, "nhead_stride_randval": plane}
+        out["batch_stride_randval"] = p.heads * plane
+    return out
+
+
+def query(call: Call) -> Members:
+    """Q, or its rotated copy, which has Q's strides."""
+    name = "q_rotated" if "q_rotated" in call.tensors else "q"
+    return {"q_ptr": call.address(name), **strided("q", call.rows("q"))}
+
+
+def forward_members(call: Call) -> Members:
+    """``ForwardTensors``."""
+    p, lse = call.problem, call.lse() if call.problem.lse or call.problem.direction.backward else Strides(0, 0, 0)
+    return {
+        **extents(call),
+        **query(call),
+        "k_ptr": call.address("k"),
+        **strided("k", call.keys("k")),
+        "v_ptr": call.address("v"),
+        **strided("v", call.keys("v")),
+        "o_ptr": call.address("o"),
+        **strided("o", call.rows("o")),
+        **bias_members(call),
+        "lse_ptr": call.address("lse"),
+        "nhead_stride_lse": lse.nhead,
+        "batch_stride_lse": lse.batch,
+        "seqstart_q_ptr": call.address("seqstart_q"),
+        **mask_members(p.mask),
+        "scale_s": call.scales.s,
+        "scale_p": call.scales.p,
+        "scale_o": call.scales.o,
+        "logits_soft_cap": p.softcap,
+    }
+
+
+def paged_members(call: Call) -> Members:
+    """``PagedCache``; nothing without pages."""
+    if not call.problem.paged:
+        return {}
+    return {
+        "block_table_ptr": call.address("block_table"),
+        "batch_stride_block_table": call.tensor("block_table").strides[0],
+        "page_block_size": call.problem.kv_cache.page,
+    }

@@ -1,0 +1,67 @@
+"""Scales of fp8 problems, and the two encodings of fp8 that AMD devices have.
+
+``fmha`` stores fp8 as OCP does (e4m3fn, e5m2). gfx90a and gfx942 read the same bits as FNUZ: every number is half
+as large, the bits of -0 are NaN, and there is no infinity. The session therefore clears -0 in its device copies
+(``conversions``), and the factors of two go into the scales here, or onto O where a kernel has no scale for it.
+
+Static quantisation (upstream's ``squant``, ``fmha_fwd_runner.hpp`` ``fmha_fwd_run``): Q and K are unscaled through
+``scale_s``, P is stretched to its type's largest number by ``scale_p``, and ``scale_o`` undoes that and V's scale.
+Upstream also stretches an fp8 O by its largest number over 5; here O keeps its own values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fmha_cli.dtypes import DType
+from fmha_cli.features import QScale
+from fmha_cli.kernel import KernelSpec
+from fmha_cli.problem import Problem
+
+FP8 = (DType.FP8_E4M3, DType.FP8_E5M2)
+FNUZ_ARCHS = ("gfx90a", "gfx942")
+"""``CK_TILE_USE_OCP_FP8`` is 0 for them: ``ck_tile/core/config.hpp``."""
+
+_HALVES = 2.0
+"""OCP value / FNUZ value of the same bits: the exponent biases differ by one."""
+
+_LARGEST = {
+    (DType.FP8_E4M3, True): 240.0,
+    (DType.FP8_E4M3, False): 448.0,
+    (DType.FP8_E5M2, True): 57344.0,
+    (DType.FP8_E5M2, False): 57344.0,
+}
+"""Largest finite number by (type, FNUZ): ``ck_tile/core/numeric/float8.hpp`` ``numeric``."""
+
+
+@dataclass(frozen=True)
+class Scales:
+    """``scale_s``, ``scale_p`` and ``scale_o`` of the argument blocks, and the factor that O still lacks."""
+
+    s: float
+    p: float = 1.0
+    o: float = 1.0
+    o_after: float = 1.0
+
+
+def reads_fnuz(kernel: KernelSpec) -> bool:
+    """Whether the kernel takes its fp8 inputs for FNUZ."""
+    return kernel.signature.dtype in FP8 and kernel.arch in FNUZ_ARCHS
+
+
+def scales_of(problem: Problem, kernel: KernelSpec, descales: Mapping[str, float]) -> Scales:
+    """The factors for a problem.
+
+    Args:
+        descales: values of ``q_descale``, ``k_descale`` and ``v_descale``; 1 where one is missing.
+    """
+    fnuz = reads_fnuz(kernel)
+    twice = _HALVES if fnuz else 1.0
+    s = problem.scale * descales.get("q_descale", 1.0) * descales.get("k_descale", 1.0) * twice**2
+    stored_out = twice if fnuz and problem.dtype_out in FP8 else 1.0  # an fp8 O is read with twice its FNUZ value
+    v = descales.get("v_descale", 1.0) * twice / stored_out
+    if problem.qscale is not QScale.TENSOR:
+        return Scales(s, o_after=v)
+    largest = _LARGEST[problem.dtype, fnuz]
+    return Scales(s, p=largest, o=v / largest)

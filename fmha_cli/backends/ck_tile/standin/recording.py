@@ -1,0 +1,151 @@
+"""``Recording``: what CK's host code told the stand-in runtime, read through its C interface."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.backends.ck_tile.argument_sizes import argument_sizes
+from fmha_cli.build.rocm.offload import code_objects
+from fmha_cli.errors import InternalError
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlayedDevice:
+    """The device that the stand-in claims to be; ``count`` 0 is a machine without one."""
+
+    arch: str
+    major: int
+    minor: int = 0
+    wave: int = 64
+    units: int = 304
+    memory_bytes: int = 16 << 30
+    l2_bytes: int = 4 << 20
+    block_threads: int = 1024
+    count: int = 1
+
+    @staticmethod
+    def of_arch(arch: str) -> PlayedDevice:
+        """A device of an architecture: ``gfx1201`` is 12.0.1, and waves have 32 lanes from gfx10 on."""
+        digits = arch.removeprefix("gfx")
+        major = int(digits[:-2])
+        return PlayedDevice(arch=arch, major=major, minor=int(digits[-2], 16), wave=32 if major > 9 else 64)
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One recorded launch; ``arguments`` are the packed bytes that the kernel would have got."""
+
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    dynamic_lds: int
+    arguments: bytes
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_char_p),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("dynamic_lds", ctypes.c_uint64),
+        ("arguments", ctypes.c_void_p),
+        ("argument_bytes", ctypes.c_uint64),
+    )
+
+
+class Recording:
+    """The stand-in of this process. Load it before any kernel library, and only where no real runtime is loaded."""
+
+    def __init__(self, path: Path, device: PlayedDevice) -> None:
+        self.path = path
+        self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
+        for name in ("binaries", "functions", "launches", "bytes_in_use"):
+            self._entry(name).restype = ctypes.c_uint64
+        for name in ("function", "complaint"):
+            self._entry(name).restype = ctypes.c_char_p
+        self.play(device)
+
+    def _entry(self, name: str) -> ctypes._NamedFuncPointer:
+        return self.library[f"fmha_standin_{name}"]
+
+    def play(self, device: PlayedDevice) -> None:
+        """Be this device from now on."""
+        self._entry("device")(
+            device.arch.encode(),
+            device.count,
+            device.major,
+            device.minor,
+            device.wave,
+            device.units,
+            ctypes.c_uint64(device.memory_bytes),
+            device.l2_bytes,
+            device.block_threads,
+        )
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """Symbols of the registered kernels, in order."""
+        binary = ctypes.c_uint64()
+        count = self._entry("functions")()
+        return tuple(
+            self._entry("function")(ctypes.c_uint64(index), ctypes.byref(binary)).decode() for index in range(count)
+        )
+
+    @property
+    def binaries(self) -> int:
+        """Fat binaries registered so far."""
+        return int(self._entry("binaries")())
+
+    def describe(self, library: Path, arch: str) -> Mapping[str, tuple[int, ...]]:
+        """Tell the stand-in the argument sizes of a loaded library's kernels, as its code object states them.
+
+        Returns:
+            kernel symbol -> sizes in bytes of its explicit arguments.
+
+        Raises:
+            MalformedObject: the library holds no readable code object.
+            InternalError: no code object for the architecture.
+        """
+        objects = [found for found in code_objects(library.read_bytes()) if found.arch == arch]
+        if not objects:
+            raise InternalError(f"{library} holds no code object for {arch}")
+        sizes = argument_sizes(objects[0].data)
+        for index, name in enumerate(self.functions):
+            if name in sizes:
+                words = (ctypes.c_uint64 * len(sizes[name]))(*sizes[name])
+                self._entry("describe")(ctypes.c_uint64(index), words, ctypes.c_uint64(len(words)))
+        return sizes
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Every launch since the last :meth:`forget`."""
+        out = []
+        for index in range(self._entry("launches")()):
+            raw = _Launch()
+            self._entry("launch")(ctypes.c_uint64(index), ctypes.byref(raw))
+            arguments = ctypes.string_at(raw.arguments, raw.argument_bytes) if raw.argument_bytes else b""
+            grid, block = tuple(raw.grid), tuple(raw.block)
+            out.append(Launch(raw.kernel.decode(), grid, block, int(raw.dynamic_lds), arguments))
+        return tuple(out)
+
+    def forget(self) -> None:
+        """Drop the recorded launches."""
+        self._entry("forget_launches")()
+
+    def refuse(self, error: int) -> None:
+        """Let launches fail with a HIP error number; 0 ends it."""
+        self._entry("refuse")(error)
+
+    @property
+    def complaint(self) -> str:
+        """The last sentence about a call that was used wrongly."""
+        return str(self._entry("complaint")().decode())
+
+    @property
+    def bytes_in_use(self) -> int:
+        """Device memory that is allocated and not yet freed."""
+        return int(self._entry("bytes_in_use")())

@@ -1,0 +1,74 @@
+"""Finding libamdhip64 and making hip-python and kernel libraries use one and the same."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+import os
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.errors import EnvironmentProblem
+
+NAME = "libamdhip64.so"
+_ROOT_VARIABLES = ("ROCM_PATH", "HIP_PATH")
+"""ROCm's own variables for where it is installed."""
+
+_DEFAULT_ROOT = "/opt/rocm"
+_BINDINGS = ("hip.chip", "hip.hip")
+"""hip-python's low layer, whose ``DLL`` names the library that it opens at the first call, and its high layer."""
+
+
+def candidates() -> tuple[str, ...]:
+    """Names to try, in order: what the dynamic linker finds, then ROCm's folders."""
+    roots = [os.environ[v] for v in _ROOT_VARIABLES if os.environ.get(v)]
+    return (NAME, *(str(Path(root, "lib", NAME)) for root in (*roots, _DEFAULT_ROOT)))
+
+
+def open_library(path: Path | None = None) -> tuple[ctypes.CDLL, str]:
+    """The runtime library with its symbols visible to kernel libraries loaded later, and the name that worked.
+
+    Args:
+        path: a certain library instead of the first one found.
+
+    Raises:
+        EnvironmentProblem: H002, none loads.
+    """
+    faults = []
+    for name in (str(path),) if path is not None else candidates():
+        try:
+            return ctypes.CDLL(name, mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW), name
+        except OSError as fault:
+            faults.append(str(fault))
+    raise EnvironmentProblem(
+        f"the HIP runtime ({NAME}) does not load",
+        code="H002",
+        where=str(path or NAME),
+        why="; ".join(dict.fromkeys(faults)),
+        help="install ROCm, or set ROCM_PATH to where it is",
+    )
+
+
+def _import_bindings() -> tuple[Any, Any]:
+    low, high = _BINDINGS
+    return importlib.import_module(low), importlib.import_module(high)
+
+
+def open_bindings(library: str) -> Any:
+    """hip-python's module ``hip.hip``, bound to a library by name.
+
+    Raises:
+        EnvironmentProblem: H003, hip-python is not installed or does not import.
+    """
+    try:
+        low, high = _import_bindings()
+    except (ImportError, RuntimeError) as fault:
+        raise EnvironmentProblem(
+            "hip-python is not installed" if isinstance(fault, ModuleNotFoundError) else "hip-python does not import",
+            code="H003",
+            where="hip-python",
+            why=str(fault),
+            help="pip install 'fmha[rocm]', in a version for the installed ROCm",
+        ) from fault
+    low.DLL = library.encode()
+    return high

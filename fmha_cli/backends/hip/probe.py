@@ -1,0 +1,58 @@
+"""Which AMD devices are here, by asking the runtime for each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fmha_cli.arch import arch_names, load_arch
+from fmha_cli.backends.hip.runtime import Hip, HipDevice
+from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.errors import EnvironmentProblem, FmhaError
+
+LAST_LEVEL = "last_level_cache_bytes"
+"""The fact of an architecture that holds the size of the largest cache before memory (Infinity Cache)."""
+
+_STATES = {"H002": State.MISSING, "H003": State.MISSING, "H004": State.NO_DEVICE}
+
+
+def probe_hip(library: Path | None = None) -> Availability:
+    """The state of the HIP runtime and its devices. Loads the driver: call it in a worker.
+
+    Args:
+        library: a certain libamdhip64 instead of the system's.
+    """
+    try:
+        hip = Hip.open(library)
+        found = hip.devices()
+        version = hip.version()
+    except EnvironmentProblem as fault:
+        state = _STATES.get(fault.code, State.BROKEN)
+        return Availability(state=state, why=_sentence(fault), help=fault.help)
+    except (FmhaError, MemoryError) as fault:
+        return Availability(state=State.BROKEN, why=str(fault), help="`rocminfo` may say more")
+    if not found:
+        return Availability(state=State.NO_DEVICE, why="the HIP runtime sees no device", version=version)
+    return Availability(state=State.OK, devices=tuple(facts_of(device) for device in found), version=version)
+
+
+def facts_of(device: HipDevice) -> DeviceFacts:
+    """A device as selection knows it."""
+    return DeviceFacts(
+        id=f"hip:{device.index}",
+        archs=(device.arch,),
+        name=device.name,
+        units=device.units,
+        memory_bytes=device.memory_bytes,
+        llc_bytes=last_level_cache(device.arch, device.l2_bytes),
+    )
+
+
+def last_level_cache(arch: str, l2_bytes: int) -> int:
+    """Bytes of the last cache before memory: the architecture's fact, since the runtime tells the L2 only."""
+    facts = load_arch(arch).facts if arch in arch_names() else {}
+    stated = facts.get(LAST_LEVEL, {}).get("value", 0)
+    return max(int(stated), l2_bytes)
+
+
+def _sentence(fault: FmhaError) -> str:
+    return f"{fault.what} ({fault.why})" if fault.why else fault.what
