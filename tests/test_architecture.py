@@ -39,12 +39,15 @@ MAY_IMPORT: dict[str, set[str]] = {
     "report": DOMAIN | {"measure", "report", "plugins", "build", "schemas"},
     "schemas": set(),
     "walk": DOMAIN | WORKSHOP | {"walk", "execution", "measure", "report", "select", "registry", "plugins"},
+    "parity": DOMAIN
+    | {"parity", "walk", "report", "measure", "execution", "sources", "build", "select", "registry", "filters"},
     "api": DOMAIN | {"hookspecs", "walk", "registry", "select", "report", "build", "conformance"},
     "conformance": DOMAIN | WORKSHOP | {"execution", "registry", "walk", "select", "plugins", "hookspecs"},
     "__main__": {"cli"},
     "cli": DOMAIN
     | WORKSHOP
-    | {"cli", "walk", "execution", "measure", "report", "select", "registry", "plugins", "sweep", "filters", "schemas"},
+    | {"cli", "walk", "execution", "measure", "report", "select", "registry", "plugins", "sweep", "filters", "schemas"}
+    | {"parity"},
 }
 
 

@@ -89,6 +89,7 @@ def run_group(
     output: IO[bytes],
     timeout: float,
     cancel: threading.Event | None = None,
+    errors: IO[bytes] | None = None,
 ) -> Ended:
     """Run a program in its own session and process group until it ends, with no standard input.
 
@@ -96,7 +97,8 @@ def run_group(
     killed like one that ran past the deadline. Only a SIGKILL of this very process leaves the group running.
 
     Args:
-        output: an open file; gets stdout and stderr together.
+        output: an open file; gets stdout, and stderr too where ``errors`` is None.
+        errors: an open file for stderr.
         timeout: seconds.
         cancel: when set, the group is killed.
 
@@ -106,13 +108,13 @@ def run_group(
     """
     stop = threading.Event()
     ended: list[Ended] = []
-    errors: list[BaseException] = []
+    faults: list[BaseException] = []
 
     def body() -> None:
         try:
-            ended.append(_run(list(argv), cwd, dict(env), output, timeout, (stop, cancel or stop)))
-        except BaseException as error:  # noqa: BLE001 - it is raised again below, in the caller's thread
-            errors.append(error)
+            ended.append(_run(list(argv), cwd, dict(env), (output, errors), timeout, (stop, cancel or stop)))
+        except BaseException as fault:  # noqa: BLE001 - it is raised again below, in the caller's thread
+            faults.append(fault)
 
     # In a thread of its own, because Ctrl-C is raised in the main thread at any point: also after the program
     # was started and before anybody knows its process id. A plain thread, because the locks of a future or a
@@ -127,8 +129,8 @@ def run_group(
         stop.set()
         if thread.ident is not None:
             thread.join()
-    if errors:
-        raise errors[0]
+    if faults:
+        raise faults[0]
     return ended[0]
 
 
@@ -136,7 +138,7 @@ def _run(
     argv: list[str],
     cwd: Path,
     env: dict[str, str],
-    output: IO[bytes],
+    outputs: tuple[IO[bytes], IO[bytes] | None],
     timeout: float,
     stops: tuple[threading.Event, threading.Event],
 ) -> Ended:
@@ -146,8 +148,8 @@ def _run(
         cwd=cwd,
         env=env,
         stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=subprocess.STDOUT,
+        stdout=outputs[0],
+        stderr=outputs[1] or subprocess.STDOUT,
         start_new_session=True,
     )
     try:

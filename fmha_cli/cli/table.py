@@ -27,12 +27,14 @@ COMMANDS = {
     "list-kernels": _at("list_kernels", "Every kernel that exists for an architecture"),
     "build": _at("build", "Build kernels ahead of time"),
     "inspect": _at("inspect", "What a built kernel needs: registers, spills, instructions"),
+    "parity": _at("parity", "Upstream's example programs against this tool, case by case"),
     "doctor": _at("doctor", "What is here, proved by running a tiny kernel on each backend"),
     "devices": _at("devices", "The devices that backends found"),
     "plugins": _at("plugins", "Built-in and installed plugins, and what is wrong with them"),
     "archs": _at("archs", "The architectures and their facts"),
     "profiles": _at("profiles", "The named sets of kernels"),
     "cache": _at("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
+    "sources": _at("sources", "The pinned third-party sources: list, fetch, verify, path, rm"),
     "schema": _at("schema", "The JSON schemas of what --json prints"),
 }
 """In the order of ``--help``."""

@@ -28,6 +28,7 @@ ROWS: Mapping[str, str] = {
     "doctor": "checks",
     "explain": "decisions",
     "kernels": "kernels",
+    "parity": "cases",
     "plan": "stages",
     "plugins": "plugins",
     "profiles": "profiles",

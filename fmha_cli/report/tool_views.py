@@ -95,30 +95,50 @@ def profiles_view(document: Document) -> Table:
 
 
 def sources_view(document: Document) -> Table:
-    """One line a source tree."""
+    """One line a source tree; the Composable Kernel in force below."""
     rows = [
-        [s["name"], s["revision"], s["state"], cell(s["license"]), size(s["bytes"]), cell(s["path"] or s["url"])]
+        [s["name"], s["revision"], s["state"], cell(s["license"]), size(s["bytes"]), cell(s["path"] or s["file"])]
         for s in document["sources"]
     ]
     details = [f"  {s['name']}: {s['why']}" for s in document["sources"] if s["why"]]
+    if ck := document["ck"]:
+        which = f"{ck['revision']} from {ck['origin']}, headers in {ck['include']}" if ck["include"] else ck["state"]
+        details += [f"  Composable Kernel: {which}", *(f"  note: {note}" for note in ck["notes"])]
+        details += [f"  {label}: {ck[key]}" for label, key in (("why", "why"), ("help", "help")) if ck[key]]
     headers = ["source", "revision", "state", "license", "size", "where"]
     return Table(headers, rows, counted(len(rows), "source"), details).narrowed()
 
 
+_MOST_DIGESTS = 4
+
+
 def build_view(document: Document) -> Table:
-    """One line a kernel; the error of a failed one below."""
-    rows, details = [], []
+    """One line a kernel; below, each error once with the kernels that it stands for."""
+    rows = []
+    errors: dict[tuple[str, ...], list[str]] = {}
     for build in document["builds"]:
         artifact, kernel, error = build["artifact"], build["kernel"], build["error"]
-        state = "failed" if error else "cached" if artifact["cached"] else "compiled"
         took = "" if error else duration(artifact["build_ns"])
-        rows.append([kernel["digest"][:SHORT], kernel["family"], build["backend"], build["arch"], state, took])
+        named = kernel["upstream_name"] or ""
+        rows.append(
+            [kernel["digest"][:SHORT], kernel["family"], build["backend"], build["arch"], build["state"], took, named]
+        )
         if error:
             parts = (f"error[{error['code']}]: {error['what']}", error["where"], error["why"], error["help"])
-            details += [f"  {kernel['digest'][:SHORT]}: {part}" for part in parts if part]
-    tally = ", ".join(f"{document[key]} {key}" for key in ("compiled", "cached", "failed"))
-    headers = ["digest", "family", "backend", "arch", "state", "build time"]
-    return Table(headers, rows, f"{counted(len(rows), 'kernel')}: {tally}", details)
+            own = (kernel["name"], kernel["digest"])
+            general = tuple(part for part in parts if part and part not in own)
+            errors.setdefault(general, []).append(kernel["digest"][:SHORT])
+    details = []
+    for parts, digests in errors.items():
+        who = " ".join(digests[:_MOST_DIGESTS]) + (
+            f" and {len(digests) - _MOST_DIGESTS} more" if len(digests) > _MOST_DIGESTS else ""
+        )
+        details += [f"  {who}: {part}" for part in parts]
+    states = ("compiled", "cached", "failed", "refused", "not_run")
+    shown = [key for key in states if document[key] or key in states[:3]]
+    tally = ", ".join(f"{document[key]} {key.replace('_', ' ')}" for key in shown)
+    headers = ["digest", "family", "backend", "arch", "state", "build time", "upstream name"]
+    return Table(headers, rows, f"{counted(len(rows), 'kernel')}: {tally}", details).narrowed(["build time"])
 
 
 def cache_view(document: Document) -> Table:

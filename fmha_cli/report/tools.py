@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from fmha_cli.device import Availability
-from fmha_cli.errors import FmhaError
+from fmha_cli.errors import EnvironmentProblem, FmhaError, Interrupted, UnsupportedError
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.plan import Artifact
 from fmha_cli.report.environment import backend_dict, device_list
@@ -109,35 +109,57 @@ def profiles_document(profiles: Iterable[ProfileRow]) -> dict[str, Any]:
 
 
 class SourceState(StrEnum):
-    """Whether a pinned source tree is here."""
+    """Whether a source tree is here."""
 
     PRESENT = "present"
     MISSING = "missing"
     DAMAGED = "damaged"
-    CHECKOUT = "checkout"
-    """The user's own checkout stands in for it."""
+    UNFIT = "unfit"
+    """It is there, and cannot be built against."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceRow:
-    """One pinned third-party source: where it comes from, what it must hash to, and where it lies."""
+    """One pinned third-party source: where it comes from, what it must hash to, and where it lies.
+
+    Attributes:
+        revision: the project's version. file: the archive's name in the package index; sha256: the archive's.
+        digest: of the files that are kept, as pinned. bytes: what they take, None where they are not here.
+    """
 
     name: str
     revision: str
     state: SourceState
-    url: str | None = None
+    title: str | None = None
+    file: str | None = None
     license: str | None = None
     sha256: str | None = None
+    digest: str | None = None
     path: str | None = None
     bytes: int | None = None
     backends: tuple[str, ...] = ()
     why: str | None = None
 
 
-def sources_document(sources: Iterable[SourceRow]) -> dict[str, Any]:
-    """``fmha.sources/1``."""
+@dataclass(frozen=True, kw_only=True)
+class CkRow:
+    """The Composable Kernel tree in force: where its headers lie, their revision and digest, and what was passed over."""
+
+    state: SourceState
+    origin: str | None = None
+    include: str | None = None
+    revision: str | None = None
+    digest: str | None = None
+    why: str | None = None
+    help: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+def sources_document(sources: Iterable[SourceRow], ck: CkRow | None = None) -> dict[str, Any]:
+    """``fmha.sources/1``; ``ck`` is null where it was not asked for."""
     rows = [{**plain_fields(source), "state": source.state.value} for source in sources]
-    return {"schema": "fmha.sources/1", "sources": rows}
+    tree = None if ck is None else {**plain_fields(ck), "state": ck.state.value}
+    return {"ck": tree, "schema": "fmha.sources/1", "sources": rows}
 
 
 def artifact_dict(artifact: Artifact) -> dict[str, Any]:
@@ -152,6 +174,30 @@ def artifact_dict(artifact: Artifact) -> dict[str, Any]:
     }
 
 
+class BuildState(StrEnum):
+    """What became of one kernel of ``fmha build``."""
+
+    COMPILED = "compiled"
+    CACHED = "cached"
+    FAILED = "failed"
+    """The compiler failed, or ran out of time."""
+    REFUSED = "refused"
+    """A rule says that the kernel cannot exist on its architecture; nothing was compiled."""
+    NOT_RUN = "not-run"
+    """No compiler, no sources, or sources of another revision; or the user interrupted."""
+
+
+def build_state(outcome: Artifact | FmhaError) -> BuildState:
+    """The state of an outcome."""
+    if isinstance(outcome, UnsupportedError):
+        return BuildState.REFUSED
+    if isinstance(outcome, EnvironmentProblem | Interrupted):
+        return BuildState.NOT_RUN
+    if isinstance(outcome, FmhaError):
+        return BuildState.FAILED
+    return BuildState.CACHED if outcome.cached else BuildState.COMPILED
+
+
 def build_entry(kernel: KernelSpec, outcome: Artifact | FmhaError, upstream_name: str | None = None) -> dict[str, Any]:
     """One kernel of ``fmha build``: its artifact, or why there is none."""
     error = outcome if isinstance(outcome, FmhaError) else None
@@ -162,17 +208,13 @@ def build_entry(kernel: KernelSpec, outcome: Artifact | FmhaError, upstream_name
         "backend": kernel.backend,
         "error": None if error is None else error.to_dict(),
         "kernel": KernelRow.of(kernel, upstream_name).to_dict(),
+        "state": build_state(outcome).value,
     }
 
 
 def build_document(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """``fmha.build/1`` of the entries, with their counts."""
-    cached = sum(1 for e in entries if e["artifact"] is not None and e["artifact"]["cached"])
-    failed = sum(1 for e in entries if e["error"] is not None)
-    return {
-        "builds": [dict(entry) for entry in entries],
-        "cached": cached,
-        "compiled": len(entries) - cached - failed,
-        "failed": failed,
-        "schema": "fmha.build/1",
-    }
+    counts = {state.value.replace("-", "_"): 0 for state in BuildState}
+    for entry in entries:
+        counts[entry["state"].replace("-", "_")] += 1
+    return {"builds": [dict(entry) for entry in entries], **dict(sorted(counts.items())), "schema": "fmha.build/1"}

@@ -33,6 +33,10 @@ def _views(name: str) -> Mapping[str, Callable[[Document], Table]]:
         from fmha_cli.report import kernel_views
 
         return kernel_views.VIEWS
+    if name == "parity":
+        from fmha_cli.report import parity_view
+
+        return parity_view.VIEWS
     from fmha_cli.report import tool_views
 
     return tool_views.VIEWS

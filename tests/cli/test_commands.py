@@ -37,6 +37,7 @@ EVERY: dict[str, tuple[str, ...]] = {
     "build": ("build", *SMALL),
     "build --dry-run": ("build", "--backend", "null", "--filter", "dtype:fp16", "--dry-run"),
     "inspect": ("inspect", HONEST, "--arch", "null"),
+    "parity": ("parity", "--list"),
     "doctor": ("doctor",),
     "devices": ("devices", "--backend", "null"),
     "plugins": ("plugins",),

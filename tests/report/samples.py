@@ -209,6 +209,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             ),
             document.kernels_document(None, []),
         ],
+        "parity": parities(),
         "plan": [
             document.plan_document(PROBLEM, PLAN, "cpu", ("up", None)),
             document.plan_document(PROBLEM, None, reasons=[REASON]),
@@ -229,10 +230,48 @@ def documents() -> dict[str, list[dict[str, Any]]]:
                 [
                     tools.SourceRow(name="ck", revision="abc", state=tools.SourceState.MISSING, why="offline"),
                     tools.SourceRow(name="fa", revision="v2", state=tools.SourceState.PRESENT, sha256=DIGEST, bytes=9),
-                ]
-            )
+                ],
+                tools.CkRow(
+                    state=tools.SourceState.PRESENT,
+                    origin="the pinned source ck",
+                    include="/ck/include",
+                    revision="baseline",
+                    digest=DIGEST,
+                    notes=("passing over another",),
+                ),
+            ),
+            tools.sources_document([], tools.CkRow(state=tools.SourceState.UNFIT, why="unknown", help="drop it")),
+            tools.sources_document([]),
         ],
     }
+
+
+def parities() -> list[dict[str, Any]]:
+    """A listed case, and rows with and without each of their parts."""
+    from fmha_cli.parity.case import Case, Program
+    from fmha_cli.parity.compare import Row
+    from fmha_cli.parity.document import listed_dict, parity_document, row_dict
+    from fmha_cli.parity.mapping import mapped
+    from fmha_cli.parity.outcome import Outcome
+    from fmha_cli.parity.reading import Ran, Reading, Said
+    from fmha_cli.parity.suite import Source, Suite
+    from fmha_cli.parity.timing import Times
+    from fmha_cli.parity.upstream import Binaries
+
+    suite = Suite("s", "title", (Source("a.sh", "r1"),), ())
+    case, other = (mapped(Case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))
+    ran = Ran(("prog", "-b=1"), 0, "out", "err", seconds=0.5)
+    rows = [
+        Row(other, Outcome.NOT_COMPARABLE, other.reasons),
+        Row(case, Outcome.WE_FAIL, ("w",), ran, Reading(Said.VALID, "", "[line", ("k",), 0.5), record()),
+        Row(case, Outcome.AGREE_PASS, (), ran, Reading(Said.VALID), bare(), Times((5, 6), (7, 8))),
+    ]
+    binaries = Binaries({Program.FWD: Path("fwd")}, {Program.BWD: "missing"})
+    return [
+        parity_document(suite, [row_dict(row) for row in rows], binaries, ENVIRONMENT),
+        parity_document(suite, [listed_dict(case), listed_dict(other)], None, ENVIRONMENT),
+        parity_document(Suite("s", "t", (), ()), [], None, ENVIRONMENT),
+    ]
 
 
 numbers = st.floats(allow_nan=True, allow_infinity=True)

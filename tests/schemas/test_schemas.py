@@ -82,7 +82,18 @@ def test_drawn_problems_validate(problem: Problem) -> None:
     assert errors("record", record(problem=problem.to_dict()).to_dict()) == []
 
 
-OPEN = ("algorithm", "details", "detail", "facts", "files", "backends", "instructions", "registers", "lanes")
+OPEN = (
+    "algorithm",
+    "details",
+    "detail",
+    "facts",
+    "files",
+    "backends",
+    "instructions",
+    "registers",
+    "lanes",
+    "settings",
+)
 """Members whose keys are free."""
 
 

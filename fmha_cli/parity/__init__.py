@@ -1,0 +1,1 @@
+"""Comparing this tool with upstream CK's own example programs, case by case."""

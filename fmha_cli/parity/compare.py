@@ -1,0 +1,219 @@
+"""The walk over cases: each one through this tool's own walk and through the upstream program, on the same device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from fmha_cli.device import Availability
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.measure.compare import Ratio
+from fmha_cli.parity.case import Case, Program
+from fmha_cli.parity.mapping import Mapped, mapped
+from fmha_cli.parity.outcome import Outcome, judge
+from fmha_cli.parity.reading import Ran, Reading, Said, read
+from fmha_cli.parity.timing import Times, timed
+from fmha_cli.parity.upstream import Binaries, environment_for, run_program
+from fmha_cli.registry import Registry
+from fmha_cli.report.record import Record
+from fmha_cli.select import wanted_backends
+from fmha_cli.verdict import Verdict
+from fmha_cli.walk.probing import probe_backends
+from fmha_cli.walk.request import Request
+from fmha_cli.walk.run import run_points
+
+CHUNK = 32
+"""Cases that are built together before the first of them runs, so that builds are parallel and rows come early."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """What one case came to. ``ran`` and ``record`` are None where that side did not get to run."""
+
+    mapped: Mapped
+    outcome: Outcome
+    why: tuple[str, ...] = ()
+    ran: Ran | None = None
+    reading: Reading | None = None
+    record: Record | None = None
+    times: Times | None = None
+
+    @property
+    def case(self) -> Case:
+        return self.mapped.case
+
+    @property
+    def ratio(self) -> Ratio | None:
+        return None if self.times is None else self.times.ratio(self.case.program.binary)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setup:
+    """What all cases share.
+
+    Attributes:
+        request: of this tool's side; its ``timeout`` holds for either side.
+        rounds: interleaved rounds of timing for every case that both sides pass; 0 = none.
+        environ: environment of the upstream programs.
+    """
+
+    request: Request
+    registry: Registry
+    binaries: Binaries
+    environ: Mapping[str, str]
+    rounds: int = 0
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One row for every case, in their order."""
+
+    rows: tuple[Row, ...]
+    availability: Mapping[str, Availability]
+    interrupted: bool = False
+
+
+def compare(
+    cases: Sequence[Case],
+    setup: Setup,
+    *,
+    on_row: Callable[[Row], None] = lambda row: None,
+    notify: Callable[[str], None] = lambda text: None,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+) -> Compared:
+    """Run every case on both sides; ``on_row`` hears each row as soon as it and those before it are complete.
+
+    Raises:
+        UsageError: an unknown backend, architecture or device kind, before the first row.
+        EnvironmentProblem: a program that cannot be started.
+    """
+    walk = _Walk(setup, notify)
+    rows: list[Row] = []
+    for start in range(0, len(cases), CHUNK):
+        chunk = [mapped(case) for case in cases[start : start + CHUNK]]
+        progress(start, len(cases), chunk[0].case.name)
+        for row in walk.chunk(chunk):
+            rows.append(row)
+            on_row(row)
+        progress(len(rows), len(cases), chunk[-1].case.name)
+    return Compared(tuple(rows), walk.availability, walk.interrupted)
+
+
+class _Walk:
+    """The state of one ``compare``."""
+
+    def __init__(self, setup: Setup, notify: Callable[[str], None]) -> None:
+        self.setup, self.notify = setup, notify
+        self.interrupted = False
+        request, registry = setup.request, setup.registry
+        self.availability = probe_backends(registry, wanted_backends(registry, request.wanted))
+        self.no_device = _no_device(self.availability, request)
+
+    def chunk(self, chunk: Sequence[Mapped]) -> list[Row]:
+        """One row for each of the cases, whatever happens."""
+        done: dict[int, Row] = {}
+        ready: dict[str, list[int]] = {}
+        for index, case in enumerate(chunk):
+            early = self._early(case)
+            if early is not None:
+                done[index] = early
+            else:
+                ready.setdefault(case.fill, []).append(index)
+        for fill, indices in ready.items():
+            if not self.interrupted:
+                self._run(chunk, indices, fill, done)
+        if self.setup.rounds:
+            for index, row in sorted(done.items()):
+                if row.outcome is Outcome.AGREE_PASS and not self.interrupted:
+                    done[index] = self._timed(row)
+        rest = ("interrupted before this case was done",)
+        return [done.get(i) or Row(case, Outcome.NOT_RUN, rest) for i, case in enumerate(chunk)]
+
+    def _early(self, case: Mapped) -> Row | None:
+        """The row of a case that needs no run; None for one that does."""
+        missing = self.setup.binaries.missing.get(case.case.program)
+        if missing is not None:
+            return Row(case, Outcome.MISSING_BINARY, (missing,))
+        if case.reasons:
+            return Row(case, Outcome.NOT_COMPARABLE, case.reasons)
+        return None if self.no_device is None else Row(case, Outcome.NOT_RUN, (self.no_device,))
+
+    def _run(self, chunk: Sequence[Mapped], indices: Sequence[int], fill: str, done: dict[int, Row]) -> None:
+        order = iter(indices)
+
+        def on_record(record: Record) -> None:
+            index = next(order)
+            done[index] = self._row(chunk[index], record)
+
+        problems = [problem for i in indices if (problem := chunk[i].problem) is not None]
+        request = replace(self.setup.request, fills=(fill,))
+        try:
+            outcome = run_points(problems, request, self.setup.registry, on_record=on_record, notify=self.notify)
+        except EnvironmentProblem as error:
+            if error.code.startswith("Y"):
+                raise
+            done.update({i: Row(chunk[i], Outcome.NOT_RUN, (error.render(),)) for i in indices if i not in done})
+            return
+        self.interrupted = self.interrupted or outcome.interrupted
+
+    def _row(self, case: Mapped, record: Record) -> Row:
+        if record.verdict is Verdict.NOT_RUN:
+            return Row(case, Outcome.NOT_RUN, record.notes or ("this tool's side did not run",), record=record)
+        ran = self._upstream(case.case.program, case.argv, record)
+        reading = read(ran, case.case)
+        outcome = judge(record.verdict, reading)
+        return Row(case, outcome, _why(outcome, reading, record), ran, reading, record)
+
+    def _upstream(self, program: Program, argv: tuple[str, ...], record: Record) -> Ran:
+        env = environment_for(record.device, self.setup.environ)
+        return run_program(self.setup.binaries.found[program], argv, env, self.setup.request.timeout)
+
+    def _timed(self, row: Row) -> Row:
+        """The row with times of both sides, taken in turns; the case stays what it is where one does not time."""
+        assert row.mapped.problem is not None
+        assert row.record is not None
+        record, case = row.record, row.mapped
+        argv = _timing_argv(case)
+
+        def theirs() -> int:
+            ran = self._upstream(case.case.program, argv, record)
+            reading = read(ran, case.case, validated=False)
+            if reading.said is not Said.UNCHECKED or not reading.ms:
+                raise ValueError(f"{case.case.program.binary} did not time: {reading.why or reading.said.value}")
+            return round(reading.ms * 1e6)
+
+        request = replace(self.setup.request, fills=(case.fill,))
+        try:
+            times, self.interrupted = timed(row.mapped.problem, request, self.setup.registry, theirs, self.setup.rounds)
+        except ValueError as fault:
+            return replace(row, why=(*row.why, f"no time ratio: {fault}"))
+        return replace(row, times=times)
+
+
+def _no_device(found: Mapping[str, Availability], request: Request) -> str | None:
+    """Why no wanted backend has a device that this request accepts; None where one has."""
+    for availability in found.values():
+        for device in availability.devices:
+            if request.device in (None, device.id) and (request.arch is None or request.arch in device.archs):
+                return None
+    wanted = request.device or request.arch
+    whys = [f"{name}: {a.why or a.state.value}" for name, a in found.items()]
+    return f"no device{f' for {wanted}' if wanted else ''} ({'; '.join(whys)})"
+
+
+def _timing_argv(case: Mapped) -> tuple[str, ...]:
+    """The case's command line with the program's own number of timed launches, and without its slow validation."""
+    instead = {"v": "0", "warmup": "5", "repeat": "20"}
+    names = [word[1:].partition("=")[0] for word in case.argv]
+    kept = [word for word, name in zip(case.argv, names, strict=True) if name not in instead]
+    return (*kept, *(f"-{name}={value}" for name, value in instead.items()))
+
+
+def _why(outcome: Outcome, reading: Reading, record: Record) -> tuple[str, ...]:
+    """Why a case is no agreement; for an agreement that is no pass, what both say."""
+    if outcome is Outcome.AGREE_PASS:
+        return ()
+    ours = [f"{reason.id} {reason.text}" for reason in record.reasons[:3]] or list(record.notes[:1])
+    ours_text = f"this tool: {record.verdict.value}" + (f" ({'; '.join(ours)})" if ours else "")
+    theirs = f"upstream: {reading.said.value}" + (f" ({reading.why})" if reading.why else "")
+    return (theirs, ours_text)

@@ -1,0 +1,83 @@
+"""``Outcome``: what a case came to when both sides are looked at together, and what it means for the exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import StrEnum
+
+from fmha_cli.errors import ExitCode
+from fmha_cli.parity.reading import Reading, Said
+from fmha_cli.verdict import Verdict
+
+
+class Outcome(StrEnum):
+    """The closed set of outcomes; ``we`` is this tool, ``they`` the upstream program."""
+
+    AGREE_PASS = "agree-pass"
+    AGREE_UNSUPPORTED = "agree-unsupported"
+    AGREE_FAIL = "agree-fail"
+    WE_FAIL = "we-fail"
+    THEY_FAIL = "they-fail"
+    NOT_COMPARABLE = "not-comparable"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed-out"
+    NOT_RUN = "not-run"
+    MISSING_BINARY = "missing-binary"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return _EXIT[self]
+
+
+_EXIT = {
+    Outcome.AGREE_PASS: ExitCode.OK,
+    Outcome.AGREE_UNSUPPORTED: ExitCode.OK,
+    Outcome.AGREE_FAIL: ExitCode.WRONG,
+    Outcome.WE_FAIL: ExitCode.WRONG,
+    Outcome.THEY_FAIL: ExitCode.WRONG,
+    Outcome.NOT_COMPARABLE: ExitCode.OK,
+    Outcome.CRASHED: ExitCode.FAILED,
+    Outcome.TIMED_OUT: ExitCode.FAILED,
+    Outcome.NOT_RUN: ExitCode.ENVIRONMENT,
+    Outcome.MISSING_BINARY: ExitCode.ENVIRONMENT,
+}
+_PRECEDENCE = (ExitCode.INTERRUPTED, ExitCode.WRONG, ExitCode.FAILED, ExitCode.ENVIRONMENT)
+
+WRONG = frozenset({Verdict.WRONG, Verdict.NONDETERMINISTIC, Verdict.OUT_OF_BOUNDS, Verdict.MISTRUSTED})
+"""Verdicts that say: it ran, and its result is not good."""
+
+_NOTHING = frozenset({Said.IGNORED, Said.OTHER})
+_ABSENT = {Said.NO_DEVICE}
+
+
+def judge(verdict: Verdict, reading: Reading) -> Outcome:
+    """The outcome of a case that ran, or was to run, on both sides. What is not known for sure is no agreement."""
+    said = reading.said
+    if verdict is Verdict.NOT_RUN or said in _ABSENT:
+        return Outcome.NOT_RUN
+    if verdict is Verdict.CRASHED or said is Said.CRASHED:
+        return Outcome.CRASHED
+    if verdict is Verdict.TIMED_OUT or said is Said.TIMED_OUT:
+        return Outcome.TIMED_OUT
+    if said in _NOTHING:
+        return Outcome.NOT_COMPARABLE
+    if said is Said.VALID:
+        return Outcome.AGREE_PASS if verdict is Verdict.PASSED else Outcome.WE_FAIL
+    if verdict is Verdict.PASSED:
+        return Outcome.THEY_FAIL
+    if said is Said.UNSUPPORTED:
+        return Outcome.AGREE_UNSUPPORTED if verdict is Verdict.UNSUPPORTED else Outcome.WE_FAIL
+    if said is Said.WRONG:
+        return Outcome.AGREE_FAIL if verdict in WRONG else Outcome.THEY_FAIL
+    return Outcome.THEY_FAIL
+
+
+def exit_code_of(outcomes: Iterable[Outcome], *, interrupted: bool = False) -> ExitCode:
+    """The exit code of all cases. A run of which nothing could be compared proves nothing: exit 4."""
+    rows = list(outcomes)
+    codes = {outcome.exit_code for outcome in rows}
+    if rows and all(outcome is Outcome.NOT_COMPARABLE for outcome in rows):
+        codes.add(ExitCode.ENVIRONMENT)
+    if interrupted:
+        codes.add(ExitCode.INTERRUPTED)
+    return next((code for code in _PRECEDENCE if code in codes), ExitCode.OK)

@@ -1,0 +1,167 @@
+"""Suites: named lists of cases as data, expanded lazily.
+
+A suite file (JSON) holds ``title``, ``sources`` (file and revision of each) and ``matrices``. A matrix has a
+``group``, a ``program``, ``axes`` (name and values, the first one varying slowest) and ``lines``: the settings of
+each run. ``$axis`` inside a value of a line or of a later axis stands for the axis's value at that point. Instead
+of ``axes`` and ``lines`` a matrix may hold ``cases``: a name and its own settings on top of ``settings``.
+``include`` names other suites whose cases come first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.errors import UsageError
+from fmha_cli.near import suggest
+from fmha_cli.parity.case import DEFAULTS, Case, Program
+
+_REFERENCE = re.compile(r"\$(\w+)")
+_MATRIX = {"group", "program", "axes", "lines", "cases", "settings"}
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where cases come from: a file of upstream, and the revision it was read at."""
+
+    file: str
+    revision: str
+
+
+@dataclass(frozen=True)
+class Suite:
+    """A suite; ``cases`` are made anew by every call of :meth:`cases`."""
+
+    name: str
+    title: str
+    sources: tuple[Source, ...]
+    matrices: tuple[Mapping[str, Any], ...]
+
+    def cases(self) -> Iterator[Case]:
+        """All cases, in the order of the file."""
+        for matrix in self.matrices:
+            yield from _expanded(matrix)
+
+
+def names() -> tuple[str, ...]:
+    """The suites that come with the tool."""
+    files = resources.files("fmha_cli.parity").joinpath("suites").iterdir()
+    return tuple(sorted(f.name.removesuffix(".json") for f in files if f.name.endswith(".json")))
+
+
+def load_suite(text: str) -> Suite:
+    """The suite of a name, or of a path to a suite file.
+
+    Raises:
+        UsageError: Y001, neither; Y002, a file that is no suite.
+    """
+    if text in names():
+        found = resources.files("fmha_cli.parity").joinpath("suites", f"{text}.json").read_text("utf-8")
+        return _parsed(text, found, text)
+    path = Path(text)
+    if not path.suffix and not path.exists():
+        raise UsageError(
+            f"--suite {text}: no such suite",
+            code="Y001",
+            where="--suite",
+            help=f"{suggest(text, names())}; or the path of a suite file",
+        )
+    try:
+        return _parsed(path.stem, path.read_text("utf-8"), text)
+    except (OSError, UnicodeDecodeError) as fault:
+        raise UsageError(f"--suite {text}: cannot be read", code="Y001", where="--suite", why=str(fault)) from fault
+
+
+def _parsed(name: str, text: str, where: str) -> Suite:
+    try:
+        data = json.loads(text)
+    except json.JSONDecodeError as fault:
+        raise _malformed(where, f"not JSON: {fault}") from fault
+    if not isinstance(data, dict) or set(data) - {"title", "sources", "matrices", "include", "notes"}:
+        raise _malformed(where, "an object of title, sources, matrices, include, notes is needed")
+    sources: list[Source] = []
+    matrices: list[Mapping[str, Any]] = []
+    for other in data.get("include", []):
+        if other not in names() or other == name:
+            raise _malformed(where, f"include {other!r}: no such suite")
+        base = load_suite(other)
+        sources += base.sources
+        matrices += base.matrices
+    for source in data.get("sources", []):
+        if not isinstance(source, dict) or set(source) != {"file", "revision"}:
+            raise _malformed(where, "a source has a file and a revision")
+        sources.append(Source(str(source["file"]), str(source["revision"])))
+    for matrix in data.get("matrices", []):
+        _check(matrix, where)
+        matrices.append(matrix)
+    if not matrices:
+        raise _malformed(where, "no matrices")
+    return Suite(name, str(data.get("title", name)), tuple(dict.fromkeys(sources)), tuple(matrices))
+
+
+def _check(matrix: object, where: str) -> None:
+    """Refuse what would be read in an unintended way: unknown keys, options, axes.
+
+    Raises:
+        UsageError: Y002.
+    """
+    if not isinstance(matrix, dict) or set(matrix) - _MATRIX or matrix.get("program") not in list(Program):
+        raise _malformed(where, f"a matrix has a program (fwd or bwd) and keys of {', '.join(sorted(_MATRIX))}")
+    if ("cases" in matrix) == ("lines" in matrix):
+        raise _malformed(where, "a matrix has either lines or cases")
+    known = DEFAULTS[Program(matrix["program"])]
+    shapes = {"lines": list, "cases": dict, "axes": list, "settings": dict}
+    if not all(isinstance(matrix.get(key, kind()), kind) for key, kind in shapes.items()):
+        raise _malformed(where, "lines and axes are lists, cases and settings are objects")
+    axes = [axis[0] for axis in matrix.get("axes", []) if isinstance(axis, list) and len(axis) == 2 and axis[1]]
+    if len(axes) != len(matrix.get("axes", [])):
+        raise _malformed(where, "an axis is a name and a list of values")
+    given = [matrix.get("settings", {})]
+    given += [*matrix.get("lines", []), *matrix.get("cases", {}).values()]
+    if not all(isinstance(settings, dict) for settings in given):
+        raise _malformed(where, "a line, and the settings of a case, are objects")
+    for settings in given:
+        for option, value in settings.items():
+            if option not in known:
+                raise _malformed(where, f"option {option!r}: {suggest(option, known)}")
+            for name in _REFERENCE.findall(str(value)):
+                if name not in axes:
+                    raise _malformed(where, f"{option}: no axis ${name}")
+
+
+def _malformed(where: str, why: str) -> UsageError:
+    return UsageError(f"--suite {where}: not a suite", code="Y002", where="--suite", why=why)
+
+
+def _expanded(matrix: Mapping[str, Any]) -> Iterator[Case]:
+    program, group = Program(matrix["program"]), str(matrix.get("group", ""))
+    base = {k: str(v) for k, v in matrix.get("settings", {}).items()}
+    for name, own in matrix.get("cases", {}).items():
+        yield Case(name, program, {**base, **{k: str(v) for k, v in own.items()}}, group)
+    count = 0
+    for point in _points(matrix.get("axes", [])) if "lines" in matrix else ():
+        for line in matrix["lines"]:
+            count += 1
+            settings = {k: _filled(str(v), point) for k, v in {**line, **base}.items()}
+            yield Case(f"{group or program.value}-{count}", program, settings, group)
+
+
+def _points(axes: Sequence[Sequence[Any]]) -> Iterator[dict[str, str]]:
+    """The points of the axes in nested-loop order; a later axis may use the values of earlier ones."""
+    stack: list[tuple[int, dict[str, str]]] = [(0, {})]
+    while stack:
+        depth, point = stack.pop()
+        if depth == len(axes):
+            yield point
+            continue
+        name, values = axes[depth]
+        stack.extend((depth + 1, {**point, name: _filled(str(v), point)}) for v in reversed(values))
+
+
+def _filled(text: str, point: Mapping[str, str]) -> str:
+    return _REFERENCE.sub(lambda found: point[found[1]], text)

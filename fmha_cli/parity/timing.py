@@ -1,0 +1,69 @@
+"""Timing one case on both sides in turns, so that both see the same clock, temperature and neighbours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from fmha_cli.measure.compare import Ratio
+from fmha_cli.problem import Problem
+from fmha_cli.registry import Registry
+from fmha_cli.report.record import Record
+from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.run import run_points
+
+BUDGET_S = 0.2
+"""Seconds of launches of this tool's side in one round; the upstream program does 5 and 20 launches."""
+
+
+@dataclass(frozen=True)
+class Times:
+    """Mean nanoseconds of one pass over all kernels, one entry for each round, in the order taken."""
+
+    ours_ns: tuple[int, ...]
+    upstream_ns: tuple[int, ...]
+
+    def ratio(self, against: str) -> Ratio:
+        """Our median / the upstream program's: above 1, this tool is slower."""
+        return Ratio.of(self.ours_ns, self.upstream_ns, against=against, paired=True)
+
+
+def timed(
+    problem: Problem, request: Request, registry: Registry, theirs: Callable[[], int], rounds: int
+) -> tuple[Times | None, bool]:
+    """Time ``rounds`` rounds; (times, interrupted). The order is ours, theirs, theirs, ours, ours, ...
+
+    Args:
+        theirs: runs the upstream program once and returns its mean nanoseconds.
+
+    Raises:
+        ValueError: a side that did not give a time.
+    """
+    ours_ns: list[int] = []
+    theirs_ns: list[int] = []
+    faults: list[str] = []
+
+    def on_record(record: Record) -> None:
+        if record.measurement is None:
+            faults.append(f"this tool did not time: {record.verdict.value}")
+            return
+        samples = record.measurement.samples_ns
+        ours_ns.append(sum(samples) // len(samples))
+        while not faults and len(theirs_ns) < _due(len(ours_ns), rounds):
+            try:
+                theirs_ns.append(theirs())
+            except ValueError as fault:
+                faults.append(str(fault))
+
+    bench = replace(request, command=Command.BENCH, check=False, budget_s=BUDGET_S, peak="spec")
+    outcome = run_points([problem] * rounds, bench, registry, on_record=on_record)
+    if faults:
+        raise ValueError(faults[0])
+    if outcome.interrupted:
+        return None, True
+    return Times(tuple(ours_ns), tuple(theirs_ns)), False
+
+
+def _due(ours: int, rounds: int) -> int:
+    """How often the other side should have run after our run number ``ours``: twice after every odd one."""
+    return min(rounds, ours + 1 if ours % 2 else ours)
