@@ -41,6 +41,8 @@ _MEDDLERS = frozenset(
         "CCC_ADD_ARGS",
         "HIPCC_COMPILE_FLAGS_APPEND",
         "HIPCC_LINK_FLAGS_APPEND",
+        "HIP_DEVICE_LIB_PATH",
+        "DEVICE_LIB_PATH",
         "NVCC_APPEND_FLAGS",
         "NVCC_PREPEND_FLAGS",
     }

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
-from fmha_cli.cli.options import ARCH, BACKEND, CACHE_DIR, DRY_RUN, ROWS
+from fmha_cli.cli.options import ARCH, BACKEND, BUILDING, CACHE_DIR, DRY_RUN, OFFLINE, ROWS
 from fmha_cli.errors import EmptySelection, ExitCode, UsageError
 from fmha_cli.flags import Flag, FlagKind
 from fmha_cli.protocols import Keyed
@@ -170,7 +170,9 @@ COMMAND = CommandSet(
         "stats": _part(stats, "Count and measure everything in it"),
         "verify": _part(verify, "Re-hash every file of every entry; exit 1 when one is damaged", options=(FIX,)),
         "prune": _part(prune, "Remove old entries and leftovers", options=(MAX_AGE, MAX_SIZE, *LEFTOVERS, DRY_RUN)),
-        "why": _part(why, "Why a kernel is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND)),
+        "why": _part(
+            why, "Why a kernel is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND, OFFLINE, *BUILDING)
+        ),
         "export": _part(export, "Write entries into an archive", ARCHIVE, ENTRIES),
         "import": _part(import_, "Bring the entries of an archive in", ARCHIVE),
     }

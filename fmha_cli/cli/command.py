@@ -78,6 +78,10 @@ class Command:
 
 @dataclass(frozen=True)
 class CommandSet:
-    """A command that has commands of its own (``fmha cache ls``): name -> (one line of help, command)."""
+    """A command that has commands of its own (``fmha cache ls``): name -> (one line of help, command).
+
+    ``alone`` names the one that is meant where none is given; it takes no arguments.
+    """
 
     commands: Mapping[str, tuple[str, Command]] = field(default_factory=dict)
+    alone: str | None = None

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command
-from fmha_cli.cli.options import CACHE_DIR, ROWS, TIMEOUT
+from fmha_cli.cli.options import CACHE_DIR, CK_HOME, ROWS, TIMEOUT
 from fmha_cli.errors import ExitCode, FmhaError
 
 if TYPE_CHECKING:
+    from fmha_cli.build.notice import Notice
     from fmha_cli.device import Availability
     from fmha_cli.report.tools import DoctorCheck
 
@@ -47,6 +48,8 @@ def _checks(call: Call, found: dict[str, Availability]) -> Iterator[DoctorCheck]
     yield from _configuration(call)
     yield from _cache(call)
     yield from _toolchains(call)
+    yield from _ck_source(call)
+    yield from _hip_compilers(call)
     yield from _plugins(call)
     for name, backend in call.registry.backends.items():
         found.update(probe_backends(call.registry, (backend,)))
@@ -107,6 +110,61 @@ def _toolchains(call: Call) -> Iterator[DoctorCheck]:
             state=CheckState.FAILED,
             what="no C++ compiler works here",
             help=INSTALL_HELP,
+        )
+
+
+def _ck_source(call: Call) -> Iterator[DoctorCheck]:
+    """The Composable Kernel that kernels would be built against. Nothing is fetched here."""
+    from fmha_cli.cli.sources import ck_row
+    from fmha_cli.report.tools import CheckState, DoctorCheck, SourceState
+
+    row = ck_row(call)
+    states = {SourceState.PRESENT: CheckState.OK, SourceState.MISSING: CheckState.SKIPPED}
+    yield DoctorCheck(
+        name="source",
+        subject="Composable Kernel",
+        state=states.get(row.state, CheckState.FAILED),
+        what=f"{row.revision} from {row.origin}" if row.include else row.state.value,
+        why=row.why or "; ".join(row.notes) or None,
+        help=row.help,
+    )
+
+
+def _hip_compilers(call: Call) -> Iterator[DoctorCheck]:
+    """Compilers for AMD GPUs up to the first that works. None is needed without such a GPU, so none is no failure."""
+    from functools import partial
+
+    from fmha_cli.build.rocm.candidates import INSTALL_HELP
+    from fmha_cli.build.rocm.toolchain import survey_rocm
+    from fmha_cli.build.root import cache_root
+    from fmha_cli.report.tools import CheckState, DoctorCheck
+    from fmha_cli.sources.rocm_parts import rocm_parts
+
+    root = cache_root(call.settings.text("cache_dir"), call.environ)
+
+    def quiet(notice: Notice) -> None:
+        call.voice.detail(notice.text)
+
+    parts = partial(rocm_parts, root, offline=True, notify=quiet)
+    try:
+        findings = survey_rocm(root, parts=parts, notify=quiet, environ=call.environ)
+    except FmhaError as error:
+        yield _failed("HIP compiler", "hipcc", error)
+        return
+    for finding in findings:
+        subject, found = finding.candidate.command, finding.toolchain
+        if found is not None:
+            what = f"{found.version}, HIP {found.hip_version} in {found.rocm_path}"
+            yield DoctorCheck(name="HIP compiler", subject=subject, state=CheckState.OK, what=what)
+        else:
+            state = CheckState.FAILED if finding.candidate.wished else CheckState.SKIPPED
+            what = f"passed over (from {finding.candidate.origin})"
+            yield DoctorCheck(
+                name="HIP compiler", subject=subject, state=state, what=what, why=finding.fault, help=finding.help
+            )
+    if not findings:
+        yield DoctorCheck(
+            name="HIP compiler", subject="hipcc", state=CheckState.SKIPPED, what="none is installed", help=INSTALL_HELP
         )
 
 
@@ -190,6 +248,6 @@ def _failed(name: str, subject: str, error: FmhaError) -> DoctorCheck:
 
 COMMAND = Command(
     doctor,
-    options=(TIMEOUT, CACHE_DIR, *ROWS),
+    options=(TIMEOUT, CK_HOME, CACHE_DIR, *ROWS),
     arguments=(Argument("names", "Backends or plugins that must work: exit 4 when one does not", many=True),),
 )

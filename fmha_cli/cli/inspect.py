@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command
-from fmha_cli.cli.options import ARCH, BACKEND, CACHE_DIR, OFFLINE, ROWS
+from fmha_cli.cli.options import ARCH, BACKEND, BUILDING, CACHE_DIR, OFFLINE, ROWS
 
 
 def inspect(call: Call) -> int:
@@ -25,6 +25,6 @@ def inspect(call: Call) -> int:
 
 COMMAND = Command(
     inspect,
-    options=(ARCH, BACKEND, OFFLINE, CACHE_DIR, *ROWS),
+    options=(ARCH, BACKEND, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
     arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix", required=True),),
 )

@@ -58,6 +58,10 @@ FILL_SEED = Opt(Flag("fill-seed", _S, "Seed of the fill [default: 0]"), "Files")
 THREADS = Opt(Flag("threads", _S, "CPU threads, 0 = all allowed [default: 0]"), "Running")
 TIMEOUT = Opt(Flag("timeout", _N, "Seconds for one row in the worker [default: 600]", metavar="S"), "Running")
 OFFLINE = Opt(Flag("offline", _B, "Never fetch sources"), "Running")
+CK_HOME = Opt(
+    Flag("ck-home", _F, "Composable Kernel to build against: a checkout, or its include folder", metavar="DIR"),
+    "Running",
+)
 DRY_RUN = Opt(Flag("dry-run", _B, "Show what would be done, and do nothing"), "Running")
 JOBS = Opt(Flag("jobs", _S, "Parallel builds, 0 = all allowed [default: 0]", "j"), "Running")
 NO_CHECK = Opt(Flag("no-check", _B, "Do not check against the reference (verdict UNCHECKED)"), "Running")
@@ -83,7 +87,10 @@ TALK = (
 """Options of every command, and of ``fmha`` itself."""
 
 JOURNALS = (RESUME, JOURNAL)
-RUNNING = (THREADS, TIMEOUT, OFFLINE, JOBS, CACHE_DIR)
+BUILDING = (CK_HOME,)
+"""Options of single backends, handed to their builds by name (``BuildContext.options``)."""
+
+RUNNING = (THREADS, TIMEOUT, OFFLINE, JOBS, CACHE_DIR, *BUILDING)
 ROOM = (*PROBLEM, SKIP_IMPOSSIBLE, *CHOOSING)
 
 EXCLUDES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fmha_cli.cli.call import Call
+from fmha_cli.cli.options import BUILDING
 from fmha_cli.cli.problems import file_flags
 from fmha_cli.errors import UsageError
 from fmha_cli.near import suggest
@@ -48,6 +49,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         journal=s.text("journal"),
         resume=s.text("resume"),
         cache_root=s.text("cache_dir"),
+        options={option.flag.name: text for option in BUILDING if (text := s.text(option.key))},
     )
 
 

@@ -61,12 +61,27 @@ class Shell:
         declared = import_module(entry.module).COMMAND
         app = typer.Typer(cls=_Group, add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
         if isinstance(declared, CommandSet):
-            app.callback(help=entry.summary + ".")(lambda: None)
+            self._group(app, name, entry.summary + ".", declared)
             for part, (summary, command) in declared.commands.items():
                 self._add(app, f"{name} {part}", summary, command)
         else:
             self._add(app, name, entry.summary, declared)
         return get_command(app)
+
+    def _group(self, app: typer.Typer, name: str, help: str, declared: CommandSet) -> None:
+        """What a name does that has commands of its own: nothing, or the one that is meant without a further word."""
+        if declared.alone is None:
+            app.callback(help=help)(lambda: None)
+            return
+        part, (_, command) = f"{name} {declared.alone}", declared.commands[declared.alone]
+        options = (*command.options, *TALK)
+
+        def call(ctx: typer.Context, **given: Any) -> int:
+            self.talk.update(_given(options, given))
+            return 0 if ctx.invoked_subcommand else self.invoke(part, command, self.talk, {})
+
+        _sign(call, [p for option in options for p in _parameters(option)])
+        app.callback(invoke_without_command=True, help=f"{help} Alone: {declared.alone}.")(call)
 
     def _add(self, app: typer.Typer, name: str, summary: str, command: Command) -> None:
         options = (*command.options, *TALK)

@@ -33,6 +33,7 @@ class Request:
         peak: ``measured`` or ``spec``.
         budget_s: time for the samples of one row of ``bench``.
         oracle_s: seconds that checking one row may take; larger problems are checked on sampled rows.
+        options: what the user set of backends' own options, by flag name (``ck-home``).
     """
 
     command: Command = Command.RUN
@@ -64,6 +65,7 @@ class Request:
     journal: str | None = None
     resume: str | None = None
     cache_root: str | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def wanted(self) -> Wanted:
