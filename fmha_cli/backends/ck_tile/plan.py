@@ -62,17 +62,18 @@ def _found(kernel: KernelSpec | None, main: KernelSpec, family: Family) -> Kerne
 
 
 def _main_detail(s: Situation, kernel: KernelSpec) -> Detail:
-    a = algorithm_of(kernel)
+    a, merged = algorithm_of(kernel), merges_heads(s, kernel)
+    grid = grid_of(s, kernel, merged=merged)
     if kernel.family is Family.BWD_DQ_DK_DV:
         formula = "1" if a.max_seq_q else f"ceil({s.max_keys}/{a.tile[1]})"
-        return (_grid(grid_of(s, kernel), formula), *_accumulation(s, kernel))
+        return (_grid(grid, formula), *_accumulation(s, kernel))
     formula = f"ceil({s.max_rows}/{a.tile[0]})*ceil({s.problem.hdim_v}/{a.tile[3]})"
     if kernel.family is not Family.FWD_SPLITKV:
-        return (_grid(grid_of(s, kernel), formula),)
-    rows = s.problem.heads // s.problem.kv_heads if merges_heads(s, kernel) else s.max_rows
+        return (_grid(grid, formula),)
+    rows = s.problem.heads // s.problem.kv_heads if merged else s.max_rows
     formula = f"ceil({rows}/{a.tile[0]})*ceil({s.problem.hdim_v}/{a.tile[3]})*{s.splits.count}"
-    out = (_grid(grid_of(s, kernel), formula), ("splits", str(s.splits.count)), ("splits from", s.splits.why))
-    return (*out, ("heads of a group", "one head's rows")) if merges_heads(s, kernel) else out
+    out = (_grid(grid, formula), ("splits", str(s.splits.count)), ("splits from", s.splits.why))
+    return (*out, ("heads of a group", "one head's rows")) if merged else out
 
 
 def _accumulation(s: Situation, kernel: KernelSpec) -> Detail:

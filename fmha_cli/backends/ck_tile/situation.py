@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from fmha_cli.arch import ArchSpec, load_arch
+from fmha_cli.backends.ck_tile.extents import long_views, wide_strides
 from fmha_cli.backends.ck_tile.splits import Splits, splits_for
 from fmha_cli.device import DeviceFacts
 from fmha_cli.errors import FmhaError
@@ -36,6 +37,7 @@ class Situation:
         common_keys: the key length that all sequences share, else None.
         cached: ``use_kvcache`` of the runner.
         splits: the split count.
+        wide_strides, long_views: what exceeds 32 bits, see ``extents``.
     """
 
     problem: Problem
@@ -51,6 +53,8 @@ class Situation:
     common_keys: int | None
     cached: bool
     splits: Splits
+    wide_strides: tuple[tuple[str, int], ...]
+    long_views: tuple[tuple[str, int], ...]
 
     def blocks(self, rows_per_block: int) -> int:
         """``get_num_blocks`` of the generated API."""
@@ -79,6 +83,8 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
         common_keys=max_keys if len(set(lengths_k)) == 1 else None,
         cached=cached,
         splits=splits_for(problem, units),
+        wide_strides=wide_strides(problem),
+        long_views=long_views(problem),
     )
 
 
