@@ -1,0 +1,129 @@
+"""Revisions of CK whose tables are known, the classes that they give an architecture, and their data types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fmha_cli.arch import ArchSpec, arch_root
+from fmha_cli.dtypes import DType
+from fmha_cli.errors import EmptySelection, InternalError, UsageError
+from fmha_cli.kernel import Family
+from fmha_cli.near import suggest
+
+SCHEMA = "fmha.ck-common/1"
+BASELINE = "baseline"
+NAME = "ck_tile"
+
+
+@dataclass(frozen=True)
+class Revision:
+    """A revision of CK. ``buildable``: whether its sources are pinned, so that its kernels can be built."""
+
+    name: str
+    aliases: tuple[str, ...]
+    title: str
+    buildable: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class ArchClass:
+    """The class under which upstream's generator files an architecture; ``suffix`` ends its file names."""
+
+    name: str
+    suffix: str
+    source: str
+
+
+@cache
+def _common() -> Mapping[str, Any]:
+    data = json.loads(arch_root().joinpath("_ck_tile.json").read_text("utf-8"))
+    if data["schema"] != SCHEMA:
+        raise InternalError(f"_ck_tile.json is not {SCHEMA}")
+    return dict(data)
+
+
+@cache
+def revisions() -> tuple[Revision, ...]:
+    """The known revisions, oldest first; the first is the default."""
+    return tuple(Revision(**{**row, "aliases": tuple(row["aliases"])}) for row in _common()["revisions"])
+
+
+def revision_of(name: str | None) -> Revision:
+    """The revision of a name or alias, the default for None.
+
+    Raises:
+        UsageError: F005, no such revision.
+    """
+    known = {text: revision for revision in revisions() for text in (revision.name, *revision.aliases)}
+    if name is None:
+        return revisions()[0]
+    if name not in known:
+        raise UsageError(f"--ck-rev {name}: no such revision", code="F005", where="--ck-rev", help=suggest(name, known))
+    return known[name]
+
+
+def in_revision(row: Mapping[str, Any], revision: str) -> bool:
+    """Whether a row that may say ``since`` and ``until`` (the first revision without it) is in a revision."""
+    order = [r.name for r in revisions()]
+    at = order.index(revision)
+    since, until = row.get("since"), row.get("until")
+    return (since is None or order.index(since) <= at) and (until is None or at < order.index(until))
+
+
+def arch_class(arch: ArchSpec, family: Family, revision: str) -> ArchClass | None:
+    """The class of an architecture for a family, None where the revision has nothing for it."""
+    for row in arch.backends.get(NAME, {}).get("classes", ()):
+        if family.value in row["families"] and in_revision(row, revision):
+            return ArchClass(row["class"], row["suffix"], row["source"])
+    return None
+
+
+def require_arch(arch: ArchSpec, revision: str) -> None:
+    """Refuse an architecture for which a revision has nothing.
+
+    Raises:
+        EmptySelection: F006; names the first revision that has something.
+    """
+    if any(arch_class(arch, family, revision) for family in Family):
+        return
+    having = [r.name for r in revisions() if any(arch_class(arch, family, r.name) for family in Family)]
+    raise EmptySelection(
+        f"CK-Tile of revision {revision} has no kernel for {arch.name}",
+        code="F006",
+        where="--ck-rev",
+        why=f"the first revision that has one is {having[0]}" if having else "no known revision has one",
+        help=f"--ck-rev {having[0]}" if having else "fmha archs",
+    )
+
+
+@cache
+def dtypes_of(name: str) -> tuple[DType, DType]:
+    """(input, output) types of upstream's type name (``fp8bf16``).
+
+    Raises:
+        InternalError: a name that upstream does not have.
+    """
+    pair = _common()["dtypes"].get(name)
+    if pair is None:
+        raise InternalError(f"CK-Tile has no data type {name!r}")
+    return DType(pair[0]), DType(pair[1])
+
+
+@cache
+def dtype_names() -> Mapping[tuple[DType, DType], str]:
+    """Upstream's type name of each (input, output) pair."""
+    return {dtypes_of(name): name for name in _common()["dtypes"]}
+
+
+@cache
+def generated_dtypes(family: Family, revision: str) -> tuple[str, ...]:
+    """The type names that upstream's generator walks through for a family, in its order."""
+    for row in _common()["generated"]:
+        if family.value in row["families"] and in_revision(row, revision):
+            return tuple(row["dtypes"])
+    return ()

@@ -1,0 +1,217 @@
+"""Upstream's tables as data: tiles and pipelines of each family, architecture class and revision.
+
+``arch_specs/_ck_tile_FAMILY.json`` holds what the loops of ``codegen/ops/*.py`` hold: tile rows, and blocks of
+pipelines, each a product of axes with the kernels that every point of it emits, in upstream's order.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cache
+from itertools import product
+from typing import Any
+
+from fmha_cli.arch import arch_root
+from fmha_cli.backends.ck_tile.revisions import in_revision
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Constraint, KvLayout, KvLookup, Pipeline, VLayout
+from fmha_cli.errors import InternalError
+from fmha_cli.kernel import Family
+from fmha_cli.signature import (
+    BiasKey,
+    CacheKey,
+    MaskKey,
+    ModeKey,
+    Need,
+    QScaleKey,
+    RotaryKey,
+    Signature,
+)
+
+SCHEMA = "fmha.ck-tables/1"
+_KEYS: Mapping[str, Any] = {
+    "mode": ModeKey,
+    "mask": MaskKey,
+    "bias": BiasKey,
+    "cache": CacheKey,
+    "rotary": RotaryKey,
+    "qscale": QScaleKey,
+    "page": int,
+    "pipeline": Pipeline,
+    "vlayout": VLayout,
+    "kv_layout": KvLayout,
+    "kv_lookup": KvLookup,
+    "constraint": Constraint,
+}
+"""Types of the fields that are not plain numbers; other fields of a signature are ``Need``."""
+SIGNATURE_FIELDS = frozenset(f.name for f in fields(Signature))
+ALGORITHM_FIELDS = frozenset(f.name for f in fields(CkAlgorithm))
+PADS = ("pad_s", "pad_sk", "pad_d", "pad_dv")
+"""What the four letters of ``pads`` stand for; ``t`` = padded."""
+_NOT_FIELDS = ("pads", "when", "profiles")
+
+
+@dataclass(frozen=True)
+class Emit:
+    """One kernel that every admitted point of a block emits.
+
+    Attributes:
+        fields: its fields beside the point's; ``when``: axis -> values where it is emitted, all else everywhere.
+        profiles: the only profiles that hold it; empty = it belongs to the general set.
+    """
+
+    fields: Mapping[str, Any]
+    when: Mapping[str, tuple[Any, ...]]
+    profiles: tuple[str, ...] = ()
+
+    def at(self, point: Mapping[str, Any]) -> bool:
+        """Whether the kernel is emitted at a point."""
+        return all(point[axis] in values for axis, values in self.when.items())
+
+
+@dataclass(frozen=True)
+class Block:
+    """A product of axes, the last one innermost, and what each point emits.
+
+    Attributes:
+        hdims, not_hdims: head dims (hdim, hdim_v) that the block is for, or not for; None = no restriction.
+    """
+
+    classes: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    hdims: tuple[tuple[int, int], ...] | None
+    not_hdims: tuple[tuple[int, int], ...]
+    points: tuple[Mapping[str, Any], ...]
+    axes: tuple[str, ...]
+    emits: tuple[Emit, ...]
+    source: str
+
+    def serves(self, dtype: str, hdims: tuple[int, int]) -> bool:
+        """Whether the block is for a data type and head dims."""
+        return dtype in self.dtypes and (self.hdims is None or hdims in self.hdims) and hdims not in self.not_hdims
+
+
+@dataclass(frozen=True)
+class TileRow:
+    """One row of a tile table: fields of the algorithm, and the head dims that it serves.
+
+    Attributes:
+        archs: the only architectures that have the row; empty = the whole class.
+    """
+
+    dtypes: tuple[str, ...]
+    hdims: tuple[int, int]
+    fields: Mapping[str, Any]
+    archs: tuple[str, ...]
+    source: str
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of one family for one class in one revision.
+
+    Attributes:
+        tiles_first: upstream's loop over modes is inside that over tiles, not around it.
+        constants: signature fields that all kernels of the family share.
+        tiles_of: the family whose tiles give the head dims, where the family has no tiles of its own; ``rows_1d``
+            rows of such a family's blocks.
+    """
+
+    family: Family
+    modes: tuple[ModeKey, ...]
+    tiles_first: bool
+    constants: Mapping[str, Any]
+    tiles: tuple[TileRow, ...]
+    blocks: tuple[Block, ...]
+    tiles_of: Family | None
+    rows_1d: int
+
+
+def typed(name: str, value: Any) -> Any:
+    """A field's value from its JSON form.
+
+    Raises:
+        InternalError: no field of a signature or of an algorithm has the name.
+    """
+    if isinstance(value, list):
+        return tuple(value)
+    kind = _KEYS.get(name, Need if name in SIGNATURE_FIELDS else None)
+    if kind is None and name not in ALGORITHM_FIELDS:
+        raise InternalError(f"tables of CK-Tile: no field {name!r}")
+    return value if kind is None else kind(value)
+
+
+def _emit(row: Mapping[str, Any]) -> Emit:
+    values = {k: typed(k, v) for k, v in row.items() if k not in _NOT_FIELDS}
+    letters = row.get("pads", "")
+    for name, letter in zip(PADS, letters, strict=False):
+        values[name] = typed_pad(name, letter == "t")
+    when = {k: tuple(typed(k, v) for v in vs) for k, vs in row.get("when", {}).items()}
+    return Emit(values, when, tuple(row.get("profiles", ())))
+
+
+def typed_pad(name: str, padded: bool) -> bool | int:
+    """A padding as its field's type: a flag along sequences, a number along head dims."""
+    return padded if name in PADS[:2] else int(padded)
+
+
+def _points(axes: Sequence[Sequence[Any]]) -> tuple[Mapping[str, Any], ...]:
+    options = []
+    for names, values in axes:
+        keys = names.split(",")
+        rows = values if len(keys) > 1 else [[v] for v in values]
+        options.append([{k: typed(k, v) for k, v in zip(keys, row, strict=True)} for row in rows])
+    return tuple({k: v for part in parts for k, v in part.items()} for parts in product(*options))
+
+
+def _block(row: Mapping[str, Any], sources: Mapping[str, str]) -> Block:
+    pairs = [tuple(tuple(p) for p in row.get(key, ())) for key in ("hdims", "not_hdims")]
+    return Block(
+        classes=tuple(row["classes"]),
+        dtypes=tuple(row["dtypes"]),
+        hdims=pairs[0] if "hdims" in row else None,
+        not_hdims=pairs[1],
+        points=_points(row["axes"]),
+        axes=tuple(name for names, _ in row["axes"] for name in names.split(",")),
+        emits=tuple(_emit(e) for e in row["emit"]),
+        source=sources[row["source"]],
+    )
+
+
+_TILE_FIELDS = ("tile", "waves", "warp", "occupancy", "constraint", "trload", "max_seq_q")
+
+
+def _tile(row: Mapping[str, Any], sources: Mapping[str, str]) -> TileRow:
+    values = {k: typed(k, row[k]) for k in _TILE_FIELDS if k in row}
+    hdims = (row["hdim"], row["hdim_v"])
+    return TileRow(tuple(row["dtypes"]), hdims, values, tuple(row.get("archs", ())), sources[row["source"]])
+
+
+@cache
+def _file(family: Family) -> Mapping[str, Any]:
+    data = json.loads(arch_root().joinpath(f"_ck_tile_{family.value}.json").read_text("utf-8"))
+    if data["schema"] != SCHEMA:
+        raise InternalError(f"_ck_tile_{family.value}.json is not {SCHEMA}")
+    return dict(data)
+
+
+@cache
+def tables_of(family: Family, class_: str, revision: str) -> Tables:
+    """The tables of a family for an architecture class, as a revision has them."""
+    data = _file(family)
+    mine = [
+        [row for row in data.get(kind, ()) if class_ in row["classes"] and in_revision(row, revision)]
+        for kind in ("tiles", "pipelines")
+    ]
+    sources = data["sources"]
+    return Tables(
+        family=family,
+        modes=tuple(ModeKey(m) for m in data["modes"]),
+        tiles_first=data.get("tiles_first", False),
+        constants={k: typed(k, v) for k, v in data["constants"].items()},
+        tiles=tuple(_tile(row, sources) for row in mine[0]),
+        blocks=tuple(_block(row, sources) for row in mine[1]),
+        tiles_of=Family(data["tiles_of"]) if "tiles_of" in data else None,
+        rows_1d=data.get("rows_1d", 0),
+    )
