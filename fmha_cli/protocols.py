@@ -189,6 +189,70 @@ class Catalogued(Protocol):
         """Why a kernel cannot be built for its architecture; empty for one that can."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class KernelArgument:
+    """One member of what a kernel gets.
+
+    Attributes:
+        offset, bytes: its place in the packed arguments.
+        value: a number; for a pointer the tensor that it points into (``q``, ``arena+256``), None for a null pointer.
+    """
+
+    name: str
+    offset: int
+    bytes: int
+    kind: str
+    value: int | float | bool | str | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LaunchView:
+    """One kernel launch as the host code makes it.
+
+    Attributes:
+        family, kernel: of the stage. symbol: of the function in the code object.
+        grid, block: in blocks and in work-items. lds_static, lds_dynamic, argument_bytes: bytes.
+        notes: what this launch stands for, for people.
+    """
+
+    family: str
+    kernel: str
+    symbol: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    lds_static: int
+    lds_dynamic: int
+    argument_bytes: int
+    arguments: tuple[KernelArgument, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class DryRun(Protocol):
+    """A backend whose host code can be watched without a device: ``run --dry-run`` shows the launches."""
+
+    def build_recorder(self, context: BuildContext) -> Artifact:
+        """Build (or find) what stands in for the device's runtime.
+
+        Raises:
+            KernelFailure, EnvironmentProblem: as ``Backend.build``.
+        """
+
+    def describe_launches(
+        self,
+        plan: Plan,
+        artifacts: Sequence[Path],
+        tensors: Mapping[str, BoundTensor],
+        device: DeviceFacts,
+        recorder: Path,
+    ) -> tuple[LaunchView, ...]:
+        """The launches of a plan, one for each stage, in a process of their own. Tensors have places, no contents.
+
+        Raises:
+            KernelFailure: a library does not load, or refuses its arguments.
+        """
+
+
 @runtime_checkable
 class PeakLoops(Protocol):
     """A backend that can measure its device's peaks: what a share of the peak is a share of."""
@@ -203,6 +267,21 @@ class PeakLoops(Protocol):
     def run_peaks(self, artifact: Path, threads: int) -> dict[str, object]:
         """Run the loops, in a process of their own: ``{"flops": {dtype: FLOP/s}, "bandwidth": bytes/s or None,
         "llc_bytes": bytes or None, "source": text}``."""
+
+
+@runtime_checkable
+class Batched(Protocol):
+    """A backend whose builds share something that is worth finding once, or that need much memory."""
+
+    def prepare(self, context: BuildContext) -> None:
+        """Find what every build needs, before the first of a batch starts.
+
+        Raises:
+            EnvironmentProblem: no compiler, or no sources: none of the batch can be built.
+        """
+
+    def compile_bytes(self, kernel: KernelSpec) -> int:
+        """Memory that compiling a kernel may take at its peak; compiles start only while that much is free."""
 
 
 @runtime_checkable

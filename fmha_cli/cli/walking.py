@@ -68,22 +68,29 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
 
 
 def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
-    """Every row with its kernel and stages; nothing is built or run, so NOT_RUN is as asked for."""
+    """Every row with its kernel and stages, and the launches where the backend can show them; nothing runs, so
+    NOT_RUN is as asked for. Kernels are built only to show their launches: without a compiler that is exit 4."""
     from fmha_cli.cli.choosing import found_by
     from fmha_cli.report.document import report_document
     from fmha_cli.report.environment import environment
     from fmha_cli.walk.checks import check_out
-    from fmha_cli.walk.records import Fate, record_of
+    from fmha_cli.walk.dry_run import dry_fates
+    from fmha_cli.walk.records import record_of
     from fmha_cli.walk.rows import plan_rows
 
     check_out(problems, request)
     found = found_by(call, request.wanted)
-    records = []
-    for row in plan_rows(problems, request, call.registry, found):
-        verdict = Verdict.NOT_RUN if row.choice else Verdict.UNSUPPORTED
-        notes = ("dry run",) if row.choice else ()
-        records.append(record_of(row, Fate(verdict=verdict, notes=notes), request, call.registry, request.files))
-    call.output.document(report_document(records, environment(found)))
+    rows = plan_rows(problems, request, call.registry, found)
+    fates, missing = dry_fates(rows, request, call.registry, call.voice.say)
+    pairs = zip(rows, fates, strict=True)
+    records = [record_of(row, fate, request, call.registry, request.files) for row, fate in pairs]
+    call.output.document(report_document(records, environment(found), missing))
+    if missing is not None:
+        call.voice.error(missing.render())
+        return int(missing.exit_code)
+    failed = [r.verdict for r in records if r.verdict not in (Verdict.NOT_RUN, Verdict.UNSUPPORTED)]
+    if failed:
+        return int(exit_code_of(failed))
     unsupported = [r for r in records if r.verdict is Verdict.UNSUPPORTED]
     return int(ExitCode.UNSUPPORTED if len(unsupported) == len(records) else ExitCode.OK)
 

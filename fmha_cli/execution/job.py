@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from fmha_cli.encode import digest_of
 from fmha_cli.kernel import parse_kernel
 from fmha_cli.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
+from fmha_cli.protocols import Backend, KernelArgument, LaunchView
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,3 +97,15 @@ def availability_from_wire(data: Mapping[str, Any]) -> Availability:
     """The inverse of :func:`availability_to_wire`."""
     devices = tuple(device_from_wire(device) for device in data["devices"])
     return Availability(**{**data, "state": State(data["state"]), "devices": devices})
+
+
+def launch_to_wire(launch: LaunchView) -> dict[str, Any]:
+    """A launch as JSON."""
+    return asdict(launch)
+
+
+def launch_from_wire(data: Mapping[str, Any]) -> LaunchView:
+    """The inverse of :func:`launch_to_wire`."""
+    sequences = {name: tuple(data[name]) for name in ("grid", "block", "notes")}
+    arguments = tuple(KernelArgument(**argument) for argument in data["arguments"])
+    return LaunchView(**{**data, **sequences, "arguments": arguments})

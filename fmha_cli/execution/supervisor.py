@@ -21,12 +21,14 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from fmha_cli.device import Availability, State
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.job import Job, availability_from_wire
+from fmha_cli.execution.job import Job, availability_from_wire, launch_from_wire
+from fmha_cli.execution.layout import ArenaLayout
 from fmha_cli.execution.process import Death, WorkerProcess
 from fmha_cli.execution.protocol import Failure, Message
 from fmha_cli.plan import Artifact
+from fmha_cli.protocols import LaunchView
 from fmha_cli.verdict import Verdict
 
 KEPT_JOBS = 2
@@ -121,6 +123,25 @@ class Supervisor:
             raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=_why(answer))
         found: Message = answer["peaks"]
         return found
+
+    def describe(
+        self, job: Job, layout: ArenaLayout, recorder: Artifact, *, timeout: float = 120.0
+    ) -> tuple[LaunchView, ...]:
+        """The launches of a job, by the backend's host code and without a device; see ``DryRun``.
+
+        Raises:
+            KernelFailure: X014, they cannot be shown.
+        """
+        wire = {"job": job.to_wire(), "layout": layout.to_wire(), "recorder": [str(recorder.path), recorder.sha256]}
+        worker = self._ready()
+        worker.clear_log()
+        answer = worker.ask({"do": "describe", **wire}, timeout=timeout)
+        if isinstance(answer, Death):
+            self.retire()
+            raise KernelFailure("the launches cannot be shown", code="X014", where=job.plan.main.name, why=answer.note)
+        if "failure" in answer:
+            raise KernelFailure("the launches cannot be shown", code="X014", where=job.plan.main.name, why=_why(answer))
+        return tuple(launch_from_wire(launch) for launch in answer["launches"])
 
     def run(
         self,

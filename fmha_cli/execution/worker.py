@@ -11,6 +11,7 @@ load       id, job, layout (arena's descriptor attached)  (empty)
 run        id, launches, cold, transfer                   ns: one list of stages for each launch
 drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
+describe   job, layout, recorder                          launches: see ``DryRun.describe_launches``
 =========  =============================================  ==========================================
 
 A failed request is answered with ``failure`` (a :class:`Failure`), ``what`` and ``why``; the traceback goes to
@@ -37,13 +38,14 @@ from fmha_cli.execution.job import (
     artifacts_from_wire,
     availability_to_wire,
     device_from_wire,
+    launch_to_wire,
     plan_from_wire,
 )
 from fmha_cli.execution.layout import tensors_from_wire
 from fmha_cli.execution.loading import load_backend
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
-from fmha_cli.protocols import PeakLoops, Session
+from fmha_cli.protocols import DryRun, PeakLoops, Session
 
 
 @dataclass
@@ -78,6 +80,7 @@ class Worker:
             "run": self._run,
             "drop": self._drop,
             "peaks": self._peaks,
+            "describe": self._describe,
         }
 
     def serve(self) -> None:
@@ -156,6 +159,22 @@ class Worker:
             raise EnvironmentProblem(f"backend {backend.name} has no peak loops")
         path, sha256 = request["artifact"]
         return {"peaks": backend.run_peaks(verified(Path(path), sha256), request["threads"])}
+
+    def _describe(self, request: Message) -> Message:
+        job = request["job"]
+        backend = load_backend(job["entry"], job["backend"])
+        if not isinstance(backend, DryRun):
+            raise EnvironmentProblem(f"backend {backend.name} shows no launches")
+        paths = [verified(path, sha256) for path, sha256 in artifacts_from_wire(job)]
+        recorder, sha256 = request["recorder"]
+        launches = backend.describe_launches(
+            plan_from_wire(job, backend),
+            paths,
+            tensors_from_wire(request["layout"]),
+            device_from_wire(job["device"]),
+            verified(Path(recorder), sha256),
+        )
+        return {"launches": [launch_to_wire(launch) for launch in launches]}
 
 
 def verified(path: Path, sha256: str) -> Path:

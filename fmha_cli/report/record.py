@@ -45,6 +45,7 @@ class Record:
         default_choice: with ``--all-kernels``: whether ``auto`` would have chosen this kernel, else None.
         regret: of the default choice: its median / the best median - 1.
         baseline: this row against an earlier report; ``ab``: against the other kernel of ``--ab``.
+        launches: of a dry run: what each stage would launch (``LaunchView``), where the backend can tell.
         log: the end of what the kernel printed; out, saved: paths of ``--out``, and of a failure kept by
             ``--save-failures``.
     """
@@ -68,6 +69,7 @@ class Record:
     regret: float | None = None
     baseline: Ratio | None = None
     ab: Ratio | None = None
+    launches: tuple[Mapping[str, Any], ...] = ()
     notes: tuple[str, ...] = ()
     log: str | None = None
     out: str | None = None
@@ -114,6 +116,7 @@ class Record:
                 "baseline": _ratio(row["baseline"]),
                 "comparisons": tuple(comparison_from(checks, words) for checks, words in pairs),
                 "inputs": Inputs(**row["inputs"]),
+                "launches": tuple(row.get("launches", ())),
                 "kernel": None if kernel is None else KernelRow(**kernel),
                 "measurement": None if measured is None else Measurement.from_dict(measured),
                 "notes": tuple(notes),

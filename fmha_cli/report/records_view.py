@@ -9,6 +9,7 @@ from typing import Any
 from fmha_cli.errors import ExitCode
 from fmha_cli.report.color import verdict_text
 from fmha_cli.report.finite import is_note
+from fmha_cli.report.launch_view import launch_lines
 from fmha_cli.report.rows import OUTPUTS
 from fmha_cli.report.table import Table
 from fmha_cli.report.units import cell, digits, percent, time_unit
@@ -140,6 +141,7 @@ def _details(index: int, record: Row) -> list[str]:
             + (f"; {check.worst}" if check.worst else "")
         )
     lines += [f"fill {n['fill']}: {n['distrust']}" for n in record["fill_notes"] if n["distrust"]]
+    lines += [line for launch in record["launches"] for line in launch_lines(launch)]
     lines += [note for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get("notes", [])
     if not good:
         lines += [f"log ends: {record['log'].strip().splitlines()[-1]}"] if (record["log"] or "").strip() else []

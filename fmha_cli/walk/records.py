@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.plan import Artifact
+from fmha_cli.protocols import LaunchView
 from fmha_cli.registry import Registry
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
@@ -26,6 +27,7 @@ class Fate:
     measurement: Measurement | None = None
     artifacts: tuple[Artifact | None, ...] = ()
     reasons: tuple[Reason, ...] = ()
+    launches: tuple[LaunchView, ...] = ()
     notes: tuple[str, ...] = ()
     log: str | None = None
     out: str | None = None
@@ -65,6 +67,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         inputs=inputs,
         dropout_stream=backend.dropout_stream if row.problem.dropout else None,
         default_choice=row.default if request.all_kernels else None,
+        launches=tuple(asdict(launch) for launch in fate.launches),
         notes=fate.notes,
         log=fate.log,
         out=fate.out,

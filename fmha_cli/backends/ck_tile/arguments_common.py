@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-from enum import IntEnum
 from typing import Any
 
 from fmha_cli.backends.ck_tile.places import Call
 from fmha_cli.backends.ck_tile.shapes import Strides, plane_strides, row_count
+from fmha_cli.codegen.ck_tile.args import MaskType
 from fmha_cli.errors import InternalError
 from fmha_cli.features import Mode
 from fmha_cli.mask import Align, Mask, MaskKind
 
 Members = dict[str, Any]
-
-
-class MaskType(IntEnum):
-    """``GenericAttentionMaskEnum`` (``ck_tile/ops/fmha/block/block_masking.hpp``)."""
-
-    NONE = 0
-    TOP_LEFT = 1
-    BOTTOM_RIGHT = 2
 
 
 UNLIMITED = -1

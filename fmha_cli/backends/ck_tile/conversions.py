@@ -12,7 +12,7 @@ All of it happens outside the timed launches.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import ml_dtypes
 import numpy as np
@@ -71,6 +71,18 @@ def extent(tensor: BoundTensor) -> int:
     return (last + 1) * _DTYPES[tensor.dtype].itemsize
 
 
+def is_dense(tensor: BoundTensor) -> bool:
+    """Whether its elements fill its extent."""
+    return extent(tensor) == int(np.prod(tensor.shape)) * _DTYPES[tensor.dtype].itemsize
+
+
+def blanked(arena: Bytes, tensor: BoundTensor) -> Bytes:
+    """The bytes of a tensor's extent with every element 0 and the gaps as they are in the arena."""
+    image = arena[tensor.offset : tensor.offset + extent(tensor)].copy()
+    view(image, replace(tensor, offset=0))[...] = 0
+    return image
+
+
 def patches_for(plan: Plan, tensors: Mapping[str, BoundTensor], arena: Bytes) -> tuple[Patch, ...]:
     """What the device must hold instead of the arena's bytes."""
     out = []
@@ -120,7 +132,7 @@ def _shifted_lse(problem: Problem, tensors: Mapping[str, BoundTensor], arena: By
     lse = tensors["lse"]
     original = arena[lse.offset : lse.offset + extent(lse)].copy()
     patched = original.copy()
-    values = view(patched, BoundTensor("lse", 0, lse.dtype, lse.shape, lse.strides))
+    values = view(patched, replace(lse, offset=0))
     np.add(values, _shift(problem, tensors, arena), out=values)
     return Patch(lse.offset, original, patched)
 

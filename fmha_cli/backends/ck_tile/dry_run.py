@@ -1,0 +1,167 @@
+"""What a plan would launch: CK's real host code against the recording stand-in, in a process of its own."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from fmha_cli.backends.ck_tile.arguments import block_of
+from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of
+from fmha_cli.backends.ck_tile.conversions import extent
+from fmha_cli.backends.ck_tile.library import CkLibrary, Described, Karg
+from fmha_cli.backends.ck_tile.places import Call
+from fmha_cli.backends.ck_tile.quantisation import scales_of
+from fmha_cli.backends.ck_tile.standin.recording import Launch, PlayedDevice, Recording
+from fmha_cli.backends.ck_tile.zeroing import zeroed
+from fmha_cli.build.rocm.metadata import KernelMetadata, kernels
+from fmha_cli.build.rocm.offload import code_objects
+from fmha_cli.codegen.ck_tile.args import KargKind
+from fmha_cli.errors import KernelFailure
+from fmha_cli.features import QScale
+from fmha_cli.plan import Plan, Stage
+from fmha_cli.protocols import BoundTensor, KernelArgument, LaunchView
+
+ARENA = 0x5000_0000_0000
+AUXILIARIES = 0x7000_0000_0000
+"""Addresses at which the tensors are said to lie; nothing reads there."""
+
+_SPACE = 1 << 32
+_WHOLE = {1: "b", 2: "h", 4: "i", 8: "q"}
+
+
+def describe_launches(
+    plan: Plan, artifacts: Sequence[Path], tensors: Mapping[str, BoundTensor], recorder: Path
+) -> tuple[LaunchView, ...]:
+    """See ``fmha_cli.protocols.DryRun``.
+
+    Raises:
+        KernelFailure: K110-K112; K114, the host code does something else than it describes.
+    """
+    recording = Recording(recorder, PlayedDevice.of_arch(plan.main.arch))
+    call = _call(plan, tensors)
+    places = tuple(_places(call))
+    out = []
+    for stage, path in zip(plan.stages, artifacts, strict=True):
+        library = CkLibrary(stage.kernel, path, lambda number: f"HIP error {number} ({recording.complaint})")
+        recording.describe(path, stage.kernel.arch)
+        block = library.packed(block_of(stage, call))
+        recording.forget()
+        library.launch(block, 0)
+        launch = _only(recording.launches, stage)
+        described = library.describe(block)
+        _compare(launch, described, stage)
+        out.append(_view(stage, launch, described, _metadata(path, stage, launch.kernel), places, _notes(stage, plan)))
+    return tuple(out)
+
+
+def _call(plan: Plan, tensors: Mapping[str, BoundTensor]) -> Call:
+    names = auxiliaries_of(plan, None)
+    addresses = {name: AUXILIARIES + index * _SPACE for index, name in enumerate(names)}
+    return Call(plan, tensors, ARENA, addresses, scales_of(plan.problem, plan.main, {}))
+
+
+def _places(call: Call) -> Iterator[tuple[int, int, str]]:
+    """(first address, end, name) of everything that a pointer may mean."""
+    for name, bound in call.tensors.items():
+        yield call.arena + bound.offset, call.arena + bound.offset + max(1, extent(bound)), name
+    for name, address in call.auxiliaries.items():
+        yield address, address + _SPACE, name
+
+
+def _only(launches: Sequence[Launch], stage: Stage) -> Launch:
+    if len(launches) != 1:
+        raise KernelFailure(
+            f"{stage.family.value}: the host code made {len(launches)} launches, not one",
+            code="K114",
+            where=stage.kernel.name,
+        )
+    return launches[0]
+
+
+def _compare(launch: Launch, described: Described, stage: Stage) -> None:
+    """What the library says of a launch must be what it does (padding between members is nobody's)."""
+    same = (launch.grid, launch.block, launch.dynamic_lds) == (described.grid, described.block, described.lds_dynamic)
+    members = (slice(f.offset, f.offset + f.size) for f in described.fields)
+    same = same and len(launch.arguments) == len(described.kargs)
+    if not same or any(launch.arguments[m] != described.kargs[m] for m in members):
+        raise KernelFailure(
+            f"{stage.family.value}: the host code launches something else than it describes",
+            code="K114",
+            where=stage.kernel.name,
+            help="report it with the kernel's name",
+        )
+
+
+def _metadata(path: Path, stage: Stage, symbol: str) -> KernelMetadata:
+    objects = [o for o in code_objects(path.read_bytes()) if o.arch == stage.kernel.arch]
+    return next(k for o in objects for k in kernels(o.data) if k.name == symbol)
+
+
+def _view(
+    stage: Stage,
+    launch: Launch,
+    described: Described,
+    metadata: KernelMetadata,
+    places: Sequence[tuple[int, int, str]],
+    notes: tuple[str, ...],
+) -> LaunchView:
+    return LaunchView(
+        family=stage.family.value,
+        kernel=stage.kernel.name,
+        symbol=launch.kernel,
+        grid=launch.grid,
+        block=launch.block,
+        lds_static=metadata.lds_bytes,
+        lds_dynamic=launch.dynamic_lds,
+        argument_bytes=len(launch.arguments),
+        arguments=tuple(_argument(field, launch.arguments, places) for field in described.fields),
+        notes=notes,
+    )
+
+
+def _argument(field: Karg, data: bytes, places: Sequence[tuple[int, int, str]]) -> KernelArgument:
+    raw = data[field.offset : field.offset + field.size]
+    return KernelArgument(
+        name=field.name,
+        offset=field.offset,
+        bytes=field.size,
+        kind=field.kind.name.lower(),
+        value=value_of(field, raw, places),
+    )
+
+
+def value_of(field: Karg, raw: bytes, places: Sequence[tuple[int, int, str]] = ()) -> int | float | bool | str | None:
+    """A member's value; a pointer as the tensor that it points into."""
+    match field.kind:
+        case KargKind.FLOAT:
+            return float(struct.unpack("<f" if field.size == 4 else "<d", raw)[0])
+        case KargKind.BOOL:
+            return bool(raw[0])
+        case KargKind.BYTES:
+            return raw.hex()
+        case KargKind.SIGNED:
+            return int(struct.unpack(f"<{_WHOLE[field.size]}", raw)[0])
+        case KargKind.UNSIGNED:
+            return int(struct.unpack(f"<{_WHOLE[field.size].upper()}", raw)[0])
+    return pointer_text(int.from_bytes(raw, "little"), places)
+
+
+def pointer_text(address: int, places: Sequence[tuple[int, int, str]]) -> str | None:
+    """``q``, ``o_acc+256``, None for a null pointer, the number where nothing lies."""
+    if not address:
+        return None
+    for start, end, name in places:
+        if start <= address < end:
+            return name if address == start else f"{name}+{address - start}"
+    return f"{address:#x}"
+
+
+def _notes(stage: Stage, plan: Plan) -> tuple[str, ...]:
+    out = []
+    if plan.problem.qscale is QScale.TENSOR:
+        out.append("scales stand for descales of 1: their values are in the tensors")
+    names = [name for name in zeroed(plan) if any(w.name == name for w in plan.workspaces) or name == "dbias"]
+    if names and stage.kernel == plan.main:
+        out.append(f"before it, not timed: {', '.join(names)} zeroed")
+    return tuple(out)

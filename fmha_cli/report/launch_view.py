@@ -1,0 +1,33 @@
+"""A dry run's launches as lines for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from textwrap import wrap
+from typing import Any
+
+_WIDTH = 116
+_INDENT = "      "
+
+
+def launch_lines(launch: Mapping[str, Any]) -> Iterator[str]:
+    """One line with grid, block, LDS and size of the arguments, then the arguments by name and value."""
+    grid, block = (" x ".join(str(n) for n in launch[name]) for name in ("grid", "block"))
+    lds = f"{launch['lds_static']} + {launch['lds_dynamic']}" if launch["lds_dynamic"] else str(launch["lds_static"])
+    size = launch["argument_bytes"]
+    yield f"launch {launch['family']}: grid {grid}, block {block}, LDS {lds} bytes, arguments {size} bytes"
+    yield f"  {launch['symbol']}"
+    pairs = (f"{a['name']}={value_text(a['value'])}" for a in launch["arguments"])
+    for line in wrap("  ".join(pairs), _WIDTH, break_long_words=False, break_on_hyphens=False):
+        yield _INDENT[2:] + line
+    for note in launch["notes"]:
+        yield f"  note: {note}"
+
+
+def value_text(value: float | bool | str | None) -> str:
+    """A value as C people write it: a null pointer is ``null``, floats have nine digits, enough for float32."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return f"{value:.9g}" if isinstance(value, float) else str(value)

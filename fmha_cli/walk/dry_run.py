@@ -1,0 +1,94 @@
+"""Dry runs: what every row would launch, where its backend can tell; nothing runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+
+from fmha_cli.errors import EnvironmentProblem, FmhaError
+from fmha_cli.execution.job import Job
+from fmha_cli.execution.layout import layout_of
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.plan import Artifact
+from fmha_cli.protocols import BuildContext, DryRun
+from fmha_cli.registry import Registry
+from fmha_cli.verdict import Verdict
+from fmha_cli.walk.builds import Built, build_context, build_stages
+from fmha_cli.walk.execute import artifacts_of
+from fmha_cli.walk.records import Fate
+from fmha_cli.walk.request import Request
+from fmha_cli.walk.rows import Row
+
+_NOTE = "dry run"
+
+
+def dry_fates(
+    rows: Sequence[Row],
+    request: Request,
+    registry: Registry,
+    notify: Callable[[str], None] = lambda text: None,
+) -> tuple[list[Fate], EnvironmentProblem | None]:
+    """One Fate for every row, and what this machine lacks to show the launches (None: nothing).
+
+    Kernels whose backend can show its launches are built for that; those of other backends are not.
+
+    Raises:
+        EnvironmentProblem: an unsafe cache root.
+    """
+    shown = [row for row in rows if _shows(row, registry)]
+    if not shown:
+        return [_plain(row) for row in rows], None
+    context = build_context(request, notify)
+    built = build_stages([s for row in shown for s in (row.plan.stages if row.plan else ())], registry, context)
+    missing = next((o.error for o in built.values() if isinstance(o.error, EnvironmentProblem)), None)
+    with ExitStack() as stack:
+        supervisor = stack.enter_context(Supervisor())
+        watcher = _Watcher(registry, context, supervisor)
+        fates = [watcher.fate(row, built) if row in shown else _plain(row) for row in rows]
+    return fates, missing or watcher.missing
+
+
+def _shows(row: Row, registry: Registry) -> bool:
+    return row.choice is not None and isinstance(registry.backend(row.choice.kernel.backend), DryRun)
+
+
+def _plain(row: Row) -> Fate:
+    verdict = Verdict.NOT_RUN if row.choice else Verdict.UNSUPPORTED
+    return Fate(verdict=verdict, notes=(_NOTE,) if row.choice else ())
+
+
+class _Watcher:
+    def __init__(self, registry: Registry, context: BuildContext, supervisor: Supervisor) -> None:
+        self._registry, self._context, self._supervisor = registry, context, supervisor
+        self._recorders: dict[str, Artifact] = {}
+        self.missing: EnvironmentProblem | None = None
+
+    def fate(self, row: Row, built: Mapping[str, Built]) -> Fate:
+        """The launches of a row, or why they cannot be shown."""
+        assert row.choice is not None
+        assert row.plan is not None
+        artifacts, failed = artifacts_of(row, built)
+        if failed is not None:
+            return failed
+        try:
+            job = Job(
+                entry=self._registry.entry_point(row.plan.main.backend),
+                device=row.choice.device,
+                plan=row.plan,
+                artifacts=artifacts,
+            )
+            layout = layout_of(row.problem, row.plan.workspaces)
+            launches = self._supervisor.describe(job, layout, self._recorder(row.plan.main.backend))
+        except FmhaError as fault:
+            if isinstance(fault, EnvironmentProblem):
+                self.missing = self.missing or fault
+            verdict = Verdict.NOT_RUN if isinstance(fault, EnvironmentProblem) else Verdict.LAUNCH_FAILED
+            return Fate(verdict=verdict, artifacts=artifacts, notes=(_NOTE, fault.render()))
+        return Fate(verdict=Verdict.NOT_RUN, artifacts=artifacts, launches=launches, notes=(_NOTE,))
+
+    def _recorder(self, name: str) -> Artifact:
+        backend = self._registry.backend(name)
+        assert isinstance(backend, DryRun)
+        if name not in self._recorders:
+            self._recorders[name] = backend.build_recorder(self._context)
+        return self._recorders[name]
