@@ -5,7 +5,8 @@ Every library exports ``{ARGS}_abi_table/_abi_names`` (and the same for ``LAUNCH
 
 - ``int fmha_ck_launch(const Args*, void* stream, FmhaCkFault*)`` queues the kernel on a ``hipStream_t``;
 - ``int fmha_ck_describe(const Args*, FmhaCkLaunch*, FmhaCkFault*)`` computes the same launch without a device;
-- ``const char* fmha_ck_kernel_name()``: CK's own ``GetName()``, empty where the kernel has none.
+- ``int64_t fmha_ck_kernel_name(char* out, int64_t room)`` writes CK's own ``GetName()`` with a final 0 where there is room
+  for it, and returns its length without the 0; -1 when memory ran out.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Status(IntEnum):
     """HIP refused; ``FmhaCkFault.hip_error`` says why."""
     NO_ROOM = 4
     """``fmha_ck_describe``: the caller's buffers are too small; ``kargs_bytes`` and ``field_count`` say how large."""
+    EXCEPTION = 5
+    """C++ threw; nothing was launched."""
 
 
 class MaskType(IntEnum):
@@ -105,8 +108,8 @@ class FmhaCkLaunch:
         kargs, kargs_room: buffer for the kernel's arguments (one struct by value), and its bytes; 0 = not wanted.
         fields, fields_room: array of ``FmhaCkKarg``, and its elements; 0 = not wanted.
         kargs_bytes, field_count: size of the struct, and its members.
-        lds_bytes: dynamic LDS of the launch; lds_static: what the kernel declares itself.
-        blocks_per_cu: the occupancy that the kernel was compiled for.
+        lds_bytes: dynamic LDS of the launch, beside what the kernel declares itself (see the code object's metadata).
+        blocks_per_cu: the occupancy that the compiler was asked for.
     """
 
     kargs: Pointer = 0
@@ -122,7 +125,6 @@ class FmhaCkLaunch:
     block_y: UInt32 = 0
     block_z: UInt32 = 0
     lds_bytes: UInt32 = 0
-    lds_static: UInt32 = 0
     blocks_per_cu: UInt32 = 0
 
 

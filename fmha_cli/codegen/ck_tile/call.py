@@ -1,0 +1,89 @@
+"""From the argument block to CK's own kernel arguments and grid: ``prepare()`` of a translation unit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fmha_cli.codegen.struct import CType, c_fields
+
+RATIO = "nhead_ratio_qk"
+"""Query heads for each key/value head."""
+DROP = "drop_seed_offset"
+"""The variant of seed and offset, by value or by address."""
+_DROP_TEXT = """\
+  using Values = std::pair<uint64_t, uint64_t>;
+  using Addresses = std::pair<const void*, const void*>;
+  std::variant<Values, Addresses> drop_seed_offset = Values{a.drop_seed, a.drop_offset};
+  if (a.drop_from_device != 0) drop_seed_offset = Addresses{a.drop_seed_ptr, a.drop_offset_ptr};
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Call:
+    """How one kernel's arguments are made.
+
+    Attributes:
+        maker: CK's static function that makes them.
+        arguments: its arguments in order: names of the block's fields, ``RATIO`` or ``DROP``. Integers are narrowed to
+            the parameter's own type and refused when they do not fit.
+        grid: arguments of ``GridSize``, likewise; other text is C++ that reads the block as ``a``.
+        needed: pointers that must be there.
+        unused: fields that this kernel does not read: they must be 0, so that no option is dropped in silence.
+        extents: sizes with their least value.
+        rules: further conditions, as (field to blame, C++ that reads the block as ``a``).
+    """
+
+    maker: str
+    arguments: tuple[str, ...]
+    grid: tuple[str, ...]
+    needed: tuple[str, ...] = ()
+    unused: tuple[str, ...] = ()
+    extents: tuple[tuple[str, int], ...] = ()
+    rules: tuple[tuple[str, str], ...] = ()
+
+
+def prepare_text(block: type, call: Call) -> str:
+    """``prepare(a, checks)``: validate, then make the arguments and the grid.
+
+    Raises:
+        KeyError: a field to be checked that the block does not have.
+    """
+    kinds = dict(c_fields(block))
+    checks = [
+        *(f"  REQUIRE({name}, a.{name} != nullptr);" for name in call.needed),
+        *(f"  REQUIRE({name}, a.{name} == {_zero(kinds[name])});" for name in call.unused),
+        *(f"  EXTENT({name}, {least});" for name, least in call.extents),
+        *(f"  REQUIRE({name}, {condition});" for name, condition in call.rules),
+    ]
+    drop = _DROP_TEXT if DROP in call.arguments else ""
+    return (
+        "struct Prepared {\n  Kernel::Kargs kargs;\n  dim3 grid;\n};\n\n"
+        "static Prepared prepare(const Args& a, Checks& checks) {\n"
+        + "\n".join(checks)
+        + "\n  if (checks.status != STATUS_OK) return {};\n"
+        + drop
+        + f"  return {{Kernel::{call.maker}(\n{_listed(call.arguments, kinds)}),\n"
+        + f"      Kernel::GridSize(\n{_listed(call.grid, kinds)})}};\n}}\n"
+    )
+
+
+def words(text: str) -> tuple[str, ...]:
+    """The words of a text."""
+    return tuple(text.split())
+
+
+def _listed(names: Iterable[str], kinds: dict[str, CType]) -> str:
+    return ",\n".join(f"          {_argument(name, kinds)}" for name in names)
+
+
+def _argument(name: str, kinds: dict[str, CType]) -> str:
+    if name == RATIO:
+        return "Narrow{a.nhead_q / a.nhead_k, FIELD_nhead_q, checks}"
+    if name not in kinds:
+        return name
+    return f"IN({name})" if kinds[name].spelling.startswith("int") else f"a.{name}"
+
+
+def _zero(kind: CType) -> str:
+    return "nullptr" if kind.spelling.endswith("*") else "0"

@@ -1,0 +1,105 @@
+"""``emit``: KernelSpec to one HIP translation unit, the source of one shared library.
+
+Pure; the text depends on nothing but the kernel. It includes CK's own headers only, nothing of upstream's example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from importlib import resources
+
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
+from fmha_cli.codegen.ck_tile.args import (
+    ARGS,
+    FAULT,
+    LAUNCH,
+    NO_FIELD,
+    VERSION,
+    FmhaCkFault,
+    FmhaCkKarg,
+    FmhaCkLaunch,
+    KargKind,
+    Status,
+    args_of,
+)
+from fmha_cli.codegen.ck_tile.bwd_1d import bwd_convert_dq_unit, bwd_dot_do_o_unit
+from fmha_cli.codegen.ck_tile.bwd_main import bwd_dq_dk_dv_unit
+from fmha_cli.codegen.ck_tile.call import prepare_text
+from fmha_cli.codegen.ck_tile.cpp import enumerators, flag, using
+from fmha_cli.codegen.ck_tile.features import arch_tag, is_wave32
+from fmha_cli.codegen.ck_tile.fwd import fwd_unit
+from fmha_cli.codegen.ck_tile.refusals import BASELINE, no_emitter
+from fmha_cli.codegen.ck_tile.unit import Unit
+from fmha_cli.codegen.struct import c_fields, struct_text, table_text
+from fmha_cli.kernel import Family, KernelSpec
+
+_UNITS: dict[Family, Callable[[KernelSpec, CkAlgorithm], Unit]] = {
+    Family.FWD: fwd_unit,
+    Family.BWD_DOT_DO_O: bwd_dot_do_o_unit,
+    Family.BWD_DQ_DK_DV: bwd_dq_dk_dv_unit,
+    Family.BWD_CONVERT_DQ: bwd_convert_dq_unit,
+}
+
+
+@cache
+def source_text(name: str) -> str:
+    """One file of C++ text of this package."""
+    return resources.files(__package__).joinpath("src", name).read_text("utf-8")
+
+
+def emit(kernel: KernelSpec) -> str:
+    """The complete source of a kernel's library.
+
+    Raises:
+        TypeError: the kernel is not a CK-Tile kernel.
+        EnvironmentProblem: a kernel of another revision than the baseline (B040).
+    """
+    algorithm = kernel.algorithm
+    if not isinstance(algorithm, CkAlgorithm):
+        raise TypeError(f"{kernel.name} is not a CK-Tile kernel")
+    if algorithm.rev != BASELINE:
+        raise no_emitter(kernel)
+    unit = _UNITS[kernel.family](kernel, algorithm)
+    block = args_of(kernel.family)
+    parts = [
+        f"// {kernel.name}",
+        _guard(kernel),
+        source_text("prelude.h"),
+        _constants(kernel, unit, block),
+        struct_text(block),
+        using("Args", block.__name__),
+        *(struct_text(other) for other in (FmhaCkFault, FmhaCkKarg, FmhaCkLaunch)),
+        table_text(block, ARGS, VERSION),
+        table_text(FmhaCkFault, FAULT, VERSION),
+        table_text(FmhaCkLaunch, LAUNCH, VERSION),
+        source_text("checks.h"),
+        unit.types,
+        "inline constexpr int BLOCKS_PER_CU = Kernel::kBlockPerCu;\n",
+        prepare_text(block, unit.call),
+        source_text("kargs.h"),
+        source_text("entry.h"),
+    ]
+    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+
+
+def _guard(kernel: KernelSpec) -> str:
+    """One target a library; upstream's guards tell the targets of one library apart, here any other is an error."""
+    fast = int(not is_wave32(kernel.arch))
+    return (
+        f"#if defined(__HIP_DEVICE_COMPILE__) && !defined(__{kernel.arch}__)\n"
+        f'#error "this kernel is for {kernel.arch} alone"\n#endif\n'
+        f"#if !defined(CK_TILE_FMHA_FWD_FAST_EXP2)\n#define CK_TILE_FMHA_FWD_FAST_EXP2 {fast}\n#endif\n"
+    )
+
+
+def _constants(kernel: KernelSpec, unit: Unit, block: type) -> str:
+    fields = {f"FIELD_{name}": i for i, (name, _) in enumerate(c_fields(block))}
+    return (
+        enumerators({f"STATUS_{s.name}": s.value for s in Status})
+        + enumerators({f"KIND_{k.name}": k.value for k in KargKind})
+        + enumerators({"NO_FIELD": NO_FIELD, **fields})
+        + f"inline constexpr bool WAVE32 = {flag(is_wave32(kernel.arch))};\n"
+        + f"inline constexpr bool BLOCK_IS_IN_WAVES = {flag(unit.in_waves)};\n"
+        + using("ArchTag", arch_tag(kernel.family, kernel.arch))
+    )
