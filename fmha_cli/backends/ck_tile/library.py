@@ -47,13 +47,12 @@ class Described:
 
     Attributes:
         kargs: the packed argument struct; fields: its members.
-        lds_dynamic, lds_static: bytes.
+        lds_dynamic: bytes, beside what the kernel declares itself (the code object's metadata).
     """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     lds_dynamic: int
-    lds_static: int
     kargs: bytes
     fields: tuple[Karg, ...]
 
@@ -82,8 +81,7 @@ class CkLibrary:
         self._launch.restype = self._describe.restype = ctypes.c_int
         self._launch.argtypes = [block, ctypes.c_void_p, fault_type]
         self._describe.argtypes = [block, ctypes.POINTER(ctypes_structure(FmhaCkLaunch)), fault_type]
-        name.restype = ctypes.c_char_p
-        self.upstream_text = str(name().decode("utf-8", "replace"))
+        self.upstream_text = _text(name)
         """CK's own name of the kernel (``GetName()``), empty where it has none."""
 
     def _check_layouts(self) -> None:
@@ -135,7 +133,6 @@ class CkLibrary:
             grid=(out.grid_x, out.grid_y, out.grid_z),
             block=(out.block_x, out.block_y, out.block_z),
             lds_dynamic=out.lds_bytes,
-            lds_static=out.lds_static,
             kargs=room.raw,
             fields=tuple(
                 Karg(ctypes.string_at(f.name).decode("ascii"), f.offset, f.bytes, KargKind(f.kind)) for f in fields
@@ -166,8 +163,17 @@ class CkLibrary:
         )
 
 
+def _text(name: Any) -> str:
+    name.restype, name.argtypes = ctypes.c_int64, [ctypes.c_char_p, ctypes.c_int64]
+    length = max(0, int(name(None, 0)))
+    room = ctypes.create_string_buffer(length + 1)
+    name(room, len(room))
+    return room.value.decode("utf-8", "replace")
+
+
 _WORDS = {
     Status.BAD_ARGUMENT: "missing, or outside what the kernel takes",
     Status.OVERFLOW: "does not fit the kernel's own type for it",
+    Status.EXCEPTION: "C++ threw an exception",
     Status.NO_ROOM: "the buffers for the description are too small",
 }
