@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command
 from fmha_cli.cli.kernels import FAMILY, SELECTING, selected_kernels
-from fmha_cli.cli.options import CACHE_DIR, DRY_RUN, FILTER, JOBS, OFFLINE, PROFILE, ROOM, ROWS, TIMEOUT
-from fmha_cli.errors import ExitCode, UsageError
+from fmha_cli.cli.options import BUILDING, CACHE_DIR, DRY_RUN, FILTER, JOBS, OFFLINE, PROFILE, ROOM, ROWS, TIMEOUT
+from fmha_cli.errors import (
+    EnvironmentProblem,
+    ExitCode,
+    FmhaError,
+    KernelFailure,
+    UnsupportedError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
-    from fmha_cli.plan import Stage
+    from fmha_cli.cli.voice import Voice
+    from fmha_cli.plan import Artifact, Stage
+    from fmha_cli.walk.builds import Built
 
+COMPILE_TIMEOUT = TIMEOUT.says("Seconds for one compile [default: 600]")
 SETS = ("profile", "filter", "family")
 
 
@@ -30,20 +42,66 @@ def build(call: Call) -> int:
         entries = [kernel_entry(stage.kernel, named[stage.kernel.digest]) for stage in stages]
         call.output.document(kernels_document(request.arch, entries))
         return int(ExitCode.OK)
+    context = replace(build_context(request, call.voice.say), timeout=request.timeout)
     with call.voice.progress("build") as progress:
-        built = build_stages(stages, registry, build_context(request, call.voice.say), progress)
-    entries = []
-    worst = ExitCode.OK
-    for stage in stages:
-        outcome = built[stage.kernel.digest]
-        error = outcome.error
-        if error is not None and worst is not ExitCode.FAILED:
-            worst = error.exit_code
-        value = error if error is not None else outcome.value
-        assert value is not None  # an outcome holds a value or an error
-        entries.append(build_entry(stage.kernel, value, named[stage.kernel.digest]))
+        built = build_stages(stages, registry, context, progress, _Teller(call.voice, len(stages)))
+    outcomes = [_outcome(built[stage.kernel.digest]) for stage in stages]
+    entries = [
+        build_entry(stage.kernel, outcome, named[stage.kernel.digest])
+        for stage, outcome in zip(stages, outcomes, strict=True)
+    ]
     call.output.document(build_document(entries))
-    return int(worst)
+    errors = [outcome for outcome in outcomes if isinstance(outcome, FmhaError)]
+    _sum_up(call.voice, stages, outcomes)
+    return int(max((error.exit_code for error in errors), key=_WEIGHT.index, default=ExitCode.OK))
+
+
+_WEIGHT = (
+    ExitCode.OK,
+    ExitCode.UNSUPPORTED,
+    ExitCode.ENVIRONMENT,
+    ExitCode.FAILED,
+    ExitCode.INTERNAL,
+    ExitCode.INTERRUPTED,
+)
+"""Exit codes that a build may end with, the heaviest last (contract, section 6)."""
+
+
+def _outcome(built: Built) -> Artifact | FmhaError:
+    found = built.error or built.value
+    assert found is not None  # an outcome holds a value or an error
+    return found
+
+
+class _Teller:
+    """Says on stderr what becomes of each kernel while a set is built. What was in the cache is counted in silence."""
+
+    def __init__(self, voice: Voice, total: int) -> None:
+        self.voice = voice
+        self.total = total
+        self.done = 0
+
+    def __call__(self, built: Built) -> None:
+        self.done += 1
+        if self.total == 1 or isinstance(built.error, EnvironmentProblem | UnsupportedError):
+            return  # the summary groups them
+        place = f"[{self.done}/{self.total}]"
+        if built.error is not None:
+            self.voice.say(f"{place} failed: {built.name}: {built.error.what}")
+        elif built.value is not None and not built.value.cached:
+            self.voice.say(f"{place} compiled in {built.value.build_seconds:.1f} s: {built.name}")
+
+
+def _sum_up(voice: Voice, stages: Sequence[Stage], outcomes: Sequence[Artifact | FmhaError]) -> None:
+    """The failures once more, at the end, where they are found: the first error line of each, and its log."""
+    failed = [(stage, error) for stage, error in zip(stages, outcomes, strict=True) if isinstance(error, KernelFailure)]
+    if not failed or len(stages) == 1:
+        return
+    voice.warn(f"{len(failed)} of {len(stages)} kernels did not compile:")
+    for stage, error in failed:
+        voice.error(f"  {stage.kernel.digest[:8]} {stage.kernel.name}")
+        voice.error(f"    {error.what.partition(' [log: ')[0]}")
+        voice.error(f"    log: {error.where}")
 
 
 def _stages(call: Call) -> list[Stage]:
@@ -73,7 +131,7 @@ def _stages(call: Call) -> list[Stage]:
 
 COMMAND = Command(
     build,
-    options=(*ROOM, FAMILY, PROFILE, FILTER, JOBS, TIMEOUT, OFFLINE, DRY_RUN, CACHE_DIR, *ROWS),
+    options=(*ROOM, FAMILY, PROFILE, FILTER, JOBS, COMPILE_TIMEOUT, OFFLINE, *BUILDING, DRY_RUN, CACHE_DIR, *ROWS),
     detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set.",
 )
 assert {option.key for option in SELECTING} <= {option.key for option in COMMAND.options}

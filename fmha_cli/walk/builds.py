@@ -8,10 +8,12 @@ from dataclasses import replace
 from functools import partial
 from threading import Event
 
-from fmha_cli.build.parallel import Job, Outcome, build_many
+from fmha_cli.build.parallel import COMPILE_BYTES, Job, Outcome, build_many
 from fmha_cli.build.root import cache_root, open_root
+from fmha_cli.errors import EnvironmentProblem, FmhaError, UnsupportedError
+from fmha_cli.kernel import KernelSpec
 from fmha_cli.plan import Artifact, Stage
-from fmha_cli.protocols import BuildContext
+from fmha_cli.protocols import Batched, BuildContext, Catalogued
 from fmha_cli.registry import Registry
 from fmha_cli.walk.request import Request
 
@@ -28,7 +30,9 @@ def build_context(request: Request, notify: Callable[[str], None]) -> BuildConte
     root = cache_root(request.cache_root)
     open_root(root)
     jobs = request.jobs or os.cpu_count() or 1
-    return BuildContext(cache_root=root, jobs=jobs, offline=request.offline, notify=notify)
+    return BuildContext(
+        cache_root=root, jobs=jobs, offline=request.offline, notify=notify, options=dict(request.options)
+    )
 
 
 def build_stages(
@@ -36,19 +40,82 @@ def build_stages(
     registry: Registry,
     context: BuildContext,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    heard: Callable[[Built], None] = lambda outcome: None,
 ) -> Mapping[str, Built]:
     """Build every distinct kernel; kernel digest -> what became of it. One failure does not stop the others.
+
+    Kernels that their backend's rules refuse are never handed to it. Where a backend cannot build at all (no
+    compiler, no sources), that is found once and stands for each of its kernels.
+
+    Args:
+        progress: kernels done, kernels in all, the name of the last one.
+        heard: what became of each kernel, as soon as it is known, in the caller's thread.
 
     Raises:
         KeyboardInterrupt: the user interrupted; what was finished is in the cache.
     """
     distinct = {stage.kernel.digest: stage for stage in stages}
-    jobs = [Job(stage.kernel.name, partial(_build, registry, context, stage)) for stage in distinct.values()]
-    batch = build_many(jobs, context.jobs, lambda done, total, outcome: progress(done, total, outcome.name))
+    outcomes = {
+        digest: Built(stage.kernel.name, None, error)
+        for digest, stage in distinct.items()
+        if (error := _refusal(registry, stage.kernel))
+    }
+    unfit = _prepared(
+        registry, context, [stage.kernel.backend for digest, stage in distinct.items() if digest not in outcomes]
+    )
+    for digest, stage in distinct.items():
+        if digest not in outcomes and stage.kernel.backend in unfit:
+            outcomes[digest] = Built(stage.kernel.name, None, unfit[stage.kernel.backend])
+    for outcome in outcomes.values():
+        heard(outcome)
+    left = {digest: stage for digest, stage in distinct.items() if digest not in outcomes}
+    jobs = [
+        Job(stage.kernel.name, partial(_build, registry, context, stage), _memory(registry, stage.kernel))
+        for stage in left.values()
+    ]
+
+    def done(count: int, total: int, outcome: Built) -> None:
+        progress(len(outcomes) + count, len(distinct), outcome.name)
+        heard(outcome)
+
+    batch = build_many(jobs, context.jobs, done)
     if batch.interrupted:
         raise KeyboardInterrupt
-    return dict(zip(distinct, batch.outcomes, strict=True))
+    return {**outcomes, **dict(zip(left, batch.outcomes, strict=True))}
 
 
 def _build(registry: Registry, context: BuildContext, stage: Stage, stop: Event) -> Artifact:
     return registry.backend(stage.kernel.backend).build(stage, replace(context, stop=stop))
+
+
+def _refusal(registry: Registry, kernel: KernelSpec) -> FmhaError | None:
+    """The first of the reasons why a kernel cannot exist on its architecture, as an error with all of them."""
+    backend = registry.backend(kernel.backend)
+    reasons = backend.refusals(kernel) if isinstance(backend, Catalogued) else ()
+    if not reasons:
+        return None
+    return UnsupportedError(
+        f"{kernel.family.value} for {kernel.arch} cannot be built: {reasons[0].text}",
+        code=reasons[0].id,
+        where=kernel.name,
+        why="; ".join(f"{reason.id} {reason.text}" for reason in reasons),
+        help=reasons[0].hint,
+    )
+
+
+def _prepared(registry: Registry, context: BuildContext, names: Sequence[str]) -> Mapping[str, EnvironmentProblem]:
+    """Let each backend find what its builds share; backend name -> why it cannot."""
+    faults = {}
+    for name in dict.fromkeys(names):
+        backend = registry.backend(name)
+        try:
+            if isinstance(backend, Batched):
+                backend.prepare(context)
+        except EnvironmentProblem as fault:
+            faults[name] = fault
+    return faults
+
+
+def _memory(registry: Registry, kernel: KernelSpec) -> int:
+    backend = registry.backend(kernel.backend)
+    return backend.compile_bytes(kernel) if isinstance(backend, Batched) else COMPILE_BYTES

@@ -283,3 +283,50 @@ def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch
     assert done.code == 4
     states = {c["subject"]: c["state"] for c in done.document["checks"] if c["name"] == "backend"}
     assert states["null"] == "failed"
+
+
+def test_build_sums_up_what_failed(fmha: Fmha, home: Path) -> None:
+    """A set with one kernel that does not compile: the rest is built, the log is named at the end, and again."""
+    fresh = ("--cache-dir", str(home / "fresh"))
+    good, bad = HONEST, null_kernel(DType.FP16, Family.FWD, Behaviour.BUILD_ERROR).digest
+    argv = ("build", "--backend", "null", "--filter", f"digest:{good}*,digest:{bad}", *fresh)
+    done = fmha(*argv, "--json")
+    assert done.code == 6
+    assert {k: done.document[k] for k in ("compiled", "cached", "failed", "refused", "not_run")} == {
+        "compiled": 1,
+        "cached": 0,
+        "failed": 1,
+        "refused": 0,
+        "not_run": 0,
+    }
+    (failure,) = (b["error"] for b in done.document["builds"] if b["state"] == "failed")
+    assert Path(failure["where"]).is_file()
+    assert "1 of 2 kernels did not compile" in done.err
+    last = done.err.strip().splitlines()[-3:]
+    assert bad[:8] in last[0]
+    assert last[1].strip() == "planted: behaviour build_error"
+    assert last[2].strip() == f"log: {failure['where']}"
+    assert "/2] failed: " in done.err
+    assert "/2] compiled in" in done.err
+    again = fmha(*argv)
+    assert again.code == 6
+    assert "compiled in" not in again.err
+    assert "1 cached, 1 failed" in again.out
+    assert fmha(*argv, "-q").err.splitlines()[0].startswith("warning: 1 of 2")
+
+
+def test_a_build_of_nothing_but_cached_kernels_is_silent(fmha: Fmha, home: Path) -> None:
+    argv = (
+        "build",
+        "--backend",
+        "null",
+        "--filter",
+        "dtype:fp16,-behaviour:build_error",
+        "--cache-dir",
+        str(home / "c"),
+    )
+    assert fmha(*argv).code == 0
+    again = fmha(*argv)
+    assert again.code == 0
+    assert again.err == ""
+    assert "0 compiled" in again.out
