@@ -20,7 +20,8 @@ class Profile:
 
     Attributes:
         aliases: other names (``receipt:2``); backend: whose kernels, or ``any``.
-        filter: the set, as ``--filter`` terms; source: who drew it up.
+        filter: the set, as ``--filter`` terms; empty where the backend itself knows the set (``Catalogued``).
+        source: who drew it up.
     """
 
     name: str
@@ -32,7 +33,8 @@ class Profile:
 
     def terms(self) -> tuple[str, ...]:
         """The set as ``--filter`` terms."""
-        return (self.filter,) if self.backend == ANY else (self.filter, f"backend:{self.backend}")
+        backend = () if self.backend == ANY else (f"backend:{self.backend}",)
+        return (*((self.filter,) if self.filter else ()), *backend)
 
 
 def profiles() -> tuple[Profile, ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from fmha_cli.arch import ArchSpec
 from fmha_cli.backends.ck_tile.enumeration import Emitted, emitted
 from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_target import TARGET_RULES
+from fmha_cli.backends.ck_tile.profiles import admits, canonical_profile
 from fmha_cli.backends.ck_tile.revisions import BASELINE, require_arch, revision_of
 from fmha_cli.kernel import Family, KernelSpec
 
@@ -20,8 +21,8 @@ def _emitted(arch: str, family: Family, revision: str) -> tuple[Emitted, ...]:
 
 
 def family_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Sequence[KernelSpec]:
-    """The buildable kernels of one family, in the order in which upstream's generated API tries them (small-tile backward
-    kernels stand where the generator emits them; its API file sorts them to the front)."""
+    """The buildable kernels of one family, in the order in which upstream's generated API tries them (small-tile
+    backward kernels stand where the generator emits them; its API file sorts them to the front)."""
     return tuple(e.kernel for e in _emitted(arch.name, family, revision) if usable(e.kernel, arch))
 
 
@@ -30,14 +31,29 @@ def usable(kernel: KernelSpec, arch: ArchSpec) -> bool:
     return not any(kernel.family in rule.families and rule.check(kernel, arch) for rule in TARGET_RULES)
 
 
-def kernels(arch: ArchSpec, revision: str | None = None, profile: str | None = None) -> Iterator[KernelSpec]:
-    """The kernels of all families, lazily.
+def kernels(
+    arch: ArchSpec,
+    revision: str | None = None,
+    profile: str | None = None,
+    families: Iterable[Family] = tuple(Family),
+) -> Iterator[KernelSpec]:
+    """The kernels of some families, lazily: with a profile, all that upstream emits for it, usable or not; without,
+    the usable ones of every profile.
 
     Raises:
-        UsageError: no such revision.
+        UsageError: no such revision or profile.
         EmptySelection: the revision has nothing for the architecture.
     """
     name = revision_of(revision).name
+    wanted = None if profile is None else canonical_profile(profile, name)
     require_arch(arch, name)
-    for family in Family:
-        yield from family_kernels(arch, family, name)
+    return _chain(arch, name, wanted, tuple(families))
+
+
+def _chain(arch: ArchSpec, revision: str, profile: str | None, families: Sequence[Family]) -> Iterator[KernelSpec]:
+    for family in families:
+        if profile is None:
+            yield from family_kernels(arch, family, revision)
+        else:
+            holds = admits(profile, family, revision)
+            yield from (e.kernel for e in _emitted(arch.name, family, revision) if holds(e))

@@ -1,0 +1,108 @@
+"""Upstream's named sets (receipts) as data: what each admits of each family."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fmha_cli.arch import arch_root
+from fmha_cli.backends.ck_tile.condition import algorithm_of
+from fmha_cli.backends.ck_tile.enumeration import Emitted
+from fmha_cli.backends.ck_tile.revisions import dtype_names, in_revision
+from fmha_cli.backends.ck_tile.tables import ALGORITHM_FIELDS, SIGNATURE_FIELDS, typed
+from fmha_cli.errors import InternalError, UsageError
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.near import suggest
+from fmha_cli.profiles import profile_of
+
+SCHEMA = "fmha.ck-profiles/1"
+REST = "*"
+"""The row of a family for profiles that have none of their own."""
+Admits = Callable[[Emitted], bool]
+
+
+@dataclass(frozen=True)
+class Alternative:
+    """Fields and the values that each may have; all must be met."""
+
+    needs: Mapping[str, frozenset[Any]]
+
+    def met(self, kernel: KernelSpec) -> bool:
+        return all(_value(kernel, field) in values for field, values in self.needs.items())
+
+
+def _value(kernel: KernelSpec, field: str) -> Any:
+    signature, algorithm = kernel.signature, algorithm_of(kernel)
+    if field == "dtype":
+        return dtype_names()[signature.dtype, signature.dtype_out]
+    if field == "equal_pads":
+        return algorithm.pad_d == algorithm.pad_dv
+    return getattr(signature if field in SIGNATURE_FIELDS else algorithm, field)
+
+
+@cache
+def _data() -> Mapping[str, Any]:
+    data = json.loads(arch_root().joinpath("_ck_tile_profiles.json").read_text("utf-8"))
+    if data["schema"] != SCHEMA:
+        raise InternalError(f"_ck_tile_profiles.json is not {SCHEMA}")
+    return dict(data)
+
+
+def profile_names(revision: str) -> tuple[str, ...]:
+    """The profiles that a revision has."""
+    return tuple(row["name"] for row in _data()["profiles"] if in_revision(row, revision))
+
+
+def receipt_of(profile: str) -> int:
+    """Upstream's number of a profile."""
+    return {row["name"]: int(row["receipt"]) for row in _data()["profiles"]}[profile]
+
+
+def canonical_profile(name: str, revision: str) -> str:
+    """The profile of a name or alias (``receipt:2``).
+
+    Raises:
+        UsageError: F003, no such profile, or none of CK-Tile's in this revision.
+    """
+    found, known = profile_of(name).name, profile_names(revision)
+    if found not in known:
+        raise UsageError(
+            f"--profile {name}: CK-Tile of revision {revision} has no such profile",
+            code="F003",
+            where="--profile",
+            help=suggest(name, known),
+        )
+    return found
+
+
+def admits(profile: str, family: Family, revision: str) -> Admits:
+    """What decides whether a profile holds a kernel of a family, as upstream's generator does for its number."""
+    alternatives = _alternatives(profile, family, revision)
+
+    def check(emitted: Emitted) -> bool:
+        if emitted.profiles and profile not in emitted.profiles:
+            return False
+        return alternatives is None or any(a.met(emitted.kernel) for a in alternatives)
+
+    return check
+
+
+@cache
+def _alternatives(profile: str, family: Family, revision: str) -> tuple[Alternative, ...] | None:
+    rows = [r for r in _data()["predicates"] if family.value in r["families"] and in_revision(r, revision)]
+    for wanted in (profile, REST):
+        for row in rows:
+            if wanted in row["profiles"]:
+                return tuple(_alternative(needs) for needs in row["any"])
+    return None
+
+
+def _alternative(needs: Mapping[str, Any]) -> Alternative:
+    def values(field: str, texts: list[Any]) -> frozenset[Any]:
+        plain = field == "dtype" or field not in SIGNATURE_FIELDS | ALGORITHM_FIELDS or field == "hdim"
+        return frozenset(texts if plain else (typed(field, text) for text in texts))
+
+    return Alternative({field: values(field, texts) for field, texts in needs.items()})
