@@ -1,0 +1,106 @@
+"""The kernel that is chosen is the first match of upstream's generated API files, for random problems."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+
+import pytest
+from ck_problems import KINDS, random_problem
+from ck_upstream import Upstream, arguments_of, generator
+
+from fmha_cli.backends.ck_tile.decide import decide
+from fmha_cli.backends.ck_tile.plan import plan_of
+from fmha_cli.decision import Supported, Unsupported
+from fmha_cli.device import DeviceFacts
+from fmha_cli.kernel import Family
+from fmha_cli.problem import Problem
+
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
+UNITS = (16, 32, 80, 104, 256, 304)
+FORWARD_KINDS = tuple(kind for kind in KINDS if kind != "bwd")
+OURS_TO_REFUSE = ("K31", "K32", "K33", "K2")
+"""Rules beside upstream's API: stages, limits of runners and kernels, kernels that cannot be built."""
+
+
+@dataclass
+class Compared:
+    """Outcomes, and the problems on which the two differ."""
+
+    outcomes: Counter[str]
+    mismatches: list[str]
+
+
+def compare(problem: Problem, arch: str, units: int, upstream: Upstream, into: Compared) -> None:
+    """Choose, plan, and compare every stage's template arguments with those that upstream's API file takes."""
+    device = DeviceFacts(id="hip:0", archs=(arch,), units=units)
+    decisions = list(decide(problem, device))
+    chosen = min((d for d in decisions if isinstance(d, Supported)), key=lambda d: d.rank, default=None)
+    wanted = upstream.choice(problem, units)
+    if chosen is not None and chosen.rank[0] == 0:
+        stages = {s.family: arguments_of(s.kernel) for s in plan_of(problem, chosen.kernel, device).stages}
+        if stages == wanted:
+            into.outcomes[chosen.kernel.family.value] += 1
+            return
+        into.mismatches.append(f"{arch} {units} CUs {problem.repro()}\n  upstream {wanted}\n  ours {stages}")
+    elif not wanted:
+        into.outcomes["no kernel"] += 1
+    else:
+        rules = _rules_against(wanted, decisions)
+        if rules and all(rule.startswith(OURS_TO_REFUSE) for rule in rules):
+            into.outcomes[f"refused by {', '.join(rules)}"] += 1
+        else:
+            into.mismatches.append(f"{arch} {units} CUs {problem.repro()}\n  upstream {wanted}\n  ours none: {rules}")
+
+
+def _rules_against(wanted: dict[Family, tuple[str, ...]], decisions: list[Supported | Unsupported]) -> list[str]:
+    """Ids of the rules against the kernel that upstream takes."""
+    for decision in decisions:
+        kernel = decision.kernel
+        known = isinstance(decision, Unsupported) and kernel is not None and kernel.family in wanted
+        if known and arguments_of(kernel) == wanted[kernel.family]:
+            return [reason.id for reason in decision.reasons]
+    return []
+
+
+def run(folder: Path, seed: int, count: int, archs: tuple[str, ...], kinds: tuple[str, ...]) -> Compared:
+    """Compare random problems."""
+    rng, out = Random(seed), Compared(Counter(), [])
+    for _ in range(count):
+        arch, units = rng.choice(archs), rng.choice(UNITS)
+        problem = random_problem(rng, rng.choice(kinds))
+        receipt = 800 if problem.dtype.value == "fp32" else 1
+        compare(problem, arch, units, Upstream(folder, arch, receipt), out)
+    return out
+
+
+def test_the_choice_is_upstreams_first_match(shared_cache: Path) -> None:
+    folder = generator(shared_cache)
+    forward = run(folder, 1, 270, ARCHS, FORWARD_KINDS)
+    backward = run(folder, 2, 40, ("gfx1201",), ("bwd",))
+    assert not forward.mismatches + backward.mismatches, "\n".join(forward.mismatches + backward.mismatches)
+    kernels = sum(forward.outcomes[f.value] for f in Family) + sum(backward.outcomes[f.value] for f in Family)
+    assert kernels >= 200, (forward.outcomes, backward.outcomes)
+    families = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
+    assert all(forward.outcomes[f.value] >= 5 for f in families), forward.outcomes
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_thousands_of_choices_are_upstreams_first_match(shared_cache: Path) -> None:
+    folder = generator(shared_cache)
+    out = run(folder, 3, 4000, ARCHS, KINDS)
+    print(f"\n4000 problems: {dict(out.outcomes)}, mismatches {len(out.mismatches)}")
+    assert not out.mismatches, "\n".join(out.mismatches)
+
+
+def test_a_changed_order_is_noticed(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison can fail: with padding always preferred, choices differ from upstream's."""
+    from fmha_cli.backends.ck_tile import decide as module
+
+    folder = generator(shared_cache)
+    monkeypatch.setattr(module, "passed_over", lambda situation, kernel, largest: None)
+    found = run(folder, 1, 120, ("gfx942", "gfx950"), ("fwd",))
+    assert found.mismatches
