@@ -132,20 +132,18 @@ def _ck_source(call: Call) -> Iterator[DoctorCheck]:
 
 def _hip_compilers(call: Call) -> Iterator[DoctorCheck]:
     """Compilers for AMD GPUs up to the first that works. None is needed without such a GPU, so none is no failure."""
-    from functools import partial
-
     from fmha_cli.build.rocm.candidates import INSTALL_HELP
     from fmha_cli.build.rocm.toolchain import survey_rocm
     from fmha_cli.build.root import cache_root
     from fmha_cli.report.tools import CheckState, DoctorCheck
-    from fmha_cli.sources.rocm_parts import rocm_parts
+    from fmha_cli.sources.rocm_parts import rocm_supply
 
     root = cache_root(call.settings.text("cache_dir"), call.environ)
 
     def quiet(notice: Notice) -> None:
         call.voice.detail(notice.text)
 
-    parts = partial(rocm_parts, root, offline=True, notify=quiet)
+    parts = rocm_supply(root, offline=True, notify=quiet)
     try:
         findings = survey_rocm(root, parts=parts, notify=quiet, environ=call.environ)
     except FmhaError as error:

@@ -6,12 +6,18 @@ import re
 from pathlib import Path
 
 from fmha_cli.build.notice import Notify
-from fmha_cli.build.rocm.root import RocmParts
+from fmha_cli.build.rocm.root import RocmParts, RocmSupply
+from fmha_cli.sources.pins import pin_of
 from fmha_cli.sources.store import fetched
 
 PINNED = "triton-amd"
 _BELOW = Path("triton", "backends", "amd")
 _VERSION = re.compile(r"^#define HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
+
+
+def rocm_supply(cache_root: Path, *, offline: bool, notify: Notify) -> RocmSupply:
+    """Gives :func:`rocm_parts` when a compiler needs them."""
+    return RocmSupply(pin_of(PINNED).digest, lambda: rocm_parts(cache_root, offline=offline, notify=notify))
 
 
 def rocm_parts(cache_root: Path, *, offline: bool, notify: Notify) -> RocmParts:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 OLDEST_CLANG = 19
-"""The oldest clang that knows every architecture of the baseline Composable Kernel (gfx950, gfx1201)."""
+"""The oldest clang that reads the pinned device libraries. It knows gfx1201; gfx950 came with 20, gfx1250 with 22."""
 
 INSTALL_HELP = (
     "install ROCm, or clang 19 or newer with lld and its tools: Debian and Ubuntu `apt install clang-22 lld-22 llvm-22 "
@@ -64,6 +64,7 @@ class RocmToolchain:
     Attributes:
         argv0: the beginning of a command line. version: the first line of what it says about itself.
         kind: where its headers and device libraries come from. rocm_path: that place.
+        archs: the architectures with facts that it knows.
         hip_version: of the headers, ``7.1.25424``.
         headers_digest: of all headers and device libraries that a kernel may see, part of every build key.
         options: those of ``flags.PROBED`` that it accepts.
@@ -74,6 +75,7 @@ class RocmToolchain:
     version: str
     kind: RocmKind
     rocm_path: Path
+    archs: tuple[str, ...]
     hip_version: str
     headers_digest: str
     options: tuple[str, ...]

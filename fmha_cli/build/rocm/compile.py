@@ -12,8 +12,9 @@ from fmha_cli.build.cache import Cache
 from fmha_cli.build.compile import CompileResult, compile_library
 from fmha_cli.build.kernel_build import BUILD_TIMEOUT_S, build_kernel
 from fmha_cli.build.key import BuildKey, expanded, key_for
-from fmha_cli.build.rocm.candidates import RocmToolchain
+from fmha_cli.build.rocm.candidates import INSTALL_HELP, RocmToolchain
 from fmha_cli.build.rocm.flags import kernel_flags, words
+from fmha_cli.errors import EnvironmentProblem
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.plan import Artifact
 
@@ -37,7 +38,18 @@ def hip_flags(
 
     Args:
         headers: folders of headers by a short name of their own (``ck``), in the order of the search.
+
+    Raises:
+        EnvironmentProblem: the compiler does not know the architecture (B032).
     """
+    if arch.name not in toolchain.archs:
+        raise EnvironmentProblem(
+            f"{toolchain.identity} does not know {arch.name}",
+            code="B032",
+            where="FMHA_HIPCC",
+            why=f"{toolchain.version} knows {', '.join(toolchain.archs) or 'no AMD GPU'}",
+            help=INSTALL_HELP,
+        )
     target = ("-x", "hip", f"--offload-arch={arch.name}", "--rocm-path=${rocm}")
     outputs = {
         HipProduct.LIBRARY: ("-shared", "-fPIC", "-fvisibility=hidden", "-no-hip-rt"),
@@ -65,6 +77,9 @@ def hip_key(
 
     Args:
         text: the whole translation unit. headers: name -> (folder, digest of what is below it).
+
+    Raises:
+        EnvironmentProblem: the compiler does not know the architecture (B032).
     """
     folders = {name: path for name, (path, _) in headers.items()}
     flags = hip_flags(toolchain, arch, kernel.family.value, product, folders)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,41 +13,26 @@ from fmha_cli.build.headers import files_digest, parse_dependencies, tree_digest
 from fmha_cli.build.layout import CacheLayout
 from fmha_cli.build.memo import Stamps, stamps
 from fmha_cli.build.rocm.asking import RocmProbeError, ask, version_number
-from fmha_cli.build.rocm.bundle import BundleError, code_object
 from fmha_cli.build.rocm.candidates import INSTALL_HELP, OLDEST_CLANG, RocmCandidate, RocmKind, RocmToolchain
+from fmha_cli.build.rocm.elf import MalformedObject
 from fmha_cli.build.rocm.flags import PROBED
-from fmha_cli.build.rocm.root import RocmParts, lay_out, place_root, root_key
+from fmha_cli.build.rocm.offload import code_objects
+from fmha_cli.build.rocm.root import RocmSupply, isa_versions, lay_out, place_root, root_key
 from fmha_cli.encode import digest_of
 
 PROBE_ARCH = "gfx942"
 OLDEST_HIP = 6
 
 _STANDARD = (
-    "algorithm",
-    "array",
-    "cassert",
-    "cmath",
-    "cstdint",
-    "cstring",
-    "functional",
-    "initializer_list",
-    "iostream",
+    "algorithm array cassert chrono cmath cstddef cstdint cstdlib cstring functional initializer_list iomanip iostream "
+    "iterator limits map numeric optional ostream sstream stdexcept string string_view thread tuple type_traits "
+    "unordered_map unordered_set utility variant vector"
 )
-_STANDARD_2 = (
-    "limits",
-    "map",
-    "numeric",
-    "optional",
-    "sstream",
-    "stdexcept",
-    "string",
-    "tuple",
-    "type_traits",
-    "utility",
-)
+"""Standard headers that Composable Kernel includes, or that generated kernels may."""
+
 _HIP = ("hip/hip_runtime.h", "hip/hip_fp16.h", "hip/hip_bfloat16.h", "hip/hip_version.h")
 PROBE_SOURCE = (
-    "".join(f"#include <{name}>\n" for name in (*_HIP, *_STANDARD, *_STANDARD_2, "variant", "vector"))
+    "".join(f"#include <{name}>\n" for name in (*_HIP, *_STANDARD.split()))
     + f"""#if HIP_VERSION_MAJOR < {OLDEST_HIP}
 #error "HIP is older than {OLDEST_HIP}.0"
 #endif
@@ -55,6 +40,7 @@ extern "C" __global__ void fmha_probe(float* x) {{ x[threadIdx.x] = expf(x[threa
 extern "C" int fmha_probe_launch(float* x, hipStream_t s) {{ fmha_probe<<<1, 64, 0, s>>>(x); return (int)hipGetLastError(); }}
 """
 )
+_FLAGS = ("-D__HIP_PLATFORM_AMD__=1", "-std=c++20", "-O1", "-w")
 _VERSION = re.compile(r"^#define HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
 _LAYOUT = re.compile(r'^target datalayout = "([^"]+)"', re.MULTILINE)
 _PACKAGES = {"llvm-as": "llvm", "clang-offload-bundler": "clang-tools", "ld.lld": "lld"}
@@ -68,15 +54,15 @@ class RocmProbed:
     watched: Stamps
 
 
-def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts: Callable[[], RocmParts]) -> RocmProbed:
+def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts: RocmSupply) -> RocmProbed:
     """Prove one compiler in an empty folder of the cache.
 
     Args:
-        parts: gives the parts of ROCm that a clang of the system lacks; called for such a one only.
+        parts: gives the parts of ROCm that a clang of the system lacks; asked for such a one only.
 
     Raises:
         RocmProbeError: it is missing, too old, lacks a tool, or does not build what it should.
-        EnvironmentProblem: ``parts`` raises it.
+        EnvironmentProblem: the parts cannot be had.
         OSError: the cache cannot be written.
     """
     before = stamps([candidate.argv0[0]])
@@ -89,45 +75,46 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
     tools = {name: _tool(candidate, name, work) for name in (*_PACKAGES, "llvm-readelf", "llvm-objdump")}
     before |= stamps(str(path) for path in tools.values() if path)
     for name in ("ld.lld", "clang-offload-bundler"):
-        _need(candidate, tools, name, said.text)
+        _need(tools, name, said.text)
     root = candidate.rocm
     if root is None:
         root = _synthesised(candidate, tools, said.text, work, layout, parts)
     source = work / "probe.hip"
     source.write_text(PROBE_SOURCE, "ascii")
-    base = (
-        *candidate.argv0,
-        "-x",
-        "hip",
-        f"--offload-arch={PROBE_ARCH}",
-        f"--rocm-path={root}",
-        "-std=c++20",
-        "-O1",
-        "-w",
-    )
-    headers = _headers((*base, "-D__HIP_PLATFORM_AMD__=1"), source, work)
+    base = (*candidate.argv0, "-x", "hip", f"--offload-arch={PROBE_ARCH}", f"--rocm-path={root}", *_FLAGS)
+    headers = _headers(base, source, work)
     libraries = _device_libraries(candidate, root, work)
     before |= stamps(map(str, (*headers, *libraries)))
     options = _options(base, work)
-    _prove(
-        (*base, "-D__HIP_PLATFORM_AMD__=1", *(word for option in options for word in option.split(" "))), source, work
-    )
-    ours = [path for path in headers if path.is_relative_to(root)] if candidate.kind is RocmKind.CLANG else []
-    others = sorted({*headers, *libraries} - set(ours) - ({*libraries} if ours else set()))
-    synthetic = tree_digest(root, ("*",)) if ours else ""
+    accepted = tuple(word for option in options for word in option.split(" "))
+    _prove((*base, *accepted), source, tools["clang-offload-bundler"], work)
     toolchain = RocmToolchain(
         argv0=candidate.argv0,
         version=version,
         kind=candidate.kind,
         rocm_path=root,
+        archs=_archs(candidate, work),
         hip_version=_hip_version(headers),
-        headers_digest=digest_of([files_digest(others), synthetic]),
+        headers_digest=_digest(candidate, root, headers, libraries),
         options=options,
         readelf=tools["llvm-readelf"],
         objdump=tools["llvm-objdump"],
         bundler=tools["clang-offload-bundler"],
     )
     return RocmProbed(toolchain, before)
+
+
+def _digest(candidate: RocmCandidate, root: Path, headers: list[Path], libraries: list[Path]) -> str:
+    """Digest of all that a compile reads beside its source: by path for what is installed, by content alone for a
+    root of our own making, whose place differs from cache to cache.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if candidate.kind is RocmKind.ROCM:
+        return files_digest([*headers, *libraries])
+    others = [path for path in headers if not path.is_relative_to(root)]
+    return digest_of([files_digest(others), tree_digest(root, ("*",))])
 
 
 def _tool(candidate: RocmCandidate, name: str, work: Path) -> Path | None:
@@ -142,7 +129,14 @@ def _tool(candidate: RocmCandidate, name: str, work: Path) -> Path | None:
     return Path(found) if found else None
 
 
-def _need(candidate: RocmCandidate, tools: Mapping[str, Path | None], name: str, said: str) -> Path:
+def _archs(candidate: RocmCandidate, work: Path) -> tuple[str, ...]:
+    """The architectures with facts that the compiler knows."""
+    said = ask((*candidate.argv0, "-target", "amdgcn-amd-amdhsa", "-nogpulib", "--print-supported-cpus"), work)
+    words = set(said.text.split())
+    return tuple(name for name in sorted(isa_versions()) if name in words)
+
+
+def _need(tools: Mapping[str, Path | None], name: str, said: str) -> Path:
     path = tools[name]
     if path is None:
         number = version_number(said)
@@ -157,7 +151,7 @@ def _synthesised(
     said: str,
     work: Path,
     layout: CacheLayout,
-    parts: Callable[[], RocmParts],
+    parts: RocmSupply,
 ) -> Path:
     """A ROCm root for a compiler that has none, in the cache.
 
@@ -165,16 +159,29 @@ def _synthesised(
         RocmProbeError: the compiler does not know the GPU, or its tools fail.
         EnvironmentProblem: the parts cannot be had.
     """
-    assembler = _need(candidate, tools, "llvm-as", said)
+    assembler = _need(tools, "llvm-as", said)
     empty = work / "empty.c"
     empty.write_text("", "ascii")
     answer = ask(
-        (*candidate.argv0, "-target", "amdgcn-amd-amdhsa", "-x", "c", empty.name, "-S", "-emit-llvm", "-o", "-"), work
+        (
+            *candidate.argv0,
+            "-target",
+            "amdgcn-amd-amdhsa",
+            "-nogpulib",
+            "-x",
+            "c",
+            empty.name,
+            "-S",
+            "-emit-llvm",
+            "-o",
+            "-",
+        ),
+        work,
     )
     match = _LAYOUT.search(answer.text)
     if not answer.ok or match is None:
         raise RocmProbeError(f"does not compile for AMD GPUs: {answer.fault}", INSTALL_HELP)
-    given = parts()
+    given = parts.get()
     key = root_key(given, match[1], ask((str(assembler), "--version"), work).text)
     fresh = work / "rocm"
     fresh.mkdir()
@@ -224,7 +231,7 @@ def _options(base: tuple[str, ...], work: Path) -> tuple[str, ...]:
     return tuple(flag.text for flag in PROBED if ask((*quick, *flag.words), work).ok)
 
 
-def _prove(base: tuple[str, ...], source: Path, work: Path) -> None:
+def _prove(base: tuple[str, ...], source: Path, bundler: Path | None, work: Path) -> None:
     """Build a code object and a host library with one inside, and look for the kernel.
 
     Raises:
@@ -240,11 +247,11 @@ def _prove(base: tuple[str, ...], source: Path, work: Path) -> None:
         if not answer.ok:
             raise RocmProbeError(f"cannot build a {what}: {answer.fault}")
         try:
-            found = code_object(out, PROBE_ARCH)
-        except (BundleError, OSError) as error:
-            raise RocmProbeError(f"builds a {what} that holds no code for {PROBE_ARCH}: {error}") from error
-        if b"fmha_probe.kd" not in found:
-            raise RocmProbeError(f"builds a {what} without the kernel in it")
+            found = [item for item in code_objects(out.read_bytes(), bundler) if item.arch == PROBE_ARCH]
+        except (MalformedObject, OSError) as error:
+            raise RocmProbeError(f"builds a {what} that cannot be read: {error}") from error
+        if not any(b"fmha_probe.kd" in item.data for item in found):
+            raise RocmProbeError(f"builds a {what} without the kernel for {PROBE_ARCH} in it")
 
 
 def _hip_version(headers: list[Path]) -> str:

@@ -9,7 +9,7 @@ clang looks for. Names and types of the constants: ROCm's device-libs, ``oclc/``
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,6 +55,19 @@ class RocmParts:
     ockl: Path
     version: str
     origin: str
+
+
+@dataclass(frozen=True)
+class RocmSupply:
+    """Where the parts come from, without having them yet.
+
+    Attributes:
+        identity: tells what they will be, so that another pin is noticed.
+        get: brings them; may raise EnvironmentProblem.
+    """
+
+    identity: str
+    get: Callable[[], RocmParts]
 
 
 def isa_versions() -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,14 +16,14 @@ from fmha_cli.build.rocm.asking import RocmProbeError
 from fmha_cli.build.rocm.candidates import INSTALL_HELP, RocmCandidate, RocmKind, RocmToolchain, candidates
 from fmha_cli.build.rocm.flags import PROBED
 from fmha_cli.build.rocm.probe import PROBE_SOURCE, RocmProbed, probe_rocm
-from fmha_cli.build.rocm.root import STUBS, RocmParts, isa_versions
+from fmha_cli.build.rocm.root import STUBS, RocmParts, RocmSupply, isa_versions
 from fmha_cli.build.root import open_root
 from fmha_cli.encode import digest_of
 from fmha_cli.errors import EnvironmentProblem
 
-__all__ = ["RocmFinding", "RocmKind", "RocmParts", "RocmToolchain", "find_rocm", "survey_rocm"]
+__all__ = ["RocmFinding", "RocmKind", "RocmParts", "RocmSupply", "RocmToolchain", "find_rocm", "survey_rocm"]
 
-_PROBE = 1
+_PROBE = 4
 """Raised when the probe's code changes, so that what an older one found is not believed."""
 
 
@@ -40,15 +40,15 @@ class RocmFinding:
 def find_rocm(
     cache_root: Path,
     *,
-    parts: Callable[[], RocmParts],
+    parts: RocmSupply,
     notify: Notify = log_notice,
     environ: Mapping[str, str] | None = None,
 ) -> RocmToolchain:
     """The first HIP compiler that works. Costs some hundred ``stat`` calls when it was proven before.
 
     Args:
-        parts: gives the parts of ROCm that a clang of the system lacks (``sources.rocm_parts``); called only
-            when such a compiler is proven.
+        parts: gives the parts of ROCm that a clang of the system lacks (``sources.rocm_parts``); asked only when
+            such a compiler is proven.
 
     Raises:
         EnvironmentProblem: none works (B031 lists each with its reason and names what to install), the one named
@@ -81,7 +81,7 @@ def find_rocm(
 def survey_rocm(
     cache_root: Path,
     *,
-    parts: Callable[[], RocmParts],
+    parts: RocmSupply,
     notify: Notify = log_notice,
     environ: Mapping[str, str] | None = None,
 ) -> list[RocmFinding]:
@@ -103,7 +103,7 @@ def survey_rocm(
 
 
 def examine_rocm(
-    candidate: RocmCandidate, layout: CacheLayout, parts: Callable[[], RocmParts], notify: Notify = log_notice
+    candidate: RocmCandidate, layout: CacheLayout, parts: RocmSupply, notify: Notify = log_notice
 ) -> RocmFinding:
     """Recall or prove one candidate. At most one process proves a compiler at a time.
 
@@ -117,6 +117,7 @@ def examine_rocm(
         "cache": str(layout.root),
         "isa": isa_versions(),
         "kind": candidate.kind.value,
+        "parts": parts.identity if candidate.kind is RocmKind.CLANG else "",
         "path": os.environ.get("PATH", "") if len(candidate.argv0) > 1 else "",
         "probe": [_PROBE, PROBE_SOURCE, [flag.text for flag in PROBED], dict(STUBS)],
         "rocm": str(candidate.rocm),
@@ -138,7 +139,7 @@ def examine_rocm(
 def _prove(
     candidate: RocmCandidate,
     layout: CacheLayout,
-    parts: Callable[[], RocmParts],
+    parts: RocmSupply,
     notify: Notify,
     memo: Path,
     question: object,
@@ -171,6 +172,7 @@ def _recall(memo: Path, question: object) -> RocmToolchain | None:
             version=str(answer["version"]),
             kind=RocmKind(answer["kind"]),
             rocm_path=Path(answer["rocm_path"]),
+            archs=tuple(answer["archs"]),
             hip_version=str(answer["hip_version"]),
             headers_digest=str(answer["headers_digest"]),
             options=tuple(answer["options"]),
@@ -184,6 +186,7 @@ def _encode(probed: RocmProbed) -> dict[str, object]:
     found = probed.toolchain
     tools = {name: str(getattr(found, name) or "") for name in ("readelf", "objdump", "bundler")}
     return {
+        "archs": list(found.archs),
         "argv0": list(found.argv0),
         "headers_digest": found.headers_digest,
         "hip_version": found.hip_version,
