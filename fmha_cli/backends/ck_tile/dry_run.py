@@ -51,7 +51,9 @@ def describe_launches(
         launch = _only(recording.launches, stage)
         described = library.describe(block)
         _compare(launch, described, stage)
-        out.append(_view(stage, launch, described, _metadata(path, stage, launch.kernel), places, _notes(stage, plan)))
+        out.append(
+            _view(stage, launch, described, _metadata(path, stage, launch.kernel), places, _notes(stage, plan, tensors))
+        )
     return tuple(out)
 
 
@@ -157,11 +159,11 @@ def pointer_text(address: int, places: Sequence[tuple[int, int, str]]) -> str | 
     return f"{address:#x}"
 
 
-def _notes(stage: Stage, plan: Plan) -> tuple[str, ...]:
+def _notes(stage: Stage, plan: Plan, tensors: Mapping[str, BoundTensor]) -> tuple[str, ...]:
     out = []
     if plan.problem.qscale is QScale.TENSOR:
         out.append("scales stand for descales of 1: their values are in the tensors")
-    names = [name for name in zeroed(plan) if any(w.name == name for w in plan.workspaces) or name == "dbias"]
+    names = [name for name in zeroed(plan) if name in tensors]
     if names and stage.kernel == plan.main:
         out.append(f"before it, not timed: {', '.join(names)} zeroed")
     return tuple(out)

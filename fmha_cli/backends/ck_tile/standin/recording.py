@@ -7,6 +7,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fmha_cli.backends.ck_tile.argument_sizes import argument_sizes
 from fmha_cli.build.rocm.offload import code_objects
@@ -69,8 +70,8 @@ class Recording:
             self._entry(name).restype = ctypes.c_char_p
         self.play(device)
 
-    def _entry(self, name: str) -> ctypes._NamedFuncPointer:
-        return self.library[f"fmha_standin_{name}"]
+    def _entry(self, name: str) -> Any:
+        return getattr(self.library, f"fmha_standin_{name}")  # getattr keeps the function, and with it its restype
 
     def play(self, device: PlayedDevice) -> None:
         """Be this device from now on."""
