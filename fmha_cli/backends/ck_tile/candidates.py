@@ -9,7 +9,9 @@ from typing import Any
 
 from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.condition import algorithm_of
+from fmha_cli.backends.ck_tile.kernel_rules import refusals
 from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.rules import Reason
 from fmha_cli.signature import Signature
 
 CLASS_FIELDS = (
@@ -56,6 +58,7 @@ class FamilyIndex:
         classes: one kernel of each class.
         largest_rows: for each class, the largest bm0 of its head-dim case (``max_bm0`` of ``seqtune``).
         buckets: for each class, the number of its head-dim case.
+        refusals: for each class, why its kernels cannot be built.
     """
 
     family: Family
@@ -65,6 +68,7 @@ class FamilyIndex:
     classes: tuple[KernelSpec, ...]
     largest_rows: tuple[int, ...]
     buckets: tuple[int, ...]
+    refusals: tuple[tuple[Reason, ...], ...]
 
 
 @lru_cache(maxsize=64)
@@ -103,6 +107,7 @@ def index_of(family: Family, kernels: Sequence[KernelSpec]) -> FamilyIndex:
         tuple(representatives),
         tuple(largest[_case(k)] for k in representatives),
         tuple(buckets[_case(k)] for k in representatives),
+        tuple(refusals(k) for k in representatives),
     )
 
 

@@ -15,7 +15,7 @@ from fmha_cli.device import DeviceFacts
 from fmha_cli.features import Direction
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.problem import Problem
-from fmha_cli.rules import CORE_RULES, SIGNATURE_RULES, Reason, Severity, reasons_against
+from fmha_cli.rules import CORE_RULES, SIGNATURE_RULE_IDS, SIGNATURE_RULES, Reason, Rule, Severity, reasons_against
 
 BACKEND = "ck_tile"
 UNSIGNED_RULES = tuple(rule for rule in CORE_RULES if rule not in SIGNATURE_RULES)
@@ -101,9 +101,7 @@ def _signature_reasons(s: Situation, index: FamilyIndex) -> list[tuple[Reason, .
     return out
 
 
-def _rules_by_field(keys: Sequence[str]):  # type: ignore[no-untyped-def]
-    from fmha_cli.rules import SIGNATURE_RULE_IDS
-
+def _rules_by_field(keys: Sequence[str]) -> list[Rule]:
     by_id = {rule.id: rule for rule in SIGNATURE_RULES}
     return [by_id[SIGNATURE_RULE_IDS[key]] for key in keys]
 
@@ -112,13 +110,15 @@ def _verdicts(s: Situation, index: FamilyIndex, api: Api) -> list[_Verdict]:
     conditions = conditions_for(index.family, CONDITIONS)
     entered = _entered_buckets(s, index)
     out = []
-    for kernel, largest, bucket in zip(index.classes, index.largest_rows, index.buckets, strict=True):
-        reasons = reasons_against(UNSIGNED_RULES, s.problem, kernel, s.device)
+    for number, kernel in enumerate(index.classes):
+        reasons = list(index.refusals[number])
+        reasons += reasons_against(UNSIGNED_RULES, s.problem, kernel, s.device)
         against = (condition.check(s, kernel) for condition in conditions)
         reasons += [reason for reason in against if reason is not None]
         late = None
         if not reasons:
-            late = _late(s, index.family, api, bucket == entered) or passed_over(s, kernel, largest)
+            late = _late(s, index.family, api, index.buckets[number] == entered)
+            late = late or passed_over(s, kernel, index.largest_rows[number])
         out.append(_Verdict(tuple(reasons), late))
     return out
 

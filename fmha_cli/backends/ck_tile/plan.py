@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fmha_cli.backends.ck_tile import stages
+from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
 from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.situation import Situation, situation_of
 from fmha_cli.backends.ck_tile.splits import log2_max_splits
@@ -47,7 +48,7 @@ def _forward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
 
 def _backward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
     p = s.problem
-    rows = _grid((-(-s.max_rows // stages.ROWS_1D), p.heads, p.batch), f"ceil({s.max_rows}/{stages.ROWS_1D})")
+    rows = _grid((-(-s.max_rows // ROWS_1D), p.heads, p.batch), f"ceil({s.max_rows}/{ROWS_1D})")
     yield Stage(_found(stages.dot_for(s, main), main, Family.BWD_DOT_DO_O), (rows, ("writes", "d")))
     yield Stage(main, _main_detail(s, main))
     if stages.converts(main):

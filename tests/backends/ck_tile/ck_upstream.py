@@ -154,6 +154,13 @@ def f32(value: float) -> float:
     return struct.unpack("=f", struct.pack("=f", value))[0]
 
 
+class Single(float):
+    """A ``float`` of C++: an integer times it is rounded to single precision."""
+
+    def __rmul__(self, other: float) -> float:
+        return f32(f32(other) * float(self))
+
+
 class _Values(dict[str, Any]):
     """What the names of the API files stand for, as the runners fill ``t`` and ``a``."""
 
@@ -199,7 +206,7 @@ class _Values(dict[str, Any]):
                 "a.seqlen_k_ptr": "lengths" if cached else None,
                 "a.block_table_ptr": "table" if p.paged else None,
                 "num_cus": units,
-                "min_cu_util_rate": f32(0.8),
+                "min_cu_util_rate": Single(f32(0.8)),
                 "get_num_cus": lambda units: True,
                 "get_num_blocks": lambda m: p.batch * p.heads * math.ceil(max(rows) / m),
             }
