@@ -26,6 +26,7 @@ class BuildContext:
         offline: fetching sources is forbidden.
         notify: takes one line for people. stop: once set, the build ends soon.
         options: what the user set of backends' own options, by flag name (``ck-home``).
+        prepared: what the backend's own ``Batched.prepare`` found for this very context.
     """
 
     cache_root: Path
@@ -35,6 +36,7 @@ class BuildContext:
     notify: Callable[[str], None] = field(default=lambda text: None, compare=False)
     stop: Event | None = field(default=None, compare=False)
     options: Mapping[str, str] = field(default_factory=dict)
+    prepared: object = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -273,8 +275,8 @@ class PeakLoops(Protocol):
 class Batched(Protocol):
     """A backend whose builds share something that is worth finding once, or that need much memory."""
 
-    def prepare(self, context: BuildContext) -> None:
-        """Find what every build needs, before the first of a batch starts.
+    def prepare(self, context: BuildContext) -> object:
+        """Find what every build needs, before the first of a batch starts; ``BuildContext.prepared`` hands it on.
 
         Raises:
             EnvironmentProblem: no compiler, or no sources: none of the batch can be built.

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
 BUILTINS: Mapping[str, str] = {
+    "ck_tile": "fmha_cli.backends.ck_tile",
     "cpu": "fmha_cli.backends.cpu",
     "null": "fmha_cli.backends.null",
 }

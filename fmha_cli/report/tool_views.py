@@ -129,11 +129,11 @@ def build_view(document: Document) -> Table:
             general = tuple(part for part in parts if part and part not in own)
             errors.setdefault(general, []).append(kernel["digest"][:SHORT])
     details = []
-    for parts, digests in errors.items():
+    for lines, digests in errors.items():
         who = " ".join(digests[:_MOST_DIGESTS]) + (
             f" and {len(digests) - _MOST_DIGESTS} more" if len(digests) > _MOST_DIGESTS else ""
         )
-        details += [f"  {who}: {part}" for part in parts]
+        details += [f"  {who}: {line}" for line in lines]
     states = ("compiled", "cached", "failed", "refused", "not_run")
     shown = [key for key in states if document[key] or key in states[:3]]
     tally = ", ".join(f"{document[key]} {key.replace('_', ' ')}" for key in shown)

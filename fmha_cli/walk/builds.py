@@ -60,7 +60,7 @@ def build_stages(
         for digest, stage in distinct.items()
         if (error := _refusal(registry, stage.kernel))
     }
-    unfit = _prepared(
+    ready, unfit = _prepared(
         registry, context, [stage.kernel.backend for digest, stage in distinct.items() if digest not in outcomes]
     )
     for digest, stage in distinct.items():
@@ -70,7 +70,11 @@ def build_stages(
         heard(outcome)
     left = {digest: stage for digest, stage in distinct.items() if digest not in outcomes}
     jobs = [
-        Job(stage.kernel.name, partial(_build, registry, context, stage), _memory(registry, stage.kernel))
+        Job(
+            stage.kernel.name,
+            partial(_build, registry, replace(context, prepared=ready.get(stage.kernel.backend)), stage),
+            _memory(registry, stage.kernel),
+        )
         for stage in left.values()
     ]
 
@@ -103,17 +107,19 @@ def _refusal(registry: Registry, kernel: KernelSpec) -> FmhaError | None:
     )
 
 
-def _prepared(registry: Registry, context: BuildContext, names: Sequence[str]) -> Mapping[str, EnvironmentProblem]:
-    """Let each backend find what its builds share; backend name -> why it cannot."""
-    faults = {}
+def _prepared(
+    registry: Registry, context: BuildContext, names: Sequence[str]
+) -> tuple[Mapping[str, object], Mapping[str, EnvironmentProblem]]:
+    """Let each backend find what its builds share: backend name -> that, and backend name -> why it cannot."""
+    ready: dict[str, object] = {}
+    faults: dict[str, EnvironmentProblem] = {}
     for name in dict.fromkeys(names):
         backend = registry.backend(name)
         try:
-            if isinstance(backend, Batched):
-                backend.prepare(context)
+            ready[name] = backend.prepare(context) if isinstance(backend, Batched) else None
         except EnvironmentProblem as fault:
             faults[name] = fault
-    return faults
+    return ready, faults
 
 
 def _memory(registry: Registry, kernel: KernelSpec) -> int:

@@ -39,16 +39,18 @@ class HeavyBackend(PaperBackend):
         self.seen = seen
         self.broken = broken
 
-    def prepare(self, context: BuildContext) -> None:
+    def prepare(self, context: BuildContext) -> object:
         self.seen.prepared += 1
         if self.broken:
             raise EnvironmentProblem("no compiler", code="B031", help="install one")
+        return self.seen
 
     def compile_bytes(self, kernel: KernelSpec) -> int:
         return 3 * COMPILE_BYTES
 
     def build(self, stage: Stage, context: BuildContext) -> Artifact:
         assert isinstance(context.stop, Event)
+        assert context.prepared is self.seen
         tile = tile_of(stage.kernel)
         self.seen.built.append(tile)
         if tile == 2:
