@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from fmha_cli.parity.compare import Row
     from fmha_cli.parity.suite import Suite
     from fmha_cli.parity.upstream import Binaries
+    from fmha_cli.walk.request import Request
 
 _S, _T, _F, _B = FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 _HERE = "Upstream"
@@ -32,6 +33,10 @@ SUITE = Opt(
 )
 UPSTREAM_BIN = Opt(
     Flag("upstream-bin", _F, "Folder of tile_example_fmha_fwd and tile_example_fmha_bwd", metavar="DIR"), _HERE
+)
+BUILD_UPSTREAM = Opt(
+    Flag("build-upstream", _B, "Build the programs for the cases' kernels first, into --upstream-bin or the cache"),
+    _HERE,
 )
 LIMIT = Opt(Flag("limit", _S, "At most N cases"), "Choosing")
 ROUNDS = Opt(
@@ -62,10 +67,19 @@ def parity(call: Call) -> int:
     cases = chosen(suite.cases(), parse_terms(call.settings.many("filter")), limit)
     if call.settings.on("list"):
         return listed(call, suite, cases)
-    binaries = _binaries(call)
     rounds = call.settings.size("rounds", 7 if len(cases) <= FEW else 0)
-    request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND)
-    setup = Setup(request=request, registry=call.registry, binaries=binaries, environ=dict(call.environ), rounds=rounds)
+    # What is compared here are results; the peaks of this machine need no measuring for that.
+    request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND, peak="spec")
+    built = call.settings.on("build_upstream")
+    binaries = _built(call, cases, request) if built else _binaries(call)
+    setup = Setup(
+        request=request,
+        registry=call.registry,
+        binaries=binaries,
+        environ=dict(call.environ),
+        rounds=rounds,
+        for_these_cases=built,
+    )
     call.voice.say(f"{suite.name}: {len(cases)} {'case' if len(cases) == 1 else 'cases'}")
 
     def on_row(row: Row) -> None:
@@ -103,9 +117,26 @@ def _binaries(call: Call) -> Binaries:
             "fmha parity needs the upstream programs",
             code="Y005",
             where="--upstream-bin",
-            help="--upstream-bin DIR, or --list to see the cases",
+            help="--upstream-bin DIR, or --build-upstream; --list shows the cases without them",
         )
     return find_binaries(Path(folder))
+
+
+def _built(call: Call, cases: list[Case], request: Request) -> Binaries:
+    """The programs, built for the kernels that the cases need."""
+    from fmha_cli.parity.making import make_programs
+    from fmha_cli.parity.mapping import mapped
+
+    folder = call.settings.text("upstream_bin")
+    with call.voice.progress("build") as progress:
+        return make_programs(
+            [mapped(case) for case in cases],
+            request,
+            call.registry,
+            into=Path(folder) if folder else None,
+            notify=call.voice.say,
+            progress=progress,
+        )
 
 
 def _say_missing(call: Call, binaries: Binaries, cases: list[Case]) -> None:
@@ -127,7 +158,12 @@ def _say_missing(call: Call, binaries: Binaries, cases: list[Case]) -> None:
 COMMAND = Command(
     parity,
     options=(
-        *(UPSTREAM_BIN, SUITE, FILTER.says("KEY:GLOB over cases: name, group, program, or an option (prec:bf16)")),
+        *(
+            UPSTREAM_BIN,
+            BUILD_UPSTREAM,
+            SUITE,
+            FILTER.says("KEY:GLOB over cases: name, group, program, or an option (prec:bf16)"),
+        ),
         *(LIMIT, *CHOOSING[:3], FILL_SEED, ROUNDS, LIST, *RUNNING, *ROWS),
     ),
     detail="Both sides get every setting of a case; each checks its own result. Outcomes: agree-pass, "

@@ -55,6 +55,7 @@ class Setup:
         request: of this tool's side; its ``timeout`` holds for either side.
         rounds: interleaved rounds of timing for every case that both sides pass; 0 = none.
         environ: environment of the upstream programs.
+        for_these_cases: the programs hold only kernels that this tool chose for the cases.
     """
 
     request: Request
@@ -62,6 +63,7 @@ class Setup:
     binaries: Binaries
     environ: Mapping[str, str]
     rounds: int = 0
+    for_these_cases: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,10 @@ class _Walk:
     def _row(self, case: Mapped, record: Record) -> Row:
         if record.verdict is Verdict.NOT_RUN:
             return Row(case, Outcome.NOT_RUN, record.notes or ("this tool's side did not run",), record=record)
+        if record.verdict is Verdict.UNSUPPORTED and self.setup.for_these_cases:
+            # The program was built without a kernel for it, so that its "not supported" would prove nothing.
+            why = "this tool has no kernel for it, and the program was built for this tool's kernels only"
+            return Row(case, Outcome.NOT_COMPARABLE, (why,), record=record)
         ran = self._upstream(case.case.program, case.argv, record)
         reading = read(ran, case.case)
         outcome = judge(record.verdict, reading)

@@ -97,7 +97,7 @@ _REFUSALS = (
 )
 """Complaints with which the runners refuse a case (``invalid_args``), each with exit code 254."""
 
-_NO_DEVICE = ("no ROCm-capable device", "hipErrorNoDevice", "no HIP-capable device")
+_NO_DEVICE = ("no ROCm-capable device", "hipErrorNoDevice", "no HIP-capable device", "failed to get device")
 _LOADING = ("error while loading shared libraries", "symbol lookup error", "undefined symbol")
 
 

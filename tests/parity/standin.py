@@ -193,6 +193,11 @@ elif what == "hip-error-after-times":
 elif what == "no-device":
     err("Error: HIP Function Failed (device_memory.hpp,54) no ROCm-capable device is detected")
     sys.exit(254)
+elif what == "unsupported-for-want-of-a-device":
+    out(head(), end="")
+    err("failed to get device")
+    out(", not supported yet")
+    sys.exit(254)
 elif what == "no-library":
     err(NAME + ": error while loading shared libraries: libamdhip64.so.7: cannot open shared object file")
     sys.exit(127)

@@ -57,6 +57,7 @@ FORMS: dict[str, Said] = {
     "hip-error": Said.FAILED,
     "hip-error-after-times": Said.FAILED,
     "no-device": Said.NO_DEVICE,
+    "unsupported-for-want-of-a-device": Said.NO_DEVICE,
     "no-library": Said.NO_DEVICE,
     "no-symbol": Said.NO_DEVICE,
     "usage": Said.USAGE,

@@ -1,0 +1,234 @@
+"""Building the upstream example programs for the kernels that a set of cases needs.
+
+Objects are kept in the cache below ``upstream/objects`` under a digest of everything that decides their content, so
+that a build goes on where it was stopped and suites share kernels. A program is linked to the HIP runtime where there
+is one; else its HIP symbols stay undefined, and it runs with a runtime (or a stand-in) that is loaded before it.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from threading import Event
+
+from fmha_cli.arch import ArchSpec
+from fmha_cli.build.compile import first_error_line
+from fmha_cli.build.files import as_environment_problem, make_private_dir, remove_tree
+from fmha_cli.build.headers import tree_digest
+from fmha_cli.build.layout import CacheLayout
+from fmha_cli.build.parallel import Job, build_many
+from fmha_cli.build.process import compiler_environment, run_group
+from fmha_cli.build.rocm.candidates import RocmToolchain
+from fmha_cli.build.rocm.compile import COMPILE_BYTES, compile_hip
+from fmha_cli.build.rocm.flags import kernel_flags, words
+from fmha_cli.build.root import open_root
+from fmha_cli.encode import digest_of
+from fmha_cli.errors import Interrupted, KernelFailure
+from fmha_cli.parity.case import Program
+from fmha_cli.parity.generating import generate
+from fmha_cli.parity.needs import Needs
+from fmha_cli.sources.ck import CkTree
+
+ROOM = "upstream"
+"""Below the cache root: ``objects/<digest>.o`` and ``bin/<digest>/``."""
+
+MAIN_BYTES = 3 * 2**30
+"""Memory that compiling a program's own file is assumed to need."""
+
+_SCHEMA = 1
+_RUNTIME = "libamdhip64.so"
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A program that was built.
+
+    Attributes:
+        runtime: the HIP runtime it was linked to; None where there is none here.
+        compiled, kept: objects that were compiled now, and that were in the cache.
+    """
+
+    path: Path
+    runtime: Path | None
+    compiled: int
+    kept: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Workshop:
+    """What a build is done with.
+
+    Attributes:
+        jobs: compilers at once; timeout: seconds for one of them.
+    """
+
+    cache_root: Path
+    tree: CkTree
+    toolchain: RocmToolchain
+    arch: ArchSpec
+    jobs: int = 1
+    timeout: float = 1800.0
+
+    @property
+    def example(self) -> Path:
+        assert self.tree.example is not None  # the caller chose a tree that has it
+        return self.tree.example
+
+    @property
+    def layout(self) -> CacheLayout:
+        return open_root(self.cache_root)
+
+
+def build_program(needs: Needs, shop: Workshop, into: Path | None, progress: Progress) -> Linked:
+    """One program, with exactly the needed kernels, as ``into`` or in the cache.
+
+    Raises:
+        EnvironmentProblem: Y010, the generator fails; the cache cannot be written.
+        KernelFailure: Y011, a file does not compile; Y012, the program does not link. Both name the log.
+        Interrupted: Ctrl-C; what was compiled is kept.
+    """
+    work = shop.layout.new_tmp()
+    try:
+        with as_environment_problem("building the upstream programs"):
+            make_private_dir(work)
+            generated = generate(shop.tree.generator or shop.example, needs, _folder(work / "generated"))
+            units = [*generated, shop.example / f"example_fmha_{needs.program.value}.cpp"]
+            objects, compiled = _compile_all(units, needs, shop, work, progress)
+            return _link(objects, needs, shop, into, work, compiled)
+    finally:
+        remove_tree(work)
+
+
+def unit_flags(needs: Needs, unit: Path, shop: Workshop) -> tuple[str, ...]:
+    """The flags of one file: a kernel's own, and for the program itself which APIs it may call.
+
+    Source: ``example/ck_tile/01_fmha/CMakeLists.txt``, ``FMHA_FWD_INTERFACE_COMPILE_OPTIONS``.
+    """
+    family = "bwd" if needs.program is Program.BWD else "fwd"
+    # Every unit is compiled under one name, from which the compiler would make the same id for all of them.
+    unique = digest_of([unit.stem])[:16]
+    flags = ["-x", "hip", f"--offload-arch={shop.arch.name}", "--rocm-path=${rocm}", "-c", "-fPIC", f"-cuid={unique}"]
+    flags += words(kernel_flags(shop.arch, family, shop.toolchain.options))
+    if unit.parent == shop.example and needs.program is Program.FWD:
+        switches = {"SPLITKV": "fwd_splitkv", "APPENDKV": "fwd_appendkv", "PAGEDKV": "pagedkv_prefill"}
+        flags += [f"-DCK_TILE_FMHA_FWD_{name}_API={int(api in needs.apis)}" for name, api in switches.items()]
+    places = ("example", "ck")
+    return (*flags, *(word for name in places for word in (f"-I${{{name}}}", f"-ffile-prefix-map=${{{name}}}={name}")))
+
+
+def _compile_all(
+    units: Sequence[Path], needs: Needs, shop: Workshop, work: Path, progress: Progress
+) -> tuple[list[Path], int]:
+    shelf = shop.layout.root / ROOM / "objects"
+    make_private_dir(shelf.parent)
+    make_private_dir(shelf)
+    trees = (shop.tree.digest, tree_digest(shop.example, ("*.hpp",)))
+    places = {unit: shelf / f"{_digest(unit, needs, shop, trees)}.o" for unit in units}
+    todo = [unit for unit, place in places.items() if not place.is_file()]
+    todo.sort(key=lambda unit: unit.parent != shop.example)  # the largest first: the program itself
+    jobs = [
+        Job(
+            unit.stem,
+            partial(_compile, unit, places[unit], needs, shop, work / f"unit{number}"),
+            MAIN_BYTES if unit.parent == shop.example else COMPILE_BYTES,
+        )
+        for number, unit in enumerate(todo)
+    ]
+    batch = build_many(jobs, shop.jobs, lambda done, total, outcome: progress(done, total, outcome.name))
+    if batch.interrupted:
+        raise Interrupted("interrupted while the upstream programs were built; what was compiled is kept", code="B009")
+    for outcome in batch.outcomes:
+        if outcome.error is not None:
+            raise outcome.error
+    return list(places.values()), len(todo)
+
+
+def _digest(unit: Path, needs: Needs, shop: Workshop, trees: tuple[str, ...]) -> str:
+    tool = shop.toolchain
+    about = [tool.identity, tool.version, tool.headers_digest]
+    return digest_of([_SCHEMA, unit.read_text("utf-8"), unit_flags(needs, unit, shop), about, trees])
+
+
+def _compile(unit: Path, place: Path, needs: Needs, shop: Workshop, work: Path, stop: Event) -> Path:
+    """One object, put into its place when it is whole.
+
+    Raises:
+        KernelFailure: Y011.
+    """
+    make_private_dir(work)
+    out, log = work / "object.o", work / "build.log"
+    result = compile_hip(
+        shop.toolchain,
+        unit.read_text("utf-8"),
+        unit_flags(needs, unit, shop),
+        out,
+        headers={"example": shop.example, "ck": shop.tree.include},
+        log=log,
+        timeout=shop.timeout,
+        cancel=stop,
+    )
+    kept = place.with_suffix(".log")
+    os.replace(log, kept)
+    if not result.ok:
+        raise KernelFailure(
+            f"{unit.name} did not compile: {result.summary}", code="Y011", where=str(kept), why=result.why
+        )
+    os.replace(out, place)
+    return place
+
+
+def find_runtime(toolchain: RocmToolchain, environ: Mapping[str, str]) -> Path | None:
+    """The HIP runtime to link to: the toolchain's, ROCm's, or one that the loader knows."""
+    folders = [toolchain.rocm_path / "lib", Path(environ.get("ROCM_PATH", "/opt/rocm"), "lib")]
+    for folder in folders:
+        if (folder / _RUNTIME).exists():
+            return folder / _RUNTIME
+    known = ctypes.util.find_library("amdhip64")
+    return Path(known) if known else None
+
+
+def link_flags(runtime: Path | None) -> tuple[str, ...]:
+    """How a program is linked: to the runtime and with its folder on the program's path, or with symbols left open."""
+    if runtime is None:
+        return ("-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy")
+    if runtime.parent == Path():
+        return (f"-l:{runtime}",)
+    return (str(runtime), f"-Wl,-rpath,{runtime.parent}")
+
+
+def _link(
+    objects: Sequence[Path], needs: Needs, shop: Workshop, into: Path | None, work: Path, compiled: int
+) -> Linked:
+    runtime = find_runtime(shop.toolchain, os.environ)
+    flags = link_flags(runtime)
+    name = needs.program.binary
+    home = into
+    if home is None:
+        home = shop.layout.root / ROOM / "bin" / digest_of([_SCHEMA, [o.name for o in objects], flags])[:16]
+        make_private_dir(home.parent)
+        make_private_dir(home)
+    home.mkdir(parents=True, exist_ok=True)
+    made, log = work / name, home / f"{name}.link.log"
+    command = [*shop.toolchain.argv0, "-fuse-ld=lld", *map(str, objects), *flags, "-o", str(made)]
+    with log.open("wb") as stream:
+        ended = run_group(command, cwd=work, env=compiler_environment(work), output=stream, timeout=shop.timeout)
+    if ended.returncode or not made.is_file():
+        text = log.read_text("utf-8", "replace")
+        why = first_error_line(text) or f"exit status {ended.returncode}"
+        raise KernelFailure(f"{name} does not link", code="Y012", where=str(log), why=why)
+    log.unlink()
+    whole = home / f".{name}.new"
+    shutil.copy2(made, whole)  # the folder may be on another file system than the cache
+    os.replace(whole, home / name)
+    return Linked(home / name, runtime, compiled, len(objects) - compiled)
+
+
+def _folder(path: Path) -> Path:
+    make_private_dir(path)
+    return path

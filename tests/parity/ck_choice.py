@@ -1,0 +1,46 @@
+"""The CK-Tile backend's choice without its device: enough of a backend to ask which kernels a case needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from types import SimpleNamespace
+from typing import Any
+
+from fakes import PaperBackend, checked
+
+from fmha_cli.backends.ck_tile.decide import decide
+from fmha_cli.backends.ck_tile.plan import plan_of
+from fmha_cli.backends.ck_tile.upstream_names import upstream_name
+from fmha_cli.decision import Decision
+from fmha_cli.device import DeviceFacts
+from fmha_cli.hookspecs import hookimpl
+from fmha_cli.kernel import KernelSpec
+from fmha_cli.plan import Plan
+from fmha_cli.problem import Problem
+from fmha_cli.registry import Registry
+
+
+class Choice(PaperBackend):
+    """Decides, plans and names as the backend does; builds and runs nothing."""
+
+    def __init__(self) -> None:
+        super().__init__("ck_tile", ("gfx90a", "gfx942", "gfx950", "gfx1201"))
+
+    def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:  # type: ignore[override]
+        return decide(problem, device)
+
+    def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+        return plan_of(problem, kernel, device)
+
+    def upstream_name(self, kernel: KernelSpec) -> str | None:
+        return upstream_name(kernel)
+
+
+def choosing_registry() -> Registry:
+    class Module:
+        @hookimpl
+        def fmha_register_backends(self) -> list[Any]:
+            return [checked(Choice())]
+
+    entry = SimpleNamespace(name="choice", value="choice", dist=None, load=Module)
+    return Registry({}, lambda: [entry])  # type: ignore[list-item]

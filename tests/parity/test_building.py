@@ -1,0 +1,314 @@
+"""Building the upstream programs: what they need, upstream's generator for a list, compiling, linking, resuming."""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+import subprocess
+import sys
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from fmha_cli.arch import load_arch
+from fmha_cli.build.rocm.candidates import RocmKind, RocmToolchain
+from fmha_cli.build.root import cache_root
+from fmha_cli.device import Availability, State
+from fmha_cli.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.parity import building
+from fmha_cli.parity.building import Workshop, build_program, find_runtime, link_flags, unit_flags
+from fmha_cli.parity.case import Case, Program
+from fmha_cli.parity.compare import Setup, compare
+from fmha_cli.parity.generating import generate
+from fmha_cli.parity.mapping import mapped
+from fmha_cli.parity.needs import Needs, needs_of
+from fmha_cli.parity.outcome import Outcome
+from fmha_cli.parity.reading import Said, read
+from fmha_cli.parity.suite import load_suite
+from fmha_cli.parity.upstream import Binaries, run_program
+from fmha_cli.select import Wanted
+from fmha_cli.sources.ck import CkTree, pinned_tree
+from fmha_cli.walk.request import Request
+from parity.ck_choice import choosing_registry
+from parity.standin import write_standins
+
+NOWHERE = {"ck_tile": Availability(state=State.NO_DEVICE, why="no GPU")}
+
+
+def needs_for(*cases: Case, arch: str = "gfx942") -> dict[Program, Needs]:
+    wanted = Wanted(backend="ck_tile", arch=arch)
+    return needs_of([mapped(case) for case in cases], choosing_registry(), NOWHERE, wanted)
+
+
+def forward(**settings: str) -> Case:
+    return Case("f", Program.FWD, {"b": "2", "h": "2", "s": "128", "d": "128", **settings})
+
+
+def backward(**settings: str) -> Case:
+    return Case("b", Program.BWD, {"b": "2", "h": "2", "s": "128", "d": "128", **settings})
+
+
+def test_the_basic_suite_needs_few_kernels() -> None:
+    """Cases that differ in sizes alone share a kernel; mask, bias, lse and type ask for others."""
+    needs = needs_for(*load_suite("basic").cases())
+    assert set(needs) == {Program.FWD}
+    found = needs[Program.FWD]
+    assert (found.apis, found.arch, found.without) == (("fwd",), "gfx942", 0)
+    assert 6 <= len(found.names) < 14
+    assert len(set(found.names)) == len(found.names)
+    for part in ("_bf16_", "_mask_", "_bias_nmask", "_alibi_", "_nmask_lse_"):
+        assert any(part in name for name in found.names), part
+
+
+@pytest.mark.parametrize(
+    ("case", "apis", "parts"),
+    [
+        (forward(num_splits="3"), ("fwd", "fwd_splitkv"), ("fmha_fwd_splitkv_d128", "fmha_fwd_splitkv_combine_d128")),
+        (forward(page_block_size="128"), ("fwd", "pagedkv_prefill"), ("fmha_fwd_pagedkv_d128",)),
+        (backward(), ("bwd",), ("fmha_bwd_dot_do_o_d128", "fmha_bwd_d128", "fmha_bwd_convert_dq_d128")),
+    ],
+)
+def test_every_stage_is_needed(case: Case, apis: tuple[str, ...], parts: tuple[str, ...]) -> None:
+    found = needs_for(case)[case.program]
+    assert found.apis == apis
+    for part in parts:
+        assert any(name.startswith(part) for name in found.names), (part, found.names)
+
+
+def test_a_program_that_validates_dropout_stores_what_it_drew() -> None:
+    names = needs_for(backward(p_drop="0.2"))[Program.BWD].names
+    assert sum("_dropout_wg16_storerandval_" in name for name in names) == 1
+    assert sum("_dropout_wg16_n" in name for name in names) == 1
+
+
+def test_cases_without_a_kernel_are_counted() -> None:
+    found = needs_for(forward(d="512"), forward(), forward(vlayout="c"))[Program.FWD]
+    assert (len(found.names), found.without) == (1, 1)
+
+
+@pytest.fixture(scope="session")
+def tree(shared_cache: Path) -> CkTree:
+    try:
+        return pinned_tree(shared_cache, offline=False, notify=lambda notice: None)
+    except EnvironmentProblem as error:
+        pytest.skip(f"the pinned sources cannot be had: {error.what}")
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1201"])
+def test_the_generator_gives_exactly_the_kernels_of_the_list(tree: CkTree, tmp_path: Path, arch: str) -> None:
+    """Upstream's generator, asked for the kernels of split-KV, paged, append and plain cases in one call."""
+    assert tree.generator is not None
+    before = sorted(p.name for p in tree.generator.rglob("*"))
+    cases = [
+        forward(), forward(mask="1", prec="bf16"), forward(num_splits="3"), forward(page_block_size="128"),
+        forward(b="1", s="64", s_k="128", s_knew="64"),
+    ]  # fmt: skip
+    needs = needs_for(*cases, arch=arch)[Program.FWD]
+    assert len(needs.apis) == 4
+    files = generate(tree.generator, needs, tmp_path)
+    stems = {path.stem for path in files}
+    assert stems - set(needs.names) == {
+        "fmha_fwd_api", "fmha_fwd_splitkv_api", "fmha_fwd_appendkv_api", "fmha_fwd_pagedkv_api",
+    }  # fmt: skip
+    assert sorted(p.name for p in tree.generator.rglob("*")) == before
+
+
+def test_the_generator_gives_the_three_stages_of_backward(tree: CkTree, tmp_path: Path) -> None:
+    assert tree.generator is not None
+    needs = needs_for(backward(p_drop="0.2", bias="a"), backward(mode="1", s="99"))[Program.BWD]
+    files = generate(tree.generator, needs, tmp_path)
+    assert {path.stem for path in files} - set(needs.names) == {"fmha_bwd_api"}
+    api = next(path for path in files if path.stem == "fmha_bwd_api").read_text()
+    assert len(re.findall(r"using dq_dk_dv_trait_ =", api)) == sum(n.startswith("fmha_bwd_d128") for n in needs.names)
+
+
+def test_a_kernel_that_upstream_does_not_know(tree: CkTree, tmp_path: Path) -> None:
+    assert tree.generator is not None
+    needs = needs_for(forward())[Program.FWD]
+    with pytest.raises(EnvironmentProblem, match="gives no fmha_fwd_d999") as caught:
+        generate(tree.generator, replace(needs, names=(*needs.names, "fmha_fwd_d999_gfx9")), tmp_path)
+    assert caught.value.code == "Y010"
+
+
+def test_a_generator_that_fails(tmp_path: Path) -> None:
+    (tmp_path / "generate.py").write_text("raise SystemExit('no such thing')")
+    (tmp_path / "out").mkdir()
+    with pytest.raises(EnvironmentProblem, match="generator failed") as caught:
+        generate(tmp_path, needs_for(forward())[Program.FWD], tmp_path / "out")
+    assert caught.value.why == "no such thing"
+
+
+COMPILER = """
+import sys
+words = sys.argv[1:]
+out = words[words.index("-o") + 1]
+with open({log!r}, "a") as log:
+    log.write("\\x1f".join(words) + "\\n")
+if "-c" in words:
+    text = open("source.cpp").read()
+    if "BREAK ME" in text:
+        sys.stderr.write("source.cpp:1: error: broken\\n")
+        sys.exit(1)
+elif {no_link!r}:
+    sys.stderr.write("ld.lld: error: undefined symbol: nothing\\n")
+    sys.exit(1)
+open(out, "w").write("made")
+"""
+
+
+class Bench:
+    """A workshop whose compiler only writes down how it was called."""
+
+    def __init__(self, folder: Path, *, no_link: bool = False) -> None:
+        self.log = folder / "calls"
+        program = folder / "compiler"
+        program.write_text(f"#!{sys.executable} -IS\n" + COMPILER.format(log=str(self.log), no_link=no_link))
+        program.chmod(program.stat().st_mode | stat.S_IXUSR)
+        self.example = folder / "example"
+        self.example.mkdir(exist_ok=True)
+        (self.example / "example_fmha_fwd.cpp").write_text("int main() {}")
+        (self.example / "fmha_fwd.hpp").write_text("// header")
+        (self.example / "generate.py").write_text(
+            "from pathlib import Path\nimport fnmatch\n"
+            "def write_blobs(targets, out, apis, filters, optdim, receipt, mask):\n"
+            "    for name in ('one_gfx9', 'two_gfx9', 'three_gfx9', 'api'):\n"
+            "        if name == 'api' or fnmatch.fnmatch(name.removesuffix('_gfx9'), filters[0]):\n"
+            "            (Path(out) / f'{name}.cpp').write_text(f'// {name} for {targets[0]}')\n"
+        )
+        toolchain = RocmToolchain(
+            argv0=(str(program),), version="1", kind=RocmKind.CLANG, rocm_path=folder / "rocm", archs=("gfx942",),
+            hip_version="7", headers_digest="h", options=(), readelf=None, objdump=None, bundler=None,
+        )  # fmt: skip
+        found = CkTree(folder / "include", self.example, self.example, "baseline", "a test", "d")
+        root = cache_root(str(folder / "cache"))
+        self.shop = Workshop(cache_root=root, tree=found, toolchain=toolchain, arch=load_arch("gfx942"))
+        self.needs = Needs(Program.FWD, ("one_gfx9", "two_gfx9"), ("fwd", "fwd_splitkv"), "gfx942")
+
+    def calls(self) -> list[list[str]]:
+        return [line.split("\x1f") for line in self.log.read_text().splitlines()] if self.log.exists() else []
+
+    def build(self, into: Path | None = None) -> building.Linked:
+        return build_program(self.needs, self.shop, into, lambda done, total, what: None)
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
+    monkeypatch.setattr(building, "find_runtime", lambda toolchain, environ: None)
+    return Bench(tmp_path)
+
+
+def test_what_is_compiled_and_how_it_is_linked(bench: Bench, tmp_path: Path) -> None:
+    made = bench.build(tmp_path / "bin")
+    assert made.path == tmp_path / "bin" / "tile_example_fmha_fwd"
+    assert made.path.read_text() == "made"
+    assert (made.compiled, made.kept, made.runtime) == (4, 0, None)
+    *compiles, link = bench.calls()
+    assert len(compiles) == 4
+    main = [call for call in compiles if any("SPLITKV_API" in word for word in call)]
+    assert len(main) == 1
+    assert {"-DCK_TILE_FMHA_FWD_SPLITKV_API=1", "-DCK_TILE_FMHA_FWD_APPENDKV_API=0"} <= set(main[0])
+    assert len({word for call in compiles for word in call if word.startswith("-cuid=")}) == 4
+    assert all("--offload-arch=gfx942" in call for call in compiles)
+    assert "-Wl,--unresolved-symbols=ignore-all" in link
+    assert sum(word.endswith(".o") for word in link) == 4
+    assert os.listdir(tmp_path / "bin") == ["tile_example_fmha_fwd"]
+
+
+def test_a_second_build_compiles_only_what_is_new(bench: Bench) -> None:
+    first = bench.build()
+    assert first.path.parent.parent == bench.shop.layout.root / "upstream" / "bin"
+    again = bench.build()
+    assert (again.compiled, again.kept, again.path) == (0, 4, first.path)
+    bench.needs = replace(bench.needs, names=(*bench.needs.names, "three_gfx9"))
+    more = bench.build()
+    assert (more.compiled, more.kept) == (1, 4)
+    assert more.path != first.path
+    (bench.example / "fmha_fwd.hpp").write_text("// another header")
+    assert bench.build().compiled == 5
+
+
+def test_a_file_that_does_not_compile(bench: Bench) -> None:
+    """The error names the file and its log; what was compiled stays, and nothing half-made is taken for an object."""
+    main = bench.example / "example_fmha_fwd.cpp"
+    main.write_text("BREAK ME")
+    with pytest.raises(KernelFailure, match=r"example_fmha_fwd.cpp did not compile: .*broken") as caught:
+        bench.build()
+    assert caught.value.code == "Y011"
+    assert "error: broken" in Path(str(caught.value.where)).read_text()
+    shelf = bench.shop.layout.root / "upstream" / "objects"
+    assert len(list(shelf.glob("*.o"))) == 3
+    main.write_text("int main() {}")
+    assert bench.build().compiled == 1
+    assert not list(bench.shop.layout.tmp.iterdir())
+
+
+def test_a_program_that_does_not_link(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "find_runtime", lambda toolchain, environ: None)
+    with pytest.raises(KernelFailure, match="does not link") as caught:
+        Bench(tmp_path, no_link=True).build(tmp_path / "bin")
+    assert "undefined symbol" in str(caught.value.why)
+    assert not (tmp_path / "bin" / "tile_example_fmha_fwd").exists()
+
+
+def test_the_runtime_is_linked_where_there_is_one(bench: Bench, tmp_path: Path) -> None:
+    lib = tmp_path / "rocm" / "lib"
+    lib.mkdir(parents=True)
+    (lib / "libamdhip64.so").touch()
+    assert find_runtime(bench.shop.toolchain, {}) == lib / "libamdhip64.so"
+    assert link_flags(lib / "libamdhip64.so") == (str(lib / "libamdhip64.so"), f"-Wl,-rpath,{lib}")
+    assert find_runtime(replace(bench.shop.toolchain, rocm_path=tmp_path), {"ROCM_PATH": str(tmp_path / "rocm")})
+
+
+def test_backward_units_have_their_own_flags(bench: Bench) -> None:
+    flags = unit_flags(replace(bench.needs, program=Program.BWD), bench.example / "example_fmha_bwd.cpp", bench.shop)
+    assert "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=3" in flags
+    assert not any("FMHA_FWD" in flag for flag in flags)
+
+
+def test_a_program_made_for_these_cases_proves_nothing_about_others(tmp_path: Path) -> None:
+    """Where this tool has no kernel, a program built without one says "not supported": that is no agreement."""
+    from fmha_cli.registry import build_registry
+
+    programs = write_standins(tmp_path / "bin")
+    binaries = Binaries({p: programs / p.binary for p in Program}, {})
+    request = Request(backend="cpu", cache_root=os.environ["FMHA_CACHE_DIR"])
+    case = Case("x", Program.FWD, {"prec": "fp8bf16", "b": "1", "h": "1", "s": "16", "d": "32"})
+    outcomes = []
+    for own in (False, True):
+        setup = Setup(
+            request=request, registry=build_registry(), binaries=binaries,
+            environ={**os.environ, "STANDIN": "unsupported"}, for_these_cases=own,
+        )  # fmt: skip
+        outcomes.append(compare([case], setup).rows[0].outcome)
+    assert outcomes == [Outcome.AGREE_UNSUPPORTED, Outcome.NOT_COMPARABLE]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_a_real_program_builds_and_says_that_there_is_no_device(
+    tree: CkTree, shared_cache: Path, tmp_path: Path
+) -> None:
+    """The forward program for two of the basic cases, with the real compiler; about a minute and a half."""
+    from fmha_cli.build.rocm.toolchain import find_rocm
+    from fmha_cli.sources.rocm_parts import rocm_supply
+
+    try:
+        supply = rocm_supply(shared_cache, offline=False, notify=lambda notice: None)
+        toolchain = find_rocm(shared_cache, parts=supply, notify=lambda notice: None)
+    except EnvironmentProblem as error:
+        pytest.skip(error.what)
+    cases = list(islice(load_suite("basic").cases(), 2))
+    shop = Workshop(cache_root=shared_cache, tree=tree, toolchain=toolchain, arch=load_arch("gfx942"), jobs=2)
+    made = build_program(needs_for(*cases)[Program.FWD], shop, tmp_path / "bin", lambda done, total, what: None)
+    if made.runtime is not None:
+        pytest.skip(f"a HIP runtime is here ({made.runtime}): the program would run")
+    ran = run_program(made.path, cases[0].argv(), dict(os.environ), 60)
+    assert read(ran, cases[0]).said is Said.NO_DEVICE, ran
+    symbols = subprocess.run(
+        ["readelf", "-W", "--dyn-syms", str(made.path)], capture_output=True, text=True, check=False
+    )
+    if symbols.returncode == 0:
+        assert re.search(r"UND.*hipLaunchKernel", symbols.stdout)
