@@ -85,7 +85,7 @@ _OPTIONS = ("lse", "dropout", "softcap", "sink", "sink_logits", "deterministic",
 def _signature_check(field: str) -> Callable[[Problem, KernelSpec, DeviceFacts], Reason | None]:
     def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
         wanted = Signature.of(problem)
-        if field not in kernel.signature.misfits(wanted):
+        if field not in kernel.signature.misfits(wanted) or (field == "dtype_out" and _follows(problem, kernel)):
             return None
         have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))
         other = f"a kernel compiled for {field}={want}"
@@ -95,6 +95,13 @@ def _signature_check(field: str) -> Callable[[Problem, KernelSpec, DeviceFacts],
         return Reason(SIGNATURE_RULE_IDS[field], text, hint, severity)
 
     return check
+
+
+def _follows(problem: Problem, kernel: KernelSpec) -> bool:
+    """Whether both output types are their input types' defaults and the inputs differ: K001 says it all."""
+    have = kernel.signature
+    default = have.dtype_out is have.dtype.default_output and problem.dtype_out is problem.dtype.default_output
+    return default and have.dtype is not problem.dtype
 
 
 SIGNATURE_RULE_IDS = {
