@@ -88,6 +88,8 @@ def _head_dim(s: Situation, kernel: KernelSpec) -> Reason | None:
 
 
 def _value_dim(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.problem.hdim == s.problem.hdim_v and _head_dim(s, kernel) is not None:
+        return None  # one flag sets both, and K303 has named it
     return _step("K304", "hdim-v", s.problem.hdim_v, head_dim_step(kernel, values=True), kernel.signature.hdim_v)
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.kernel_rules import refusals
+from fmha_cli.dtypes import DType
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.rules import Reason
 from fmha_cli.signature import Signature
@@ -28,6 +29,8 @@ CLASS_FIELDS = (
 """Signature fields that conditions may read beside family and algorithm. Kernels that agree in them are one class."""
 SIZED_FIELDS = ("hdim", "hdim_v")
 """Signature fields that are bounds and not keys."""
+_STAND_INS = (DType.BF16, DType.FP16, DType.FP32, DType.FP8_E4M3, DType.FP8_E5M2, DType.MXFP8, DType.MXFP4)
+"""What to try when a dtype has no kernel, most likely first: bf16 keeps the range of fp32."""
 Key = tuple[Any, ...]
 
 
@@ -49,12 +52,31 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Case:
+    """The candidates of one dtype and head-dim pair."""
+
+    dtype: DType
+    dtype_out: DType
+    hdim: int
+    hdim_v: int
+    candidates: tuple[Candidate, ...]
+
+    def distance(self, dtype: DType, dtype_out: DType, hdim: int, hdim_v: int) -> tuple[int, ...]:
+        """How far a problem is from the case, smallest first: its own dtype, then the wider 16-bit types, then
+        head dims from just large enough to too small."""
+        change = 0 if (dtype, dtype_out) == (self.dtype, self.dtype_out) else 1 + _STAND_INS.index(self.dtype)
+        lacking = max(hdim - self.hdim, 0) + max(hdim_v - self.hdim_v, 0)
+        return change, lacking, self.hdim + self.hdim_v
+
+
+@dataclass(frozen=True)
 class FamilyIndex:
     """The candidates of one family on one architecture.
 
     Attributes:
+        cases: the candidates by dtype and head dims.
         keys: the signature fields that differ from kernel to kernel or are compared with a problem's.
-        signatures: values of ``keys``, one tuple for each signature group.
+        signatures: values of ``keys``, one tuple for each signature group; ``signed``: one kernel of each.
         classes: one kernel of each class.
         largest_rows: for each class, the largest bm0 of its head-dim case (``max_bm0`` of ``seqtune``).
         buckets: for each class, the number of its head-dim case.
@@ -62,9 +84,10 @@ class FamilyIndex:
     """
 
     family: Family
-    candidates: tuple[Candidate, ...]
+    cases: tuple[Case, ...]
     keys: tuple[str, ...]
     signatures: tuple[Key, ...]
+    signed: tuple[KernelSpec, ...]
     classes: tuple[KernelSpec, ...]
     largest_rows: tuple[int, ...]
     buckets: tuple[int, ...]
@@ -90,20 +113,25 @@ def index_of(family: Family, kernels: Sequence[KernelSpec]) -> FamilyIndex:
     signatures: dict[Key, int] = {}
     classes: dict[Key, int] = {}
     representatives: list[KernelSpec] = []
-    out: list[Candidate] = []
+    cases: dict[Key, list[Candidate]] = {}
+    firsts: list[KernelSpec] = []
     for position, kernel in enumerate(_chain(kernels)):
         signature = kernel.signature
         by_signature = signatures.setdefault(tuple(getattr(signature, k) for k in keys), len(signatures))
+        if by_signature == len(firsts):
+            firsts.append(kernel)
         class_key = (*(getattr(signature, k) for k in CLASS_FIELDS), kernel.algorithm)
         by_class = classes.setdefault(class_key, len(classes))
         if by_class == len(representatives):
             representatives.append(kernel)
-        out.append(Candidate(kernel, buckets[_case(kernel)], position, by_signature, by_class))
+        case = _case(kernel)
+        cases.setdefault(case, []).append(Candidate(kernel, buckets[case], position, by_signature, by_class))
     return FamilyIndex(
         family,
-        tuple(out),
+        tuple(Case(*case, tuple(inside)) for case, inside in cases.items()),
         keys,
         tuple(signatures),
+        tuple(firsts),
         tuple(representatives),
         tuple(largest[_case(k)] for k in representatives),
         tuple(buckets[_case(k)] for k in representatives),

@@ -8,23 +8,25 @@ from dataclasses import dataclass
 from fmha_cli.backends.ck_tile.candidates import Candidate, FamilyIndex, family_index
 from fmha_cli.backends.ck_tile.condition import BACKWARD, FORWARD, MAIN, conditions_for
 from fmha_cli.backends.ck_tile.preferences import Api, api_for, passed_over
-from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS
+from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, no_kernels
 from fmha_cli.backends.ck_tile.situation import Situation, situation_of
 from fmha_cli.decision import Decision, Supported, Unsupported
 from fmha_cli.device import DeviceFacts
 from fmha_cli.features import Direction
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.kernel import Family
 from fmha_cli.problem import Problem
-from fmha_cli.rules import CORE_RULES, SIGNATURE_RULE_IDS, SIGNATURE_RULES, Reason, Rule, Severity, reasons_against
+from fmha_cli.rules import CORE_RULES, SIGNATURE_RULE_IDS, SIGNATURE_RULES, Reason, Rule, reasons_against
 
 BACKEND = "ck_tile"
 UNSIGNED_RULES = tuple(rule for rule in CORE_RULES if rule not in SIGNATURE_RULES)
 """Core rules that compare more than one signature field."""
-NO_KERNELS = "K390"
 
 
 def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
     """Every main-stage kernel of the device's architecture that a problem of this direction could mean.
+
+    Refused kernels come nearest case first, so that among equally near misses the one of the next larger head dim, or
+    of the likeliest other dtype, leads.
 
     ``rank`` is (0 for what upstream's runner would take and 1 otherwise, place of the API, place in the API's chain),
     so that the best kernel is upstream's first match whenever upstream has one.
@@ -33,21 +35,16 @@ def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
     for arch in device.archs:
         for family in families_for(problem):
             index = family_index(arch, family)
-            if index.candidates:
+            if index.cases:
                 found = True
                 yield from _decided(situation_of(problem, device), index)
     if not found:
-        yield Unsupported(BACKEND, device.archs[0] if device.archs else "", None, (_no_kernels(device),))
+        yield Unsupported(BACKEND, device.archs[0] if device.archs else "", None, (no_kernels(device),))
 
 
 def families_for(problem: Problem) -> tuple[Family, ...]:
     """Families whose kernels are candidates for the direction."""
     return {Direction.FWD: FORWARD, Direction.BWD: BACKWARD}.get(problem.direction, MAIN)
-
-
-def _no_kernels(device: DeviceFacts) -> Reason:
-    text = f"the baseline revision of CK has no kernels for {', '.join(device.archs) or 'this device'}"
-    return Reason(NO_KERNELS, text, "--backend cpu", Severity.PLACE)
 
 
 @dataclass(frozen=True)
@@ -63,14 +60,16 @@ def _decided(s: Situation, index: FamilyIndex) -> Iterator[Decision]:
     signatures = _signature_reasons(s, index)
     verdicts = _verdicts(s, index, api)
     place = api.families.index(index.family) if index.family in api.families else len(api.families)
-    for candidate in index.candidates:
-        verdict = verdicts[candidate.kernel_class]
-        reasons = signatures[candidate.signature_group] + verdict.reasons
-        if reasons:
-            kernel = candidate.kernel
-            yield Unsupported(BACKEND, kernel.arch, kernel, reasons)
-        else:
-            yield _supported(candidate, verdict.late, place, api)
+    p = s.problem
+    for case in sorted(index.cases, key=lambda case: case.distance(p.dtype, p.dtype_out, p.hdim, p.hdim_v)):
+        for candidate in case.candidates:
+            verdict = verdicts[candidate.kernel_class]
+            reasons = signatures[candidate.signature_group] + verdict.reasons
+            if reasons:
+                kernel = candidate.kernel
+                yield Unsupported(BACKEND, kernel.arch, kernel, reasons)
+            else:
+                yield _supported(candidate, verdict.late, place, api)
 
 
 def _supported(candidate: Candidate, late: str | None, place: int, api: Api) -> Supported:
@@ -82,18 +81,15 @@ def _supported(candidate: Candidate, late: str | None, place: int, api: Api) -> 
 
 def _signature_reasons(s: Situation, index: FamilyIndex) -> list[tuple[Reason, ...]]:
     """The reasons of the signature rules for each signature group; each (field, value) is judged once."""
-    judged: dict[tuple[str, object], Reason | None] = {}
-    first: dict[int, KernelSpec] = {}
-    for candidate in index.candidates:
-        first.setdefault(candidate.signature_group, candidate.kernel)
+    judged: dict[tuple[str, object, object], Reason | None] = {}
     rules = dict(zip(index.keys, _rules_by_field(index.keys), strict=True))
     out = []
     for group, values in enumerate(index.signatures):
         reasons = []
         for field, value in zip(index.keys, values, strict=True):
-            key = (field, value)
+            key = (field, value, values[0] if field == "dtype_out" else None)  # K002 also looks at the input type
             if key not in judged:
-                judged[key] = rules[field].check(s.problem, first[group], s.device)
+                judged[key] = rules[field].check(s.problem, index.signed[group], s.device)
             reason = judged[key]
             if reason is not None:
                 reasons.append(reason)
