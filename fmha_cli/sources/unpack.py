@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 import tarfile
 import zipfile
 import zlib
@@ -17,6 +18,18 @@ ARCHIVE_LIMIT = 4 << 30
 """Bytes that an archive may unpack to in all, parts that are not kept included."""
 
 _CHUNK = 1 << 20
+_BAD_ZIP = (
+    zipfile.BadZipFile,
+    zlib.error,
+    struct.error,
+    EOFError,
+    NotImplementedError,
+    RuntimeError,
+    ValueError,
+    OverflowError,
+)
+"""What ``zipfile`` raises on damaged input, as found by changing bytes at random."""
+
 _LINK_BITS = 0o170000
 _REGULAR_BITS = (0, 0o100000)
 
@@ -48,7 +61,7 @@ def unpack_tar(pin: Pin, file: Path, into: Path) -> None:
                 if source is None:
                     raise WrongContent(f"{pin.archive.file}: {member.name} has no content")
                 room.write(kept, member.size, source)
-    except (tarfile.TarError, EOFError, zlib.error) as error:
+    except (tarfile.TarError, EOFError, zlib.error, ValueError) as error:
         raise WrongContent(f"{pin.archive.file} is not a sound tar archive: {error}") from error
 
 
@@ -73,7 +86,7 @@ def unpack_zip(pin: Pin, file: IO[bytes], into: Path) -> None:
             for kept, info in sorted(wanted, key=lambda pair: pair[1].header_offset):
                 with archive.open(info) as source:
                     room.write(kept, info.file_size, source)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except _BAD_ZIP as error:
         raise WrongContent(f"{pin.archive.file} is not a sound zip archive: {error}") from error
 
 
