@@ -1,0 +1,125 @@
+"""Every template argument of our translation units equals that of upstream's generated file for the same kernel."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from generated import baseline, generated, type_configs
+from upstream_arguments import Node, Unreadable, differences, instance, parse, read
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.ck_tile.catalogue import family_kernels
+from fmha_cli.codegen.ck_tile.element_types import backward_types, forward_types
+from fmha_cli.codegen.ck_tile.emit import emit
+from fmha_cli.dtypes import DType
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.signature import Signature
+from fmha_cli.sources.ck import CkTree
+
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
+FAMILIES = (Family.FWD, Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ)
+QUICK = {"gfx942": 25, "gfx950": 20, "gfx1201": 10}
+"""Kernels of each family that CI compares; ``-m slow`` compares all of them."""
+
+
+@pytest.fixture(scope="module")
+def tree(shared_cache: Path) -> CkTree:
+    return baseline(shared_cache)
+
+
+def mismatches(tree: CkTree, kernels: list[KernelSpec]) -> list[str]:
+    assert tree.example is not None
+    known = type_configs(tree.example)
+    out = []
+    for kernel, theirs in generated(tree, kernels).items():
+        out += [f"{kernel.name}: {d}" for d in differences(instance(read(emit(kernel))), instance(read(theirs), known))]
+    return out
+
+
+@pytest.mark.parametrize("arch", QUICK)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_sampled_kernels_have_upstreams_arguments(tree: CkTree, family: Family, arch: str) -> None:
+    kernels = list(family_kernels(load_arch(arch), family))
+    assert mismatches(tree, random.Random(7).sample(kernels, QUICK[arch])) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_kernels_have_upstreams_arguments(tree: CkTree, family: Family, arch: str) -> None:
+    assert mismatches(tree, list(family_kernels(load_arch(arch), family))) == []
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("sequence<4, 1, 1>", "sequence<1, 4, 1>"),
+        ("gfx9_t", "gfx950_t"),
+        ("ck_tile::half_t", "ck_tile::bf16_t"),
+        ("SimplifiedGenericAttentionMask<false>", "SimplifiedGenericAttentionMask<true>"),
+        ("BlockFmhaPipelineQRKSVSAsync", "BlockFmhaPipelineQRKSVS"),
+        (
+            "Types::OaccDataType,\n    Types::ODataType,\n    true",
+            "Types::OaccDataType,\n    Types::ODataType,\n    false",
+        ),
+    ],
+)
+def test_a_wrong_argument_is_seen(tree: CkTree, right: str, wrong: str) -> None:
+    assert tree.example is not None
+    kernel = next(
+        k
+        for k in family_kernels(load_arch("gfx942"), Family.FWD)
+        if k.signature.dtype is DType.FP16 and "QRKSVSAsync<" in emit(k) and "AttentionMask<false>" in emit(k)
+    )
+    theirs = instance(read(generated(tree, [kernel])[kernel]), type_configs(tree.example))
+    text = emit(kernel)
+    assert right in text
+    assert differences(instance(read(text)), theirs) == []
+    assert len(differences(instance(read(text.replace(right, wrong))), theirs)) >= 1
+
+
+FORWARD_TYPES = {
+    "FmhaFwdFp32": (DType.FP32, DType.FP32),
+    "FmhaFwdFp16": (DType.FP16, DType.FP16),
+    "FmhaFwdBf16": (DType.BF16, DType.BF16),
+    "FmhaFwdFp8": (DType.FP8_E4M3, DType.FP8_E4M3),
+    "FmhaFwdBf8": (DType.FP8_E5M2, DType.FP8_E5M2),
+    "FmhaFwdFp8Bf16": (DType.FP8_E4M3, DType.BF16),
+    "FmhaFwdFp8Fp32": (DType.FP8_E4M3, DType.FP32),
+}
+BACKWARD_TYPES = {f"FmhaBwd{name}": (DType(name.lower()),) * 2 for name in ("Fp32", "Fp16", "Bf16")}
+
+
+@pytest.mark.parametrize("name", [*FORWARD_TYPES, *BACKWARD_TYPES])
+def test_element_types_are_upstreams(tree: CkTree, name: str) -> None:
+    assert tree.example is not None
+    forward = name in FORWARD_TYPES
+    dtype, out = (FORWARD_TYPES if forward else BACKWARD_TYPES)[name]
+    signature = Signature(dtype=dtype, dtype_out=out, hdim=64, hdim_v=64)
+    ours = forward_types(signature) if forward else backward_types(signature)
+    theirs = type_configs(tree.example)[f"{'FmhaFwd' if forward else 'FmhaBwd'}TypeConfig<{name}>"]
+    assert {alias: parse(text) for alias, text in ours.items()} == dict(theirs)
+
+
+def test_upstreams_headers_hold_no_other_types(tree: CkTree) -> None:
+    assert tree.example is not None
+    assert len(type_configs(tree.example)) == len(FORWARD_TYPES) + len(BACKWARD_TYPES)
+
+
+def test_aliases_and_arithmetic_are_followed() -> None:
+    text = read(
+        "using A = ck_tile::sequence<1, ck_tile::min(32, 16), (8 > 0)>;\n"
+        "struct T { using X = float; };\nusing Kernel = ck_tile::K<A, T::X, typename C<B>::Y>;\n"
+        "constexpr int N = Kernel::kBlockPerCu;\n make_kernel<N, ck_tile::gfx9_t>(Kernel{});"
+    )
+    found = instance(text, {"C<B>": {"Y": Node("int")}})
+    assert str(found.kernel) == "K<sequence<1, 16, true>, float, int>"
+    assert (str(found.occupancy), str(found.arch)) == ("kBlockPerCu", "gfx9_t")
+
+
+@pytest.mark.parametrize("text", ["a + b", "f<", "", "[3]"])
+def test_what_is_not_understood_is_refused(text: str) -> None:
+    with pytest.raises(Unreadable):
+        parse(text)
