@@ -1,4 +1,4 @@
-"""From the argument block to CK's own kernel arguments and grid: ``prepare()`` of a translation unit."""
+"""From the argument block to CK's own kernel arguments and grid: ``check()`` and ``prepare()`` of a translation unit."""
 
 from __future__ import annotations
 
@@ -32,19 +32,24 @@ class Call:
         unused: fields that this kernel does not read: they must be 0, so that no option is dropped in silence.
         extents: sizes with their least value.
         rules: further conditions, as (field to blame, C++ that reads the block as ``a``).
+        products: (field to blame, factor, factor): what the device code multiplies in 32 bits and must fit them.
+        grid_text: C++ that makes the grid instead of ``GridSize``, which asks the runtime about the device in some
+            kernels.
     """
 
     maker: str
     arguments: tuple[str, ...]
-    grid: tuple[str, ...]
+    grid: tuple[str, ...] = ()
     needed: tuple[str, ...] = ()
     unused: tuple[str, ...] = ()
     extents: tuple[tuple[str, int], ...] = ()
     rules: tuple[tuple[str, str], ...] = ()
+    products: tuple[tuple[str, str, str], ...] = ()
+    grid_text: str = ""
 
 
 def prepare_text(block: type, call: Call) -> str:
-    """``prepare(a, checks)``: validate, then make the arguments and the grid.
+    """``check(a, checks)`` validates; ``prepare<Kernel>(a, checks)`` then makes the arguments and the grid.
 
     Raises:
         KeyError: a field to be checked that the block does not have.
@@ -56,15 +61,16 @@ def prepare_text(block: type, call: Call) -> str:
         *(f"  EXTENT({name}, {least});" for name, least in call.extents),
         *(f"  REQUIRE({name}, {condition});" for name, condition in call.rules),
     ]
+    products = [f"  PRODUCT({name}, {left}, {right});" for name, left, right in call.products]
     drop = _DROP_TEXT if DROP in call.arguments else ""
+    grid = call.grid_text or f"Kernel::GridSize(\n{_listed(call.grid, kinds)})"
     return (
-        "struct Prepared {\n  Kernel::Kargs kargs;\n  dim3 grid;\n};\n\n"
-        "static Prepared prepare(const Args& a, Checks& checks) {\n"
-        + "\n".join(checks)
-        + "\n  if (checks.status != STATUS_OK) return {};\n"
+        "static void check(const Args& a, Checks& checks) {\n"
+        + "\n".join([*checks, *(["  if (checks.status != STATUS_OK) return;", *products] if products else [])])
+        + "\n}\n\ntemplate <typename Kernel>\nstruct Prepared {\n  typename Kernel::Kargs kargs;\n  dim3 grid;\n};\n\n"
+        + "template <typename Kernel>\nPrepared<Kernel> prepare(const Args& a, Checks& checks) {\n"
         + drop
-        + f"  return {{Kernel::{call.maker}(\n{_listed(call.arguments, kinds)}),\n"
-        + f"      Kernel::GridSize(\n{_listed(call.grid, kinds)})}};\n}}\n"
+        + f"  return {{Kernel::{call.maker}(\n{_listed(call.arguments, kinds)}),\n      {grid}}};\n}}\n"
     )
 
 

@@ -10,6 +10,7 @@ from functools import cache
 from importlib import resources
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
+from fmha_cli.codegen.ck_tile.appendkv import appendkv_unit
 from fmha_cli.codegen.ck_tile.args import (
     ARGS,
     FAULT,
@@ -26,16 +27,25 @@ from fmha_cli.codegen.ck_tile.args import (
 from fmha_cli.codegen.ck_tile.bwd_1d import bwd_convert_dq_unit, bwd_dot_do_o_unit
 from fmha_cli.codegen.ck_tile.bwd_main import bwd_dq_dk_dv_unit
 from fmha_cli.codegen.ck_tile.call import prepare_text
+from fmha_cli.codegen.ck_tile.combine import combine_unit
 from fmha_cli.codegen.ck_tile.cpp import enumerators, flag, using
 from fmha_cli.codegen.ck_tile.features import arch_tag, is_wave32
 from fmha_cli.codegen.ck_tile.fwd import fwd_unit
+from fmha_cli.codegen.ck_tile.pagedkv import pagedkv_unit
+from fmha_cli.codegen.ck_tile.prefill import prefill_unit
 from fmha_cli.codegen.ck_tile.refusals import BASELINE, no_emitter
+from fmha_cli.codegen.ck_tile.splitkv import splitkv_unit
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.codegen.struct import c_fields, struct_text, table_text
 from fmha_cli.kernel import Family, KernelSpec
 
 _UNITS: dict[Family, Callable[[KernelSpec, CkAlgorithm], Unit]] = {
     Family.FWD: fwd_unit,
+    Family.FWD_SPLITKV: splitkv_unit,
+    Family.FWD_SPLITKV_COMBINE: combine_unit,
+    Family.FWD_PAGEDKV: pagedkv_unit,
+    Family.FWD_APPENDKV: appendkv_unit,
+    Family.BATCH_PREFILL: prefill_unit,
     Family.BWD_DOT_DO_O: bwd_dot_do_o_unit,
     Family.BWD_DQ_DK_DV: bwd_dq_dk_dv_unit,
     Family.BWD_CONVERT_DQ: bwd_convert_dq_unit,
@@ -75,8 +85,8 @@ def emit(kernel: KernelSpec) -> str:
         table_text(FmhaCkLaunch, LAUNCH, VERSION),
         source_text("checks.h"),
         unit.types,
-        "inline constexpr int BLOCKS_PER_CU = Kernel::kBlockPerCu;\n",
         prepare_text(block, unit.call),
+        "template <typename Use>\nint choose(const Args& a, Use use) {\n" + unit.choose + "}\n",
         source_text("kargs.h"),
         source_text("entry.h"),
     ]

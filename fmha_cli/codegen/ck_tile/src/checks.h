@@ -44,3 +44,10 @@ inline constexpr int64_t LARGEST_EXTENT = std::numeric_limits<ck_tile::index_t>:
     REQUIRE(name, a.name >= (least));                                            \
     if (a.name > LARGEST_EXTENT) checks.refuse(STATUS_OVERFLOW, FIELD_##name);   \
   } while (0)
+
+// A product that CK's device code forms in its index type.
+#define PRODUCT(name, left, right)                                                                    \
+  do {                                                                                                \
+    ck_tile::index_t out;                                                                             \
+    if (__builtin_mul_overflow(int64_t(left), int64_t(right), &out)) checks.refuse(STATUS_OVERFLOW, FIELD_##name); \
+  } while (0)

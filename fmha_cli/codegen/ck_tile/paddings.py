@@ -1,0 +1,57 @@
+"""Sizes that a forward kernel's paddings admit, as conditions on the argument block.
+
+Source: ``scheck``, ``skcheck``, ``dcheck``, ``dvcheck`` of ``codegen/ops/fmha_fwd_splitkv.py``,
+``fmha_pagedkv_prefill.py`` and ``fmha_batch_prefill.py``. A kernel without padding reads whole tiles, so a size that
+does not fill them reads and writes outside of the tensors.
+"""
+
+from __future__ import annotations
+
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
+from fmha_cli.codegen.ck_tile.features import grouped
+from fmha_cli.kernel import KernelSpec
+
+Rules = tuple[tuple[str, str], ...]
+
+_QK_COLUMNS = {32: 32, 64: 64, 96: 128, 128: 128, 256: 256}
+"""Columns of Q and K that a pipeline loads at once, by ``bk0max`` (``K0_MAX_SUBMAX_MAP``)."""
+_ASYNC_ELEMENTS = 8
+"""Elements of 16 bits in the 16 bytes of one asynchronous load."""
+
+
+def padding_rules(kernel: KernelSpec, algorithm: CkAlgorithm, lengths: str = "") -> Rules:
+    """Conditions on head dims, and in batch mode on lengths.
+
+    Args:
+        lengths: the pointer to device lengths that an unpadded kernel cannot take, "" where there is none.
+    """
+    return (*_head_dims(kernel, algorithm), *(() if grouped(kernel) else _lengths(algorithm, lengths)))
+
+
+def _head_dims(kernel: KernelSpec, algorithm: CkAlgorithm) -> Rules:
+    signature = kernel.signature
+    columns = _QK_COLUMNS[algorithm.tile[5]]
+    out = []
+    for name, most, pad in (
+        ("hdim_q", signature.hdim, algorithm.pad_d),
+        ("hdim_v", signature.hdim_v, algorithm.pad_dv),
+    ):
+        step = columns
+        if pad:
+            step = _ASYNC_ELEMENTS if algorithm.pipeline is Pipeline.QR_ASYNC else 1
+        whole = "" if step == 1 else f" && a.{name} % {step} == 0"
+        out.append((name, f"a.{name} <= {most}{whole}"))
+    return tuple(out)
+
+
+def _lengths(algorithm: CkAlgorithm, lengths: str) -> Rules:
+    """Batch mode: every row is in the grid, and without padding the rows and the keys fill whole tiles."""
+    rows, keys = algorithm.tile[:2]
+    out = [("max_seqlen_q", "a.max_seqlen_q >= a.seqlen_q")]
+    if not algorithm.pad_s:
+        out.append(("seqlen_q", f"a.seqlen_q % {rows} == 0"))
+    if not algorithm.pad_sk:
+        out.append(("seqlen_k", f"a.seqlen_k % {keys} == 0"))
+        if lengths:
+            out.append((lengths, f"a.{lengths} == nullptr"))
+    return tuple(out)
