@@ -45,10 +45,10 @@ class CkTileBackend:
 
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
         """The baseline's; none for an architecture that only a later revision has."""
-        from fmha_cli.backends.ck_tile.catalogue import family_kernels
+        from fmha_cli.backends.ck_tile.catalogue import buildable_kernels
 
         for family in Family:
-            yield from family_kernels(arch, family, BASELINE)
+            yield from buildable_kernels(arch, family, BASELINE)
 
     def revisions(self) -> tuple[str, ...]:
         return tuple(revision.name for revision in revisions())

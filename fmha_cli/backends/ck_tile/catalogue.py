@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from fmha_cli.arch import ArchSpec
 from fmha_cli.backends.ck_tile.enumeration import Emitted, emitted
-from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
-from fmha_cli.backends.ck_tile.kernel_rules_target import TARGET_RULES
+from fmha_cli.backends.ck_tile.kernel_rule import Stage, arch_facts
+from fmha_cli.backends.ck_tile.kernel_rules import ALL
 from fmha_cli.backends.ck_tile.profiles import admits, canonical_profile
 from fmha_cli.backends.ck_tile.revisions import BASELINE, require_arch, revision_of
 from fmha_cli.kernel import Family, KernelSpec
@@ -21,14 +21,18 @@ def _emitted(arch: str, family: Family, revision: str) -> tuple[Emitted, ...]:
 
 
 def family_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Sequence[KernelSpec]:
-    """The buildable kernels of one family, in the order in which upstream's generated API tries them (small-tile
-    backward kernels stand where the generator emits them; its API file sorts them to the front)."""
-    return tuple(e.kernel for e in _emitted(arch.name, family, revision) if usable(e.kernel, arch))
+    """All kernels of one family that upstream's generator emits, in the order in which its generated API tries them
+    (small-tile backward kernels stand where the generator emits them; its API file sorts them to the front). Rules of
+    the stage ``target`` may refuse some of them."""
+    return tuple(e.kernel for e in _emitted(arch.name, family, revision))
 
 
-def usable(kernel: KernelSpec, arch: ArchSpec) -> bool:
-    """Whether nothing about the architecture forbids a kernel that upstream's generator emits."""
-    return not any(kernel.family in rule.families and rule.check(kernel, arch) for rule in TARGET_RULES)
+def buildable_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Iterator[KernelSpec]:
+    """Those of :func:`family_kernels` that nothing about the architecture forbids."""
+    rules = [rule for rule in ALL if rule.stage is Stage.TARGET and family in rule.families]
+    for e in _emitted(arch.name, family, revision):
+        if not any(rule.against(e.kernel, arch) for rule in rules):
+            yield e.kernel
 
 
 def kernels(
@@ -53,7 +57,7 @@ def kernels(
 def _chain(arch: ArchSpec, revision: str, profile: str | None, families: Sequence[Family]) -> Iterator[KernelSpec]:
     for family in families:
         if profile is None:
-            yield from family_kernels(arch, family, revision)
+            yield from buildable_kernels(arch, family, revision)
         else:
             holds = admits(profile, family, revision)
             yield from (e.kernel for e in _emitted(arch.name, family, revision) if holds(e))

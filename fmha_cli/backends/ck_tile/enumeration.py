@@ -32,7 +32,7 @@ def emitted(arch: ArchSpec, family: Family, revision: str, rules: Rules = GENERA
     if class_ is None:
         return
     tables = tables_of(family, class_.name, revision)
-    tiles = [row for row in _tiles(tables, class_.name, revision) if not row.archs or arch.name in row.archs]
+    tiles = [row for row in tiles_for(tables, class_.name, revision) if not row.archs or arch.name in row.archs]
     relevant = [rule for rule in rules if family in rule.families]
     for dtype in generated_dtypes(family, revision):
         mine = [row for row in tiles if dtype in row.dtypes]
@@ -102,7 +102,7 @@ class _Place:
         )
 
 
-def _tiles(tables: Tables, class_: str, revision: str) -> Sequence[TileRow]:
+def tiles_for(tables: Tables, class_: str, revision: str) -> Sequence[TileRow]:
     """The family's tiles; for stages of the backward, what its main kernels leave them to do."""
     if tables.tiles_of is None:
         return tables.tiles

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
+from types import MappingProxyType
 
 from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.backends.ck_tile.condition import algorithm_of
-from fmha_cli.backends.ck_tile.revisions import arch_class
+from fmha_cli.backends.ck_tile.revisions import arch_class, revisions
 from fmha_cli.device import DeviceFacts
 from fmha_cli.errors import FmhaError
 from fmha_cli.kernel import Family, KernelSpec
@@ -17,6 +18,8 @@ from fmha_cli.problem import Problem
 from fmha_cli.rules import Reason, Rule, Severity
 
 EVERY = tuple(Family)
+BACKWARD_ALL = tuple(f for f in Family if f.value.startswith("bwd"))
+FORWARD_ALL = tuple(f for f in Family if f not in BACKWARD_ALL)
 
 
 class Stage(StrEnum):
@@ -38,6 +41,9 @@ class Refusal:
     hint: str | None = None
 
 
+Check = Callable[[KernelSpec, ArchSpec], Refusal | None]
+
+
 @dataclass(frozen=True)
 class KernelRule:
     """A rule over kernels.
@@ -50,7 +56,7 @@ class KernelRule:
 
     id: str
     text: str
-    check: Callable[[KernelSpec, ArchSpec], Refusal | None]
+    check: Check
     reads: tuple[str, ...]
     families: tuple[Family, ...]
     stage: Stage
@@ -60,8 +66,8 @@ class KernelRule:
     severity: Severity = Severity.KIND
 
     def against(self, kernel: KernelSpec, arch: ArchSpec) -> Reason | None:
-        """The Reason against a kernel, None where it meets the rule."""
-        if kernel.family not in self.families:
+        """The Reason against a kernel, None where it meets the rule or is too malformed to be asked (K200, K214)."""
+        if kernel.family not in self.families or (self.number not in FORM and not well_formed(kernel)):
             return None
         found = self.check(kernel, arch)
         return None if found is None else Reason(self.id, found.text, found.hint, self.severity)
@@ -75,6 +81,29 @@ class KernelRule:
 
         source = f"{self.source} ({self.number})" if self.number else self.source
         return Rule(self.id, self.text, check, self.help, source)
+
+
+LENGTHS: Mapping[Family, tuple[int, int, int]] = MappingProxyType(
+    {
+        **dict.fromkeys((Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL), (6, 6, 6)),
+        Family.FWD_SPLITKV_COMBINE: (1, 0, 0),
+        Family.FWD_APPENDKV: (4, 0, 0),
+        Family.BWD_DOT_DO_O: (1, 0, 0),
+        Family.BWD_DQ_DK_DV: (9, 9, 6),
+        Family.BWD_CONVERT_DQ: (2, 0, 0),
+    }
+)
+"""How many numbers ``tile``, ``waves`` and ``warp`` have."""
+FORM = ("form", "14", "17")
+"""Numbers of the rules that look at the form alone, before any other may index a tile."""
+
+
+def well_formed(kernel: KernelSpec) -> bool:
+    """Whether a kernel names a known revision and its tile, waves and warp have the numbers that others read."""
+    a = algorithm_of(kernel)
+    lengths = (len(a.tile), len(a.waves), len(a.warp))
+    known = any(r.name == a.rev for r in revisions())
+    return known and lengths == LENGTHS[kernel.family] and min((*a.tile[:1], *a.waves, *a.warp)) > 0
 
 
 @cache

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.arch import ArchSpec
 from fmha_cli.backends.ck_tile.condition import BACKWARD, FORWARD, algorithm_of
-from fmha_cli.backends.ck_tile.kernel_rule import KernelRule, Refusal, Stage, cdna_class, class_of
+from fmha_cli.backends.ck_tile.kernel_rule import Check, KernelRule, Refusal, Stage, cdna_class, class_of
 from fmha_cli.backends.ck_tile.revisions import BASELINE
 from fmha_cli.codegen.ck_tile.algorithm import Constraint, Pipeline
 from fmha_cli.dtypes import DType
@@ -188,10 +188,10 @@ def _convert_keys(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def _rule(
-    id: str, text: str, check: object, reads: str, families: tuple[Family, ...], help: str, file: str, number: str = ""
+    id: str, text: str, check: Check, reads: str, families: tuple[Family, ...], help: str, file: str, number: str = ""
 ) -> KernelRule:
     source = f"{_OPS}/{file}"
-    return KernelRule(id, text, check, tuple(reads.split()), families, Stage.GENERATOR, help, source, number)  # type: ignore[arg-type]
+    return KernelRule(id, text, check, tuple(reads.split()), families, Stage.GENERATOR, help, source, number)
 
 
 GENERATOR_RULES: tuple[KernelRule, ...] = (

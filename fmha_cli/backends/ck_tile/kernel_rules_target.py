@@ -2,11 +2,70 @@
 
 from __future__ import annotations
 
-from fmha_cli.arch import ArchSpec
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from fmha_cli.arch import ArchSpec, arch_root
 from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.kernel_rule import EVERY, KernelRule, Refusal, Stage
+from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
+from fmha_cli.encode import field_text
+from fmha_cli.errors import InternalError
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.rules import Severity
+
+SCHEMA = "fmha.known-bad/1"
+
+
+@dataclass(frozen=True)
+class KnownBad:
+    """A report about a class of kernels.
+
+    Attributes:
+        archs, families, revisions: where it holds; empty = everywhere.
+        fields: field -> texts of the values that are concerned.
+        effect: ``refused``: such kernels are not offered; ``noted``: they are.
+    """
+
+    archs: tuple[str, ...]
+    families: tuple[str, ...]
+    revisions: tuple[str, ...]
+    fields: Mapping[str, tuple[str, ...]]
+    effect: str
+    what: str
+    link: str
+
+    def meets(self, kernel: KernelSpec) -> bool:
+        """Whether a kernel is of the class."""
+        a = algorithm_of(kernel)
+        places = ((self.archs, kernel.arch), (self.families, kernel.family.value), (self.revisions, a.rev))
+        if any(known and mine not in known for known, mine in places):
+            return False
+        nouns = {name: kernel.signature if name in SIGNATURE_FIELDS else a for name in self.fields}
+        return all(field_text(getattr(nouns[name], name)) in texts for name, texts in self.fields.items())
+
+
+@cache
+def known_bad() -> tuple[KnownBad, ...]:
+    """Every report of ``arch_specs/_known_bad.json``."""
+    data = json.loads(arch_root().joinpath("_known_bad.json").read_text("utf-8"))
+    if data["schema"] != SCHEMA:
+        raise InternalError(f"_known_bad.json is not {SCHEMA}")
+    return tuple(_report(row) for row in data["reports"])
+
+
+def _report(row: Mapping[str, Any]) -> KnownBad:
+    lists = {key: tuple(row.get(key, ())) for key in ("archs", "families", "revisions")}
+    return KnownBad(
+        **lists,
+        fields={name: tuple(texts) for name, texts in row.get("fields", {}).items()},
+        effect=row["effect"],
+        what=row["what"],
+        link=row["link"],
+    )
 
 
 def _matrix(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -15,12 +74,16 @@ def _matrix(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     able = [tuple(shape) for shape in arch.fact("matrix_shapes")]
     for m, n, k in zip(warp[0::3], warp[1::3], warp[2::3], strict=True):
         if (m, n) not in able:
-            shapes = ", ".join(f"{a}x{b}" for a, b in able)
+            shapes, kind = ", ".join(f"{a}x{b}" for a, b in able), arch.fact("matrix_kind")
             return Refusal(
-                f"a wave's product of {m}x{n}x{k} on {arch.name}, whose {arch.fact('matrix_kind')} instructions are {shapes}",
-                "another architecture",
+                f"a wave's product of {m}x{n}x{k} on {arch.name}, which has {kind} of {shapes}", "a CDNA arch"
             )
     return None
+
+
+def _known(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    found = next((bad for bad in known_bad() if bad.effect == "refused" and bad.meets(kernel)), None)
+    return None if found is None else Refusal(f"known to be bad: {found.what} ({found.link})")
 
 
 TARGET_RULES: tuple[KernelRule, ...] = (
@@ -32,8 +95,20 @@ TARGET_RULES: tuple[KernelRule, ...] = (
         EVERY,
         Stage.TARGET,
         "MFMA instructions (CDNA) are 16x16 or 32x32, WMMA instructions (RDNA) 16x16. The baseline's generator files "
-        "one table of batch-prefill kernels for every target, made of 32x32 products and of waves of 64 lanes.",
+        "one table of batch-prefill kernels for every target, with 32x32 products among them.",
         "include/ck_tile/ops/gemm/warp/warp_gemm_dispatcher.hpp",
+        severity=Severity.PLACE,
+    ),
+    KernelRule(
+        "K291",
+        "no report names the kernel as bad on the architecture",
+        _known,
+        ("*",),
+        EVERY,
+        Stage.TARGET,
+        "Kernels that hang a GPU or compute wrong numbers there are not offered. The reports are in "
+        "arch_specs/_known_bad.json, with their links.",
+        "arch_specs/_known_bad.json",
         severity=Severity.PLACE,
     ),
 )

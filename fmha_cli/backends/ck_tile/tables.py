@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
@@ -86,6 +86,11 @@ class Block:
     axes: tuple[str, ...]
     emits: tuple[Emit, ...]
     source: str
+
+    @cached_property
+    def point_set(self) -> frozenset[tuple[Any, ...]]:
+        """The points as values in the order of ``axes``."""
+        return frozenset(tuple(point[axis] for axis in self.axes) for point in self.points)
 
     def serves(self, dtype: str, hdims: tuple[int, int]) -> bool:
         """Whether the block is for a data type and head dims."""
