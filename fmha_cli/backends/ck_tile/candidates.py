@@ -128,7 +128,7 @@ def index_of(family: Family, kernels: Sequence[KernelSpec]) -> FamilyIndex:
         cases.setdefault(case, []).append(Candidate(kernel, buckets[case], position, by_signature, by_class))
     return FamilyIndex(
         family,
-        tuple(Case(*case, tuple(inside)) for case, inside in cases.items()),
+        tuple(Case(case[0], case[1], case[2], case[3], tuple(inside)) for case, inside in cases.items()),
         keys,
         tuple(signatures),
         tuple(firsts),

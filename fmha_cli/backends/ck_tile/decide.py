@@ -25,19 +25,22 @@ UNSIGNED_RULES = tuple(rule for rule in CORE_RULES if rule not in SIGNATURE_RULE
 def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
     """Every main-stage kernel of the device's architecture that a problem of this direction could mean.
 
-    Refused kernels come nearest case first, so that among equally near misses the one of the next larger head dim, or
+    Refused kernels come nearest case first, so that among equally near misses the one of the API that upstream calls, of the next larger head dim, or
     of the likeliest other dtype, leads.
 
     ``rank`` is (0 for what upstream's runner would take and 1 otherwise, place of the API, place in the API's chain),
     so that the best kernel is upstream's first match whenever upstream has one.
     """
     found = False
+    situation = situation_of(problem, device)
+    api = api_for(situation)
+    families = sorted(families_for(problem), key=lambda family: family not in api.families)
     for arch in device.archs:
-        for family in families_for(problem):
+        for family in families:
             index = family_index(arch, family)
             if index.cases:
                 found = True
-                yield from _decided(situation_of(problem, device), index)
+                yield from _decided(situation, index, api)
     if not found:
         yield Unsupported(BACKEND, device.archs[0] if device.archs else "", None, (no_kernels(device),))
 
@@ -55,8 +58,7 @@ class _Verdict:
     late: str | None
 
 
-def _decided(s: Situation, index: FamilyIndex) -> Iterator[Decision]:
-    api = api_for(s)
+def _decided(s: Situation, index: FamilyIndex, api: Api) -> Iterator[Decision]:
     signatures = _signature_reasons(s, index)
     verdicts = _verdicts(s, index, api)
     place = api.families.index(index.family) if index.family in api.families else len(api.families)

@@ -6,19 +6,20 @@ as ``fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp`` fill them.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
+from typing import Any
 
-from fmha_cli.arch import ArchSpec, load_arch
+from fmha_cli.arch import arch_root, load_arch
 from fmha_cli.backends.ck_tile.extents import long_views, wide_strides
 from fmha_cli.backends.ck_tile.splits import Splits, splits_for
 from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import FmhaError
 from fmha_cli.features import CacheKind, Mode
 from fmha_cli.problem import Problem
 
-COMPUTE_UNITS = "compute_units"
-"""The architecture's fact that holds a product's CU count."""
+PRODUCTS = "_amd_products.json"
 WAVE = "wavefront_size"
 HALF_WAVE = 32
 UNKNOWN_UNITS = 1
@@ -97,16 +98,21 @@ def multiprocessors(device: DeviceFacts) -> tuple[int, str]:
     if device.id != "none" and device.units > UNKNOWN_UNITS:
         return device.units, f"{device.units} multiprocessors of {device.id}"
     for name in device.archs:
-        spec = _spec(name)
-        if spec is not None and COMPUTE_UNITS in spec.facts:
-            units = int(spec.fact(COMPUTE_UNITS))
-            count = units // 2 if WAVE in spec.facts and spec.fact(WAVE) == HALF_WAVE else units
-            return count, f"{count} multiprocessors assumed: {units} compute units of {spec.title}, no device known"
+        product = products().get(name)
+        if product is not None:
+            units, title = int(product["compute_units"]), product["product"]
+            count = units // 2 if _wave(name) == HALF_WAVE else units
+            return count, f"{count} multiprocessors assumed, those of a {title}: no device known"
     return UNKNOWN_UNITS, "one multiprocessor assumed: neither device nor product known"
 
 
-def _spec(name: str) -> ArchSpec | None:
-    try:
-        return load_arch(name)
-    except FmhaError:
-        return None
+@cache
+def products() -> Mapping[str, Mapping[str, Any]]:
+    """The product that stands for each architecture (``arch_specs/_amd_products.json``)."""
+    data = json.loads(arch_root().joinpath(PRODUCTS).read_text("utf-8"))
+    return dict(data["products"])
+
+
+def _wave(name: str) -> int:
+    facts = load_arch(name).facts
+    return int(facts[WAVE]["value"]) if WAVE in facts else 0
