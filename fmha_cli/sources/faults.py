@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _USER = re.compile(r"(?<=//)[^/@\s]*@")
-_QUERY = re.compile(r"(?<=[^\s?])\?[^\s'\")]*")
+_QUERY = re.compile(r"\?\w+=[^\s'\")]*")
 
 
 class FetchError(Exception):

@@ -1,0 +1,92 @@
+"""``fmha sources``, from the command line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Fmha
+from fmha_cli.build.root import open_root
+from fmha_cli.sources.pins import pin_of
+
+
+def test_a_list_of_nothing(fmha: Fmha, home: Path) -> None:
+    done = fmha("sources", "--cache-dir", "empty", "--json", ROCM_PATH="/nonexistent")
+    assert done.code == 0
+    assert {row["state"] for row in done.document["sources"]} == {"missing"}
+    assert {"amd-aiter", "triton-amd"} <= {row["name"] for row in done.document["sources"]}
+    if not Path("/opt/rocm/include/ck_tile").exists():
+        assert done.document["ck"]["state"] == "missing"
+    assert fmha("sources", "list", "--cache-dir", "empty").out.startswith("source ")
+
+
+def test_options_may_stand_before_the_part(fmha: Fmha) -> None:
+    done = fmha("sources", "--json", "--cache-dir", "empty", "list")
+    assert done.code == 0
+    assert done.document["schema"] == "fmha.sources/1"
+
+
+def test_offline(fmha: Fmha, home: Path) -> None:
+    done = fmha("sources", "fetch", "--offline", "--cache-dir", "empty", "--json")
+    assert done.code == 4
+    assert done.document["error"]["code"] == "S101"
+    assert not list((home / "work" / "empty").rglob("sources/*"))
+
+
+def test_an_index_that_is_not_there(fmha: Fmha, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quiet = {"PIP_CONFIG_FILE": "/dev/null", "PIP_FIND_LINKS": "", "PIP_RETRIES": "0", "PIP_EXTRA_INDEX_URL": ""}
+    for name, value in {**quiet, "PIP_INDEX_URL": "http://someone:secret@127.0.0.1:9/simple"}.items():
+        monkeypatch.setenv(name, value)
+    done = fmha("sources", "fetch", "amd-aiter", "--cache-dir", "empty")
+    assert done.code == 4
+    assert "error[S102]" in done.err
+    assert "secret" not in done.err + done.out
+    assert not list((home / "work" / "empty" / "sources").glob("*"))
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "error"),
+    [
+        (("path", "amd-aiter"), 4, "S101"),
+        (("path", "amd-aitr"), 2, "S100"),
+        (("fetch", "x"), 2, "S100"),
+        (("rm", "x"), 2, "S100"),
+        (("rm",), 2, "E002"),
+        (("frobnicate",), 2, "E001"),
+    ],
+)
+def test_refusals(fmha: Fmha, argv: tuple[str, ...], code: int, error: str) -> None:
+    done = fmha("sources", *argv, FMHA_CACHE_DIR="empty")
+    assert done.code == code
+    assert f"error[{error}]" in done.err
+
+
+def test_a_source_through_its_life(fmha: Fmha, shared_cache: Path, home: Path) -> None:
+    cache = home / "cache"
+    done = fmha("sources", "fetch", "triton-amd", "--cache-dir", str(cache))
+    if done.code == 4 and "S102" in done.err:
+        pytest.skip("the package index cannot be reached")
+    assert done.code == 0, done.err
+    path = Path(fmha("sources", "path", "triton-amd", "--cache-dir", str(cache)).out.strip())
+    pin = pin_of("triton-amd")
+    assert path == open_root(cache).sources / pin.folder
+    assert fmha("sources", "verify", "--cache-dir", str(cache)).code == 0
+    (path / pin.notice[0]).write_text("no rights")
+    done = fmha("sources", "verify", "--cache-dir", str(cache), "--json")
+    assert done.code == 1
+    (row,) = (row for row in done.document["sources"] if row["name"] == "triton-amd")
+    assert row["state"] == "damaged"
+    assert row["why"] == f"{pin.notice[0]} has changed"
+    assert fmha("sources", "rm", "triton-amd", "--cache-dir", str(cache)).code == 0
+    assert not path.exists()
+
+
+def test_a_ck_home_that_is_none(fmha: Fmha, home: Path) -> None:
+    done = fmha("sources", "--ck-home", str(home), "--cache-dir", "empty", "--json")
+    assert done.document["ck"]["state"] == "unfit"
+    by_variable = fmha("sources", "--cache-dir", "empty", "--json", FMHA_CK_HOME=str(home))
+    assert by_variable.document["ck"] == done.document["ck"]
+    doctor = fmha("doctor", "--cache-dir", "empty", "--json", FMHA_CK_HOME=str(home)).document
+    (check,) = (c for c in doctor["checks"] if c["name"] == "source")
+    assert check["state"] == "failed"
