@@ -58,8 +58,8 @@ def source_text(name: str) -> str:
     return resources.files(__package__).joinpath("src", name).read_text("utf-8")
 
 
-def emit(kernel: KernelSpec) -> str:
-    """The complete source of a kernel's library.
+def unit_of(kernel: KernelSpec) -> Unit:
+    """The family's part of a kernel's source.
 
     Raises:
         TypeError: the kernel is not a CK-Tile kernel.
@@ -70,7 +70,17 @@ def emit(kernel: KernelSpec) -> str:
         raise TypeError(f"{kernel.name} is not a CK-Tile kernel")
     if algorithm.rev != BASELINE:
         raise no_emitter(kernel)
-    unit = _UNITS[kernel.family](kernel, algorithm)
+    return _UNITS[kernel.family](kernel, algorithm)
+
+
+def emit(kernel: KernelSpec) -> str:
+    """The complete source of a kernel's library.
+
+    Raises:
+        TypeError: the kernel is not a CK-Tile kernel.
+        EnvironmentProblem: a kernel of another revision than the baseline (B040).
+    """
+    unit = unit_of(kernel)
     block = args_of(kernel.family)
     parts = [
         f"// {kernel.name}",

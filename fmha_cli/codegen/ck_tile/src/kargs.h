@@ -4,7 +4,7 @@
   X(do_ptr) X(d_ptr) X(dq_ptr) X(dq_acc_ptr) X(dk_ptr) X(dv_ptr) X(dbias_ptr)                                          \
   X(bias_ptr) X(alibi_slope_ptr) X(rand_val_ptr) X(rotary_cos_ptr) X(rotary_sin_ptr)                                   \
   X(seqstart_q_ptr) X(seqstart_k_ptr) X(seqlen_q_ptr) X(seqlen_k_ptr) X(cu_seqlen_q_ptr) X(cu_seqlen_k_ptr)            \
-  X(block_table_ptr) X(cache_batch_idx) X(kv_indptr) X(kv_page_indices) X(kv_last_page_lens)                           \
+  X(block_table_ptr) X(cache_batch_idx) X(kv_indptr) X(kv_page_indices)                                                 \
   X(batch) X(seqlen_q) X(seqlen_k) X(seqlen_knew) X(hdim_q) X(hdim_v) X(num_head_q) X(nhead_ratio_qk) X(num_splits)    \
   X(num_total_pages) X(page_block_size) X(batch_stride_block_table) X(is_gappy) X(rotary_dim) X(has_mask)              \
   X(scale_s) X(scale_p) X(scale_o) X(raw_scale) X(scale) X(logits_soft_cap) X(logits_soft_cap_rcp)                     \
