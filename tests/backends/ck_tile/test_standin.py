@@ -1,0 +1,126 @@
+"""The recording stand-in, and hip-python's calls against it: what works, and what fails how."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmha_cli.backends.ck_tile.standin.building import build_standin, source
+from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice
+from fmha_cli.backends.hip import library
+from fmha_cli.backends.hip.library import open_bindings, open_library
+from fmha_cli.backends.hip.probe import last_level_cache, probe_hip
+from fmha_cli.device import State
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.plan import Artifact
+from fmha_cli.protocols import BuildContext
+
+CHILD = Path(__file__).with_name("standin_child.py")
+needs_hip_python = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="hip-python is not installed")
+
+
+@pytest.fixture(scope="session")
+def standin(shared_cache: Path) -> Artifact:
+    return build_standin(BuildContext(cache_root=shared_cache))
+
+
+def ask(standin: Artifact, *words: str) -> Any:
+    done = subprocess.run(
+        [sys.executable, str(CHILD), str(standin.path), *words],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_it_is_built_once(standin: Artifact, shared_cache: Path) -> None:
+    assert build_standin(BuildContext(cache_root=shared_cache)).cached
+    assert "nobody registered" in source()
+
+
+@pytest.mark.parametrize(
+    ("arch", "major", "minor", "wave"),
+    [("gfx90a", 9, 0, 64), ("gfx942", 9, 4, 64), ("gfx1100", 11, 0, 32), ("gfx1201", 12, 0, 32)],
+)
+def test_played_devices(arch: str, major: int, minor: int, wave: int) -> None:
+    device = PlayedDevice.of_arch(arch)
+    assert (device.major, device.minor, device.wave) == (major, minor, wave)
+
+
+@needs_hip_python
+def test_probing_calls_the_runtime(standin: Artifact) -> None:
+    found = ask(standin, "probe", "gfx942:sramecc+:xnack-", "1")
+    assert found["state"] == "ok"
+    assert found["version"] == "7.1.25424"
+    (device,) = found["devices"]
+    llc = last_level_cache("gfx942", 4 << 20)
+    assert device == ["hip:0", ["gfx942"], 304, 1 << 34, llc, "fmha recording stand-in"]
+
+
+@needs_hip_python
+def test_a_runtime_without_a_device(standin: Artifact) -> None:
+    found = ask(standin, "probe", "gfx942", "0")
+    assert found["state"] == "no-device"
+    assert "no ROCm-capable device" in found["why"]
+    assert found["devices"] == []
+
+
+@needs_hip_python
+def test_memory_is_copied_filled_and_freed(standin: Artifact) -> None:
+    found = ask(standin, "memory")
+    assert found["back"] == [*range(10, 30), *[7] * 80]
+    assert (found["used"], found["left"]) == (200, 0)
+
+
+@needs_hip_python
+def test_wrong_calls_fail_by_name(standin: Artifact) -> None:
+    found = ask(standin, "faults")
+    for name, call in (("beyond", "hipMemcpy"), ("fill", "hipMemsetAsync"), ("free", "hipFree"), ("twice", "hipFree")):
+        kind, what, why, number = found[name]
+        assert (kind, why, number) == ("HipError", "hipErrorInvalidValue", 1), name
+        assert what == f"{call} failed: invalid argument (1)"
+    assert found["huge"] == ["MemoryError", "hipMalloc: out of memory"]
+    assert found["device"][2] == "hipErrorInvalidDevice"
+    assert found["event"][1].startswith("hipEventElapsedTime failed")
+    assert found["unknown"][1] == "hipDeviceReset is not to be had"
+    assert "undefined symbol: hipDeviceReset" in found["unknown"][2]
+
+
+@needs_hip_python
+def test_events_give_nanoseconds(standin: Artifact) -> None:
+    found = ask(standin, "events")
+    assert len(found["times"]) == 2
+    assert all(isinstance(ns, int) and 0 <= ns < 10**9 for ns in found["times"])
+    assert found["text"] == "out of memory (2)"
+    assert found["unknown"] == "HIP error 123456"
+
+
+def test_a_missing_runtime_says_where_it_was_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EnvironmentProblem) as caught:
+        open_library(tmp_path / "libamdhip64.so")
+    assert caught.value.code == "H002"
+    monkeypatch.setenv("ROCM_PATH", str(tmp_path))
+    assert str(tmp_path / "lib" / "libamdhip64.so") in library.candidates()
+    found = probe_hip(tmp_path / "libamdhip64.so")
+    assert found.state is State.MISSING
+    assert found.why is not None
+    assert found.help is not None
+    assert "ROCM_PATH" in found.help
+
+
+def test_missing_bindings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(library, "_BINDINGS", ("no_such_module_of_hip", "hip.hip"))
+    with pytest.raises(EnvironmentProblem) as caught:
+        open_bindings("libamdhip64.so")
+    assert caught.value.code == "H003"
+    assert caught.value.help is not None
+    assert "fmha[rocm]" in caught.value.help
