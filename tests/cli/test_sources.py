@@ -8,6 +8,11 @@ import pytest
 
 from cli.conftest import Fmha
 from fmha_cli.build.root import open_root
+from fmha_cli.cli import doctor
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.settings import Settings, Value
+from fmha_cli.cli.voice import Voice
+from fmha_cli.report.tools import CheckState, DoctorCheck
 from fmha_cli.sources.pins import pin_of
 
 
@@ -87,6 +92,28 @@ def test_a_ck_home_that_is_none(fmha: Fmha, home: Path) -> None:
     assert done.document["ck"]["state"] == "unfit"
     by_variable = fmha("sources", "--cache-dir", "empty", "--json", FMHA_CK_HOME=str(home))
     assert by_variable.document["ck"] == done.document["ck"]
-    doctor = fmha("doctor", "--cache-dir", "empty", "--json", FMHA_CK_HOME=str(home)).document
-    (check,) = (c for c in doctor["checks"] if c["name"] == "source")
-    assert check["state"] == "failed"
+
+
+def checks_of(home: Path, environ: dict[str, str], **given: str) -> dict[str, DoctorCheck]:
+    """What doctor says of Composable Kernel and of HIP compilers, with nothing fetched."""
+    values = {"cache_dir": str(home / "cache"), **given}
+    settings = Settings({key: Value(text, "a test") for key, text in values.items()})
+    call = Call("doctor", (), settings, {}, Voice(quiet=True), environ)
+    return {check.name: check for check in (*doctor._ck_source(call), *doctor._hip_compilers(call))}
+
+
+def test_doctor_fetches_nothing_and_fails_for_nothing(home: Path) -> None:
+    checks = checks_of(home, {"PATH": "/nonexistent"})
+    assert not list((home / "cache" / "sources").glob("*"))
+    if not Path("/opt/rocm").exists():
+        assert {name: check.state for name, check in checks.items()} == {
+            "source": CheckState.SKIPPED,
+            "HIP compiler": CheckState.SKIPPED,
+        }
+        assert "clang" in (checks["HIP compiler"].help or "")
+
+
+def test_doctor_fails_for_what_was_asked_for(home: Path) -> None:
+    checks = checks_of(home, {"PATH": "/nonexistent", "FMHA_HIPCC": "/bin/false"}, ck_home=str(home))
+    assert checks["source"].state is CheckState.FAILED
+    assert checks["HIP compiler"].state is CheckState.FAILED
