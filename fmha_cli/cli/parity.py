@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
@@ -82,19 +82,22 @@ def parity(call: Call) -> int:
     )
     call.voice.say(f"{suite.name}: {len(cases)} {'case' if len(cases) == 1 else 'cases'}")
 
+    rows: list[dict[str, Any]] = []
+
     def on_row(row: Row) -> None:
         if call.output.streams:
             call.output.row(row_dict(row))
+        else:
+            rows.append(row_dict(row))
 
     with call.voice.progress("parity") as progress:
         done = compare(cases, setup, on_row=on_row, notify=call.voice.say, progress=progress)
     if not call.output.streams:
-        rows = [row_dict(row) for row in done.rows]
         call.output.document(parity_document(suite, rows, binaries, environment(done.availability)))
     _say_missing(call, binaries, cases)
     if done.interrupted:
         call.voice.error("interrupted")
-    return int(exit_code_of((row.outcome for row in done.rows), interrupted=done.interrupted))
+    return int(exit_code_of(done.outcomes, interrupted=done.interrupted))
 
 
 def listed(call: Call, suite: Suite, cases: list[Case]) -> int:

@@ -68,9 +68,9 @@ class Setup:
 
 @dataclass(frozen=True)
 class Compared:
-    """One row for every case, in their order."""
+    """One outcome for every case, in their order."""
 
-    rows: tuple[Row, ...]
+    outcomes: tuple[Outcome, ...]
     availability: Mapping[str, Availability]
     interrupted: bool = False
 
@@ -79,26 +79,26 @@ def compare(
     cases: Sequence[Case],
     setup: Setup,
     *,
-    on_row: Callable[[Row], None] = lambda row: None,
+    on_row: Callable[[Row], None],
     notify: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> Compared:
-    """Run every case on both sides; ``on_row`` hears each row as soon as it and those before it are complete.
+    """Run every case on both sides; ``on_row`` gets each row as soon as it and those before it are complete.
 
     Raises:
         UsageError: an unknown backend, architecture or device kind, before the first row.
         EnvironmentProblem: a program that cannot be started.
     """
     walk = _Walk(setup, notify)
-    rows: list[Row] = []
+    outcomes: list[Outcome] = []
     for start in range(0, len(cases), CHUNK):
         chunk = [mapped(case) for case in cases[start : start + CHUNK]]
         progress(start, len(cases), chunk[0].case.name)
         for row in walk.chunk(chunk):
-            rows.append(row)
+            outcomes.append(row.outcome)
             on_row(row)
-        progress(len(rows), len(cases), chunk[-1].case.name)
-    return Compared(tuple(rows), walk.availability, walk.interrupted)
+        progress(len(outcomes), len(cases), chunk[-1].case.name)
+    return Compared(tuple(outcomes), walk.availability, walk.interrupted)
 
 
 class _Walk:

@@ -97,7 +97,15 @@ _REFUSALS = (
 )
 """Complaints with which the runners refuse a case (``invalid_args``), each with exit code 254."""
 
-_NO_DEVICE = ("no ROCm-capable device", "hipErrorNoDevice", "no HIP-capable device", "failed to get device")
+_NO_DEVICE = (
+    "no ROCm-capable device",
+    "hipErrorNoDevice",
+    "no HIP-capable device",
+    "failed to get device",
+    "no kernel image is available",
+)
+"""Complaints that say that the program cannot run on what is here; the last one: it was built for another GPU."""
+
 _LOADING = ("error while loading shared libraries", "symbol lookup error", "undefined symbol")
 
 

@@ -16,7 +16,8 @@ _QUIET = ("v", "kname", "warmup", "repeat")
 
 def parity_view(document: Document) -> Table:
     """One line a case; why it is no agreement below."""
-    rows, details = [], []
+    rows: list[list[str]] = []
+    details: dict[str, list[int]] = {}
     listed = all(case["outcome"] in (None, "not-comparable") and not case["upstream"] for case in document["cases"])
     for number, case in enumerate(document["cases"], 1):
         settings = " ".join(f"{k}={v}" for k, v in case["settings"].items() if k not in _QUIET)
@@ -33,14 +34,31 @@ def parity_view(document: Document) -> Table:
                 _ratio(ratio),
             ]
         )
-        details += [f"  {number}: {line}" for line in (*case["why"], *(() if listed else case["notes"]))]
-        if case["outcome"] in ("we-fail", "they-fail", "agree-fail", "crashed", "timed-out") and case["ours"]:
-            details.append(f"  {number}: again: {case['ours']['repro']}")
-        if case["outcome"] in ("we-fail", "they-fail", "agree-fail", "crashed", "timed-out") and case["upstream"]:
-            details.append(f"  {number}: upstream: {' '.join(case['upstream']['argv'])}")
+        for line in (*case["why"], *(() if listed else case["notes"]), *_again(case)):
+            details.setdefault(line, []).append(number)
     headers = ["#", "case", "program", "settings", "outcome", "upstream [us]", "ours [us]", "ours / upstream"]
     numbers = frozenset({"#", "upstream [us]", "ours [us]"})
-    return Table(headers, rows, _summary(document), details, numbers).narrowed(["#", "case"])
+    said = [f"  {_ranges(those)}: {line}" for line, those in details.items()]
+    return Table(headers, rows, _summary(document), said, numbers).narrowed(["#", "case"])
+
+
+def _again(case: Mapping[str, Any]) -> list[str]:
+    """How to see a case again on either side, where something is wrong with it."""
+    if case["outcome"] not in ("we-fail", "they-fail", "agree-fail", "crashed", "timed-out"):
+        return []
+    ours = [f"again: {case['ours']['repro']}"] if case["ours"] else []
+    return ours + ([f"again, upstream: {' '.join(case['upstream']['argv'])}"] if case["upstream"] else [])
+
+
+def _ranges(numbers: list[int]) -> str:
+    """``1-3, 7``: what is said of several cases is said once."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts)
 
 
 def _ratio(ratio: Mapping[str, Any] | None) -> str:

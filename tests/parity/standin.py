@@ -198,6 +198,10 @@ elif what == "unsupported-for-want-of-a-device":
     err("failed to get device")
     out(", not supported yet")
     sys.exit(254)
+elif what == "another-gpu":
+    out(head(), end="")
+    err("Error: HIP Function Failed (kernel_launch.hpp,73) no kernel image is available for execution on the device")
+    sys.exit(254)
 elif what == "no-library":
     err(NAME + ": error while loading shared libraries: libamdhip64.so.7: cannot open shared object file")
     sys.exit(127)

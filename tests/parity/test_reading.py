@@ -58,6 +58,7 @@ FORMS: dict[str, Said] = {
     "hip-error-after-times": Said.FAILED,
     "no-device": Said.NO_DEVICE,
     "unsupported-for-want-of-a-device": Said.NO_DEVICE,
+    "another-gpu": Said.NO_DEVICE,
     "no-library": Said.NO_DEVICE,
     "no-symbol": Said.NO_DEVICE,
     "usage": Said.USAGE,
@@ -144,6 +145,7 @@ MUTATIONS = {
     "an exception says nothing": ('t.startswith("Error: ")', 't.startswith("Oops: ")'),
     "a wrong gradient is an exception": (' and "Incorrect results" not in t', ""),
     "a usage error is unsupported": ("return Reading(Said.USAGE,", "return Reading(Said.UNSUPPORTED,"),
+    "a missing device is a missing instance": ("if any(word in text for word in _NO_DEVICE) and", "if False and"),
     "a missing library is a crash": ("if ran.returncode == _LOADER and", "if False and"),
 }  # fmt: skip
 
@@ -212,6 +214,33 @@ def test_only_these_pairs_agree(said: Said, verdict: Verdict) -> None:
         assert found is Outcome.THEY_FAIL
     elif said is Said.VALID and found not in NO_COMPARISON and verdict is not Verdict.PASSED:
         assert found is Outcome.WE_FAIL
+
+
+FAULTS = {
+    "a pass of ours is an agreement": ("Outcome.AGREE_PASS if verdict is Verdict.PASSED else Outcome.WE_FAIL", "Outcome.AGREE_PASS"),
+    "two failures of any kind agree": ("    return Outcome.THEY_FAIL\n", "    return Outcome.AGREE_FAIL\n"),
+    "unsupported there is unsupported": ("Outcome.AGREE_UNSUPPORTED if verdict is Verdict.UNSUPPORTED else Outcome.WE_FAIL", "Outcome.AGREE_UNSUPPORTED"),
+    "an unreadable output is unsupported": ("if said is Said.UNSUPPORTED:", "if said in (Said.UNSUPPORTED, Said.UNREADABLE):"),
+    "what did not run agrees": ("return Outcome.NOT_RUN", "return Outcome.AGREE_UNSUPPORTED"),
+    "a build that failed is a wrong result": ("WRONG = frozenset({", "WRONG = frozenset({Verdict.BUILD_FAILED, "),
+    "wrong here and wrong there pass": ("Outcome.AGREE_FAIL if verdict in WRONG", "Outcome.AGREE_PASS if verdict in WRONG"),
+    "a crash is not told": ("if verdict is Verdict.CRASHED or said is Said.CRASHED:", "if False:"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_planted_fault_in_the_judge_is_seen(tmp_path: Path, name: str) -> None:
+    broken = mutated(outcome, *FAULTS[name], tmp_path)
+    pairs = [(said, verdict) for said in Said for verdict in Verdict]
+    found = [broken.judge(verdict, reading.Reading(said)).value for said, verdict in pairs]
+    allowed = [AGREEMENTS.get(pair) for pair in pairs]
+    wrong = [f for f, a in zip(found, allowed, strict=True) if (f.startswith("agree") or a is not None) and f != a]
+    told = [
+        f == "crashed"
+        for f, (said, verdict) in zip(found, pairs, strict=True)
+        if said is Said.CRASHED and verdict is not Verdict.NOT_RUN
+    ]
+    assert wrong or not all(told), f"no pair shows that {name}"
 
 
 @pytest.mark.parametrize(
