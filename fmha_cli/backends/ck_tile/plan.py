@@ -11,10 +11,10 @@ from fmha_cli.backends.ck_tile.situation import Situation, situation_of
 from fmha_cli.backends.ck_tile.splits import log2_max_splits
 from fmha_cli.backends.ck_tile.widths import grid_of, merges_heads
 from fmha_cli.backends.ck_tile.workspaces import workspaces_of
+from fmha_cli.backends.ck_tile.zeroing import zeroed
 from fmha_cli.device import DeviceFacts
 from fmha_cli.errors import InternalError
 from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.mask import MaskKind
 from fmha_cli.plan import Plan, Stage
 from fmha_cli.problem import Problem
 from fmha_cli.signature import Need
@@ -78,18 +78,14 @@ def _main_detail(s: Situation, kernel: KernelSpec) -> Detail:
 
 
 def _accumulation(s: Situation, kernel: KernelSpec) -> Detail:
-    """How dQ comes about, and whether ``dq_acc`` starts as zeros (``fmha_bwd_runner.hpp``: before each run).
-
-    Without determinism blocks add atomically; with it a masked block leaves its part unwritten.
-    """
+    """How dQ comes about, and what starts as zeros."""
     if not stages.converts(kernel):
         return (("dq", "written by this stage"),)
     deterministic = kernel.signature.deterministic is Need.YES
-    zeroed = not deterministic or s.problem.mask.kind is not MaskKind.NONE
     parts = -(-s.max_keys // algorithm_of(kernel).tile[1]) if deterministic else 1
     return (
         ("dq_acc", f"{parts} parts, each written once" if deterministic else "added to atomically"),
-        ("dq_acc zeroed first", "yes" if zeroed else "no"),
+        ("zeroed first", ", ".join(zeroed(Plan(s.problem, (Stage(kernel),)))) or "nothing"),
     )
 
 

@@ -1,0 +1,192 @@
+"""Each rule K300-K339 refuses what it should, passes its nearest neighbour, and is the same for a class of kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+from ck_problems import random_problem
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.ck_tile.candidates import family_index
+from fmha_cli.backends.ck_tile.catalogue import family_kernels
+from fmha_cli.backends.ck_tile.condition import MAIN
+from fmha_cli.backends.ck_tile.decide import decide
+from fmha_cli.backends.ck_tile.kernel_rules import KERNEL_RULES, refusals
+from fmha_cli.backends.ck_tile.preferences import ORDER_RULES
+from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, PROBLEM_RULES
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
+from fmha_cli.decision import Supported
+from fmha_cli.device import DeviceFacts
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.problem import Problem
+from fmha_cli.rules import CORE_RULES, duplicate_ids, reasons_against
+from fmha_cli.signature import MaskKey, ModeKey
+
+Want = Callable[[KernelSpec, CkAlgorithm], bool]
+BY_ID = {condition.id: condition for condition in CONDITIONS}
+FWD, SPLITKV, PREFILL, BWD = Family.FWD, Family.FWD_SPLITKV, Family.BATCH_PREFILL, Family.BWD_DQ_DK_DV
+
+
+def kernel_of(arch: str, family: Family, hdim: int, want: Want) -> KernelSpec:
+    """The first fp16 batch kernel of a head dim that is as wanted."""
+    for kernel in family_kernels(load_arch(arch), family):
+        a, s = kernel.algorithm, kernel.signature
+        assert isinstance(a, CkAlgorithm)
+        if (
+            s.dtype.value == "fp16"
+            and s.mode is ModeKey.BATCH
+            and (s.hdim, s.hdim_v) == (hdim, hdim)
+            and want(kernel, a)
+        ):
+            return kernel
+    raise LookupError(family)
+
+
+def unpadded(kernel: KernelSpec, a: CkAlgorithm) -> bool:
+    return a.pipeline is Pipeline.QR and not (a.pad_s or a.pad_sk or a.pad_d)
+
+
+def plain(kernel: KernelSpec, a: CkAlgorithm) -> bool:
+    return kernel.signature.mask is MaskKey.NONE
+
+
+def trload(kernel: KernelSpec, a: CkAlgorithm) -> bool:
+    return a.max_seq_q > 0
+
+
+CASES: list[tuple[str, str, Family, int, Want, str, str]] = [
+    ("K300", "gfx942", FWD, 128, lambda k, a: k.signature.mask is MaskKey.ANY, "-s 64", "-s 64 --causal"),
+    ("K301", "gfx942", FWD, 256, unpadded, "-s 129", "-s 256"),
+    ("K301", "gfx942", SPLITKV, 128, lambda k, a: not a.pad_s, "-s 63 --splits 2", "-s 64 --splits 2"),
+    ("K302", "gfx942", FWD, 256, unpadded, "-s 128 --seqlen-k 129", "-s 128 --seqlen-k 256"),
+    ("K302", "gfx942", FWD, 256, unpadded, "-s 128 --seqlen-k 0", "-s 128 --seqlen-k 128"),
+    ("K302", "gfx942", SPLITKV, 128, lambda k, a: not a.pad_sk, "-s 1 --kv-cache linear --cache-seqlens 128", "-s 64 --seqlen-k 0"),
+    (
+        *("K302", "gfx942", PREFILL, 128, lambda k, a: not a.pad_sk),
+        "-b 2 -s 64 --kv-cache paged:1 --cache-seqlens 128,256",
+        "-b 2 -s 64 --kv-cache paged:1 --cache-seqlens 256",
+    ),
+    ("K303", "gfx942", FWD, 128, lambda k, a: a.pipeline is Pipeline.QR_ASYNC, "-d 100", "-d 104"),
+    ("K303", "gfx942", FWD, 256, unpadded, "-d 248 --hdim-v 256", "-d 256"),
+    ("K303", "gfx942", BWD, 128, lambda k, a: (a.pad_d, a.pad_dv) == (8, 8), "-d 100 --hdim-v 128", "-d 104"),
+    ("K304", "gfx942", FWD, 256, unpadded, "-d 256 --hdim-v 248", "-d 256"),
+    ("K304", "gfx942", BWD, 128, lambda k, a: a.pad_dv == 0, "-d 128 --hdim-v 120", "-d 128"),
+    ("K305", "gfx950", BWD, 128, trload, "-s 17 --direction bwd", "-s 16 --direction bwd"),
+    ("K308", "gfx942", SPLITKV, 128, lambda k, a: k.signature.cache.value == "any", "--kv-cache paged:128", "--kv-cache linear"),
+    ("K320", "gfx942", SPLITKV, 128, plain, "--kv-cache paged:64", "--kv-cache paged:384"),
+    ("K320", "gfx942", Family.FWD_PAGEDKV, 128, plain, "--kv-cache paged:130", "--kv-cache paged:128"),
+    ("K321", "gfx942", SPLITKV, 128, plain, "--seqlens-q 3,4 --kv-cache linear", "--seqlens-q 3,4 --kv-cache paged:128"),
+    (
+        *("K322", "gfx942", SPLITKV, 128, plain),
+        "--seqlens-q 3,4 --kv-cache paged:128 --append 3",
+        "-s 3 --kv-cache paged:128 --append 3",
+    ),
+    ("K323", "gfx942", SPLITKV, 128, plain, "-s 2 --kv-cache linear --append 2 --rotary 8", "-s 2 --kv-cache linear --append 2 --rotary 16"),
+    ("K324", "gfx942", SPLITKV, 128, plain, "-s 2 --kv-cache linear --append 2 --rotary 16 --dtype fp32", "-s 2 --kv-cache linear --append 2 --rotary 16"),
+    ("K325", "gfx942", SPLITKV, 128, plain, "-s 3 --kv-cache linear --append 2 --rotary 16", "-s 2 --kv-cache linear --append 2 --rotary 16"),
+    ("K326", "gfx942", SPLITKV, 128, plain, "--splits 129", "--splits 128"),
+    ("K327", "gfx942", FWD, 128, plain, "--mask generic:0,5", "--mask generic:1,5"),
+    ("K328", "gfx942", FWD, 128, plain, "-b 2 -H 64 -s 256k", "-b 2 -H 64 -s 128k"),
+    ("K328", "gfx942", SPLITKV, 128, plain, "-b 2 -H 64 -s 16k --splits 16", "-b 2 -H 64 -s 16k --splits 15"),
+    ("K328", "gfx942", BWD, 128, lambda k, a: k.signature.deterministic.value == "yes", "-b 16 -H 64 -s 16k --direction bwd", "-b 15 -H 64 -s 16k --direction bwd"),
+    ("K329", "gfx942", FWD, 128, plain, "-H 64 -s 256k --layout bshd", "-H 64 -s 255k --layout bshd"),
+    ("K330", "gfx942", SPLITKV, 128, plain, "-H 64k -s 1", "-H 32k -s 1"),
+    ("K330", "gfx942", FWD, 128, plain, "-b 64k -s 1", "-H 64k -s 1"),
+    ("K331", "gfx942", FWD, 128, plain, "--seqlens-q 3,4 --bias elementwise", "--seqlens-q 7 --bias elementwise"),
+    ("K332", "gfx942", BWD, 128, plain, "--direction bwd --bias elementwise:1hss --dbias -b 2", "--direction bwd --bias elementwise:1hss --dbias"),
+    ("K333", "gfx942", FWD, 128, plain, "--seqlens-q 0,0", "--seqlens-q 0,1"),
+    ("K334", "gfx942", BWD, 128, plain, "--direction bwd --seqlen-k 0", "--direction bwd --seqlen-k 1"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("rule", "arch", "family", "hdim", "want", "refused", "passed"), CASES)
+def test_a_rule_refuses_and_passes(
+    rule: str, arch: str, family: Family, hdim: int, want: Want, refused: str, passed: str
+) -> None:
+    kernel, device = kernel_of(arch, family, hdim, want), DeviceFacts.of_arch(arch)
+    check = BY_ID[rule].rule().check
+    reason = check(Problem.from_cli(refused), kernel, device)
+    assert reason is not None
+    assert reason.id == rule
+    assert check(Problem.from_cli(passed), kernel, device) is None
+
+
+def test_kernels_that_do_more_than_is_asked_for() -> None:
+    device, problem = DeviceFacts.of_arch("gfx942"), Problem.from_cli("-s 64")
+    skipping = kernel_of("gfx942", FWD, 128, lambda k, a: a.skip_min_seqlen_q)
+    storing = kernel_of("gfx942", BWD, 128, lambda k, a: a.store_randval)
+    assert BY_ID["K306"].rule().check(problem, skipping, device) is not None
+    assert BY_ID["K307"].rule().check(Problem.from_cli("--direction bwd --dropout 0.1"), storing, device) is not None
+
+
+def test_missing_stages_are_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    from fmha_cli.backends.ck_tile import stages
+
+    device = DeviceFacts.of_arch("gfx942")
+    for rule, name, line in (
+        ("K310", "combine_for", "--splits 4"),
+        ("K311", "append_for", "-s 1 --kv-cache linear --append 1"),
+        ("K312", "dot_for", "--direction bwd"),
+        ("K312", "convert_for", "--direction bwd"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(stages, name, lambda *args: None)
+            decisions = list(decide(Problem.from_cli(line), device))
+        assert not any(isinstance(d, Supported) for d in decisions), (rule, name)
+        assert any(r.id == rule for d in decisions if not isinstance(d, Supported) for r in d.reasons)
+
+
+def test_every_rule_is_tested() -> None:
+    tested = {case[0] for case in CASES} | {"K306", "K307", "K310", "K311", "K312"}
+    assert tested == set(BY_ID)
+
+
+def test_ids_and_pages() -> None:
+    assert duplicate_ids([CORE_RULES, KERNEL_RULES, PROBLEM_RULES]) == []
+    assert all(rule.id.startswith("K3") and rule.help and rule.source for rule in PROBLEM_RULES)
+    assert len({rule.id for rule in PROBLEM_RULES}) == len(PROBLEM_RULES)
+
+
+def test_rules_of_order_refuse_nothing() -> None:
+    kernel, device = kernel_of("gfx942", FWD, 128, plain), DeviceFacts.of_arch("gfx942")
+    assert all(rule.check(Problem.from_cli("-d 512"), kernel, device) is None for rule in ORDER_RULES)
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1201"])
+def test_decisions_are_those_of_the_rule_table(arch: str) -> None:
+    """Judging classes of kernels gives every kernel exactly the reasons that its own rules give."""
+    rng, device = Random(arch), DeviceFacts(id="hip:0", archs=(arch,), units=104)
+    rules = (*KERNEL_RULES, *CORE_RULES, *PROBLEM_RULES)
+    for _ in range(12):
+        problem = random_problem(rng)
+        for decision in rng.sample(list(decide(problem, device)), 150):
+            kernel = decision.kernel
+            assert kernel is not None
+            own = {r.id: r.text for r in reasons_against(rules, problem, kernel, device)}
+            found = {} if isinstance(decision, Supported) else {r.id: r.text for r in decision.reasons}
+            assert found == own, (problem.repro(), kernel.name)
+
+
+def disagreements(arch: str, share: float) -> list[str]:
+    """Kernels whose own refusals are not those of their class, of a share of all."""
+    rng, out = Random(arch), []
+    for family in MAIN:
+        index = family_index(arch, family)
+        for case in index.cases:
+            for candidate in case.candidates:
+                if rng.random() < share and refusals(candidate.kernel) != index.refusals[candidate.kernel_class]:
+                    out.append(candidate.kernel.name)
+    return out
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_refusals_are_those_of_the_class(arch: str) -> None:
+    assert disagreements(arch, 0.1) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1201"])
+def test_refusals_are_those_of_every_kernel_of_a_class(arch: str) -> None:
+    assert disagreements(arch, 1.0) == []
