@@ -19,8 +19,7 @@ from fmha_cli.signature import Signature
 from fmha_cli.sources.ck import CkTree
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
-FAMILIES = (Family.FWD, Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ)
-QUICK = {"gfx942": 25, "gfx950": 20, "gfx1201": 10}
+QUICK = {"gfx942": 30, "gfx950": 20, "gfx1201": 10}
 """Kernels of each family that CI compares; ``-m slow`` compares all of them."""
 
 
@@ -38,18 +37,26 @@ def mismatches(tree: CkTree, kernels: list[KernelSpec]) -> list[str]:
     return out
 
 
+def buildable(arch: str, family: Family) -> list[KernelSpec]:
+    """The kernels of a family; a family that an architecture lacks is skipped."""
+    found = list(family_kernels(load_arch(arch), family))
+    if not found:
+        pytest.skip(f"no {family.value} kernel can be built for {arch}")
+    return found
+
+
 @pytest.mark.parametrize("arch", QUICK)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", Family)
 def test_sampled_kernels_have_upstreams_arguments(tree: CkTree, family: Family, arch: str) -> None:
-    kernels = list(family_kernels(load_arch(arch), family))
-    assert mismatches(tree, random.Random(7).sample(kernels, QUICK[arch])) == []
+    kernels = buildable(arch, family)
+    assert mismatches(tree, random.Random(7).sample(kernels, min(len(kernels), QUICK[arch]))) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", Family)
 def test_all_kernels_have_upstreams_arguments(tree: CkTree, family: Family, arch: str) -> None:
-    assert mismatches(tree, list(family_kernels(load_arch(arch), family))) == []
+    assert mismatches(tree, buildable(arch, family)) == []
 
 
 @pytest.mark.parametrize(
