@@ -16,9 +16,6 @@ _SYNC_BYTES = 65536
 """What the tiles of Q and K of a pipeline without asynchronous copies may take."""
 _ASYNC_BYTES = 163840
 """What three buffers of K or V may take: the limit that upstream uses for every architecture."""
-_BANKS = {"gfx950": 64}
-_BANKS_ELSE = 32
-_LANES = 64
 _PACK_BITS = 128
 _MX = (DType.MXFP8, DType.MXFP4)
 
@@ -50,17 +47,17 @@ def _sync_lds(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal(f"{size} bytes of Q and K tiles", f"at most {_SYNC_BYTES}")
 
 
-def async_buffer_bytes(kernel: KernelSpec) -> int:
+def async_buffer_bytes(kernel: KernelSpec, arch: ArchSpec) -> int:
     """LDS bytes of the three buffers of a ``qr_async`` kernel, by upstream's formula (facts of rule T4)."""
     a, bits = algorithm_of(kernel), _bits(kernel)
     pack = _PACK_BITS // bits
-    row = _BANKS.get(kernel.arch, _BANKS_ELSE) * _WORD_BITS // bits
+    row, lanes = int(arch.fact("lds_banks")) * _WORD_BITS // bits, int(arch.fact("wavefront_size"))
     values = a.tile[4] // pack * (kernel.signature.hdim_v // (row // pack)) * (row + pack)
     load = _load(kernel)
-    groups = max(_LANES // max(a.tile[2] // load, 1), 1)
+    groups = max(lanes // max(a.tile[2] // load, 1), 1)
     waves = _waves(a)
     issues = -(-a.tile[1] // (groups * waves))
-    keys = issues * waves * (_LANES * load + pack)
+    keys = issues * waves * (lanes * load + pack)
     return 3 * max(keys, values) * bits // 8
 
 
@@ -76,7 +73,7 @@ def _waves(a: CkAlgorithm) -> int:
 def _async_lds(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     if algorithm_of(kernel).pipeline is not Pipeline.QR_ASYNC:
         return None
-    size = async_buffer_bytes(kernel)
+    size = async_buffer_bytes(kernel, arch)
     return None if size <= _ASYNC_BYTES else Refusal(f"{size} bytes of buffers", f"at most {_ASYNC_BYTES}")
 
 
@@ -84,7 +81,7 @@ def _async_copies(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     if a.pipeline is not Pipeline.QR_ASYNC or not cdna_class(kernel):
         return None
-    whole, part = a.tile[1] * a.tile[2], _waves(a) * _LANES * _load(kernel)
+    whole, part = a.tile[1] * a.tile[2], _waves(a) * int(arch.fact("wavefront_size")) * _load(kernel)
     return None if whole % part == 0 else Refusal(f"{whole} elements of K in copies of {part}", f"a multiple of {part}")
 
 

@@ -57,13 +57,13 @@ def revision_of(name: str | None) -> Revision:
     """The revision of a name or alias, the default for None.
 
     Raises:
-        UsageError: F005, no such revision.
+        UsageError: F007, no such revision.
     """
     known = {text: revision for revision in revisions() for text in (revision.name, *revision.aliases)}
     if name is None:
         return revisions()[0]
     if name not in known:
-        raise UsageError(f"--ck-rev {name}: no such revision", code="F005", where="--ck-rev", help=suggest(name, known))
+        raise UsageError(f"--ck-rev {name}: no such revision", code="F007", where="--ck-rev", help=suggest(name, known))
     return known[name]
 
 

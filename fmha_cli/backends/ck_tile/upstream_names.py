@@ -1,4 +1,4 @@
-"""Upstream's file stems of kernels, and kernels from stems.
+"""Upstream's file stems of kernels.
 
 Source: the properties ``name`` and ``filename`` of the kernel, tile and pipeline classes in
 ``example/ck_tile/01_fmha/codegen/ops/*.py``; for the newer revision, section 5.1 of its description.
@@ -17,9 +17,9 @@ from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.signature import BiasKey, CacheKey, MaskKey, Need, QScaleKey, RotaryKey, Signature
 
 YES = Need.YES
-_BIAS = {BiasKey.NONE: "nbias", BiasKey.ELEMENTWISE: "bias", BiasKey.ALIBI: "alibi"}
-_MASK = {MaskKey.NONE: "nmask", MaskKey.ANY: "mask", MaskKey.CAUSAL: "mc", MaskKey.GENERIC: "mg"}
-_QSCALE = {
+BIAS_WORDS = {BiasKey.NONE: "nbias", BiasKey.ELEMENTWISE: "bias", BiasKey.ALIBI: "alibi"}
+MASK_WORDS = {MaskKey.NONE: "nmask", MaskKey.ANY: "mask", MaskKey.CAUSAL: "mc", MaskKey.GENERIC: "mg"}
+QSCALE_WORDS = {
     QScaleKey.NONE: "nqscale",
     QScaleKey.TENSOR: "pertensor",
     QScaleKey.BLOCK: "blockscale",
@@ -70,13 +70,13 @@ def _start(s: Signature, a: CkAlgorithm) -> str:
     """What the pipelines of all forward families begin with."""
     pads = _pads((a.pad_s, "s"), (a.pad_sk, "sk"), (a.pad_d, "d"), (a.pad_dv, "dv"))
     softcap = _word(s.softcap is YES, "logits")
-    return f"_{a.pipeline.value}_v{a.vlayout.value[0]}{pads}{softcap}_{_BIAS[s.bias]}_{_MASK[s.mask]}"
+    return f"_{a.pipeline.value}_v{a.vlayout.value[0]}{pads}{softcap}_{BIAS_WORDS[s.bias]}_{MASK_WORDS[s.mask]}"
 
 
 def _scale(s: Signature, a: CkAlgorithm) -> str:
     if a.rev == BASELINE:
         return _word(s.qscale is QScaleKey.TENSOR, "squant")
-    return f"_{_QSCALE[s.qscale]}"
+    return f"_{QSCALE_WORDS[s.qscale]}"
 
 
 def _static(s: Signature) -> str:
@@ -128,7 +128,7 @@ def _bwd(s: Signature, a: CkAlgorithm) -> str:
     tile = f"b{'x'.join(map(str, a.tile))}{_group(a.waves, 'r')}{_group(a.warp, 'w')}_o{a.occupancy}_maxq{a.max_seq_q}"
     pads = _pads((a.pad_d, f"d{a.pad_d}"), (a.pad_dv, f"dv{a.pad_dv}"))
     dropout = f"dropout_wg16{'_storerandval' if a.store_randval else ''}" if s.dropout is YES else "ndropout"
-    words = f"_{_BIAS[s.bias]}{_word(s.dbias is YES, 'dbias')}_{_MASK[s.mask]}_{dropout}"
+    words = f"_{BIAS_WORDS[s.bias]}{_word(s.dbias is YES, 'dbias')}_{MASK_WORDS[s.mask]}_{dropout}"
     end = _word(s.deterministic is YES, "deterministic") + _word(a.trload, "trload")
     return f"{_head('fmha_bwd', s)}{tile}{pads}{words}{end}"
 
