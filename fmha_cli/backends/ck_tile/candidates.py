@@ -9,7 +9,7 @@ from typing import Any
 
 from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.condition import algorithm_of
-from fmha_cli.backends.ck_tile.kernel_rules import refusals
+from fmha_cli.backends.ck_tile.kernel_rules import target_refusals
 from fmha_cli.dtypes import DType
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.rules import Reason
@@ -135,7 +135,7 @@ def index_of(family: Family, kernels: Sequence[KernelSpec]) -> FamilyIndex:
         tuple(representatives),
         tuple(largest[_case(k)] for k in representatives),
         tuple(buckets[_case(k)] for k in representatives),
-        tuple(refusals(k) for k in representatives),
+        tuple(target_refusals(k) for k in representatives),
     )
 
 
