@@ -50,9 +50,10 @@ def hip_flags(
             why=f"{toolchain.version} knows {', '.join(toolchain.archs) or 'no AMD GPU'}",
             help=INSTALL_HELP,
         )
+    # No id of the compilation unit: it would be made of the folders' names, and differ from cache to cache.
     target = ("-x", "hip", f"--offload-arch={arch.name}", "--rocm-path=${rocm}")
     outputs = {
-        HipProduct.LIBRARY: ("-shared", "-fPIC", "-fvisibility=hidden", "-no-hip-rt"),
+        HipProduct.LIBRARY: ("-shared", "-fPIC", "-fvisibility=hidden", "-no-hip-rt", "-fuse-cuid=none"),
         HipProduct.CODE_OBJECT: ("--cuda-device-only", "--no-gpu-bundle-output"),
     }
     includes = [word for name in headers for word in (f"-I${{{name}}}", f"-ffile-prefix-map=${{{name}}}={name}")]

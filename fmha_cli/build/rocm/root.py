@@ -77,7 +77,8 @@ def isa_versions() -> dict[str, int]:
 
 def control_libraries(datalayout: str) -> Iterator[tuple[str, str]]:
     """File name (without ``.bc``) and LLVM assembly of every library that is made here."""
-    head = f'target datalayout = "{datalayout}"\ntarget triple = "{_TRIPLE}"\n'
+    # With a name of its own: the assembler would write down the path of its input.
+    head = f'source_filename = "oclc"\ntarget datalayout = "{datalayout}"\ntarget triple = "{_TRIPLE}"\n'
 
     def constant(name: str, kind: str, value: int) -> str:
         return f"@__oclc_{name} = linkonce_odr protected local_unnamed_addr addrspace(4) constant {kind} {value}\n"
@@ -122,6 +123,7 @@ def place_root(layout: CacheLayout, key: str, fresh: Path) -> Path:
     make_private_dir(place.parent)
     away = layout.new_tmp()
     if place.exists():
+        make_private_dir(away.parent)
         place.rename(away)
     try:
         fresh.rename(place)

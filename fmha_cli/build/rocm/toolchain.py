@@ -23,7 +23,7 @@ from fmha_cli.errors import EnvironmentProblem
 
 __all__ = ["RocmFinding", "RocmKind", "RocmParts", "RocmSupply", "RocmToolchain", "find_rocm", "survey_rocm"]
 
-_PROBE = 4
+_PROBE = 5
 """Raised when the probe's code changes, so that what an older one found is not believed."""
 
 
