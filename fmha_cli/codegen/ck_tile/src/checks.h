@@ -13,6 +13,11 @@ struct Checks {
   void require(bool good, int where) {
     if (!good) refuse(STATUS_BAD_ARGUMENT, where);
   }
+  // A product that CK's device code forms in its index type.
+  void product(int64_t left, int64_t right, int where) {
+    ck_tile::index_t out;
+    if (__builtin_mul_overflow(left, right, &out)) refuse(STATUS_OVERFLOW, where);
+  }
 };
 
 // An integer on its way into a parameter of whatever integer type CK gave it.
@@ -35,6 +40,7 @@ struct Narrow {
 
 #define IN(name) (Narrow{a.name, FIELD_##name, checks})
 #define REQUIRE(name, condition) checks.require((condition), FIELD_##name)
+#define PRODUCT(name, left, right) checks.product((left), (right), FIELD_##name)
 
 // Blocks along one axis are counted by CK in its index type, rounding up: room is left for one tile.
 inline constexpr int64_t LARGEST_EXTENT = std::numeric_limits<ck_tile::index_t>::max() - 65536;
@@ -43,11 +49,4 @@ inline constexpr int64_t LARGEST_EXTENT = std::numeric_limits<ck_tile::index_t>:
   do {                                                                           \
     REQUIRE(name, a.name >= (least));                                            \
     if (a.name > LARGEST_EXTENT) checks.refuse(STATUS_OVERFLOW, FIELD_##name);   \
-  } while (0)
-
-// A product that CK's device code forms in its index type.
-#define PRODUCT(name, left, right)                                                                    \
-  do {                                                                                                \
-    ck_tile::index_t out;                                                                             \
-    if (__builtin_mul_overflow(int64_t(left), int64_t(right), &out)) checks.refuse(STATUS_OVERFLOW, FIELD_##name); \
   } while (0)
