@@ -14,14 +14,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from fmha_cli.arch import load_arch
 from fmha_cli.dtypes import DType
 from fmha_cli.features import QScale
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.problem import Problem
 
 FP8 = (DType.FP8_E4M3, DType.FP8_E5M2)
-FNUZ_ARCHS = ("gfx90a", "gfx942")
-"""``CK_TILE_USE_OCP_FP8`` is 0 for them: ``ck_tile/core/config.hpp``."""
+FACT, FNUZ = "fp8_encoding", "fnuz"
+"""The fact of an architecture that says how it reads fp8."""
 
 _HALVES = 2.0
 """OCP value / FNUZ value of the same bits: the exponent biases differ by one."""
@@ -47,7 +48,9 @@ class Scales:
 
 def reads_fnuz(kernel: KernelSpec) -> bool:
     """Whether the kernel takes its fp8 inputs for FNUZ."""
-    return kernel.signature.dtype in FP8 and kernel.arch in FNUZ_ARCHS
+    if kernel.signature.dtype not in FP8:
+        return False
+    return load_arch(kernel.arch).facts.get(FACT, {}).get("value") == FNUZ
 
 
 def scales_of(problem: Problem, kernel: KernelSpec, descales: Mapping[str, float]) -> Scales:

@@ -9,7 +9,7 @@ from fmha_cli.backends.hip.runtime import Hip, HipDevice
 from fmha_cli.device import Availability, DeviceFacts, State
 from fmha_cli.errors import EnvironmentProblem, FmhaError
 
-LAST_LEVEL = "last_level_cache_bytes"
+LAST_LEVEL = "llc_bytes"
 """The fact of an architecture that holds the size of the largest cache before memory (Infinity Cache)."""
 
 _STATES = {"H002": State.MISSING, "H003": State.MISSING, "H004": State.NO_DEVICE}
