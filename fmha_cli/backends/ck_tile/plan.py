@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from fmha_cli.backends.ck_tile import stages
 from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
 from fmha_cli.backends.ck_tile.condition import algorithm_of
-from fmha_cli.backends.ck_tile.situation import Situation, situation_of
+from fmha_cli.backends.ck_tile.situation import Situation, situation_of, wave_of
 from fmha_cli.backends.ck_tile.splits import log2_max_splits
 from fmha_cli.backends.ck_tile.widths import grid_of, merges_heads
 from fmha_cli.backends.ck_tile.workspaces import workspaces_of
@@ -19,6 +19,8 @@ from fmha_cli.plan import Plan, Stage
 from fmha_cli.problem import Problem
 from fmha_cli.signature import Need
 
+FULL_WAVE = 64
+FLOATS_PER_LOAD = 4
 Detail = tuple[tuple[str, str], ...]
 
 
@@ -43,7 +45,8 @@ def _forward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
         yield Stage(append, _append_detail(s, append))
     yield Stage(main, _main_detail(s, main))
     if main.family is Family.FWD_SPLITKV:
-        yield Stage(_found(stages.combine_for(s, main), main, Family.FWD_SPLITKV_COMBINE), _combine_detail(s))
+        combine = _found(stages.combine_for(s, main), main, Family.FWD_SPLITKV_COMBINE)
+        yield Stage(combine, _combine_detail(s, combine))
 
 
 def _backward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
@@ -67,7 +70,10 @@ def _main_detail(s: Situation, kernel: KernelSpec) -> Detail:
     grid = grid_of(s, kernel, merged=merged)
     if kernel.family is Family.BWD_DQ_DK_DV:
         formula = "1" if a.max_seq_q else f"ceil({s.max_keys}/{a.tile[1]})"
-        return (_grid(grid, formula), *_accumulation(s, kernel))
+        heads = (
+            () if s.problem.kv_heads == s.problem.heads else (("dk, dv", "one per query head, summed by the session"),)
+        )
+        return (_grid(grid, formula), *_accumulation(s, kernel), *heads)
     formula = f"ceil({s.max_rows}/{a.tile[0]})*ceil({s.problem.hdim_v}/{a.tile[3]})"
     if kernel.family is not Family.FWD_SPLITKV:
         return (_grid(grid, formula),)
@@ -96,11 +102,16 @@ def _append_detail(s: Situation, kernel: KernelSpec) -> Detail:
     return _grid((blocks, p.heads, p.batch), formula), ("keys appended", str(p.append))
 
 
-def _combine_detail(s: Situation) -> Detail:
+def _combine_detail(s: Situation, kernel: KernelSpec) -> Detail:
+    """Rows of a block: the lanes of a wave over the loads of four floats in a row of bn1."""
     log2 = log2_max_splits(s.splits.count)
     if log2 is None:
         raise InternalError(f"{s.splits.count} splits: beyond every combine kernel", where="plan")
-    return ("splits", str(s.splits.count)), ("compiled for splits up to", str(1 << log2))
+    p, columns = s.problem, algorithm_of(kernel).tile[0]
+    rows = (wave_of(kernel.arch) or FULL_WAVE) * FLOATS_PER_LOAD // columns
+    tiles = -(-s.max_rows // rows) * -(-p.hdim_v // columns)
+    grid = _grid((tiles, p.heads, p.batch), f"ceil({s.max_rows}/{rows})*ceil({p.hdim_v}/{columns})")
+    return grid, ("splits", str(s.splits.count)), ("compiled for splits up to", str(1 << log2))
 
 
 def _grid(grid: tuple[int, int, int], formula: str) -> tuple[str, str]:

@@ -101,7 +101,7 @@ def multiprocessors(device: DeviceFacts) -> tuple[int, str]:
         product = products().get(name)
         if product is not None:
             units, title = int(product["compute_units"]), product["product"]
-            count = units // 2 if _wave(name) == HALF_WAVE else units
+            count = units // 2 if wave_of(name) == HALF_WAVE else units
             return count, f"{count} multiprocessors assumed, those of a {title}: no device known"
     return UNKNOWN_UNITS, "one multiprocessor assumed: neither device nor product known"
 
@@ -113,6 +113,7 @@ def products() -> Mapping[str, Mapping[str, Any]]:
     return dict(data["products"])
 
 
-def _wave(name: str) -> int:
+def wave_of(name: str) -> int:
+    """Lanes of a wave of an architecture, 0 where its facts do not say."""
     facts = load_arch(name).facts
     return int(facts[WAVE]["value"]) if WAVE in facts else 0

@@ -52,6 +52,7 @@ def test_split_kv_and_its_workspaces() -> None:
     assert made.splits == 5
     assert details(made, Family.FWD_SPLITKV)["grid"].startswith("10 x 16 x 2;")  # 2 row tiles, 1 column tile, 5 splits
     assert details(made, Family.FWD_SPLITKV_COMBINE)["compiled for splits up to"] == "8"
+    assert details(made, Family.FWD_SPLITKV_COMBINE)["grid"].startswith("39 x 16 x 2;")  # 8 rows by 32 columns
     combine = made.stages[1].kernel
     assert combine.signature.lse is Need.YES
     main, other = algorithm(made, Family.FWD_SPLITKV), algorithm(made, Family.FWD_SPLITKV_COMBINE)
@@ -130,7 +131,9 @@ def test_a_small_backward_writes_dq_itself() -> None:
 
 
 def test_backward_with_fewer_key_heads_sums_afterwards() -> None:
-    sizes = {w.name: w.bytes for w in plan("-b 2 -H 8 --kv-heads 2 -s 64 --direction bwd").workspaces}
+    made = plan("-b 2 -H 8 --kv-heads 2 -s 64 --direction bwd")
+    assert "summed" in details(made, Family.BWD_DQ_DK_DV)["dk, dv"]
+    sizes = {w.name: w.bytes for w in made.workspaces}
     assert sizes["dk_heads"] == sizes["dv_heads"] == 2 * 2 * 8 * 64 * 128
 
 
