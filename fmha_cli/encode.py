@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
 from types import MappingProxyType
@@ -40,27 +40,55 @@ def digest_of(value: object) -> str:
 
 def fields_dict(noun: object) -> dict[str, Any]:
     """All fields of a dataclass as plain JSON values, nested dataclasses as objects."""
-    out: dict[str, Any] = {}
-    for field in dataclasses.fields(noun):  # type: ignore[arg-type]
-        out[field.name] = _plain(getattr(noun, field.name))
-    return out
+    return {name: _plain(getattr(noun, name)) for name, _ in _fields(type(noun))}
+
+
+def canonical_fields(noun: object) -> str:
+    """:func:`canonical_json` of :func:`fields_dict`, made once for each object: kernels share their parts."""
+    return _once(noun, "_canonical_fields", lambda: canonical_json(fields_dict(noun)))
+
+
+def _once(noun: object, key: str, make: Callable[[], str]) -> str:
+    """A text about a frozen dataclass, kept with it; equality, hash and copies know nothing of it."""
+    kept: dict[str, Any] | None = getattr(noun, "__dict__", None)
+    if kept is None:  # a dataclass with slots
+        return make()
+    if key not in kept:
+        kept[key] = make()
+    return cast(str, kept[key])
+
+
+@cache
+def _fields(kind: type) -> tuple[tuple[str, Any], ...]:
+    """Name and default of each field, in declaration order."""
+    return tuple((field.name, field.default) for field in dataclasses.fields(kind))
 
 
 def _plain(value: Any) -> Any:
-    if dataclasses.is_dataclass(value):
-        return fields_dict(value)
+    kind = type(value)
+    if kind in _JSON:
+        return value
+    if kind is tuple:
+        return [_plain(v) for v in value]
     if isinstance(value, Enum):
         return value.value
-    return [_plain(v) for v in value] if isinstance(value, tuple) else value
+    return fields_dict(value) if dataclasses.is_dataclass(value) else value
+
+
+_JSON = (str, int, bool, float, type(None))
 
 
 def encode_fields(noun: object) -> str:
     """The fields that differ from their defaults, as ``key=value,key=value`` in declaration order."""
+    return _once(noun, "_encoded_fields", lambda: _encoded(noun))
+
+
+def _encoded(noun: object) -> str:
     parts = []
-    for field in dataclasses.fields(noun):  # type: ignore[arg-type]
-        value = getattr(noun, field.name)
-        if field.default is dataclasses.MISSING or value != field.default:
-            parts.append(f"{field.name}={field_text(value)}")
+    for name, default in _fields(type(noun)):
+        value = getattr(noun, name)
+        if default is dataclasses.MISSING or value != default:
+            parts.append(f"{name}={field_text(value)}")
     return ",".join(parts)
 
 

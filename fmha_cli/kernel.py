@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from fmha_cli.encode import SCHEMA_VERSION, decode_fields, digest_of, encode_fields, fields_dict
+from fmha_cli.encode import SCHEMA_VERSION, canonical_fields, decode_fields, encode_fields, fields_dict
 from fmha_cli.errors import UsageError
 from fmha_cli.signature import Signature
 
@@ -57,8 +59,17 @@ class KernelSpec:
 
     @property
     def digest(self) -> str:
-        """sha256 (64 hex digits) over every field; stable across processes and hash seeds."""
-        return digest_of({"schema": SCHEMA_VERSION, **self.to_dict()})
+        """sha256 (64 hex digits) over every field; stable across processes and hash seeds.
+
+        The text is the canonical JSON of ``{"schema": SCHEMA_VERSION, **self.to_dict()}``, its two large members
+        made once for each signature and algorithm.
+        """
+        arch, backend, family = (json.dumps(text) for text in (self.arch, self.backend, self.family.value))
+        text = (
+            f'{{"algorithm":{canonical_fields(self.algorithm)},"arch":{arch},"backend":{backend},"family":{family},'
+            f'"schema":{SCHEMA_VERSION},"signature":{canonical_fields(self.signature)}}}'
+        )
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
         """Every field as plain JSON values."""
