@@ -7,8 +7,8 @@ from functools import lru_cache
 
 from fmha_cli.arch import ArchSpec
 from fmha_cli.backends.ck_tile.enumeration import Emitted, emitted
-from fmha_cli.backends.ck_tile.kernel_rule import Stage, arch_facts
-from fmha_cli.backends.ck_tile.kernel_rules import ALL
+from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
+from fmha_cli.backends.ck_tile.kernel_rules import target_check
 from fmha_cli.backends.ck_tile.profiles import admits, canonical_profile
 from fmha_cli.backends.ck_tile.revisions import BASELINE, require_arch, revision_of
 from fmha_cli.kernel import Family, KernelSpec
@@ -29,10 +29,8 @@ def family_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> 
 
 def buildable_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Iterator[KernelSpec]:
     """Those of :func:`family_kernels` that nothing about the architecture forbids."""
-    rules = [rule for rule in ALL if rule.stage is Stage.TARGET and family in rule.families]
-    for e in _emitted(arch.name, family, revision):
-        if not any(rule.against(e.kernel, arch) for rule in rules):
-            yield e.kernel
+    holds = target_check(arch, family, revision)
+    return (e.kernel for e in _emitted(arch.name, family, revision) if holds(e.kernel))
 
 
 def kernels(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ from fmha_cli.arch import ArchSpec
 from fmha_cli.backends.ck_tile.kernel_rule import KernelRule
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
-from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS, Block, Tables, TileRow, tables_of
+from fmha_cli.backends.ck_tile.tables import Block, Tables, TileRow, tables_of
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.signature import ModeKey, Signature
@@ -58,48 +58,47 @@ class _Place:
     ) -> None:
         self._arch, self._family, self._rules = arch, tables.family, rules
         names = ("dtype", "dtype_out", "hdim", "hdim_v")
-        self._signature = {**tables.constants, **dict(zip(names, (*dtypes_of(dtype), *hdims), strict=True))}
+        self._shared = {**tables.constants, **dict(zip(names, (*dtypes_of(dtype), *hdims), strict=True))}
         self._revision = revision
-        self._signatures: dict[tuple[Any, ...], Signature] = {}
-        self._algorithms: dict[tuple[Any, ...], CkAlgorithm] = {}
+        self._signatures: dict[tuple[int, ModeKey], list[Signature]] = {}
 
     def walk(self, mode: ModeKey, tile: TileRow, block: Block) -> Iterator[Emitted]:
         """The kernels of one block with one tile in one mode."""
         fixed = [rule for rule in self._rules if not set(rule.reads) & set(block.axes)]
-        free = [(rule, [a for a in block.axes if a in rule.reads]) for rule in self._rules if rule not in fixed]
-        verdicts: list[dict[Any, bool]] = [{} for _ in free]
+        free = [(rule, block.projection(rule.reads)) for rule in self._rules if rule not in fixed]
+        verdicts: list[dict[tuple[int, int], bool]] = [{} for _ in free]
         usable: dict[int, bool] = {}
-        for point in block.points:
-            for index, emit in enumerate(block.emits):
-                if not emit.at(point) or not usable.get(index, True):
+        signatures = self._of_block(mode, block)
+        algorithms = [CkAlgorithm(**{**tile.fields, **part}, rev=self._revision) for part in block.algorithm_parts]
+        for pair in block.pairs:
+            if not usable.get(pair.emit, True):
+                continue
+            kernel = KernelSpec(
+                backend=NAME,
+                family=self._family,
+                arch=self._arch.name,
+                signature=signatures[pair.signature],
+                algorithm=algorithms[pair.algorithm],
+            )
+            if pair.emit not in usable:
+                usable[pair.emit] = not any(rule.check(kernel, self._arch) for rule in fixed)
+                if not usable[pair.emit]:
                     continue
-                kernel = self._kernel({**point, **emit.fields, "mode": mode}, tile)
-                if index not in usable:
-                    usable[index] = not any(rule.check(kernel, self._arch) for rule in fixed)
-                    if not usable[index]:
-                        continue
-                for (rule, axes), known in zip(free, verdicts, strict=True):
-                    key = (index, *[point[axis] for axis in axes])
-                    if key not in known:
-                        known[key] = rule.check(kernel, self._arch) is None
-                    if not known[key]:
-                        break
-                else:
-                    yield Emitted(kernel, emit.profiles)
+            for (rule, places), known in zip(free, verdicts, strict=True):
+                key = (pair.emit, places[pair.point])
+                if key not in known:
+                    known[key] = rule.check(kernel, self._arch) is None
+                if not known[key]:
+                    break
+            else:
+                yield Emitted(kernel, block.emits[pair.emit].profiles)
 
-    def _kernel(self, values: Mapping[str, Any], tile: TileRow) -> KernelSpec:
-        ours = {k: v for k, v in values.items() if k in SIGNATURE_FIELDS}
-        theirs = {**tile.fields, **{k: v for k, v in values.items() if k not in SIGNATURE_FIELDS}}
-        key, other = tuple(ours.items()), tuple(theirs.items())
-        signature = self._signatures.get(key)
-        if signature is None:
-            signature = self._signatures[key] = Signature(**{**self._signature, **ours})
-        algorithm = self._algorithms.get(other)
-        if algorithm is None:
-            algorithm = self._algorithms[other] = CkAlgorithm(**theirs, rev=self._revision)
-        return KernelSpec(
-            backend=NAME, family=self._family, arch=self._arch.name, signature=signature, algorithm=algorithm
-        )
+    def _of_block(self, mode: ModeKey, block: Block) -> list[Signature]:
+        key = (id(block), mode)
+        if key not in self._signatures:
+            shared = {**self._shared, "mode": mode}
+            self._signatures[key] = [Signature(**{**shared, **part}) for part in block.signature_parts]
+        return self._signatures[key]
 
 
 def tiles_for(tables: Tables, class_: str, revision: str) -> Sequence[TileRow]:

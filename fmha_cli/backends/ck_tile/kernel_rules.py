@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from fmha_cli.arch import ArchSpec
 from fmha_cli.backends.ck_tile.kernel_rule import KernelRule, Stage, arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_config import CONFIG_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_families import FAMILY_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
-from fmha_cli.backends.ck_tile.kernel_rules_target import TARGET_RULES
+from fmha_cli.backends.ck_tile.kernel_rules_target import TARGET_RULES, concerns
 from fmha_cli.backends.ck_tile.kernel_rules_tiles import TILE_RULES
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
+from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.rules import Reason, Rule, Severity
 
 _TABLES = (CONFIG_RULES, FAMILY_RULES, TILE_RULES, GENERATOR_RULES, TARGET_RULES)
@@ -24,6 +28,26 @@ def refusals(kernel: KernelSpec) -> tuple[Reason, ...]:
 def target_refusals(kernel: KernelSpec) -> tuple[Reason, ...]:
     """The Reasons against a kernel that upstream's generator emits: those of its architecture."""
     return _against(kernel, tuple(rule for rule in ALL if rule.stage is Stage.TARGET))
+
+
+def target_check(arch: ArchSpec, family: Family, revision: str) -> Callable[[KernelSpec], bool]:
+    """A quick test whether a kernel that upstream's generator emits can be used on an architecture.
+
+    It asks the rules of the stage ``target``; where a rule reads the algorithm alone, once for each.
+    """
+    rules = [rule for rule in ALL if rule.stage is Stage.TARGET and family in rule.families]
+    once = [rule for rule in rules if not set(rule.reads) & (SIGNATURE_FIELDS | {"*"})]
+    each = [rule for rule in rules if rule not in once and concerns(rule, arch, family, revision)]
+    verdicts: dict[int, tuple[object, bool]] = {}
+
+    def usable(kernel: KernelSpec) -> bool:
+        key = id(kernel.algorithm)
+        if key not in verdicts:
+            fine = not any(rule.against(kernel, arch) for rule in once)
+            verdicts[key] = (kernel.algorithm, fine)  # kept alive, so that the id stays its own
+        return verdicts[key][1] and not any(rule.against(kernel, arch) for rule in each)
+
+    return usable
 
 
 def _against(kernel: KernelSpec, rules: tuple[KernelRule, ...]) -> tuple[Reason, ...]:

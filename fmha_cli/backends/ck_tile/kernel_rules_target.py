@@ -14,7 +14,7 @@ from fmha_cli.backends.ck_tile.kernel_rule import EVERY, KernelRule, Refusal, St
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
 from fmha_cli.encode import field_text
 from fmha_cli.errors import InternalError
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.rules import Severity
 
 SCHEMA = "fmha.known-bad/1"
@@ -38,11 +38,15 @@ class KnownBad:
     what: str
     link: str
 
+    def holds_for(self, arch: str, family: Family, revision: str) -> bool:
+        """Whether some kernel there may be of the class."""
+        places = ((self.archs, arch), (self.families, family.value), (self.revisions, revision))
+        return not any(known and mine not in known for known, mine in places)
+
     def meets(self, kernel: KernelSpec) -> bool:
         """Whether a kernel is of the class."""
         a = algorithm_of(kernel)
-        places = ((self.archs, kernel.arch), (self.families, kernel.family.value), (self.revisions, a.rev))
-        if any(known and mine not in known for known, mine in places):
+        if not self.holds_for(kernel.arch, kernel.family, a.rev):
             return False
         nouns = {name: kernel.signature if name in SIGNATURE_FIELDS else a for name in self.fields}
         return all(field_text(getattr(nouns[name], name)) in texts for name, texts in self.fields.items())
@@ -84,6 +88,12 @@ def _matrix(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 def _known(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     found = next((bad for bad in known_bad() if bad.effect == "refused" and bad.meets(kernel)), None)
     return None if found is None else Refusal(f"known to be bad: {found.what} ({found.link})")
+
+
+def concerns(rule: KernelRule, arch: ArchSpec, family: Family, revision: str) -> bool:
+    """Whether a rule may refuse any kernel of a family: false where no report is about it."""
+    reports = (bad for bad in known_bad() if bad.effect == "refused")
+    return rule.check is not _known or any(bad.holds_for(arch.name, family, revision) for bad in reports)
 
 
 TARGET_RULES: tuple[KernelRule, ...] = (

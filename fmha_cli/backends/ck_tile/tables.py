@@ -71,6 +71,16 @@ class Emit:
 
 
 @dataclass(frozen=True)
+class Pair:
+    """A point and a kernel that it emits, by number: point, emit, and the parts of signature and algorithm."""
+
+    point: int
+    emit: int
+    signature: int
+    algorithm: int
+
+
+@dataclass(frozen=True)
 class Block:
     """A product of axes, the last one innermost, and what each point emits.
 
@@ -91,6 +101,43 @@ class Block:
     def point_set(self) -> frozenset[tuple[Any, ...]]:
         """The points as values in the order of ``axes``."""
         return frozenset(tuple(point[axis] for axis in self.axes) for point in self.points)
+
+    @cached_property
+    def _parted(self) -> tuple[tuple[Pair, ...], tuple[Mapping[str, Any], ...], tuple[Mapping[str, Any], ...]]:
+        found: list[Pair] = []
+        parts: tuple[dict[Any, int], dict[Any, int]] = ({}, {})
+        for at, point in enumerate(self.points):
+            for number, emit in enumerate(self.emits):
+                if emit.at(point):
+                    values = {**point, **emit.fields}
+                    ours = tuple((k, v) for k, v in values.items() if k in SIGNATURE_FIELDS)
+                    rest = tuple((k, v) for k, v in values.items() if k not in SIGNATURE_FIELDS)
+                    numbers = (
+                        index.setdefault(key, len(index)) for index, key in zip(parts, (ours, rest), strict=True)
+                    )
+                    found.append(Pair(at, number, *numbers))
+        return tuple(found), tuple(dict(key) for key in parts[0]), tuple(dict(key) for key in parts[1])
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """Every point with every kernel that it emits, in upstream's order."""
+        return self._parted[0]
+
+    @property
+    def signature_parts(self) -> tuple[Mapping[str, Any], ...]:
+        """The different signature fields that the pairs have."""
+        return self._parted[1]
+
+    @property
+    def algorithm_parts(self) -> tuple[Mapping[str, Any], ...]:
+        """The different algorithm fields that the pairs have."""
+        return self._parted[2]
+
+    def projection(self, fields: Sequence[str]) -> tuple[int, ...]:
+        """For each point, a number that is the same where the point's values of ``fields`` are the same."""
+        axes = [axis for axis in self.axes if axis in fields]
+        seen: dict[tuple[Any, ...], int] = {}
+        return tuple(seen.setdefault(tuple(point[a] for a in axes), len(seen)) for point in self.points)
 
     def serves(self, dtype: str, hdims: tuple[int, int]) -> bool:
         """Whether the block is for a data type and head dims."""
