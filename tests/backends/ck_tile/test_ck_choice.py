@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from random import Random
 
@@ -11,11 +12,14 @@ import pytest
 from ck_problems import KINDS, random_problem
 from ck_upstream import Upstream, arguments_of, generator
 
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.ck_tile.catalogue import kernels
+from fmha_cli.backends.ck_tile.condition import FORWARD
 from fmha_cli.backends.ck_tile.decide import decide
 from fmha_cli.backends.ck_tile.plan import plan_of
 from fmha_cli.decision import Supported, Unsupported
 from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import Family
+from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.problem import Problem
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
@@ -33,11 +37,20 @@ class Compared:
     mismatches: list[str]
 
 
-def compare(problem: Problem, arch: str, units: int, upstream: Upstream, into: Compared) -> None:
-    """Choose, plan, and compare every stage's template arguments with those that upstream's API file takes."""
+def compare(
+    problem: Problem,
+    arch: str,
+    units: int,
+    upstream: Upstream,
+    into: Compared,
+    among: frozenset[KernelSpec] | None = None,
+) -> None:
+    """Choose (``among`` the kernels of a profile), plan, and compare every stage's template arguments with those that
+    upstream's API file takes."""
     device = DeviceFacts(id="hip:0", archs=(arch,), units=units)
     decisions = list(decide(problem, device))
-    chosen = min((d for d in decisions if isinstance(d, Supported)), key=lambda d: d.rank, default=None)
+    able = (d for d in decisions if isinstance(d, Supported) and (among is None or d.kernel in among))
+    chosen = min(able, key=lambda d: d.rank, default=None)
     wanted = upstream.choice(problem, units)
     if chosen is not None and chosen.rank[0] == 0:
         stages = {s.family: arguments_of(s.kernel) for s in plan_of(problem, chosen.kernel, device).stages}
@@ -85,6 +98,36 @@ def test_the_choice_is_upstreams_first_match(shared_cache: Path) -> None:
     assert kernels >= 200, (forward.outcomes, backward.outcomes)
     families = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
     assert all(forward.outcomes[f.value] >= 5 for f in families), forward.outcomes
+
+
+@cache
+def profile_kernels(arch: str, profile: str) -> frozenset[KernelSpec]:
+    """The main forward kernels of a profile."""
+    return frozenset(kernels(load_arch(arch), profile=profile, families=FORWARD))
+
+
+def run_receipt_0(folder: Path, seed: int, count: int, archs: tuple[str, ...]) -> Compared:
+    """Compare random forward problems within receipt 0, which lacks receipt 1's kernels for any head dim."""
+    rng, out = Random(seed), Compared(Counter(), [])
+    for _ in range(count):
+        arch, units, problem = rng.choice(archs), rng.choice(UNITS), random_problem(rng, rng.choice(FORWARD_KINDS))
+        if problem.dtype.value != "fp32":
+            compare(problem, arch, units, Upstream(folder, arch, 0), out, profile_kernels(arch, "ck_default"))
+    return out
+
+
+def test_the_choice_within_receipt_0(shared_cache: Path) -> None:
+    found = run_receipt_0(generator(shared_cache), 4, 40, ("gfx942",))
+    assert not found.mismatches, "\n".join(found.mismatches)
+    assert found.outcomes["fwd"] >= 3
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_many_choices_within_receipt_0(shared_cache: Path) -> None:
+    found = run_receipt_0(generator(shared_cache), 5, 1000, ARCHS)
+    print(f"\nreceipt 0: {dict(found.outcomes)}, mismatches {len(found.mismatches)}")
+    assert not found.mismatches, "\n".join(found.mismatches)
 
 
 @pytest.mark.slow
