@@ -53,10 +53,10 @@ def build(call: Call) -> int:
     call.output.document(build_document(entries))
     errors = [outcome for outcome in outcomes if isinstance(outcome, FmhaError)]
     _sum_up(call.voice, stages, outcomes)
-    return int(max((error.exit_code for error in errors), key=_WEIGHT.index, default=ExitCode.OK))
+    return int(max((error.exit_code for error in errors), key=WEIGHT.index, default=ExitCode.OK))
 
 
-_WEIGHT = (
+WEIGHT = (
     ExitCode.OK,
     ExitCode.UNSUPPORTED,
     ExitCode.ENVIRONMENT,

@@ -1,30 +1,142 @@
-"""``fmha inspect KERNEL``."""
+"""``fmha inspect``: one kernel, a table of many, or two side by side."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fmha_cli.cli.build import WEIGHT
 from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command
-from fmha_cli.cli.options import ARCH, BACKEND, BUILDING, CACHE_DIR, OFFLINE, ROWS
+from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.kernels import SELECTING, named_kernel, selected_kernels
+from fmha_cli.cli.options import BUILDING, CACHE_DIR, JOBS, OFFLINE, ROWS
+from fmha_cli.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.flags import Flag, FlagKind
+
+if TYPE_CHECKING:
+    from fmha_cli.kernel import KernelSpec
+    from fmha_cli.plan import Artifact
+    from fmha_cli.protocols import BuildContext
+
+ALL = Opt(Flag("all", FlagKind.SWITCH, "A table of every selected kernel"), "Choosing")
+DIFF = Opt(
+    Flag("diff", FlagKind.TEXT, "Two kernels side by side", repeats=True, metavar="K1 K2"), "Choosing", pair=True
+)
+COMPILER = Opt(
+    Flag(
+        "compiler",
+        FlagKind.TEXT,
+        "Build with this compiler; twice: the kernel of both side by side",
+        repeats=True,
+        metavar="CXX",
+    ),
+    "Choosing",
+)
+_SELECTION = tuple(option.key for option in SELECTING if option.key not in ("arch", "backend"))
 
 
 def inspect(call: Call) -> int:
-    """What the built kernel needs; it is built when it is not in the cache."""
-    from fmha_cli.cli.kernels import named_kernel
-    from fmha_cli.cli.request import request_of
+    """What built kernels need; what is not in the cache is built."""
+    compilers = call.settings.many("compiler")
+    pair = call.settings.many("diff")
+    _require_one(call, pair, compilers)
+    if call.settings.on("all"):
+        return _all(call)
+    if pair or len(compilers) == 2:
+        kernels = [named_kernel(call, text) for text in pair] or [named_kernel(call)] * 2
+        return _side_by_side(call, kernels, compilers or (None,))
+    kernel = named_kernel(call)
+    call.output.document(_inspected(call, kernel, _built(call, kernel, _context(call, *compilers))))
+    return int(ExitCode.OK)
+
+
+def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) -> None:
+    """One of KERNEL, --all and --diff; not more compilers than can be compared.
+
+    Raises:
+        UsageError: E002.
+    """
+    asked = {"KERNEL": bool(call.argument("kernel")), "--all": call.settings.on("all"), "--diff": bool(pair)}
+    named = [name for name, given in asked.items() if given]
+    if not named:
+        raise UsageError("no kernel is named", code="E002", where="KERNEL", help="KERNEL, --all, or --diff K1 K2")
+    if len(named) > 1:
+        raise UsageError(f"{named[0]} and {named[1]} contradict each other", code="E002", where=named[1])
+    if len(pair) not in (0, 2):
+        raise UsageError("two kernels are compared", code="E002", where="--diff", help="--diff K1 K2")
+    if len(compilers) > (2 if call.argument("kernel") else 1):
+        text = "two compilers are compared on one kernel"
+        raise UsageError(text, code="E002", where="--compiler", help="KERNEL --compiler A --compiler B")
+    chosen = [key for key in _SELECTION if key in call.settings.values]
+    if chosen and not call.settings.on("all"):
+        raise UsageError(
+            f"--{chosen[0]} selects kernels for --all", code="E002", where=f"--{chosen[0]}", help="add --all"
+        )
+
+
+def _all(call: Call) -> int:
     from fmha_cli.plan import Stage
-    from fmha_cli.report.document import inspect_document
+    from fmha_cli.report.inspections import inspection_row, inspections_document
+    from fmha_cli.walk.builds import build_stages
+
+    kernels = list({kernel.digest: kernel for kernel in selected_kernels(call)}.values())
+    context = _context(call, *call.settings.many("compiler"))
+    with call.voice.progress("build") as progress:
+        built = build_stages([Stage(kernel) for kernel in kernels], call.registry, context, progress)
+    rows, worst = [], ExitCode.OK
+    for kernel in kernels:
+        outcome: Mapping[str, Any] | FmhaError
+        done = built[kernel.digest]
+        try:
+            if done.value is None:
+                raise done.error or AssertionError("an outcome holds a value or an error")
+            outcome = _inspected(call, kernel, done.value)
+        except FmhaError as error:
+            outcome = error
+            worst = max(worst, error.exit_code, key=WEIGHT.index)
+        rows.append(inspection_row(kernel, call.registry.backend(kernel.backend).upstream_name(kernel), outcome))
+    call.output.document(inspections_document(rows))
+    return int(worst)
+
+
+def _side_by_side(call: Call, kernels: list[KernelSpec], compilers: tuple[str | None, ...]) -> int:
+    from fmha_cli.report.inspections import differences_document
+
+    contexts = [_context(call, *filter(None, [compilers[0]])), _context(call, *filter(None, [compilers[-1]]))]
+    sides = [
+        _inspected(call, kernel, _built(call, kernel, context))
+        for kernel, context in zip(kernels, contexts, strict=True)
+    ]
+    call.output.document(differences_document(*sides))
+    return int(ExitCode.OK)
+
+
+def _context(call: Call, compiler: str | None = None) -> BuildContext:
+    from fmha_cli.cli.request import request_of
     from fmha_cli.walk.builds import build_context
 
-    kernel = named_kernel(call)
+    context = build_context(request_of(call), call.voice.say)
+    return context if compiler is None else replace(context, options={**context.options, "compiler": compiler})
+
+
+def _built(call: Call, kernel: KernelSpec, context: BuildContext) -> Artifact:
+    from fmha_cli.plan import Stage
+
+    return call.registry.backend(kernel.backend).build(Stage(kernel), context)
+
+
+def _inspected(call: Call, kernel: KernelSpec, artifact: Artifact) -> dict[str, Any]:
+    from fmha_cli.report.document import inspect_document
+
     backend = call.registry.backend(kernel.backend)
-    artifact = backend.build(Stage(kernel), build_context(request_of(call), call.voice.say))
-    findings = backend.inspect(kernel, artifact)
-    call.output.document(inspect_document(kernel, findings, artifact, backend.upstream_name(kernel)))
-    return 0
+    return inspect_document(kernel, backend.inspect(kernel, artifact), artifact, backend.upstream_name(kernel))
 
 
 COMMAND = Command(
     inspect,
-    options=(ARCH, BACKEND, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
-    arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix", required=True),),
+    options=(*SELECTING, ALL, DIFF, COMPILER, JOBS, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
+    arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix"),),
+    detail="KERNEL shows one kernel; --all the selected ones as a table; --diff K1 K2 two side by side; two --compiler "
+    "one kernel as both compilers build it. Registers and spills are what the named compiler says.",
 )

@@ -62,8 +62,8 @@ def _kernels(call: Call) -> Iterator[KernelSpec]:
                 yield from backend.kernels(registry.arch(found))
 
 
-def named_kernel(call: Call) -> KernelSpec:
-    """The kernel that the argument ``kernel`` names, among all backends and ``--arch``.
+def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
+    """The kernel that ``text`` names (by default the argument ``kernel``), among all backends and ``--arch``.
 
     Raises:
         UsageError: unknown or ambiguous; no such architecture or backend.
@@ -73,6 +73,6 @@ def named_kernel(call: Call) -> KernelSpec:
     registry, arch, name = call.registry, call.settings.text("arch"), call.settings.text("backend") or "auto"
     backends = list(registry.backends.values()) if name == "auto" else [registry.backend(name)]
     archs = [a for b in backends for a in b.archs()] if arch is None else [registry.arch(arch).name]
-    kernel = find_kernel(registry, backends, call.argument("kernel"), dict.fromkeys(archs))
+    kernel = find_kernel(registry, backends, text or call.argument("kernel"), dict.fromkeys(archs))
     assert kernel is not None  # the argument is required, and an unknown one is a usage error
     return kernel

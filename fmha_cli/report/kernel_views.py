@@ -1,4 +1,4 @@
-"""Tables of the documents about kernels: list-kernels, explain, plan, inspect, and errors."""
+"""Tables of the documents about kernels: list-kernels, explain, plan, and errors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ SHORT = 8
 
 _MOST_REFUSALS = 20
 _MOST_BESIDE = 5  # when some kernel serves the problem, refusals matter less
-_MOST_INSTRUCTIONS = 20
 
 
 def error_view(document: Document) -> Table:
@@ -122,24 +121,10 @@ def plan_view(document: Document) -> Table:
     return Table(headers, rows, summary, details, frozenset(["stage"])).narrowed()
 
 
-def inspect_view(document: Document) -> Table:
-    """One line a figure; the most frequent instructions."""
-    figures = ("registers", "spills", "lds_bytes", "shared_bytes", "occupancy", "vector_bits", "matrix_instructions")
-    rows = [[name.replace("_", " "), cell(document[name])] for name in figures if document[name] is not None]
-    rows += [[key.replace("_", " "), cell(value)] for key, value in document["details"].items()]
-    counts = sorted((document["instructions"] or {}).items(), key=lambda item: (-item[1], item[0]))
-    rows += [[f"instruction {mnemonic}", str(count)] for mnemonic, count in counts[:_MOST_INSTRUCTIONS]]
-    if len(counts) > _MOST_INSTRUCTIONS:
-        rest = sum(count for _, count in counts[_MOST_INSTRUCTIONS:])
-        rows.append([f"{len(counts) - _MOST_INSTRUCTIONS} other instructions", str(rest)])
-    return Table(["what", "value"], rows, document["kernel"]["name"])
-
-
 VIEWS: Mapping[str, Callable[[Document], Table]] = MappingProxyType(
     {
         "error": error_view,
         "explain": explain_view,
-        "inspect": inspect_view,
         "kernels": kernels_view,
         "plan": plan_view,
     }

@@ -10,7 +10,8 @@ if TYPE_CHECKING:
 
 Document = Mapping[str, Any]
 
-_ABOUT_KERNELS = ("error", "explain", "inspect", "kernels", "plan")
+_ABOUT_KERNELS = ("error", "explain", "kernels", "plan")
+_INSPECTED = ("differences", "inspect", "inspections")
 
 
 def document_name(document: Document) -> str:
@@ -33,6 +34,10 @@ def _views(name: str) -> Mapping[str, Callable[[Document], Table]]:
         from fmha_cli.report import kernel_views
 
         return kernel_views.VIEWS
+    if name in _INSPECTED:
+        from fmha_cli.report import inspect_views
+
+        return inspect_views.VIEWS
     if name == "parity":
         from fmha_cli.report import parity_view
 

@@ -27,7 +27,7 @@ from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.problem import Problem
-from fmha_cli.report import cache, document, tools
+from fmha_cli.report import cache, document, inspections, tools
 from fmha_cli.report.environment import environment
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
@@ -152,6 +152,23 @@ ARCH = ArchSpec("x86_64_v4", "cpu", "AVX-512", {"lanes": {"value": 16, "source":
 _ROOT = "/cache"
 
 
+INSPECTED = document.inspect_document(
+    kernel(),
+    {
+        "registers": {"vgpr": 132, "sgpr": 54},
+        "spills": {"vgpr": 7, "sgpr": 0},
+        "instructions": {"vfmadd": 9, "ret": 1},
+        "ratio": 0.5,
+        "kernels": [{"symbol": "a", "lds_bytes": 1}, {"symbol": "b", "lds_bytes": 2}],
+    },
+    ARTIFACT,
+    "u",
+)
+BARE_INSPECTED = document.inspect_document(
+    kernel(), {"registers": 3, "occupancy": 0.5, "odd": float("inf"), "why": "no tool"}, None
+)
+
+
 def documents() -> dict[str, list[dict[str, Any]]]:
     """Schema name -> golden documents of it, the full and the empty ones."""
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
@@ -182,20 +199,26 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             cache.cache_document(_ROOT, [], Imported((DIGEST,), ())),
         ],
         "devices": [tools.devices_document(BACKENDS), tools.devices_document({})],
+        "differences": [
+            inspections.differences_document(INSPECTED, {**INSPECTED, "spills": {"vgpr": 0}}),
+            inspections.differences_document(INSPECTED, BARE_INSPECTED),
+        ],
         "doctor": [tools.doctor_document(doctor, ENVIRONMENT)],
         "error": [document.error_document(UsageError("no such flag", code="E002", where="--x"))],
         "explain": [
             document.explain_document(PROBLEM, TRACE, kernel()),
             document.explain_document(PROBLEM, Trace(()), None),
         ],
-        "inspect": [
-            document.inspect_document(
-                kernel(),
-                {"registers": {"zmm": 32}, "spills": 0, "instructions": {"vfmadd": 9, "ret": 1}, "ratio": 0.5},
-                ARTIFACT,
-                "u",
+        "inspect": [INSPECTED, BARE_INSPECTED],
+        "inspections": [
+            inspections.inspections_document(
+                [
+                    inspections.inspection_row(kernel(), "u", INSPECTED),
+                    inspections.inspection_row(kernel(), None, BARE_INSPECTED),
+                    inspections.inspection_row(kernel(), None, failure),
+                ]
             ),
-            document.inspect_document(kernel(), {"registers": 3, "occupancy": 0.5, "odd": float("inf")}, None),
+            inspections.inspections_document([]),
         ],
         "journal": [
             {"argv": ["run"], "event": "start", "fmha": "0.1.0", "rows": [DIGEST[:24]], "schema": "fmha.journal/1"},

@@ -93,11 +93,14 @@ OPEN = (
     "registers",
     "lanes",
     "settings",
+    "spills",
 )
 """Members whose keys are free."""
 
 
 def closed_objects(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    if path and path[-1] == "details":
+        return  # whatever is in it is the backend's affair
     if isinstance(tree, dict):
         if not path or path[-1] not in OPEN:
             yield path

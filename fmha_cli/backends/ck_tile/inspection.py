@@ -42,7 +42,6 @@ def inspect_ck(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
     listing, why = _listing(code.data, llvm_tool("llvm-objdump", compiler))
     return {
         **summary(found, limits_of(kernel.arch), listing),
-        "compile_seconds": artifact.build_seconds,
         "compile_peak_bytes": built.peak_bytes if built else None,
         "compiler": str(built.parts["toolchain_version"]) if built else None,
         "target": code.target,
