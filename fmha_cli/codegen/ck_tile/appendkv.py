@@ -10,6 +10,7 @@ from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, VLayout
 from fmha_cli.codegen.ck_tile.call import RATIO, Call, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
+from fmha_cli.codegen.ck_tile.paddings import sequence_products
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.errors import InternalError
 from fmha_cli.kernel import KernelSpec
@@ -90,6 +91,7 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
             *((("page_block_size", 1),) if paged else ()),
         ),
         rules=(*_own_rules(kernel, algorithm), *(_rotary_rules() if rotates else ())),
+        products=sequence_products(kernel, paged=paged),
     )
 
 

@@ -1,4 +1,4 @@
-"""Sizes that a forward kernel's paddings admit, as conditions on the argument block.
+"""Sizes that a forward kernel's paddings and its 32-bit offsets admit, as conditions on the argument block.
 
 Source: ``scheck``, ``skcheck``, ``dcheck``, ``dvcheck`` of ``codegen/ops/fmha_fwd_splitkv.py``,
 ``fmha_pagedkv_prefill.py`` and ``fmha_batch_prefill.py``. A kernel without padding reads whole tiles, so a size that
@@ -10,8 +10,10 @@ from __future__ import annotations
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.codegen.ck_tile.features import grouped
 from fmha_cli.kernel import KernelSpec
+from fmha_cli.signature import BiasKey
 
 Rules = tuple[tuple[str, str], ...]
+Products = tuple[tuple[str, str, str], ...]
 
 _QK_COLUMNS = {32: 32, 64: 64, 96: 128, 128: 128, 256: 256}
 """Columns of Q and K that a pipeline loads at once, by ``bk0max`` (``K0_MAX_SUBMAX_MAP``)."""
@@ -26,6 +28,15 @@ def padding_rules(kernel: KernelSpec, algorithm: CkAlgorithm, lengths: str = "")
         lengths: the pointer to device lengths that an unpadded kernel cannot take, "" where there is none.
     """
     return (*_head_dims(kernel, algorithm), *(() if grouped(kernel) else _lengths(algorithm, lengths)))
+
+
+def sequence_products(kernel: KernelSpec, *, paged: bool) -> Products:
+    """Offsets of the last sequence that the device code forms in 32 bits: in the block table and in ALiBi's slopes."""
+    strides = (
+        *(("batch_stride_block_table",) if paged else ()),
+        *(("stride_bias",) if kernel.signature.bias is BiasKey.ALIBI else ()),
+    )
+    return tuple((name, "a.batch - 1", f"a.{name}") for name in strides)
 
 
 def _head_dims(kernel: KernelSpec, algorithm: CkAlgorithm) -> Rules:

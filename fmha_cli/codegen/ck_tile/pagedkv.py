@@ -12,7 +12,7 @@ from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, us
 from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, on
 from fmha_cli.codegen.ck_tile.fwd import epilogue, forward_extents, forward_options, forward_shape
-from fmha_cli.codegen.ck_tile.paddings import padding_rules
+from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.kernel import KernelSpec
@@ -107,4 +107,5 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
         ),
         extents=(*forward_extents(), ("page_block_size", 1)),
         rules=(*rules, *padding_rules(kernel, algorithm, "seqlen_k_ptr")),
+        products=sequence_products(kernel, paged=True),
     )

@@ -15,7 +15,7 @@ from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, us
 from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
 from fmha_cli.codegen.ck_tile.fwd import forward_extents, forward_options, forward_shape
-from fmha_cli.codegen.ck_tile.paddings import padding_rules
+from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.kernel import KernelSpec
@@ -171,7 +171,7 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
         products=(
             *split_products(),
             ("num_splits", "a.num_splits", f"(a.max_seqlen_q / {algorithm.tile[0]} + 1)"),
-            *((("batch_stride_block_table", "a.batch - 1", "a.batch_stride_block_table"),) if paged else ()),
+            *sequence_products(kernel, paged=paged),
         ),
     )
 
