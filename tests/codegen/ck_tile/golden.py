@@ -1,0 +1,56 @@
+"""Golden texts of the CK-Tile generator: one kernel for each family, architecture and pipeline.
+
+A file holds what is the kernel's own: types, checks, arguments and grid. What all texts share is pinned by the digest
+of the whole text.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import fields
+from functools import cache
+from pathlib import Path
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.ck_tile.catalogue import family_kernels
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
+from fmha_cli.codegen.ck_tile.emit import emit, unit_of
+from fmha_cli.kernel import Family, KernelSpec
+
+GOLDEN = Path(__file__).parent.parent.parent / "golden" / "ck_tile"
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
+DIGESTS = "digests.json"
+_SHARED_AGAIN = "// Names of the members"
+
+
+@cache
+def golden_kernels() -> dict[str, KernelSpec]:
+    """File name -> kernel: of each kind the one with the most choices made, so that all of a text is seen."""
+    out: dict[str, KernelSpec] = {}
+    for arch in ARCHS:
+        for family in Family:
+            for kernel in family_kernels(load_arch(arch), family):
+                algorithm = kernel.algorithm
+                assert isinstance(algorithm, CkAlgorithm)
+                name = f"{family.value}-{arch}-{algorithm.pipeline.value}.hip"
+                if name not in out or _rank(kernel) > _rank(out[name]):
+                    out[name] = kernel
+    return out
+
+
+def _rank(kernel: KernelSpec) -> tuple[int, str]:
+    parts = (kernel.signature, kernel.algorithm)
+    made = sum(getattr(part, f.name) not in (f.default, "no", "none") for part in parts for f in fields(part))
+    return made, kernel.digest
+
+
+def own_text(kernel: KernelSpec) -> str:
+    """The kernel's own part of its text, after its name."""
+    text = emit(kernel)
+    start, end = text.index(unit_of(kernel).types.rstrip()), text.index(_SHARED_AGAIN)
+    return f"// {kernel.name}\n\n" + text[start:end].strip() + "\n"
+
+
+def digests() -> dict[str, str]:
+    """File name -> sha256 of the whole text."""
+    return {name: hashlib.sha256(emit(kernel).encode()).hexdigest() for name, kernel in golden_kernels().items()}

@@ -1,0 +1,169 @@
+// ck_tile:fwd:gfx950:dtype=bf16,dtype_out=bf16,hdim=128,hdim_v=128,mask=any,lse=yes,gqa=any,deterministic=any:pipeline=qr_async_trload,tile=128x64x32x128x16x128,waves=4x1x1x4x1x1,warp=32x32x16x32x32x16,pad_d=1,pad_dv=1,trload=yes
+
+struct Types {
+  using QDataType = ck_tile::bf16_t;
+  using KDataType = ck_tile::bf16_t;
+  using VDataType = ck_tile::bf16_t;
+  using BiasDataType = ck_tile::bf16_t;
+  using RandValOutputDataType = uint8_t;
+  using LSEDataType = float;
+  using SaccDataType = float;
+  using SMPLComputeDataType = float;
+  using PDataType = ck_tile::bf16_t;
+  using OaccDataType = float;
+  using ODataType = ck_tile::bf16_t;
+};
+using Tile = ck_tile::sequence<128, 64, 32, 128, 16, 128>;
+using Shape = ck_tile::TileFmhaShape<
+    Tile,
+    ck_tile::sequence<4, 1, 1>,
+    ck_tile::sequence<32, 32, 16>,
+    ck_tile::sequence<4, 1, 1>,
+    ck_tile::sequence<32, 32, 16>,
+    true>;
+using Traits = ck_tile::TileFmhaTraits<
+    false,
+    false,
+    true,
+    true,
+    false,
+    ck_tile::BlockAttentionBiasEnum::NO_BIAS,
+    false,
+    true,
+    false,
+    false,
+    -1,
+    false>;
+using Variant = ck_tile::ComposedAttention<false * ck_tile::LOGITS_SOFT_CAP, CK_TILE_FMHA_FWD_FAST_EXP2>;
+using Mask = ck_tile::SimplifiedGenericAttentionMask<true>;
+using Problem = ck_tile::BlockFmhaPipelineProblem<
+    Types::QDataType,
+    Types::KDataType,
+    Types::VDataType,
+    Types::SaccDataType,
+    Types::SMPLComputeDataType,
+    Types::BiasDataType,
+    Types::RandValOutputDataType,
+    Types::LSEDataType,
+    Types::PDataType,
+    Types::OaccDataType,
+    Types::ODataType,
+    Shape,
+    false,
+    Variant,
+    Mask,
+    true,
+    Traits>;
+using Pipeline = ck_tile::BlockFmhaPipelineQRKSVSAsyncTrload<Problem>;
+using EpilogueProblem = ck_tile::Default2DEpilogueProblem<
+    Types::OaccDataType,
+    Types::ODataType,
+    false,
+    true>;
+using Epilogue = ck_tile::Default2DEpilogue<EpilogueProblem>;
+using Kernel = ck_tile::FmhaFwdKernel<Pipeline, Epilogue>;
+
+static void check(const Args& a, Checks& checks) {
+  REQUIRE(q_ptr, a.q_ptr != nullptr);
+  REQUIRE(k_ptr, a.k_ptr != nullptr);
+  REQUIRE(v_ptr, a.v_ptr != nullptr);
+  REQUIRE(o_ptr, a.o_ptr != nullptr);
+  REQUIRE(lse_ptr, a.lse_ptr != nullptr);
+  REQUIRE(bias_ptr, a.bias_ptr == nullptr);
+  REQUIRE(logits_soft_cap, a.logits_soft_cap == 0);
+  REQUIRE(seqstart_q_ptr, a.seqstart_q_ptr == nullptr);
+  REQUIRE(seqstart_k_ptr, a.seqstart_k_ptr == nullptr);
+  REQUIRE(seqlen_q_ptr, a.seqlen_q_ptr == nullptr);
+  REQUIRE(seqlen_k_ptr, a.seqlen_k_ptr == nullptr);
+  REQUIRE(min_seqlen_q, a.min_seqlen_q == 0);
+  REQUIRE(p_drop, a.p_drop == 0);
+  REQUIRE(s_randval, a.s_randval == 0);
+  REQUIRE(rand_val_ptr, a.rand_val_ptr == nullptr);
+  EXTENT(batch, 1);
+  EXTENT(nhead_q, 1);
+  EXTENT(nhead_k, 1);
+  EXTENT(max_seqlen_q, 1);
+  EXTENT(hdim_q, 1);
+  EXTENT(hdim_v, 1);
+  EXTENT(seqlen_q, 0);
+  EXTENT(seqlen_k, 0);
+  REQUIRE(nhead_q, a.nhead_k < 1 || a.nhead_q % a.nhead_k == 0);
+  REQUIRE(mask_type, a.mask_type >= 0 && a.mask_type <= 3);
+  REQUIRE(scale_p, a.scale_p == 1);
+  REQUIRE(scale_o, a.scale_o == 1);
+  REQUIRE(hdim_q, a.hdim_q <= 128);
+  REQUIRE(hdim_v, a.hdim_v <= 128);
+  REQUIRE(max_seqlen_q, a.max_seqlen_q >= a.seqlen_q);
+}
+
+template <typename Kernel>
+struct Prepared {
+  typename Kernel::Kargs kargs;
+  dim3 grid;
+};
+
+template <typename Kernel>
+Prepared<Kernel> prepare(const Args& a, Checks& checks) {
+  using Values = std::pair<uint64_t, uint64_t>;
+  using Addresses = std::pair<const void*, const void*>;
+  std::variant<Values, Addresses> drop_seed_offset = Values{a.drop_seed, a.drop_offset};
+  if (a.drop_from_device != 0) drop_seed_offset = Addresses{a.drop_seed_ptr, a.drop_offset_ptr};
+  return {Kernel::MakeKargsImpl(
+          a.q_ptr,
+          a.k_ptr,
+          a.v_ptr,
+          a.bias_ptr,
+          a.rand_val_ptr,
+          a.lse_ptr,
+          a.o_ptr,
+          IN(seqlen_q),
+          IN(seqlen_k),
+          IN(hdim_q),
+          IN(hdim_v),
+          IN(nhead_q),
+          Narrow{a.nhead_q / a.nhead_k, FIELD_nhead_q, checks},
+          a.scale_s,
+          a.scale_p,
+          a.scale_o,
+          a.logits_soft_cap,
+          IN(stride_q),
+          IN(stride_k),
+          IN(stride_v),
+          IN(stride_bias),
+          IN(stride_randval),
+          IN(stride_o),
+          IN(nhead_stride_q),
+          IN(nhead_stride_k),
+          IN(nhead_stride_v),
+          IN(nhead_stride_bias),
+          IN(nhead_stride_randval),
+          IN(nhead_stride_lse),
+          IN(nhead_stride_o),
+          IN(batch_stride_q),
+          IN(batch_stride_k),
+          IN(batch_stride_v),
+          IN(batch_stride_bias),
+          IN(batch_stride_randval),
+          IN(batch_stride_lse),
+          IN(batch_stride_o),
+          IN(window_size_left),
+          IN(window_size_right),
+          IN(mask_type),
+          a.p_drop,
+          IN(s_randval),
+          drop_seed_offset,
+          a.cu_seqlen_q_ptr,
+          a.cu_seqlen_k_ptr),
+      Kernel::GridSize(
+          IN(batch),
+          IN(nhead_q),
+          IN(max_seqlen_q),
+          IN(hdim_v),
+          false)};
+}
+
+template <typename Use>
+int choose(const Args& a, Use use) {
+  (void)a;
+  return use(std::type_identity<Kernel>{});
+}
