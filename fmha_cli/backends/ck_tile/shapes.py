@@ -26,9 +26,19 @@ def row_count(problem: Problem) -> int:
     return sum(problem.query_lengths()) if problem.mode is Mode.GROUP else problem.seqlen_q
 
 
+INDEX_END = 1 << 31
+"""Kernels hold strides as ``ck_tile::index_t``, 32 bits with a sign."""
+
+
 def dense(shape: Sequence[int]) -> tuple[int, ...]:
     """Strides in elements of a C-contiguous tensor."""
-    return tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return needed(shape, tuple(prod(shape[axis + 1 :]) for axis in range(len(shape))))
+
+
+def needed(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """The strides, 0 where an axis of length 1 has one that no kernel could hold: it is never taken."""
+    pairs = zip(shape, strides, strict=True)
+    return tuple(0 if length == 1 and stride >= INDEX_END else stride for length, stride in pairs)
 
 
 def head_axis(layout: Layout, rank: int) -> int:
@@ -55,14 +65,14 @@ def strides_of(name: str, shape: Sequence[int], strides: Sequence[int], layout: 
     """As :func:`row_strides`, of a shape and its strides."""
     if strides[-1] != 1 and shape[-1] > 1:
         raise InternalError(f"{name}: the last axis must be contiguous")
-    *batch, first, second, _ = strides
+    *batch, first, second, _ = needed(shape, strides)
     head, row = (first, second) if layout is Layout.BHSD else (second, first)
     return Strides(batch[0] if batch else 0, head, row)
 
 
 def page_strides(tensor: BoundTensor) -> Strides:
     """Strides of a paged cache (pages, page, kv_heads, d): ``batch`` is a page's, ``row`` a key's."""
-    page, row, head, _ = tensor.strides
+    page, row, head, _ = needed(tensor.shape, tensor.strides)
     return Strides(page, head, row)
 
 
@@ -76,5 +86,5 @@ def plane_strides(tensor: BoundTensor) -> Strides:
 
 def lse_strides(tensor: BoundTensor) -> Strides:
     """Strides of lse (batch, heads, rows) or, packed, (heads, rows)."""
-    *batch, head, row = tensor.strides
+    *batch, head, row = needed(tensor.shape, tensor.strides)
     return Strides(batch[0] if batch else 0, head, row)
