@@ -43,7 +43,7 @@ class CacheStats:
 
     Attributes:
         saved_ns: compile time that the entries stand for.
-        other_bytes: what is neither entry, quarantine, failure nor temporary (locks, probe results).
+        other_bytes: what is neither entry, quarantine, failure nor temporary (locks, probe results, sources).
     """
 
     root: Path
@@ -127,7 +127,7 @@ def cache_stats(layout: CacheLayout) -> CacheStats:
         failed_bytes=tree_size(layout.failed),
         temporary=sum(1 for _ in children(layout.tmp)),
         temporary_bytes=tree_size(layout.tmp),
-        other_bytes=tree_size(layout.locks) + tree_size(layout.toolchains),
+        other_bytes=sum(tree_size(room) for room in (layout.locks, layout.toolchains, layout.sources)),
     )
 
 

@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 OLDEST_CLANG = 19
-"""The oldest clang that reads the pinned device libraries. It knows gfx1201; gfx950 came with 20, gfx1250 with 22."""
+"""The oldest clang that reads the pinned device libraries. It knows gfx1201; gfx950 came with 20, gfx1250 later."""
 
 INSTALL_HELP = (
     "install ROCm, or clang 19 or newer with lld and its tools: Debian and Ubuntu `apt install clang-22 lld-22 llvm-22 "
