@@ -40,7 +40,7 @@ def digest_of(value: object) -> str:
 
 def fields_dict(noun: object) -> dict[str, Any]:
     """All fields of a dataclass as plain JSON values, nested dataclasses as objects."""
-    return {name: _plain(getattr(noun, name)) for name, _ in _fields(type(noun))}
+    return {name: _plain(getattr(noun, name)) for name, _ in _fields(cast(Any, type(noun)))}
 
 
 def canonical_fields(noun: object) -> str:
@@ -59,7 +59,7 @@ def _once(noun: object, key: str, make: Callable[[], str]) -> str:
 
 
 @cache
-def _fields(kind: type) -> tuple[tuple[str, Any], ...]:
+def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
     """Name and default of each field, in declaration order."""
     return tuple((field.name, field.default) for field in dataclasses.fields(kind))
 
@@ -72,7 +72,18 @@ def _plain(value: Any) -> Any:
         return [_plain(v) for v in value]
     if isinstance(value, Enum):
         return value.value
-    return fields_dict(value) if dataclasses.is_dataclass(value) else value
+    return _nested(value) if dataclasses.is_dataclass(value) else value
+
+
+def _nested(noun: object) -> dict[str, Any]:
+    """A fresh :func:`fields_dict`; of a flat noun, whose parts are shared by many, from values found once."""
+    kept: dict[str, Any] = getattr(noun, "__dict__", {})
+    if "_plain_fields" not in kept:
+        plain = fields_dict(noun)
+        if not all(type(v) in _JSON or type(v) is list for v in plain.values()):
+            return plain
+        kept["_plain_fields"] = plain
+    return {name: v.copy() if type(v) is list else v for name, v in kept["_plain_fields"].items()}
 
 
 _JSON = (str, int, bool, float, type(None))
@@ -85,7 +96,7 @@ def encode_fields(noun: object) -> str:
 
 def _encoded(noun: object) -> str:
     parts = []
-    for name, default in _fields(type(noun)):
+    for name, default in _fields(cast(Any, type(noun))):
         value = getattr(noun, name)
         if default is dataclasses.MISSING or value != default:
             parts.append(f"{name}={field_text(value)}")

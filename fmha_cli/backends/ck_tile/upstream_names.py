@@ -7,6 +7,7 @@ Source: the properties ``name`` and ``filename`` of the kernel, tile and pipelin
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import cache
 from types import MappingProxyType
 
 from fmha_cli.backends.ck_tile.condition import algorithm_of
@@ -32,11 +33,15 @@ _ROTARY = {RotaryKey.NONE: "", RotaryKey.INTERLEAVED: "_inter", RotaryKey.HALF: 
 
 def upstream_name(kernel: KernelSpec) -> str | None:
     """The file stem that upstream's generator gives a kernel; None where it files the architecture nowhere."""
-    arch = arch_facts(kernel.arch)
-    class_ = arch_class(arch, kernel.family, algorithm_of(kernel).rev) if arch else None
-    if class_ is None:
-        return None
-    return f"{_STEMS[kernel.family](kernel.signature, algorithm_of(kernel))}{class_.suffix}"
+    suffix = _suffix(kernel.arch, kernel.family, algorithm_of(kernel).rev)
+    return None if suffix is None else f"{_STEMS[kernel.family](kernel.signature, algorithm_of(kernel))}{suffix}"
+
+
+@cache
+def _suffix(arch: str, family: Family, revision: str) -> str | None:
+    facts = arch_facts(arch)
+    class_ = arch_class(facts, family, revision) if facts else None
+    return None if class_ is None else class_.suffix
 
 
 def _word(on: bool, word: str) -> str:
