@@ -6,7 +6,7 @@ Sources: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.condition import BACKWARD, MAIN, Condition, next_multiple
+from fmha_cli.backends.ck_tile.condition import BACKWARD, MAIN, Condition, algorithm_of, next_multiple
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.ck_tile.splits import MAX_SPLITS
 from fmha_cli.dtypes import DType
@@ -14,6 +14,7 @@ from fmha_cli.features import Bias, CacheKind
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.mask import MaskKind
 from fmha_cli.rules import Reason, Severity
+from fmha_cli.signature import MaskKey
 
 PAGE_STEP = 128
 """The runner's (and flash-attention's) step of page sizes; it is the longest key tile, and a tile lies in one page."""
@@ -107,6 +108,13 @@ def _no_keys(s: Situation, kernel: KernelSpec) -> Reason | None:
     return Reason("K334", "no key in any sequence: the backward grid would be empty", "--seqlen-k 1", Severity.SHAPE)
 
 
+def _one_step(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.max_keys or s.group or algorithm_of(kernel).pad_sk or kernel.signature.mask is not MaskKey.NONE:
+        return None
+    text = "no keys: without mask and padding the kernel takes one step of keys that are not there"
+    return Reason("K335", text, "the same kernel with padding of the keys", Severity.SHAPE)
+
+
 _FWD_RUNNER = "example/ck_tile/01_fmha/fmha_fwd_runner.hpp fmha_fwd_run"
 _CACHED = (Family.FWD_SPLITKV, Family.FWD_PAGEDKV)
 
@@ -185,6 +193,15 @@ LIMITS: tuple[Condition, ...] = (
     ),
     Condition(
         "K333", "there are query rows", _no_rows, MAIN, "A grid of 0 blocks is no launch.", "HIP hipLaunchKernel"
+    ),
+    Condition(
+        "K335",
+        "no keys need a kernel that looks for them",
+        _one_step,
+        (Family.FWD_SPLITKV,),
+        "Only kernels with a mask, with padding of the keys or with uneven splits leave early when there are no keys. "
+        "Upstream's API file takes the other kind for seqlen_k 0, as 0 is a multiple of everything; LSE would be wrong.",
+        "include/ck_tile/ops/fmha/pipeline/block_fmha_fwd_splitkv_pipeline_qr_ks_vs.hpp operator()",
     ),
     Condition("K334", "there are keys", _no_keys, BACKWARD, "Backward blocks are over keys.", "HIP hipLaunchKernel"),
 )

@@ -52,20 +52,16 @@ def compare(
     able = (d for d in decisions if isinstance(d, Supported) and (among is None or d.kernel in among))
     chosen = min(able, key=lambda d: d.rank, default=None)
     wanted = upstream.choice(problem, units)
+    stages = {}
     if chosen is not None and chosen.rank[0] == 0:
         stages = {s.family: arguments_of(s.kernel) for s in plan_of(problem, chosen.kernel, device).stages}
-        if stages == wanted:
-            into.outcomes[chosen.kernel.family.value] += 1
-            return
-        into.mismatches.append(f"{arch} {units} CUs {problem.repro()}\n  upstream {wanted}\n  ours {stages}")
-    elif not wanted:
-        into.outcomes["no kernel"] += 1
+    rules = [] if stages == wanted else _rules_against(wanted, decisions)
+    if stages == wanted:
+        into.outcomes[chosen.kernel.family.value if chosen and stages else "no kernel"] += 1
+    elif rules and all(rule.startswith(OURS_TO_REFUSE) for rule in rules):
+        into.outcomes[f"upstream's refused by {', '.join(rules)}"] += 1
     else:
-        rules = _rules_against(wanted, decisions)
-        if rules and all(rule.startswith(OURS_TO_REFUSE) for rule in rules):
-            into.outcomes[f"refused by {', '.join(rules)}"] += 1
-        else:
-            into.mismatches.append(f"{arch} {units} CUs {problem.repro()}\n  upstream {wanted}\n  ours none: {rules}")
+        into.mismatches.append(f"{arch} {units} CUs {problem.repro()}\n  upstream {wanted}\n  ours {stages} {rules}")
 
 
 def _rules_against(wanted: dict[Family, tuple[str, ...]], decisions: list[Supported | Unsupported]) -> list[str]:
