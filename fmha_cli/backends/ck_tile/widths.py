@@ -51,10 +51,9 @@ def grid_of(s: Situation, kernel: KernelSpec, *, merged: bool) -> tuple[int, int
         heads, rows = (p.kv_heads, p.heads // p.kv_heads) if merged else (p.heads, s.max_rows)
         return -(-rows // a.tile[0]) * columns * s.splits.count, heads, p.batch
     tiles = -(-s.max_rows // a.tile[0]) * columns
-    padded = kernel.family is Family.FWD_PAGEDKV and s.cached
-    if padded or (kernel.family is Family.BATCH_PREFILL and kernel.signature.mode.value == "group"):
-        return p.heads, p.batch, tiles
-    return p.heads, tiles, p.batch
+    if kernel.family is Family.FWD:
+        return p.heads, tiles, p.batch
+    return (p.heads, p.batch, tiles) if kernel.signature.mode.value == "group" else (tiles, p.heads, p.batch)
 
 
 def merges_heads(s: Situation, kernel: KernelSpec) -> bool:

@@ -220,7 +220,7 @@ class _Reader:
         if self.group and self.a.skip_min_seqlen_q:
             members["min_seqlen_q"] = 0
         p, tiles = self.p, self.tiles()
-        grid = (p.heads, p.batch, tiles) if self.group else (p.heads, tiles, p.batch)
+        grid = (p.heads, p.batch, tiles) if self.group else (tiles, p.heads, p.batch)
         return Expected(grid, self.threads(), members)
 
     def accumulators(self) -> Members:

@@ -141,6 +141,9 @@ def mismatches(plan: Plan, cut: Plan, launches: tuple[LaunchView, ...]) -> tuple
         got = {a.name: a.value for a in launch.arguments}
         assert len(got) == len(launch.arguments), "two members of one name"
         name = stage.family.value
+        told = dict(stage.detail).get("grid", "").partition(";")[0]
+        if told and told != " x ".join(map(str, launch.grid)):
+            out.append(f"{name}: the plan says grid {told}, the launch has {launch.grid}")
         for what, a, b in (("grid", launch.grid, wanted.grid), ("block", launch.block, (wanted.block, 1, 1))):
             compared += 1
             out += [] if a == b else [f"{name} {what}: {a}, expected {b}"]
