@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from fmha_cli.device import Availability
 from fmha_cli.errors import EnvironmentProblem
@@ -157,6 +158,8 @@ class _Walk:
             done.update({i: Row(chunk[i], Outcome.NOT_RUN, (error.render(),)) for i in indices if i not in done})
             return
         self.interrupted = self.interrupted or outcome.interrupted
+        if outcome.journal is not None:
+            Path(outcome.journal).unlink(missing_ok=True)  # it holds one side of some cases: nothing to resume from
 
     def _row(self, case: Mapped, record: Record) -> Row:
         if record.verdict is Verdict.NOT_RUN:

@@ -30,6 +30,10 @@ DTYPES: Mapping[str, str] = {
 FILLS: Mapping[str, str] = {"ui": "sparse_int", "0": "sparse_int", "ni": "sparse_int"}
 """``-init`` -> ``--fill``; whatever is absent is ``normal``. Each side makes its own data and judges its own result."""
 
+INITS = frozenset({"ui", "0", "ni", "uf", "1", "nf", "tf", "2"})
+"""Kinds of data that the forward program knows. Given another one it says nothing and runs on zeros, which any kernel
+passes that writes nothing; the backward program, which knows fewer, refuses what it does not know."""
+
 _LAYOUT = {True: "bhsd", False: "bshd"}
 
 
@@ -106,6 +110,8 @@ def _inexpressible(case: Case) -> Iterator[str]:
         yield "-mask=g: the program checks it as a window of these two numbers, not as the coordinates that they are"
     if case.value("bias").partition(":")[2] not in ("", "0") and case.value("bias")[0] in "e1":
         yield f"-bias={case.value('bias')}: the program broadcasts one (seqlen_q, seqlen_k) plane whatever the rank"
+    if case.value("init") not in INITS:
+        yield f"-init={case.value('init')}: the program knows no such data and runs on zeros, where a pass means nothing"
     if case.on("drop_prefs"):
         yield "-drop_prefs: seed and offset are values here, not device pointers"
     if case.on("cache_batch_idx"):

@@ -5,10 +5,8 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
 import sys
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -26,9 +24,8 @@ from fmha_cli.parity.generating import generate
 from fmha_cli.parity.mapping import mapped
 from fmha_cli.parity.needs import Needs, needs_of
 from fmha_cli.parity.outcome import Outcome
-from fmha_cli.parity.reading import Said, read
 from fmha_cli.parity.suite import load_suite
-from fmha_cli.parity.upstream import Binaries, run_program
+from fmha_cli.parity.upstream import Binaries
 from fmha_cli.select import Wanted
 from fmha_cli.sources.ck import CkTree, pinned_tree
 from fmha_cli.walk.request import Request
@@ -284,31 +281,3 @@ def test_a_program_made_for_these_cases_proves_nothing_about_others(tmp_path: Pa
         )  # fmt: skip
         outcomes += compare([case], setup, on_row=lambda row: None).outcomes
     assert outcomes == [Outcome.AGREE_UNSUPPORTED, Outcome.NOT_COMPARABLE]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_a_real_program_builds_and_says_that_there_is_no_device(
-    tree: CkTree, shared_cache: Path, tmp_path: Path
-) -> None:
-    """The forward program for two of the basic cases, with the real compiler; about a minute and a half."""
-    from fmha_cli.build.rocm.toolchain import find_rocm
-    from fmha_cli.sources.rocm_parts import rocm_supply
-
-    try:
-        supply = rocm_supply(shared_cache, offline=False, notify=lambda notice: None)
-        toolchain = find_rocm(shared_cache, parts=supply, notify=lambda notice: None)
-    except EnvironmentProblem as error:
-        pytest.skip(error.what)
-    cases = list(islice(load_suite("basic").cases(), 2))
-    shop = Workshop(cache_root=shared_cache, tree=tree, toolchain=toolchain, arch=load_arch("gfx942"), jobs=2)
-    made = build_program(needs_for(*cases)[Program.FWD], shop, tmp_path / "bin", lambda done, total, what: None)
-    if made.runtime is not None:
-        pytest.skip(f"a HIP runtime is here ({made.runtime}): the program would run")
-    ran = run_program(made.path, cases[0].argv(), dict(os.environ), 60)
-    assert read(ran, cases[0]).said is Said.NO_DEVICE, ran
-    symbols = subprocess.run(
-        ["readelf", "-W", "--dyn-syms", str(made.path)], capture_output=True, text=True, check=False
-    )
-    if symbols.returncode == 0:
-        assert re.search(r"UND.*hipLaunchKernel", symbols.stdout)

@@ -116,6 +116,7 @@ INCOMPARABLE: dict[str, tuple[Case, str]] = {
     "unknown types": (forward(prec="int8"), "no such data type"),
     "options of newer programs": (Case("x", Program.FWD, {"qscale": "pt"}), "no option -qscale"),
     "a bias that nobody knows": (forward(bias="q"), "refuses it"),
+    "data that nobody knows": (forward(init="zeros"), "runs on zeros"),
     "an impossible problem": (forward(h="3", h_k="2"), "not a multiple"),
     "a mask that nobody knows": (forward(mask="q"), "not a mask"),
     "certain dropout": (forward(p_drop="1"), "--dropout 1.0"),
