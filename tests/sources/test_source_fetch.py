@@ -149,6 +149,14 @@ def test_what_goes_wrong_is_said_and_leaves_nothing(
     gc.collect()
 
 
+def test_a_server_that_stalls(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
+    index.hold = threading.Event()
+    with pytest.raises(EnvironmentProblem) as caught:
+        fetched_pin(pin, layout, offline=False, notify=notices, settings=replace(index.settings, timeout=0.3))
+    assert caught.value.code == "S102"
+    assert nothing_left(layout)
+
+
 def test_an_unsafe_archive_leaves_nothing(index: Index, layout: CacheLayout, notices: Notices) -> None:
     evil = tar_of({**FILES, "include/../../../evil": b"x"})
     index.files["p-1.tar.gz"] = evil

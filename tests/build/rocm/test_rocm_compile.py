@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
@@ -18,6 +20,8 @@ from fmha_cli.build.rocm.compile import HipProduct, build_hip, compile_hip, hip_
 from fmha_cli.build.rocm.elf import Elf
 from fmha_cli.build.rocm.flags import PROBED, kernel_flags, words
 from fmha_cli.build.rocm.offload import code_objects
+from fmha_cli.build.rocm.root import RocmParts, RocmSupply
+from fmha_cli.build.rocm.toolchain import find_rocm
 from fmha_cli.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.registry import build_registry
@@ -226,3 +230,31 @@ def test_a_compile_that_takes_too_long(
     key = hip_key(kernel, TEXT, chain, load_arch("gfx942"), headers=headers)
     with pytest.raises(KernelFailure, match="time limit"):
         build_hip(Cache(tmp_path / "cache", say_nothing), key, chain, headers=headers, timeout=0.05)
+
+
+def test_an_installed_rocm_comes_first(
+    shared_cache: Path, tmp_path: Path, kernel: KernelSpec, headers: dict[str, tuple[Path, str]]
+) -> None:
+    """A ROCm made of the root in the cache and the system's LLVM: nothing is fetched, nothing is put together."""
+    here = toolchain_here(shared_cache, "gfx942")
+    root = tmp_path / "rocm"
+    shutil.copytree(here.rocm_path, root)
+    (root / "lib").mkdir()
+    (root / "lib" / "llvm").symlink_to(here.compiler.resolve().parent.parent)
+
+    def no_parts() -> RocmParts:
+        raise AssertionError("an installed ROCm needs no parts")
+
+    environ = {**os.environ, "ROCM_PATH": str(root)}
+    cache = Cache(tmp_path / "cache", say_nothing)
+    chain = find_rocm(cache.layout.root, parts=RocmSupply("", no_parts), notify=say_nothing, environ=environ)
+    assert (chain.kind, chain.rocm_path) == (RocmKind.ROCM, root)
+    assert chain.compiler == root / "lib" / "llvm" / "bin" / "clang++"
+    assert chain.headers_digest != here.headers_digest
+    key = hip_key(kernel, TEXT, chain, load_arch("gfx942"), headers=headers)
+    built = build_hip(cache, key, chain, headers=headers)
+    assert [item.arch for item in code_objects(built.path.read_bytes(), chain.bundler)] == ["gfx942"]
+    # Another header, another compiler.
+    (root / "include" / "hip" / "hip_fp16.h").write_text("#include <assert.h>\n#define NEW 1\n")
+    again = find_rocm(cache.layout.root, parts=RocmSupply("", no_parts), notify=say_nothing, environ=environ)
+    assert again.headers_digest != chain.headers_digest
