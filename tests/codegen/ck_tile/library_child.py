@@ -77,6 +77,9 @@ class Library:
         if status != Status.OK:
             assert self.recording.launches == ()
             return answer
+        assert self.library.fmha_ck_describe(None, reference(out), None) == Status.BAD_ARGUMENT
+        assert self.library.fmha_ck_describe(reference(args), None, None) == Status.BAD_ARGUMENT
+        assert self.library.fmha_ck_launch(None, None, None) == Status.BAD_ARGUMENT
         small = pack(FmhaCkLaunch(kargs=ctypes.addressof(out), kargs_room=4))
         assert self.library.fmha_ck_describe(reference(args), reference(small), reference(fault)) == Status.NO_ROOM
         room = (ctypes.c_char * out.kargs_bytes)(*[b"\xaa"] * out.kargs_bytes)
@@ -91,6 +94,7 @@ class Library:
         pairs = enumerate(zip(room.raw, launch.arguments, strict=True))
         return {
             **answer,
+            "symbol": launch.kernel,
             "grid": [out.grid_x, out.grid_y, out.grid_z],
             "block": [out.block_x, out.block_y, out.block_z],
             "launched": [list(launch.grid), list(launch.block), launch.dynamic_lds],

@@ -44,7 +44,9 @@ def upstreams_choice(text: str) -> Choice:
         r" ck_tile::SimplifiedGenericAttentionMask<false>>",
         text,
     )
-    assert keys and group and plain
+    assert keys is not None
+    assert group is not None
+    assert plain is not None
     assert "if (a.max_seqlen_q == 1 && a.nhead_k < a.nhead_q) {" in text
     assert "if (a.seqlen_k_ptr != nullptr) {" in text
     return Choice(
@@ -105,3 +107,25 @@ def test_combine_kernels_choose_as_upstream(tree: CkTree, arch: str) -> None:
         wanted = thresholds(theirs)
         assert wanted == [(8, 3), (16, 4), (32, 5), (64, 6), (128, 7)]
         assert our_thresholds(emit(kernel)) == wanted, kernel.name
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [("(a.num_splits * 128) == 0", "(a.num_splits * 64) == 0"), ("a.max_seqlen_q == 1 &&", "a.max_seqlen_q <= 1 &&")],
+)
+def test_a_wrong_choice_is_seen(tree: CkTree, right: str, wrong: str) -> None:
+    kernels = family_kernels(load_arch("gfx942"), Family.FWD_SPLITKV)
+    kernel = next(k for k in kernels if merges_heads(k) and k.signature.mode.value == "batch")
+    text = emit(kernel)
+    assert right in text
+    wanted = upstreams_choice(generated(tree, [kernel])[kernel])
+    assert agrees(text, wanted)
+    assert not agrees(text.replace(right, wrong), wanted)
+
+
+def agrees(text: str, wanted: Choice) -> bool:
+    """False also where the text does not hold together."""
+    try:
+        return our_choice(text) == wanted
+    except AssertionError:
+        return False

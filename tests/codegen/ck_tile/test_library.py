@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
-import sys
 from fnmatch import fnmatchcase
 from functools import cache
 from pathlib import Path
@@ -12,19 +10,17 @@ from typing import Any
 
 import pytest
 from distinct import BATCH, HEADS, members_of, values_of
+from libraries import ask, builds
 
 from fmha_cli.arch import load_arch
-from fmha_cli.backends.ck_tile.building import build_ck, workshop
+from fmha_cli.backends.ck_tile.building import workshop
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
-from fmha_cli.backends.ck_tile.standin.building import build_standin
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.codegen.ck_tile.emit import emit
-from fmha_cli.errors import EnvironmentProblem
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.protocols import BuildContext
 
-CHILD = Path(__file__).with_name("library_child.py")
 TILE_ROWS_1D = 64
 
 QUICK = {
@@ -65,26 +61,7 @@ def kernel_of(name: str) -> KernelSpec:
 
 @pytest.fixture(scope="module")
 def context(shared_cache: Path) -> BuildContext:
-    found = BuildContext(cache_root=shared_cache)
-    try:
-        workshop(found)
-    except EnvironmentProblem as fault:
-        pytest.skip(f"no HIP compiler or no sources: {fault}")
-    return found
-
-
-def ask(kernel: KernelSpec, context: BuildContext, calls: list[dict[str, Any]]) -> Any:
-    paths = (build_standin(context).path, build_ck(kernel, context).path)
-    done = subprocess.run(
-        [sys.executable, str(CHILD), *map(str, paths)],
-        input=json.dumps({"kernel": kernel.name, "calls": calls}),
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    return builds(shared_cache)
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -11,8 +11,10 @@ dim3 block_size() {
 
 // Checks the block, chooses the instance that it asks for, and hands `use` its arguments and grid.
 template <typename Use>
-int with_instance(const Args& a, FmhaCkFault* fault, Use use) {
+int with_instance(const Args* args, FmhaCkFault* fault, Use use) {
+  if (args == nullptr) return report(fault, STATUS_BAD_ARGUMENT);
   try {
+    const Args& a = *args;
     Checks checks;
     check(a, checks);
     if (checks.status != STATUS_OK) return report(fault, checks.status, checks.field);
@@ -29,7 +31,7 @@ int with_instance(const Args& a, FmhaCkFault* fault, Use use) {
 }
 
 extern "C" EXPORT int fmha_ck_launch(const Args* args, void* stream, FmhaCkFault* fault) {
-  return with_instance(*args, fault, [&]<typename Chosen>(const Prepared<Chosen>& ready) {
+  return with_instance(args, fault, [&]<typename Chosen>(const Prepared<Chosen>& ready) {
     (void)hipGetLastError();  // an earlier call's error is not this launch's
     ck_tile::make_kernel<Chosen::kBlockPerCu, ArchTag>(Chosen{}, ready.grid, block_size<Chosen>(), 0, ready.kargs)(
         ck_tile::stream_config{static_cast<hipStream_t>(stream)});
@@ -40,7 +42,8 @@ extern "C" EXPORT int fmha_ck_launch(const Args* args, void* stream, FmhaCkFault
 }
 
 extern "C" EXPORT int fmha_ck_describe(const Args* args, FmhaCkLaunch* out, FmhaCkFault* fault) {
-  return with_instance(*args, fault, [&]<typename Chosen>(const Prepared<Chosen>& ready) {
+  if (out == nullptr) return report(fault, STATUS_BAD_ARGUMENT);
+  return with_instance(args, fault, [&]<typename Chosen>(const Prepared<Chosen>& ready) {
     const dim3 block = block_size<Chosen>();
     out->grid_x = ready.grid.x;
     out->grid_y = ready.grid.y;

@@ -1,0 +1,44 @@
+"""Kernel libraries, compiled through the cache and called in a process beside the stand-in runtime."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fmha_cli.backends.ck_tile.building import build_ck, workshop
+from fmha_cli.backends.ck_tile.standin.building import build_standin
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.kernel import KernelSpec
+from fmha_cli.protocols import BuildContext
+
+CHILD = Path(__file__).with_name("library_child.py")
+
+
+def builds(cache_root: Path) -> BuildContext:
+    """What kernels are built with, or a skip where nothing can be built for AMD GPUs."""
+    found = BuildContext(cache_root=cache_root)
+    try:
+        workshop(found)
+    except EnvironmentProblem as fault:
+        pytest.skip(f"no HIP compiler or no sources: {fault}")
+    return found
+
+
+def ask(kernel: KernelSpec, context: BuildContext, calls: list[dict[str, Any]]) -> Any:
+    """What the kernel's library answers to each call, see ``library_child``."""
+    paths = (build_standin(context).path, build_ck(kernel, context).path)
+    done = subprocess.run(
+        [sys.executable, str(CHILD), *map(str, paths)],
+        input=json.dumps({"kernel": kernel.name, "calls": calls}),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
