@@ -60,7 +60,7 @@ def make_programs(
             missing[program] = f"{program.binary} was not built: no case that can be compared has a kernel"
             continue
         if need.without:
-            notify(f"{program.binary}: {need.without} cases have no kernel here, and get none")
+            notify(f"{program.binary}: {need.without} of its cases have no kernel here, and get none")
         linked = build_program(need, shop, into, progress)
         paths[program] = linked.path
         notify(_said(need, linked))

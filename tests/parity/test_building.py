@@ -16,12 +16,12 @@ from fmha_cli.build.rocm.candidates import RocmKind, RocmToolchain
 from fmha_cli.build.root import cache_root
 from fmha_cli.device import Availability, State
 from fmha_cli.errors import EnvironmentProblem, KernelFailure
-from fmha_cli.parity import building
+from fmha_cli.parity import building, making
 from fmha_cli.parity.building import Workshop, build_program, find_runtime, link_flags, unit_flags
 from fmha_cli.parity.case import Case, Program
 from fmha_cli.parity.compare import Setup, compare
 from fmha_cli.parity.generating import generate
-from fmha_cli.parity.mapping import mapped
+from fmha_cli.parity.mapping import Mapped, mapped
 from fmha_cli.parity.needs import Needs, needs_of
 from fmha_cli.parity.outcome import Outcome
 from fmha_cli.parity.suite import load_suite
@@ -281,3 +281,44 @@ def test_a_program_made_for_these_cases_proves_nothing_about_others(tmp_path: Pa
         )  # fmt: skip
         outcomes += compare([case], setup, on_row=lambda row: None).outcomes
     assert outcomes == [Outcome.AGREE_UNSUPPORTED, Outcome.NOT_COMPARABLE]
+
+
+def test_both_programs_are_made_as_far_as_cases_need_them(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The whole way of --build-upstream, with a compiler that writes down its calls; nothing is fetched."""
+    said: list[str] = []
+    given: list[Needs] = []
+
+    def build(needs: Needs, shop: Workshop, into: Path | None, progress: building.Progress) -> building.Linked:
+        given.append(needs)
+        return build_program(replace(needs, names=("one_gfx9",)), shop, into, progress)
+
+    monkeypatch.setattr(making, "ck_tree", lambda *a, **k: replace(bench.shop.tree, example=None, generator=None))
+    monkeypatch.setattr(making, "pinned_tree", lambda *a, **k: bench.shop.tree)
+    monkeypatch.setattr(making, "rocm_supply", lambda *a, **k: None)
+    monkeypatch.setattr(making, "find_rocm", lambda *a, **k: bench.shop.toolchain)
+    monkeypatch.setattr(making, "build_program", build)
+    request = Request(backend="ck_tile", arch="gfx942", cache_root=str(tmp_path / "cache"), jobs=1)
+    cases = [mapped(case) for case in (forward(), forward(d="512"), forward(vlayout="c"))]
+
+    def make(cases: list[Mapped], request: Request = request) -> Binaries:
+        return making.make_programs(
+            cases, request, choosing_registry(), into=tmp_path / "bin", notify=said.append,
+            progress=lambda done, total, what: None,
+        )  # fmt: skip
+
+    made = make(cases)
+    assert made.found == {Program.FWD: tmp_path / "bin" / "tile_example_fmha_fwd"}
+    assert "was not built" in made.missing[Program.BWD]
+    assert [(n.program, len(n.names), n.arch, n.without) for n in given] == [(Program.FWD, 1, "gfx942", 1)]
+    told = "\n".join(said)
+    assert "the pinned source has them" in told
+    assert "1 of its cases have no kernel here" in told
+    assert "without a HIP runtime" in told
+    with pytest.raises(EnvironmentProblem) as nothing:
+        make(cases[1:])
+    assert nothing.value.code == "Y013"
+    with pytest.raises(EnvironmentProblem) as nowhere:
+        make(cases, replace(request, arch=None))
+    assert nowhere.value.code == "E022"
