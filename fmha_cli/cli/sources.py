@@ -99,7 +99,11 @@ def ck_row(call: Call) -> CkRow:
         )
     except EnvironmentProblem as error:
         state = SourceState.MISSING if error.code == "S101" else SourceState.UNFIT
-        why = "the pinned source is not in the cache, or damaged" if error.code == "S101" else f"{error.what} ({error.why})"
+        why = (
+            "the pinned source is not in the cache, or damaged"
+            if error.code == "S101"
+            else f"{error.what} ({error.why})"
+        )
         return CkRow(state=state, why=why, help="fmha sources fetch" if error.code == "S101" else error.help)
     return CkRow(
         state=SourceState.PRESENT,

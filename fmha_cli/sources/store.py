@@ -227,7 +227,12 @@ def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
     place = layout.sources / pin.folder
     # Whatever is there is damaged, or it would have been used.
     damaged = _moved_away(place, layout)
-    tree.rename(place)
+    try:
+        tree.rename(place)
+    except OSError:
+        # Without a lock another process may have been quicker.
+        if not intact(pin, layout):
+            raise
     fsync_dir(layout.sources)
     if damaged is not None:
         remove_tree(damaged)

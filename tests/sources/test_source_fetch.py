@@ -294,6 +294,22 @@ def test_two_at_once_fetch_once(index: Index, pin: Pin, layout: CacheLayout, not
     assert sum(path.startswith("/files/") for path in index.asked) == 1
 
 
+def test_another_process_was_quicker(
+    index: Index, pin: Pin, layout: CacheLayout, notices: Notices, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without a lock both unpack; the later one uses what is there."""
+    real = store._moved_away
+
+    def slow(place: Path, at: CacheLayout) -> Path | None:
+        away = real(place, at)
+        monkeypatch.setattr(store, "_moved_away", real)
+        store._fetch(pin, at, notices, index.settings)
+        return away
+
+    monkeypatch.setattr(store, "_moved_away", slow)
+    assert files_of(fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
+
+
 CHILD = """
 import sys
 from fmha_cli.build.root import open_root
