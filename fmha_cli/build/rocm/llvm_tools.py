@@ -16,7 +16,8 @@ def llvm_tool(name: str, compiler: Path | None = None, search: str | None = None
     """The program ``name`` (``llvm-objdump``), None where there is none.
 
     Looked for beside the compiler, under its own name and with the compiler's version behind it; beside the file
-    that the compiler's path leads to; where ROCm keeps LLVM; then on the search path, the newest first.
+    that the compiler's path leads to; where ROCm keeps LLVM; then on the search path, the newest
+    first: a program without a version in its name is often a distribution's old default.
 
     Args:
         compiler: absolute path of the clang or hipcc that built the code.
@@ -25,7 +26,7 @@ def llvm_tool(name: str, compiler: Path | None = None, search: str | None = None
     for path in _candidates(name, compiler):
         if os.access(path, os.X_OK) and path.is_file():
             return path
-    for tried in (name, *(f"{name}-{version}" for version in range(_NEWEST, _OLDEST - 1, -1))):
+    for tried in (*(f"{name}-{version}" for version in range(_NEWEST, _OLDEST - 1, -1)), name):
         found = shutil.which(tried, path=search)
         if found:
             return Path(found)

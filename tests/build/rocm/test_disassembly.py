@@ -133,6 +133,8 @@ def test_the_tool_of_a_compiler(tmp_path: Path) -> None:
     assert llvm_tool("llvm-objdump", search=nowhere) is None
     on_path = tool("path", "llvm-objdump-21")
     assert llvm_tool("llvm-objdump", search=str(on_path.parent)) == on_path
+    tool("path", "llvm-objdump")
+    assert llvm_tool("llvm-objdump", search=str(on_path.parent)) == on_path
     real = tool("llvm-22", "bin", "clang")
     beside = tool("llvm-22", "bin", "llvm-objdump")
     link = tmp_path / "bin" / "clang++-22"

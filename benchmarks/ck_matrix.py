@@ -1,0 +1,244 @@
+"""Build a matrix of CK-Tile kernels for several architectures and compare what ``fmha`` reads in them with LLVM's tools.
+
+    python benchmarks/ck_matrix.py [--jobs 2] [--only ARCH[:FAMILY]] [--ci] [--json FILE] [--markdown FILE]
+
+The kernels are listed in ``ck_matrix.json`` by upstream's names. For each: wall time and peak memory of the compile,
+registers, spills, LDS, occupancy, counts of instructions. Then ``llvm-readelf --notes`` and ``llvm-objdump -d`` are
+read by code of their own (:func:`notes_of`, :func:`mnemonics_of`) and compared. Exits 1 when a kernel does not build
+or a figure differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.backends.ck_tile.inspection import device_code
+from fmha_cli.build.rocm.llvm_tools import llvm_tool
+from fmha_cli.build.root import cache_root
+from fmha_cli.errors import FmhaError
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.plan import Artifact, Stage
+from fmha_cli.protocols import BuildContext
+from fmha_cli.registry import Registry, build_registry
+from fmha_cli.report.document import inspect_document
+from fmha_cli.report.inspections import figures_of
+from fmha_cli.walk.builds import Built, build_stages
+
+LIST = Path(__file__).with_name("ck_matrix.json")
+READELF = {
+    ".vgpr_count": ("registers", "vgpr"),
+    ".agpr_count": ("registers", "agpr"),
+    ".sgpr_count": ("registers", "sgpr"),
+    ".vgpr_spill_count": ("spills", "vgpr"),
+    ".sgpr_spill_count": ("spills", "sgpr"),
+    ".group_segment_fixed_size": ("lds_bytes",),
+    ".private_segment_fixed_size": ("scratch_bytes",),
+    ".kernarg_segment_size": ("kernarg_bytes",),
+}
+"""Member of the metadata -> where ``inspect`` has it, in each of ``kernels``."""
+
+_COLUMNS = ("build_s", "memory_mib", "vgpr", "agpr", "sgpr", "spills", "lds_bytes", "scratch_bytes", "occupancy",
+            "instruction_count", "matrix_instructions", "lds_instructions", "global_instructions",
+            "transcendental_instructions", "code_bytes")  # fmt: skip
+
+
+def listed(only: Sequence[str] = (), ci: bool = False) -> list[dict[str, Any]]:
+    """The rows of the list; ``only`` holds ``ARCH`` or ``ARCH:FAMILY``."""
+    rows: list[dict[str, Any]] = json.loads(LIST.read_text("utf-8"))["kernels"]
+    return [
+        row
+        for row in rows
+        if (row["ci"] or not ci) and (not only or row["arch"] in only or f"{row['arch']}:{row['family']}" in only)
+    ]
+
+
+def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[KernelSpec]:
+    """The kernels of the rows.
+
+    Raises:
+        LookupError: a name that the catalogue does not have.
+    """
+    backend = registry.backend("ck_tile")
+    named: dict[str, dict[str | None, KernelSpec]] = {}
+    found = []
+    for row in rows:
+        if row["arch"] not in named:
+            here = backend.kernels(registry.arch(row["arch"]))
+            named[row["arch"]] = {backend.upstream_name(kernel): kernel for kernel in here}
+        kernel = named[row["arch"]].get(row["kernel"])
+        if kernel is None or kernel.family is not Family(row["family"]):
+            raise LookupError(f"{row['arch']} has no {row['family']} kernel {row['kernel']}")
+        found.append(kernel)
+    return found
+
+
+def build(kernels: Sequence[KernelSpec], registry: Registry, context: BuildContext) -> Mapping[str, Built]:
+    """Build them; kernel digest -> outcome. Progress goes to stderr."""
+
+    def heard(built: Built) -> None:
+        what = built.error.what if built.error else "in the cache" if built.value and built.value.cached else "built"
+        print(f"{time.strftime('%H:%M:%S')} {what}: {built.name[:110]}", file=sys.stderr, flush=True)
+
+    return build_stages([Stage(kernel) for kernel in kernels], registry, context, heard=heard)
+
+
+def compared(kernel: KernelSpec, artifact: Artifact, findings: Mapping[str, Any]) -> list[str]:
+    """What ``llvm-readelf`` and ``llvm-objdump`` say otherwise; empty when all agree.
+
+    Raises:
+        FileNotFoundError: one of the two tools is missing.
+    """
+    readelf, objdump = llvm_tool("llvm-readelf"), llvm_tool("llvm-objdump")
+    if readelf is None or objdump is None:
+        raise FileNotFoundError("llvm-readelf and llvm-objdump are needed")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "code.co")
+        path.write_bytes(device_code(artifact.path, kernel.arch).data)
+        notes, counts = notes_of(readelf, path), mnemonics_of(objdump, path)
+    faults = []
+    if len(notes) != len(findings["kernels"]):
+        faults.append(f"{len(notes)} kernels instead of {len(findings['kernels'])}")
+    for said, ours in zip(notes, findings["kernels"], strict=False):
+        for member, place in READELF.items():
+            value: Any = ours
+            for key in place:
+                value = value[key]
+            if value != said.get(member, 0):
+                faults.append(f"{member} is {said.get(member)}, inspect says {value}")
+    mine = findings["instructions"] or {}
+    for name in sorted({*mine, *counts}):
+        if mine.get(name, 0) != counts[name]:
+            faults.append(f"{counts[name]} {name}, inspect says {mine.get(name, 0)}")
+    matrix = sum(n for name, n in counts.items() if name.startswith(("v_mfma", "v_smfmac", "v_wmma", "v_swmmac")))
+    if matrix != findings["matrix_instructions"]:
+        faults.append(f"{matrix} matrix instructions, inspect says {findings['matrix_instructions']}")
+    return faults
+
+
+def notes_of(readelf: Path, path: Path) -> list[dict[str, int]]:
+    """The numbers of each kernel in the text of ``llvm-readelf --notes``."""
+    text = subprocess.run([str(readelf), "--notes", str(path)], capture_output=True, text=True, check=True).stdout
+    section = re.split(r"\n(?=\w)", text.split("amdhsa.kernels:\n")[1])[0]
+    found = re.split(r"^  - ", section, flags=re.MULTILINE)[1:]
+    numbers = re.compile(r"^(?:    )?(\.\w+): +(\d+)$", re.MULTILINE)
+    return [{name: int(value) for name, value in numbers.findall(part)} for part in found]
+
+
+def mnemonics_of(objdump: Path, path: Path) -> Counter[str]:
+    """Mnemonics that ``llvm-objdump -d`` prints below the label of a function, up to what pads it."""
+    command = [str(objdump), "-d", "--no-show-raw-insn", "--no-leading-addr", str(path)]
+    text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    counts: Counter[str] = Counter()
+    for body in re.split(r"^(?:[0-9a-f]+ )?<.*>:$", text, flags=re.MULTILINE)[1:]:
+        lines = [line.split("//")[0].strip() for line in body.splitlines()]
+        lines = [line for line in lines if line and line != "..."]
+        while lines and lines[-1].split()[0] in ("s_nop", "s_code_end", "v_illegal"):
+            lines.pop()
+        counts.update(half.split()[0] for line in lines for half in line.split(" :: "))
+    return counts
+
+
+def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry: Registry) -> dict[str, Any]:
+    """Everything about one kernel: its figures, and what does not agree."""
+    backend = registry.backend("ck_tile")
+    row: dict[str, Any] = {
+        "arch": kernel.arch,
+        "family": kernel.family.value,
+        "kernel": entry["kernel"],
+        "shows": entry["shows"],
+    }
+    try:
+        if built.value is None:
+            raise built.error or AssertionError(built.name)
+        findings = backend.inspect(kernel, built.value)
+    except FmhaError as error:
+        return {**row, "error": error.what, "disagreements": []}
+    figures = figures_of(inspect_document(kernel, findings, built.value))
+    memory = figures["compile_peak_bytes"]
+    return {
+        **row,
+        **figures,
+        "build_s": round(built.value.build_seconds, 1),
+        "memory_mib": None if memory is None else round(memory / 2**20),
+        "disagreements": compared(kernel, built.value, findings),
+        "error": None,
+    }
+
+
+def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int) -> str:
+    """The page of results."""
+    good = [row for row in rows if not row["error"]]
+    compilers = sorted({str(row["compiler"]) for row in good})
+    agreed = sum(not row["disagreements"] for row in good)
+    archs, families = sorted({r["arch"] for r in rows}), {r["family"] for r in rows}
+    lines = [
+        "# CK-Tile build matrix",
+        "",
+        f"{len(good)} of {len(rows)} kernels of {len(families)} families for {', '.join(archs)} build; "
+        f"`inspect` agrees with `llvm-readelf` and `llvm-objdump` on {agreed} of {len(good)}.",
+        "",
+        f"Registers, spills and counts are those of {'; '.join(compilers)}; another compiler gives others. "
+        f"Wall time of the whole matrix: {seconds:.0f} s with {jobs} compiles at once, on a busy machine of 2 cores. "
+        "build s: wall clock of one compile, host and device code; memory: peak of the compiler. A library of several "
+        "GPU kernels shows the largest registers and LDS of any, and the sum of its instructions. VGPRs include AGPRs "
+        "on gfx90a, gfx942 and gfx950; occupancy is waves per SIMD (`fmha_cli/build/rocm/occupancy.py`).",
+        "",
+        "Made by `python benchmarks/ck_matrix.py --markdown docs/results/ck_matrix.md --json docs/results/ck_matrix.json`.",
+        "",
+    ]
+    heads = ["arch", "family", "shows", *(name.replace("_instructions", "").replace("_", " ") for name in _COLUMNS)]
+    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * 3 + "---:|" * len(_COLUMNS)]
+    for row in rows:
+        values = [row["error"]] if row["error"] else [_cell(row[name]) for name in _COLUMNS]
+        lines.append(f"| {row['arch']} | {row['family']} | {row['shows']} | " + " | ".join(values) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", action="append", default=[], metavar="ARCH[:FAMILY]")
+    parser.add_argument("--ci", action="store_true", help="the six kernels of CI")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    arguments = parser.parse_args()
+    registry = build_registry()
+    entries = listed(arguments.only, arguments.ci)
+    kernels = kernels_of(entries, registry)
+    context = BuildContext(
+        cache_root=cache_root(None), jobs=arguments.jobs, notify=lambda text: print(text, file=sys.stderr)
+    )
+    start = time.monotonic()
+    built = build(kernels, registry, context)
+    seconds = time.monotonic() - start
+    rows = [row_of(entry, k, built[k.digest], registry) for entry, k in zip(entries, kernels, strict=True)]
+    page = markdown(rows, seconds, arguments.jobs)
+    print(page)
+    for row in rows:
+        for fault in filter(None, (row["error"], *row["disagreements"])):
+            print(f"{row['arch']} {row['kernel']}: {fault}")
+    if arguments.markdown:
+        arguments.markdown.write_text(page, "utf-8")
+    if arguments.json:
+        document = {"jobs": arguments.jobs, "kernels": rows, "wall_seconds": round(seconds, 1)}
+        arguments.json.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
+    return int(any(row["error"] or row["disagreements"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

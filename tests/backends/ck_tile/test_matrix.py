@@ -1,0 +1,79 @@
+"""Kernels of the build matrix compile with a real compiler, and ``inspect`` agrees with LLVM's tools on each."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from fmha_cli.backends.ck_tile.building import workshop
+from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.protocols import BuildContext
+from fmha_cli.registry import build_registry
+
+_SCRIPT = Path(__file__).parents[3] / "benchmarks" / "ck_matrix.py"
+
+
+def _loaded() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("ck_matrix", _SCRIPT)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+matrix = _loaded()
+FAMILIES = 9
+ARCHS = {"gfx90a", "gfx942", "gfx950", "gfx1201"}
+
+
+def test_the_list_covers_families_and_architectures() -> None:
+    rows = matrix.listed()
+    kernels = matrix.kernels_of(rows, build_registry())
+    assert len({kernel.digest for kernel in kernels}) == len(rows) >= 36
+    assert {row["arch"] for row in rows} == ARCHS
+    assert len({row["family"] for row in rows}) == FAMILIES
+    assert {row["arch"] for row in matrix.listed(ci=True)} == ARCHS
+    assert len(matrix.listed(ci=True)) == 6
+
+
+def _built(rows: list[dict[str, Any]], cache: Path) -> list[dict[str, Any]]:
+    context = BuildContext(cache_root=cache, jobs=len(os.sched_getaffinity(0)))
+    if shutil.which("clang++") is None and not any(shutil.which(f"clang++-{n}") for n in range(19, 40)):
+        pytest.skip("no clang is installed")
+    try:
+        workshop(context)
+    except EnvironmentProblem as error:
+        pytest.skip(f"no HIP compiler, or no sources: {error.what}")
+    registry = build_registry()
+    kernels = matrix.kernels_of(rows, registry)
+    built = matrix.build(kernels, registry, context)
+    return [matrix.row_of(row, k, built[k.digest], registry) for row, k in zip(rows, kernels, strict=True)]
+
+
+def _judge(rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        assert row["error"] is None, row["kernel"]
+        assert row["disagreements"] == [], row["kernel"]
+        assert row["vgpr"] > 0
+        multiplies = row["family"] in ("fwd", "fwd_splitkv", "fwd_pagedkv", "batch_prefill", "bwd_dq_dk_dv")
+        assert (row["matrix_instructions"] > 0) == multiplies, row["kernel"]
+        assert 0 < row["occupancy"] <= 16
+        assert row["memory_mib"] < 1200, "more than the builds reckon with"
+
+
+@pytest.mark.timeout(600)
+def test_six_kernels(shared_cache: Path) -> None:
+    _judge(_built(matrix.listed(ci=True), shared_cache))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+def test_the_whole_matrix(shared_cache: Path) -> None:
+    _judge(_built(matrix.listed(), shared_cache))
