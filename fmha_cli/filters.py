@@ -49,6 +49,18 @@ class Filter:
         yield from included.values()
         yield from ((term,) for term in self.terms if term.exclude)
 
+    def first_values(self, key: str, values: Sequence[str], after: Sequence[str] = ()) -> tuple[str, ...]:
+        """Those of a key's values that the filter may let through, as far as its first terms tell: the inclusions of
+        the key when only keys of ``after`` are asked before it, else all. All, too, where none is left, so that the
+        filter itself says what eliminated them."""
+        for step in self.steps():
+            if step[0].key == key and not step[0].exclude:
+                left = tuple(v for v in values if any(fnmatchcase(v, term.glob) for term in step))
+                return left or tuple(values)
+            if step[0].key not in after:
+                break
+        return tuple(values)
+
     def apply(self, kernels: Iterable[KernelSpec], upstream: UpstreamName) -> Iterator[KernelSpec]:
         """The kernels that match, lazily. ``upstream`` gives a kernel's name in its own project.
 

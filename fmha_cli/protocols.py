@@ -11,7 +11,7 @@ from typing import Protocol, runtime_checkable
 from fmha_cli.arch import ArchSpec
 from fmha_cli.decision import Decision
 from fmha_cli.device import Availability, DeviceFacts
-from fmha_cli.kernel import Algorithm, KernelSpec
+from fmha_cli.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.plan import Artifact, Plan, Stage
 from fmha_cli.problem import Problem
 from fmha_cli.rules import Reason, Rule
@@ -178,9 +178,16 @@ class Catalogued(Protocol):
     def revisions(self) -> tuple[str, ...]:
         """Names of the revisions, the default first."""
 
-    def catalogue(self, arch: ArchSpec, profile: str | None, revision: str | None) -> Iterable[KernelSpec]:
-        """The kernels of a profile (all buildable ones without) in a revision, lazily. A profile may hold kernels
-        that its project lists and nobody can build: ``refusals`` tells why.
+    def catalogue(
+        self,
+        arch: ArchSpec,
+        profile: str | None,
+        revision: str | None,
+        families: Sequence[Family] | None = None,
+    ) -> Iterable[KernelSpec]:
+        """The kernels of a profile (all buildable ones without) in a revision, lazily; of some families alone, where
+        the caller needs no others. A profile may hold kernels that its project lists and nobody can build:
+        ``refusals`` tells why. Names are looked at when called, kernels when iterated.
 
         Raises:
             UsageError: no such revision, or a profile that this revision does not have.

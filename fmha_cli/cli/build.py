@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command
-from fmha_cli.cli.kernels import FAMILY, SELECTING, selected_kernels
+from fmha_cli.cli.kernels import CK_REV, FAMILY, SELECTING, selected_kernels
 from fmha_cli.cli.options import BUILDING, CACHE_DIR, DRY_RUN, FILTER, JOBS, OFFLINE, PROFILE, ROOM, ROWS, TIMEOUT
 from fmha_cli.errors import (
     EnvironmentProblem,
@@ -131,7 +131,20 @@ def _stages(call: Call) -> list[Stage]:
 
 COMMAND = Command(
     build,
-    options=(*ROOM, FAMILY, PROFILE, FILTER, JOBS, COMPILE_TIMEOUT, OFFLINE, *BUILDING, DRY_RUN, CACHE_DIR, *ROWS),
+    options=(
+        *ROOM,
+        FAMILY,
+        PROFILE,
+        CK_REV,
+        FILTER,
+        JOBS,
+        COMPILE_TIMEOUT,
+        OFFLINE,
+        *BUILDING,
+        DRY_RUN,
+        CACHE_DIR,
+        *ROWS,
+    ),
     detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set.",
 )
 assert {option.key for option in SELECTING} <= {option.key for option in COMMAND.options}

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Opt
 from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE
 from fmha_cli.errors import EmptySelection
-from fmha_cli.filters import parse_filter
+from fmha_cli.filters import Filter, parse_filter
 from fmha_cli.flags import Flag, FlagKind
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.protocols import Catalogued
+
+if TYPE_CHECKING:
+    from fmha_cli.profiles import Profile
+    from fmha_cli.rules import Reason
 
 FAMILY = Opt(
     Flag("family", FlagKind.TEXT, "Globs over the family, like --filter family:GLOB", metavar="GLOB,..."), "Choosing"
@@ -18,30 +24,38 @@ FAMILY = Opt(
 DTYPE = Opt(
     Flag("dtype", FlagKind.TEXT, "Globs over the input type, like --filter dtype:GLOB", metavar="GLOB,..."), "Choosing"
 )
-SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, FILTER)
+CK_REV = Opt(
+    Flag(
+        "ck-rev", FlagKind.TEXT, "Revision of Composable Kernel: baseline, 2026-08 [default: baseline]", metavar="REV"
+    ),
+    "Choosing",
+)
+SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, CK_REV, FILTER)
 
 
 def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     """The kernels that the options select, lazily, in the backends' own order.
 
     Raises:
-        UsageError: an unknown architecture, backend, profile or filter key.
-        EmptySelection: nothing is left; names the term that eliminated all.
+        UsageError: an unknown architecture, backend, profile, revision or filter key.
+        EmptySelection: nothing is left; names the term that eliminated all, or the revision that has something.
     """
     settings, registry = call.settings, call.registry
     given = {key: settings.text(key) or "" for key in ("family", "dtype")}
     terms = [f"{key}:{glob}" for key, text in given.items() for glob in text.split(",") if glob]
-    profile = settings.text("profile")
+    profile = _profile(call)
     if profile is not None:
-        from fmha_cli.profiles import profile_of
-
-        terms = [*profile_of(profile).terms(), *terms]
+        terms = [*profile.terms(), *terms]
     filter_ = parse_filter([*terms, *settings.many("filter")], registry.algorithms())
-    found = filter_.apply(_kernels(call), lambda kernel: registry.backend(kernel.backend).upstream_name(kernel))
+    missing: list[EmptySelection] = []
+    offered = _kernels(call, profile, filter_, missing)
+    found = filter_.apply(offered, lambda kernel: registry.backend(kernel.backend).upstream_name(kernel))
     empty = True
     for kernel in found:
         empty = False
         yield kernel
+    if empty and missing:
+        raise missing[0]
     if empty:
         where = " ".join(f"--{key} {settings.text(key)}" for key in ("backend", "arch") if settings.text(key))
         raise EmptySelection(
@@ -52,14 +66,49 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
         )
 
 
-def _kernels(call: Call) -> Iterator[KernelSpec]:
+def _profile(call: Call) -> Profile | None:
+    name = call.settings.text("profile")
+    if name is None:
+        return None
+    from fmha_cli.profiles import profile_of
+
+    return profile_of(name)
+
+
+def _kernels(
+    call: Call, profile: Profile | None, filter_: Filter, missing: list[EmptySelection]
+) -> Iterator[KernelSpec]:
+    """What the backends offer before any filter; ``missing`` takes what a backend says that has nothing."""
     arch, name = call.settings.text("arch"), call.settings.text("backend") or "auto"
-    registry = call.registry
+    registry, revision = call.registry, call.settings.text("ck_rev")
+    families = tuple(map(Family, filter_.first_values("family", list(Family), after=("backend",))))
     backends = list(registry.backends.values()) if name == "auto" else [registry.backend(name)]
+    if profile is not None and profile.backend in registry.backends and name == "auto":
+        backends = [registry.backend(profile.backend)]
     for found in registry.arch_names() if arch is None else (registry.arch(arch).name,):
         for backend in backends:
-            if found in backend.archs():
+            if found not in backend.archs():
+                continue
+            if not isinstance(backend, Catalogued):
                 yield from backend.kernels(registry.arch(found))
+                continue
+            mine = profile.name if profile is not None and profile.backend == backend.name else None
+            try:
+                listed = backend.catalogue(registry.arch(found), mine, revision, families)
+            except EmptySelection as nothing:
+                missing.append(nothing)
+                continue
+            yield from listed
+
+
+def refuser(call: Call) -> Callable[[KernelSpec], tuple[Reason, ...]]:
+    """What tells why a selected kernel cannot be built; nothing for one that can. Only a profile of the backend
+    itself selects others."""
+    profile = _profile(call)
+    backend = None if profile is None else call.registry.backends.get(profile.backend)
+    if backend is None or not isinstance(backend, Catalogued):
+        return lambda kernel: ()
+    return backend.refusals
 
 
 def named_kernel(call: Call, text: str | None = None) -> KernelSpec:

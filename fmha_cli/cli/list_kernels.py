@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
-from fmha_cli.cli.kernels import SELECTING, selected_kernels
+from fmha_cli.cli.kernels import SELECTING, refuser, selected_kernels
 from fmha_cli.cli.options import ROWS
 from fmha_cli.flags import Flag, FlagKind
 
@@ -19,7 +19,11 @@ def list_kernels(call: Call) -> int:
         call.output.text(str(sum(1 for _ in selected_kernels(call))))
         return 0
     backends = call.registry.backends
-    entries = [kernel_entry(k, backends[k.backend].upstream_name(k)) for k in selected_kernels(call)]
+    entries, reasons_against = [], refuser(call)
+    for kernel in selected_kernels(call):
+        reasons = reasons_against(kernel)
+        name = backends[kernel.backend].upstream_name(kernel)
+        entries.append(kernel_entry(kernel, name, reasons, buildable=not reasons))
     document = kernels_document(call.settings.text("arch"), entries)
     call.output.document({**document, "kernels": []} if call.settings.on("count") else document)
     return 0
@@ -29,5 +33,6 @@ COMMAND = Command(
     list_kernels,
     options=(*SELECTING, COUNT, *ROWS),
     detail="Without --arch, the kernels of every architecture. Terms of --filter match fields of the kernel, of its "
-    "signature and of its algorithm; several terms with one key are alternatives.",
+    "signature and of its algorithm; several terms with one key are alternatives. A profile of a project (fmha "
+    "profiles) lists what that project generates; kernels of it that cannot be built say why.",
 )

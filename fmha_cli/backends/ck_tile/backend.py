@@ -53,10 +53,16 @@ class CkTileBackend:
     def revisions(self) -> tuple[str, ...]:
         return tuple(revision.name for revision in revisions())
 
-    def catalogue(self, arch: ArchSpec, profile: str | None, revision: str | None) -> Iterable[KernelSpec]:
+    def catalogue(
+        self,
+        arch: ArchSpec,
+        profile: str | None,
+        revision: str | None,
+        families: Sequence[Family] | None = None,
+    ) -> Iterable[KernelSpec]:
         from fmha_cli.backends.ck_tile.catalogue import kernels
 
-        return kernels(arch, revision, profile)
+        return kernels(arch, revision, profile, tuple(Family) if families is None else families)
 
     def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
         from fmha_cli.backends.ck_tile.kernel_rules import refusals
