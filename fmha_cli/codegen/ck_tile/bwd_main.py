@@ -11,6 +11,7 @@ from fmha_cli.codegen.ck_tile.call import DROP, RATIO, Call, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, sequence, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import backward_types
 from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
+from fmha_cli.codegen.ck_tile.paddings import sequence_products
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.signature import BiasKey
@@ -122,15 +123,23 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
             *((name, 0) for name in words("seqlen_q seqlen_k")),
         ),
         rules=_rules(kernel, algorithm),
+        products=sequence_products(kernel, paged=False),
     )
+
+
+def _head_dim(name: str, tile: int, pad: int) -> str:
+    """``dcheck`` and ``dvcheck`` of upstream's API: the tile's own head dim, a multiple of 8, or any."""
+    if not pad:
+        return f"a.{name} == {tile}"
+    return f"a.{name} <= {tile}" + (f" && a.{name} % {pad} == 0" if pad > 1 else "")
 
 
 def _rules(kernel: KernelSpec, algorithm: CkAlgorithm) -> tuple[tuple[str, str], ...]:
     rules = [
         ("nhead_q", "a.nhead_k < 1 || a.nhead_q % a.nhead_k == 0"),
         ("mask_type", "a.mask_type >= 0 && a.mask_type <= 3" if masked(kernel) else "a.mask_type == 0"),
-        ("hdim_q", f"a.hdim_q {'<=' if algorithm.pad_d else '=='} {algorithm.tile[7]}"),
-        ("hdim_v", f"a.hdim_v {'<=' if algorithm.pad_dv else '=='} {algorithm.tile[8]}"),
+        ("hdim_q", _head_dim("hdim_q", algorithm.tile[7], algorithm.pad_d)),
+        ("hdim_v", _head_dim("hdim_v", algorithm.tile[8], algorithm.pad_dv)),
     ]
     if not grouped(kernel):
         rules.append(("max_seqlen_k", "a.max_seqlen_k >= a.seqlen_k"))

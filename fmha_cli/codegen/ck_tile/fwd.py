@@ -6,15 +6,23 @@ Source of the template arguments: ``codegen/ops/fmha_fwd.py``, ``FMHA_FWD_KERNEL
 
 from __future__ import annotations
 
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, VLayout
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.codegen.ck_tile.call import DROP, RATIO, Call, words
-from fmha_cli.codegen.ck_tile.cpp import CK, flag, sequence, struct_of_types, template, using
+from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
-from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
+from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, on
+from fmha_cli.codegen.ck_tile.forward import (
+    dropout_rules,
+    epilogue,
+    forward_extents,
+    forward_options,
+    forward_shape,
+)
+from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import BiasKey, QScaleKey
+from fmha_cli.signature import QScaleKey
 
 _PIPELINES = {
     Pipeline.QR: f"{CK}BlockFmhaPipelineQRKSVS",
@@ -46,27 +54,6 @@ def fwd_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
     if algorithm.pipeline not in _PIPELINES:
         raise no_emitter(kernel)
     return Unit(types=_types(kernel, algorithm), call=_call(kernel, algorithm), in_waves=True)
-
-
-def forward_shape(algorithm: CkAlgorithm) -> str:
-    """Aliases of the tile and its distribution over waves, common to the forward families with two GEMMs."""
-    row_major = flag(algorithm.vlayout is VLayout.ROW)
-    parts = [
-        sequence(algorithm.waves[:3]),
-        sequence(algorithm.warp[:3]),
-        sequence(algorithm.waves[3:]),
-        sequence(algorithm.warp[3:]),
-    ]
-    return using("Tile", sequence(algorithm.tile)) + using(
-        "Shape", template(f"{CK}TileFmhaShape", ["Tile", *parts, row_major])
-    )
-
-
-def epilogue(algorithm: CkAlgorithm) -> str:
-    """Aliases of the epilogue that stores O."""
-    arguments = ["Types::OaccDataType", "Types::ODataType", flag(algorithm.pad_s), flag(algorithm.pad_dv > 0)]
-    problem = template(f"{CK}Default2DEpilogueProblem", arguments)
-    return using("EpilogueProblem", problem) + using("Epilogue", f"{CK}Default2DEpilogue<EpilogueProblem>")
 
 
 def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
@@ -130,59 +117,21 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
             *(() if dropout else words("p_drop s_randval rand_val_ptr")),
         ),
         extents=forward_extents(),
-        rules=(*rules, *size_rules(kernel, algorithm), *_own_rules(group), *(dropout_rules() if dropout else ())),
+        rules=(
+            *rules,
+            *padding_rules(kernel, algorithm, "cu_seqlen_k_ptr"),
+            *_own_rules(group, algorithm),
+            *(dropout_rules() if dropout else ()),
+        ),
+        products=sequence_products(kernel, paged=False),
     )
 
 
-def forward_extents() -> tuple[tuple[str, int], ...]:
-    """Sizes of the forward families with their least values."""
-    ones = words("batch nhead_q nhead_k max_seqlen_q hdim_q hdim_v")
-    return (*((name, 1) for name in ones), ("seqlen_q", 0), ("seqlen_k", 0))
-
-
-def forward_options(
-    kernel: KernelSpec,
-) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Needed, unused and rules for what forward kernels compile in or out: bias, LSE, soft cap, mask, quantisation."""
-    signature = kernel.signature
-    needed = ["q_ptr", "k_ptr", "v_ptr", "o_ptr"]
-    unused: list[str] = []
-    (unused if signature.bias is BiasKey.NONE else needed).append("bias_ptr")
-    (needed if on(signature.lse) else unused).append("lse_ptr")
-    rules = [("nhead_q", "a.nhead_k < 1 || a.nhead_q % a.nhead_k == 0")]
-    if on(signature.softcap):
-        rules.append(("logits_soft_cap", "a.logits_soft_cap > 0"))
-    else:
-        unused.append("logits_soft_cap")
-    rules.append(("mask_type", "a.mask_type >= 0 && a.mask_type <= 3" if masked(kernel) else "a.mask_type == 0"))
-    if signature.qscale is not QScaleKey.TENSOR:
-        rules += [("scale_p", "a.scale_p == 1"), ("scale_o", "a.scale_o == 1")]
-    return tuple(needed), tuple(unused), tuple(rules)
-
-
-def size_rules(kernel: KernelSpec, algorithm: CkAlgorithm) -> tuple[tuple[str, str], ...]:
-    """Head dims that the tile holds: all of it without padding, at most it with."""
-    signature = kernel.signature
-    return (
-        ("hdim_q", f"a.hdim_q {'<=' if algorithm.pad_d else '=='} {signature.hdim}"),
-        ("hdim_v", f"a.hdim_v {'<=' if algorithm.pad_dv else '=='} {signature.hdim_v}"),
-    )
-
-
-def dropout_rules() -> tuple[tuple[str, str], ...]:
-    """Dropout's own conditions in the forward families."""
-    return (
-        ("p_drop", "a.p_drop >= 0 && a.p_drop < 1"),
-        ("rand_val_ptr", "a.s_randval == 0 || a.rand_val_ptr != nullptr"),
-        ("drop_seed_ptr", "a.drop_from_device == 0 || a.drop_seed_ptr != nullptr"),
-        ("drop_offset_ptr", "a.drop_from_device == 0 || a.drop_offset_ptr != nullptr"),
-    )
-
-
-def _own_rules(group: bool) -> tuple[tuple[str, str], ...]:
+def _own_rules(group: bool, algorithm: CkAlgorithm) -> tuple[tuple[str, str], ...]:
     if group:
         return (
             ("cu_seqlen_q_ptr", "a.cu_seqlen_q_ptr == nullptr || a.seqlen_q_ptr == nullptr"),
             ("cu_seqlen_k_ptr", "a.cu_seqlen_k_ptr == nullptr || a.seqlen_k_ptr == nullptr"),
         )
-    return (("max_seqlen_q", "a.max_seqlen_q >= a.seqlen_q"),)
+    whole = not algorithm.pad_sk and algorithm.pipeline is not Pipeline.QR_ASYNC_TRLOAD
+    return (("seqlen_k", "a.seqlen_k > 0"),) if whole else ()

@@ -1,6 +1,6 @@
 """Sizes that a forward kernel's paddings and its 32-bit offsets admit, as conditions on the argument block.
 
-Source: ``scheck``, ``skcheck``, ``dcheck``, ``dvcheck`` of ``codegen/ops/fmha_fwd_splitkv.py``,
+Source: ``scheck``, ``skcheck``, ``dcheck``, ``dvcheck`` of ``codegen/ops/fmha_fwd.py``, ``fmha_fwd_splitkv.py``,
 ``fmha_pagedkv_prefill.py`` and ``fmha_batch_prefill.py``. A kernel without padding reads whole tiles, so a size that
 does not fill them reads and writes outside of the tensors.
 """
@@ -15,7 +15,7 @@ from fmha_cli.signature import BiasKey
 Rules = tuple[tuple[str, str], ...]
 Products = tuple[tuple[str, str, str], ...]
 
-_QK_COLUMNS = {32: 32, 64: 64, 96: 128, 128: 128, 256: 256}
+_QK_COLUMNS = {32: 32, 48: 48, 64: 64, 96: 128, 128: 128, 192: 192, 256: 256}
 """Columns of Q and K that a pipeline loads at once, by ``bk0max`` (``K0_MAX_SUBMAX_MAP``)."""
 _ASYNC_ELEMENTS = 8
 """Elements of 16 bits in the 16 bytes of one asynchronous load."""
@@ -59,6 +59,8 @@ def _lengths(algorithm: CkAlgorithm, lengths: str) -> Rules:
     """Batch mode: every row is in the grid, and without padding the rows and the keys fill whole tiles."""
     rows, keys = algorithm.tile[:2]
     out = [("max_seqlen_q", "a.max_seqlen_q >= a.seqlen_q")]
+    if algorithm.pipeline is Pipeline.QR_ASYNC_TRLOAD:  # it pads lengths itself
+        return tuple(out)
     if not algorithm.pad_s:
         out.append(("seqlen_q", f"a.seqlen_q % {rows} == 0"))
     if not algorithm.pad_sk:

@@ -14,7 +14,7 @@ from fmha_cli.codegen.ck_tile.call import RATIO, Call, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
-from fmha_cli.codegen.ck_tile.fwd import forward_extents, forward_options, forward_shape
+from fmha_cli.codegen.ck_tile.forward import forward_extents, forward_options, forward_shape
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit

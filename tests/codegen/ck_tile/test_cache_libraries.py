@@ -242,7 +242,7 @@ BAD = {
         ("lse_ptr", 0, "BAD_ARGUMENT", "lse_ptr"),
         ("scale_o", 2.0, "BAD_ARGUMENT", "scale_o"),
         ("hdim_v", 129, "BAD_ARGUMENT", "hdim_v"),
-        ("max_seqlen_q", 2**31 - 2**17, "OVERFLOW", "max_seqlen_q"),
+        ("max_seqlen_q", 2**31 - 2**15, "OVERFLOW", "max_seqlen_q"),
         ("batch_stride_lse", 2**31, "OVERFLOW", "batch_stride_lse"),
     ],
     "paged": [

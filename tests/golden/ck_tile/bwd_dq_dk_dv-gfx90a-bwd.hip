@@ -105,8 +105,8 @@ static void check(const Args& a, Checks& checks) {
   EXTENT(seqlen_k, 0);
   REQUIRE(nhead_q, a.nhead_k < 1 || a.nhead_q % a.nhead_k == 0);
   REQUIRE(mask_type, a.mask_type >= 0 && a.mask_type <= 3);
-  REQUIRE(hdim_q, a.hdim_q <= 32);
-  REQUIRE(hdim_v, a.hdim_v <= 32);
+  REQUIRE(hdim_q, a.hdim_q <= 32 && a.hdim_q % 8 == 0);
+  REQUIRE(hdim_v, a.hdim_v <= 32 && a.hdim_v % 8 == 0);
   REQUIRE(p_drop, a.p_drop >= 0 && a.p_drop < 1);
   REQUIRE(drop_seed_ptr, a.drop_from_device == 0 || a.drop_seed_ptr != nullptr);
   REQUIRE(drop_offset_ptr, a.drop_from_device == 0 || a.drop_offset_ptr != nullptr);

@@ -93,6 +93,8 @@ static void check(const Args& a, Checks& checks) {
   REQUIRE(rand_val_ptr, a.s_randval == 0 || a.rand_val_ptr != nullptr);
   REQUIRE(drop_seed_ptr, a.drop_from_device == 0 || a.drop_seed_ptr != nullptr);
   REQUIRE(drop_offset_ptr, a.drop_from_device == 0 || a.drop_offset_ptr != nullptr);
+  if (checks.status != STATUS_OK) return;
+  PRODUCT(stride_bias, a.batch - 1, a.stride_bias);
 }
 
 template <typename Kernel>

@@ -85,8 +85,8 @@ static void check(const Args& a, Checks& checks) {
   REQUIRE(mask_type, a.mask_type >= 0 && a.mask_type <= 3);
   REQUIRE(scale_p, a.scale_p == 1);
   REQUIRE(scale_o, a.scale_o == 1);
-  REQUIRE(hdim_q, a.hdim_q <= 192);
-  REQUIRE(hdim_v, a.hdim_v <= 192);
+  REQUIRE(hdim_q, a.hdim_q <= 192 && a.hdim_q % 8 == 0);
+  REQUIRE(hdim_v, a.hdim_v <= 192 && a.hdim_v % 8 == 0);
   REQUIRE(cu_seqlen_q_ptr, a.cu_seqlen_q_ptr == nullptr || a.seqlen_q_ptr == nullptr);
   REQUIRE(cu_seqlen_k_ptr, a.cu_seqlen_k_ptr == nullptr || a.seqlen_k_ptr == nullptr);
   REQUIRE(p_drop, a.p_drop >= 0 && a.p_drop < 1);
