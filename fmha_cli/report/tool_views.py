@@ -124,7 +124,8 @@ def build_view(document: Document) -> Table:
             [kernel["digest"][:SHORT], kernel["family"], build["backend"], build["arch"], build["state"], took, named]
         )
         if error:
-            parts = (f"error[{error['code']}]: {error['what']}", error["where"], error["why"], error["help"])
+            what = error["what"].replace(kernel["name"], "this kernel")
+            parts = (f"error[{error['code']}]: {what}", error["where"], error["why"], error["help"])
             own = (kernel["name"], kernel["digest"])
             general = tuple(part for part in parts if part and part not in own)
             errors.setdefault(general, []).append(kernel["digest"][:SHORT])

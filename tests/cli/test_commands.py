@@ -376,3 +376,23 @@ def test_a_build_of_nothing_but_cached_kernels_is_silent(fmha: Fmha, home: Path)
     assert again.code == 0
     assert again.err == ""
     assert "0 compiled" in again.out
+
+
+def test_build_says_an_error_of_many_kernels_once(fmha: Fmha) -> None:
+    """Kernels of a revision whose sources are not here: rows that are not run, one error for all of them, exit 4."""
+    argv = ("build", "--arch", "gfx1250", "--ck-rev", "2026-08", "--family", "fwd", "--filter", "hdim:64,dtype:fp16")
+    done = fmha(*argv, "--json", FMHA_HIPCC="/nonexistent/clang++", FMHA_OFFLINE="1")
+    assert done.code == 4
+    assert faults_of(done.document) == []
+    assert done.document["not_run"] == len(done.document["builds"]) > 20
+    table = fmha(*argv, FMHA_HIPCC="/nonexistent/clang++", FMHA_OFFLINE="1").out
+    assert table.count("error[") == 1
+    assert f"{done.document['not_run']} not run" in table
+
+
+def test_build_refuses_what_a_rule_refuses_without_a_compiler(fmha: Fmha) -> None:
+    argv = ("build", "--arch", "gfx1201", "--profile", "receipt:2", "--family", "batch_prefill")
+    done = fmha(*argv, "--json", FMHA_HIPCC="/nonexistent/clang++", FMHA_OFFLINE="1")
+    assert done.code == 3
+    assert done.document["refused"] == len(done.document["builds"]) > 20
+    assert {build["error"]["code"][:2] for build in done.document["builds"]} == {"K2"}
