@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes.util
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -40,7 +41,12 @@ ROOM = "upstream"
 MAIN_BYTES = 3 * 2**30
 """Memory that compiling a program's own file is assumed to need."""
 
+BUILTINS = Path(__file__).with_name("host_builtins.cpp")
+"""What the compiler calls on the host and an older libgcc lacks."""
+
 _SCHEMA = 1
+_OPEN = re.compile(r"undefined symbol: (\S+)")
+_HIP = re.compile(r"(__)?hip[A-Z]")
 _RUNTIME = "libamdhip64.so"
 Progress = Callable[[int, int, str], None]
 
@@ -98,7 +104,7 @@ def build_program(needs: Needs, shop: Workshop, into: Path | None, progress: Pro
         with as_environment_problem("building the upstream programs"):
             make_private_dir(work)
             generated = generate(shop.tree.generator or shop.example, needs, _folder(work / "generated"))
-            units = [*generated, shop.example / f"example_fmha_{needs.program.value}.cpp"]
+            units = [*generated, shop.example / f"example_fmha_{needs.program.value}.cpp", BUILTINS]
             objects, compiled = _compile_all(units, needs, shop, work, progress)
             return _link(objects, needs, shop, into, work, compiled)
     finally:
@@ -110,6 +116,8 @@ def unit_flags(needs: Needs, unit: Path, shop: Workshop) -> tuple[str, ...]:
 
     Source: ``example/ck_tile/01_fmha/CMakeLists.txt``, ``FMHA_FWD_INTERFACE_COMPILE_OPTIONS``.
     """
+    if unit == BUILTINS:
+        return ("-x", "c++", "-std=c++20", "-O2", "-c", "-fPIC")
     family = "bwd" if needs.program is Program.BWD else "fwd"
     # Every unit is compiled under one name, from which the compiler would make the same id for all of them.
     unique = digest_of([unit.stem])[:16]
@@ -196,7 +204,7 @@ def find_runtime(toolchain: RocmToolchain, environ: Mapping[str, str]) -> Path |
 def link_flags(runtime: Path | None) -> tuple[str, ...]:
     """How a program is linked: to the runtime and with its folder on the program's path, or with symbols left open."""
     if runtime is None:
-        return ("-Wl,--unresolved-symbols=ignore-all", "-Wl,-z,lazy")
+        return ("-Wl,--warn-unresolved-symbols", "-Wl,-z,lazy")
     if runtime.parent == Path():
         return (f"-l:{runtime}",)
     return (str(runtime), f"-Wl,-rpath,{runtime.parent}")
@@ -218,9 +226,12 @@ def _link(
     command = [*shop.toolchain.argv0, "-fuse-ld=lld", *map(str, objects), *flags, "-o", str(made)]
     with log.open("wb") as stream:
         ended = run_group(command, cwd=work, env=compiler_environment(work), output=stream, timeout=shop.timeout)
-    if ended.returncode or not made.is_file():
-        text = log.read_text("utf-8", "replace")
-        why = first_error_line(text) or f"exit status {ended.returncode}"
+    text = log.read_text("utf-8", "replace")
+    # Only HIP's symbols may stay open: another one would stop the program in the middle of a case.
+    lacking = sorted({symbol for symbol in _OPEN.findall(text) if not _HIP.match(symbol)})
+    if ended.returncode or not made.is_file() or lacking:
+        why = f"undefined: {', '.join(lacking)}" if lacking else first_error_line(text)
+        why = why or f"exit status {ended.returncode}"
         raise KernelFailure(f"{name} does not link", code="Y012", where=str(log), why=why)
     log.unlink()
     whole = home / f".{name}.new"

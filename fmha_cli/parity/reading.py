@@ -106,7 +106,8 @@ _NO_DEVICE = (
 )
 """Complaints that say that the program cannot run on what is here; the last one: it was built for another GPU."""
 
-_LOADING = ("error while loading shared libraries", "symbol lookup error", "undefined symbol")
+_LOADING = re.compile(r"error while loading shared libraries: libamdhip64|undefined symbol: (__)?hip[A-Z]")
+"""The loader's complaint about the HIP runtime; about anything else, the program is broken."""
 
 
 def read(ran: Ran, case: Case, *, validated: bool = True) -> Reading:
@@ -198,7 +199,7 @@ def _absent(ran: Ran) -> str | None:
     for text in ran.stderr.splitlines():
         if any(word in text for word in _NO_DEVICE) and ran.returncode != _OK:
             return text.strip()
-        if ran.returncode == _LOADER and any(word in text for word in _LOADING):
+        if ran.returncode == _LOADER and _LOADING.search(text):
             return text.strip()
     return None
 

@@ -208,6 +208,12 @@ elif what == "no-library":
 elif what == "no-symbol":
     err(NAME + ": symbol lookup error: " + NAME + ": undefined symbol: hipMalloc")
     sys.exit(127)
+elif what == "another-symbol":
+    err(NAME + ": symbol lookup error: " + NAME + ": undefined symbol: __truncsfbf2")
+    sys.exit(127)
+elif what == "another-library":
+    err(NAME + ": error while loading shared libraries: libstdc++.so.6: cannot open shared object file")
+    sys.exit(127)
 elif what == "usage":
     out("no such arg:squant")
     sys.exit(255)

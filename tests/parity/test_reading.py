@@ -61,6 +61,8 @@ FORMS: dict[str, Said] = {
     "another-gpu": Said.NO_DEVICE,
     "no-library": Said.NO_DEVICE,
     "no-symbol": Said.NO_DEVICE,
+    "another-symbol": Said.CRASHED,
+    "another-library": Said.CRASHED,
     "usage": Said.USAGE,
     "invalid-argument": Said.USAGE,
 }
@@ -146,6 +148,7 @@ MUTATIONS = {
     "a wrong gradient is an exception": (' and "Incorrect results" not in t', ""),
     "a usage error is unsupported": ("return Reading(Said.USAGE,", "return Reading(Said.UNSUPPORTED,"),
     "a missing device is a missing instance": ("if any(word in text for word in _NO_DEVICE) and", "if False and"),
+    "any missing symbol is a missing device": ("_LOADING.search(text)", "True"),
     "a missing library is a crash": ("if ran.returncode == _LOADER and", "if False and"),
 }  # fmt: skip
 

@@ -169,7 +169,7 @@ def test_not_supported_for_want_of_a_device(run: Run) -> None:
 LINES = [
     forward(v="0"), forward(v="0", mask="b:4,35", iperm="0"), forward(v="0", prec="fp16", operm="0", mode="1", s="99,128"),
     forward(bias="a:1"), forward(bias="e:2", lse="1", p_drop="0.2"), forward(mask="xt:7"), forward(mask="xb:-1"),
-    forward(mask="t"), forward(mask="g:3,4"), forward(mode="1", s="99,30", s_kpad="128", vlayout="c", scale_s="0.5"),
+    forward(prec="bf16", init="ui"), backward(prec="bf16", init="tf"), forward(mask="t"), forward(mask="g:3,4"), forward(mode="1", s="99,30", s_kpad="128", vlayout="c", scale_s="0.5"),
     forward(q_eff_lens="1,2", kv_eff_lens="3,4"), forward(prec="fp8", squant="1"), forward(prec="bf16", h="4", h_k="2"),
     backward(v="0"), backward(bias="e:1", dbias="1"), backward(mask="t:3,4", deterministic="1", operm="0", scale="2"),
 ]  # fmt: skip
