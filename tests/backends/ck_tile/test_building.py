@@ -11,7 +11,7 @@ import pytest
 from amdgpu_tiny import Tiny, compiled
 
 from fmha_cli.arch import load_arch
-from fmha_cli.backends.ck_tile import inspection
+from fmha_cli.backends.ck_tile import building, inspection
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import Workshop, build_ck, ck_key
 from fmha_cli.backends.ck_tile.inspection import NO_OBJDUMP, inspect_ck
@@ -206,6 +206,30 @@ def test_without_a_disassembler(
     assert found["instructions"] is None
     assert found["lds_bytes"] == 0
     json.dumps(found)
+
+
+@pytest.mark.parametrize("options", [{}, {"compiler": "/opt/other/clang++"}, {"ck-home": "/opt/ck"}])
+def test_options_reach_compiler_and_sources(
+    options: dict[str, str], shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: dict[str, object] = {}
+    work = shop.context.prepared
+    assert isinstance(work, Workshop)
+
+    def tree(root: Path, *, home: str | None, **rest: object) -> CkTree:
+        seen["home"] = home
+        return work.tree
+
+    def rocm(root: Path, *, environ: dict[str, str], **rest: object) -> RocmToolchain:
+        seen["hipcc"] = environ.get("FMHA_HIPCC")
+        return work.toolchain
+
+    monkeypatch.setattr(building, "ck_tree", tree)
+    monkeypatch.setattr(building, "find_rocm", rocm)
+    monkeypatch.setenv("FMHA_HIPCC", "/usr/bin/one")
+    made = building.workshop(BuildContext(shop.folder / "cache", options=options))
+    assert (made.toolchain, made.tree) == (work.toolchain, work.tree)
+    assert seen == {"home": options.get("ck-home"), "hipcc": options.get("compiler", "/usr/bin/one")}
 
 
 def test_memory_and_preparation(shop: Shop, kernel: KernelSpec) -> None:
