@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -10,6 +9,7 @@ from threading import Event
 
 from fmha_cli.build.parallel import COMPILE_BYTES, Job, Outcome, build_many
 from fmha_cli.build.root import cache_root, open_root
+from fmha_cli.device import usable_cores
 from fmha_cli.errors import EnvironmentProblem, FmhaError, UnsupportedError
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.plan import Artifact, Stage
@@ -29,7 +29,7 @@ def build_context(request: Request, notify: Callable[[str], None]) -> BuildConte
     """
     root = cache_root(request.cache_root)
     open_root(root)
-    jobs = request.jobs or os.cpu_count() or 1
+    jobs = request.jobs or usable_cores()
     return BuildContext(
         cache_root=root, jobs=jobs, offline=request.offline, notify=notify, options=dict(request.options)
     )
