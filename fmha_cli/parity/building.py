@@ -122,7 +122,7 @@ def unit_flags(needs: Needs, unit: Path, shop: Workshop) -> tuple[str, ...]:
     # Every unit is compiled under one name, from which the compiler would make the same id for all of them.
     unique = digest_of([unit.stem])[:16]
     flags = ["-x", "hip", f"--offload-arch={shop.arch.name}", "--rocm-path=${rocm}", "-c", "-fPIC", f"-cuid={unique}"]
-    flags += words(kernel_flags(shop.arch, family, shop.toolchain.options))
+    flags += words(kernel_flags(family, shop.toolchain.options))
     if unit.parent == shop.example and needs.program is Program.FWD:
         switches = {"SPLITKV": "fwd_splitkv", "APPENDKV": "fwd_appendkv", "PAGEDKV": "pagedkv_prefill"}
         flags += [f"-DCK_TILE_FMHA_FWD_{name}_API={int(api in needs.apis)}" for name, api in switches.items()]

@@ -57,7 +57,7 @@ def hip_flags(
         HipProduct.CODE_OBJECT: ("--cuda-device-only", "--no-gpu-bundle-output"),
     }
     includes = [word for name in headers for word in (f"-I${{{name}}}", f"-ffile-prefix-map=${{{name}}}={name}")]
-    return (*target, *outputs[product], *words(kernel_flags(arch, family, toolchain.options)), *includes)
+    return (*target, *outputs[product], *words(kernel_flags(family, toolchain.options)), *includes)
 
 
 def hip_places(toolchain: RocmToolchain, headers: Mapping[str, Path]) -> dict[str, str]:

@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from fmha_cli.arch import ArchSpec
-
 
 @dataclass(frozen=True)
 class Flag:
@@ -52,20 +50,27 @@ _COMMON = (
     Flag(("-w",), "warnings are upstream's affair"),
 )
 
+_FORWARD = (
+    Flag(
+        ("-DCK_TILE_FMHA_FWD_FAST_EXP2=1",),
+        "Example, FMHA_FWD_FAST_EXP2: on for every target; kernels with a soft cap do not compile without it",
+    ),
+)
+
 _BACKWARD = (
     Flag(("-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=3",), "Example, FMHA_BWD_PRIVATE_COMPILE_OPTIONS: rounding in assembly"),
 )
 
 
-def kernel_flags(arch: ArchSpec, family: str, supported: Collection[str]) -> tuple[Flag, ...]:
-    """Flags for one family on one architecture, in order; those that pick a target and an output are not among them.
+def kernel_flags(family: str, supported: Collection[str]) -> tuple[Flag, ...]:
+    """Flags for one family on every architecture, in order; those that pick a target and an output are not among them.
 
     Args:
         supported: texts of the flags of ``PROBED`` that the compiler accepts.
     """
     return (
         *_COMMON,
-        *_defines(arch, family),
+        *(_BACKWARD if family.startswith("bwd") else _FORWARD),
         *(flag for flag in PROBED if flag.text in supported),
     )
 
@@ -73,14 +78,3 @@ def kernel_flags(arch: ArchSpec, family: str, supported: Collection[str]) -> tup
 def words(flags: Iterable[Flag]) -> tuple[str, ...]:
     """The flags as a command line takes them."""
     return tuple(word for flag in flags for word in flag.words)
-
-
-def _defines(arch: ArchSpec, family: str) -> tuple[Flag, ...]:
-    if family.startswith("bwd"):
-        return _BACKWARD
-    generation = int(arch.fact("isa_version")) // 1000
-    fast = Flag(
-        (f"-DCK_TILE_FMHA_FWD_FAST_EXP2={int(generation == 9)}",),
-        "Example, FMHA_FWD_FAST_EXP2: 1; later revisions: 1 on gfx9 and 0 elsewhere, which is followed",
-    )
-    return (fast,)

@@ -105,11 +105,10 @@ def emit(kernel: KernelSpec) -> str:
 
 def _guard(kernel: KernelSpec) -> str:
     """One target a library; upstream's guards tell the targets of one library apart, here any other is an error."""
-    fast = int(not is_wave32(kernel.arch))
     return (
         f"#if defined(__HIP_DEVICE_COMPILE__) && !defined(__{kernel.arch}__)\n"
         f'#error "this kernel is for {kernel.arch} alone"\n#endif\n'
-        f"#if !defined(CK_TILE_FMHA_FWD_FAST_EXP2)\n#define CK_TILE_FMHA_FWD_FAST_EXP2 {fast}\n#endif\n"
+        "#if !defined(CK_TILE_FMHA_FWD_FAST_EXP2)\n#define CK_TILE_FMHA_FWD_FAST_EXP2 1\n#endif\n"
     )
 
 

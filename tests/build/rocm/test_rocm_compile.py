@@ -56,27 +56,25 @@ def headers(tmp_path: Path) -> dict[str, tuple[Path, str]]:
 
 
 @pytest.mark.parametrize(
-    ("arch", "family", "define"),
+    ("family", "define"),
     [
-        ("gfx90a", "fwd", "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
-        ("gfx950", "fwd_splitkv", "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
-        ("gfx1100", "batch_prefill", "-DCK_TILE_FMHA_FWD_FAST_EXP2=0"),
-        ("gfx1201", "fwd", "-DCK_TILE_FMHA_FWD_FAST_EXP2=0"),
-        ("gfx942", "bwd_dq_dk_dv", "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=3"),
+        ("fwd", "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
+        ("fwd_splitkv", "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
+        ("batch_prefill", "-DCK_TILE_FMHA_FWD_FAST_EXP2=1"),
+        ("bwd_dq_dk_dv", "-DCK_TILE_FLOAT_TO_BFLOAT16_DEFAULT=3"),
     ],
 )
-def test_defines(arch: str, family: str, define: str) -> None:
-    found = words(kernel_flags(load_arch(arch), family, ALL))
+def test_defines(family: str, define: str) -> None:
+    found = words(kernel_flags(family, ALL))
     assert [word for word in found if word.startswith("-DCK_TILE")] == [define]
 
 
 def test_every_flag_has_a_source_and_no_flag_hangs_llvm() -> None:
-    for arch in ("gfx942", "gfx1201"):
-        for family in ("fwd", "bwd_dq_dk_dv"):
-            flags = kernel_flags(load_arch(arch), family, ALL)
-            assert all(flag.source for flag in flags)
-            assert "-DNDEBUG" in words(flags)
-            assert "-amdgpu-function-calls=false" not in words(flags)
+    for family in ("fwd", "bwd_dq_dk_dv"):
+        flags = kernel_flags(family, ALL)
+        assert all(flag.source for flag in flags)
+        assert "-DNDEBUG" in words(flags)
+        assert "-amdgpu-function-calls=false" not in words(flags)
 
 
 def test_only_flags_that_the_compiler_takes(kernel: KernelSpec) -> None:

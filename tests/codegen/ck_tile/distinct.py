@@ -62,7 +62,6 @@ def members_of(kernel: KernelSpec, values: dict[str, Any], names: set[str]) -> d
 def _member(kernel: KernelSpec, values: dict[str, Any], name: str) -> Any:
     algorithm = kernel.algorithm
     assert isinstance(algorithm, CkAlgorithm)
-    backward = kernel.family.value.startswith("bwd")
     keep = single(1.0 - values.get("p_drop", 0.0))
     if name in ("seqlen_q", "seqlen_k") and grouped(kernel):
         return -1
@@ -74,10 +73,9 @@ def _member(kernel: KernelSpec, values: dict[str, Any], name: str) -> Any:
         return values[f"{name}_ptr" if values["drop_from_device"] else name]
     if name.endswith("dq_acc") or name == "dq_acc_ptr":
         return values[name.replace("dq_acc", "dq") if algorithm.max_seq_q else name]
-    fast = backward or kernel.arch.startswith("gfx9")
     derived = {
         "nhead_ratio_qk": HEADS // KV_HEADS,
-        "scale_s": single(single(values.get("scale_s", 0)) * math.log2(math.e) if fast else values.get("scale_s", 0)),
+        "scale_s": single(single(values.get("scale_s", 0)) * math.log2(math.e)),
         "scale": single(single(values.get("scale", 0)) * math.log2(math.e)),
         "logits_soft_cap_rcp": single(1 / 30.0),
         "rp_undrop": single(1 / keep),
