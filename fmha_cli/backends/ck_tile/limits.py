@@ -6,11 +6,11 @@ Sources: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.condition import BACKWARD, MAIN, Condition, algorithm_of, next_multiple
+from fmha_cli.backends.ck_tile.condition import BACKWARD, FORWARD, MAIN, Condition, algorithm_of, next_multiple
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.ck_tile.splits import MAX_SPLITS
 from fmha_cli.dtypes import DType
-from fmha_cli.features import Bias, CacheKind
+from fmha_cli.features import Alibi, Bias, CacheKind
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.mask import MaskKind
 from fmha_cli.rules import Reason, Severity
@@ -19,6 +19,7 @@ from fmha_cli.signature import MaskKey
 PAGE_STEP = 128
 """The runner's (and flash-attention's) step of page sizes; it is the longest key tile, and a tile lies in one page."""
 ROTARY_STEP = 16
+ALIBI_END = 1 << 16
 
 
 def _page(s: Situation, kernel: KernelSpec) -> Reason | None:
@@ -115,6 +116,23 @@ def _one_step(s: Situation, kernel: KernelSpec) -> Reason | None:
     return Reason("K335", text, "the same kernel with padding of the keys", Severity.SHAPE)
 
 
+def _alibi_positions(s: Situation, kernel: KernelSpec) -> Reason | None:
+    longest = max(s.max_rows, s.max_keys)
+    if s.problem.alibi is Alibi.NONE or longest <= ALIBI_END:
+        return None
+    text = f"ALiBi over {longest} positions: the kernels subtract positions in 16 bits"
+    return Reason("K336", text, f"sequences of at most {ALIBI_END}", Severity.SHAPE)
+
+
+def _positive_scale(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    late = p.bias is Bias.NONE and p.alibi is Alibi.NONE and not p.softcap
+    if p.scale > 0 or not late or not kernel.arch.startswith("gfx9"):
+        return None
+    text = f"scale {p.scale:g}: the kernels look for the largest score before they scale it"
+    return Reason("K337", text, "a scale above 0 (and the signs of Q turned)", Severity.OPTION)
+
+
 _FWD_RUNNER = "example/ck_tile/01_fmha/fmha_fwd_runner.hpp fmha_fwd_run"
 _CACHED = (Family.FWD_SPLITKV, Family.FWD_PAGEDKV)
 
@@ -202,6 +220,24 @@ LIMITS: tuple[Condition, ...] = (
         "Only kernels with a mask, with padding of the keys or with uneven splits leave early when there are no keys. "
         "Upstream's API file takes the other kind for seqlen_k 0, as 0 is a multiple of everything; LSE would be wrong.",
         "include/ck_tile/ops/fmha/pipeline/block_fmha_fwd_splitkv_pipeline_qr_ks_vs.hpp operator()",
+    ),
+    Condition(
+        "K336",
+        "ALiBi's positions fit 16 bits",
+        _alibi_positions,
+        MAIN,
+        "The distance of a key from its row's zero point is a sum of absolute differences of 16-bit numbers "
+        "(v_sad_u16), so positions from 65536 on are wrong.",
+        "include/ck_tile/ops/fmha/block/block_position_encoding.hpp Alibi::sad",
+    ),
+    Condition(
+        "K337",
+        "the softmax scale is positive",
+        _positive_scale,
+        FORWARD,
+        "With fast exp2 (gfx9) and nothing added to the scores, a row's maximum is taken of unscaled scores: with a "
+        "negative scale the exponents would be above 0 and overflow, with 0 a masked row is NaN.",
+        "include/ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs.hpp operator()",
     ),
     Condition("K334", "there are keys", _no_keys, BACKWARD, "Backward blocks are over keys.", "HIP hipLaunchKernel"),
 )

@@ -98,6 +98,8 @@ CASES: list[tuple[str, str, Family, int, Want, str, str]] = [
     ("K332", "gfx942", BWD, 128, plain, "--direction bwd --bias elementwise:1hss --dbias -b 2", "--direction bwd --bias elementwise:1hss --dbias"),
     ("K333", "gfx942", FWD, 128, plain, "--seqlens-q 0,0", "--seqlens-q 0,1"),
     ("K335", "gfx942", SPLITKV, 128, lambda k, a: plain(k, a) and not a.pad_sk, "--seqlen-k 0 --splits 2", "--seqlen-k 128 --splits 2"),
+    ("K336", "gfx942", FWD, 128, lambda k, a: k.signature.bias.value == "alibi" and plain(k, a) and a.pad_sk, "-s 64 --seqlen-k 65537 --alibi", "-s 64 --seqlen-k 65536 --alibi"),
+    ("K337", "gfx942", FWD, 128, plain, "-s 128 --scale -0.5", "-s 128 --scale 0.5"),
     ("K334", "gfx942", BWD, 128, plain, "--direction bwd --seqlen-k 0", "--direction bwd --seqlen-k 1"),
 ]  # fmt: skip
 
