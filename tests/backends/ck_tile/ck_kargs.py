@@ -103,7 +103,7 @@ class _Reader:
         )
         if self.p.dtype.value.startswith("fp8"):
             value = np.float32(self.p.scale * self.fnuz() ** 2)
-        return float(np.float32(float(value) * LOG2E)) if self.k.arch.startswith("gfx9") else float(value)
+        return float(np.float32(float(value) * LOG2E))
 
     def fnuz(self) -> int:
         """fp8 bits mean half as much on gfx90a and gfx942."""
@@ -335,13 +335,17 @@ class _Reader:
         p = self.p
         members = {
             **self.forward(),
-            "seqstart_q_ptr": "seqstart_q",
+            **({"seqstart_q_ptr": "seqstart_q"} if self.group else {}),
             "kv_indptr": "kv_indptr",
             "kv_page_indices": "kv_page_indices",
             "num_total_pages": sum(self.k_lengths) + 1,
             **self.page_steps(),
         }
-        return Expected((p.heads, p.batch, self.tiles()), self.threads(), members)
+        for name, dim in (("k", p.hdim), ("v", p.hdim_v)):  # a page holds one key
+            members |= {f"stride_{name}": p.kv_heads * dim, f"batch_stride_{name}": p.kv_heads * dim}
+        tiles = self.tiles()
+        grid = (p.heads, p.batch, tiles) if self.group else (tiles, p.heads, p.batch)
+        return Expected(grid, self.threads(), members)
 
     # ---- backward ----
 

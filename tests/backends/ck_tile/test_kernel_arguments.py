@@ -77,6 +77,7 @@ CASES = (
     Case("gfx942", "-b 2 -H 4 -s 64 --kv-cache paged:128 --cache-seqlens 400,129 -d 128 --causal --splits 1", (Family.FWD_PAGEDKV,)),
     Case("gfx942", "--seqlens-q 64,20 --kv-cache paged:256 --cache-seqlens 400,129 -H 4 --kv-heads 1 -d 128 --splits 1", (Family.FWD_PAGEDKV,)),
     Case("gfx942", "--seqlens-q 64,20 --kv-cache paged:1 --cache-seqlens 400,129 -H 4 --kv-heads 2 -d 128 --causal --lse --splits 1", (Family.BATCH_PREFILL,)),
+    Case("gfx942", "-b 2 -H 4 -s 200 --kv-cache paged:1 --cache-seqlens 400,129 -d 128 --dtype bf16 --splits 1", (Family.BATCH_PREFILL,)),
     Case("gfx942", "-b 2 -H 4 --kv-heads 2 -s 256 -d 64 --causal --direction bwd", BWD),
     Case(
         "gfx942",
