@@ -339,6 +339,7 @@ class _Reader:
             "kv_indptr": "kv_indptr",
             "kv_page_indices": "kv_page_indices",
             "num_total_pages": sum(self.k_lengths) + 1,
+            "seqlen_k": -1,  # the kernel counts its pages
             **self.page_steps(),
         }
         for name, dim in (("k", p.hdim), ("v", p.hdim_v)):  # a page holds one key
