@@ -67,7 +67,11 @@ class KernelRule:
 
     def against(self, kernel: KernelSpec, arch: ArchSpec) -> Reason | None:
         """The Reason against a kernel, None where it meets the rule or is too malformed to be asked (K200, K214)."""
-        if kernel.family not in self.families or (self.number not in FORM and not well_formed(kernel)):
+        return None if self.number not in FORM and not well_formed(kernel) else self.found(kernel, arch)
+
+    def found(self, kernel: KernelSpec, arch: ArchSpec) -> Reason | None:
+        """As :meth:`against`, for a kernel that is well formed."""
+        if kernel.family not in self.families:
             return None
         found = self.check(kernel, arch)
         return None if found is None else Reason(self.id, found.text, found.hint, self.severity)
@@ -77,7 +81,9 @@ class KernelRule:
 
         def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
             arch = arch_facts(kernel.arch)
-            return None if arch is None else self.against(kernel, arch)
+            if arch is None:
+                return no_arch(kernel) if self.id == NO_ARCH else None
+            return self.against(kernel, arch)
 
         source = f"{self.source} ({self.number})" if self.number else self.source
         return Rule(self.id, self.text, check, self.help, source)
@@ -103,16 +109,33 @@ def well_formed(kernel: KernelSpec) -> bool:
     a = algorithm_of(kernel)
     lengths = (len(a.tile), len(a.waves), len(a.warp))
     known = any(r.name == a.rev for r in revisions())
-    return known and lengths == LENGTHS[kernel.family] and min((*a.tile[:1], *a.waves, *a.warp)) > 0
+    return known and lengths == LENGTHS[kernel.family] and min(counted(kernel)) > 0
+
+
+def counted(kernel: KernelSpec) -> tuple[int, ...]:
+    """The tile, wave and warp numbers that count something: all but the keys of a convert kernel's partial dQ."""
+    a = algorithm_of(kernel)
+    tile = a.tile[:1] if kernel.family is Family.BWD_CONVERT_DQ else a.tile
+    return (*tile, *a.waves, *a.warp)
 
 
 @cache
 def arch_facts(name: str) -> ArchSpec | None:
-    """The facts of an architecture, None where there are none."""
+    """The facts of an AMD architecture, None where there are none."""
     try:
-        return load_arch(name)
+        arch = load_arch(name)
     except FmhaError:
         return None
+    return arch if arch.vendor == "amd" else None
+
+
+NO_ARCH = "K201"
+"""The rule that refuses an architecture."""
+
+
+def no_arch(kernel: KernelSpec) -> Reason:
+    """The Reason against a kernel for no AMD architecture of which facts are known."""
+    return Reason(NO_ARCH, f"{kernel.arch} is no known AMD architecture", "fmha archs", Severity.PLACE)
 
 
 @cache

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.ck_tile.kernel_rule import KernelRule, Stage, arch_facts
+from fmha_cli.backends.ck_tile.kernel_rule import FORM, KernelRule, Stage, arch_facts, no_arch, well_formed
 from fmha_cli.backends.ck_tile.kernel_rules_config import CONFIG_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_families import FAMILY_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
@@ -13,7 +13,7 @@ from fmha_cli.backends.ck_tile.kernel_rules_target import TARGET_RULES, concerns
 from fmha_cli.backends.ck_tile.kernel_rules_tiles import TILE_RULES
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
 from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.rules import Reason, Rule, Severity
+from fmha_cli.rules import Reason, Rule
 
 _TABLES = (CONFIG_RULES, FAMILY_RULES, TILE_RULES, GENERATOR_RULES, TARGET_RULES)
 ALL: tuple[KernelRule, ...] = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))
@@ -43,9 +43,9 @@ def target_check(arch: ArchSpec, family: Family, revision: str) -> Callable[[Ker
     def usable(kernel: KernelSpec) -> bool:
         key = id(kernel.algorithm)
         if key not in verdicts:
-            fine = not any(rule.against(kernel, arch) for rule in once)
+            fine = not any(rule.found(kernel, arch) for rule in once)
             verdicts[key] = (kernel.algorithm, fine)  # kept alive, so that the id stays its own
-        return verdicts[key][1] and not any(rule.against(kernel, arch) for rule in each)
+        return verdicts[key][1] and not any(rule.found(kernel, arch) for rule in each)
 
     return usable
 
@@ -53,5 +53,6 @@ def target_check(arch: ArchSpec, family: Family, revision: str) -> Callable[[Ker
 def _against(kernel: KernelSpec, rules: tuple[KernelRule, ...]) -> tuple[Reason, ...]:
     arch = arch_facts(kernel.arch)
     if arch is None:
-        return (Reason("K201", f"no architecture {kernel.arch}", "fmha archs", Severity.PLACE),)
-    return tuple(reason for rule in rules if (reason := rule.against(kernel, arch)))
+        return (no_arch(kernel),)
+    asked = rules if well_formed(kernel) else [rule for rule in rules if rule.number in FORM]
+    return tuple(reason for rule in asked if (reason := rule.found(kernel, arch)))

@@ -15,6 +15,7 @@ from fmha_cli.backends.ck_tile.kernel_rule import (
     Stage,
     cdna_class,
     class_of,
+    counted,
 )
 from fmha_cli.backends.ck_tile.membership import (
     pipeline_mismatches,
@@ -148,9 +149,8 @@ def _occupancy(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def _counts(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    a = algorithm_of(kernel)
-    numbers = (*a.tile[:1], *a.waves, *a.warp)
-    return None if not numbers or min(numbers) > 0 else Refusal("a tile, wave or warp number below 1", "1 and more")
+    numbers = counted(kernel)
+    return None if min(numbers, default=1) > 0 else Refusal("a tile, wave or warp number below 1", "1 and more")
 
 
 def _tile(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:

@@ -1,0 +1,61 @@
+"""Kernels near a kernel: one field changed, to every value that the field's type has, or to near numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from enum import Enum
+from random import Random
+from typing import Any
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.ck_tile.catalogue import family_kernels
+from fmha_cli.kernel import Family, KernelSpec
+
+ARCHS = {
+    "baseline": ("gfx90a", "gfx942", "gfx950", "gfx1201"),
+    "2026-08": ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201", "gfx1250"),
+}
+EVERY_ARCH = (*ARCHS["2026-08"], "x86_64_v4", "gfx000")
+PLACES = [(revision, arch, family) for revision, archs in ARCHS.items() for arch in archs for family in Family]
+
+
+def near_values(name: str, value: Any) -> Iterator[Any]:
+    """Other values of a field."""
+    if name == "rev":
+        yield from ("baseline", "2026-08", "2031-01")
+    elif isinstance(value, bool):
+        yield not value
+    elif isinstance(value, Enum):
+        yield from (other for other in type(value) if other is not value)
+    elif isinstance(value, int):
+        yield from (value + 1, value + 8, value * 2, value // 2, 0, -1, -2, 16, 128)
+    elif isinstance(value, tuple):
+        for at, number in enumerate(value):
+            for other in (number * 2, number // 2, number + 1, 0):
+                yield (*value[:at], other, *value[at + 1 :])
+        yield value[:-1]
+        yield (*value, 1)
+        yield ()
+
+
+def mutations(kernel: KernelSpec) -> Iterator[tuple[str, KernelSpec]]:
+    """(field, kernel with that field changed)."""
+    for family in Family:
+        yield "family", replace(kernel, family=family)
+    for arch in EVERY_ARCH:
+        yield "arch", replace(kernel, arch=arch)
+    for part in ("signature", "algorithm"):
+        noun = getattr(kernel, part)
+        for field in fields(noun):
+            for value in near_values(field.name, getattr(noun, field.name)):
+                yield field.name, replace(kernel, **{part: replace(noun, **{field.name: value})})
+
+
+def sampled(rng: Random, count: int) -> list[KernelSpec]:
+    """Kernels of every place that has any, ``count`` of each."""
+    out: list[KernelSpec] = []
+    for revision, arch, family in PLACES:
+        kernels = family_kernels(load_arch(arch), family, revision)
+        out += [rng.choice(kernels) for _ in range(count if kernels else 0)]
+    return out

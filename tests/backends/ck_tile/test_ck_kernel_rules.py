@@ -1,0 +1,383 @@
+"""Rules over kernels: what is listed meets them, what is not listed is refused, and each can refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, fields, replace
+from functools import cache
+from itertools import product
+from random import Random
+from typing import Any
+
+import pytest
+from ck_mutations import PLACES, mutations, sampled
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.ck_tile.catalogue import buildable_kernels, family_kernels
+from fmha_cli.backends.ck_tile.enumeration import emitted, tiles_for
+from fmha_cli.backends.ck_tile.kernel_rule import Stage, arch_facts
+from fmha_cli.backends.ck_tile.kernel_rules import ALL, KERNEL_RULES, refusals, target_refusals
+from fmha_cli.backends.ck_tile.kernel_rules_target import known_bad
+from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
+from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS, Block, Emit, Tables, TileRow, tables_of
+from fmha_cli.backends.ck_tile.upstream_parse import parse_upstream_name
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, KvLayout, Pipeline, VLayout
+from fmha_cli.device import DeviceFacts
+from fmha_cli.dtypes import DType
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.problem import Problem
+from fmha_cli.signature import BiasKey, ModeKey, Need, Signature
+
+BY_ID = {rule.id: rule for rule in ALL}
+MERGED = {"11": "X2", "12": "X3", "13": "T11", "T5": "15"}
+"""Upstream's rules that say the same as another of its rules, which the table has."""
+
+
+@cache
+def listed(revision: str, arch: str, family: Family) -> frozenset[KernelSpec]:
+    return frozenset(family_kernels(load_arch(arch), family, revision))
+
+
+def refused(kernel: KernelSpec) -> list[str]:
+    """Ids of the reasons against a kernel, those of its architecture aside."""
+    return [reason.id for reason in refusals(kernel) if BY_ID[reason.id].stage is not Stage.TARGET]
+
+
+def test_every_rule_of_upstream_is_in_the_table() -> None:
+    numbers = {rule.number for rule in ALL}
+    wanted = [str(n) for n in range(1, 47)] + [f"T{n}" for n in range(1, 15)] + ["X1", "X2", "X3"]
+    assert [n for n in wanted if MERGED.get(n, n) not in numbers] == []
+
+
+def test_ids_are_unique_and_in_the_range_of_kernels() -> None:
+    assert len(BY_ID) == len(ALL) == len(KERNEL_RULES)
+    assert all("K200" <= rule.id <= "K299" for rule in ALL)
+    assert all(rule.text and rule.help and rule.source and rule.families and rule.reads for rule in ALL)
+
+
+def test_reads_name_fields() -> None:
+    names = {f.name for kind in (Signature, CkAlgorithm) for f in fields(kind)} | {"*"}
+    assert {name for rule in ALL for name in rule.reads} <= names
+
+
+def test_buildable_kernels_pass_their_own_rules() -> None:
+    for kernel in sampled(Random(20), 6):
+        assert refused(kernel) == [], kernel.name
+        assert [r.id for r in refusals(kernel)] == [r.id for r in target_refusals(kernel)]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_all_buildable_kernels_pass_their_own_rules() -> None:
+    for revision, arch, family in PLACES:
+        for kernel in buildable_kernels(load_arch(arch), family, revision):
+            assert refusals(kernel) == (), kernel.name
+
+
+def _near(seed: int, count: int, share: float) -> None:
+    rng, seen = Random(seed), 0
+    for kernel in sampled(rng, count):
+        for field, other in mutations(kernel):
+            if rng.random() > share:
+                continue
+            seen += 1
+            place = (other.algorithm.rev, other.arch, other.family)  # type: ignore[attr-defined]
+            known = place in PLACES and other in listed(*place)
+            against = refusals(other)
+            assert known or against, f"{field}: {other.name} exists nowhere and no rule refuses it"
+            if known:
+                assert refused(other) == [], other.name
+            assert all(reason.text for reason in against)
+    assert seen > 1000
+
+
+def test_a_kernel_with_one_field_changed_exists_or_is_refused() -> None:
+    _near(seed=5, count=2, share=0.06)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_near_kernels_exist_or_are_refused_at_length() -> None:
+    _near(seed=6, count=40, share=1.0)
+
+
+@dataclass(frozen=True)
+class Product:
+    """Every tile with every pipeline, point, type and mode of a class' tables, whatever they are meant for."""
+
+    arch: str
+    tables: Tables
+    revision: str
+    tiles: tuple[TileRow, ...]
+    dtypes: tuple[str, ...]
+
+    def kernel(self, tile: TileRow, dtype: str, mode: ModeKey, block: Block, at: int, emit: Emit) -> KernelSpec:
+        names = dict(zip(("dtype", "dtype_out", "hdim", "hdim_v"), (*dtypes_of(dtype), *tile.hdims), strict=True))
+        values = {**self.tables.constants, **block.points[at], **emit.fields, **names, "mode": mode}
+        ours = {k: v for k, v in values.items() if k in SIGNATURE_FIELDS}
+        theirs = {k: v for k, v in values.items() if k not in SIGNATURE_FIELDS}
+        return KernelSpec(
+            backend=NAME,
+            family=self.tables.family,
+            arch=self.arch,
+            signature=Signature(**ours),
+            algorithm=CkAlgorithm(**{**tile.fields, **theirs}, rev=self.revision),
+        )
+
+    def all(self) -> Iterator[KernelSpec]:
+        for tile, dtype, mode, block in product(self.tiles, self.dtypes, MODES, self.tables.blocks):
+            for at, emit in product(range(len(block.points)), block.emits):
+                yield self.kernel(tile, dtype, mode, block, at, emit)
+
+    def drawn(self, rng: Random, count: int) -> Iterator[KernelSpec]:
+        for _ in range(count):
+            block = rng.choice(self.tables.blocks)
+            tile, dtype, mode = rng.choice(self.tiles), rng.choice(self.dtypes), rng.choice(MODES)
+            yield self.kernel(tile, dtype, mode, block, rng.randrange(len(block.points)), rng.choice(block.emits))
+
+
+MODES = (ModeKey.BATCH, ModeKey.GROUP)
+
+
+def product_of(revision: str, arch: str, family: Family) -> Product | None:
+    class_ = arch_class(load_arch(arch), family, revision)
+    if class_ is None:
+        return None
+    tables = tables_of(family, class_.name, revision)
+    tiles = tuple(tiles_for(tables, class_.name, revision))
+    return Product(arch, tables, revision, tiles, (*generated_dtypes(family, revision), "bf8"))
+
+
+def _agree(kernels: Iterable[KernelSpec], known: frozenset[KernelSpec]) -> tuple[int, set[KernelSpec]]:
+    """The rules admit exactly the listed ones. Returns how many were asked, and those admitted."""
+    found, asked = set(), 0
+    for kernel in kernels:
+        asked += 1
+        against = refused(kernel)
+        assert (against == []) == (kernel in known), (kernel.name, against)
+        if not against:
+            found.add(kernel)
+    return asked, found
+
+
+def test_the_rules_make_the_listed_set_out_of_the_tables_product() -> None:
+    for family in (Family.FWD_APPENDKV, Family.FWD_SPLITKV_COMBINE, Family.BWD_DOT_DO_O, Family.BWD_CONVERT_DQ):
+        whole, known = product_of("baseline", "gfx942", family), listed("baseline", "gfx942", family)
+        assert whole is not None
+        asked, found = _agree(whole.all(), known)
+        assert found == known
+        assert asked > len(known)
+
+
+def test_the_rules_agree_with_the_lists_on_drawn_products() -> None:
+    rng, asked, admitted = Random(9), 0, 0
+    for revision, arch, family in PLACES:
+        whole = product_of(revision, arch, family)
+        if whole is not None:
+            tried, found = _agree(whole.drawn(rng, 120), listed(revision, arch, family))
+            asked, admitted = asked + tried, admitted + len(found)
+    assert asked > 5000
+    assert admitted > 200
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(7200)
+@pytest.mark.parametrize(("revision", "arch", "family"), PLACES)
+def test_the_rules_make_the_whole_listed_set(revision: str, arch: str, family: Family) -> None:
+    whole, known = product_of(revision, arch, family), listed(revision, arch, family)
+    assert (whole is None) == (not known)
+    if whole is not None:
+        assert _agree(whole.all(), known)[1] == known
+
+
+def test_the_enumerator_prunes_with_the_table_s_own_rules() -> None:
+    """Without one of the generator's rules more is enumerated, and that rule alone refuses what is new."""
+    arch = load_arch("gfx950")
+    for id, family, revision in (
+        ("K271", Family.FWD, "baseline"),
+        ("K272", Family.FWD, "baseline"),
+        ("K273", Family.FWD_SPLITKV, "baseline"),
+        ("K286", Family.BWD_DQ_DK_DV, "baseline"),
+        ("K287", Family.BWD_DQ_DK_DV, "baseline"),
+        ("K288", Family.BWD_DQ_DK_DV, "baseline"),
+        ("K285", Family.BATCH_PREFILL, "2026-08"),
+    ):
+        fewer = [r for r in ALL if r.stage is Stage.GENERATOR and r.id != id]
+        more = {e.kernel for e in emitted(arch, family, revision, fewer)} - listed(revision, "gfx950", family)
+        assert more, id
+        assert {tuple(refused(kernel)) for kernel in list(more)[:50]} == {(id,)}, id
+
+
+def test_rules_read_what_they_say_they_read() -> None:
+    """A field that a rule does not name never changes its verdict: the enumerator asks once for all its values."""
+    rules = [rule for rule in ALL if "*" not in rule.reads]
+    for kernel in sampled(Random(3), 1):
+        arch = arch_facts(kernel.arch)
+        assert arch is not None
+        mine = [rule for rule in rules if kernel.family in rule.families]
+        before = {rule.id: rule.against(kernel, arch) is None for rule in mine}
+        for field, other in mutations(kernel):
+            if field in ("family", "arch", "tile", "waves", "warp", "rev"):
+                continue  # may change the form, or the class
+            changed = [r.id for r in mine if field not in r.reads and (r.against(other, arch) is None) != before[r.id]]
+            assert not changed, (field, other.name)
+
+
+def _kernel(name: str, arch: str = "gfx942", revision: str = "baseline", **changed: Any) -> KernelSpec:
+    kernel = parse_upstream_name(name, arch, revision)
+    ours = {k: v for k, v in changed.items() if k in SIGNATURE_FIELDS}
+    theirs = {k: v for k, v in changed.items() if k not in SIGNATURE_FIELDS}
+    return replace(kernel, signature=replace(kernel.signature, **ours), algorithm=replace(kernel.algorithm, **theirs))
+
+
+FWD = (
+    "fmha_fwd_d128_fp16_batch_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async_vr_psddv_nlogits_"
+    "nbias_nmask_nlse_ndropout_nskip_nsquant_ntrload_gfx9"
+)
+PREFILL = (
+    "fmha_batch_prefill_d128_fp16_group_b128x128x32x128x32x128_r4x1x1_r4x1x1_w32x32x16_w32x32x16_qr_async_vr_psskddv_"
+    "nlogits_nbias_nmask_nlse_ndropout_nsquant"
+)
+SPLIT = (
+    "fmha_fwd_splitkv_d128_fp16_batch_b64x128x32x128x32x128_r4x1x1_r4x1x1_w16x16x16_w16x16x16_qr_vr_psk_nlogits_nbias_"
+    "nmask_lse_nsquant_npagedkv_gfx9"
+)
+MAIN = (
+    "fmha_bwd_d128_fp16_batch_b16x128x128x16x128x16x32x128x128_r1x4x1_r4x1x1_r1x4x1_w16x16x32_w16x16x16_o1_maxq0_npad_"
+    "nbias_ndbias_nmask_ndropout_ndeterministic_ntrload_gfx9"
+)
+GFX11 = Pipeline.BATCH_PREFILL_GFX11
+
+
+def _gfx11(**changed: Any) -> KernelSpec:
+    """A kernel as upstream's pipeline for gfx1100 would have it."""
+    shape = {"tile": (128, 32, 32, 128, 32, 128), "waves": (4, 2, 1, 8, 1, 1), "warp": (16,) * 6}
+    kernel = _kernel(PREFILL, pipeline=GFX11, **{**shape, "kv_layout": KvLayout.LINEAR, **changed})
+    return replace(kernel, arch="gfx1100")
+
+
+PLANTED: dict[str, KernelSpec] = {
+    "K200": _kernel(FWD, rev="2031-01"),
+    "K201": replace(_kernel(FWD), arch="gfx1100"),
+    "K202": replace(_kernel(PREFILL, rev="2026-08"), arch="gfx1201"),
+    "K203": _kernel(FWD, dtype=DType.MXFP8, dtype_out=DType.BF16, rev="2026-08"),
+    "K204": _kernel(MAIN, dtype=DType.FP8_E4M3, dtype_out=DType.BF16),
+    "K205": _kernel(FWD, dtype=DType.FP8_E5M2, dtype_out=DType.FP8_E5M2),
+    "K206": replace(_kernel(PREFILL), arch="gfx1201"),
+    "K207": _kernel(FWD, pipeline=GFX11),
+    "K208": _kernel(FWD, pipeline=Pipeline.QR_ASYNC_TRLOAD_V3),
+    "K209": _kernel(FWD, trload=True),
+    "K210": _kernel(FWD, hdim=100),
+    "K214": _kernel(FWD, tile=(128, 128)),
+    "K215": _kernel(
+        FWD, hdim=256, hdim_v=256, pipeline=Pipeline.QR, tile=(128, 32, 32, 256, 32, 256), warp=(32, 32, 16) * 2
+    ),
+    "K216": _kernel(FWD, occupancy=0),
+    "K217": _kernel(FWD, waves=(0, 1, 1, 4, 1, 1)),
+    "K218": _kernel(PREFILL, vlayout=VLayout.COL),
+    "K220": _kernel(PREFILL, page=48),
+    "K221": _kernel(PREFILL, mode=ModeKey.BATCH, rev="2026-08"),
+    "K222": _kernel(PREFILL, pipeline=Pipeline.QR),
+    "K223": replace(_kernel(PREFILL), arch="gfx1100"),
+    "K224": _kernel(PREFILL, pipeline=GFX11),
+    "K225": _gfx11(kv_layout=KvLayout.VECTORIZED),
+    "K226": _gfx11(hdim=256, hdim_v=256),
+    "K227": _gfx11(dropout=Need.YES),
+    "K228": _gfx11(softcap=Need.YES),
+    "K229": _gfx11(waves=(8, 1, 1, 4, 1, 1)),
+    "K230": _gfx11(waves=(4, 1, 1, 4, 1, 1)),
+    "K231": _gfx11(tile=(64, 32, 32, 128, 32, 128)),
+    "K232": _gfx11(tile=(128, 64, 32, 128, 32, 128)),
+    "K233": _gfx11(tile=(128, 32, 32, 128, 32, 64)),
+    "K234": _gfx11(tile=(128, 32, 64, 128, 32, 128)),
+    "K246": _kernel(FWD, vlayout=VLayout.COL),
+    "K249": _kernel(FWD, tile=(128, 128, 32, 128, 64, 128)),
+    "K250": _kernel(FWD, pad_d=0),
+    "K251": _kernel(FWD, tile=(128, 128, 48, 128, 32, 128)),
+    "K252": _kernel(FWD, tile=(48, 128, 32, 128, 32, 128)),
+    "K253": _kernel(FWD, pipeline=Pipeline.QR, tile=(256, 128, 128, 128, 32, 128)),
+    "K254": _kernel(FWD, tile=(128, 128, 32, 128, 256, 128)),
+    "K256": _kernel(FWD, tile=(128, 16, 16, 128, 32, 128)),
+    "K257": _kernel(FWD, tile=(128, 64, 32, 128, 32, 128)),
+    "K258": _kernel(FWD, tile=(64, 128, 32, 128, 32, 128)),
+    "K259": _kernel(FWD, hdim=64, hdim_v=64, tile=(64, 64, 32, 64, 32, 64)),
+    "K260": _kernel(FWD, pipeline=Pipeline.QR, tile=(128, 128, 64, 128, 32, 128)),
+    "K262": _kernel(FWD, tile=(256, 128, 32, 128, 32, 128)),
+    "K271": _kernel(FWD, mode=ModeKey.GROUP),
+    "K272": _kernel(FWD, hdim=192, bias=BiasKey.ALIBI),
+    "K273": _kernel(SPLIT, softcap=Need.YES, bias=BiasKey.ALIBI),
+    "K281": _kernel(SPLIT, waves=(1, 4, 1, 1, 4, 1)),
+    "K287": _kernel(MAIN, dbias=Need.YES),
+    "K288": _kernel(MAIN, pad_d=8),
+}
+
+
+@pytest.mark.parametrize("id", sorted(PLANTED))
+def test_a_planted_fault_is_refused_by_its_rule(id: str) -> None:
+    assert id in [reason.id for reason in refusals(PLANTED[id])]
+
+
+def _rdna3(tile: tuple[int, ...], pipeline: Pipeline) -> KernelSpec:
+    kernel = next(iter(listed("2026-08", "gfx1100", Family.FWD)))
+    signature = replace(kernel.signature, hdim=128, hdim_v=128)
+    return replace(kernel, signature=signature, algorithm=replace(kernel.algorithm, tile=tile, pipeline=pipeline))  # type: ignore[arg-type]
+
+
+def test_qr_hpad_refuses_the_small_tile_of_gfx11() -> None:
+    small, large = (64, 64, 32, 128, 32, 128), (128, 64, 32, 128, 32, 128)
+    assert "K263" in refused(_rdna3(small, Pipeline.QR_HPAD))
+    assert "K263" not in refused(_rdna3(large, Pipeline.QR_HPAD)) + refused(_rdna3(small, Pipeline.QR))
+
+
+def test_steps_of_gfx125_in_8_bits() -> None:
+    eight = [k for k in listed("2026-08", "gfx1250", Family.FWD) if k.signature.dtype is DType.FP8_E4M3]
+    for kernel in eight[:40]:
+        a = kernel.algorithm
+        assert isinstance(a, CkAlgorithm)
+        other = Pipeline.QR if a.pipeline is Pipeline.QR_TDM else Pipeline.QR_TDM
+        assert "K264" in refused(replace(kernel, algorithm=replace(a, pipeline=other)))
+
+
+def test_rules_without_a_planted_fault_are_met_by_mutation() -> None:
+    """Every rule refuses something: what is not planted above is found near a kernel that exists."""
+    left = {rule.id for rule in ALL} - set(PLANTED) - {"K263", "K264"}
+    rng = Random(11)
+    for kernel in sampled(rng, 3):
+        for _, other in mutations(kernel):
+            if left and rng.random() < 0.1:
+                left -= {reason.id for reason in refusals(other)}
+        if not left:
+            break
+    assert left - {"K291"} == set()
+
+
+def test_known_bad_kernels_are_refused_with_their_link() -> None:
+    reports = known_bad()
+    assert all(report.link.startswith("https://github.com/") and report.what for report in reports)
+    assert {report.effect for report in reports} == {"refused", "noted"}
+    bad = [k for k in listed("baseline", "gfx1201", Family.BWD_DQ_DK_DV) if k.signature.deterministic is Need.YES]
+    for kernel in bad[:20]:
+        (reason,) = refusals(kernel)
+        assert reason.id == "K291"
+        assert "pull/2054" in reason.text
+    assert bad
+    assert not set(bad) & set(buildable_kernels(load_arch("gfx1201"), Family.BWD_DQ_DK_DV))
+    async64 = _kernel(FWD, arch="gfx90a", dtype=DType.FP8_E4M3, dtype_out=DType.BF16, hdim=64)
+    assert "K291" in [reason.id for reason in refusals(async64)]
+
+
+def test_a_rule_is_the_table_s_whatever_problem_and_device() -> None:
+    problem, device = Problem.of(), DeviceFacts.of_arch("gfx942")
+    rule = next(rule for rule in KERNEL_RULES if rule.id == "K246")
+    assert rule.check(problem, _kernel(FWD), device) is None
+    reason = rule.check(problem, _kernel(FWD, vlayout=VLayout.COL), device)
+    assert reason is not None
+    assert reason.id == "K246"
+    place = next(rule for rule in KERNEL_RULES if rule.id == "K201")
+    assert place.check(problem, replace(_kernel(FWD), arch="x86_64_v4"), device) is not None
+    assert rule.check(problem, replace(_kernel(FWD), arch="x86_64_v4"), device) is None
+
+
+def test_disagreements_are_told_where_the_generator_wins() -> None:
+    told = {rule.id for rule in ALL if "decides" in rule.help}
+    assert {"K203", "K208", "K215", "K246", "K256", "K258", "K259", "K261"} <= told
