@@ -48,9 +48,10 @@ def values_of(kernel: KernelSpec, *, seed_on_device: bool = False) -> dict[str, 
     out |= {"p_drop": 0.25, "p_undrop": 0.75, "logits_soft_cap": 30.0}
     if signature.qscale.value != "tensor":
         out |= {"scale_p": 1.0, "scale_o": 1.0}
-    for name in ("cu_seqlen_q_ptr", "cu_seqlen_k_ptr"):  # excluded by the lengths of each sequence
-        if grouped(kernel):
-            out[name] = 0
+    if grouped(kernel):  # excluded by the lengths of each sequence
+        out |= {"cu_seqlen_q_ptr": 0, "cu_seqlen_k_ptr": 0}
+    elif not algorithm.pad_sk:  # keys fill whole tiles
+        out["cu_seqlen_k_ptr"] = 0
     return {name: 0 if name in unused else out[name] for name, _ in c_fields(args_of(kernel.family))}
 
 
@@ -71,6 +72,8 @@ def _member(kernel: KernelSpec, values: dict[str, Any], name: str) -> Any:
         return 0
     if name in ("drop_seed", "drop_offset"):
         return values[f"{name}_ptr" if values["drop_from_device"] else name]
+    if name == "split_stride_dq_acc":  # a kernel that writes dQ itself has no parts
+        return 0 if algorithm.max_seq_q else values[name]
     if name.endswith("dq_acc") or name == "dq_acc_ptr":
         return values[name.replace("dq_acc", "dq") if algorithm.max_seq_q else name]
     derived = {
