@@ -1,0 +1,82 @@
+"""Profiles of CK-Tile: a name and its receipt number are one set, and every number is upstream's."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from ck_mutations import ARCHS
+
+from fmha_cli.arch import arch_root, load_arch
+from fmha_cli.backends.ck_tile.catalogue import family_kernels, kernels
+from fmha_cli.backends.ck_tile.profiles import canonical_profile, profile_names, receipt_of
+from fmha_cli.backends.ck_tile.revisions import revisions
+from fmha_cli.errors import UsageError
+from fmha_cli.kernel import Family
+from fmha_cli.profiles import profiles
+
+FORWARD_2026_08 = {
+    "gfx942": {0: 7208, 1: 10024, 2: 428, 3: 3424, 4: 1712, 100: 4576, 200: 2416, 600: 6992, 700: 636, 888: 216},
+    "gfx950": {0: 7760, 1: 10576, 2: 540, 3: 3872, 4: 2160, 100: 4928, 200: 2544, 600: 7472, 700: 748, 888: 248},
+    "gfx1100": {0: 5376, 1: 8064, 2: 336, 3: 2688, 4: 1344, 100: 2688, 200: 2688, 600: 5376, 700: 496, 888: 0},
+    "gfx1151": {0: 4352, 1: 6528, 2: 272, 3: 2176, 4: 1088, 100: 2176, 200: 2176, 600: 4352, 700: 400, 888: 0},
+    "gfx1201": {0: 4562, 1: 6738, 2: 272, 3: 2176, 4: 1088, 100: 2194, 200: 2188, 600: 4382, 700: 400, 888: 60},
+}
+"""Forward kernels of the newer revision, counted once by another program from the same transcribed tables."""
+CAUSAL_TDM = 24
+"""gfx1250's kernels for pure causal masks, which that program left out."""
+
+
+def test_every_profile_is_offered_and_known() -> None:
+    ours = {p.name: p for p in profiles() if p.backend == "ck_tile"}
+    known = [row["name"] for row in json.loads(arch_root().joinpath("_ck_tile_profiles.json").read_text())["profiles"]]
+    assert list(ours) == known
+    assert set(known) == {name for revision in revisions() for name in profile_names(revision.name)}
+    for name, profile in ours.items():
+        assert profile.aliases == (f"receipt:{receipt_of(name)}",)
+        assert profile.terms() == ("backend:ck_tile",)
+        assert profile.source
+
+
+@pytest.mark.parametrize("revision", ARCHS)
+def test_a_number_and_its_name_are_one_set(revision: str) -> None:
+    arch = load_arch("gfx950")
+    for name in profile_names(revision):
+        by_name = list(kernels(arch, revision, name))
+        assert by_name == list(kernels(arch, revision, f"receipt:{receipt_of(name)}"))
+        assert len(set(by_name)) == len(by_name)
+
+
+@pytest.mark.parametrize("name", ["receipt:5", "receipt:999", "receipt:", "receipt:-1", "receipt:00", "2", "forward2"])
+def test_an_unlisted_name_is_a_usage_error(name: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        kernels(load_arch("gfx942"), None, name)
+    assert caught.value.code == "F003"
+
+
+def test_a_profile_of_a_later_revision_is_not_in_the_baseline() -> None:
+    assert canonical_profile("receipt:700", "2026-08") == "transformer_engine"
+    with pytest.raises(UsageError) as caught:
+        kernels(load_arch("gfx942"), "baseline", "transformer_engine")
+    assert "ck_default" in (caught.value.help or "")
+    assert list(kernels(load_arch("gfx942"), "2026-08", "transformer_engine", [Family.FWD_SPLITKV])) == []
+
+
+def test_the_union_of_all_profiles_is_what_is_listed() -> None:
+    for revision, archs in ARCHS.items():
+        arch = load_arch(archs[2])
+        union = {k for name in profile_names(revision) for k in kernels(arch, revision, name)}
+        assert union == {k for family in Family for k in family_kernels(arch, family, revision)}
+
+
+@pytest.mark.parametrize("arch", FORWARD_2026_08)
+def test_forward_kernels_of_the_newer_revision_are_as_many_as_counted_elsewhere(arch: str) -> None:
+    for receipt, count in FORWARD_2026_08[arch].items():
+        found = list(kernels(load_arch(arch), "2026-08", f"receipt:{receipt}", [Family.FWD]))
+        assert len(found) == count, receipt
+
+
+def test_gfx1250_has_kernels_for_pure_causal_masks_beside_the_counted_ones() -> None:
+    found = list(kernels(load_arch("gfx1250"), "2026-08", "ck_default", [Family.FWD]))
+    assert len(found) == 5628 + CAUSAL_TDM
+    assert sum(k.signature.mask.value == "causal" for k in found) == CAUSAL_TDM
