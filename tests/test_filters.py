@@ -101,3 +101,17 @@ def test_keys_cover_every_field() -> None:
 def test_no_kernels_at_all_is_left_to_the_caller() -> None:
     assert list(Filter().apply([], upstream)) == []
     assert list(parse_filter(["dtype:x"], ALGORITHMS).apply([], upstream)) == []
+
+
+def test_the_first_terms_narrow_what_need_be_listed() -> None:
+    values = ("fwd", "fwd_splitkv", "bwd_dq_dk_dv")
+
+    def first(*texts: str) -> tuple[str, ...]:
+        return parse_filter(texts, ALGORITHMS).first_values("family", values, after=("backend",))
+
+    assert first() == first("dtype:fp16") == values
+    assert first("family:fwd*") == first("backend:toy", "family:fwd*", "dtype:fp16") == values[:2]
+    assert first("family:fwd,family:bwd*") == ("fwd", "bwd_dq_dk_dv")
+    assert first("dtype:fp16", "family:fwd") == values, "the message of an emptied filter counts what came before"
+    assert first("-family:fwd") == values
+    assert first("family:nope") == values, "the filter itself says what eliminated all"

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from enum import StrEnum
 
 import pytest
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import problems
 
 from fmha_cli.dtypes import DType
-from fmha_cli.encode import digest_of
+from fmha_cli.encode import SCHEMA_VERSION, canonical_fields, digest_of, encode_fields
 from fmha_cli.errors import UsageError
 from fmha_cli.kernel import Algorithm, Family, KernelSpec, parse_kernel
 from fmha_cli.problem import Problem
@@ -25,6 +25,12 @@ from fmha_cli.signature import (
     RotaryKey,
     Signature,
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Slotted:
+    tile: tuple[int, ...]
+    pad: bool = False
 
 
 class Pipeline(StrEnum):
@@ -107,8 +113,43 @@ def _other(value: object) -> object:
     return int(str(value)) + 1
 
 
+def spec(hdim: int = 64) -> KernelSpec:
+    signature = Signature(dtype=DType.FP16, dtype_out=DType.FP16, hdim=hdim, hdim_v=hdim)
+    return KernelSpec(
+        backend="one", family=Family.FWD, arch="gfx942", signature=signature, algorithm=Tiled(tile=(4, 8))
+    )
+
+
+def test_the_digest_is_over_the_canonical_json_of_all_fields() -> None:
+    for kernel in (spec(), spec(hdim=96), replace(spec(), arch='gf"x\u00e9')):
+        assert kernel.digest == digest_of({"schema": SCHEMA_VERSION, **kernel.to_dict()})
+
+
+def test_texts_kept_with_a_part_are_its_own() -> None:
+    """Signatures and algorithms keep their texts; equality, copies and other kernels know nothing of them."""
+    kernel = spec()
+    before = (kernel.name, kernel.digest, kernel.to_dict())
+    twin = spec()
+    assert twin == kernel
+    assert hash(twin) == hash(kernel)
+    changed = replace(kernel, signature=replace(kernel.signature, hdim=kernel.signature.hdim * 2))
+    assert changed.name != kernel.name
+    assert changed.digest != kernel.digest
+    shown = kernel.to_dict()
+    shown["algorithm"]["tile"].append(1)
+    shown["signature"]["hdim"] = 0
+    assert (kernel.name, kernel.digest, kernel.to_dict()) == before
+    assert set(asdict(kernel)) == {f.name for f in fields(kernel)}
+
+
+def test_a_noun_that_cannot_keep_texts_is_encoded_too() -> None:
+    noun = Slotted((1, 2))
+    assert encode_fields(noun) == encode_fields(noun) == "tile=1x2"
+    assert canonical_fields(noun) == '{"pad":false,"tile":[1,2]}'
+
+
 def test_digest_is_the_same_in_every_process() -> None:
-    code = "from fmha_cli.problem import Problem; from fmha_cli.encode import digest_of; print(digest_of(Problem.of().to_dict()))"
+    code = "from fmha_cli.problem import Problem; from fmha_cli.encode import SCHEMA_VERSION, canonical_fields, digest_of, encode_fields; print(digest_of(Problem.of().to_dict()))"
     here = digest_of(Problem.of().to_dict())
     for seed in ("0", "1", "4242"):
         done = subprocess.run(

@@ -1,0 +1,108 @@
+"""``list-kernels`` of a backend whose kernels come in revisions and in named sets."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from jsonschema import Draft202012Validator
+
+from cli.conftest import Fmha
+from fmha_cli.report import schemas
+
+CK = ("list-kernels", "--backend", "ck_tile")
+
+
+def test_a_receipt_and_its_name_list_the_same(fmha: Fmha) -> None:
+    by_number = fmha(*CK, "--arch", "gfx942", "--profile", "receipt:4", "--family", "fwd", "--json").document
+    by_name = fmha(*CK, "--arch", "gfx942", "--profile", "pytorch", "--family", "fwd", "--json").document
+    assert by_number == by_name
+    assert by_number["count"] == 432
+    assert all(k["buildable"] and not k["reasons"] for k in by_number["kernels"])
+    assert all(k["upstream_name"].endswith("_gfx9") for k in by_number["kernels"])
+    Draft202012Validator(json.loads(schemas.text("kernels"))).validate(by_number)
+
+
+def test_an_unlisted_receipt_is_a_usage_error(fmha: Fmha) -> None:
+    done = fmha(*CK, "--arch", "gfx942", "--profile", "receipt:5")
+    assert done.code == 2
+    assert "F003" in done.err
+
+
+def test_what_cannot_be_built_is_listed_with_reasons_under_its_profile_alone(fmha: Fmha) -> None:
+    listed = fmha(*CK, "--arch", "gfx1201", "--profile", "receipt:0", "--family", "batch_prefill", "--json").document
+    assert listed["count"] == 384
+    assert not any(kernel["buildable"] for kernel in listed["kernels"])
+    assert {r["id"] for kernel in listed["kernels"] for r in kernel["reasons"]} == {"K206", "K290"}
+    table = fmha(*CK, "--arch", "gfx1201", "--profile", "receipt:0", "--family", "batch_prefill").out
+    assert "no: K206" in table
+    plain = fmha(*CK, "--arch", "gfx1201", "--family", "batch_prefill")
+    assert plain.code == 5
+
+
+def test_a_revision_without_the_architecture_names_the_one_that_has_it(fmha: Fmha) -> None:
+    done = fmha(*CK, "--arch", "gfx1100")
+    assert done.code == 5
+    assert "F006" in done.err
+    assert "--ck-rev 2026-08" in done.err
+    assert fmha("list-kernels", "--arch", "gfx1100", "--ck-rev", "baseline").code == 5
+    assert int(fmha(*CK, "--arch", "gfx1100", "--ck-rev", "2026-08", "--count").out) > 10000
+
+
+def test_an_unknown_revision_is_a_usage_error(fmha: Fmha) -> None:
+    done = fmha(*CK, "--arch", "gfx942", "--ck-rev", "2026-09")
+    assert done.code == 2
+    assert "F007" in done.err
+
+
+def test_a_later_revision_s_kernels_say_so(fmha: Fmha) -> None:
+    argv = (
+        *CK,
+        "--arch",
+        "gfx950",
+        "--ck-rev",
+        "2026-08",
+        "--filter",
+        "sink:yes",
+        "--family",
+        "fwd",
+        "--dtype",
+        "mxfp4",
+    )
+    listed = fmha(*argv, "--json").document
+    assert listed["count"] > 0
+    assert {kernel["algorithm"]["rev"] for kernel in listed["kernels"]} == {"2026-08"}
+    assert fmha(*CK, "--arch", "gfx950", "--filter", "rev:2026-08").code == 5
+
+
+def test_a_profile_of_another_backend_selects_nothing_of_this_one(fmha: Fmha) -> None:
+    done = fmha("list-kernels", "--backend", "null", "--profile", "pytorch")
+    assert done.code == 5
+    assert "backend:ck_tile" in done.err
+
+
+def test_general_profiles_hold_for_ck_tile_too(fmha: Fmha) -> None:
+    backward = int(fmha(*CK, "--arch", "gfx942", "--profile", "backward", "--count").out)
+    assert backward == int(fmha(*CK, "--arch", "gfx942", "--family", "bwd*", "--count").out) == 7818
+
+
+def test_the_message_of_an_emptied_filter_counts_all_kernels(fmha: Fmha) -> None:
+    done = fmha(*CK, "--arch", "gfx942", "--filter", "hdim:7", "--family", "bwd_dot_do_o")
+    assert done.code == 5
+    assert "matches none of the 78 kernels that match family:bwd_dot_do_o" in done.err
+
+
+@pytest.mark.parametrize(("extra", "seconds"), [(("--count",), 0.6), ((), 1.8)])
+def test_one_family_is_listed_in_about_a_second(extra: tuple[str, ...], seconds: float) -> None:
+    """Processor time of the whole process; twice what an idle machine takes is granted."""
+    argv = [sys.executable, "-m", "fmha_cli", *CK, "--arch", "gfx942", "--family", "bwd_dq_dk_dv", *extra]
+    best = float("inf")
+    for _ in range(2):
+        before = os.times()
+        subprocess.run(argv, check=True, stdout=subprocess.DEVNULL, timeout=120)
+        after = os.times()
+        best = min(best, after.children_user + after.children_system - before.children_user - before.children_system)
+    assert best < seconds
