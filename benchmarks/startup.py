@@ -3,7 +3,8 @@
     python benchmarks/startup.py [--runs 11] [--json FILE]
 
 Goals: ``--help`` and ``list-kernels`` 150 ms (aim 70), a first compile 1.5 s, a worker with a cached kernel callable
-150 ms after its spawn, and a whole ``fmha run`` of a cached 1 x 1 x 64 x 64 problem with ``--no-check`` 450 ms.
+150 ms after its spawn, a whole ``fmha run`` of a cached 1 x 1 x 64 x 64 problem with ``--no-check`` 450 ms, a list of
+one CK-Tile family (7,584 kernels) 1 s, their count 300 ms, and a decision over some 6,000 candidates 60 ms.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from fmha_cli.device import DeviceFacts
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
@@ -31,6 +33,7 @@ from fmha_cli.select import Wanted, select
 from fmha_cli.walk.probing import probe_backends
 
 TINY = "-b 1 -H 1 -s 64 -d 64"
+LISTED = ("list-kernels", "--arch", "gfx942", "--backend", "ck_tile", "--family", "bwd_dq_dk_dv")
 
 
 def process(*words: str) -> Callable[[], int]:
@@ -74,6 +77,22 @@ def spawned(job: Job) -> Callable[[], int]:
     return run
 
 
+def deciding(arch: str, units: int) -> Callable[[], int]:
+    """Nanoseconds of one decision over every CK-Tile candidate, the kernels enumerated before."""
+    backend = build_registry().backend("ck_tile")
+    device = DeviceFacts(id="hip:0", archs=(arch,), units=units)
+    problem = Problem.of(hdim=128, seqlen=1000)
+    assert sum(1 for _ in backend.decide(problem, device)) > 4000
+
+    def run() -> int:
+        start = time.perf_counter_ns()
+        for _ in backend.decide(problem, device):
+            pass
+        return time.perf_counter_ns() - start
+
+    return run
+
+
 def first_compile(job: Job) -> Callable[[], int]:
     """Nanoseconds of a build in an empty cache, the compiler known."""
     backend = build_registry().backend("cpu")
@@ -102,6 +121,9 @@ def main() -> None:
             "worker callable after spawn": (150, spawned(job)),
             "fmha run, cached, --no-check": (450, process(*run)),
             "first compile": (1500, first_compile(job)),
+            "list-kernels gfx942 ck_tile, one family": (1000, process(*LISTED)),
+            "the same, --count": (300, process(*LISTED, "--count")),
+            "decide over all ck_tile forward kernels": (60, deciding("gfx942", 304)),
         }
         samples: dict[str, list[int]] = {name: [] for name in timed}
         for number in range(chosen.runs + 1):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from random import Random
 
 import pytest
@@ -77,16 +76,3 @@ def test_every_supported_kernel_has_a_plan() -> None:
         for decision in decide(problem, device):
             if isinstance(decision, Supported):
                 assert plan_of(problem, decision.kernel, device).main == decision.kernel
-
-
-def test_a_decision_is_fast() -> None:
-    """At most 60 ms for some 6,000 candidates once the kernels are enumerated (best of five on a busy machine)."""
-    device = DeviceFacts(id="hip:0", archs=("gfx942",), units=304)
-    times = []
-    for hdim in (64, 72, 96, 128, 256):
-        problem = Problem.of(hdim=hdim, seqlen=1000)
-        start = time.perf_counter()
-        count = sum(1 for _ in decide(problem, device))
-        times.append(time.perf_counter() - start)
-        assert count > 4000
-    assert min(times) < 0.060, times
