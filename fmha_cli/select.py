@@ -13,7 +13,7 @@ from fmha_cli.device import Availability, DeviceFacts, State
 from fmha_cli.errors import EnvironmentProblem, UnsupportedError, UsageError
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
+from fmha_cli.protocols import Backend, Catalogued
 from fmha_cli.registry import Registry
 from fmha_cli.rules import Reason, Severity
 
@@ -185,7 +185,13 @@ def find_kernel(
         kernel = registry.parse_kernel(text)
         backend = registry.backend(kernel.backend)
         if kernel.arch not in backend.archs() or kernel not in backend.kernels(registry.arch(kernel.arch)):
-            raise UsageError(f"--kernel {text}: {backend.name} has no such kernel", code="E006", where="--kernel")
+            reasons = backend.refusals(kernel) if isinstance(backend, Catalogued) else ()
+            raise UsageError(
+                f"--kernel {text}: {backend.name} has no such kernel",
+                code="E006",
+                where="--kernel",
+                why="; ".join(f"{reason.id} {reason.text}" for reason in reasons) or None,
+            )
         return kernel
     is_prefix = len(text) >= MIN_PREFIX and all(c in "0123456789abcdef" for c in text.lower())
     matches: dict[str, KernelSpec] = {}

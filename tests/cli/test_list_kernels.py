@@ -106,3 +106,10 @@ def test_one_family_is_listed_in_about_a_second(extra: tuple[str, ...], seconds:
         after = os.times()
         best = min(best, after.children_user + after.children_system - before.children_user - before.children_system)
     assert best < seconds
+
+
+def test_a_kernel_that_is_refused_by_name_says_why(fmha: Fmha) -> None:
+    listed = fmha(*CK, "--arch", "gfx1201", "--profile", "receipt:0", "--family", "batch_prefill", "--json").document
+    done = fmha("inspect", listed["kernels"][0]["name"])
+    assert done.code == 2
+    assert "K206" in done.err
