@@ -170,6 +170,7 @@ def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry:
         **row,
         **figures,
         "build_s": round(built.value.build_seconds, 1),
+        "cached": built.value.cached,
         "memory_mib": None if memory is None else round(memory / 2**20),
         "disagreements": compared(kernel, built.value, findings),
         "error": None,
@@ -181,6 +182,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int) -> st
     good = [row for row in rows if not row["error"]]
     compilers = sorted({str(row["compiler"]) for row in good})
     agreed = sum(not row["disagreements"] for row in good)
+    now = [row for row in good if not row["cached"]]
     archs, families = sorted({r["arch"] for r in rows}), {r["family"] for r in rows}
     lines = [
         "# CK-Tile build matrix",
@@ -189,7 +191,8 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int) -> st
         f"`inspect` agrees with `llvm-readelf` and `llvm-objdump` on {agreed} of {len(good)}.",
         "",
         f"Registers, spills and counts are those of {'; '.join(compilers)}; another compiler gives others. "
-        f"Wall time of the whole matrix: {seconds:.0f} s with {jobs} compiles at once, on a busy machine of 2 cores. "
+        f"{len(now)} were compiled in this run, in {seconds:.0f} s of wall time with {jobs} compiles at once on a busy "
+        f"machine of 2 cores, the others before it; {sum(row['build_s'] for row in good):.0f} s is the sum of all compiles. "
         "build s: wall clock of one compile, host and device code; memory: peak of the compiler. A library of several "
         "GPU kernels shows the largest registers and LDS of any, and the sum of its instructions. VGPRs include AGPRs "
         "on gfx90a, gfx942 and gfx950; occupancy is waves per SIMD (`fmha_cli/build/rocm/occupancy.py`).",

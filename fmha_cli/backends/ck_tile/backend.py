@@ -96,9 +96,9 @@ class CkTileBackend:
         return workshop(context)
 
     def compile_bytes(self, kernel: KernelSpec) -> int:
-        from fmha_cli.build.rocm.compile import COMPILE_BYTES
+        from fmha_cli.backends.ck_tile.building import compile_bytes
 
-        return COMPILE_BYTES
+        return compile_bytes(kernel)
 
     def build(self, stage: Stage, context: BuildContext) -> Artifact:
         from fmha_cli.backends.ck_tile.building import build_ck

@@ -12,13 +12,13 @@ from fmha_cli.backends.ck_tile.kernel_rules import refusals
 from fmha_cli.build.cache import Cache
 from fmha_cli.build.key import BuildKey
 from fmha_cli.build.notice import as_text
-from fmha_cli.build.rocm.compile import build_hip, hip_key
+from fmha_cli.build.rocm.compile import COMPILE_BYTES, build_hip, hip_key
 from fmha_cli.build.rocm.toolchain import RocmToolchain, find_rocm
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.errors import UnsupportedError
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.plan import Artifact
 from fmha_cli.protocols import BuildContext
 from fmha_cli.sources.ck import BASELINE, HOME_OPTION, CkTree, ck_tree
@@ -26,6 +26,9 @@ from fmha_cli.sources.rocm_parts import rocm_supply
 
 COMPILER_OPTION = "compiler"
 """Entry of ``BuildContext.options``: a HIP compiler in place of FMHA_HIPCC."""
+
+BACKWARD_BYTES = 1500 * 2**20
+"""Memory of compiling dQ, dK and dV in one kernel: up to 1.2 GB in the build matrix, with room for larger ones."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,11 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
 def ck_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
     """The key under which :func:`build_ck` keeps the kernel. Raises likewise, short of compiling."""
     return _prepared(kernel, context)[0]
+
+
+def compile_bytes(kernel: KernelSpec) -> int:
+    """Memory that compiling a kernel may take."""
+    return BACKWARD_BYTES if kernel.family is Family.BWD_DQ_DK_DV else COMPILE_BYTES
 
 
 def _prepared(kernel: KernelSpec, context: BuildContext) -> tuple[BuildKey, Workshop]:

@@ -234,5 +234,6 @@ def test_options_reach_compiler_and_sources(
 
 def test_memory_and_preparation(shop: Shop, kernel: KernelSpec) -> None:
     assert BACKEND.compile_bytes(kernel) == COMPILE_BYTES > 2**30
+    assert BACKEND.compile_bytes(replace(kernel, family=Family.BWD_DQ_DK_DV)) > COMPILE_BYTES
     assert BACKEND.prepare(shop.context) is shop.context.prepared
     assert BACKEND.build(Stage(kernel), shop.context).cached is False

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import workshop
 from fmha_cli.errors import EnvironmentProblem
 from fmha_cli.protocols import BuildContext
@@ -54,7 +55,11 @@ def _built(rows: list[dict[str, Any]], cache: Path) -> list[dict[str, Any]]:
     registry = build_registry()
     kernels = matrix.kernels_of(rows, registry)
     built = matrix.build(kernels, registry, context)
-    return [matrix.row_of(row, k, built[k.digest], registry) for row, k in zip(rows, kernels, strict=True)]
+    reckoned = [CkTileBackend().compile_bytes(kernel) >> 20 for kernel in kernels]
+    return [
+        {**matrix.row_of(row, kernel, built[kernel.digest], registry), "reckoned_mib": mib}
+        for row, kernel, mib in zip(rows, kernels, reckoned, strict=True)
+    ]
 
 
 def _judge(rows: list[dict[str, Any]]) -> None:
@@ -65,7 +70,7 @@ def _judge(rows: list[dict[str, Any]]) -> None:
         multiplies = row["family"] in ("fwd", "fwd_splitkv", "fwd_pagedkv", "batch_prefill", "bwd_dq_dk_dv")
         assert (row["matrix_instructions"] > 0) == multiplies, row["kernel"]
         assert 0 < row["occupancy"] <= 16
-        assert row["memory_mib"] < 1200, "more than the builds reckon with"
+        assert row["memory_mib"] < row["reckoned_mib"], "more than the builds reckon with"
 
 
 @pytest.mark.timeout(600)
