@@ -153,3 +153,14 @@ def class_of(kernel: KernelSpec) -> str:
 def cdna_class(kernel: KernelSpec) -> bool:
     """Whether upstream's gfx9 conditions hold for a kernel (``factory.arch.name.startswith("gfx9")``)."""
     return class_of(kernel).startswith("gfx9")
+
+
+OPS = "example/ck_tile/01_fmha/codegen/ops"
+
+
+def generator_rule(
+    id: str, text: str, check: Check, reads: str, families: tuple[Family, ...], help: str, file: str, number: str = ""
+) -> KernelRule:
+    """A rule by which upstream's example generator prunes its loops; ``file``: where, below ``OPS``."""
+    source = f"{OPS}/{file}"
+    return KernelRule(id, text, check, tuple(reads.split()), families, Stage.GENERATOR, help, source, number)
