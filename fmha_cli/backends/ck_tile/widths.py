@@ -9,6 +9,7 @@ from fmha_cli.features import Layout
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.rules import Reason, Severity
 from fmha_cli.signature import Need
+from fmha_cli.tensors import page_count
 
 GRID_END = 1 << 16
 """Blocks along y and z: ``hipDeviceProp_t.maxGridSize``."""
@@ -33,12 +34,24 @@ def _scratch(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
 
 
 def _views(s: Situation, kernel: KernelSpec) -> Reason | None:
-    found = next(iter(s.long_views), None)
+    found = next(iter(s.long_views), None) or _pool(s, kernel)
     if found is None:
         return None
+    if found[0] == "cache":
+        text = f"the page pool spans {found[1]} elements, and the kernel multiplies page by stride in 32 bits"
+        return Reason("K329", text, "a larger page, or shorter caches", Severity.SHAPE)
     text = f"one sequence and head of {found[0]} spans {found[1]} elements: beyond 32-bit offsets or 4 GiB"
     strided = s.problem.layout is Layout.BSHD and found[0] != "bias"
     return Reason("K329", text, "--layout bhsd" if strided else "shorter sequences", Severity.SHAPE)
+
+
+def _pool(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
+    """The page pool of a batch prefill when 32 bits do not hold the last page's offset."""
+    p = s.problem
+    if kernel.family is not Family.BATCH_PREFILL or not p.paged:
+        return None
+    last = (page_count(p) - 1) * p.kv_cache.page * p.kv_heads * max(p.hdim, p.hdim_v)
+    return ("cache", last) if last >= INDEX_END else None
 
 
 def grid_of(s: Situation, kernel: KernelSpec, *, merged: bool) -> tuple[int, int, int]:
@@ -93,7 +106,7 @@ WIDTHS: tuple[Condition, ...] = (
         _views,
         MAIN,
         "Inside one (sequence, head) view offsets are 32-bit elements and a buffer resource's size is 32-bit bytes. "
-        "With layout bshd a view spans the rows of all heads.",
+        "With layout bshd a view spans the rows of all heads. Batch prefill addresses the whole page pool so.",
         "include/ck_tile/core/arch/amd_buffer_addressing.hpp make_wave_buffer_resource",
     ),
     Condition(

@@ -92,6 +92,11 @@ CASES: list[tuple[str, str, Family, int, Want, str, str]] = [
     ("K328", "gfx942", SPLITKV, 128, plain, "-b 2 -H 64 -s 16k --splits 16", "-b 2 -H 64 -s 16k --splits 15"),
     ("K328", "gfx942", BWD, 128, lambda k, a: k.signature.deterministic.value == "yes", "-b 16 -H 64 -s 16k --direction bwd", "-b 15 -H 64 -s 16k --direction bwd"),
     ("K329", "gfx942", FWD, 128, plain, "-H 64 -s 256k --layout bshd", "-H 64 -s 255k --layout bshd"),
+    (
+        *("K329", "gfx942", PREFILL, 128, plain),
+        "-H 64 -s 16 --kv-cache paged:1 --cache-seqlens 256k",
+        "-H 64 -s 16 --kv-cache paged:1 --cache-seqlens 255k",
+    ),
     ("K330", "gfx942", SPLITKV, 128, plain, "-H 64k -s 1", "-H 32k -s 1"),
     ("K330", "gfx942", FWD, 128, plain, "-b 64k -s 1", "-H 64k -s 1"),
     ("K331", "gfx942", FWD, 128, plain, "--seqlens-q 3,4 --bias elementwise", "--seqlens-q 7 --bias elementwise"),
