@@ -9,7 +9,7 @@ from fmha_cli.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME, arch_class, revisions
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.decision import Decision
-from fmha_cli.device import Availability, DeviceFacts
+from fmha_cli.device import Availability, DeviceFacts, State
 from fmha_cli.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.plan import Artifact, Plan, Stage
 from fmha_cli.problem import Problem
@@ -19,6 +19,10 @@ from fmha_cli.rules import CORE_RULES, Reason, Rule
 # Whatever a method needs is imported in it: listing kernels needs no rules of problems, choosing no compiler, and
 # nothing but running needs a runtime.
 
+DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
+"""Where the drivers of AMD GPUs show themselves: Linux's amdgpu, and Windows' under WSL. Looking costs nothing, so a
+machine without one does not pay for a worker and a runtime to be told so."""
+
 
 class CkTileBackend:
     """See ``fmha_cli.protocols`` (Backend, Catalogued, Batched, DryRun, Keyed) for the contract of the methods."""
@@ -26,10 +30,16 @@ class CkTileBackend:
     name = NAME
     algorithm: type[Algorithm] = CkAlgorithm
     dropout_stream = "ck"
-    probes_in_parent = False
     automatic = True
 
+    def __init__(self, drivers: Sequence[Path] = DRIVERS) -> None:
+        self._driven = any(path.exists() for path in drivers)
+        self.probes_in_parent = not self._driven  # without a driver there is nothing to open
+
     def probe(self) -> Availability:
+        if not self._driven:
+            why = f"no AMD GPU driver is loaded here ({DRIVERS[0]} is missing)"
+            return Availability(state=State.NO_DEVICE, why=why, help="--arch A builds for an architecture without one")
         from fmha_cli.backends.hip.probe import probe_hip
 
         return probe_hip()
