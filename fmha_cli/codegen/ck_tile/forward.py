@@ -5,12 +5,90 @@ Source of the template arguments: ``codegen/ops/fmha_fwd.py``, ``FMHA_FWD_KERNEL
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
+
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, VLayout
 from fmha_cli.codegen.ck_tile.call import words
-from fmha_cli.codegen.ck_tile.cpp import CK, flag, sequence, template, using
-from fmha_cli.codegen.ck_tile.features import masked, on
+from fmha_cli.codegen.ck_tile.cpp import CK, flag, sequence, struct_of_types, template, using
+from fmha_cli.codegen.ck_tile.element_types import forward_types
+from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.signature import BiasKey, QScaleKey
+
+
+@dataclass(frozen=True, kw_only=True)
+class Templates:
+    """The class templates of a forward family with one kernel, and what it gives them beside the common arguments.
+
+    Attributes:
+        traits, problem, pipeline, kernel: names of the templates.
+        types: element types of the pipeline problem, by their first words, in order.
+        trait_tail: arguments of ``traits`` after the common ones.
+        problem_tail: arguments of ``problem`` between mask and traits.
+    """
+
+    traits: str
+    problem: str
+    pipeline: str
+    kernel: str
+    types: tuple[str, ...]
+    trait_tail: Sequence[str]
+    problem_tail: Sequence[str] = ()
+
+
+def forward_aliases(kernel: KernelSpec, algorithm: CkAlgorithm, templates: Templates) -> str:
+    """All aliases of a forward family with one kernel, from the element types to ``Kernel``."""
+    traits = template(f"{CK}{templates.traits}", [*common_traits(kernel, algorithm), *templates.trait_tail])
+    arguments = [*problem_types(kernel, templates.types), "Variant", "Mask", *templates.problem_tail, "Traits"]
+    return "".join(
+        (
+            struct_of_types("Types", forward_types(kernel.signature)),
+            forward_shape(algorithm),
+            using("Traits", traits),
+            variant_and_mask(kernel),
+            using("Problem", template(f"{CK}{templates.problem}", arguments)),
+            using("Pipeline", f"{CK}{templates.pipeline}<Problem>"),
+            epilogue(algorithm),
+            using("Kernel", f"{CK}{templates.kernel}<Pipeline, Epilogue>"),
+        )
+    )
+
+
+def common_traits(kernel: KernelSpec, algorithm: CkAlgorithm, *, lse: bool | None = None) -> list[str]:
+    """The first arguments of every traits template: paddings, soft cap, bias, no bias gradient, LSE.
+
+    Args:
+        lse: whether LSE is stored; as the signature says when not given.
+    """
+    signature = kernel.signature
+    return [
+        flag(algorithm.pad_s),
+        flag(algorithm.pad_sk),
+        flag(algorithm.pad_d > 0),
+        flag(algorithm.pad_dv > 0),
+        flag(on(signature.softcap)),
+        bias_value(kernel),
+        flag(False),
+        flag(on(signature.lse) if lse is None else lse),
+    ]
+
+
+def problem_types(kernel: KernelSpec, types: Sequence[str]) -> list[str]:
+    """The first arguments of every pipeline problem: element types, shape, group mode."""
+    return [*(f"Types::{name}DataType" for name in types), "Shape", flag(grouped(kernel))]
+
+
+def variant_and_mask(kernel: KernelSpec) -> str:
+    """Aliases of the attention variant and of the mask."""
+    softcap = flag(on(kernel.signature.softcap))
+    variant = f"{CK}ComposedAttention<{softcap} * {CK}LOGITS_SOFT_CAP, CK_TILE_FMHA_FWD_FAST_EXP2>"
+    return using("Variant", variant) + using("Mask", mask_type(kernel))
+
+
+def squant(kernel: KernelSpec) -> str:
+    """The template argument of static quantisation."""
+    return flag(kernel.signature.qscale is QScaleKey.TENSOR)
 
 
 def forward_shape(algorithm: CkAlgorithm) -> str:

@@ -8,27 +8,26 @@ from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.codegen.ck_tile.call import DROP, RATIO, Call, words
-from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
-from fmha_cli.codegen.ck_tile.element_types import forward_types
-from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, on
+from fmha_cli.codegen.ck_tile.cpp import flag
+from fmha_cli.codegen.ck_tile.features import grouped, on
 from fmha_cli.codegen.ck_tile.forward import (
+    Templates,
     dropout_rules,
-    epilogue,
+    forward_aliases,
     forward_extents,
     forward_options,
-    forward_shape,
+    squant,
 )
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import QScaleKey
 
 _PIPELINES = {
-    Pipeline.QR: f"{CK}BlockFmhaPipelineQRKSVS",
-    Pipeline.QR_ASYNC: f"{CK}BlockFmhaPipelineQRKSVSAsync",
-    Pipeline.QS: f"{CK}BlockFmhaPipelineQSKSVS",
-    Pipeline.QR_ASYNC_TRLOAD: f"{CK}BlockFmhaPipelineQRKSVSAsyncTrload",
+    Pipeline.QR: "BlockFmhaPipelineQRKSVS",
+    Pipeline.QR_ASYNC: "BlockFmhaPipelineQRKSVSAsync",
+    Pipeline.QS: "BlockFmhaPipelineQSKSVS",
+    Pipeline.QR_ASYNC_TRLOAD: "BlockFmhaPipelineQRKSVSAsyncTrload",
 }
 _PROBLEM_TYPES = words("Q K V Sacc SMPLCompute Bias RandValOutput LSE P Oacc O")
 _HEAD = words("q_ptr k_ptr v_ptr bias_ptr rand_val_ptr lse_ptr o_ptr")
@@ -57,44 +56,22 @@ def fwd_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
 
 
 def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
-    signature = kernel.signature
-    softcap = flag(on(signature.softcap))
-    traits = [
-        flag(algorithm.pad_s),
-        flag(algorithm.pad_sk),
-        flag(algorithm.pad_d > 0),
-        flag(algorithm.pad_dv > 0),
-        softcap,
-        bias_value(kernel),
-        flag(False),
-        flag(on(signature.lse)),
-        flag(on(signature.dropout)),
-        flag(signature.qscale is QScaleKey.TENSOR),
+    tail = [
+        flag(on(kernel.signature.dropout)),
+        squant(kernel),
         str(algorithm.occupancy),
         flag(algorithm.skip_min_seqlen_q),
     ]
-    problem = [
-        *(f"Types::{name}DataType" for name in _PROBLEM_TYPES),
-        "Shape",
-        flag(grouped(kernel)),
-        "Variant",
-        "Mask",
-        flag(algorithm.trload),
-        "Traits",
-    ]
-    return "".join(
-        (
-            struct_of_types("Types", forward_types(signature)),
-            forward_shape(algorithm),
-            using("Traits", template(f"{CK}TileFmhaTraits", traits)),
-            using("Variant", f"{CK}ComposedAttention<{softcap} * {CK}LOGITS_SOFT_CAP, CK_TILE_FMHA_FWD_FAST_EXP2>"),
-            using("Mask", mask_type(kernel)),
-            using("Problem", template(f"{CK}BlockFmhaPipelineProblem", problem)),
-            using("Pipeline", f"{_PIPELINES[algorithm.pipeline]}<Problem>"),
-            epilogue(algorithm),
-            using("Kernel", f"{CK}FmhaFwdKernel<Pipeline, Epilogue>"),
-        )
+    templates = Templates(
+        traits="TileFmhaTraits",
+        problem="BlockFmhaPipelineProblem",
+        pipeline=_PIPELINES[algorithm.pipeline],
+        kernel="FmhaFwdKernel",
+        types=_PROBLEM_TYPES,
+        trait_tail=tail,
+        problem_tail=(flag(algorithm.trload),),
     )
+    return forward_aliases(kernel, algorithm, templates)
 
 
 def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:

@@ -8,15 +8,20 @@ from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.codegen.ck_tile.call import RATIO, Call, words
-from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
-from fmha_cli.codegen.ck_tile.element_types import forward_types
-from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, on
-from fmha_cli.codegen.ck_tile.forward import epilogue, forward_extents, forward_options, forward_shape
+from fmha_cli.codegen.ck_tile.cpp import flag
+from fmha_cli.codegen.ck_tile.features import grouped
+from fmha_cli.codegen.ck_tile.forward import (
+    Templates,
+    forward_aliases,
+    forward_extents,
+    forward_options,
+    squant,
+)
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import CacheKey, QScaleKey
+from fmha_cli.signature import CacheKey
 
 _PROBLEM_TYPES = words("Q K V Sacc SMPLCompute Bias LSE P Oacc O")
 _HEAD = words("q_ptr k_ptr v_ptr bias_ptr lse_ptr o_ptr")
@@ -44,38 +49,16 @@ def pagedkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
 
 
 def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
-    signature = kernel.signature
-    softcap = flag(on(signature.softcap))
-    traits = [
-        flag(algorithm.pad_s),
-        flag(algorithm.pad_sk),
-        flag(algorithm.pad_d > 0),
-        flag(algorithm.pad_dv > 0),
-        softcap,
-        bias_value(kernel),
-        flag(False),
-        flag(on(signature.lse)),
-        flag(signature.cache is CacheKey.PAGED),
-        flag(signature.qscale is QScaleKey.TENSOR),
-        str(algorithm.occupancy),
-        flag(algorithm.skip_min_seqlen_q),
-    ]
-    problem = [*(f"Types::{name}DataType" for name in _PROBLEM_TYPES), "Shape", flag(grouped(kernel))]
-    return "".join(
-        (
-            struct_of_types("Types", forward_types(signature)),
-            forward_shape(algorithm),
-            using("Traits", template(f"{CK}TileFmhaFwdPagedKVTraits", traits)),
-            using("Variant", f"{CK}ComposedAttention<{softcap} * {CK}LOGITS_SOFT_CAP, CK_TILE_FMHA_FWD_FAST_EXP2>"),
-            using("Mask", mask_type(kernel)),
-            using(
-                "Problem", template(f"{CK}BlockFmhaFwdPagedKVPipelineProblem", [*problem, "Variant", "Mask", "Traits"])
-            ),
-            using("Pipeline", f"{CK}BlockFmhaFwdPagedKVPipelineQRKSVS<Problem>"),
-            epilogue(algorithm),
-            using("Kernel", f"{CK}FmhaFwdPagedKVKernel<Pipeline, Epilogue>"),
-        )
+    paged = flag(kernel.signature.cache is CacheKey.PAGED)
+    templates = Templates(
+        traits="TileFmhaFwdPagedKVTraits",
+        problem="BlockFmhaFwdPagedKVPipelineProblem",
+        pipeline="BlockFmhaFwdPagedKVPipelineQRKSVS",
+        kernel="FmhaFwdPagedKVKernel",
+        types=_PROBLEM_TYPES,
+        trait_tail=(paged, squant(kernel), str(algorithm.occupancy), flag(algorithm.skip_min_seqlen_q)),
     )
+    return forward_aliases(kernel, algorithm, templates)
 
 
 def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:

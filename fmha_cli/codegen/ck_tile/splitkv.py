@@ -13,13 +13,21 @@ from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.codegen.ck_tile.call import RATIO, Call, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
-from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
-from fmha_cli.codegen.ck_tile.forward import forward_extents, forward_options, forward_shape
+from fmha_cli.codegen.ck_tile.features import grouped, masked
+from fmha_cli.codegen.ck_tile.forward import (
+    common_traits,
+    forward_extents,
+    forward_options,
+    forward_shape,
+    problem_types,
+    squant,
+    variant_and_mask,
+)
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import BiasKey, CacheKey, QScaleKey
+from fmha_cli.signature import BiasKey, CacheKey
 
 MAX_SPLITS = 128
 """The largest number of splits that a combine kernel holds."""
@@ -63,40 +71,23 @@ def merges_heads(kernel: KernelSpec) -> bool:
 
 
 def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
-    signature = kernel.signature
-    softcap = flag(on(signature.softcap))
     traits = [
-        flag(algorithm.pad_s),
-        flag(algorithm.pad_sk),
-        flag(algorithm.pad_d > 0),
-        flag(algorithm.pad_dv > 0),
-        softcap,
-        bias_value(kernel),
-        flag(False),
-        flag(True),
-        flag(signature.qscale is QScaleKey.TENSOR),
+        *common_traits(kernel, algorithm, lse=True),
+        squant(kernel),
         flag(_paged(kernel)),
         "kHasUnevenSplits",
         "kMergeNumHeadGroupsSeqLenQ",
         str(algorithm.occupancy),
     ]
-    problem = [
-        *(f"Types::{name}DataType" for name in _PROBLEM_TYPES),
-        "Shape",
-        flag(grouped(kernel)),
-        "Variant",
-        "Mask",
-        "Traits",
-    ]
+    problem = [*problem_types(kernel, _PROBLEM_TYPES), "Variant", "Mask", "Traits"]
     epilogue = template(
         f"{CK}Default2DEpilogueProblem", ["Types::OaccDataType", "Types::OaccDataType", flag(False), flag(False)]
     )
     return "".join(
         (
-            struct_of_types("Types", forward_types(signature)),
+            struct_of_types("Types", forward_types(kernel.signature)),
             forward_shape(algorithm),
-            using("Variant", f"{CK}ComposedAttention<{softcap} * {CK}LOGITS_SOFT_CAP, CK_TILE_FMHA_FWD_FAST_EXP2>"),
-            using("Mask", mask_type(kernel)),
+            variant_and_mask(kernel),
             using("EpilogueProblem", epilogue),
             using("Epilogue", f"{CK}Default2DEpilogue<EpilogueProblem>"),
             "template <bool kHasUnevenSplits, bool kMergeNumHeadGroupsSeqLenQ>\nstruct Instance {\n",
