@@ -145,6 +145,7 @@ def _run(
     stops: tuple[threading.Event, threading.Event],
 ) -> Ended:
     started = time.monotonic()
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     process = subprocess.Popen(
         argv,
         cwd=cwd,
@@ -163,8 +164,16 @@ def _run(
         timed_out=not in_time,
         seconds=time.monotonic() - started,
         cpu_seconds=usage.ru_utime + usage.ru_stime if usage else None,
-        peak_bytes=usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024) if usage else None,
+        peak_bytes=_peak(usage, own),
     )
+
+
+def _peak(usage: resource.struct_rusage | None, own: int) -> int | None:
+    """Peak memory of the group in bytes. Linux starts a child's figure with its parent's own peak at the fork and keeps
+    it across exec, so a figure that is not above it says nothing."""
+    if usage is None or (sys.platform == "linux" and usage.ru_maxrss <= own):
+        return None
+    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float, stops: tuple[threading.Event, threading.Event]) -> bool:

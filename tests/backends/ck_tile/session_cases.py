@@ -1,4 +1,4 @@
-"""Cases of ``test_session.py``, each run in a process of its own beside the stand-in runtime.
+"""Cases of ``test_ck_session.py``, each run in a process of its own beside the stand-in runtime.
 
 The stand-in's device memory is host memory, so a case looks at what the kernels would see, and writes what they would.
 """

@@ -218,7 +218,7 @@ def test_a_code_object_outside_the_cache(
     assert done.ok, done.summary
     (device,) = code_objects((work / "out.co").read_bytes())
     assert device.arch == "gfx942"
-    assert done.peak_bytes
+    assert done.peak_bytes is None or done.peak_bytes > 1 << 20
 
 
 def test_a_compile_that_takes_too_long(

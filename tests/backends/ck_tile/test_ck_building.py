@@ -189,7 +189,7 @@ def test_the_figures_of_a_kernel(shop: Shop, kernel: KernelSpec, tmp_path: Path)
     assert found["limited_by"] == "vgpr"
     assert found["work_group"] == 256
     assert found["compiler"] == "fake clang 22"
-    assert found["compile_peak_bytes"] > 0
+    assert found["compile_peak_bytes"] is None or found["compile_peak_bytes"] > 1 << 20
     assert found["transcendental_instructions"] >= 1
     assert found["instruction_count"] * 4 <= found["code_bytes"]
 
