@@ -311,7 +311,7 @@ def test_another_process_was_quicker(
 
 
 CHILD = """
-import sys
+import signal, sys
 from fmha_cli.build.root import open_root
 from pathlib import Path
 from sources.conftest import pin_for, tar_of
@@ -319,6 +319,7 @@ from sources.test_source_fetch import TAR
 from fmha_cli.sources.pip_settings import PipSettings
 from fmha_cli.sources.store import fetched_pin
 settings = PipSettings(indexes=(sys.argv[2],), timeout=30)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits SIGINT ignored
 fetched_pin(pin_for(TAR), open_root(Path(sys.argv[1])), offline=False, notify=print, settings=settings)
 """
 
