@@ -97,7 +97,6 @@ def test_it_is_registered_and_implements_the_protocols() -> None:
     for protocol in (Backend, Batched, Catalogued, DryRun, Keyed):
         assert isinstance(found, protocol), protocol
     assert found.dropout_stream == "ck"
-    assert not found.probes_in_parent
 
 
 def test_what_is_listed_can_be_built() -> None:
