@@ -6,20 +6,17 @@ as ``fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp`` fill them.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
 
-from fmha_cli.arch import arch_root, load_arch
+from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.extents import long_views, wide_strides
 from fmha_cli.backends.ck_tile.splits import Splits, splits_for
 from fmha_cli.device import DeviceFacts
 from fmha_cli.features import CacheKind, Mode
 from fmha_cli.problem import Problem
 
-PRODUCTS = "_amd_products.json"
+UNITS, PRODUCTS = "compute_units", "products"
 WAVE = "wavefront_size"
 HALF_WAVE = 32
 UNKNOWN_UNITS = 1
@@ -98,21 +95,24 @@ def multiprocessors(device: DeviceFacts) -> tuple[int, str]:
     if device.id != "none" and device.units > UNKNOWN_UNITS:
         return device.units, f"{device.units} multiprocessors of {device.id}"
     for name in device.archs:
-        product = products().get(name)
-        if product is not None:
-            units, title = int(product["compute_units"]), product["product"]
+        units, product = product_of(name)
+        if units:
             count = units // 2 if wave_of(name) == HALF_WAVE else units
-            return count, f"{count} multiprocessors assumed, those of a {title}: no device known"
+            return count, f"{count} multiprocessors assumed, those of the product {product}: no device known"
     return UNKNOWN_UNITS, "one multiprocessor assumed: neither device nor product known"
 
 
 @cache
-def products() -> Mapping[str, Mapping[str, Any]]:
-    """The product that stands for each architecture (``arch_specs/_amd_products.json``)."""
-    data = json.loads(arch_root().joinpath(PRODUCTS).read_text("utf-8"))
-    return dict(data["products"])
+def product_of(name: str) -> tuple[int, str]:
+    """(compute units, name) of the product that stands for an architecture; (0, "") where its facts state none."""
+    facts = load_arch(name).facts
+    if UNITS not in facts:
+        return 0, ""
+    units = int(facts[UNITS]["value"])
+    return units, next(title for title, count in facts[PRODUCTS]["value"].items() if count == units)
 
 
+@cache
 def wave_of(name: str) -> int:
     """Lanes of a wave of an architecture, 0 where its facts do not say."""
     facts = load_arch(name).facts
