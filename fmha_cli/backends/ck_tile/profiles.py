@@ -56,11 +56,6 @@ def profile_names(revision: str) -> tuple[str, ...]:
     return tuple(row["name"] for row in _data()["profiles"] if in_revision(row, revision))
 
 
-def receipt_of(profile: str) -> int:
-    """Upstream's number of a profile."""
-    return {row["name"]: int(row["receipt"]) for row in _data()["profiles"]}[profile]
-
-
 def canonical_profile(name: str, revision: str) -> str:
     """The profile of a name or alias (``receipt:2``).
 
