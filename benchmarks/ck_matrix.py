@@ -26,6 +26,7 @@ from typing import Any
 from fmha_cli.backends.ck_tile.inspection import device_code
 from fmha_cli.build.rocm.llvm_tools import llvm_tool
 from fmha_cli.build.root import cache_root
+from fmha_cli.device import usable_cores
 from fmha_cli.errors import FmhaError
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.plan import Artifact, Stage
@@ -191,8 +192,8 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int) -> st
         f"`inspect` agrees with `llvm-readelf` and `llvm-objdump` on {agreed} of {len(good)}.",
         "",
         f"Registers, spills and counts are those of {'; '.join(compilers)}; another compiler gives others. "
-        f"{len(now)} were compiled in this run, in {seconds:.0f} s of wall time with {jobs} compiles at once on a busy "
-        f"machine of 2 cores, the others before it; {sum(row['build_s'] for row in good):.0f} s is the sum of all compiles. "
+        f"{len(now)} were compiled in this run, in {seconds:.0f} s of wall time with {jobs} compiles at once on "
+        f"{usable_cores()} cores, the others before it; {sum(row['build_s'] for row in good):.0f} s is the sum of all compiles. "
         "build s: wall clock of one compile, host and device code; memory: peak of the compiler. A library of several "
         "GPU kernels shows the largest registers and LDS of any, and the sum of its instructions. VGPRs include AGPRs "
         "on gfx90a, gfx942 and gfx950; occupancy is waves per SIMD (`fmha_cli/build/rocm/occupancy.py`).",
