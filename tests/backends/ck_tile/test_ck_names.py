@@ -16,11 +16,12 @@ from ck_upstream import generator
 
 from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels, kernels
-from fmha_cli.backends.ck_tile.profiles import profile_names, receipt_of
+from fmha_cli.backends.ck_tile.profiles import profile_names
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
 from fmha_cli.backends.ck_tile.upstream_parse import parse_upstream_name
 from fmha_cli.errors import UsageError
 from fmha_cli.kernel import Family
+from fmha_cli.profiles import profile_of
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "ck_names.json"
 FAMILIES = {
@@ -42,7 +43,7 @@ QUICK = (
 )
 Cell = tuple[str, str, int]
 ALL = [
-    (arch, api, receipt_of(name))
+    (arch, api, int(profile_of(name).aliases[0].removeprefix("receipt:")))
     for arch in ARCHS["baseline"]
     for api in FAMILIES
     for name in profile_names("baseline")
