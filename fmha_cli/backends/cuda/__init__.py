@@ -1,0 +1,1 @@
+"""NVIDIA devices through cuda-python: what every CUDA backend shares."""

@@ -1,0 +1,1 @@
+"""CUDA compilers and what they make: NVRTC, nvcc, cubins."""
