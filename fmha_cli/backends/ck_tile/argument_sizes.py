@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fmha_cli.build.rocm.elf import Elf, MalformedObject
+from fmha_cli.build.elf import Elf, MalformedObject
 from fmha_cli.build.rocm.msgpack import decode
 
 _OWNER, _KIND = "AMDGPU", 32

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+from fmha_cli.build.elf import MalformedObject
 from fmha_cli.build.entry import EntryMeta, read_meta
 from fmha_cli.build.rocm.disassembly import DisassemblyError, Listing, disassemble
-from fmha_cli.build.rocm.elf import MalformedObject
 from fmha_cli.build.rocm.llvm_tools import llvm_tool
 from fmha_cli.build.rocm.metadata import KernelMetadata, kernels
 from fmha_cli.build.rocm.occupancy import Limits, Occupancy, limits_of, occupancy_of

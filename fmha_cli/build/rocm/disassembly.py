@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.build.rocm.elf import Elf, Symbol
+from fmha_cli.build.elf import Elf, Symbol
 
 _LINE = re.compile(r"^\t(?P<text>.*?)\s*// (?P<address>[0-9A-F]{8,16}):(?P<words>(?: [0-9A-F]{8})+)(?: <.*>)?$")
 _TIMEOUT_S = 120

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from fmha_cli.build.rocm.elf import Elf, MalformedObject
+from fmha_cli.build.elf import Elf, MalformedObject
 from fmha_cli.build.rocm.msgpack import decode
 
 _OWNER, _NT_AMDGPU_METADATA = "AMDGPU", 32

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from fmha_cli.build.rocm.elf import MalformedObject
+from fmha_cli.build.elf import MalformedObject
 
 _NUMBERS = {0xCC: ">B", 0xCD: ">H", 0xCE: ">I", 0xCF: ">Q", 0xD0: ">b", 0xD1: ">h", 0xD2: ">i", 0xD3: ">q"}
 _FLOATS = {0xCA: ">f", 0xCB: ">d"}

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.build.rocm.elf import Elf, MalformedObject
+from fmha_cli.build.elf import Elf, MalformedObject
 
 FATBIN_SECTION = ".hip_fatbin"
 _MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"

@@ -9,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fmha_cli.build.elf import MalformedObject
 from fmha_cli.build.headers import files_digest, parse_dependencies, tree_digest
 from fmha_cli.build.layout import CacheLayout
 from fmha_cli.build.memo import Stamps, stamps
 from fmha_cli.build.rocm.asking import RocmProbeError, ask, version_number
 from fmha_cli.build.rocm.candidates import INSTALL_HELP, OLDEST_CLANG, RocmCandidate, RocmKind, RocmToolchain
-from fmha_cli.build.rocm.elf import MalformedObject
 from fmha_cli.build.rocm.flags import PROBED
 from fmha_cli.build.rocm.offload import code_objects
 from fmha_cli.build.rocm.root import RocmSupply, isa_versions, lay_out, place_root, root_key

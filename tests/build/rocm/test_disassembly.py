@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from amdgpu_tiny import ARCHS, Tiny, compiled, program
 
+from fmha_cli.build.elf import Elf, Symbol
 from fmha_cli.build.rocm.disassembly import CLASSES, DisassemblyError, disassemble, summarise
-from fmha_cli.build.rocm.elf import Elf, Symbol
 from fmha_cli.build.rocm.llvm_tools import llvm_tool
 
 _BUSY = Tiny(lds=1024, stack=200)

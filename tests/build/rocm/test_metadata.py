@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from amdgpu_tiny import ARCHS, Tiny, compiled, program
 
-from fmha_cli.build.rocm.elf import Elf, MalformedObject
+from fmha_cli.build.elf import Elf, MalformedObject
 from fmha_cli.build.rocm.metadata import KernelMetadata, kernels, target_of
 from fmha_cli.build.rocm.msgpack import decode
 

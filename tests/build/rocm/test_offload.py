@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from amdgpu_tiny import Tiny, compiled, program
 
-from fmha_cli.build.rocm.elf import MalformedObject
+from fmha_cli.build.elf import MalformedObject
 from fmha_cli.build.rocm.offload import code_objects
 
 _TARGETS = ("gfx942", "gfx90a")

@@ -14,10 +14,10 @@ from rocm_here import say_nothing, toolchain_here
 
 from fmha_cli.arch import load_arch
 from fmha_cli.build.cache import Cache
+from fmha_cli.build.elf import Elf
 from fmha_cli.build.key import expanded
 from fmha_cli.build.rocm.candidates import RocmKind, RocmToolchain
 from fmha_cli.build.rocm.compile import HipProduct, build_hip, compile_hip, hip_flags, hip_key, hip_places
-from fmha_cli.build.rocm.elf import Elf
 from fmha_cli.build.rocm.flags import PROBED, kernel_flags, words
 from fmha_cli.build.rocm.offload import code_objects
 from fmha_cli.build.rocm.root import RocmParts, RocmSupply

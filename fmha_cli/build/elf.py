@@ -1,4 +1,4 @@
-"""Just enough ELF to read a code object or a shared library: sections, symbols, notes. 64 bits, little endian."""
+"""Just enough ELF to read a code object, a cubin or a shared library: sections, symbols, notes. 64 bits, little endian."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")
 _SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM = 2, 7, 8, 11
 _STT_FUNC = 2
+_LONGEST_NAME = 1 << 16
 
 
 class MalformedObject(ValueError):
@@ -25,6 +26,7 @@ class Section:
 
     Attributes:
         kind: ``sh_type``; address: where it is loaded; link: index of the section it refers to.
+        info: ``sh_info``; size: ``sh_size``, also where the file holds no bytes.
         data: its bytes (none where the file holds none).
     """
 
@@ -32,17 +34,20 @@ class Section:
     kind: int
     address: int
     link: int
+    info: int
+    size: int
     data: bytes
 
 
 @dataclass(frozen=True)
 class Symbol:
-    """One symbol with its address, its size in bytes and whether it is a function."""
+    """One symbol with its address, its size in bytes, whether it is a function, and the index of its section."""
 
     name: str
     address: int
     size: int
     is_function: bool
+    section: int = 0
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,9 @@ class Elf:
     Args:
         raw: the whole file.
 
+    Attributes:
+        machine, flags: ``e_machine``, ``e_flags``; abi, abi_version: ``EI_OSABI``, ``EI_ABIVERSION``.
+
     Raises:
         MalformedObject: no 64-bit little-endian ELF, or a part that lies outside the file.
     """
@@ -69,6 +77,7 @@ class Elf:
             raise MalformedObject("not a 64-bit little-endian ELF file")
         self._raw = raw
         header = _unpacked(_HEADER, raw, 0, "the ELF header")
+        self.machine, self.flags, self.abi, self.abi_version = header[2], header[7], raw[7], raw[8]
         self._table, self._entry, self._count, self._names = header[6], header[11], header[12], header[13]
 
     @cached_property
@@ -76,16 +85,19 @@ class Elf:
         """All sections, in the order of the file.
 
         Raises:
-            MalformedObject: a section lies outside the file.
+            MalformedObject: a section lies outside the file, or together they claim more than twice its bytes.
         """
         heads = [
             _unpacked(_SECTION, self._raw, self._table + i * self._entry, f"section header {i}")
             for i in range(self._count)
         ]
+        if sum(head[5] for head in heads if head[1] != _SHT_NOBITS) > 2 * len(self._raw):
+            raise MalformedObject("the sections overlap")
         contents = [b"" if h[1] == _SHT_NOBITS else self._slice(h[4], h[5]) for h in heads]
         names = contents[self._names] if self._names < len(contents) else b""
         return tuple(
-            Section(_text_at(names, h[0]), h[1], h[3], h[6], data) for h, data in zip(heads, contents, strict=True)
+            Section(_text_at(names, h[0]), h[1], h[3], h[6], h[7], h[5], data)
+            for h, data in zip(heads, contents, strict=True)
         )
 
     def section(self, name: str) -> Section | None:
@@ -137,14 +149,16 @@ def _unpacked(form: struct.Struct, raw: bytes, offset: int, what: str) -> tuple[
 
 
 def _text_at(table: bytes, offset: int) -> str:
-    end = table.find(b"\0", offset)
+    end = table.find(b"\0", offset, offset + _LONGEST_NAME)
+    if end < 0 and len(table) - offset > _LONGEST_NAME:
+        raise MalformedObject("a name is too long")
     return table[offset : end if end >= 0 else len(table)].decode("utf-8", "replace")
 
 
 def _symbols(table: bytes, names: bytes) -> Iterator[Symbol]:
     for offset in range(0, len(table) - _SYMBOL.size + 1, _SYMBOL.size):
-        name, info, _, _, address, size = _SYMBOL.unpack_from(table, offset)
-        yield Symbol(_text_at(names, name), address, size, info & 0xF == _STT_FUNC)
+        name, info, _, section, address, size = _SYMBOL.unpack_from(table, offset)
+        yield Symbol(_text_at(names, name), address, size, info & 0xF == _STT_FUNC, section)
 
 
 def _notes(data: bytes) -> Iterator[Note]:
