@@ -106,6 +106,14 @@ class KernelFailure(FmhaError):
     exit_code = ExitCode.FAILED
 
 
+class DeviceLost(KernelFailure):
+    """A kernel ruined its device's context: whatever this process asks of the device from now on fails too.
+
+    A session may raise it wherever it may raise ``KernelFailure``. The worker answers with it and ends; the row is
+    CRASHED, and the next one gets a fresh worker.
+    """
+
+
 class InternalError(FmhaError):
     """A broken promise inside ``fmha`` itself (exit 70)."""
 

@@ -28,6 +28,8 @@ class Failure(StrEnum):
 
     KERNEL = "kernel"
     """It did not load or launch (``KernelFailure``, ``OSError`` of the loader, anything raised while loading)."""
+    LOST = "lost"
+    """The device's context is dead (``DeviceLost``): the worker ends after this answer."""
     MEMORY = "memory"
     """Out of memory."""
     ENVIRONMENT = "environment"

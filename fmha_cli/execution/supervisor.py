@@ -9,6 +9,7 @@ death by a signal, an exit of any status       CRASHED                          
 no answer before the deadline                  TIMED_OUT                        killed, replaced
 MemoryError; killed for memory                 OUT_OF_MEMORY                    replaced
 does not load or launch, damaged artifact      LAUNCH_FAILED                    kept if it was loading
+the device's context is dead (``DeviceLost``)  CRASHED                          ends itself, replaced
 garbage on the channel; any other exception    CRASHED                          replaced
 device, runtime or worker is not there         NOT_RUN                          kept
 =============================================  ===============================  ===============
@@ -39,6 +40,7 @@ _VERDICTS = {
     Failure.MEMORY: Verdict.OUT_OF_MEMORY,
     Failure.ENVIRONMENT: Verdict.NOT_RUN,
     Failure.EXCEPTION: Verdict.CRASHED,
+    Failure.LOST: Verdict.CRASHED,
 }
 
 
@@ -103,6 +105,7 @@ class Supervisor:
             self.retire()
             return Availability(state=State.BROKEN, why=why, help="`fmha doctor` shows more")
         if "failure" in answer:
+            self._retire_lost(answer)
             return Availability(state=State.BROKEN, why=_why(answer))
         return availability_from_wire(answer["availability"])
 
@@ -120,6 +123,7 @@ class Supervisor:
             self.retire()
             raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=answer.note)
         if "failure" in answer:
+            self._retire_lost(answer)
             raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=_why(answer))
         found: Message = answer["peaks"]
         return found
@@ -213,7 +217,7 @@ class Supervisor:
                 self.retire()
 
     def _attempt(self, job: Job, arena: Arena, request: Message, timeout: float | None) -> tuple[JobResult, bool]:
-        """One try: the result, and whether the worker died of it."""
+        """One try: the result, and whether the worker died of it (a lost device is a death)."""
         worker = self._ready()
         worker.clear_log()
         started = time.monotonic()
@@ -223,7 +227,7 @@ class Supervisor:
             if isinstance(answer, Death):
                 return self._buried(worker, answer, "loading", timeout)
             if "failure" in answer:
-                return self._failed(worker, answer, keep=answer["failure"] != Failure.MEMORY)
+                return self._failed(worker, answer, keep=answer["failure"] not in (Failure.MEMORY, Failure.LOST))
             self._loaded[request["id"]] = arena
         self._ran[job.plan.main.name] = None
         self._ran.move_to_end(job.plan.main.name)
@@ -251,7 +255,11 @@ class Supervisor:
         result = JobResult(verdict=verdict, note=_why(answer), log_tail=worker.log_tail())
         if not keep:
             self.retire()
-        return result, False
+        return result, answer["failure"] == Failure.LOST
+
+    def _retire_lost(self, answer: Message) -> None:
+        if answer["failure"] == Failure.LOST:
+            self.retire()
 
     def retire(self) -> None:
         """Have the next job run in a fresh worker: this one ran a kernel that wrote where it must not."""

@@ -15,7 +15,7 @@ describe   job, layout, recorder                          launches: see ``DryRun
 =========  =============================================  ==========================================
 
 A failed request is answered with ``failure`` (a :class:`Failure`), ``what`` and ``why``; the traceback goes to
-stderr, which the parent keeps. The end of the channel ends the worker.
+stderr, which the parent keeps. The end of the channel ends the worker, and so does an answer that the device is lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli import __version__
-from fmha_cli.errors import EnvironmentProblem, FmhaError, KernelFailure
+from fmha_cli.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
 from fmha_cli.execution.confine import confine
 from fmha_cli.execution.job import (
     artifacts_from_wire,
@@ -93,12 +93,16 @@ class Worker:
             for request in self._decoder.feed(data):
                 answer = self._answer(request)
                 self._channel.sendall(encode({"seq": request["seq"], **answer}))
+                if answer.get("failure") == Failure.LOST:
+                    return  # nothing can be given back to a dead context; the process's end does it
         for loaded in self._jobs.values():
             loaded.close()
 
     def _answer(self, request: Message) -> Message:
         try:
             return self._handlers[request["do"]](request)
+        except DeviceLost as fault:
+            return _failed(Failure.LOST, fault)
         except KernelFailure as fault:
             return _failed(Failure.KERNEL, fault)
         except EnvironmentProblem as fault:

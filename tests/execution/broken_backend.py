@@ -10,7 +10,7 @@ from pathlib import Path
 from fmha_cli.backends.null import NullBackend
 from fmha_cli.backends.null_session import NullSession
 from fmha_cli.device import Availability, DeviceFacts
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.errors import DeviceLost, EnvironmentProblem
 from fmha_cli.plan import Plan
 from fmha_cli.protocols import BoundTensor, Session
 
@@ -70,6 +70,21 @@ class NegativeTime(LiesAboutTime):
     times = (-1,)
 
 
+class LosesDevice(NullSession):
+    """A launch ruins the device; nothing of it can be given back then, as with a real one."""
+
+    def launch(self) -> tuple[int, ...]:
+        raise DeviceLost("an illegal memory access was encountered (700)", code="N001")
+
+    def close(self) -> None:
+        raise AssertionError("a lost device was asked to free something")
+
+
+class ProbeLosesDevice(NullBackend):
+    def probe(self) -> Availability:
+        raise DeviceLost("unspecified launch failure (719)", code="N001")
+
+
 def opening(kind: type[NullSession]) -> NullBackend:
     backend = NullBackend()
     backend.open = lambda device: kind()  # type: ignore[method-assign]
@@ -78,7 +93,8 @@ def opening(kind: type[NullSession]) -> NullBackend:
 
 probe_prints = ProbePrints()
 probe_crashes, probe_hangs, probe_raises, open_fails = ProbeCrashes(), ProbeHangs(), ProbeRaises(), OpenFails()
-load_raises, bind_raises = opening(LoadRaises), opening(BindRaises)
+load_raises, bind_raises, loses_device = opening(LoadRaises), opening(BindRaises), opening(LosesDevice)
+probe_loses_device = ProbeLosesDevice()
 too_many_times, negative_time = opening(TooManyTimes), opening(NegativeTime)
 not_a_backend = object()
 

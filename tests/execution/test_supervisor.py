@@ -88,6 +88,7 @@ def test_a_bad_probe_is_broken_and_says_why(supervisor: Supervisor, entry: str, 
         ("too_many_times", Verdict.CRASHED, "not one number of nanoseconds"),
         ("negative_time", Verdict.CRASHED, "not one number of nanoseconds"),
         ("absent", Verdict.NOT_RUN, "cannot be loaded"),
+        ("loses_device", Verdict.CRASHED, "illegal memory access"),
     ],
 )
 def test_a_bad_session_has_its_verdict(
@@ -104,6 +105,41 @@ def test_a_kernel_that_does_not_load_keeps_the_worker(job: Job) -> None:
         assert run(supervisor, replace(job, entry=f"{HERE}:load_raises")).verdict is Verdict.LAUNCH_FAILED
         assert run(supervisor, job).verdict is None
         assert supervisor.started == 1
+
+
+def test_a_lost_device_ends_its_worker_by_itself(job: Job) -> None:
+    worker = process.WorkerProcess()
+    worker.greet()
+    assert worker.alive
+    answer = worker.ask({"do": "probe", "entry": f"{HERE}:probe_loses_device", "backend": "null"}, timeout=60.0)
+    assert not isinstance(answer, process.Death)
+    assert (answer["failure"], answer["what"]) == ("lost", "unspecified launch failure (719)")
+    assert isinstance(worker.ask({"do": "hello"}, timeout=60.0), process.Death)
+    assert "AssertionError" not in worker.log_tail()
+    worker.close()
+
+
+def test_a_lost_device_costs_one_row_and_one_worker(job: Job) -> None:
+    with Supervisor() as supervisor:
+        lost = run(supervisor, replace(job, entry=f"{HERE}:loses_device"))
+        assert (lost.verdict, supervisor.started) == (Verdict.CRASHED, 1)
+        assert "was asked to free" not in lost.log_tail
+        assert run(supervisor, job).verdict is None
+        assert supervisor.started == 2
+        assert supervisor.probe(f"{HERE}:probe_loses_device", "null").state is State.BROKEN
+        assert supervisor.probe(NULL, "null").state is State.OK
+        assert supervisor.started == 3
+
+
+def test_a_device_lost_after_other_kernels_is_tried_again_alone(job: Job) -> None:
+    other = null.plan(job.plan.problem, null_kernel(job.plan.problem.dtype, Family.FWD_SPLITKV), job.device)
+    built = tuple(null.build(stage, BuildContext(job.artifacts[0].path.parents[3])) for stage in other.stages)
+    with Supervisor() as supervisor:
+        assert run(supervisor, replace(job, plan=other, artifacts=built)).verdict is None
+        assert run(supervisor, replace(job, entry=f"{HERE}:loses_device")).verdict is Verdict.CRASHED
+        assert supervisor.started == 2
+        assert supervisor.probe(NULL, "null").state is State.OK
+        assert supervisor.started == 3
 
 
 def test_the_traceback_of_a_bad_session_is_in_the_log(supervisor: Supervisor, job: Job) -> None:

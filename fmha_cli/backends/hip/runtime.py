@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.hip.library import open_bindings, open_library
-from fmha_cli.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.errors import DeviceLost, EnvironmentProblem, KernelFailure
 
 _NS_PER_MS = 1e6
 _ABSENT = (100, 101)
@@ -18,6 +18,11 @@ _ABSENT = (100, 101)
 
 _OUT_OF_MEMORY = 2
 """hipErrorOutOfMemory."""
+
+
+_LOST = (214, 700, 702, 709, 710, 719)
+"""hipErrorECCNotCorrectable, IllegalAddress, LaunchTimeOut, ContextIsDestroyed, Assert, LaunchFailure: the process can
+use the device no more."""
 
 
 class HipError(KernelFailure):
@@ -28,6 +33,10 @@ class HipError(KernelFailure):
     """
 
     number = 0
+
+
+class HipLost(HipError, DeviceLost):
+    """A HIP call that failed because a kernel ruined the context; freeing is pointless from now on."""
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ class Hip:
 
         Raises:
             MemoryError: out of device memory.
-            HipError: H001, any other error.
+            HipLost: H001, the context is dead. HipError: H001, any other error.
         """
         try:
             status, *values = getattr(self._hip, name)(*arguments)
@@ -97,9 +106,8 @@ class Hip:
         if number == _OUT_OF_MEMORY:
             raise MemoryError(f"{name}: {self._text(status)}")
         if number:
-            error = HipError(
-                f"{name} failed: {self._text(status)} ({number})", code="H001", where=name, why=status.name
-            )
+            kind = HipLost if number in _LOST else HipError
+            error = kind(f"{name} failed: {self._text(status)} ({number})", code="H001", where=name, why=status.name)
             error.number = number
             raise error
         return values[0] if len(values) == 1 else tuple(values) or None
