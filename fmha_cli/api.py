@@ -18,7 +18,7 @@ from fmha_cli.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.problem import Problem
 from fmha_cli.protocols import Backend, BoundTensor, BuildContext, HostSession, PeakLoops, Session
 from fmha_cli.registry import Registry, build_registry
-from fmha_cli.rules import CORE_RULES, Reason, Rule, Severity, reasons_against
+from fmha_cli.rules import CORE_RULES, LEFTPAD_CORE_RULES, Reason, Rule, Severity, reasons_against
 from fmha_cli.select import Wanted, select, wanted_backends
 from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
 from fmha_cli.verdict import Verdict
@@ -95,6 +95,7 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 __all__ = [
     "CORE_RULES",
+    "LEFTPAD_CORE_RULES",
     "PORTABLE_FLAGS",
     "Algorithm",
     "Alibi",

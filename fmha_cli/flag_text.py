@@ -60,6 +60,8 @@ def flags_of(p: Problem) -> list[str]:
     add("--kv-cache", p.kv_cache.text(), CacheKind.NONE.value)
     if p.cache_seqlens is not None:
         add("--cache-seqlens", _listed(p.cache_seqlens), None)
+    if p.cache_leftpad is not None:
+        add("--cache-leftpad", _listed(p.cache_leftpad), None)
     add("--append", p.append, 0)
     add("--rotary", p.rotary.text(), "0")
     add("--splits", p.splits, 0)

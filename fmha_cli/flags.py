@@ -84,6 +84,9 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
     Flag("seqlens-k", _L, "Key lengths of packed sequences [default: = seqlens-q]"),
     Flag("kv-cache", _T, "none, linear or paged:PAGE [default: none]"),
     Flag("cache-seqlens", _L, "Keys in the cache before append, one number or one for each sequence"),
+    Flag(
+        "cache-leftpad", _L, "Padding rows in front of a linear cache's keys, one number or one for each [default: 0]"
+    ),
     Flag("block-table", _F, "int32 (batch, max_pages), -1 unused [default: a seeded permutation]"),
     Flag("append", _S, "New keys per sequence, appended first [default: 0]"),
     Flag("rotary", _T, "DIM[:half|:interleaved] [default: 0, off]"),

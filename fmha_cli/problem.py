@@ -32,6 +32,9 @@ class Problem:
         seqlen_q, seqlen_k: the largest lengths over the batch; keys include appended ones.
         seqlens_q, seqlens_k: one length per sequence in group mode, else None.
         cache_seqlens: keys in the cache before append, one per sequence, with a KV cache, else None.
+        cache_leftpad: padding rows of a linear cache in front of each sequence's keys, else None. They are no
+            keys: no length, mask or bias counts them. Rotary positions do (upstream FlashAttention,
+            ``flash_fwd_kernel.h`` ``row_offset_cossin``).
         sink: leading keys that a left mask bound never hides (0 without a left bound).
         dropout: probability in [0, 1); ``seed`` and ``offset`` select the stream (0 without dropout).
         scale: factor of q.k before the softmax.
@@ -64,6 +67,7 @@ class Problem:
     seqlens_k: tuple[int, ...] | None
     kv_cache: KvCache
     cache_seqlens: tuple[int, ...] | None
+    cache_leftpad: tuple[int, ...] | None
     append: int
     rotary: Rotary
     splits: int
@@ -89,6 +93,15 @@ class Problem:
         if self.cache_seqlens is not None:
             return tuple(n + self.append for n in self.cache_seqlens)
         return self.seqlens_k if self.seqlens_k is not None else (self.seqlen_k,) * self.batch
+
+    def leftpads(self) -> tuple[int, ...]:
+        """Row of the cache at which each sequence's keys start; 0 without a padded cache."""
+        return self.cache_leftpad if self.cache_leftpad is not None else (0,) * self.batch
+
+    @property
+    def cache_rows(self) -> int:
+        """Rows of K and V that a linear cache has for each sequence: the longest keys behind the longest padding."""
+        return self.seqlen_k + max(self.leftpads())
 
     def visible_pairs(self) -> int:
         """Visible (row, key) pairs of one head, summed over the sequences; exact."""

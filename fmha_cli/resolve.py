@@ -132,6 +132,7 @@ def _lengths(given: dict[str, Any], out: dict[str, Any]) -> None:
     if seqlens_q is None:
         _at_least(1, {"seqlen": out["seqlen_q"]})
     out["cache_seqlens"] = _cache_lengths(given, out, batch) if cached else None
+    out["cache_leftpad"] = _leftpads(given, batch)
     if cached:
         out["seqlen_k"] = max(out["cache_seqlens"]) + out["append"]
     elif seqlens_k is not None:
@@ -158,6 +159,9 @@ def _cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
         for flag in ("cache_seqlens", "append", "rotary"):
             if given.get(flag):
                 raise _conflict(f"--{flag.replace('_', '-')}", "no --kv-cache", "it describes a KV cache")
+    if any(given.get("cache_leftpad", ())) and word != "linear":
+        storage = "no --kv-cache" if word == "none" else f"--kv-cache {text}"
+        raise _conflict("--cache-leftpad", storage, "padding rows lie in front of the keys of a linear cache")
     if out["rotary"].dim and not out["append"]:
         raise _conflict("--rotary", "no --append", "rotary is applied while new keys are appended")
     if "block_table" in given and word != "paged":
@@ -169,16 +173,24 @@ def _cache_lengths(given: dict[str, Any], out: dict[str, Any], batch: int) -> tu
     total: int | None = given.get("seqlen_k")
     if lengths is None:
         lengths = ((total if total is not None else out["seqlen_q"]) - out["append"],)
-    if len(lengths) == 1:
-        lengths = lengths * batch
-    if len(lengths) != batch:
-        raise _conflict(
-            f"--cache-seqlens of {len(lengths)}", f"--batch {batch}", "one length, or one for each sequence"
-        )
-    _at_least(0, {"cache-seqlens": min(lengths)})
+    lengths = _per_sequence("cache-seqlens", lengths, batch)
     if total is not None and max(lengths) + out["append"] != total:
         raise _conflict("--cache-seqlens + --append", f"--seqlen-k {total}", "seqlen_k = cache + append")
     return lengths
+
+
+def _leftpads(given: dict[str, Any], batch: int) -> tuple[int, ...] | None:
+    """Padding rows of each sequence; None where there are none at all."""
+    padding = _per_sequence("cache-leftpad", given.get("cache_leftpad", (0,)), batch)
+    return padding if any(padding) else None
+
+
+def _per_sequence(flag: str, values: tuple[int, ...], batch: int) -> tuple[int, ...]:
+    """One number for each sequence; a single one stands for all."""
+    if len(values) not in (1, batch):
+        raise _conflict(f"--{flag} of {len(values)}", f"--batch {batch}", "one number, or one for each sequence")
+    _at_least(0, {flag: min(values)})
+    return values * batch if len(values) == 1 else values
 
 
 def _rotary(text: str, hdim: int) -> Rotary:

@@ -152,6 +152,14 @@ def _direction_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) 
     return Reason("K025", text, f"--direction {have.value}", Severity.KIND)
 
 
+def _leftpad_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+    if problem.cache_leftpad is None:
+        return None
+    rows = max(problem.cache_leftpad)
+    text = f"cache-leftpad {rows}: {kernel.backend} reads a cache from its first row, not from behind padding"
+    return Reason("K026", text, "--cache-leftpad 0", Severity.OPTION)
+
+
 SIGNATURE_RULES: tuple[Rule, ...] = tuple(
     Rule(
         id,
@@ -161,6 +169,15 @@ SIGNATURE_RULES: tuple[Rule, ...] = tuple(
         "fmha_cli/signature.py Signature.misfits",
     )
     for field, id in SIGNATURE_RULE_IDS.items()
+)
+
+LEFTPAD_RULE = Rule(
+    "K026",
+    "the keys of a linear cache start at its first row",
+    _leftpad_check,
+    "Left padding is a run-time number that no signature holds. A backend whose kernels start behind it leaves this "
+    "rule out of its table; every other one refuses.",
+    "Dao-AILab/flash-attention csrc/flash_attn/src/block_info.h BlockInfo::leftpad_k",
 )
 
 CORE_RULES: tuple[Rule, ...] = (
@@ -186,8 +203,12 @@ CORE_RULES: tuple[Rule, ...] = (
         "Forward and backward are different kernels; a backend without the wanted one refuses the problem.",
         "fmha_cli/kernel.py Family",
     ),
+    LEFTPAD_RULE,
 )
 """Rules that hold for every backend; a backend adds its own."""
+
+LEFTPAD_CORE_RULES = tuple(rule for rule in CORE_RULES if rule is not LEFTPAD_RULE)
+"""The core rules of a backend whose kernels can start behind left padding."""
 
 
 def duplicate_ids(tables: Sequence[Sequence[Rule]]) -> list[str]:

@@ -4,7 +4,8 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
 
 - batch mode: bhsd (batch, heads, s, d), bshd (batch, s, heads, d);
 - group mode packs the sequences without gaps: bhsd (heads, total, d), bshd (total, heads, d);
-- a linear cache is batch-shaped with capacity seqlen_k (the largest cache_seqlen + append), in group mode too;
+- a linear cache is batch-shaped with cache_rows rows (the largest cache_seqlen + append, behind the largest left
+  padding), in group mode too; sequence b's keys start at row leftpads()[b];
 - a paged cache is (pages, page, kv_heads, d) in both layouts;
 - k_new and v_new (appended keys) are batch-shaped with ``append`` rows;
 - lse is fp32 (batch, heads, seqlen_q) or, packed, (heads, total_q), in both layouts;
@@ -183,7 +184,7 @@ def _keys(p: Problem, dim: int) -> tuple[int, ...]:
         return page_count(p), p.kv_cache.page, p.kv_heads, dim
     if p.mode is Mode.GROUP and p.kv_cache.kind is CacheKind.NONE:
         return _packed(p.kv_heads, sum(p.key_lengths()), dim, p.layout)
-    return _batched(p.batch, p.kv_heads, p.seqlen_k, dim, p.layout)
+    return _batched(p.batch, p.kv_heads, p.cache_rows, dim, p.layout)
 
 
 def _batched(batch: int, heads: int, rows: int, dim: int, layout: Layout) -> tuple[int, ...]:

@@ -40,6 +40,9 @@ def lengths(draw: st.DrawFn) -> list[str]:
     out += ["--kv-cache", f"paged:{draw(st.sampled_from([1, 16, 64]))}" if form != "linear" else "linear"]
     held = draw(st.lists(st.integers(0, 200), min_size=batch, max_size=batch))
     out += ["--cache-seqlens", ",".join(map(str, held))]
+    if form == "linear" and draw(st.booleans()):
+        padding = draw(st.lists(st.integers(0, 20), min_size=batch, max_size=batch))
+        out += ["--cache-leftpad", ",".join(map(str, padding))]
     if form == "append":
         out += ["--append", str(draw(st.integers(1, 9)))]
         out += ["--rotary", draw(st.sampled_from(["0", "8", "8:interleaved"]))]

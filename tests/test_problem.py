@@ -9,6 +9,7 @@ from strategies import problems
 from fmha_cli.encode import canonical_json
 from fmha_cli.errors import ImpossibleProblem, UsageError
 from fmha_cli.problem import Problem
+from fmha_cli.tensors import shapes_of
 
 
 @given(problems())
@@ -86,6 +87,10 @@ def test_defaults_of_the_contract() -> None:
         ("--kv-cache paged:0", "P005", "paged"),
         ("--kv-cache linear --cache-seqlens 3,4", "P007", "--batch"),
         ("--kv-cache linear --cache-seqlens 3 --append 2 --seqlen-k 9", "P007", "--seqlen-k"),
+        ("--cache-leftpad 3", "P007", "--kv-cache"),
+        ("--kv-cache paged:16 --cache-leftpad 3", "P007", "linear"),
+        ("-b 3 --kv-cache linear --cache-leftpad 3,4", "P007", "--batch"),
+        ("--kv-cache linear --cache-leftpad -1", "P005", "-1"),
         ("--bias alibi --bias-file x.npy", "P007", "--bias-file"),
         ("--alibi --bias elementwise", "P007", "one bias"),
         ("--bias elementwise:hhss", "P010", "hhss"),
@@ -123,3 +128,28 @@ def test_cache_lengths() -> None:
     assert p.key_lengths() == (7, 11)
     assert p.seqlen_k == 11
     assert Problem.from_cli("-s 4 --kv-cache linear --seqlen-k 100 --append 4").cache_seqlens == (96,)
+
+
+def test_left_padding_is_storage_and_no_length() -> None:
+    line = "-b 2 -s 1 --kv-cache linear --cache-seqlens 5,9 --append 2"
+    plain, padded = Problem.from_cli(line), Problem.from_cli(f"{line} --cache-leftpad 3,0")
+    assert padded.cache_leftpad == padded.leftpads() == (3, 0)
+    assert padded.key_lengths() == plain.key_lengths()
+    assert (padded.cache_rows, plain.cache_rows) == (14, 11)
+    assert (padded.flops(), padded.bytes()) == (plain.flops(), plain.bytes())
+    assert shapes_of(padded)["k"].shape == (2, 8, 14, 128)
+    assert shapes_of(padded)["k_new"].shape == (2, 8, 2, 128)
+
+
+def test_no_left_padding_has_one_form() -> None:
+    line = "-b 2 -s 1 --kv-cache linear --cache-seqlens 5,9"
+    plain = Problem.from_cli(line)
+    for zeros in ("0", "0,0"):
+        assert Problem.from_cli(f"{line} --cache-leftpad {zeros}") == plain
+    assert plain.leftpads() == (0, 0)
+    assert "cache_leftpad" not in plain.to_dict()
+    assert Problem.from_cli(f"{line} --cache-leftpad 4").to_dict()["cache_leftpad"] == [4, 4]
+    assert Problem.from_cli("-b 2 --cache-leftpad 0") == Problem.from_cli("-b 2")
+    assert Problem.from_cli("-b 2 --kv-cache paged:16 --cache-leftpad 0") == Problem.from_cli(
+        "-b 2 --kv-cache paged:16"
+    )

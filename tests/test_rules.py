@@ -6,10 +6,12 @@ import pytest
 from hypothesis import given
 from strategies import problems
 
+from fmha_cli.decision import Supported, Unsupported
 from fmha_cli.device import DeviceFacts
 from fmha_cli.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.problem import Problem
-from fmha_cli.rules import CORE_RULES, SIGNATURE_RULE_IDS, Rule, duplicate_ids, reasons_against
+from fmha_cli.registry import build_registry
+from fmha_cli.rules import CORE_RULES, LEFTPAD_CORE_RULES, SIGNATURE_RULE_IDS, Rule, duplicate_ids, reasons_against
 from fmha_cli.signature import Need, Signature
 
 
@@ -28,7 +30,9 @@ HERE = DeviceFacts(id="cpu", archs=("a",))
 
 @given(problems())
 def test_a_kernel_made_for_the_problem_is_not_refused(problem: Problem) -> None:
-    assert reasons_against(CORE_RULES, problem, kernel_for(problem), HERE) == []
+    assert reasons_against(LEFTPAD_CORE_RULES, problem, kernel_for(problem), HERE) == []
+    refused = [r.id for r in reasons_against(CORE_RULES, problem, kernel_for(problem), HERE)]
+    assert refused == (["K026"] if problem.cache_leftpad else [])
 
 
 def test_every_field_of_the_signature_has_a_rule() -> None:
@@ -49,6 +53,33 @@ def test_all_reasons_are_collected() -> None:
     reasons = reasons_against(CORE_RULES, problem, kernel, DeviceFacts(id="cpu", archs=("b",)))
     assert {r.id for r in reasons} == {"K004", "K008", "K012", "K021", "K025"}
     assert "hdim 300 is not supported by x on a" in next(r.text for r in reasons if r.id == "K012")
+
+
+def test_left_padding_is_refused_unless_a_backend_says_otherwise() -> None:
+    problem = Problem.from_cli("-b 2 -s 1 -d 64 --kv-cache linear --cache-seqlens 40 --cache-leftpad 3,0")
+    (reason,) = reasons_against(CORE_RULES, problem, kernel_for(problem), HERE)
+    assert (reason.id, reason.hint) == ("K026", "--cache-leftpad 0")
+    assert "cache-leftpad 3" in reason.text
+    assert {*CORE_RULES} - {*LEFTPAD_CORE_RULES} == {next(r for r in CORE_RULES if r.id == "K026")}
+
+
+@pytest.mark.parametrize(("name", "arch"), [("null", "null"), ("ck_tile", "gfx942"), ("cpu", "x86_64_v3")])
+def test_who_can_start_behind_padding(name: str, arch: str) -> None:
+    common = "-b 2 -s 1 -d 64 --dtype fp16 --kv-cache linear --cache-seqlens 40 --splits 1"
+    backend, device = build_registry().backend(name), DeviceFacts(id=name, archs=(arch,))
+    plain, padded = Problem.from_cli(common), Problem.from_cli(f"{common} --cache-leftpad 3,0")
+    before = {d.kernel.name for d in backend.decide(plain, device) if isinstance(d, Supported)}
+    after = list(backend.decide(padded, device))
+    if name == "cpu":
+        assert {d.kernel.name for d in after if isinstance(d, Supported)} == before
+        return
+    assert not any(isinstance(d, Supported) for d in after)
+    only = {
+        d.kernel.name
+        for d in after
+        if isinstance(d, Unsupported) and d.kernel and [r.id for r in d.reasons] == ["K026"]
+    }
+    assert before <= only if name == "ck_tile" else before == only
 
 
 def test_rule_ids_are_unique_and_every_rule_has_a_page() -> None:

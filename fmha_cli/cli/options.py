@@ -8,7 +8,7 @@ from fmha_cli.flags import PROBLEM_FLAGS, Flag, FlagKind
 _S, _N, _T, _F, _B = FlagKind.SIZE, FlagKind.NUMBER, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 
 _SIZES = ("batch", "heads", "kv-heads", "seqlen", "seqlen-k", "hdim", "hdim-v", "dtype", "layout", "scale", "lse")
-_CACHE = ("kv-cache", "cache-seqlens", "block-table", "append", "rotary", "splits")
+_CACHE = ("kv-cache", "cache-seqlens", "cache-leftpad", "block-table", "append", "rotary", "splits")
 _PASSES = ("direction", "deterministic", "dbias")
 _COMPLETED = {"dtype": "dtypes", "mask": "masks", "layout": "layouts", "direction": "directions", "qscale": "qscales"}
 
@@ -97,7 +97,7 @@ EXCLUDES = {
     "mask": ("causal",),
     "causal": ("mask",),
     "seqlens_q": ("batch", "seqlen", "seqlen_k"),
-    "seqlens_k": ("kv_cache", "cache_seqlens", "append", "rotary", "seqlen_k"),
+    "seqlens_k": ("kv_cache", "cache_seqlens", "cache_leftpad", "append", "rotary", "seqlen_k"),
     "seqlen": ("seqlens_q", "seqlens_k"),
     "seqlen_k": ("seqlens_q", "seqlens_k"),
     "batch": ("seqlens_q", "seqlens_k"),

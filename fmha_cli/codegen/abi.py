@@ -44,7 +44,8 @@ class FmhaCpuArgs:
 
     Attributes:
         q_start, q_len, k_start, k_len: int64 arrays of ``batch`` elements; absent lengths are uniform
-            (``seqlen_q``, ``seqlen_k``), absent starts are 0. ``k_len`` alone serves a linear KV cache.
+            (``seqlen_q``, ``seqlen_k``), absent starts are 0. ``k_len`` alone serves a linear KV cache,
+            with ``k_start`` one with left padding.
         seqlen_q, seqlen_k: the uniform, or the largest, lengths.
         bias: same element type as q; a stride of 0 broadcasts.
         lse: fp32, or absent; its rows lie like those of o.

@@ -13,7 +13,7 @@ ties          Q small integers, K rows out of four: every row of scores holds ma
 large         scores with a standard deviation of 24: overflow without a running maximum, nearly one-hot
 ============  ==========================================================================================
 
-Rows of K and V where no key lives (rest of a cache, unused pages, slots to be appended to) and the padding of a
+Rows of K and V where no key lives (padding and rest of a cache, unused pages, slots to be appended to) and the padding of a
 packed bias are NaN.
 """
 

@@ -38,7 +38,7 @@ def stored_ids(problem: Problem, name: str, block_table: Array | None = None) ->
         for g in range(problem.kv_heads):
             ids = key_id(problem, b, g, j)
             if name.endswith("_new"):
-                _put(out, problem.layout, b, g, ids)
+                _put(out, problem.layout, b, g, 0, ids)
             elif problem.paged:
                 assert block_table is not None  # a paged problem has one
                 page = problem.kv_cache.page
@@ -48,10 +48,10 @@ def stored_ids(problem: Problem, name: str, block_table: Array | None = None) ->
                 packed = slice(start, start + length)
                 out[(g, packed) if problem.layout is Layout.BHSD else (packed, g)] = ids
             else:
-                _put(out, problem.layout, b, g, ids)
+                _put(out, problem.layout, b, g, problem.leftpads()[b], ids)
     return out
 
 
-def _put(out: Ints, layout: Layout, b: int, g: int, ids: Ints) -> None:
-    rows = slice(0, len(ids))
+def _put(out: Ints, layout: Layout, b: int, g: int, first: int, ids: Ints) -> None:
+    rows = slice(first, first + len(ids))
     out[(b, g, rows) if layout is Layout.BHSD else (b, rows, g)] = ids

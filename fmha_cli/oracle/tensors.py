@@ -58,6 +58,11 @@ class SequenceView:
         """Keys, appended ones included."""
         return self.problem.key_lengths()[self.b]
 
+    @property
+    def leftpad(self) -> int:
+        """Row of a linear cache at which the keys start."""
+        return self.problem.leftpads()[self.b]
+
     def rows(self, name: str, h: int) -> Array:
         """(seqlen_q, d) of q, dq (layout) or o, do (layout_out); a view into the tensor."""
         p = self.problem
@@ -65,7 +70,7 @@ class SequenceView:
         return head_rows(self.inputs[name], p, layout, p.query_lengths(), self.b, h)
 
     def keys(self, name: str, g: int) -> Array:
-        """(seqlen_k, d) of k or v for key/value head ``g``; appended keys come last, rotated and rounded."""
+        """(seqlen_k, d) of k or v for key/value head ``g``, without padding; appended keys come last, rotated and rounded."""
         p, tensor = self.problem, self.inputs[name]
         if p.cache_seqlens is None:
             return head_rows(tensor, p, p.layout, p.key_lengths(), self.b, g)
@@ -74,7 +79,7 @@ class SequenceView:
             page, slot = self.slots(0, held)
             cached = tensor[page, slot, g]
         else:
-            cached = batched_rows(tensor, p.layout, self.b, g)[:held]
+            cached = batched_rows(tensor, p.layout, self.b, g)[self.leftpad : self.leftpad + held]
         return np.concatenate([cached, self.appended(name, g)]) if p.append else cached
 
     def slots(self, first: int, end: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
@@ -84,19 +89,19 @@ class SequenceView:
         return self.inputs["block_table"][self.b].astype(np.int64)[j // page], j % page
 
     def appended(self, name: str, g: int) -> Array:
-        """(append, d): the new rows as the cache keeps them (keys rotated at cache_seqlen + t, then rounded)."""
+        """(append, d): the new rows as the cache keeps them (keys rotated at leftpad + cache_seqlen + t, then rounded)."""
         p = self.problem
         new = batched_rows(self.inputs[f"{name}_new"], p.layout, self.b, g)
         if name == "v" or not p.rotary.dim or p.cache_seqlens is None:
             return new
-        positions = p.cache_seqlens[self.b] + np.arange(p.append)
+        positions = self.leftpad + p.cache_seqlens[self.b] + np.arange(p.append)
         return round_to(rotate(new, positions, p.rotary), Element.of(p.dtype))
 
     def queries(self, h: int, i: npt.NDArray[np.int64]) -> F64:
         """(rows, hdim) float64 of the chosen rows: de-quantised, and rotated when the problem rotates."""
         q = self.rows("q", h)[i].astype(np.float64)
         q *= self.descale("q", h, i)
-        first = self.seqlen_k - self.seqlen_q
+        first = self.leftpad + self.seqlen_k - self.seqlen_q
         return rotate(q, first + i, self.problem.rotary) if self.problem.rotary.dim else q
 
     def keys64(self, name: str, g: int) -> F64:
@@ -180,5 +185,6 @@ def appended_cache(problem: Problem, inputs: Inputs) -> dict[str, Array]:
                     tensor[page, slot, g] = view.appended(name, g)
                 else:
                     target = batched_rows(tensor, problem.layout, view.b, g)
-                    target[held : held + problem.append] = view.appended(name, g)
+                    first = view.leftpad + held
+                    target[first : first + problem.append] = view.appended(name, g)
     return out

@@ -146,6 +146,8 @@ def _cached(rng: random.Random) -> Flags:
     flags = {"-b": str(batch), "-s": str(rng.choice([1, 1, 2, 4, 9, 16, 40, 120]))} | flags
     if rng.random() < 0.2:  # one length for all
         flags["--cache-seqlens"] = held[0]
+    if rng.random() < 0.7:
+        flags["--cache-leftpad"] = ",".join(str(rng.choice([0, 1, 7, 64, 100])) for _ in range(batch))
     return flags
 
 

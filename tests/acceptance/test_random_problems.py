@@ -151,6 +151,7 @@ def test_the_problems_cover_the_surface() -> None:
     often = (
         "alibi",
         "bias",
+        "cache_leftpad",
         "cache_seqlens",
         "dropout",
         "offset",

@@ -33,9 +33,15 @@ def key_of(p: Problem, t: Tensors, name: str, b: int, g: int, j: int) -> list[fl
         page = p.kv_cache.page
         return [float(x) for x in t[name][int(t["block_table"][b][j // page])][j % page][g]]
     if p.cache_seqlens is not None:
+        j += pad_of(p, b)
         row = t[name][b, g, j] if layout == "bhsd" else t[name][b, j, g]
         return [float(x) for x in row]
     return row_of(p, t[name], layout, p.key_lengths(), b, g, j)
+
+
+def pad_of(p: Problem, b: int) -> int:
+    """Rows of the cache before the first key of one sequence."""
+    return 0 if p.cache_leftpad is None else p.cache_leftpad[b]
 
 
 def turned(x: list[float], position: int, p: Problem) -> list[float]:
@@ -57,10 +63,10 @@ def sequence(p: Problem, t: Tensors, b: int, h: int) -> tuple[list[list[float]],
     q = [row_of(p, t["q"], p.layout.value, p.query_lengths(), b, h, i) for i in range(rows)]
     k = [key_of(p, t, "k", b, g, j) for j in range(held)]
     v = [key_of(p, t, "v", b, g, j) for j in range(held)]
-    q = [turned(x, keys - rows + i, p) for i, x in enumerate(q)]
+    q = [turned(x, pad_of(p, b) + keys - rows + i, p) for i, x in enumerate(q)]
     for n in range(p.append):
         new = t["k_new"][b, g, n] if p.layout.value == "bhsd" else t["k_new"][b, n, g]
-        kept = np.array(turned([float(x) for x in new], held + n, p)).astype(t["k"].dtype)
+        kept = np.array(turned([float(x) for x in new], pad_of(p, b) + held + n, p)).astype(t["k"].dtype)
         k.append([float(x) for x in kept])
         v.append([float(x) for x in (t["v_new"][b, g, n] if p.layout.value == "bhsd" else t["v_new"][b, n, g])])
     return q, k, v

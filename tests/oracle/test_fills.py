@@ -21,6 +21,7 @@ LINES = [
     "--seqlens-q 3,0,4 --seqlens-k 6,2,5 -H 2 -d 8 --layout bshd --bias elementwise --direction bwd --sink-logits filled",
     "-b 2 -H 2 -s 2 -d 8 --kv-cache paged:4 --cache-seqlens 5,2 --append 3 --alibi-slopes filled:bh",
     "-b 2 -H 2 -s 2 -d 8 --kv-cache linear --cache-seqlens 5,2 --append 3 --dtype fp8_e4m3 --qscale head",
+    "-b 2 -H 2 -s 2 -d 8 --kv-cache linear --cache-seqlens 5,2 --cache-leftpad 1,4 --append 3 --layout bshd",
 ]
 
 # made once with numpy 2.4 on x86-64; they must not change with numpy, the platform or the year
@@ -113,6 +114,11 @@ def test_unused_rows_are_nan() -> None:
     assert sorted(table[table >= 0]) != sorted(range(len(inputs["k"])))  # one page is unused
     assert len(set(table[table >= 0])) == (table >= 0).sum() == 4
     assert np.isfinite(inputs["k"]).all(axis=(2, 3)).sum() == 5 + 2
+    padded = fill(Problem.from_cli(LINES[4]))["v"]  # 5 + 3 keys behind up to 4 rows of padding
+    assert np.flatnonzero(np.isfinite(padded[0]).all(axis=(1, 2))).tolist() == [1, 2, 3, 4, 5]
+    assert np.flatnonzero(np.isfinite(padded[1]).all(axis=(1, 2))).tolist() == [4, 5]
+    assert np.isnan(padded[1, :4]).all()
+    assert padded.shape[1] == 12
     packed = fill(Problem.from_cli(LINES[1]))["bias"][0, 0]
     assert np.isfinite(packed[:3, :6]).all()
     assert np.isnan(packed[3, 5])

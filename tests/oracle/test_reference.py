@@ -53,6 +53,9 @@ CASES = [
     "-b 3 -H 4 --kv-heads 2 -s 2 -d 8 --kv-cache paged:4 --cache-seqlens 0,9,3 --append 3 --rotary 6 --dtype fp32",
     "-b 2 -H 2 -s 4 -d 8 --kv-cache linear --cache-seqlens 1,9 --append 2 --rotary 8:interleaved --dtype fp16 --causal",
     "-b 2 -H 2 -s 1 -d 8 --kv-cache linear --cache-seqlens 7 --append 1 --layout bshd --dtype fp32",
+    "-b 3 -H 4 --kv-heads 2 -s 2 -d 8 --kv-cache linear --cache-seqlens 5,0,9 --cache-leftpad 3,2,0 --dtype fp32 --causal",
+    "-b 2 -H 2 -s 4 -d 8 --kv-cache linear --cache-seqlens 1,9 --cache-leftpad 4,1 --append 2 --rotary 8 --dtype fp32",
+    "--seqlens-q 3,1 -H 2 -d 8 --kv-cache linear --cache-seqlens 4,6 --cache-leftpad 2 --layout bshd --dtype fp32 --alibi",
     "--seqlens-q 3,1 -H 2 -d 8 --kv-cache paged:2 --cache-seqlens 4,6 --append 1 --rotary 4 --dtype fp32 --alibi",
 ]
 

@@ -10,6 +10,7 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.rotary import rotate
 from fmha_cli.problem import Problem
+from fmha_cli.tensors import shapes_of
 
 
 def test_layouts_agree() -> None:
@@ -58,6 +59,49 @@ def test_pages_equal_a_linear_cache() -> None:
         for j in range(held + 2):
             page = inputs["block_table"][b, j // 4]
             np.testing.assert_array_equal(first.cache["k"][page, j % 4], second.cache["k"][b, :, j])
+
+
+@pytest.mark.parametrize(
+    "rest", ["--causal", "--append 2 --mask window:3,0", "--alibi --layout bshd", "--softcap 9 --append 1"]
+)
+@pytest.mark.parametrize("padding", ["3,0,7", "5", "0,1,0"])
+def test_left_padding_only_moves_the_keys(rest: str, padding: str) -> None:
+    common = f"-b 3 -H 4 --kv-heads 2 -s 2 -d 8 --kv-cache linear --cache-seqlens 9,0,4 {rest}"
+    plain, padded = Problem.from_cli(common), Problem.from_cli(f"{common} --cache-leftpad {padding}")
+    inputs = fill(plain)
+    moved, axis = dict(inputs), 2 if plain.layout.value == "bhsd" else 1
+    for name in ("k", "v"):
+        moved[name] = np.full(shapes_of(padded)[name].shape, np.nan, np.float16)
+        for b, first in enumerate(padded.leftpads()):
+            target = np.moveaxis(moved[name], axis, 1)[b]
+            target[first : first + plain.cache_rows] = np.moveaxis(inputs[name], axis, 1)[b]
+    first, second = forward(plain, inputs), forward(padded, moved)
+    np.testing.assert_array_equal(first.o, second.o)
+    np.testing.assert_array_equal(first.lse, second.lse)
+    for name, cache in second.cache.items():
+        for b, pad in enumerate(padded.leftpads()):
+            kept = np.moveaxis(cache, axis, 1)[b]
+            expected = np.moveaxis(first.cache[name], axis, 1)[b]
+            np.testing.assert_array_equal(kept[pad : pad + plain.cache_rows], expected)
+            assert np.isnan(kept[:pad]).all()
+            assert np.isnan(kept[pad + plain.cache_rows :]).all()
+
+
+def test_rotary_positions_count_the_padding() -> None:
+    """Upstream rotates by the row of the cache; a cache rotated by rows therefore gives the same scores."""
+    common = "-b 2 -H 2 -s 2 -d 8 --dtype fp32 --kv-cache linear --cache-seqlens 5,3 --append 2 --rotary 8 --causal"
+    plain, padded = Problem.from_cli(common), Problem.from_cli(f"{common} --cache-leftpad 6,1")
+    inputs = fill(plain)
+    raw = inputs["k"].astype(np.float64)
+    moved = {**inputs, **{n: np.full(shapes_of(padded)[n].shape, np.nan, np.float32) for n in ("k", "v")}}
+    inputs["k"] = rotate(raw, np.arange(7), plain.rotary).astype(np.float32)
+    for b, pad in enumerate(padded.leftpads()):
+        moved["v"][b, :, pad : pad + 7] = inputs["v"][b]
+        moved["k"][b, :, pad : pad + 7] = rotate(raw[b], pad + np.arange(7), plain.rotary)
+    first, second = forward(plain, inputs), forward(padded, moved)
+    np.testing.assert_allclose(first.o, second.o, rtol=1e-5, atol=1e-6)
+    expected = rotate(inputs["k_new"][0], [11, 12], padded.rotary).astype(np.float32)
+    np.testing.assert_array_equal(second.cache["k"][0, :, 11:13], expected)
 
 
 @pytest.mark.parametrize("style", ["half", "interleaved"])

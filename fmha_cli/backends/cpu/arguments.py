@@ -69,6 +69,8 @@ class Arguments:
             out["k_len"] = self._array(problem.key_lengths())
         if group and not cached:
             out["k_start"] = self._array(offsets(problem.key_lengths())[:-1])
+        if problem.cache_leftpad is not None:
+            out["k_start"] = self._array(problem.cache_leftpad)
         return out
 
     def _array(self, values: Sequence[int]) -> int:

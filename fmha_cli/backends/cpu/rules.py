@@ -8,7 +8,7 @@ from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.device import DeviceFacts
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.problem import Problem
-from fmha_cli.rules import CORE_RULES, Reason, Rule, Severity
+from fmha_cli.rules import LEFTPAD_CORE_RULES, Reason, Rule, Severity
 
 _WORD = 2**32
 
@@ -47,7 +47,7 @@ def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
 
 
 CPU_RULES: tuple[Rule, ...] = (
-    *CORE_RULES,
+    *LEFTPAD_CORE_RULES,
     Rule(
         "K100",
         "the CPU kernels run forward only",

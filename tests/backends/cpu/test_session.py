@@ -29,6 +29,8 @@ LINES = [
     "-H 4 -s 33 -d 40 --dtype bf16 --layout bshd:bhsd --bias elementwise:1hss --mask window:9,2 --sink 3",
     "-H 4 --kv-heads 1 --seqlens-q 3,0,40 --seqlens-k 50,7,60 -d 24 --hdim-v 16 --dtype fp32 --alibi --lse",
     "-b 3 -H 2 -s 4 --kv-cache linear --cache-seqlens 30,9,64 -d 32 --dtype fp32 --softcap 4 --layout bshd",
+    "-b 3 -H 4 --kv-heads 2 -s 2 --kv-cache linear --cache-seqlens 30,0,64 --cache-leftpad 0,9,70 -d 32 --dtype fp32 --causal",
+    "--seqlens-q 3,20 -H 2 --kv-cache linear --cache-seqlens 30,64 --cache-leftpad 5 -d 32 --dtype fp16 --layout bshd --alibi",
     "-b 2 -H 8 --kv-heads 2 -s 2 --seqlen-k 500 -d 64 --dtype fp16 --splits 3 --dropout 0.25 --seed 77 --offset 5",
 ]
 
