@@ -1,10 +1,16 @@
-"""``ArchSpec``: the facts of one architecture, read from ``arch_specs/`` with their sources."""
+"""``ArchSpec``: the facts of one architecture, read from ``arch_specs/`` with their sources.
+
+What several architectures have in common stands once, in a file of groups (``fmha.arch-facts/1``) beside theirs; a
+file of an architecture names its groups under ``shared``, and its own facts come on top. No fact may stand in two of
+them.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib import resources
 from importlib.resources.abc import Traversable
 from pathlib import Path
@@ -14,6 +20,7 @@ from fmha_cli.errors import InternalError, UsageError
 from fmha_cli.near import suggest
 
 SCHEMA = "fmha.arch/1"
+GROUPS_SCHEMA = "fmha.arch-facts/1"
 
 
 @dataclass(frozen=True)
@@ -24,7 +31,8 @@ class ArchSpec:
         name: with its suffix (``sm_90a``, ``gfx942``, ``x86_64_v4_bf16``).
         vendor: ``cpu``, ``amd`` or ``nvidia``.
         title: one line for people.
-        facts: name -> {"value": ..., "source": ...}.
+        facts: name -> {"value": ..., "source": ...}; where sources were weighed also "confidence" (``checked``,
+            ``recalled`` or ``conflict``) and "conflict" (what another source says).
         backends: backend name -> that backend's own tables (tiles, pipelines ...), each row with a source.
     """
 
@@ -89,10 +97,34 @@ def arch_from_json(text: str, where: str) -> ArchSpec:
         data = json.loads(text)
         if data["schema"] != SCHEMA:
             raise KeyError("schema")
-        spec = ArchSpec(data["name"], data["vendor"], data["title"], data["facts"], data.get("backends", {}))
+        members = [*_groups(**data.get("shared", {})), data]
+        facts = _merged(member["facts"] for member in members)
+        backends = _merged(member.get("backends", {}) for member in members)
+        spec = ArchSpec(data["name"], data["vendor"], data["title"], facts, backends)
         bare = [k for k, v in spec.facts.items() if not (isinstance(v, dict) and v.get("source") and "value" in v)]
-    except (ValueError, KeyError, TypeError, AttributeError) as fault:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
         raise InternalError(f"{where} is not {SCHEMA}: {fault}", where=where) from fault
     if bare:
         raise InternalError(f"{where}: facts without value and source: {', '.join(bare)}", where=where)
     return spec
+
+
+def _groups(file: str = "", groups: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+    return [_group_file(file)[name] for name in groups]
+
+
+@cache
+def _group_file(file: str) -> Mapping[str, Any]:
+    data = json.loads(arch_root().joinpath(file).read_text("utf-8"))
+    if data["schema"] != GROUPS_SCHEMA:
+        raise KeyError("schema")
+    return dict(data["groups"])
+
+
+def _merged(members: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in (item for member in members for item in member.items()):
+        if name in found:
+            raise KeyError(f"{name} stands twice")
+        found[name] = value
+    return found
