@@ -1,0 +1,131 @@
+"""What upstream's kernel traits make of the free choices: threads and shared memory of a launch, rows of a block.
+
+Pure functions of a :class:`KernelSpec` with an :class:`FaAlgorithm`; bytes, threads and rows are plain ints.
+Source: ``csrc/flash_attn/src/kernel_traits.h`` ``Flash_fwd_kernel_traits`` and ``Flash_bwd_kernel_traits``, and the
+launches in ``flash_fwd_launch_template.h`` and ``flash_bwd_launch_template.h``.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
+from fmha_cli.errors import InternalError
+from fmha_cli.kernel import Family, KernelSpec
+
+WARP = 32
+OPT_IN_BYTES = 48 * 1024
+"""From so many bytes of dynamic shared memory on a launch must ask for them (``cudaFuncSetAttribute``)."""
+ACCUMULATOR_BYTES = 4
+"""``ElementAccum`` is float."""
+MAX_SPLITS = 128
+"""The most parts that a combine kernel takes (``Log_max_splits`` 7)."""
+FORWARD = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_SPLITKV_COMBINE)
+"""Families whose traits are ``Flash_fwd_kernel_traits``."""
+BACKWARD = (Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ)
+"""Families whose traits are ``Flash_bwd_kernel_traits``."""
+
+
+class Areas(NamedTuple):
+    """The sizes from which a backward kernel's shared memory is made, in bytes: ``kSmemQdOSize`` and so on."""
+
+    qdo: int
+    kv: int
+    ds: int
+    p: int
+    dq: int
+
+
+def algorithm_of(kernel: KernelSpec) -> FaAlgorithm:
+    """The kernel's algorithm as what it is.
+
+    Raises:
+        InternalError: a kernel of another backend.
+    """
+    if not isinstance(kernel.algorithm, FaAlgorithm):
+        raise InternalError(f"{kernel.name} is no FlashAttention kernel")
+    return kernel.algorithm
+
+
+def element_bytes(kernel: KernelSpec) -> int:
+    """Bytes of ``Element``."""
+    return kernel.signature.dtype.bits // 8
+
+
+def threads(kernel: KernelSpec) -> int:
+    """``kNThreads``: threads of a block, of every family."""
+    return algorithm_of(kernel).warps * WARP
+
+
+def block_m(kernel: KernelSpec) -> int:
+    """``Kernel_traits::kBlockM``: query rows of a block (combine: not its own rows, see :func:`rows_per_block`)."""
+    return algorithm_of(kernel).tile[0]
+
+
+def block_n(kernel: KernelSpec) -> int:
+    """``Kernel_traits::kBlockN``: keys of a block."""
+    return algorithm_of(kernel).tile[1]
+
+
+def rows_per_block(kernel: KernelSpec) -> int:
+    """What the first dimension of the grid counts: keys for the main backward kernel, else query rows.
+
+    The combine kernel has rows of all heads and batches in it, the others those of one.
+    """
+    algorithm = algorithm_of(kernel)
+    if kernel.family is Family.FWD_SPLITKV_COMBINE:
+        return algorithm.combine_rows
+    return algorithm.tile[1] if kernel.family is Family.BWD_DQ_DK_DV else algorithm.tile[0]
+
+
+def combine_rows(hdim: int) -> int:
+    """``kBlockM`` of the combine kernel for a head dim (``run_flash_splitkv_fwd``)."""
+    return 4 if hdim % 128 == 0 else 8 if hdim % 64 == 0 else 16
+
+
+def block_k_smem(hdim: int) -> int:
+    """``kBlockKSmem``: columns of one page of shared memory."""
+    return 64 if hdim % 64 == 0 else 32
+
+
+def smem_bytes(kernel: KernelSpec) -> int:
+    """Dynamic shared memory of the launch.
+
+    ``kSmemSize`` of the forward traits (nothing in registers, nothing shared, as upstream's launches have it),
+    ``kSmemSize1colblock`` of the main backward kernel, ``kSmemdQSize`` of the conversion, none for the others.
+    """
+    if kernel.family in (Family.FWD, Family.FWD_SPLITKV):
+        rows, keys = algorithm_of(kernel).tile
+        return (rows + 2 * keys) * kernel.signature.hdim * element_bytes(kernel)
+    if kernel.family is Family.BWD_DQ_DK_DV:
+        return _one_column_block(kernel)
+    return backward_areas(kernel).dq if kernel.family is Family.BWD_CONVERT_DQ else 0
+
+
+def static_smem_bytes(kernel: KernelSpec) -> int:
+    """Static shared memory: the combine kernel's table of log-sum-exps, none elsewhere.
+
+    Source: ``flash_fwd_kernel.h`` ``combine_attn_seqk_parallel``, ``sLSE[kMaxSplits][kBlockM + 1]``.
+    """
+    if kernel.family is not Family.FWD_SPLITKV_COMBINE:
+        return 0
+    algorithm = algorithm_of(kernel)
+    return (1 << algorithm.log_max_splits) * (algorithm.combine_rows + 1) * ACCUMULATOR_BYTES
+
+
+def backward_areas(kernel: KernelSpec) -> Areas:
+    """The areas of the backward traits, for any family that has these traits."""
+    algorithm, hdim, element = algorithm_of(kernel), kernel.signature.hdim, element_bytes(kernel)
+    rows, keys = algorithm.tile
+    buffers = 2 if algorithm.single_buffer else 3
+    scores = rows * keys * element
+    return Areas(
+        qdo=rows * hdim * buffers * element, kv=keys * hdim * 2 * element, ds=scores, p=scores, dq=rows * hdim * element
+    )
+
+
+def _one_column_block(kernel: KernelSpec) -> int:
+    areas = backward_areas(kernel)
+    if algorithm_of(kernel).v_in_regs:
+        return areas.qdo + max(areas.kv, areas.kv // 2 + areas.ds + areas.p)
+    return areas.qdo + areas.kv + areas.ds + areas.p
