@@ -64,6 +64,7 @@ class Artifact:
         path: the loadable file; sha256: of its bytes, verified before every load.
         digest: of the cache key; log: the full build log.
         cached: it was there already; build_seconds: what building it took (then, if cached).
+        prebuilt_by: the compiler that built it elsewhere, for a kernel that an archive brought; else None.
     """
 
     path: Path
@@ -72,3 +73,4 @@ class Artifact:
     log: Path
     cached: bool
     build_seconds: float
+    prebuilt_by: str | None = None

@@ -1,19 +1,22 @@
 """``fmha cache export``: entries as a tar archive.
 
-The archive is a plain tar of ``fmha-cache/v1/<digest>/<file>``, with sorted members and no times, owners or
-modes, so that equal entries give equal archives.
+The archive is a tar of ``fmha-cache/v1/<digest>/<file>``, with sorted members and no times, owners or modes, so
+that equal entries give equal archives. One named ``.xz`` is compressed, which a cubin's long symbol names repay well.
 """
 
 from __future__ import annotations
 
 import hashlib
 import io
+import lzma
 import os
 import tarfile
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from fmha_cli.build.entry import Damage, EntryMeta, verify_entry
 from fmha_cli.build.files import as_environment_problem, fsync_dir, read_own
@@ -34,7 +37,8 @@ class Exported:
 
 
 def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -> Exported:
-    """Write entries into a tar archive, atomically. Damaged entries are left out and reported.
+    """Write entries into a tar archive, atomically, compressed when its name ends in ``.xz``. Damaged entries are
+    left out and reported.
 
     Raises:
         UsageError: a digest that is not in the cache.
@@ -45,7 +49,10 @@ def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -
     with as_environment_problem("exporting cache entries"):
         try:
             with beside.open("xb") as file:
-                with tarfile.open(fileobj=file, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+                with (
+                    _packed(file, archive) as out,
+                    tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+                ):
                     for digest in sorted(set(digests)):
                         content = _read_entry(layout, digest)
                         if isinstance(content, Damage):
@@ -63,6 +70,16 @@ def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -
             beside.unlink(missing_ok=True)
         fsync_dir(archive.absolute().parent)
         return Exported(archive, tuple(done), archive.stat().st_size, tuple(skipped))
+
+
+@contextmanager
+def _packed(file: IO[bytes], archive: Path) -> Iterator[IO[bytes]]:
+    """The file itself, or what compresses into it."""
+    if archive.suffix != ".xz":
+        yield file
+        return
+    with lzma.LZMAFile(file, "wb", preset=6) as out:
+        yield out
 
 
 def _read_entry(layout: CacheLayout, digest: str) -> dict[str, bytes] | Damage:

@@ -1,4 +1,4 @@
-"""``fmha cache import``: entries out of a tar archive, trusting nothing about it.
+"""``fmha cache import``: entries out of a tar archive, compressed or not, trusting nothing about it.
 
 Nothing is extracted by name. A member is read only if its name is exactly one that an export writes, it is a
 plain regular file, and it comes once; every other archive feature (links, devices, sparse files, extended
@@ -10,23 +10,29 @@ only what you would also run.
 
 from __future__ import annotations
 
-import os
+import io
+import lzma
 import re
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from fmha_cli.build.entry import Damage, verify_entry
+from fmha_cli.build.entry import Damage, EntryMeta, verify_entry
 from fmha_cli.build.exporting import PREFIX
 from fmha_cli.build.files import as_environment_problem, fsync_dir, make_private_dir, remove_tree, seal
 from fmha_cli.build.layout import ENTRY_FILES, CacheLayout
 from fmha_cli.build.notice import Notify, log_notice
+from fmha_cli.build.prebuilt import note_imported
 from fmha_cli.build.publish import publish_entry
 from fmha_cli.errors import UsageError
 
 MAX_IMPORT_BYTES = 4 * 2**30
 """Default limit on the unpacked size of an import, in bytes."""
+
+_XZ = b"\xfd7zXZ\x00"
+_XZ_MEMORY = 128 * 2**20
+"""Memory that an archive may make its decoder take."""
 
 _BLOCK = 512
 _CHUNK = 2**20
@@ -51,7 +57,7 @@ def import_entries(
     """Bring the entries of an archive into the cache, after all of them were found sound.
 
     Every entry is written below ``tmp/``, verified there like at a load, and only when all have passed are they
-    renamed into place. A sound entry that is here already stays.
+    renamed into place. A sound entry that is here already stays. All are noted as prebuilt (``build.prebuilt``).
 
     Args:
         max_bytes: refuse an archive whose members are larger in sum.
@@ -66,8 +72,10 @@ def import_entries(
     with as_environment_problem("importing cache entries"):
         try:
             make_private_dir(home)
-            digests = _unpack_and_verify(archive, home, max_bytes)
-            winners = {digest: publish_entry(layout, home / digest, digest, notify) for digest in digests}
+            metas = _unpack_and_verify(archive, home, max_bytes)
+            winners = {digest: publish_entry(layout, home / digest, digest, notify) for digest in metas}
+            for meta in metas.values():
+                note_imported(layout, meta)
         except _RefusedError as refusal:
             raise UsageError(
                 "the archive was not imported",
@@ -84,15 +92,18 @@ def import_entries(
     )
 
 
-def _unpack_and_verify(archive: Path, home: Path, max_bytes: int) -> list[str]:
+def _unpack_and_verify(archive: Path, home: Path, max_bytes: int) -> dict[str, EntryMeta]:
     """Fill ``home/<digest>/`` for every entry; all are sealed and sound when this returns."""
+    metas: dict[str, EntryMeta] = {}
     try:
         file = archive.open("rb")
     except OSError as error:
         raise _RefusedError(f"it cannot be opened: {error.strerror}") from error
     with file:
-        seen = _unpack(file, home, max_bytes)
-    for digest, names in seen.items():
+        compressed = file.read(len(_XZ)) == _XZ
+        file.seek(0)
+        seen = _unpack(io.BufferedReader(_Xz(file)) if compressed else file, home, max_bytes)
+    for digest, names in sorted(seen.items()):
         missing = sorted(set(ENTRY_FILES) - names)
         if missing:
             raise _RefusedError(f"entry {digest} lacks {', '.join(missing)}")
@@ -100,7 +111,33 @@ def _unpack_and_verify(archive: Path, home: Path, max_bytes: int) -> list[str]:
         if isinstance(found, Damage):
             raise _RefusedError(f"entry {digest} is damaged: {'; '.join(found.reasons)}")
         fsync_dir(home / digest)
-    return sorted(seen)
+        metas[digest] = found
+    return metas
+
+
+class _Xz(io.RawIOBase):
+    """The content of an .xz file, decoded piece by piece within ``_XZ_MEMORY``."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_XZ_MEMORY)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._decoder.eof:
+            more = self._file.read(_CHUNK) if self._decoder.needs_input else b""
+            if self._decoder.needs_input and not more:
+                raise _RefusedError("its compressed data end too early")
+            try:
+                data = self._decoder.decompress(more, len(buffer))
+            except lzma.LZMAError as error:
+                raise _RefusedError(f"it cannot be decompressed: {error}") from error
+            if data:
+                buffer[: len(data)] = data
+                return len(data)
+        return 0
 
 
 def _unpack(file: IO[bytes], home: Path, max_bytes: int) -> dict[str, set[str]]:
@@ -149,4 +186,4 @@ def _copy(file: IO[bytes], path: Path, size: int) -> None:
             out.write(data)
             left -= len(data)
     seal(path)
-    file.seek(-size % _BLOCK, os.SEEK_CUR)
+    file.read(-size % _BLOCK)

@@ -76,9 +76,15 @@ class CacheLayout:
         return self.root / "sources"
 
     @property
+    def prebuilt(self) -> Path:
+        """Second names of the entries that came in archives."""
+        return self.root / "prebuilt"
+
+    @property
     def rooms(self) -> tuple[Path, ...]:
         """Every directory directly under the root."""
-        return (self.entries, self.tmp, self.locks, self.quarantine, self.failed, self.toolchains, self.sources)
+        entries = (self.entries, self.tmp, self.locks, self.quarantine, self.failed)
+        return (*entries, self.toolchains, self.sources, self.prebuilt)
 
     def entry(self, digest: str) -> Path:
         """The directory of a finished entry."""

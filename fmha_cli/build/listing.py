@@ -127,7 +127,7 @@ def cache_stats(layout: CacheLayout) -> CacheStats:
         failed_bytes=tree_size(layout.failed),
         temporary=sum(1 for _ in children(layout.tmp)),
         temporary_bytes=tree_size(layout.tmp),
-        other_bytes=sum(tree_size(room) for room in (layout.locks, layout.toolchains, layout.sources)),
+        other_bytes=sum(tree_size(room) for room in (layout.locks, layout.toolchains, layout.sources, layout.prebuilt)),
     )
 
 

@@ -12,6 +12,7 @@ from fmha_cli.build.files import as_environment_problem, make_private_dir, remov
 from fmha_cli.build.layout import CacheLayout
 from fmha_cli.build.listing import EntryInfo, children, list_entries
 from fmha_cli.build.lock import try_lock
+from fmha_cli.build.prebuilt import dangling
 
 DAY_S = 86400.0
 
@@ -46,7 +47,7 @@ class Pruned:
 
     Attributes:
         entries: entries removed.
-        others: quarantined, failed and temporary things removed.
+        others: quarantined, failed and temporary things removed, and names of imported entries that are gone.
         freed_bytes: bytes of both.
         kept_locked: digests that should have gone but are locked by somebody.
         kept_recent: digests that should have gone but were used within the grace time.
@@ -134,6 +135,7 @@ def _leftovers(layout: CacheLayout, policy: PrunePolicy, now: float) -> list[Pat
     # write_atomic names what it has not renamed yet with a leading dot.
     unfinished = [path for path in children(layout.toolchains) if path.name.startswith(".")]
     found += [path for path in unfinished if now - _used(path) > policy.tmp_age_s]
+    found += dangling(layout)
     found += children(layout.quarantine) if policy.quarantine else ()
     found += children(layout.failed) if policy.failed else ()
     return found

@@ -33,7 +33,7 @@ LEFTOVERS = tuple(
 FIX = Opt(Flag("fix", FlagKind.SWITCH, "Quarantine damaged entries, so that their next use rebuilds them"), "Selecting")
 ENTRIES = Argument("entries", "Digest prefixes or globs over kernel names", many=True)
 KERNEL = Argument("kernel", "Canonical name, upstream name, or digest prefix", required=True)
-ARCHIVE = Argument("archive", "The archive (.tar)", required=True)
+ARCHIVE = Argument("archive", "The archive (.tar, or .tar.xz to compress)", required=True)
 
 
 def _layout(call: Call) -> CacheLayout:

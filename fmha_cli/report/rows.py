@@ -65,6 +65,7 @@ class StageRow:
     artifact_sha256: str | None = None
     cached: bool | None = None
     build_ns: int | None = None
+    prebuilt_by: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """One member of ``stages``."""
@@ -87,6 +88,7 @@ def stage_rows(
                 artifact_sha256=artifact.sha256 if artifact else None,
                 cached=artifact.cached if artifact else None,
                 build_ns=round(artifact.build_seconds * 1e9) if artifact else None,
+                prebuilt_by=artifact.prebuilt_by if artifact else None,
             )
         )
     return tuple(rows)

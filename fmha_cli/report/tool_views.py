@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
@@ -129,7 +130,8 @@ def build_view(document: Document) -> Table:
             own = (kernel["name"], kernel["digest"])
             general = tuple(part for part in parts if part and part not in own)
             errors.setdefault(general, []).append(kernel["digest"][:SHORT])
-    details = []
+    brought = Counter(by for b in document["builds"] if b["artifact"] and (by := b["artifact"]["prebuilt_by"]))
+    details = [f"  {counted(n, 'kernel')} prebuilt by {by}" for by, n in sorted(brought.items())]
     for lines, digests in errors.items():
         who = " ".join(digests[:_MOST_DIGESTS]) + (
             f" and {len(digests) - _MOST_DIGESTS} more" if len(digests) > _MOST_DIGESTS else ""

@@ -170,6 +170,7 @@ def artifact_dict(artifact: Artifact) -> dict[str, Any]:
         "digest": artifact.digest,
         "log": str(artifact.log),
         "path": str(artifact.path),
+        "prebuilt_by": artifact.prebuilt_by,
         "sha256": artifact.sha256,
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import lzma
 import os
 import random
 import tarfile
@@ -97,6 +98,30 @@ def test_an_archive_of_an_import_is_the_same_archive(
     import_entries(other.layout, archive)
     again = export_entries(other.layout, [a.digest for a in built], tmp_path / "again.tar").archive
     assert again.read_bytes() == archive.read_bytes()
+
+
+def test_a_compressed_archive_brings_the_same(
+    cache: Cache, other: Cache, built: list[Artifact], archive: Path, tmp_path: Path
+) -> None:
+    packed = export_entries(cache.layout, [a.digest for a in built], tmp_path / "kernels.tar.xz")
+    assert packed.size == packed.archive.stat().st_size < archive.stat().st_size / 4
+    assert lzma.decompress(packed.archive.read_bytes()) == archive.read_bytes()
+    assert import_entries(other.layout, packed.archive).added == tuple(sorted(a.digest for a in built))
+    assert verify_cache(other.layout).damaged == ()
+
+
+def test_compressed_archives_that_mean_harm(other: Cache, archive: Path, tmp_path: Path) -> None:
+    packed = tmp_path / "bad.tar.xz"
+    whole = lzma.compress(archive.read_bytes())
+    packed.write_bytes(whole[: len(whole) // 2])
+    assert "too early" in refused(other, packed)
+    packed.write_bytes(whole[:200] + bytes(50) + whole[250:])
+    assert "decompressed" in refused(other, packed)
+    packed.write_bytes(lzma.compress(bytes(512), filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**30}]))
+    assert "decompressed" in refused(other, packed)  # its decoder would take a GiB
+    packed.write_bytes(lzma.compress(archive.read_bytes()))
+    assert "unpacks to more than" in refused(other, packed, max_bytes=1000)
+    assert is_untouched(other, tmp_path)
 
 
 def test_export_leaves_damage_out_and_says_so(cache: Cache, built: list[Artifact], tmp_path: Path) -> None:

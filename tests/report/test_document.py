@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
 
 from fmha_cli.report.document import explain_document, plan_document
 from fmha_cli.report.environment import environment
-from fmha_cli.report.tools import artifact_dict
+from fmha_cli.report.tool_views import build_view
+from fmha_cli.report.tools import artifact_dict, build_document, build_entry
 from report.samples import ARTIFACT, BACKENDS, PLAN, PROBLEM, TRACE, documents, kernel
 
 
@@ -61,3 +63,10 @@ def test_reports_need_no_numpy_and_no_tabulate_until_a_table_is_drawn() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_build_says_which_kernels_an_archive_brought() -> None:
+    imported = replace(ARTIFACT, cached=True, prebuilt_by="compiler 7")
+    document = build_document([build_entry(kernel(), imported), build_entry(kernel(), ARTIFACT)])
+    assert [b["artifact"]["prebuilt_by"] for b in document["builds"]] == ["compiler 7", None]
+    assert "  1 kernel prebuilt by compiler 7" in build_view(document).details
