@@ -1,0 +1,199 @@
+"""The call of upstream's API that asks for a problem, spelled out from the problem alone.
+
+Nothing here uses the product's view of upstream (``situation``): which API serves what is what upstream's Python
+interface does (``flash_attn/flash_attn_interface.py``), and an explicit number of splits is an argument that only
+``mha_fwd_kvcache`` has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fmha_cli.features import Alibi, Bias, CacheKind, Layout, Mode, QScale, RotaryStyle
+from fmha_cli.mask import MaskKind
+from fmha_cli.problem import Problem
+from upstream_host.client import Call, Device, FakeTensor
+
+DEVICES = {
+    # CUDA C++ programming guide, "technical specifications per compute capability"; some parts of each.
+    "sm_80": [Device(8, 0, units, 164 << 10, 163 << 10) for units in (108, 98, 56)],
+    "sm_86": [Device(8, 6, units, 100 << 10, 99 << 10) for units in (84, 28, 82)],
+    "sm_89": [Device(8, 9, units, 100 << 10, 99 << 10) for units in (128, 58, 142)],
+    "sm_90": [Device(9, 0, units, 228 << 10, 227 << 10) for units in (132, 114, 78)],
+    "sm_100": [Device(10, 0, units, 228 << 10, 227 << 10) for units in (148, 152)],
+    "sm_120": [Device(12, 0, units, 100 << 10, 99 << 10) for units in (170, 188, 84)],
+}
+
+Tensors = Mapping[str, FakeTensor]
+"""By the project's names, in the problem's own axis order; the small arrays of a call beside them (``SMALL``)."""
+
+SMALL = (
+    "cu_seqlens_q",
+    "cu_seqlens_k",
+    "cache_seqlens",
+    "seqused_k",
+    "cache_leftpad",
+    "rotary_cos",
+    "rotary_sin",
+    "rng_state",
+)
+
+
+@dataclass(frozen=True)
+class NoCall(Exception):
+    """Upstream's interface has no argument for it."""
+
+    what: str
+
+
+def call_of(p: Problem, device: Device, tensors: Tensors, backward: bool) -> Call:
+    """The call for one pass of a problem.
+
+    Raises:
+        NoCall: no API can say it.
+    """
+    for wrong, what in (
+        (p.bias is not Bias.NONE, "elementwise bias"),
+        (p.sink_logits or p.sink > 0, "sink"),
+        (p.qscale is not QScale.NONE, "scales of quantised tensors"),
+        (p.mask.kind in (MaskKind.CAUSAL_TL, MaskKind.WINDOW_TL, MaskKind.GENERIC), "mask from the top left"),
+    ):
+        if wrong:
+            raise NoCall(what)
+    arguments = _backward(p, tensors) if backward else _forward(p, tensors)
+    api = str(arguments.pop("api"))
+    return Call(api, arguments, device, p.seed, p.offset)
+
+
+Arguments = dict[str, FakeTensor | int | float | bool]
+
+
+def _common(p: Problem, tensors: Tensors) -> Arguments:
+    causal = p.mask.kind is MaskKind.CAUSAL
+    left, right = (None, None) if causal else (p.mask.left, p.mask.right)
+    out: Arguments = {
+        "softmax_scale": p.scale,
+        "is_causal": causal,
+        "window_size_left": -1 if left is None else left,
+        "window_size_right": -1 if right is None else right,
+        "softcap": p.softcap,
+    }
+    if p.alibi is not Alibi.NONE:
+        out["alibi_slopes"] = tensors["alibi_slopes"]
+    return out
+
+
+def _forward(p: Problem, tensors: Tensors) -> Arguments:
+    out = _common(p, tensors)
+    cached = p.kv_cache.kind is not CacheKind.NONE
+    if p.mode is Mode.GROUP:
+        return out | _varlen(p, tensors, cached)
+    if cached or (p.splits and not (p.splits == 1 and p.dropout)):
+        return out | _kvcache(p, tensors, cached)
+    return out | {
+        "api": "mha_fwd",
+        "q": rows(p, tensors["q"], p.layout),
+        "k": rows(p, tensors["k"], p.layout),
+        "v": rows(p, tensors["v"], p.layout),
+        "out": rows(p, tensors["o"], p.layout_out),
+        "p_dropout": p.dropout,
+        "return_softmax": False,
+    }
+
+
+def _varlen(p: Problem, tensors: Tensors, cached: bool) -> Arguments:
+    if p.append:
+        raise NoCall("appending to a cache with packed queries")
+    if p.splits > 1:
+        raise NoCall("a number of splits with packed queries")
+    out: Arguments = {
+        "api": "mha_varlen_fwd",
+        "q": rows(p, tensors["q"], p.layout),
+        "out": rows(p, tensors["o"], p.layout_out),
+        "cu_seqlens_q": tensors["cu_seqlens_q"],
+        "cu_seqlens_k": tensors["cu_seqlens_k"],
+        "max_seqlen_q": p.seqlen_q,
+        "max_seqlen_k": p.seqlen_k,
+        "p_dropout": p.dropout,
+        "zero_tensors": False,
+        "return_softmax": False,
+    }
+    if p.paged:
+        return out | {"k": tensors["k"], "v": tensors["v"], "block_table": tensors["block_table"]}
+    if not cached:
+        return out | {"k": rows(p, tensors["k"], p.layout), "v": rows(p, tensors["v"], p.layout)}
+    raise NoCall("a linear cache with packed queries")
+
+
+def _kvcache(p: Problem, tensors: Tensors, cached: bool) -> Arguments:
+    if p.dropout:
+        raise NoCall("dropout with a cache or a number of splits")
+    out: Arguments = {
+        "api": "mha_fwd_kvcache",
+        "q": rows(p, tensors["q"], p.layout),
+        "kcache": tensors["k"] if p.paged else rows(p, tensors["k"], p.layout),
+        "vcache": tensors["v"] if p.paged else rows(p, tensors["v"], p.layout),
+        "out": rows(p, tensors["o"], p.layout_out),
+        "num_splits": p.splits,
+        "is_rotary_interleaved": p.rotary.style is RotaryStyle.INTERLEAVED,
+    }
+    if p.paged:
+        out["block_table"] = tensors["block_table"]
+    if cached:
+        out["seqlens_k"] = tensors["cache_seqlens"]
+    if p.cache_leftpad is not None:
+        out["leftpad_k"] = tensors["cache_leftpad"]
+    if p.append:
+        out |= {"k": rows(p, tensors["k_new"], p.layout), "v": rows(p, tensors["v_new"], p.layout)}
+    if p.rotary.dim:
+        out |= {name: tensors[name] for name in ("rotary_cos", "rotary_sin")}
+    if _swaps(p):
+        out["out"] = _swapped(p, out["out"])
+    return out
+
+
+def _swaps(p: Problem) -> bool:
+    """``mha_fwd_kvcache`` swaps heads and queries, and then wants the output in that shape."""
+    windowed = p.mask.kind is MaskKind.WINDOW
+    return p.seqlen_q == 1 and p.heads > p.kv_heads and not windowed and p.hdim % 8 == 0 and p.alibi is Alibi.NONE
+
+
+def _swapped(p: Problem, out: FakeTensor | int | float | bool) -> FakeTensor:
+    """(b, 1, h, d) as (b, groups, kv_heads, d)."""
+    assert isinstance(out, FakeTensor)
+    batch, _, head, dim = out.strides
+    groups = p.heads // p.kv_heads
+    return FakeTensor(
+        out.dtype, out.address, (p.batch, groups, p.kv_heads, out.sizes[3]), (batch, head, head * groups, dim)
+    )
+
+
+def _backward(p: Problem, tensors: Tensors) -> Arguments:
+    packed = p.mode is Mode.GROUP
+    out = _common(p, tensors) | {
+        "api": "mha_varlen_bwd" if packed else "mha_bwd",
+        "dout": rows(p, tensors["do"], p.layout_out),
+        "out": rows(p, tensors["o"], p.layout_out),
+        "softmax_lse": tensors["lse"],
+        "p_dropout": p.dropout,
+        "deterministic": p.deterministic,
+        **{name: rows(p, tensors[name], p.layout) for name in ("q", "k", "v", "dq", "dk", "dv")},
+    }
+    if p.dropout:
+        out["rng_state"] = tensors["rng_state"]
+    if packed:
+        out |= {"max_seqlen_q": p.seqlen_q, "max_seqlen_k": p.seqlen_k, "zero_tensors": False}
+        out |= {name: tensors[name] for name in ("cu_seqlens_q", "cu_seqlens_k")}
+    return out
+
+
+def rows(p: Problem, tensor: FakeTensor, layout: Layout) -> FakeTensor:
+    """A view with heads after rows: (batch, rows, heads, d), packed (total, heads, d)."""
+    if layout is Layout.BSHD:
+        return tensor
+    first = len(tensor.sizes) - 3
+    order = [*range(first), first + 1, first, first + 2]
+    return FakeTensor(
+        tensor.dtype, tensor.address, tuple(tensor.sizes[i] for i in order), tuple(tensor.strides[i] for i in order)
+    )

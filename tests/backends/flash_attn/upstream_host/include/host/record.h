@@ -1,0 +1,30 @@
+// What a call to upstream's host code did, kept until it is asked for.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace host {
+struct Device {
+    int major, minor, multiprocessors, shared_per_multiprocessor, shared_per_block;
+};
+
+struct Launch {
+    std::string kernel;  // upstream's template-id, demangled
+    unsigned grid[3], block[3];
+    uint64_t shared;
+    int64_t shared_allowed;  // of cudaFuncSetAttribute, -1 where it was not called
+    std::vector<unsigned char> params;
+    int splits;  // the second argument of the conversion of dQ, -1 elsewhere
+};
+
+struct Record {
+    Device device{};
+    uint64_t seed = 0, offset = 0;
+    std::vector<Launch> launches;
+    std::vector<std::string> allocations, events;  // JSON objects; strings
+};
+
+Record &record();
+std::string quoted(const std::string &text);
+}  // namespace host
