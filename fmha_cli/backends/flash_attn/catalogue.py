@@ -1,0 +1,159 @@
+"""The kernels of FlashAttention: what upstream's launch templates can instantiate for an architecture.
+
+Two things that the templates have are left out: ``Return_softmax``, which writes the scores for upstream's own tests,
+and softcap with dropout, which ``flash_api.cpp`` refuses before any launch.
+Source: ``csrc/flash_attn/src/flash_fwd_launch_template.h`` ``run_flash_fwd`` and ``run_flash_splitkv_fwd``,
+``flash_bwd_launch_template.h`` ``run_flash_bwd_seqk_parallel``: the template arguments of each launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
+from itertools import product
+from types import MappingProxyType
+from typing import Any
+
+from fmha_cli.arch import ArchSpec
+from fmha_cli.backends.flash_attn.signatures import DTYPES, FAMILIES, MASKS, NAME, signature
+from fmha_cli.backends.flash_attn.tiles import (
+    EVEN_MN_HDIM,
+    HDIMS,
+    LOG_MAX_SPLITS,
+    BackwardTraits,
+    Facts,
+    backward_traits,
+    facts_of,
+    forward_traits,
+    split_traits,
+    stage_traits,
+)
+from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
+from fmha_cli.codegen.flash_attn.traits import combine_rows
+from fmha_cli.dtypes import DType
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.signature import BiasKey, MaskKey, ModeKey, Need, RotaryKey, Signature
+
+YES, NO = Need.YES, Need.NO
+BIASES = (BiasKey.NONE, BiasKey.ALIBI)
+FEATURES = ((NO, NO), (YES, NO), (NO, YES))
+"""Dropout and softcap, which exclude each other."""
+EVEN = ((True, True), (False, True), (False, False))
+"""``Is_even_MN`` and ``Is_even_K``: even lengths are specialised for even head dims alone."""
+Made = Iterator[tuple[Signature, FaAlgorithm]]
+
+
+def kernels(arch: ArchSpec, families: Iterable[Family] = FAMILIES) -> Iterator[KernelSpec]:
+    """The kernels of some families for an architecture, lazily; none where FlashAttention has none for it."""
+    for family in families:
+        yield from family_kernels(arch, family)
+
+
+def family_kernels(arch: ArchSpec, family: Family) -> tuple[KernelSpec, ...]:
+    """The kernels of one family for an architecture, by data type, head dim, features and evenness."""
+    if family not in FAMILIES or NAME not in arch.backends:
+        return ()
+    return _family_kernels(arch.name, family, facts_of(arch))
+
+
+@lru_cache(maxsize=64)
+def _family_kernels(arch: str, family: Family, facts: Facts) -> tuple[KernelSpec, ...]:
+    return tuple(
+        KernelSpec(backend=NAME, family=family, arch=arch, signature=made, algorithm=algorithm)
+        for dtype, hdim in product(DTYPES, HDIMS)
+        for made, algorithm in _MAKERS[family](dtype, hdim, facts)
+    )
+
+
+def evenness(hdim: int, mask: MaskKey, bias: BiasKey, append: Need = NO) -> Iterator[tuple[bool, bool]]:
+    """The pairs ``Is_even_MN``, ``Is_even_K`` for which a main kernel with these features is made."""
+    for even_mn, even_k in EVEN:
+        bounded = mask is MaskKey.WINDOW or hdim > EVEN_MN_HDIM or append is YES
+        if not ((even_mn and bounded) or (even_k and bias is BiasKey.ALIBI)):
+            yield even_mn, even_k
+
+
+def _main(family: Family, dtype: DType, hdim: int, even_mn: bool, **compiled: Any) -> Signature:
+    return signature(family, dtype, hdim, mode=ModeKey.BATCH if even_mn else ModeKey.ANY, **compiled)
+
+
+def _fwd(dtype: DType, hdim: int, facts: Facts) -> Made:
+    for mask, bias, (dropout, softcap) in product(MASKS, BIASES, FEATURES):
+        traits = forward_traits(hdim, dropout is YES, mask is MaskKey.CAUSAL, facts)
+        words = {"mask": mask, "bias": bias, "dropout": dropout, "softcap": softcap}
+        for mn, k in evenness(hdim, mask, bias):
+            algorithm = FaAlgorithm(tile=traits.tile, warps=traits.warps, even_mn=mn, even_k=k)
+            yield _main(Family.FWD, dtype, hdim, mn, **words), algorithm
+
+
+def _splitkv(dtype: DType, hdim: int, facts: Facts) -> Made:
+    traits = split_traits(hdim)
+    for mask, bias, softcap, split, append in product(MASKS, BIASES, (NO, YES), (NO, YES), (NO, YES)):
+        rotary = RotaryKey.ANY if append is YES else RotaryKey.NONE
+        words = {"mask": mask, "bias": bias, "softcap": softcap, "split": split, "append": append, "rotary": rotary}
+        for mn, k in evenness(hdim, mask, bias, append):
+            algorithm = FaAlgorithm(tile=traits.tile, warps=traits.warps, even_mn=mn, even_k=k)
+            yield _main(Family.FWD_SPLITKV, dtype, hdim, mn, **words), algorithm
+
+
+def _combine(dtype: DType, hdim: int, facts: Facts) -> Made:
+    traits, made = split_traits(hdim), signature(Family.FWD_SPLITKV_COMBINE, dtype, hdim)
+    for log_max_splits, even_k in product(LOG_MAX_SPLITS, (True, False)):
+        yield (
+            made,
+            FaAlgorithm(
+                tile=traits.tile,
+                warps=traits.warps,
+                even_k=even_k,
+                combine_rows=combine_rows(hdim),
+                log_max_splits=log_max_splits,
+            ),
+        )
+
+
+def _bwd(dtype: DType, hdim: int, facts: Facts) -> Made:
+    for mask, bias, (dropout, softcap) in product(MASKS, BIASES, FEATURES):
+        traits = backward_traits(hdim, dropout is YES, facts)
+        words = {"mask": mask, "bias": bias, "dropout": dropout, "softcap": softcap}
+        for mn, k in evenness(hdim, mask, bias):
+            if traits is not None:
+                yield _main(Family.BWD_DQ_DK_DV, dtype, hdim, mn, **words), _algorithm(traits, even_mn=mn, even_k=k)
+
+
+def _dot_do_o(dtype: DType, hdim: int, facts: Facts) -> Made:
+    made = signature(Family.BWD_DOT_DO_O, dtype, hdim)
+    for traits, clear in product(stage_traits(hdim, facts), (True, False)):
+        yield made, _algorithm(traits, clear_dq_accum=clear)
+
+
+def _convert_dq(dtype: DType, hdim: int, facts: Facts) -> Made:
+    made = signature(Family.BWD_CONVERT_DQ, dtype, hdim)
+    for traits in stage_traits(hdim, facts):
+        yield made, _algorithm(traits)
+
+
+def _algorithm(
+    traits: BackwardTraits, even_mn: bool = False, even_k: bool = False, clear_dq_accum: bool = False
+) -> FaAlgorithm:
+    return FaAlgorithm(
+        tile=traits.tile,
+        warps=traits.warps,
+        atoms=traits.atoms,
+        v_in_regs=traits.v_in_regs,
+        single_buffer=traits.single_buffer,
+        even_mn=even_mn,
+        even_k=even_k,
+        clear_dq_accum=clear_dq_accum,
+    )
+
+
+_MAKERS: Mapping[Family, Callable[[DType, int, Facts], Made]] = MappingProxyType(
+    {
+        Family.FWD: _fwd,
+        Family.FWD_SPLITKV: _splitkv,
+        Family.FWD_SPLITKV_COMBINE: _combine,
+        Family.BWD_DOT_DO_O: _dot_do_o,
+        Family.BWD_DQ_DK_DV: _bwd,
+        Family.BWD_CONVERT_DQ: _convert_dq,
+    }
+)

@@ -1,0 +1,64 @@
+"""What FlashAttention's kernels are compiled for, by family, and what they take at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from fmha_cli.dtypes import DType
+from fmha_cli.kernel import Family
+from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
+
+NAME = "flash_attn"
+FAMILIES = (
+    Family.FWD,
+    Family.FWD_SPLITKV,
+    Family.FWD_SPLITKV_COMBINE,
+    Family.BWD_DOT_DO_O,
+    Family.BWD_DQ_DK_DV,
+    Family.BWD_CONVERT_DQ,
+)
+"""The families that FlashAttention has."""
+MAIN = (Family.FWD, Family.FWD_SPLITKV, Family.BWD_DQ_DK_DV)
+"""Families whose kernels are candidates; the others are stages around them."""
+DTYPES = (DType.FP16, DType.BF16)
+MASKS = (MaskKey.NONE, MaskKey.CAUSAL, MaskKey.WINDOW)
+"""``Is_causal`` and ``Is_local``: neither, the one, the other."""
+_NOWHERE = {
+    "sink": Need.NO,
+    "sink_logits": Need.NO,
+    "qscale": QScaleKey.NONE,
+    "dbias": Need.NO,
+    "page": 0,
+    "lse": Need.ANY,
+    "gqa": Need.ANY,
+    "deterministic": Need.ANY,
+}
+"""Features that no kernel has; pages of any size; what every kernel takes at run time."""
+_NO_CACHE = {"cache": CacheKey.NONE, "append": Need.NO, "rotary": RotaryKey.NONE, "split": Need.NO}
+_ANY_CACHE = {"cache": CacheKey.ANY, "append": Need.ANY, "rotary": RotaryKey.ANY, "split": Need.YES}
+_STAGE = {
+    "mode": ModeKey.ANY,
+    "mask": MaskKey.ANY,
+    "bias": BiasKey.ANY,
+    "softcap": Need.ANY,
+    "dropout": Need.ANY,
+}
+CONSTANTS: Mapping[Family, Mapping[str, Any]] = MappingProxyType(
+    {
+        Family.FWD: {**_NOWHERE, **_NO_CACHE},
+        Family.FWD_SPLITKV: {**_NOWHERE, "cache": CacheKey.ANY, "dropout": Need.NO},
+        Family.FWD_SPLITKV_COMBINE: {**_NOWHERE, **_STAGE, **_ANY_CACHE},
+        Family.BWD_DOT_DO_O: {**_NOWHERE, **_STAGE, **_NO_CACHE},
+        Family.BWD_DQ_DK_DV: {**_NOWHERE, **_NO_CACHE},
+        Family.BWD_CONVERT_DQ: {**_NOWHERE, **_STAGE, **_NO_CACHE},
+    }
+)
+"""Fields of the signature that all kernels of a family share; data type and head dim come on top, and for main
+families mode, mask, bias, softcap, and dropout or split, append and rotary."""
+
+
+def signature(family: Family, dtype: DType, hdim: int, **compiled: Any) -> Signature:
+    """The signature of a kernel: ``compiled`` are the fields beside the family's constants."""
+    return Signature(dtype=dtype, dtype_out=dtype, hdim=hdim, hdim_v=hdim, **CONSTANTS[family], **compiled)
