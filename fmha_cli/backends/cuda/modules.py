@@ -1,0 +1,106 @@
+"""Cubins in a context: loading one, its kernel, and launching that with packed argument bytes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmha_cli.backends.cuda.driver import Cuda
+
+SHARED_WITHOUT_CONSENT = 48 << 10
+"""Bytes of dynamic shared memory that a launch may ask for before the function was told of more. Source: CUDA C++
+Programming Guide, "Shared Memory" of compute capability 7.x and later."""
+
+
+class PackedArguments:
+    """A kernel's arguments as the bytes that it gets, kept for launches.
+
+    Args:
+        data: the parameters at the offsets that the kernel's own layout gives them.
+    """
+
+    def __init__(self, driver: Any, data: bytes) -> None:
+        self._bytes = ctypes.create_string_buffer(data, len(data))
+        self._size = ctypes.c_size_t(len(data))
+        self._extra = (ctypes.c_void_p * 5)(
+            int(driver.CU_LAUNCH_PARAM_BUFFER_POINTER),
+            ctypes.addressof(self._bytes),
+            int(driver.CU_LAUNCH_PARAM_BUFFER_SIZE),
+            ctypes.addressof(self._size),
+            int(driver.CU_LAUNCH_PARAM_END),
+        )
+
+    @property
+    def data(self) -> bytes:
+        return self._bytes.raw
+
+    @property
+    def address(self) -> int:
+        """Of what ``cuLaunchKernel`` takes as ``extra``."""
+        return ctypes.addressof(self._extra)
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Grid in blocks, block in threads, dynamic shared memory in bytes."""
+
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int = 0
+
+    @property
+    def empty(self) -> bool:
+        """Whether there is no block to run."""
+        return 0 in self.grid
+
+
+class CudaKernel:
+    """One kernel of a cubin in the current context.
+
+    Raises:
+        CudaError: N001, the cubin does not load (another architecture, damaged), or holds no such kernel.
+        MemoryError: no device memory for its code.
+    """
+
+    def __init__(self, cuda: Cuda, cubin: bytes, symbol: str) -> None:
+        self._cuda = cuda
+        self._module = cuda.call("cuModuleLoadData", cubin)
+        try:
+            self._function = cuda.call("cuModuleGetFunction", self._module, symbol.encode("ascii"))
+        except BaseException:
+            self.unload()
+            raise
+        self._shared = SHARED_WITHOUT_CONSENT
+
+    def allow_shared(self, size: int) -> None:
+        """Consent to launches with this much dynamic shared memory.
+
+        Raises:
+            CudaError: N001, the device gives less.
+        """
+        if size > self._shared:
+            kind = self._cuda.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            self._cuda.call("cuFuncSetAttribute", self._function, kind, size)
+            self._shared = size
+
+    def attribute(self, name: str) -> int:
+        """An attribute of the function by the end of its name: ``NUM_REGS``, ``LOCAL_SIZE_BYTES``."""
+        kind = getattr(self._cuda.driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
+        return int(self._cuda.call("cuFuncGetAttribute", kind, self._function))
+
+    def launch(self, shape: Shape, arguments: PackedArguments, stream: Any) -> None:
+        """Queue it in the stream.
+
+        Raises:
+            CudaError: N001, the driver refuses the launch; CudaLost: the context is dead.
+            MemoryError: out of device memory.
+        """
+        numbers: Sequence[int] = (*shape.grid, *shape.block, shape.shared)
+        self._cuda.call("cuLaunchKernel", self._function, *numbers, stream, 0, arguments.address)
+
+    def unload(self) -> None:
+        """Give its code back."""
+        if not self._cuda.lost:
+            self._cuda.call("cuModuleUnload", self._module)

@@ -1,0 +1,64 @@
+"""Which NVIDIA devices are here, by asking the driver for each."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fmha_cli.arch import arch_names
+from fmha_cli.backends.cuda.driver import Cuda, CudaDevice
+from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.errors import EnvironmentProblem, FmhaError
+
+_STATES = {"N002": State.MISSING, "N003": State.MISSING, "N004": State.NO_DEVICE}
+_ALONE = ((8, 7), (10, 1), (11, 0))
+"""Devices on Tegra: cubins of other architectures are not promised to run there. Source: CUDA C++ Programming Guide,
+"Binary Compatibility"."""
+
+
+def probe_cuda() -> Availability:
+    """The state of the driver and its devices. Loads the driver: call it in a worker."""
+    try:
+        cuda = Cuda.open()
+        found = cuda.devices()
+        version = "{}.{}".format(*cuda.version())
+    except EnvironmentProblem as fault:
+        state = _STATES.get(fault.code, State.BROKEN)
+        return Availability(state=state, why=_sentence(fault), help=fault.help)
+    except (FmhaError, MemoryError) as fault:
+        return Availability(state=State.BROKEN, why=str(fault), help="`nvidia-smi` may say more")
+    if not found:
+        return Availability(state=State.NO_DEVICE, why="the NVIDIA driver sees no device", version=version)
+    known = arch_names()
+    return Availability(state=State.OK, devices=tuple(facts_of(d, known) for d in found), version=version)
+
+
+def facts_of(device: CudaDevice, known: Collection[str]) -> DeviceFacts:
+    """A device as selection knows it."""
+    return DeviceFacts(
+        id=f"cuda:{device.index}",
+        archs=archs_of(device.capability, known),
+        name=device.name,
+        units=device.units,
+        memory_bytes=device.memory_bytes,
+        llc_bytes=device.l2_bytes,
+    )
+
+
+def archs_of(capability: tuple[int, int], known: Collection[str]) -> tuple[str, ...]:
+    """Architectures whose cubins a device runs, best first.
+
+    Its own with the suffix ``a``, its own, then those of lower minor numbers: a cubin runs on devices of the same major
+    number and an equal or higher minor one, and one with a suffix on its own architecture alone. ``sm_80`` cubins do
+    therefore not run on an H200.
+
+    Args:
+        known: architectures that have facts; the device's own is named in any case.
+    """
+    major, minor = capability
+    own = f"sm_{major}{minor}"
+    lower = () if capability in _ALONE else tuple(f"sm_{major}{n}" for n in range(minor - 1, -1, -1))
+    return (*(n for n in (f"{own}a",) if n in known), own, *(n for n in lower if n in known))
+
+
+def _sentence(fault: FmhaError) -> str:
+    return f"{fault.what} ({fault.why})" if fault.why else fault.what

@@ -1,0 +1,302 @@
+"""Cases of ``test_cuda_driver.py``, each in a process of its own: the stand-in takes the real driver's name there.
+
+A played device's memory is host memory at real addresses.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cubin_tiny import tiny_cubin
+
+from fmha_cli.backends.cuda.driver import Cuda
+from fmha_cli.backends.cuda.errors import CudaError, CudaLost
+from fmha_cli.backends.cuda.graphs import Graph
+from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
+from fmha_cli.backends.cuda.probe import probe_cuda
+from fmha_cli.backends.cuda.standin.recording import Launch, Recording
+from fmha_cli.device import Availability, State
+from fmha_cli.errors import EnvironmentProblem, InternalError
+
+KERNEL = "fmha_fa2"
+
+
+def opened(standin: str, **settings: object) -> tuple[Recording, Cuda]:
+    recording = Recording(Path(standin), **settings)
+    cuda = Cuda.open()
+    cuda.use(0)
+    return recording, cuda
+
+
+def kernel_of(cuda: Cuda, size: int = 16) -> CudaKernel:
+    return CudaKernel(cuda, tiny_cubin(KERNEL, (size,)), KERNEL)
+
+
+def raised(call: object, *arguments: object) -> BaseException | None:
+    assert callable(call)
+    try:
+        call(*arguments)
+    except (CudaError, MemoryError) as fault:
+        return fault
+    return None
+
+
+def devices(standin: str) -> None:
+    """The driver's answers become DeviceFacts; nothing is allocated for it."""
+    recording = Recording(
+        Path(standin), capability="9.0", units=132, memory=150_000_000_000, l2=60 << 20, name="NVIDIA H200", devices=2
+    )
+    found = probe_cuda()
+    assert (found.state, found.version, found.why) == (State.OK, "13.0", None)
+    assert [d.id for d in found.devices] == ["cuda:0", "cuda:1"]
+    h200 = found.devices[0]
+    assert h200.archs == ("sm_90a", "sm_90")
+    assert (h200.name, h200.units, h200.memory_bytes, h200.llc_bytes) == ("NVIDIA H200", 132, 150_000_000_000, 60 << 20)
+    (device, _) = Cuda.open().devices()
+    assert (device.capability, device.shared_bytes, device.shared_unit_bytes) == ((9, 0), 232448, 233472)
+    assert (recording.bytes_in_use, recording.objects) == (0, 0)
+
+
+def unavailable(standin: str) -> None:
+    """Every way in which a driver may not serve has a state, its words and its help."""
+    recording = Recording(Path(standin))
+
+    def probe(**settings: object) -> Availability:
+        recording.play(**{"init": 0, "devices": 1, "driver": 13000, **settings})
+        return probe_cuda()
+
+    none = probe(devices=0)
+    assert (none.state, none.devices) == (State.NO_DEVICE, ())
+    assert "sees no device" in (none.why or "")
+    assert "CUDA_VISIBLE_DEVICES" in (none.help or "")
+    old = probe(driver=12080)
+    assert old.state is State.BROKEN
+    assert "12.8" in (old.why or "")
+    assert "13.0" in (old.why or "")
+    assert "580" in (old.help or "")
+    mismatch = probe(init=803)
+    assert mismatch.state is State.BROKEN
+    assert "unsupported display driver" in (mismatch.why or "")
+    stub = probe(init=34)
+    assert stub.state is State.MISSING
+    assert "stub" in (stub.why or "")
+    odd = probe(init=12345)
+    assert odd.state is State.BROKEN
+    assert "12345" in (odd.why or "")
+    assert probe(driver=13020).state is State.OK
+    with pytest.raises(InternalError, match="colour"):
+        recording.play(colour="blue")
+
+
+def memory(standin: str) -> None:
+    """Copies, fills and what is refused, in CUDA's words; a full device is a MemoryError."""
+    recording, cuda = opened(standin, memory=1 << 20)
+    data, back = np.arange(100, dtype=np.uint8), np.zeros(100, np.uint8)
+    stream = cuda.stream()
+    a, b = cuda.malloc(100), cuda.malloc(100)
+    cuda.copy_in(a, data.ctypes.data, 100)
+    cuda.fill(b, 7, 100, stream)
+    cuda.copy_within(b, a + 10, 20, stream)
+    cuda.synchronize(stream)
+    cuda.copy_out(back.ctypes.data, b, 100)
+    assert list(back) == [*range(10, 30), *[7] * 80]
+    assert recording.bytes_in_use == 200
+    for call in (
+        lambda: cuda.copy_out(back.ctypes.data, a + 50, 51),
+        lambda: cuda.copy_in(back.ctypes.data, data.ctypes.data, 100),
+        lambda: cuda.fill(a, 0, 101, stream),
+        lambda: cuda.free(a + 1),
+    ):
+        fault = raised(call)
+        assert isinstance(fault, CudaError)
+        assert (fault.code, fault.number, fault.why) == ("N001", 1, "CUDA_ERROR_INVALID_VALUE")
+        assert "invalid argument (1)" in fault.what
+        assert not isinstance(fault, CudaLost)
+    full = raised(cuda.malloc, 1 << 20)
+    assert isinstance(full, MemoryError)
+    assert "cuMemAlloc: out of memory (2)" in str(full)
+    assert isinstance(raised(cuda.use, 3), CudaError)
+    missing = raised(cuda.call, "cuMemAllocManaged", 5, 1)
+    assert isinstance(missing, CudaError)
+    assert "cuMemAllocManaged" in f"{missing.what} {missing.why}"
+    cuda.free(a)
+    cuda.free(b)
+    cuda.destroy((), stream)
+    assert (recording.bytes_in_use, recording.objects) == (0, 0)
+
+
+def kernels(standin: str) -> None:
+    """A cubin loads, its kernel gets the packed bytes, and the clock runs between events."""
+    recording, cuda = opened(standin, kernel_ns=12_000)
+    stream, events = cuda.stream(), [cuda.event() for _ in range(3)]
+    kernel = kernel_of(cuda)
+    assert kernel.attribute("NUM_REGS") == 32
+    data = bytes(range(16))
+    arguments = PackedArguments(cuda.driver, data)
+    shape = Shape((7, 2, 3), (128, 1, 1), 100_000)
+    unasked = raised(kernel.launch, shape, arguments, stream)
+    assert isinstance(unasked, CudaError)
+    assert "without consent" in recording.complaint
+    assert isinstance(raised(kernel.allow_shared, 232_449), CudaError)
+    kernel.allow_shared(100_000)
+    assert kernel.attribute("MAX_DYNAMIC_SHARED_SIZE_BYTES") == 100_000
+    cuda.record(events[0], stream)
+    kernel.launch(shape, arguments, stream)
+    cuda.record(events[1], stream)
+    kernel.launch(shape, arguments, stream)
+    kernel.launch(shape, arguments, stream)
+    cuda.record(events[2], stream)
+    cuda.synchronize(stream)
+    assert cuda.elapsed_ns(events) == (12_000, 24_000)
+    assert recording.launches[0] == Launch(KERNEL, (7, 2, 3), (128, 1, 1), 100_000, data, False)
+    assert len(recording.launches) == 3
+    for wrong in (Shape((0, 1, 1), (32, 1, 1)), Shape((1, 70_000, 1), (32, 1, 1)), Shape((1, 1, 1), (2048, 1, 1))):
+        assert isinstance(raised(kernel.launch, wrong, arguments, stream), CudaError)
+    assert Shape((4, 0, 1), (32, 1, 1)).empty
+    short = PackedArguments(cuda.driver, data[:12])
+    assert isinstance(raised(kernel.launch, shape, short, stream), CudaError)
+    assert "12 bytes of parameters, it takes 16" in recording.complaint
+    kernel.unload()
+    cuda.destroy(events, stream)
+    assert recording.objects == 0
+
+
+def images(standin: str) -> None:
+    """What the device cannot run does not load, and nothing of it stays."""
+    recording, cuda = opened(standin, capability="8.9")
+    for sm, accelerated, fits in ((80, False, True), (86, False, True), (89, False, True), (90, False, False)):
+        image = tiny_cubin(KERNEL, (4,), capability=sm, accelerated=accelerated)
+        fault = raised(CudaKernel, cuda, image, KERNEL)
+        assert (fault is None) == fits, sm
+        assert fits or (isinstance(fault, CudaError) and fault.number == 209)
+    recording.play(capability="10.3")
+    for sm, accelerated, fits in ((100, False, True), (100, True, False), (103, True, True), (120, False, False)):
+        image = tiny_cubin(KERNEL, (4,), capability=sm, accelerated=accelerated)
+        assert (raised(CudaKernel, cuda, image, KERNEL) is None) == fits, (sm, accelerated)
+    loaded = recording.objects
+    text = raised(CudaKernel, cuda, b"// PTX, not a cubin" + bytes(64), KERNEL)
+    assert isinstance(text, CudaError)
+    assert text.number == 200
+    other = raised(CudaKernel, cuda, tiny_cubin("other", (4,), capability=100), KERNEL)
+    assert isinstance(other, CudaError)
+    assert other.number == 500
+    assert recording.objects == loaded
+
+
+def graphs(standin: str) -> None:
+    """A graph replays what was captured, without the host's gaps; a broken capture is given back."""
+    recording, cuda = opened(standin, kernel_ns=3_000, gap_ns=5_000)
+    stream, events = cuda.stream(), [cuda.event() for _ in range(2)]
+    kernel, arguments = kernel_of(cuda), PackedArguments(cuda.driver, bytes(16))
+    shape = Shape((1, 1, 1), (32, 1, 1))
+
+    def four() -> None:
+        for _ in range(4):
+            kernel.launch(shape, arguments, stream)
+
+    graph = Graph(cuda, stream, four)
+    assert not recording.launches
+    cuda.record(events[0], stream)
+    graph.replay(stream)
+    cuda.record(events[1], stream)
+    cuda.synchronize(stream)
+    assert [launch.replayed for launch in recording.launches] == [True] * 4
+    assert cuda.elapsed_ns(events) == (17_000,)
+    objects = recording.objects
+
+    def forbidden() -> None:
+        cuda.malloc(100)
+
+    assert isinstance(raised(Graph, cuda, stream, forbidden), CudaError)
+    assert recording.objects == objects
+    graph.replay(stream)
+    graph.destroy()
+    assert recording.objects == objects - 1
+    kernel.launch(shape, arguments, stream)  # the stream captures no more
+    assert not recording.launches[-1].replayed
+
+
+def lost(standin: str) -> None:
+    """After an illegal access every call fails as lost, and giving back is silent."""
+    recording, cuda = opened(standin)
+    stream, kernel = cuda.stream(), kernel_of(cuda)
+    arguments, shape = PackedArguments(cuda.driver, bytes(16)), Shape((1, 1, 1), (32, 1, 1))
+    address = cuda.malloc(10)
+    recording.play(fault="700@2")
+    kernel.launch(shape, arguments, stream)
+    cuda.synchronize(stream)
+    kernel.launch(shape, arguments, stream)
+    fault = raised(cuda.synchronize, stream)
+    assert isinstance(fault, CudaLost)
+    assert (fault.number, fault.why) == (700, "CUDA_ERROR_ILLEGAL_ADDRESS")
+    assert "an illegal memory access was encountered (700)" in fault.what
+    assert isinstance(raised(cuda.malloc, 4), CudaLost)
+    assert cuda.lost
+    cuda.free(address)
+    kernel.unload()
+    cuda.destroy((), stream)
+    assert recording.bytes_in_use == 10  # the process's end gives it back
+
+
+def refused(standin: str) -> None:
+    """An error of a launch that leaves the context alive is no loss."""
+    recording, cuda = opened(standin, refuse=701)
+    stream, kernel = cuda.stream(), kernel_of(cuda)
+    fault = raised(kernel.launch, Shape((1, 1, 1), (32, 1, 1)), PackedArguments(cuda.driver, bytes(16)), stream)
+    assert isinstance(fault, CudaError)
+    assert not isinstance(fault, CudaLost)
+    assert "too many resources" in fault.what
+    assert not recording.launches
+    recording.play(refuse=0)
+    assert cuda.malloc(4)
+
+
+def models(standin: str) -> None:
+    """A Python model does a kernel's work; what it raises is the kernel's failure."""
+    recording, cuda = opened(standin)
+    stream, kernel = cuda.stream(), kernel_of(cuda)
+    a = cuda.malloc(8)
+    arguments = PackedArguments(cuda.driver, a.to_bytes(8, "little") + (41).to_bytes(8, "little"))
+
+    def store(launch: Launch) -> None:
+        address, value = (int.from_bytes(launch.parameters[i : i + 8], "little") for i in (0, 8))
+        ctypes.c_uint64.from_address(address).value = value + launch.grid[0]
+
+    recording.model(store)
+    kernel.launch(Shape((1, 1, 1), (32, 1, 1)), arguments, stream)
+    out = np.zeros(1, np.uint64)
+    cuda.copy_out(out.ctypes.data, a, 8)
+    assert out[0] == 42
+    recording.model(lambda launch: 1 // 0)
+    kernel.launch(Shape((1, 1, 1), (32, 1, 1)), arguments, stream)
+    assert isinstance(raised(cuda.synchronize, stream), CudaLost)
+    assert isinstance(recording.faults[0], ZeroDivisionError)
+
+
+def uninitialised(standin: str) -> None:
+    """Nothing works before cuInit, nor without a context."""
+    Recording(Path(standin))
+    from cuda.bindings import driver
+
+    early = Cuda(driver)
+    assert "initialization error" in str(raised(early.devices))
+    late = Cuda.open()
+    assert "invalid device context" in str(raised(late.malloc, 4))
+
+
+def absent(standin: str) -> None:
+    """Without any libcuda the driver is missing, and it says who looked for what."""
+    found = probe_cuda()
+    if found.state is State.OK:  # a machine with a driver
+        return
+    assert found.state is State.MISSING
+    assert "libcuda.so.1" in (found.why or "")
+    with pytest.raises(EnvironmentProblem) as fault:
+        Cuda.open()
+    assert fault.value.code == "N002"
+
+
+CASES = (devices, unavailable, memory, kernels, images, graphs, lost, refused, models, uninitialised, absent)

@@ -1,0 +1,24 @@
+"""``Cuda`` and its neighbours on the stand-in driver, through unmodified cuda-python; see ``driver_cases``."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import driver_cases
+import pytest
+
+from fmha_cli.backends.cuda.standin.building import build_standin
+from fmha_cli.protocols import BuildContext
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
+
+
+@pytest.mark.parametrize("case", driver_cases.CASES, ids=lambda c: c.__name__)
+def test_driver(case: Callable[[str], None], shared_cache: Path) -> None:
+    standin = build_standin(BuildContext(cache_root=shared_cache))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(case, str(standin.path)).result(timeout=120)
