@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,6 +116,12 @@ class Host:
         (found,) = self._raw(["call=layout"])
         return {way: (part["bytes"], {n: (o, s) for n, o, s in part["fields"]}) for way, part in found.items()}
 
+    def kernels(self) -> frozenset[str]:
+        """Template-ids of all kernels that upstream's launch templates instantiate, for every architecture together."""
+        found = set(re.findall(rb"\0(_ZN5flash\d+__device_stub__\w+)(?=\0)", self.program.read_bytes()))
+        names = self._raw([f"call=demangle symbol={symbol.decode()}" for symbol in sorted(found)])
+        return frozenset(template_id(name) for name in names)
+
     def _raw(self, lines: list[str]) -> list[Any]:
         done = subprocess.run(
             [self.program], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=280
@@ -155,4 +162,4 @@ def template_id(demangled: str) -> str:
     text = text.replace("flash::__device_stub__", "")
     while (start := text.find(", Flash_kernel_traits<")) >= 0:
         text = text[:start] + text[text.index(">", start) + 1 :].lstrip()
-    return text
+    return text.replace("> >", ">>")

@@ -1,8 +1,11 @@
 // Reads one call a line (name=value, separated by spaces), makes it with upstream's host code, writes one JSON object a line.
 //
 // A tensor is DTYPE:ADDRESS:SIZES:STRIDES (comma-separated, strides in elements); an absent name is a tensor not given.
+#include <cxxabi.h>
+
 #include <iostream>
 #include <map>
+#include <memory>
 
 #include "flash_api.cpp"
 #include "fields.h"
@@ -163,6 +166,12 @@ std::string answer(const Call &c) {
     if (what == "num_splits_heuristic")
         return number(flash::num_splits_heuristic(c.integer("blocks"), c.integer("multiprocessors"),
                                                   c.integer("key_blocks"), c.integer("most")));
+    if (what == "demangle") {
+        int status = 0;
+        std::unique_ptr<char, void (*)(void *)> found(
+            abi::__cxa_demangle(c.text("symbol").c_str(), nullptr, nullptr, &status), free);
+        return host::quoted(status == 0 ? found.get() : "");
+    }
     if (what == "layout")
         return host::text_of("{\"forward\": ", layout<flash::Flash_fwd_params>(""), ", \"backward\": ",
                              layout<flash::Flash_bwd_params>(""), "}");

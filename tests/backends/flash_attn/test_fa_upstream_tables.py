@@ -1,0 +1,76 @@
+"""Upstream's compiled host code against two of our tables: the kernels that exist, and the number of splits."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from pathlib import Path
+from random import Random
+
+import pytest
+from upstream_host.client import Host
+from upstream_host.program import host_program
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.flash_attn.catalogue import kernels
+from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, heuristic
+from fmha_cli.backends.flash_attn.upstream_names import template_text
+
+ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
+
+
+@pytest.fixture(scope="module")
+def host(shared_cache: Path) -> Host:
+    return Host(host_program(shared_cache))
+
+
+def test_the_kernels_that_upstreams_launch_templates_instantiate(host: Host) -> None:
+    """All of ours exist upstream. Upstream has two sorts more: those that write the scores for its own tests
+    (``Return_softmax``), and softcap with the tiles of dropout, which ``flash_api.cpp`` refuses before any launch."""
+    theirs = host.kernels()
+    ours = {template_text(kernel) for arch in ARCHS for kernel in kernels(load_arch(arch))}
+    assert not ours - theirs
+    more = Counter(_sort(text, ours) for text in theirs - ours)
+    print(f"\n{len(ours)} template-ids of {len(theirs)}; upstream's others: {dict(more)}")
+    assert set(more) == {"Return_softmax", "softcap with the traits of dropout"}
+    assert len(ours) > 2000
+
+
+def _sort(text: str, ours: set[str]) -> str:
+    kernel, traits, words = re.fullmatch(r"(\w+)<(Flash_\w+<[^<>]+>), ([^<>]+)>", text).groups()  # type: ignore[union-attr]
+    flags = words.split(", ")
+    if kernel == "flash_fwd_kernel" and flags[-1] == "true":
+        return "Return_softmax"
+    softcap = flags[6]
+    dropouts = any(known.startswith(f"{kernel}<{traits}, true") for known in ours)
+    return "softcap with the traits of dropout" if softcap == "true" and dropouts else text
+
+
+def splits_arguments(seed: int, count: int) -> list[tuple[int, int, int, int]]:
+    """Blocks of rows, slots, blocks of keys, largest number: small, odd and large ones."""
+    rng = Random(seed)
+    sizes = (1, 8, 64, 512, 4096)
+    return [
+        (
+            rng.randint(1, rng.choice(sizes)),
+            2 * rng.randint(1, rng.choice((8, 108, 200))),
+            rng.randint(0, rng.choice(sizes)),
+            rng.choice((MAX_SPLITS, MAX_SPLITS, rng.randint(1, 256))),
+        )
+        for _ in range(count)
+    ]
+
+
+def test_the_number_of_splits_is_upstreams(host: Host) -> None:
+    arguments = splits_arguments(1, 12_000)
+    theirs = host.heuristic(arguments)
+    wrong = [(a, n, heuristic(*a)) for a, n in zip(arguments, theirs, strict=True) if n != heuristic(*a)]
+    print(f"\nnum_splits_heuristic: {len(arguments)} arguments, {len(set(theirs))} answers, {len(wrong)} mismatches")
+    assert not wrong, wrong[:10]
+    assert len(set(theirs)) > 50
+
+
+@pytest.mark.slow
+def test_many_numbers_of_splits(host: Host) -> None:
+    arguments = splits_arguments(2, 200_000)
+    assert [heuristic(*a) for a in arguments] == host.heuristic(arguments)
