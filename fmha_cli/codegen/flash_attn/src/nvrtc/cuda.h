@@ -1,0 +1,2 @@
+// No host code: nothing of the driver API is used.
+#pragma once

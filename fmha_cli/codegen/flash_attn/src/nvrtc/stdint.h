@@ -1,0 +1,4 @@
+// In the prelude.
+#pragma once
+
+#include <fmha_std.h>

@@ -1,0 +1,2 @@
+// No host code: nothing of it is used.
+#pragma once
