@@ -1,0 +1,114 @@
+"""Scratch tensors of a plan: upstream's names and shapes, all dense.
+
+Source: ``csrc/flash_attn/flash_api.cpp``, the ``torch::empty`` and ``torch::zeros`` of each API.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+
+from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.features import Layout, Mode
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.problem import Problem
+from fmha_cli.signature import Need
+from fmha_cli.tensors import shapes_of
+
+PAD_ROWS = 128
+"""Rows between packed sequences in the backward pass' scratch tensors: the tallest tile (``mha_varlen_bwd``)."""
+COMBINE_ROWS = 16
+"""The combine kernel stores LSE by whole blocks of up to so many rows, past the end of a batched tensor."""
+FLOAT, RNG_STATE = 4, 16
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """One scratch tensor: its shape, bytes of an element, and elements behind the last that kernels may touch."""
+
+    shape: tuple[int, ...]
+    itemsize: int = FLOAT
+    spare: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        return (prod(self.shape) + self.spare) * self.itemsize
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """In elements."""
+        return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+
+
+def scratch_of(situation: Situation, main: KernelSpec, splits: int) -> dict[str, Scratch]:
+    """The scratch tensors of the plan of a main kernel, by name: each is a workspace of the plan.
+
+    - ``softmax_lse``: fp32, natural logarithm, see :func:`lse_scratch`.
+    - ``softmax_lse_accum`` (splits, batch, heads, seqlen_q) and ``out_accum`` (..., hdim_rounded): with several splits.
+    - ``rng_state``: two uint64, with dropout written by the forward kernel; always there for a backward pass.
+    - ``softmax_d``: row sums of dO * O; ``dq_accum``: see ``FaBwdParams``.
+    - ``dk_expanded``, ``dv_expanded``: with grouped heads, dK and dV of each query head, axes as in bshd.
+    """
+    made = _backward(situation) if main.family is Family.BWD_DQ_DK_DV else _forward(situation, main, splits)
+    return dict(made)
+
+
+def lse_scratch(situation: Situation, main: KernelSpec) -> Scratch:
+    """``softmax_lse``: (batch, heads, seqlen_q), packed (heads, total_q), after the exchange of heads and rows.
+
+    Packed and exchanged it is (heads, seqlen_q, batch), ``get_lse_tile``.
+    """
+    s = situation
+    if not lse_is_packed(s, main):
+        return Scratch((s.problem.batch, s.heads, s.seqlen_q), spare=COMBINE_ROWS)
+    if s.swapped:
+        return Scratch((s.heads, s.seqlen_q, s.problem.batch))
+    return Scratch((s.heads, s.total_q))
+
+
+def lse_is_packed(situation: Situation, main: KernelSpec) -> bool:
+    """``params.unpadded_lse``, which is upstream's but for one kernel.
+
+    The split-KV kernel that writes O itself (``Split`` false) finds a row of the packed LSE in two ways, by total_q
+    where a tile has keys and by seqlen_q where it has none (``compute_attn_1rowblock_splitkv``,
+    ``row_offset_lseaccum``), and forgets the exchange of heads and rows. Its batched LSE has no such fault.
+    """
+    whole = main.family is Family.FWD_SPLITKV and main.signature.split is Need.NO
+    return situation.unpadded_lse and not whole
+
+
+def expanded(problem: Problem, name: str) -> Scratch:
+    """dK or dV (``name`` dk or dv) with the query heads, axes as in bshd."""
+    *axes, width = shapes_of(problem)[name].shape
+    if problem.layout is Layout.BHSD:
+        axes[-2], axes[-1] = axes[-1], axes[-2]
+    return Scratch((*axes[:-1], problem.heads, width), problem.dtype.bits // 8)
+
+
+def _forward(s: Situation, main: KernelSpec, splits: int) -> Iterator[tuple[str, Scratch]]:
+    yield "softmax_lse", lse_scratch(s, main)
+    if splits > 1:
+        parts = (splits, s.problem.batch, s.heads, s.seqlen_q)
+        yield "softmax_lse_accum", Scratch(parts)
+        yield "out_accum", Scratch((*parts, s.hdim_rounded))
+    if s.problem.dropout:
+        yield "rng_state", Scratch((2,), RNG_STATE // 2)
+
+
+def _backward(s: Situation) -> Iterator[tuple[str, Scratch]]:
+    p = s.problem
+    if p.mode is Mode.GROUP:
+        rows = s.total_q + PAD_ROWS * p.batch
+        d, dq = (p.heads, rows), (rows, p.heads, s.hdim_rounded)
+        lse: tuple[int, ...] = (p.heads, s.total_q)
+    else:
+        d, dq = (p.batch, p.heads, s.seqlen_q_rounded), (p.batch, s.seqlen_q_rounded, p.heads, s.hdim_rounded)
+        lse = (p.batch, p.heads, s.seqlen_q)
+    yield "softmax_lse", Scratch(lse)
+    yield "rng_state", Scratch((2,), RNG_STATE // 2)
+    yield "softmax_d", Scratch(d)
+    yield "dq_accum", Scratch((s.dq_parts, *dq))
+    if p.heads != p.kv_heads:
+        yield "dk_expanded", expanded(p, "dk")
+        yield "dv_expanded", expanded(p, "dv")
