@@ -192,6 +192,12 @@ class Cuda:
         """Mark the place in the stream."""
         self.call("cuEventRecord", event, stream)
 
+    def mark(self, event: Any, stream: Any) -> None:
+        """Mark the place in a stream that is captured: every replay of the graph records the event anew."""
+        self.call(
+            "cuEventRecordWithFlags", event, stream, int(self.driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL)
+        )
+
     def synchronize(self, stream: Any) -> None:
         """Wait for the stream; an error of a kernel that ran in it is raised here."""
         self.call("cuStreamSynchronize", stream)

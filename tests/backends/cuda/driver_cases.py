@@ -18,6 +18,7 @@ from fmha_cli.backends.cuda.graphs import Graph
 from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
 from fmha_cli.backends.cuda.probe import probe_cuda
 from fmha_cli.backends.cuda.standin.recording import Launch, Recording
+from fmha_cli.backends.cuda.timing import MOST_PASSES, REPLAY_NS, StageTimer
 from fmha_cli.device import Availability, State
 from fmha_cli.errors import EnvironmentProblem, InternalError
 
@@ -276,6 +277,50 @@ def models(standin: str) -> None:
     assert isinstance(recording.faults[0], ZeroDivisionError)
 
 
+def timer(standin: str) -> None:
+    """Short launches are replayed and timed without the host's gaps; long ones are plain; stages keep their shares."""
+    recording, cuda = opened(standin, kernel_ns=3_000, gap_ns=7_000)
+    kernel, arguments = kernel_of(cuda), PackedArguments(cuda.driver, bytes(16))
+    shape, fills = Shape((1, 1, 1), (32, 1, 1)), []
+
+    def once(stream: object) -> None:
+        kernel.launch(shape, arguments, stream)
+
+    def twice(stream: object) -> None:
+        once(stream)
+        once(stream)
+
+    held = recording.objects
+    timed = StageTimer(cuda, (once, twice), before=fills.append)
+    assert timed.single() == (10_000, 20_000)
+    assert (len(recording.launches), recording.graph_launches, len(fills)) == (3, 0, 1)
+    assert timed.hot() == (3_000, 6_000)
+    assert (recording.graph_launches, len(fills)) == (
+        1,
+        3,
+    )  # the plain launch that told how short it is, and the replay
+    recording.forget()
+    assert timed.hot() == (3_000, 6_000)
+    passes = -(-REPLAY_NS // 30_000)
+    assert len(recording.launches) == 3 * (1 + passes)
+    assert all(launch.replayed for launch in recording.launches)
+    recording.forget()
+    assert timed.single() == (10_000, 20_000)
+    assert not any(launch.replayed for launch in recording.launches)
+    timed.forget()
+    recording.play(kernel_ns=500_000)
+    recording.forget()
+    assert timed.hot() == timed.hot() == (507_000, 1_014_000)
+    assert (recording.graph_launches, len(recording.launches)) == (2, 6)
+    recording.play(kernel_ns=0, gap_ns=0)
+    timed.forget()
+    recording.forget()
+    assert timed.hot() == (0, 0)
+    assert len(recording.launches) == 3 * (1 + 1 + MOST_PASSES)
+    timed.close()
+    assert recording.objects == held
+
+
 def uninitialised(standin: str) -> None:
     """Nothing works before cuInit, nor without a context."""
     Recording(Path(standin))
@@ -299,4 +344,4 @@ def absent(standin: str) -> None:
     assert fault.value.code == "N002"
 
 
-CASES = (devices, unavailable, memory, kernels, images, graphs, lost, refused, models, uninitialised, absent)
+CASES = (devices, unavailable, memory, kernels, images, graphs, timer, lost, refused, models, uninitialised, absent)

@@ -1,0 +1,117 @@
+"""Stages in a stream and their times: one launch between events, or replays of a graph when a launch is short.
+
+What a time means:
+
+- A *plain* launch is timed by events before, between and after the stages. A stage that is shorter than its own launch
+  by the host then holds the host's time too.
+- *Replays* have no such gaps: a graph of many passes, of which the first has an event after every stage, and the others
+  one before and one after all of them. The launch's time is the mean of those others; it is divided among the stages as
+  the first pass was. Events in the graph are nodes of it, so that the graph's own start is not in any time.
+
+Caches are hot in replays. What must be measured cold, and what is going to be judged, is a plain launch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from fmha_cli.backends.cuda.driver import Cuda
+from fmha_cli.backends.cuda.graphs import Graph
+
+REPLAY_BELOW_NS = 200_000
+"""Launches shorter than this are replayed. The host's gaps of a plain launch, a few microseconds for each stage, are
+1 to 5 % of it."""
+
+REPLAY_NS = 1_000_000
+MOST_PASSES = 200
+"""A replay lasts a millisecond, against which an event's half microsecond is nothing, or has so many passes."""
+
+
+class StageTimer:
+    """Launches stages in order on a stream of its own, and times them.
+
+    Args:
+        stages: each queues one stage in the stream that it is given.
+        before: queues what must be done ahead of a launch and is not timed.
+
+    Raises:
+        CudaError, MemoryError: see ``Cuda``.
+    """
+
+    def __init__(
+        self, cuda: Cuda, stages: Sequence[Callable[[Any], None]], before: Callable[[Any], None] = lambda stream: None
+    ) -> None:
+        self._cuda, self._stages, self._before = cuda, tuple(stages), before
+        self.stream: Any = cuda.stream()
+        self._events = tuple(cuda.event() for _ in range(len(self._stages) + 2))
+        self._graph: Graph | None = None
+        self._passes = 0
+        self._warm_ns: int | None = None
+
+    def single(self) -> tuple[int, ...]:
+        """One plain launch: nanoseconds per stage.
+
+        Raises:
+            CudaLost: a kernel ruined the context. CudaError, MemoryError: a launch was refused.
+        """
+        self._before(self.stream)
+        events = self._events[:-1]
+        self._cuda.record(events[0], self.stream)
+        for stage, event in zip(self._stages, events[1:], strict=True):
+            stage(self.stream)
+            self._cuda.record(event, self.stream)
+        self._cuda.synchronize(self.stream)
+        return self._cuda.elapsed_ns(events)
+
+    def hot(self) -> tuple[int, ...]:
+        """One launch with hot caches: replays if a plain one is short, else a plain one. Raises likewise."""
+        if self._warm_ns is None or self._warm_ns >= REPLAY_BELOW_NS:
+            times = self.single()
+            self._warm_ns = sum(times)
+            if self._warm_ns >= REPLAY_BELOW_NS:
+                return times
+        return self._replayed(self._warm_ns)
+
+    def forget(self) -> None:
+        """The stages' launches have changed: what was captured of them is of no use."""
+        if self._graph is not None:
+            self._graph.destroy()
+            self._graph = None
+        self._warm_ns = None
+
+    def close(self) -> None:
+        """Give everything back."""
+        self.forget()
+        self._cuda.destroy(self._events, self.stream)
+        self._events, self.stream = (), None
+
+    def _replayed(self, about_ns: int) -> tuple[int, ...]:
+        if self._graph is None:
+            self._passes = max(2, min(MOST_PASSES, -(-REPLAY_NS // max(1, about_ns))))
+            self._graph = Graph(self._cuda, self.stream, self._queue)
+        self._before(self.stream)
+        self._graph.replay(self.stream)
+        self._cuda.synchronize(self.stream)
+        *first, rest = self._cuda.elapsed_ns(self._events)
+        return divided(round(rest / self._passes), first)
+
+    def _queue(self) -> None:
+        """The first pass with its events, then the others between the last of these and one more."""
+        self._cuda.mark(self._events[0], self.stream)
+        for stage, event in zip(self._stages, self._events[1:-1], strict=True):
+            stage(self.stream)
+            self._cuda.mark(event, self.stream)
+        for _ in range(self._passes):
+            for stage in self._stages:
+                stage(self.stream)
+        self._cuda.mark(self._events[-1], self.stream)
+
+
+def divided(whole: int, parts: Sequence[int]) -> tuple[int, ...]:
+    """A time divided as the parts are; the sum is exact."""
+    total, done, out = sum(parts), 0, []
+    for part in parts[:-1]:
+        out.append(whole * part // total if total else 0)
+        done += out[-1]
+    return (*out, whole - done)
