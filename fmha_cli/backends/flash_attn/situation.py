@@ -13,14 +13,13 @@ from functools import lru_cache
 from fmha_cli.backends.flash_attn.bounds import UNLIMITED, Bounds, Clipped, bounds_of, clipped
 from fmha_cli.backends.flash_attn.multiprocessors import multiprocessors_of
 from fmha_cli.backends.flash_attn.splits import Splits, upstreams_splits
+from fmha_cli.backends.flash_attn.tiles import bucket
 from fmha_cli.device import DeviceFacts
 from fmha_cli.features import Alibi, CacheKind, Direction, Mode
 from fmha_cli.problem import Problem
 from fmha_cli.signature import MaskKey
 from fmha_cli.tensors import pages_of
 
-BUCKETS = (32, 64, 96, 128, 192, 256)
-"""``kHeadDim`` of the kernels that ``HEADDIM_SWITCH`` (``static_switch.h``) chooses from."""
 ROUND_ROWS = 128
 """Rows of queries and keys are rounded up to it in the shapes of scratch tensors."""
 
@@ -109,7 +108,7 @@ class Situation:
     @property
     def bucket(self) -> int | None:
         """``kHeadDim`` of the kernels that ``HEADDIM_SWITCH`` enters; None above the largest."""
-        return next((size for size in BUCKETS if self.problem.hdim <= size), None)
+        return bucket(self.problem.hdim)
 
     @property
     def even_k(self) -> bool:
@@ -137,7 +136,8 @@ class Situation:
         empty tensor"): O = 0, LSE = inf without keys, dK = dV = 0 without query rows."""
         if self.api.backward:
             return self.seqlen_q > 0
-        return self.api is Api.KVCACHE or self.seqlen_k > 0
+        cached = self.api is Api.KVCACHE and self.key_lengths is KeyLengths.LENGTHS
+        return cached or self.seqlen_k > 0
 
     @property
     def dq_parts(self) -> int:
@@ -190,12 +190,13 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
 
 
 def _api(p: Problem) -> Api:
-    """Group mode is varlen, with a cache too; a cache in batch mode is ``mha_fwd_kvcache``."""
+    """Group mode is varlen, with a cache too; in batch mode a cache, and a number of splits, is ``mha_fwd_kvcache``."""
     if p.direction is Direction.BWD:
         return Api.VARLEN_BWD if p.mode is Mode.GROUP else Api.BWD
     if p.mode is Mode.GROUP:
         return Api.VARLEN_FWD
-    return Api.FWD if p.kv_cache.kind is CacheKind.NONE else Api.KVCACHE
+    counted = p.splits > 0 and not p.dropout
+    return Api.KVCACHE if counted or p.kv_cache.kind is not CacheKind.NONE else Api.FWD
 
 
 def _seqlen_k(p: Problem, api: Api) -> int:

@@ -6,7 +6,7 @@ Source: ``csrc/flash_attn/flash_api.cpp`` ``num_splits_heuristic`` and ``set_par
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, inf
 from struct import pack, unpack
 
 MAX_SPLITS = 128
@@ -77,6 +77,9 @@ def _efficiency(blocks: int, slots: int) -> float:
 
 
 def single(value: float) -> float:
-    """The nearest single-precision number."""
-    rounded: float = unpack("<f", pack("<f", value))[0]
+    """The nearest single-precision number, infinite beyond the largest."""
+    try:
+        rounded: float = unpack("<f", pack("<f", value))[0]
+    except OverflowError:
+        return inf if value > 0 else -inf
     return rounded

@@ -1,0 +1,210 @@
+"""K436-K446: pages, appended keys, rotary embedding, split keys and empty sequences."""
+
+from __future__ import annotations
+
+from fmha_cli.backends.flash_attn.condition import API, BACKWARD, FORWARD, SRC, Condition
+from fmha_cli.backends.flash_attn.situation import Situation, next_multiple
+from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, ROWS_PER_BLOCK, keys_per_block
+from fmha_cli.features import Mode
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.rules import Reason, Severity
+from fmha_cli.signature import MaskKey, Need
+
+PAGE_STEP = 256
+ROTARY_STEP = 16
+
+
+def _page(s: Situation, kernel: KernelSpec) -> Reason | None:
+    page = s.problem.kv_cache.page
+    if not s.problem.paged or page % PAGE_STEP == 0:
+        return None
+    text = f"page size {page} is not a multiple of {PAGE_STEP}"
+    return Reason("K436", text, f"--kv-cache paged:{next_multiple(page, PAGE_STEP)}", Severity.SHAPE)
+
+
+def _group_append(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.problem.mode is not Mode.GROUP or not s.problem.append:
+        return None
+    text = "appending with packed queries: mha_varlen_fwd takes no new keys"
+    return Reason("K437", text, "--seqlen instead of --seqlens-q, or --append 0", Severity.KIND)
+
+
+def _append_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if not s.problem.append or s.seqlen_q <= s.seqlen_k:
+        return None
+    rows = f"{s.seqlen_q} heads of a group as rows" if s.swapped else f"seqlen {s.seqlen_q}"
+    text = f"appending with {rows} and a cache of {s.seqlen_k} keys: upstream wants no more rows than keys"
+    return Reason("K438", text, f"--cache-seqlens {s.seqlen_q - s.problem.append}", Severity.SHAPE)
+
+
+def _append_window(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if not p.append or s.mask_key is not MaskKey.WINDOW or p.cache_seqlens is None:
+        return None
+    step = keys_per_block(p.hdim)
+    firsts = ((held, (held + p.append - s.seqlen_q - s.mask.left) // step * step) for held in p.cache_seqlens)
+    lost = [(held, first) for held, first in firsts if held < first]
+    if not lost:
+        return None
+    text = f"appended keys {lost[0][0]} to {lost[0][1] - 1} lie before every row's window: no block would write them"
+    return Reason("K439", text, f"--append {s.seqlen_q + s.mask.left} or less", Severity.SHAPE)
+
+
+def _rotary_step(s: Situation, kernel: KernelSpec) -> Reason | None:
+    dim = s.problem.rotary.dim
+    if dim % ROTARY_STEP == 0:
+        return None
+    text = f"rotary dim {dim} is not a multiple of {ROTARY_STEP}"
+    return Reason("K440", text, f"--rotary {next_multiple(dim, ROTARY_STEP)}", Severity.SHAPE)
+
+
+def _rotary_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if not p.rotary.dim or p.mode is Mode.GROUP:
+        return None
+    if p.seqlen_q != p.append:
+        text = f"rotary: queries start where the new keys do, so seqlen {p.seqlen_q} would have to be append {p.append}"
+        return Reason("K441", text, f"--append {p.seqlen_q}", Severity.SHAPE)
+    if p.seqlen_q > 1 and s.mask_key is MaskKey.NONE:
+        text = f"rotary: without a mask all {p.seqlen_q} queries take the position of the first"
+        return Reason("K441", text, "--mask causal, or --seqlen 1 --append 1", Severity.KIND)
+    return None
+
+
+def _most_splits(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.splits.count <= MAX_SPLITS:
+        return None
+    text = f"splits {s.splits.count}: FlashAttention-2 combines at most {MAX_SPLITS}"
+    return Reason("K442", text, f"--splits {MAX_SPLITS}", Severity.OPTION)
+
+
+def _group_splits(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.problem.mode is not Mode.GROUP or s.swapped or s.problem.splits <= 1:
+        return None
+    text = (
+        f"splits {s.problem.splits} with packed queries: the combine kernel finds a batch by a stride, not by offsets"
+    )
+    return Reason("K443", text, "--splits 1, or --seqlen instead of --seqlens-q", Severity.OPTION)
+
+
+def _lost_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if not s.unpadded_lse or kernel.signature.split is Need.YES:
+        return None
+    p = s.problem
+    rows = (s.seqlen_q,) * p.batch if s.swapped else p.query_lengths()
+    masked = s.mask_key is not MaskKey.NONE
+    for b, (q, k) in enumerate(zip(rows, p.key_lengths(), strict=True)):
+        if q and (not k or (masked and k - q + ROWS_PER_BLOCK + s.mask.right <= 0)):
+            text = f"sequence {b} of {q} rows and {k} keys has blocks of rows that see no key: the unsplit split-KV "
+            text += "kernel writes their LSE to a batch-mode place, into another row's or beyond the tensor"
+            return Reason("K444", text, "--seqlen instead of --seqlens-q, or no empty sequence", Severity.SHAPE)
+    return None
+
+
+def _no_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.seqlen_q:
+        return None
+    return Reason("K445", "no query row in any sequence: the grid would be empty", "--backend cpu", Severity.SHAPE)
+
+
+def _no_keys(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.seqlen_k or s.problem.deterministic or not s.seqlen_q:
+        return None
+    return Reason("K446", "no key in any sequence: the backward grid would be empty", "--seqlen-k 1", Severity.SHAPE)
+
+
+_KERNEL = f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv"
+
+CACHE_LIMITS: tuple[Condition, ...] = (
+    Condition(
+        "K436",
+        "page sizes are multiples of 256",
+        _page,
+        "A tile of up to 256 keys is loaded from one page.",
+        f"{API} mha_fwd_kvcache: Paged KV cache block size must be divisible by 256",
+        FORWARD,
+    ),
+    Condition(
+        "K437",
+        "appending needs batch mode",
+        _group_append,
+        "Only mha_fwd_kvcache appends, and it has no packed queries.",
+        f"{API} mha_varlen_fwd",
+        FORWARD,
+    ),
+    Condition(
+        "K438",
+        "appending: no more query rows than the cache has keys",
+        _append_rows,
+        "The check comes after heads of a group became rows, so it also meets one query with many heads a group.",
+        f"{API} mha_fwd_kvcache: If key is supplied, it must have seqlen <= the seqlen of the KV cache",
+        FORWARD,
+    ),
+    Condition(
+        "K439",
+        "appending: a window reaches back to the first new key",
+        _append_window,
+        "A block copies the new keys that its own rows see. Those before every window would not reach the cache.",
+        f"{_KERNEL}: n_block_copy_min",
+        FORWARD,
+    ),
+    Condition(
+        "K440",
+        "the rotary dim is a multiple of 16",
+        _rotary_step,
+        "Loads of 16 bytes, of half a row.",
+        f"{API} mha_fwd_kvcache: Only rotary dimensions divisible by 16 are currently supported",
+        FORWARD,
+    ),
+    Condition(
+        "K441",
+        "rotary: queries are at the positions of the new keys",
+        _rotary_rows,
+        "Under a mask row i is rotated for position cache + i, without one every row for position cache. Here queries "
+        "take the last positions, which is the same when as many keys are appended, and causal or one row.",
+        f"{_KERNEL}: row_offset_cossin",
+        FORWARD,
+    ),
+    Condition(
+        "K442",
+        "at most 128 splits",
+        _most_splits,
+        "Combine kernels are compiled for up to 2, 4, 8, 16, 32, 64 and 128.",
+        f"{API} set_params_splitkv: num_splits > 128 not supported",
+        FORWARD,
+    ),
+    Condition(
+        "K443",
+        "packed queries are not split",
+        _group_splits,
+        "Only where heads of a group became the rows of one query each does upstream split packed sequences.",
+        f"{API} mha_varlen_fwd: Only apply split-k for decoding; {SRC}/flash_fwd_kernel.h combine_attn_seqk_parallel",
+        FORWARD,
+    ),
+    Condition(
+        "K444",
+        "packed queries by the split-KV kernel: every block of rows sees a key",
+        _lost_rows,
+        "Where a block of 64 rows sees no key the kernel leaves early, with an offset of LSE that forgets packing.",
+        f"{_KERNEL}: row_offset_lseaccum",
+        (Family.FWD_SPLITKV,),
+        lambda kernel: kernel.signature.split,
+    ),
+    Condition(
+        "K445",
+        "there are query rows",
+        _no_rows,
+        "A grid of 0 blocks is no launch. Backwards upstream's host writes zeros then.",
+        f"{API} mha_varlen_fwd",
+        FORWARD,
+    ),
+    Condition(
+        "K446",
+        "there are keys backwards",
+        _no_keys,
+        "Blocks are over keys, unless the pass is deterministic; then they are over multiprocessors.",
+        f"{SRC}/flash_bwd_launch_template.h run_flash_bwd_seqk_parallel",
+        BACKWARD,
+    ),
+)
+"""Conditions about caches, splits and empty sequences."""

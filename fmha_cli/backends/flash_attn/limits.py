@@ -1,0 +1,270 @@
+"""K420-K434: what FlashAttention-2 has no kernels or no words for, whatever the kernel."""
+
+from __future__ import annotations
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.flash_attn.condition import API, BACKWARD, FORWARD, SRC, Condition
+from fmha_cli.backends.flash_attn.signatures import DTYPES
+from fmha_cli.backends.flash_attn.situation import Situation, next_multiple
+from fmha_cli.backends.flash_attn.splits import single
+from fmha_cli.backends.flash_attn.tiles import HDIMS, backward_traits, facts_of
+from fmha_cli.features import Alibi, Bias, CacheKind, QScale
+from fmha_cli.kernel import KernelSpec
+from fmha_cli.mask import Align
+from fmha_cli.rules import Reason, Severity
+
+STEP = 8
+"""Head dims are multiples of it: 16 bytes of a 16-bit type."""
+EVERYWHERE = "--backend cpu"
+
+
+def _dtype(s: Situation, kernel: KernelSpec) -> Reason | None:
+    want, have = s.problem.dtype, kernel.signature.dtype
+    if want is have:
+        return None
+    if want not in DTYPES:
+        text = f"dtype {want.value}: FlashAttention-2 is for {' and '.join(d.value for d in DTYPES)}"
+    else:
+        text = f"dtype {want.value} is not what the kernel is compiled for (dtype {have.value})"
+    return Reason("K420", text, f"--dtype {have.value}", Severity.KIND)
+
+
+def _dtype_out(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if p.dtype_out is p.dtype or (p.dtype not in DTYPES and p.dtype_out is p.dtype.default_output):
+        return None
+    text = f"output {p.dtype_out.value} of inputs {p.dtype.value}: FlashAttention-2 writes its inputs' type"
+    return Reason("K421", text, f"--dtype {p.dtype.value}", Severity.KIND)
+
+
+def _hdim_step(s: Situation, kernel: KernelSpec) -> Reason | None:
+    hdim = s.problem.hdim
+    if hdim % STEP == 0:
+        return None
+    text = f"hdim {hdim} is not a multiple of {STEP}"
+    return Reason("K422", text, f"--hdim {next_multiple(hdim, STEP)}", Severity.SHAPE)
+
+
+def _hdim_most(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.problem.hdim <= HDIMS[-1]:
+        return None
+    text = f"hdim {s.problem.hdim}: FlashAttention-2 holds at most {HDIMS[-1]}"
+    return Reason("K423", text, f"--hdim {HDIMS[-1]}", Severity.SHAPE)
+
+
+def _hdim_v(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if p.hdim_v == p.hdim:
+        return None
+    text = f"hdim-v {p.hdim_v} with hdim {p.hdim}: FlashAttention-2 has one head dim for Q, K and V"
+    return Reason("K424", text, f"--hdim-v {p.hdim}", Severity.SHAPE)
+
+
+def _softcap_dropout(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if not (p.softcap and p.dropout):
+        return None
+    text = f"softcap {p.softcap:g} with dropout {p.dropout:g}"
+    return Reason("K425", text, "--dropout 0, or --softcap 0", Severity.OPTION)
+
+
+def _bias(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.problem.bias is Bias.NONE:
+        return None
+    text = f"bias elementwise:{s.problem.bias.value}: FlashAttention-2 adds ALiBi or nothing"
+    return Reason("K426", text, "--bias none, or --alibi", Severity.KIND)
+
+
+def _sink(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if not s.problem.sink:
+        return None
+    text = f"sink {s.problem.sink}: a window of FlashAttention-2 hides every key before it"
+    return Reason("K427", text, "--sink 0", Severity.OPTION)
+
+
+def _sink_logits(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if not s.problem.sink_logits:
+        return None
+    text = "sink logits: the softmax of FlashAttention-2 has no extra column"
+    return Reason("K428", text, "drop --sink-logits", Severity.OPTION)
+
+
+def _qscale(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.problem.qscale is QScale.NONE:
+        return None
+    text = f"qscale {s.problem.qscale.value}: FlashAttention-2 reads no scales of quantised tensors"
+    return Reason("K429", text, "--qscale none", Severity.OPTION)
+
+
+def _mask(s: Situation, kernel: KernelSpec) -> Reason | None:
+    mask = s.problem.mask
+    if s.given is not None:
+        return None
+    if mask.align is Align.TOP_LEFT and (mask.left or 0) >= 0 and (mask.right or 0) >= 0:
+        text = f"mask {mask.text()}: FlashAttention-2 counts from the bottom-right corner, and the sequences differ"
+        return Reason("K430", text, "a mask from the bottom right, or seqlen_k equal to seqlen", Severity.KIND)
+    text = f"mask {mask.text()}: a bound below 0 means unlimited to FlashAttention-2"
+    return Reason("K430", text, "--mask window:L,R with L and R of 0 or more", Severity.KIND)
+
+
+def _alibi_corner(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    lengths = zip(p.query_lengths(), p.key_lengths(), strict=True)
+    if p.alibi is Alibi.NONE or p.mask.align is Align.BOTTOM_RIGHT or all(q in (0, k) for q, k in lengths):
+        return None
+    text = f"ALiBi with mask {p.mask.text()}: FlashAttention-2 measures distances from the bottom-right corner"
+    return Reason("K431", text, "a mask from the bottom right", Severity.KIND)
+
+
+def _scale(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    scale = single(p.scale)
+    factor = single(scale / single(p.softcap)) if p.softcap else scale
+    if factor > 0:
+        return None
+    if p.scale > 0:
+        text = f"scale {p.scale:g} (softcap {p.softcap:g}) is 0 in single precision"
+    else:
+        text = f"scale {p.scale:g}: the kernels take a row's largest score before they scale it"
+    return Reason("K432", text, "a scale above 0 (and the signs of Q turned)", Severity.OPTION)
+
+
+def _dropout(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem.dropout
+    if not p or 0 < single(1 - single(p)) < 1:
+        return None
+    text = f"dropout {p:g}: the share that is kept, in single precision, is {single(1 - single(p)):g}"
+    return Reason("K433", text, "--dropout 0, or a probability between 1e-7 and 1 - 1e-7", Severity.OPTION)
+
+
+def _dropout_256(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if not p.dropout or s.bucket != HDIMS[-1]:
+        return None
+    facts = facts_of(load_arch(kernel.arch))
+    if backward_traits(HDIMS[-1], True, facts) is not None:
+        return None
+    text = f"hdim {p.hdim} with dropout backwards: {kernel.arch} has {facts.block // 1024} KiB of shared memory a block"
+    return Reason("K434", text, "--dropout 0, or --hdim 192", Severity.OPTION)
+
+
+def _dropout_cache(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    if not p.dropout or p.kv_cache.kind is CacheKind.NONE:
+        return None
+    text = f"dropout {p.dropout:g} with a KV cache: mha_fwd_kvcache has none"
+    return Reason("K435", text, "--dropout 0", Severity.OPTION)
+
+
+LIMITS: tuple[Condition, ...] = (
+    Condition(
+        "K420",
+        "Q, K and V are fp16 or bf16, and the kernel's type",
+        _dtype,
+        "Upstream compiles its kernels for cutlass::half_t and cutlass::bfloat16_t. fp8 needs FlashAttention-3 or 4.",
+        f"{API} mha_fwd: FlashAttention only support fp16 and bf16 data type",
+        reads=lambda kernel: kernel.signature.dtype,
+    ),
+    Condition(
+        "K421",
+        "the output has the inputs' type",
+        _dtype_out,
+        "One Element type stands for Q, K, V and O in the kernel traits.",
+        f"{API} mha_fwd: Output must have the same dtype as inputs",
+    ),
+    Condition(
+        "K422",
+        "the head dim is a multiple of 8",
+        _hdim_step,
+        "Rows are read 16 bytes at a time. Upstream's Python pads a head dim to the next multiple and its output back; "
+        "here the tensors are what the kernels see.",
+        f"{API} mha_fwd: query, key, value, and out_ must have a head_size that is a multiple of 8",
+    ),
+    Condition(
+        "K423",
+        "the head dim is at most 256",
+        _hdim_most,
+        "HEADDIM_SWITCH ends at 256.",
+        f"{API} mha_fwd: FlashAttention forward only supports head dimension at most 256",
+    ),
+    Condition(
+        "K424",
+        "V has the head dim of Q and K",
+        _hdim_v,
+        "The kernel traits have one kHeadDim. FlashAttention-3 and CK-Tile have kernels for unequal head dims.",
+        f"{API} mha_fwd: CHECK_SHAPE(v, batch_size, seqlen_k, num_heads_k, head_size)",
+    ),
+    Condition(
+        "K425",
+        "softcap and dropout exclude each other",
+        _softcap_dropout,
+        "The launch templates would silently drop the dropout, so the host refuses.",
+        f"{API} mha_fwd: Softcapping does not support dropout for now",
+    ),
+    Condition(
+        "K426",
+        "no elementwise bias",
+        _bias,
+        "The kernels add ALiBi or nothing to the scores; so there is no gradient of a bias either.",
+        f"{SRC}/mask.h Mask::apply_mask",
+    ),
+    Condition(
+        "K427", "no attention sinks", _sink, "apply_mask_local knows two bounds.", f"{SRC}/mask.h apply_mask_local"
+    ),
+    Condition(
+        "K428",
+        "no sink logits",
+        _sink_logits,
+        "The row sum starts from the first block of keys.",
+        f"{SRC}/softmax.h Softmax::normalize_softmax_lse",
+    ),
+    Condition("K429", "no scales of quantised tensors", _qscale, "The inputs are fp16 or bf16.", f"{SRC}/flash.h"),
+    Condition(
+        "K430",
+        "the mask has two bounds from the bottom-right corner",
+        _mask,
+        "A mask from the top-left corner is the same when all sequences differ by the same number of keys and rows "
+        "and neither bound, moved by it, falls below 0: then that mask is passed on. -1 means unlimited.",
+        f"{API} set_params_fprop, {SRC}/mask.h apply_mask_local",
+    ),
+    Condition(
+        "K431",
+        "ALiBi is measured from the bottom-right corner",
+        _alibi_corner,
+        "The kernels take |i + seqlen_k - seqlen_q - j|, or j under a causal mask, whatever the mask's corner.",
+        f"{SRC}/mask.h Mask::apply_mask, {SRC}/alibi.h Alibi::apply_alibi",
+    ),
+    Condition(
+        "K432",
+        "the softmax scale is positive in single precision",
+        _scale,
+        "A row's maximum is taken of unscaled scores, so a negative scale would overflow, and 0 times a masked score "
+        "is NaN. With softcap the kernel is chosen by scale / softcap > 0.",
+        f"{SRC}/softmax.h Softmax::softmax_rescale_o, {API} set_params_fprop",
+    ),
+    Condition(
+        "K433",
+        "dropout drops and keeps in single precision",
+        _dropout,
+        "The host computes 1 - p in float: 1 picks the kernel without dropout, 0 is refused.",
+        f"{API} set_params_fprop: TORCH_CHECK(p_dropout < 1.f)",
+    ),
+    Condition(
+        "K434",
+        "head dim 256 backwards with dropout needs shared memory",
+        _dropout_256,
+        "With less than 144 KiB a block (8.6, 8.9, 12.0) upstream has no such kernel and launches nothing, without a "
+        "word.",
+        f"{SRC}/flash_bwd_launch_template.h run_mha_bwd_hdim256",
+        families=BACKWARD,
+    ),
+    Condition(
+        "K435",
+        "no dropout with a KV cache",
+        _dropout_cache,
+        "The API for caches has no argument for it, and split-KV kernels ignore it.",
+        f"{API} mha_fwd_kvcache",
+        families=FORWARD,
+    ),
+)
+"""Conditions that a problem meets or not, whatever the kernel (but for its element type and architecture)."""

@@ -1,0 +1,132 @@
+"""K450-K455: 32-bit numbers of the kernels, and the grid that CUDA can launch. Strides of tensors are 64-bit."""
+
+from __future__ import annotations
+
+from fmha_cli.backends.flash_attn.condition import API, BACKWARD, FORWARD, SRC, Condition
+from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, Situation
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.rules import Reason, Severity
+from fmha_cli.signature import Need
+
+INT_END = 1 << 31
+LENGTH_END = 1 << 30
+GRID_END = 1 << 16
+"""Blocks along y and z: ``cudaDevAttrMaxGridDimY``."""
+COUNTERS = 32
+"""Philox counters of one (sequence, head): a lane's each."""
+SMALLER = "a smaller --batch, fewer heads or shorter sequences"
+
+
+def _lengths(s: Situation, kernel: KernelSpec) -> Reason | None:
+    longest = max(s.seqlen_q, s.seqlen_k)
+    if longest < LENGTH_END:
+        return None
+    text = f"a sequence of {longest}: the kernels add two lengths in 32 bits"
+    return Reason("K450", text, "sequences of less than 2^30", Severity.SHAPE)
+
+
+def _totals(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p = s.problem
+    total = max(s.total_q, sum(p.key_lengths())) if s.api.varlen else 0
+    if total < INT_END:
+        return None
+    text = f"{total} packed rows: offsets of sequences are 32-bit"
+    return Reason("K451", text, SMALLER, Severity.SHAPE)
+
+
+def _row_count(s: Situation, kernel: KernelSpec) -> Reason | None:
+    count = rows_of(s) * s.heads
+    if count < INT_END:
+        return None
+    text = f"{count} rows of all heads: offsets into the log-sum-exps are 32-bit"
+    return Reason("K452", text, SMALLER, Severity.SHAPE)
+
+
+def rows_of(s: Situation) -> int:
+    """Rows of one head in LSE, or backwards in the sums of dO * O, padding included."""
+    if not s.api.backward:
+        return s.total_q if s.api.varlen else s.problem.batch * s.seqlen_q
+    return s.total_q + ROUND_ROWS * s.problem.batch if s.api.varlen else s.problem.batch * s.seqlen_q_rounded
+
+
+def _partials(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if kernel.signature.split is not Need.YES:
+        return None
+    count = s.splits.count * s.problem.batch * s.heads * s.seqlen_q * s.hdim_rounded
+    if count < INT_END:
+        return None
+    text = f"{count} elements of partial outputs: the kernels' offsets into them are 32-bit"
+    return Reason("K453", text, f"fewer --splits, or {SMALLER}", Severity.SHAPE)
+
+
+def _counters(s: Situation, kernel: KernelSpec) -> Reason | None:
+    count = s.problem.batch * s.problem.heads * COUNTERS
+    if not s.problem.dropout or count < INT_END:
+        return None
+    text = f"dropout of {s.problem.batch * s.problem.heads} heads: {count} random counters, which are 32-bit"
+    return Reason("K454", text, "a smaller --batch", Severity.SHAPE)
+
+
+def grid_yz(s: Situation, *, split: bool) -> tuple[int, int]:
+    """The second and third dimension of a main kernel's grid."""
+    return (s.splits.count, s.problem.batch * s.heads) if split else (s.problem.batch, s.heads)
+
+
+def _grid(s: Situation, kernel: KernelSpec) -> Reason | None:
+    y, z = grid_yz(s, split=kernel.signature.split is Need.YES)
+    if y < GRID_END and z < GRID_END:
+        return None
+    text = f"a grid of {y} by {z} blocks: CUDA takes less than {GRID_END} along y and z"
+    return Reason("K455", text, "a smaller --batch", Severity.SHAPE)
+
+
+WIDTHS: tuple[Condition, ...] = (
+    Condition(
+        "K450",
+        "sequences are shorter than 2^30",
+        _lengths,
+        "Rows, keys and window sizes are added up in int when blocks are chosen.",
+        f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock: n_block_max",
+    ),
+    Condition(
+        "K451",
+        "packed sequences have less than 2^31 rows",
+        _totals,
+        "cu_seqlens are int32. Their product with a row stride is 64-bit, so tensors may be larger.",
+        f"{SRC}/block_info.h BlockInfo::q_offset",
+    ),
+    Condition(
+        "K452",
+        "all heads have less than 2^31 rows together",
+        _row_count,
+        "LSE, and the sums of dO * O with their padding, are addressed in int.",
+        f"{SRC}/flash_fwd_kernel.h get_lse_tile, {SRC}/flash_bwd_kernel.h row_offset_dpsum",
+    ),
+    Condition(
+        "K453",
+        "partial outputs have less than 2^31 elements",
+        _partials,
+        "splits * batch * heads * rows * head dim, in int.",
+        f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv: row_offset_oaccum",
+        (Family.FWD_SPLITKV,),
+        lambda kernel: kernel.signature.split,
+    ),
+    Condition(
+        "K454",
+        "random counters fit 32 bits",
+        _counters,
+        "Each head of each sequence has 32 counters of the random stream.",
+        f"{SRC}/dropout.h Dropout, {API} counter_offset",
+        (Family.FWD, *BACKWARD),
+    ),
+    Condition(
+        "K455",
+        "the grid can be launched",
+        _grid,
+        "Batch and heads are grid dimensions, which CUDA limits to 65535; with splits it is their product.",
+        f"{SRC}/flash_fwd_launch_template.h run_flash_fwd, run_flash_splitkv_fwd",
+        (*FORWARD, *BACKWARD),
+        lambda kernel: kernel.signature.split,
+    ),
+)
+"""Conditions of sizes."""
