@@ -240,8 +240,8 @@ class LaunchView:
 class DryRun(Protocol):
     """A backend whose host code can be watched without a device: ``run --dry-run`` shows the launches."""
 
-    def build_recorder(self, context: BuildContext) -> Artifact:
-        """Build (or find) what stands in for the device's runtime.
+    def build_recorder(self, context: BuildContext) -> Artifact | None:
+        """Build (or find) what stands in for the device's runtime; None where the host code needs nothing for that.
 
         Raises:
             KernelFailure, EnvironmentProblem: as ``Backend.build``.
@@ -253,7 +253,7 @@ class DryRun(Protocol):
         artifacts: Sequence[Path],
         tensors: Mapping[str, BoundTensor],
         device: DeviceFacts,
-        recorder: Path,
+        recorder: Path | None,
     ) -> tuple[LaunchView, ...]:
         """The launches of a plan, one for each stage, in a process of their own. Tensors have places, no contents.
 

@@ -129,14 +129,15 @@ class Supervisor:
         return found
 
     def describe(
-        self, job: Job, layout: ArenaLayout, recorder: Artifact, *, timeout: float = 120.0
+        self, job: Job, layout: ArenaLayout, recorder: Artifact | None, *, timeout: float = 120.0
     ) -> tuple[LaunchView, ...]:
         """The launches of a job, by the backend's host code and without a device; see ``DryRun``.
 
         Raises:
             KernelFailure: X014, they cannot be shown.
         """
-        wire = {"job": job.to_wire(), "layout": layout.to_wire(), "recorder": [str(recorder.path), recorder.sha256]}
+        found = None if recorder is None else [str(recorder.path), recorder.sha256]
+        wire = {"job": job.to_wire(), "layout": layout.to_wire(), "recorder": found}
         worker = self._ready()
         worker.clear_log()
         answer = worker.ask({"do": "describe", **wire}, timeout=timeout)

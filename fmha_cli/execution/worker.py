@@ -170,13 +170,13 @@ class Worker:
         if not isinstance(backend, DryRun):
             raise EnvironmentProblem(f"backend {backend.name} shows no launches")
         paths = [verified(path, sha256) for path, sha256 in artifacts_from_wire(job)]
-        recorder, sha256 = request["recorder"]
+        recorder = request["recorder"]
         launches = backend.describe_launches(
             plan_from_wire(job, backend),
             paths,
             tensors_from_wire(request["layout"]),
             device_from_wire(job["device"]),
-            verified(Path(recorder), sha256),
+            None if recorder is None else verified(Path(recorder[0]), recorder[1]),
         )
         return {"launches": [launch_to_wire(launch) for launch in launches]}
 

@@ -60,7 +60,7 @@ def _plain(row: Row) -> Fate:
 class _Watcher:
     def __init__(self, registry: Registry, context: BuildContext, supervisor: Supervisor) -> None:
         self._registry, self._context, self._supervisor = registry, context, supervisor
-        self._recorders: dict[str, Artifact] = {}
+        self._recorders: dict[str, Artifact | None] = {}
         self.missing: EnvironmentProblem | None = None
 
     def fate(self, row: Row, built: Mapping[str, Built]) -> Fate:
@@ -86,7 +86,7 @@ class _Watcher:
             return Fate(verdict=verdict, artifacts=artifacts, notes=(_NOTE, fault.render()))
         return Fate(verdict=Verdict.NOT_RUN, artifacts=artifacts, launches=launches, notes=(_NOTE,))
 
-    def _recorder(self, name: str) -> Artifact:
+    def _recorder(self, name: str) -> Artifact | None:
         backend = self._registry.backend(name)
         assert isinstance(backend, DryRun)
         if name not in self._recorders:

@@ -141,8 +141,9 @@ class CkTileBackend:
         artifacts: Sequence[Path],
         tensors: Mapping[str, BoundTensor],
         device: DeviceFacts,
-        recorder: Path,
+        recorder: Path | None,
     ) -> tuple[LaunchView, ...]:
         from fmha_cli.backends.ck_tile.dry_run import describe_launches
 
+        assert recorder is not None
         return describe_launches(plan, artifacts, tensors, recorder)
