@@ -98,13 +98,7 @@ def _forward(s: Situation, main: KernelSpec, splits: int) -> Iterator[tuple[str,
 
 def _backward(s: Situation) -> Iterator[tuple[str, Scratch]]:
     p = s.problem
-    if p.mode is Mode.GROUP:
-        rows = s.total_q + PAD_ROWS * p.batch
-        d, dq = (p.heads, rows), (rows, p.heads, s.hdim_rounded)
-        lse: tuple[int, ...] = (p.heads, s.total_q)
-    else:
-        d, dq = (p.batch, p.heads, s.seqlen_q_rounded), (p.batch, s.seqlen_q_rounded, p.heads, s.hdim_rounded)
-        lse = (p.batch, p.heads, s.seqlen_q)
+    lse, d, dq = _packed_shapes(s) if p.mode is Mode.GROUP else _batch_shapes(s)
     yield "softmax_lse", Scratch(lse)
     yield "rng_state", Scratch((2,), RNG_STATE // 2)
     yield "softmax_d", Scratch(d)
@@ -112,3 +106,15 @@ def _backward(s: Situation) -> Iterator[tuple[str, Scratch]]:
     if p.heads != p.kv_heads:
         yield "dk_expanded", expanded(p, "dk")
         yield "dv_expanded", expanded(p, "dv")
+
+
+def _packed_shapes(s: Situation) -> tuple[tuple[int, ...], ...]:
+    """Of LSE, ``softmax_d``, and one part of ``dq_accum``."""
+    heads, rows = s.problem.heads, s.total_q + PAD_ROWS * s.problem.batch
+    return (heads, s.total_q), (heads, rows), (rows, heads, s.hdim_rounded)
+
+
+def _batch_shapes(s: Situation) -> tuple[tuple[int, ...], ...]:
+    """As :func:`_packed_shapes`."""
+    batch, heads, rows = s.problem.batch, s.problem.heads, s.seqlen_q_rounded
+    return (batch, heads, s.seqlen_q), (batch, heads, rows), (batch, rows, heads, s.hdim_rounded)
