@@ -4,7 +4,8 @@ Stream ``fmha`` (this project's own): Philox 4x32-10, key = low and high word of
 c0 = j >> 2, c1 = i, c2 = b * heads + h, c3 = offset; element (b, h, i, j) uses output word j & 3 and is
 kept when word >= threshold, threshold = floor(p * 2^32). i and j count inside the sequence.
 
-Stream ``ck`` (Composable Kernel): ``ck_stream`` states it.
+Streams ``ck`` (Composable Kernel) and ``fa2`` (FlashAttention-2): ``ck_stream`` and ``fa2_stream`` state them. Both compare
+bytes, and both divide what they keep by 1 - p, not by the share that they keep: ``keep_scale`` serves all streams.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Stream = Callable[[Problem, int, Ints, Ints, int, int], Keep]
 
 _WORD = 2**32
 _CK_TILE, _CK_LANES, _CK_ROUNDS = 32, 64, 7
+_FA2_ROWS, _FA2_COLUMNS, _FA2_LANES, _FA2_ROUNDS = 16, 32, 32, 7
 
 
 def threshold(p: float) -> int:
@@ -88,7 +90,41 @@ def ck_keep_byte(p: float) -> int:
     return int(np.floor(np.float32(1.0 - float(np.float32(p))) * np.float32(255)))
 
 
-STREAMS: Mapping[str, Stream] = MappingProxyType({"fmha": fmha_stream, "ck": ck_stream})
+def fa2_stream(problem: Problem, b: int, h: Ints, i: Ints, first: int, end: int) -> Keep:
+    """The stream ``fa2``: the same bits in FlashAttention-2's forward and backward kernels, whatever their tiles.
+
+    P is cut into tiles of 16 x 32, four ``m16n8`` accumulators of a warp each. Philox 4x32-7 with key = low and
+    high word of the seed and counter words c0, c1 = low and high word of offset + (b * heads + h) * 32 + lane,
+    c2 = i div 16, c3 = j div 32, gives 16 bytes, little end first. With the accumulators' layout, element (i, j) is
+    lane 4 * (i mod 8) + j mod 8 div 2's, and its byte is 8 * (j div 16 mod 2) + 4 * (j div 8 mod 2) + 2 * (i div 8 mod 2)
+    + j mod 2. It is kept when byte <= floor((1 - p) * 255), so that a share of (floor((1 - p) * 255) + 1) / 256 is kept,
+    and divided by 1 - p.
+
+    Source: ``csrc/flash_attn/src/dropout.h`` ``Dropout``, ``philox.cuh`` ``philox``, ``utils.h``
+    ``convert_layout_acc_dropout``, ``flash_fwd_kernel.h`` and ``flash_bwd_kernel.h`` ``block_row_idx``.
+    """
+    column, tile = np.arange(first, end), first // _FA2_COLUMNS
+    quad = np.arange(4 * tile, 4 * ((end - 1) // _FA2_COLUMNS + 1))  # of lanes: they share a row and hold 8 columns
+    lane = 4 * (i % 8)[:, None] + quad % 4
+    head = (b * problem.heads + h).astype(np.uint64)[:, None] * np.uint64(_FA2_LANES)
+    place = head + lane.astype(np.uint64) + np.uint64(problem.offset % _WORD**2)
+    row_tile, column_tile = (i // _FA2_ROWS).astype(np.uint64)[:, None], (quad // 4).astype(np.uint64)
+    key = (problem.seed % _WORD, problem.seed // _WORD % _WORD)
+    counter = (place % np.uint64(_WORD), place // np.uint64(_WORD), row_tile, column_tile)
+    four = np.stack(philox4x32(counter, key, _FA2_ROUNDS), axis=-1)
+    values = four.astype("<u4").view(np.uint8)
+    byte = 8 * (column // 16 % 2) + 4 * (column // 8 % 2) + column % 2 + 2 * (i // 8 % 2)[:, None]
+    held = 4 * (column // _FA2_COLUMNS - tile) + column % 8 // 2
+    kept: Keep = values[np.arange(len(i))[:, None], held, byte] <= fa2_keep_byte(problem.dropout)
+    return kept
+
+
+def fa2_keep_byte(p: float) -> int:
+    """Largest byte that FlashAttention-2 keeps: ``p_dropout_in_uint8_t``, of 1 - p in single precision."""
+    return int(np.floor(float(np.float32(1) - np.float32(p)) * 255.0))
+
+
+STREAMS: Mapping[str, Stream] = MappingProxyType({"fmha": fmha_stream, "ck": ck_stream, "fa2": fa2_stream})
 
 
 def stream_of(name: str) -> Stream:
