@@ -41,13 +41,18 @@ class Section:
 
 @dataclass(frozen=True)
 class Symbol:
-    """One symbol with its address, its size in bytes, whether it is a function, and the index of its section."""
+    """One symbol with its address, its size in bytes and whether it is a function.
+
+    Attributes:
+        section: index of its section; other: ``st_other``.
+    """
 
     name: str
     address: int
     size: int
     is_function: bool
     section: int = 0
+    other: int = 0
 
 
 @dataclass(frozen=True)
@@ -157,8 +162,8 @@ def _text_at(table: bytes, offset: int) -> str:
 
 def _symbols(table: bytes, names: bytes) -> Iterator[Symbol]:
     for offset in range(0, len(table) - _SYMBOL.size + 1, _SYMBOL.size):
-        name, info, _, section, address, size = _SYMBOL.unpack_from(table, offset)
-        yield Symbol(_text_at(names, name), address, size, info & 0xF == _STT_FUNC, section)
+        name, info, other, section, address, size = _SYMBOL.unpack_from(table, offset)
+        yield Symbol(_text_at(names, name), address, size, info & 0xF == _STT_FUNC, section, other)
 
 
 def _notes(data: bytes) -> Iterator[Note]:
