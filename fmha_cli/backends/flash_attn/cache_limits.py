@@ -1,14 +1,14 @@
-"""K436-K446: pages, appended keys, rotary embedding, split keys and empty sequences."""
+"""K436-K445: pages, appended keys, rotary embedding, split keys and empty sequences."""
 
 from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.condition import API, BACKWARD, FORWARD, SRC, Condition
 from fmha_cli.backends.flash_attn.situation import Situation, next_multiple
-from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, ROWS_PER_BLOCK, keys_per_block
+from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, keys_per_block
 from fmha_cli.features import Mode
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.kernel import KernelSpec
 from fmha_cli.rules import Reason, Severity
-from fmha_cli.signature import MaskKey, Need
+from fmha_cli.signature import MaskKey
 
 PAGE_STEP = 256
 ROTARY_STEP = 16
@@ -87,30 +87,16 @@ def _group_splits(s: Situation, kernel: KernelSpec) -> Reason | None:
     return Reason("K443", text, "--splits 1, or --seqlen instead of --seqlens-q", Severity.OPTION)
 
 
-def _lost_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
-    if not s.unpadded_lse or kernel.signature.split is Need.YES:
-        return None
-    p = s.problem
-    rows = (s.seqlen_q,) * p.batch if s.swapped else p.query_lengths()
-    masked = s.mask_key is not MaskKey.NONE
-    for b, (q, k) in enumerate(zip(rows, p.key_lengths(), strict=True)):
-        if q and (not k or (masked and k - q + ROWS_PER_BLOCK + s.mask.right <= 0)):
-            text = f"sequence {b} of {q} rows and {k} keys has blocks of rows that see no key: the unsplit split-KV "
-            text += "kernel writes their LSE to a batch-mode place, into another row's or beyond the tensor"
-            return Reason("K444", text, "--seqlen instead of --seqlens-q, or no empty sequence", Severity.SHAPE)
-    return None
-
-
 def _no_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
     if s.seqlen_q:
         return None
-    return Reason("K445", "no query row in any sequence: the grid would be empty", "--backend cpu", Severity.SHAPE)
+    return Reason("K444", "no query row in any sequence: the grid would be empty", "--backend cpu", Severity.SHAPE)
 
 
 def _no_keys(s: Situation, kernel: KernelSpec) -> Reason | None:
     if s.seqlen_k or s.problem.deterministic or not s.seqlen_q:
         return None
-    return Reason("K446", "no key in any sequence: the backward grid would be empty", "--seqlen-k 1", Severity.SHAPE)
+    return Reason("K445", "no key in any sequence: the backward grid would be empty", "--seqlen-k 1", Severity.SHAPE)
 
 
 _KERNEL = f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv"
@@ -183,15 +169,6 @@ CACHE_LIMITS: tuple[Condition, ...] = (
     ),
     Condition(
         "K444",
-        "packed queries by the split-KV kernel: every block of rows sees a key",
-        _lost_rows,
-        "Where a block of 64 rows sees no key the kernel leaves early, with an offset of LSE that forgets packing.",
-        f"{_KERNEL}: row_offset_lseaccum",
-        (Family.FWD_SPLITKV,),
-        lambda kernel: kernel.signature.split,
-    ),
-    Condition(
-        "K445",
         "there are query rows",
         _no_rows,
         "A grid of 0 blocks is no launch. Backwards upstream's host writes zeros then.",
@@ -199,7 +176,7 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         FORWARD,
     ),
     Condition(
-        "K446",
+        "K445",
         "there are keys backwards",
         _no_keys,
         "Blocks are over keys, unless the pass is deterministic; then they are over multiprocessors.",

@@ -6,17 +6,17 @@ from collections.abc import Iterable, Iterator
 
 from fmha_cli.backends.flash_attn.candidates import FamilyIndex, family_index
 from fmha_cli.backends.flash_attn.condition import BACKWARD, FORWARD
+from fmha_cli.backends.flash_attn.evenness import even_k, even_mn
 from fmha_cli.backends.flash_attn.problem_rules import no_kernels
 from fmha_cli.backends.flash_attn.signatures import MAIN, NAME
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
-from fmha_cli.backends.flash_attn.tiles import EVEN_MN_HDIM
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.decision import Decision, Supported, Unsupported
 from fmha_cli.device import DeviceFacts
-from fmha_cli.features import Alibi, Direction
+from fmha_cli.features import Direction
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.problem import Problem
-from fmha_cli.signature import MaskKey, Need
+from fmha_cli.signature import Need
 
 
 def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
@@ -96,7 +96,4 @@ def _splitting(s: Situation) -> str:
 def _spare(s: Situation, kernel: KernelSpec) -> int:
     """Steps by which a kernel is more general than the one that the launch templates pick: 0, 1 or 2."""
     a = algorithm_of(kernel)
-    even_k = s.even_k and s.problem.alibi is Alibi.NONE
-    plain = even_k and s.mask_key is not MaskKey.WINDOW and not s.problem.append
-    even_mn = plain and kernel.signature.hdim <= EVEN_MN_HDIM and s.even_mn(*a.tile)
-    return int(even_mn and not a.even_mn) + int(even_k and not a.even_k)
+    return int(even_mn(s, a.tile) and not a.even_mn) + int(even_k(s) and not a.even_k)

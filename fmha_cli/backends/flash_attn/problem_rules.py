@@ -1,8 +1,8 @@
 """The rules K420-K479 of FlashAttention-2: what its kernels need of a problem, in one table.
 
-K420-K435 limits of the kernels, K436-K446 caches, splits and empty sequences, K450-K455 sizes, K460-K466 what a kernel
-is compiled for, K470-K473 rules of order (which of several fitting kernels upstream takes: they refuse nothing), K479
-no kernels at all.
+K420-K435 limits of the kernels, K436-K445 caches, splits and empty sequences, K450-K455 sizes, K460-K466 what a kernel
+is compiled for, K470-K472 rules of order (which of several fitting kernels upstream takes: they refuse nothing), K477-K478
+dispatch keys, K479 no kernels at all.
 """
 
 from __future__ import annotations
@@ -58,6 +58,21 @@ ORDER_RULES: tuple[Rule, ...] = (
         "Kernels use no instruction of a suffixed architecture, so sm_90 comes before sm_90a. Tiles are chosen for the "
         "architecture that a kernel is compiled for; those of an older one are offered last.",
         f"{SRC}/flash_fwd_launch_template.h run_mha_fwd_hdim128: is_sm8x",
+    ),
+    Rule(
+        "K477",
+        "dispatch keys: the axes of a key agree",
+        _refuses_nothing,
+        "A key that is written by hand can say what no problem says: causal and a window, pages without a cache. Keys "
+        "of problems agree.",
+        "fmha_cli/backends/flash_attn/lookup.py validate",
+    ),
+    Rule(
+        "K478",
+        "dispatch keys: the kernel is listed",
+        _refuses_nothing,
+        "A strict lookup admits what fmha list-kernels shows, and nothing that merely could be.",
+        "fmha_cli/backends/flash_attn/lookup.py strict_lookup",
     ),
     Rule(
         NO_KERNELS,
