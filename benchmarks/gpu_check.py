@@ -1,10 +1,17 @@
 """Build, check and time every family on this machine's GPU: one call, one short table, one JSON file.
 
-    python benchmarks/gpu_check.py [--vendor amd] [--minutes 8.5] [--jobs N] [-o gpu_check.json]
+    python benchmarks/gpu_check.py [--vendor amd|nvidia] [--minutes 8.5] [--jobs N] [-o gpu_check.json]
 
-Each case is a problem that leads to certain families. All kernels are built first, in parallel; then every case is
-checked against the oracle and timed (``fmha bench``). Exit code 0: every case PASSED; 1: one did not; 4: no such GPU,
-and every case is NOT_RUN with the reason. What does not fit into the time is NOT_RUN too, and says so.
+AMD: each case is a problem that leads to certain families. All kernels are built first, in parallel; then every case is
+checked against the oracle and timed (``fmha bench``).
+
+NVIDIA: every family and feature checked with all fills, speed against PyTorch's FlashAttention, decoding, 500 random
+problems, compute-sanitizer (``fa_check``). ``--archive FILE`` brings kernels that ``gpu_prepare.py`` built; only what is
+missing is built here. ``--dry-run`` needs no GPU: everything up to the launch. ``--results DIR`` writes the record with its
+environment and a page beside it.
+
+Exit code 0: nothing is wrong; 1: something is; 4: no such GPU, and every row is NOT_RUN with the reason. What does not fit
+into the time is NOT_RUN too, and says so.
 """
 
 from __future__ import annotations
@@ -15,6 +22,7 @@ import os
 import shlex
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,18 +30,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from amd_cases import AMD_CASES
+from check_case import Case
+from fa_check.budget import Budget
+from fa_check.cases import CASES as NVIDIA_CASES
+
 SCHEMA = "fmha.gpu-check/1"
 LEAST_S = 5.0
 """Seconds below which no further case is begun."""
-
-
-@dataclass(frozen=True)
-class Case:
-    """A problem and the families that it is to lead to."""
-
-    name: str
-    flags: str
-    families: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -45,34 +49,9 @@ class Vendor:
     cases: tuple[Case, ...]
 
 
-FWD, SPLITKV = ("fwd",), ("fwd_splitkv", "fwd_splitkv_combine")
-BWD = ("bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq")
-
-AMD = Vendor(
-    "ck_tile",
-    "hip",
-    (
-        Case("forward", "-b 2 -H 16 -s 2k -d 128 --splits 1", FWD),
-        Case("causal, GQA, bf16, bshd", "-b 2 -H 16 --kv-heads 4 -s 2k -d 128 --dtype bf16 --causal --layout bshd --splits 1", FWD),
-        Case("packed, LSE", "--seqlens-q 1000,1,700 -H 8 -d 64 --lse --splits 1", FWD),
-        Case("window, bias", "-b 1 -H 8 -s 1k -d 64 --mask window:128,0 --bias elementwise:1hss --splits 1", FWD),
-        Case("ALiBi, LSE", "-b 1 -H 8 -s 1k -d 64 --alibi --causal --lse --splits 1", FWD),
-        Case("softcap", "-b 1 -H 8 -s 1k -d 128 --softcap 30 --splits 1", FWD),
-        Case("dropout", "-b 1 -H 8 -s 1k -d 128 --dropout 0.2 --seed 7 --offset 3 --splits 1", FWD),
-        Case("fp8", "-b 1 -H 8 -s 1k -d 128 --dtype fp8_e4m3:bf16 --qscale tensor --splits 1", FWD),
-        Case("decode", "-b 4 -H 32 --kv-heads 8 -s 1 --kv-cache linear --cache-seqlens 8k -d 128 --splits 8", SPLITKV),
-        Case("decode, pages", "-b 4 -H 32 --kv-heads 8 -s 1 --kv-cache paged:128 --cache-seqlens 8k -d 128 --splits 8", SPLITKV),
-        Case("append, rotary", "-b 4 -H 8 -s 4 --kv-cache linear --cache-seqlens 1000 --append 4 --rotary 64 -d 128 --causal --splits 4", ("fwd_appendkv", *SPLITKV)),
-        Case("paged prefill", "-b 2 -H 8 -s 512 --kv-cache paged:128 --cache-seqlens 2k -d 128 --causal --splits 1", ("fwd_pagedkv",)),
-        Case("batch prefill", "--seqlens-q 500,300 --kv-cache paged:1 --cache-seqlens 1k,600 -H 8 -d 128 --causal --splits 1", ("batch_prefill",)),
-        Case("backward", "-b 2 -H 8 -s 1k -d 128 --direction bwd", BWD),
-        Case("backward, causal, GQA", "-b 1 -H 8 --kv-heads 2 -s 1k -d 64 --dtype bf16 --causal --direction bwd", BWD),
-        Case("backward, deterministic", "-b 1 -H 4 -s 512 -d 64 --deterministic --direction bwd", BWD),
-        Case("backward, dropout, dbias", "-b 1 -H 4 -s 512 -d 64 --dropout 0.1 --bias elementwise:bhss --dbias --direction bwd", BWD),
-    ),
-)  # fmt: skip
-
-VENDORS: Mapping[str, Vendor] = {"amd": AMD}
+AMD = Vendor("ck_tile", "hip", AMD_CASES)
+NVIDIA = Vendor("flash_attn", "cuda", NVIDIA_CASES)
+VENDORS: Mapping[str, Vendor] = {"amd": AMD, "nvidia": NVIDIA}
 
 
 @dataclass
@@ -186,29 +165,48 @@ def rows(results: Sequence[Result]) -> Iterator[str]:
         yield f"all: {whys.pop()}"
 
 
+def check_amd(wanted: argparse.Namespace, vendor: Vendor, started: float) -> tuple[list[Result], Any, int]:
+    """The rows, the device, and the exit code."""
+    until = started + 60 * wanted.minutes
+    device, why = device_of(vendor)
+    if device is None:
+        return [Result(c.name, "", "NOT_RUN", list(c.families), why=why) for c in vendor.cases], None, 4
+    results = []
+    builds = build_all(vendor.cases, vendor, device["archs"][0], wanted.jobs, until)
+    for case in vendor.cases:
+        left, (seconds, fault) = until - time.monotonic(), builds[case.name]
+        if left < LEAST_S:
+            result = Result(case.name, "", "NOT_RUN", list(case.families), why="no time left")
+        else:
+            result = check(case, vendor, device["id"], left)
+        result.build_s, result.why = seconds, result.why or fault or None
+        results.append(result)
+    return results, device, 0 if all(result.verdict == "PASSED" for result in results) else 1
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--vendor", choices=sorted(VENDORS), default="amd")
     parser.add_argument("--minutes", type=float, default=8.5)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("-o", "--out", type=Path, default=Path("gpu_check.json"))
+    nvidia = parser.add_argument_group("NVIDIA")
+    nvidia.add_argument("--archive", type=Path, help="kernels that gpu_prepare.py packed")
+    nvidia.add_argument("--dry-run", action="store_true", help="everything up to the launch, without a GPU")
+    nvidia.add_argument("--arch", default="sm_90", help="architecture of a dry run [sm_90]")
+    nvidia.add_argument("--parts", default="cases,speed,random,sanitizer", help="what to do, a comma list")
+    nvidia.add_argument(
+        "--processes", type=int, default=max(1, (os.cpu_count() or 2) * 3 // 4), help="that check at once"
+    )
+    nvidia.add_argument("--count", type=int, default=500, help="random problems")
+    nvidia.add_argument("--cache-dir", type=Path, help="where kernels are kept [a temporary folder]")
+    nvidia.add_argument("--results", type=Path, help="folder for the record and its page")
     wanted = parser.parse_args()
-    started = time.monotonic()
-    until, vendor = started + 60 * wanted.minutes, VENDORS[wanted.vendor]
-    device, why = device_of(vendor)
-    results = []
-    if device is None:
-        results = [Result(c.name, "", "NOT_RUN", list(c.families), why=why) for c in vendor.cases]
-    else:
-        builds = build_all(vendor.cases, vendor, device["archs"][0], wanted.jobs, until)
-        for case in vendor.cases:
-            left, (seconds, fault) = until - time.monotonic(), builds[case.name]
-            if left < LEAST_S:
-                result = Result(case.name, "", "NOT_RUN", list(case.families), why="no time left")
-            else:
-                result = check(case, vendor, device["id"], left)
-            result.build_s, result.why = seconds, result.why or fault or None
-            results.append(result)
+    started, vendor = time.monotonic(), VENDORS[wanted.vendor]
+    if wanted.vendor == "nvidia":
+        with tempfile.TemporaryDirectory(prefix="gpu_check") as folder:
+            return check_nvidia(wanted, vendor, Path(folder))
+    results, device, code = check_amd(wanted, vendor, started)
     print("\n".join(rows(results)))
     document = {
         "schema": SCHEMA,
@@ -219,9 +217,59 @@ def main() -> int:
     }
     wanted.out.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
     print(f"{len(results)} cases in {document['seconds']} s; {wanted.out}")
+    return code
+
+
+def check_nvidia(wanted: argparse.Namespace, vendor: Vendor, folder: Path) -> int:
+    """The check of ``fa_check``, its table and its record. The exit code."""
+    from fa_check.check import Options, check, nothing_runs, rows_of
+    from fa_check.dry import dry_run
+    from fa_check.page import page
+    from fa_check.results import good, table
+
+    from fmha_cli.device import DeviceFacts
+
+    budget = Budget(60 * wanted.minutes)
+    options = Options(
+        cache_root=wanted.cache_dir or folder / "cache",
+        folder=folder,
+        archive=wanted.archive,
+        processes=wanted.processes,
+        jobs=wanted.jobs,
+        parts=tuple(wanted.parts.split(",")),
+        count=wanted.count,
+    )
+    device, why = (None, "dry run") if wanted.dry_run else device_of(vendor)
+    notes: dict[str, Any] = {}
+    if wanted.dry_run:
+        found, notes = dry_run(wanted.arch, options, budget)
+    elif device is None:
+        found = nothing_runs(options, why)
+    else:
+        sizes = {name: device[name] or 0 for name in ("units", "memory_bytes", "llc_bytes")}
+        facts = DeviceFacts(id=device["id"], name=device["name"], archs=tuple(device["archs"]), **sizes)
+        found, notes = check(facts, options, budget)
+    document = {
+        "schema": SCHEMA,
+        "device": device,
+        "notes": notes,
+        "rows": rows_of(found),
+        "seconds": round(budget.used, 1),
+        "vendor": wanted.vendor,
+    }
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
+    wanted.out.write_text(text, "utf-8")
+    if wanted.results:
+        wanted.results.mkdir(parents=True, exist_ok=True)
+        (wanted.results / "nvidia.json").write_text(text, "utf-8")
+        (wanted.results / "nvidia.md").write_text(page(document, found), "utf-8")
+    if "kernels" in notes:
+        print(notes["kernels"]["text"])
+    print("\n".join(table(found)))
+    print(f"{len(found)} rows in {document['seconds']} s; {wanted.out}")
     if device is None:
-        return 4
-    return 0 if all(result.verdict == "PASSED" for result in results) else 1
+        return 4 if not wanted.dry_run else int(not good(found))
+    return int(not good(found))
 
 
 if __name__ == "__main__":

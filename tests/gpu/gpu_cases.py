@@ -1,25 +1,26 @@
-"""The cases of ``benchmarks/gpu_check.py`` for the tests beside it."""
+"""Devices for the tests of ``benchmarks/gpu_check.py``: what a backend's probe finds in the worker, asked once."""
 
 from __future__ import annotations
 
-import importlib.util
-import sys
-from pathlib import Path
-from types import ModuleType
+from functools import cache
 
-ROOT = Path(__file__).resolve().parents[2]
+import pytest
 
-
-def load_gpu_check() -> ModuleType:
-    """``benchmarks/gpu_check.py`` as a module: its cases are tested here."""
-    name = "gpu_check"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, ROOT / "benchmarks" / "gpu_check.py")
-        assert spec is not None
-        assert spec.loader is not None
-        sys.modules[name] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(sys.modules[name])
-    return sys.modules[name]
+from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.registry import build_registry
 
 
-AMD_CASES = load_gpu_check().AMD.cases
+@cache
+def availability(backend: str) -> Availability:
+    """The answer of a backend's probe."""
+    with Supervisor() as supervisor:
+        return supervisor.probe(build_registry().entry_point(backend), backend)
+
+
+def device_or_skip(backend: str, kind: str) -> DeviceFacts:
+    """The first device, or a skipped test with the probe's reason."""
+    found = availability(backend)
+    if found.state is not State.OK:
+        pytest.skip(f"no {kind} GPU: {found.why}")
+    return found.devices[0]

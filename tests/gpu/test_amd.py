@@ -6,47 +6,37 @@ The cases are those of ``benchmarks/gpu_check.py``. That they lead to the famili
 from __future__ import annotations
 
 import json
-from functools import cache
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
+import gpu_check
 import pytest
-from gpu_cases import AMD_CASES, load_gpu_check
+from amd_cases import AMD_CASES
+from check_case import Case
+from gpu_cases import device_or_skip
 
 from fmha_cli import api
 from fmha_cli.decision import Supported
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.device import DeviceFacts
 from fmha_cli.kernel import Family
 from fmha_cli.problem import Problem
 from fmha_cli.registry import build_registry
 from fmha_cli.verdict import Verdict
 
 
-@cache
-def availability() -> Availability:
-    with Supervisor() as supervisor:
-        return supervisor.probe(build_registry().entry_point("ck_tile"), "ck_tile")
-
-
 @pytest.fixture
 def device() -> DeviceFacts:
-    found = availability()
-    if found.state is not State.OK:
-        pytest.skip(f"no AMD GPU: {found.why}")
-    return found.devices[0]
+    return device_or_skip("ck_tile", "AMD")
 
 
 @pytest.mark.parametrize("case", AMD_CASES, ids=lambda c: c.name)
-def test_every_family_on_the_device(case: Any, device: DeviceFacts, shared_cache: Path) -> None:
+def test_every_family_on_the_device(case: Case, device: DeviceFacts, shared_cache: Path) -> None:
     (record,) = api.run(Problem.from_cli(case.flags), backend="ck_tile", device=device.id, cache_root=str(shared_cache))
     assert record.verdict is Verdict.PASSED, record.notes
     assert tuple(stage.family for stage in record.stages) == case.families
 
 
 @pytest.mark.parametrize("case", AMD_CASES, ids=lambda c: c.name)
-def test_the_cases_lead_to_their_families(case: Any) -> None:
+def test_the_cases_lead_to_their_families(case: Case) -> None:
     backend, device = build_registry().backend("ck_tile"), DeviceFacts.of_arch("gfx942")
     problem = Problem.from_cli(case.flags)
     fits = [d for d in backend.decide(problem, device) if isinstance(d, Supported)]
@@ -60,7 +50,6 @@ def test_all_families_are_there() -> None:
 
 
 def test_without_a_gpu_every_case_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu_check: ModuleType = load_gpu_check()
     monkeypatch.setattr(gpu_check, "device_of", lambda vendor: (None, "no device in this test"))
     monkeypatch.setattr("sys.argv", ["gpu_check.py", "-o", str(tmp_path / "out.json")])
     assert gpu_check.main() == 4

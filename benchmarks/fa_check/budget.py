@@ -1,0 +1,51 @@
+"""The time of one call, handed out part by part: what does not fit is left out, and says so."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Budget:
+    """Seconds from now on, of which the parts of a run take theirs in order.
+
+    Attributes:
+        seconds: of the whole run. clock: seconds of a clock that never goes back.
+        spent: part -> seconds, of the parts that are over.
+    """
+
+    seconds: float
+    clock: Callable[[], float] = time.monotonic
+    spent: dict[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._start = self._mark = self.clock()
+
+    @property
+    def left(self) -> float:
+        """Seconds until the end; never below 0."""
+        return max(0.0, self._start + self.seconds - self.clock())
+
+    @property
+    def used(self) -> float:
+        """Seconds since the start."""
+        return self.clock() - self._start
+
+    def share(self, least: float, most: float, keep: float = 0.0) -> float | None:
+        """Seconds that a part may take: at most ``most``, leaving ``keep`` to later ones; None if that is less than
+        ``least``, the time below which the part is not worth beginning."""
+        found = min(most, self.left - keep)
+        return found if found >= least else None
+
+    def done(self, part: str) -> None:
+        """A part is over; the time since the last one is its."""
+        now = self.clock()
+        self.spent[part] = round(self.spent.get(part, 0.0) + now - self._mark, 3)
+        self._mark = now
+
+
+def out_of_time(budget: Budget, part: str) -> str:
+    """Why a part was not begun."""
+    return f"{part} was not begun: {budget.left:.0f} s of {budget.seconds:.0f} s were left"

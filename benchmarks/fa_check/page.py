@@ -1,0 +1,105 @@
+"""The page of a check for ``docs/results``: what ran where, and its figures."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fa_check.results import NOT_RUN, Result
+from fa_check.speed_points import GOAL
+
+TITLES = {
+    "cases": "Every family and feature, all fills",
+    "random": "Random problems",
+    "ceilings": "The machine's own ceilings",
+    "speed": "Against PyTorch's FlashAttention",
+    "decode": "Decoding, against PyTorch's split kernel",
+    "sanitizer": "compute-sanitizer",
+}
+
+
+def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
+    """Markdown. Rows that did not run say so, with their reason."""
+    return "\n".join(_lines(document, results)) + "\n"
+
+
+def _lines(document: Mapping[str, Any], results: Sequence[Result]) -> Iterator[str]:
+    device, notes = document["device"], document["notes"]
+    yield "# FlashAttention on an NVIDIA GPU"
+    yield ""
+    yield "Made by `benchmarks/gpu_check.py --vendor nvidia`; the full record lies beside this page."
+    yield ""
+    if device is None:
+        yield "**NOT_RUN: there was no GPU.** What follows says how far everything came without one."
+    else:
+        yield f"Device: {device['name']} ({', '.join(device['archs'])}). The whole check took {document['seconds']:.0f} s."
+    yield ""
+    yield from _environment(notes)
+    for part, title in TITLES.items():
+        mine = [r for r in results if r.part == part]
+        if mine:
+            yield f"## {title}"
+            yield ""
+            yield from (
+                _speeds(mine) if part in ("speed", "decode") and any(r.figures for r in mine) else _verdicts(mine)
+            )
+            yield ""
+
+
+def _environment(notes: Mapping[str, Any]) -> Iterator[str]:
+    environment = notes.get("environment")
+    if not environment:
+        return
+    versions = ", ".join(f"{name} {version}" for name, version in sorted(environment["versions"].items()))
+    yield f"- Python {environment['python']}, {environment['cores']} cores; {versions}"
+    yield from (f"- {line}" for line in environment["nvidia_smi"].splitlines())
+    if "kernels" in notes:
+        yield f"- {notes['kernels']['text']}"
+    if "archive" in notes:
+        yield f"- the archive of kernels has {notes['archive']['bytes'] / 1e6:.1f} MB"
+    yield ""
+
+
+def _verdicts(results: Sequence[Result]) -> Iterator[str]:
+    """Counts, and a line for everything that did not pass; equal reasons once."""
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(Counter(r.verdict for r in results).items()))
+    used = max((r.used for r in results if r.used is not None), default=None)
+    yield f"{len(results)} rows: {counts}." + (
+        f" The largest share of an error budget that was used: {used:.0%}." if used else ""
+    )
+    for (verdict, why), n in Counter((r.verdict, r.why) for r in results if r.why).most_common():
+        first = next(r.name for r in results if (r.verdict, r.why) == (verdict, why))
+        yield f"- {first}{f' and {n - 1} more' if n > 1 else ''}: {verdict}: {why}"
+    yield from (f"- {r.name}: {r.figures['line'].strip()}" for r in results if r.figures.get("line"))
+
+
+def _speeds(results: Sequence[Result]) -> Iterator[str]:
+    raced = [r for r in results if "ratio" in r.figures]
+    met = sum(r.figures["goal_met"] for r in raced)
+    yield f"PyTorch's time / ours; above 1 we are faster. At least {GOAL} is the goal: {met} of {len(raced)} points meet it."
+    yield ""
+    yield "| point | ours [us] | 95 % | PyTorch [us] | ours TFLOP/s | ours GB/s | ratio | 95 % |"
+    yield "|---|---|---|---|---|---|---|---|"
+    for r in raced:
+        f = r.figures
+        own, ratio = (_ends(f["ours_ci95"], 1e3, 1), _ends(f["ratio_ci95"], 1, 3))
+        cells = (
+            f"{f['ours_ns'] / 1e3:.1f}",
+            own,
+            f"{f['torch_ns'] / 1e3:.1f}",
+            f"{f['tflops']:.0f}",
+            f"{f['gbps']:.0f}",
+        )
+        yield f"| {r.name} | {' | '.join(cells)} | {f['ratio']:.3f} | {ratio} |"
+    rest = [r for r in results if r not in raced]
+    if rest:
+        yield ""
+        yield from _verdicts(rest)
+    if any(r.verdict not in ("PASSED", NOT_RUN) for r in results):
+        yield ""
+        yield "A point whose outputs differ from PyTorch's is no fair race: see its reason."
+
+
+def _ends(interval: Sequence[float] | None, unit: float, digits: int) -> str:
+    return "" if not interval else "-".join(f"{end / unit:.{digits}f}" for end in interval)

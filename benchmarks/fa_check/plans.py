@@ -1,0 +1,26 @@
+"""The plans of problems on a device, without the device: what is to be built, and what random problems may use."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from fmha_cli.decision import Supported, Unsupported
+from fmha_cli.device import DeviceFacts
+from fmha_cli.plan import Plan, Stage
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import Backend
+
+
+def planned(backend: Backend, problem: Problem, device: DeviceFacts) -> Plan | str:
+    """The plan of the best kernel, or why there is none: the nearest refusal's first reason."""
+    decisions = list(backend.decide(problem, device))
+    fits = [d for d in decisions if isinstance(d, Supported)]
+    if fits:
+        return backend.plan(problem, min(fits, key=lambda d: d.rank).kernel, device)
+    refused = min((d for d in decisions if isinstance(d, Unsupported)), key=lambda d: len(d.reasons))
+    return f"{refused.reasons[0].id} {refused.reasons[0].text}"
+
+
+def stages_of(plans: Iterable[Plan]) -> dict[str, Stage]:
+    """Every distinct kernel of some plans, by its digest, in order."""
+    return {stage.kernel.digest: stage for plan in plans for stage in plan.stages}

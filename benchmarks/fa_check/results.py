@@ -1,0 +1,60 @@
+"""``Result``: what became of one thing that was to be checked; and the table of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+NOT_RUN = "NOT_RUN"
+
+
+@dataclass
+class Result:
+    """One row of the check.
+
+    Attributes:
+        part: cases, random, speed, decode, ceilings or sanitizer.
+        verdict: of ``fmha``'s own (PASSED, WRONG, ...), or NOT_RUN; the worst of its rows.
+        used: the largest share of an error budget that was used.
+        figures: what was measured, by name; times in nanoseconds.
+    """
+
+    part: str
+    name: str
+    flags: str = ""
+    verdict: str = NOT_RUN
+    families: list[str] = field(default_factory=list)
+    used: float | None = None
+    figures: dict[str, Any] = field(default_factory=dict)
+    why: str | None = None
+
+
+def not_run(part: str, names: Iterable[tuple[str, str]], why: str) -> list[Result]:
+    """Rows of a part that did not take place."""
+    return [Result(part, name, flags, why=why) for name, flags in names]
+
+
+def table(results: Sequence[Result]) -> Iterator[str]:
+    """The short table: a line for each part, then what went wrong, then the speeds."""
+    parts = list(dict.fromkeys(r.part for r in results))
+    yield f"{'part':10} {'rows':>5}  verdicts"
+    for part in parts:
+        mine = [r for r in results if r.part == part]
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(Counter(r.verdict for r in mine).items()))
+        used = max((r.used for r in mine if r.used is not None), default=None)
+        yield f"{part:10} {len(mine):5}  {counts}" + (f"; at most {used:.0%} of an error budget" if used else "")
+    for part in parts:
+        whys = Counter((r.verdict, r.why) for r in results if r.part == part and r.why)
+        for (verdict, why), n in whys.most_common(6):
+            first = next(r.name for r in results if r.part == part and (r.verdict, r.why) == (verdict, why))
+            yield f"  {part}: {first}{f' and {n - 1} more' if n > 1 else ''}: {verdict}: {why[:200]}"
+    for r in results:
+        if r.figures.get("line"):
+            yield f"  {r.part:9} {r.name:34} {r.figures['line']}"
+
+
+def good(results: Iterable[Result]) -> bool:
+    """Whether nothing is wrong; what was not run is not wrong."""
+    return all(r.verdict in ("PASSED", "UNCHECKED", "MISTRUSTED", NOT_RUN) for r in results)

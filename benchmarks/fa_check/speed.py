@@ -1,0 +1,169 @@
+"""Our kernels against PyTorch's bundled FlashAttention, in one process, in turns; and the machine's own ceilings.
+
+    python benchmarks/fa_check/speed.py JOB.json
+
+Both sides work on the same numbers in the same layout. Ours runs as in the worker: plan, session, and its own event times,
+stages summed. PyTorch's operator is captured in a CUDA graph, so that neither side pays for the host. Every result is one
+line of the job's file as soon as it is known.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fa_check.budget import Budget, out_of_time
+from fa_check.plans import planned
+from fa_check.results import Result
+from fa_check.speed_points import GOAL, POINTS, Point
+from fa_check.torch_side import Torch, ceilings
+from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.layout import layout_of
+from fmha_cli.measure.ab import AbSampler
+from fmha_cli.measure.compare import Ratio
+from fmha_cli.measure.sampling import SamplingPolicy
+from fmha_cli.measure.stats import median, median_interval
+from fmha_cli.oracle.tensors import Array
+from fmha_cli.plan import Plan
+from fmha_cli.problem import Problem
+from fmha_cli.protocols import Backend, BuildContext
+from fmha_cli.registry import build_registry
+from fmha_cli.tensors import Role
+from fmha_cli.walk.timing import sample_pair
+
+POLICY = SamplingPolicy(min_samples=20, max_samples=200, budget_ns=1_000_000_000, rel_ci=0.01)
+POINT_S = 6.0
+"""Seconds that one point may take at worst; less left than that ends the part."""
+AGREES = 0.02
+"""Largest difference between the two outputs, as a share of the largest value: more is no fair race."""
+
+
+class Ours:
+    """One plan on the device: what the worker does, in this process."""
+
+    def __init__(self, backend: Backend, plan: Plan, device: Any, context: BuildContext) -> None:
+        artifacts = [backend.build(stage, context) for stage in plan.stages]
+        self.session = backend.open(device)
+        self.session.load(plan, [artifact.path for artifact in artifacts])
+        self.arena = Arena(layout_of(plan.problem, plan.workspaces))
+
+    def take(self, arrays: Mapping[str, Array]) -> None:
+        """Bind the arena and upload the inputs."""
+        wanted = {s.name for s in self.arena.layout.slots if s.role in (Role.INPUT, Role.INOUT)}
+        self.arena.write({name: array for name, array in arrays.items() if name in wanted})
+        self.arena.prepare()
+        self.session.bind(memoryview(self.arena._map), self.arena.layout.tensors, 0)
+        self.session.upload()
+
+    def launch(self, count: int) -> tuple[tuple[int, ...], ...]:
+        return tuple(self.session.launch() for _ in range(count))
+
+    def output(self, name: str) -> Array:
+        self.session.download()
+        return self.arena.view(name)
+
+    def close(self) -> None:
+        self.session.close()
+        self.arena.close()
+
+
+def raced(point: Point, backend: Backend, device: Any, context: BuildContext, torch: Torch) -> Result:
+    """One point: both sides checked against each other, then timed in turns."""
+    result = Result(point.kind if point.kind == "decode" else "speed", point.name, point.flags)
+    problem = Problem.from_cli(point.flags)
+    plan = planned(backend, problem, device)
+    if isinstance(plan, str):
+        result.verdict, result.why = "UNSUPPORTED", plan
+        return result
+    result.families = [stage.family.value for stage in plan.stages]
+    ours = Ours(backend, plan, device, context)
+    try:
+        theirs = torch.operator(problem, point)
+        ours.take(torch.arrays())
+        ours.launch(1)
+        off = torch.difference({name: ours.output(name) for name in torch.outputs})
+        timed = sample_pair(ours.launch, torch.timed(theirs), POLICY, seed=1)
+    finally:
+        ours.close()
+        torch.forget()
+    totals = [[sum(stages) for stages in side.launches] for side in timed]
+    warm = AbSampler(POLICY).warmup(*totals) or 0
+    mine, other = (side[warm:] or side for side in totals)
+    ratio = Ratio.of(other, mine, against="ours", paired=True)
+    result.figures = figures(problem, mine, other, ratio) | {"difference": off, "graph": torch.captured}
+    result.figures["stages_ns"] = [
+        median([launch[n] for launch in timed[0].launches[warm:]]) for n in range(len(plan.stages))
+    ]
+    result.verdict = "PASSED" if off <= AGREES else "WRONG"
+    result.why = None if off <= AGREES else f"the two outputs differ by {off:.3g} of the largest value"
+    return result
+
+
+def figures(problem: Problem, mine: list[int], other: list[int], ratio: Ratio) -> dict[str, Any]:
+    """What was measured; ``ratio`` is PyTorch's time over ours: above 1 we are faster."""
+    rates = {
+        name: (problem.flops() / median(t) / 1e3, problem.bytes() / median(t))
+        for name, t in (("ours", mine), ("torch", other))
+    }
+    low, high = ratio.ratio_ci95 or (ratio.ratio, ratio.ratio)
+    unit = 1 if problem.seqlen_q == 1 else 0
+    words = ("TFLOP/s", "GB/s")[unit]
+    return {
+        "samples": len(mine),
+        "ours_ns": median(mine),
+        "ours_ci95": median_interval(mine),
+        "torch_ns": median(other),
+        "torch_ci95": median_interval(other),
+        "ratio": ratio.ratio,
+        "ratio_ci95": ratio.ratio_ci95,
+        "goal_met": ratio.ratio >= GOAL,
+        "tflops": rates["ours"][0],
+        "gbps": rates["ours"][1],
+        "torch_tflops": rates["torch"][0],
+        "torch_gbps": rates["torch"][1],
+        "line": f"{median(mine) / 1e3:9.1f} us  {rates['ours'][unit]:7.1f} {words}  torch {rates['torch'][unit]:7.1f}  "
+        f"{ratio.ratio:.3f}x [{low:.3f}, {high:.3f}]{'' if ratio.ratio >= GOAL else '  below the goal'}",
+    }
+
+
+def results(job: Mapping[str, Any], budget: Budget) -> Iterator[Result]:
+    """Ceilings first, then every point for which there is time."""
+    registry = build_registry()
+    backend = registry.backend(job["backend"])
+    found = {device.id: device for device in backend.probe().devices}
+    device = found[job["device"]]
+    context = BuildContext(cache_root=Path(job["cache_root"]), offline=True)
+    torch = Torch(int(job["device"].partition(":")[2]))
+    yield from ceilings(torch)
+    for point in POINTS:
+        if budget.left < POINT_S:
+            part = "decode" if point.kind == "decode" else "speed"
+            yield Result(part, point.name, point.flags, why=out_of_time(budget, point.name))
+            continue
+        yield guarded(lambda point=point: raced(point, backend, device, context, torch), point)
+
+
+def guarded(race: Callable[[], Result], point: Point) -> Result:
+    """A point that fails says why; the next one is tried all the same, unless the device is lost."""
+    try:
+        return race()
+    except Exception as fault:  # noqa: BLE001 - PyTorch's faults have no common type
+        part = "decode" if point.kind == "decode" else "speed"
+        return Result(part, point.name, point.flags, "CRASHED", why=f"{type(fault).__name__}: {str(fault)[:300]}")
+
+
+def main() -> int:
+    job = json.loads(Path(sys.argv[1]).read_text("utf-8"))
+    with Path(job["records"]).open("a", encoding="utf-8") as out:
+        for result in results(job, Budget(job["seconds"])):
+            out.write(json.dumps(asdict(result)) + "\n")
+            out.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

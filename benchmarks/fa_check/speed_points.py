@@ -1,0 +1,48 @@
+"""What is timed against PyTorch: training shapes of constant work per call, and decoding."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import product
+
+TOKENS, WIDTH = 16384, 2048
+"""Tokens of a call and heads * hdim, as upstream's own benchmark takes them."""
+SEQLENS = (1024, 2048, 4096, 8192, 16384)
+HDIMS = (64, 128)
+GOAL = 0.97
+"""PyTorch's time / ours is to be at least this."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """One timed problem. ``kind``: forward, backward or decode; ``causal`` and sizes repeat what the flags say."""
+
+    kind: str
+    name: str
+    flags: str
+    causal: bool
+
+
+def training() -> tuple[Point, ...]:
+    """d 64 and 128, 1k to 16k tokens, causal or not, forward and backward; the largest of each first, so that a run that
+    is cut short has the most telling ones."""
+    out = []
+    for seqlen, hdim, causal, kind in product(reversed(SEQLENS), HDIMS, (False, True), ("forward", "backward")):
+        flags = f"-b {TOKENS // seqlen} -H {WIDTH // hdim} -s {seqlen} -d {hdim} --dtype bf16 --layout bshd"
+        flags += " --causal" if causal else ""
+        flags += " --direction bwd" if kind == "backward" else " --lse --splits 1"
+        name = f"{kind} d{hdim} s{seqlen}{' causal' if causal else ''}"
+        out.append(Point(kind, name, flags, causal))
+    return tuple(out)
+
+
+def decoding() -> tuple[Point, ...]:
+    """One query row of grouped heads over a long cache: memory decides."""
+    out = []
+    for batch, keys in ((1, 65536), (4, 16384), (16, 8192), (64, 4096)):
+        flags = f"-b {batch} -H 32 --kv-heads 8 -s 1 --seqlen-k {keys} -d 128 --dtype bf16 --layout bshd --lse"
+        out.append(Point("decode", f"decode b{batch} k{keys}", flags, False))
+    return tuple(out)
+
+
+POINTS = (*decoding(), *training())

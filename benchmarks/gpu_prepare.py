@@ -1,0 +1,58 @@
+"""Build every kernel that ``gpu_check.py --vendor nvidia`` needs, and pack them into one archive for a machine without a network.
+
+    python benchmarks/gpu_prepare.py [--arch sm_90] [--jobs 2] [--minutes M] [-o fa_sm_90.tar.xz]
+
+There: ``PYTHONPATH=. python benchmarks/gpu_check.py --vendor nvidia --archive fa_sm_90.tar.xz``. What is in the cache already
+is not built again, so that an interrupted run goes on where it was. Exit code 0: the archive holds all kernels and is small
+enough to travel; 1: some are missing or it is too large, and why.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+from fa_check.check import BACKEND
+from fa_check.kernels import pool_of, supply
+
+from fmha_cli.build.exporting import export_entries
+from fmha_cli.build.root import cache_root, open_root
+from fmha_cli.device import DeviceFacts, usable_cores
+from fmha_cli.registry import build_registry
+
+TRAVELS = 50 * 10**6
+"""Bytes that the archive may have."""
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--jobs", type=int, default=usable_cores())
+    parser.add_argument("--minutes", type=float, default=240.0)
+    parser.add_argument("--offline", action="store_true", help="never fetch the sources")
+    parser.add_argument("-o", "--out", type=Path)
+    wanted = parser.parse_args()
+    started, root = time.monotonic(), cache_root()
+    backend, device = build_registry().backend(BACKEND), DeviceFacts.of_arch(wanted.arch)
+    pool = pool_of(backend, device)
+    refused = {flags: plan for flags, plan in pool.plans.items() if isinstance(plan, str)}
+    made = supply(pool, backend, root, jobs=wanted.jobs, seconds=60 * wanted.minutes, offline=wanted.offline)
+    print(f"{made.text()}; {time.monotonic() - started:.0f} s")
+    for flags, why in refused.items():
+        print(f"refused: {flags}: {why}")
+    for digest, why in made.faults.items():
+        print(f"missing: {digest[:8]} {pool.stages[digest].kernel.name}: {why}")
+    if not made.artifacts:
+        return 1
+    out = wanted.out or Path(f"fa_{wanted.arch}.tar.xz")
+    done = export_entries(open_root(root), [artifact.digest for artifact in made.artifacts.values()], out)
+    largest = max(artifact.path.stat().st_size for artifact in made.artifacts.values())
+    print(
+        f"{out}: {len(done.digests)} kernels, {done.size / 1e6:.1f} MB (at most {TRAVELS / 1e6:.0f}); the largest cubin has {largest / 1e6:.2f} MB"
+    )
+    return 0 if not made.faults and not refused and done.size <= TRAVELS else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
