@@ -27,8 +27,8 @@ def params_of(stage: Stage, call: Call) -> FaFwdParams | FaBwdParams:
         InternalError: a tensor that the stage needs is missing, or laid out as no kernel can read it.
     """
     if stage.family in BACKWARD:
-        return FaBwdParams(**common_members(call), **backward_members(call))
-    return FaFwdParams(**common_members(call), **_forward(call))
+        return FaBwdParams(**(common_members(call) | backward_members(call)))
+    return FaFwdParams(**(common_members(call) | _forward(call)))
 
 
 def _forward(call: Call) -> Members:
