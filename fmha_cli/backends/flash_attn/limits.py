@@ -176,8 +176,8 @@ LIMITS: tuple[Condition, ...] = (
         "K422",
         "the head dim is a multiple of 8",
         _hdim_step,
-        "Rows are read 16 bytes at a time. Upstream's Python pads a head dim to the next multiple and its output back; "
-        "here the tensors are what the kernels see.",
+        "Rows are read 16 bytes at a time. Upstream's Python, and mha_fwd_kvcache, pad copies of the tensors to the next "
+        "multiple; here the tensors are what the kernels see.",
         f"{API} mha_fwd: query, key, value, and out_ must have a head_size that is a multiple of 8",
     ),
     Condition(

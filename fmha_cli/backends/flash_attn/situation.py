@@ -133,11 +133,15 @@ class Situation:
     @property
     def launches(self) -> bool:
         """Whether the host launches kernels at all; otherwise it fills the outputs itself (flash_api.cpp: "we have an
-        empty tensor"): O = 0, LSE = inf without keys, dK = dV = 0 without query rows."""
+        empty tensor"): O = 0, LSE = inf without keys, dK = dV = 0 without query rows.
+
+        ``mha_fwd_kvcache`` always launches; with no keys, one split and no lengths its kernel may read what is not
+        there, so then nothing is launched here.
+        """
         if self.api.backward:
             return self.seqlen_q > 0
-        cached = self.api is Api.KVCACHE and self.key_lengths is KeyLengths.LENGTHS
-        return cached or self.seqlen_k > 0
+        safe = self.key_lengths is KeyLengths.LENGTHS or self.splits.count > 1
+        return self.seqlen_k > 0 or (self.api is Api.KVCACHE and safe)
 
     @property
     def dq_parts(self) -> int:
