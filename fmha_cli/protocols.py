@@ -171,7 +171,15 @@ class Backend(Protocol):
 
 
 @runtime_checkable
-class Catalogued(Protocol):
+class Refusing(Protocol):
+    """A backend that tells why there is no such kernel as a name says."""
+
+    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
+        """Why a kernel cannot be built for its architecture; empty for one that can."""
+
+
+@runtime_checkable
+class Catalogued(Refusing, Protocol):
     """A backend whose kernels come in revisions of their source and in named sets; ``kernels`` lists the default
     revision's buildable ones."""
 
@@ -193,9 +201,6 @@ class Catalogued(Protocol):
             UsageError: no such revision, or a profile that this revision does not have.
             EmptySelection: the revision has nothing for the architecture; names the first that has.
         """
-
-    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
-        """Why a kernel cannot be built for its architecture; empty for one that can."""
 
 
 @dataclass(frozen=True, kw_only=True)

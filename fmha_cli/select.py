@@ -13,7 +13,7 @@ from fmha_cli.device import Availability, DeviceFacts, State
 from fmha_cli.errors import EnvironmentProblem, UnsupportedError, UsageError
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend, Catalogued
+from fmha_cli.protocols import Backend, Refusing
 from fmha_cli.registry import Registry
 from fmha_cli.rules import Reason, Severity
 
@@ -185,7 +185,7 @@ def find_kernel(
         kernel = registry.parse_kernel(text)
         backend = registry.backend(kernel.backend)
         if kernel.arch not in backend.archs() or kernel not in backend.kernels(registry.arch(kernel.arch)):
-            reasons = backend.refusals(kernel) if isinstance(backend, Catalogued) else ()
+            reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
             raise UsageError(
                 f"--kernel {text}: {backend.name} has no such kernel",
                 code="E006",

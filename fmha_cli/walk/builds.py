@@ -13,7 +13,7 @@ from fmha_cli.device import usable_cores
 from fmha_cli.errors import EnvironmentProblem, FmhaError, UnsupportedError
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.plan import Artifact, Stage
-from fmha_cli.protocols import Batched, BuildContext, Catalogued
+from fmha_cli.protocols import Batched, BuildContext, Refusing
 from fmha_cli.registry import Registry
 from fmha_cli.walk.request import Request
 
@@ -95,7 +95,7 @@ def _build(registry: Registry, context: BuildContext, stage: Stage, stop: Event)
 def _refusal(registry: Registry, kernel: KernelSpec) -> FmhaError | None:
     """The first of the reasons why a kernel cannot exist on its architecture, as an error with all of them."""
     backend = registry.backend(kernel.backend)
-    reasons = backend.refusals(kernel) if isinstance(backend, Catalogued) else ()
+    reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
     if not reasons:
         return None
     return UnsupportedError(
