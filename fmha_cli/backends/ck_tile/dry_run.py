@@ -14,6 +14,7 @@ from fmha_cli.backends.ck_tile.places import Call
 from fmha_cli.backends.ck_tile.quantisation import scales_of
 from fmha_cli.backends.ck_tile.standin.recording import Launch, PlayedDevice, Recording
 from fmha_cli.backends.ck_tile.zeroing import zeroed
+from fmha_cli.backends.pointers import pointer_text
 from fmha_cli.build.rocm.metadata import KernelMetadata, kernels
 from fmha_cli.build.rocm.offload import code_objects
 from fmha_cli.codegen.ck_tile.args import KargKind
@@ -147,16 +148,6 @@ def value_of(field: Karg, raw: bytes, places: Sequence[tuple[int, int, str]] = (
         case KargKind.UNSIGNED:
             return int(struct.unpack(f"<{_WHOLE[field.size].upper()}", raw)[0])
     return pointer_text(int.from_bytes(raw, "little"), places)
-
-
-def pointer_text(address: int, places: Sequence[tuple[int, int, str]]) -> str | None:
-    """``q``, ``o_acc+256``, None for a null pointer, the number where nothing lies."""
-    if not address:
-        return None
-    for start, end, name in places:
-        if start <= address < end:
-            return name if address == start else f"{name}+{address - start}"
-    return f"{address:#x}"
 
 
 def _notes(stage: Stage, plan: Plan, tensors: Mapping[str, BoundTensor]) -> tuple[str, ...]:

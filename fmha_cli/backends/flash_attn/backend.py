@@ -15,14 +15,14 @@ from fmha_cli.kernel import Algorithm, KernelSpec
 from fmha_cli.plan import Artifact, Plan, Stage
 from fmha_cli.problem import Problem
 from fmha_cli.protocols import BoundTensor, BuildContext, LaunchView, Session
-from fmha_cli.rules import CORE_RULES, Rule
+from fmha_cli.rules import CORE_RULES, Reason, Rule
 
 # Whatever a method needs is imported in it: listing kernels needs no rules of problems, choosing no compiler, and
 # nothing but running needs cuda-python.
 
 
 class FlashAttentionBackend:
-    """See ``fmha_cli.protocols`` (Backend, Batched, DryRun, Keyed) for the contract of the methods.
+    """See ``fmha_cli.protocols`` (Backend, Refusing, Batched, DryRun, Keyed) for the contract of the methods.
 
     Args:
         driven: whether an NVIDIA driver may be here; by default as the machine shows.
@@ -52,10 +52,16 @@ class FlashAttentionBackend:
 
         return kernels(arch)
 
+    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
+        from fmha_cli.backends.flash_attn.kernel_rules import refusals
+
+        return refusals(kernel)
+
     def rules(self) -> tuple[Rule, ...]:
+        from fmha_cli.backends.flash_attn.kernel_rules import KERNEL_RULES
         from fmha_cli.backends.flash_attn.problem_rules import PROBLEM_RULES
 
-        return (*CORE_RULES, *PROBLEM_RULES)
+        return (*CORE_RULES, *KERNEL_RULES, *PROBLEM_RULES)
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         from fmha_cli.backends.flash_attn.decide import decide
@@ -102,10 +108,8 @@ class FlashAttentionBackend:
 
         return FaSession(device)
 
-    def build_recorder(self, context: BuildContext) -> Artifact:
-        from fmha_cli.backends.cuda.standin.building import build_standin
-
-        return build_standin(context)
+    def build_recorder(self, context: BuildContext) -> Artifact | None:
+        return None  # the host code is Python: what it would launch is known without a driver
 
     def describe_launches(
         self,
@@ -113,8 +117,8 @@ class FlashAttentionBackend:
         artifacts: Sequence[Path],
         tensors: Mapping[str, BoundTensor],
         device: DeviceFacts,
-        recorder: Path,
+        recorder: Path | None,
     ) -> tuple[LaunchView, ...]:
         from fmha_cli.backends.flash_attn.dry_run import describe_launches
 
-        return describe_launches(plan, artifacts, tensors, device, recorder)
+        return describe_launches(plan, artifacts, tensors, device)

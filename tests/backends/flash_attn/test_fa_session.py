@@ -1,0 +1,24 @@
+"""``FaSession`` on the stand-in driver, through unmodified cuda-python; see ``fa_session_cases``."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import fa_session_cases
+import pytest
+
+from fmha_cli.backends.cuda.standin.building import build_standin
+from fmha_cli.protocols import BuildContext
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
+
+
+@pytest.mark.parametrize("case", fa_session_cases.CASES, ids=lambda c: c.__name__)
+def test_session(case: Callable[[str, str], None], shared_cache: Path, tmp_path: Path) -> None:
+    standin = build_standin(BuildContext(cache_root=shared_cache))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(case, str(standin.path), str(tmp_path)).result(timeout=120)
