@@ -127,7 +127,8 @@ def _dot_do_o(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
 
 def _dq_dk_dv(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
     return Instance(
-        headers=("flash_bwd_kernel.h",),
+        # The second calls dot_do_o of the first and does not include it.
+        headers=("flash_bwd_preprocess_kernel.h", "flash_bwd_kernel.h"),
         traits=_backward(kernel, a),
         function="compute_dq_dk_dv_seqk_parallel",
         kernel="flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel",
