@@ -33,7 +33,10 @@ from typing import Any
 from amd_cases import AMD_CASES
 from check_case import Case
 from fa_check.budget import Budget
-from fa_check.cases import CASES as NVIDIA_CASES
+from fa_check.check import Options, check, first_device, nothing_runs, rows_of
+from fa_check.dry import dry_run
+from fa_check.page import page
+from fa_check.results import good, table
 
 SCHEMA = "fmha.gpu-check/1"
 LEAST_S = 5.0
@@ -50,8 +53,7 @@ class Vendor:
 
 
 AMD = Vendor("ck_tile", "hip", AMD_CASES)
-NVIDIA = Vendor("flash_attn", "cuda", NVIDIA_CASES)
-VENDORS: Mapping[str, Vendor] = {"amd": AMD, "nvidia": NVIDIA}
+VENDORS = ("amd", "nvidia")
 
 
 @dataclass
@@ -113,7 +115,7 @@ def build_all(
         return {name: (seconds, fault) for name, seconds, fault in pool.map(build, cases)}
 
 
-def check(case: Case, vendor: Vendor, device: str, left: float) -> Result:
+def check_case(case: Case, vendor: Vendor, device: str, left: float) -> Result:
     """Check and time one case."""
     words = (*shlex.split(case.flags), "--backend", vendor.backend, "--device", device)
     result = Result(case.name, shlex.join(("fmha", "bench", *words)), "NOT_RUN")
@@ -178,7 +180,7 @@ def check_amd(wanted: argparse.Namespace, vendor: Vendor, started: float) -> tup
         if left < LEAST_S:
             result = Result(case.name, "", "NOT_RUN", list(case.families), why="no time left")
         else:
-            result = check(case, vendor, device["id"], left)
+            result = check_case(case, vendor, device["id"], left)
         result.build_s, result.why = seconds, result.why or fault or None
         results.append(result)
     return results, device, 0 if all(result.verdict == "PASSED" for result in results) else 1
@@ -186,7 +188,7 @@ def check_amd(wanted: argparse.Namespace, vendor: Vendor, started: float) -> tup
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--vendor", choices=sorted(VENDORS), default="amd")
+    parser.add_argument("--vendor", choices=VENDORS, default="amd")
     parser.add_argument("--minutes", type=float, default=8.5)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("-o", "--out", type=Path, default=Path("gpu_check.json"))
@@ -202,11 +204,11 @@ def main() -> int:
     nvidia.add_argument("--cache-dir", type=Path, help="where kernels are kept [a temporary folder]")
     nvidia.add_argument("--results", type=Path, help="folder for the record and its page")
     wanted = parser.parse_args()
-    started, vendor = time.monotonic(), VENDORS[wanted.vendor]
+    started = time.monotonic()
     if wanted.vendor == "nvidia":
         with tempfile.TemporaryDirectory(prefix="gpu_check") as folder:
-            return check_nvidia(wanted, vendor, Path(folder))
-    results, device, code = check_amd(wanted, vendor, started)
+            return check_nvidia(wanted, Path(folder))
+    results, device, code = check_amd(wanted, AMD, started)
     print("\n".join(rows(results)))
     document = {
         "schema": SCHEMA,
@@ -220,18 +222,13 @@ def main() -> int:
     return code
 
 
-def check_nvidia(wanted: argparse.Namespace, vendor: Vendor, folder: Path) -> int:
+def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
     """The check of ``fa_check``, its table and its record. The exit code."""
-    from fa_check.check import Options, check, nothing_runs, rows_of
-    from fa_check.dry import dry_run
-    from fa_check.page import page
-    from fa_check.results import good, table
-
-    from fmha_cli.device import DeviceFacts
-
     budget = Budget(60 * wanted.minutes)
+    root = wanted.cache_dir or folder / "cache"
+    os.environ["FMHA_CACHE_DIR"] = str(root)  # every process of this check has the same, and no platform is asked
     options = Options(
-        cache_root=wanted.cache_dir or folder / "cache",
+        cache_root=root,
         folder=folder,
         archive=wanted.archive,
         processes=wanted.processes,
@@ -239,19 +236,17 @@ def check_nvidia(wanted: argparse.Namespace, vendor: Vendor, folder: Path) -> in
         parts=tuple(wanted.parts.split(",")),
         count=wanted.count,
     )
-    device, why = (None, "dry run") if wanted.dry_run else device_of(vendor)
+    device, why = (None, "dry run") if wanted.dry_run else first_device()
     notes: dict[str, Any] = {}
     if wanted.dry_run:
         found, notes = dry_run(wanted.arch, options, budget)
     elif device is None:
         found = nothing_runs(options, why)
     else:
-        sizes = {name: device[name] or 0 for name in ("units", "memory_bytes", "llc_bytes")}
-        facts = DeviceFacts(id=device["id"], name=device["name"], archs=tuple(device["archs"]), **sizes)
-        found, notes = check(facts, options, budget)
+        found, notes = check(device, options, budget)
     document = {
         "schema": SCHEMA,
-        "device": device,
+        "device": None if device is None else asdict(device),
         "notes": notes,
         "rows": rows_of(found),
         "seconds": round(budget.used, 1),

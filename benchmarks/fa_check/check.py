@@ -14,7 +14,7 @@ from typing import Any
 
 from fa_check.budget import Budget, out_of_time
 from fa_check.cases import CASES, SANITIZED
-from fa_check.kernels import FLAGS, Pool, Supply, pool_of, supply
+from fa_check.kernels import Pool, Supply, pool_of, supply
 from fa_check.plans import planned
 from fa_check.random_problems import COUNT, SEED, random_problems
 from fa_check.results import Result, not_run
@@ -23,7 +23,8 @@ from fa_check.shards import Setting, Wanted, environ_of_children, validate
 from fa_check.speed_points import POINTS
 from fmha_cli.build.importing import import_entries
 from fmha_cli.build.root import open_root
-from fmha_cli.device import DeviceFacts
+from fmha_cli.device import DeviceFacts, State
+from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.problem import Problem
 from fmha_cli.protocols import Backend
 from fmha_cli.registry import build_registry
@@ -55,6 +56,15 @@ class Options:
 
 PARTS = ("cases", "speed", "random", "sanitizer")
 """The parts that can be asked for, in their order; ``speed`` holds ceilings and decoding too."""
+
+
+def first_device() -> tuple[DeviceFacts | None, str]:
+    """The first device that the backend's probe finds in a worker, or its reason why there is none."""
+    with Supervisor() as supervisor:
+        found = supervisor.probe(build_registry().entry_point(BACKEND), BACKEND)
+    if found.state is State.OK:
+        return found.devices[0], ""
+    return None, found.why or f"{BACKEND} sees no device"
 
 
 def check(device: DeviceFacts, options: Options, budget: Budget) -> tuple[list[Result], dict[str, Any]]:
@@ -239,6 +249,3 @@ def environment() -> dict[str, Any]:
 def rows_of(results: Sequence[Result]) -> list[dict[str, Any]]:
     """The rows as JSON data."""
     return [asdict(result) for result in results]
-
-
-__all__ = ["BACKEND", "FLAGS", "PARTS", "Options", "check", "nothing_runs", "rows_of"]

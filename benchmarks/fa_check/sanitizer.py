@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import re
-import shlex
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fa_check.budget import Budget, out_of_time
 from fa_check.results import Result
-from fa_check.shards import Setting, Wanted, environ_of_children
+from fa_check.shards import SCRIPT, Setting, Wanted, environ_of_children, row_of, write_job
 
 TOOLS = ("memcheck", "racecheck")
 FOLDERS = ("/usr/local/cuda/bin", "/usr/local/cuda-13.0/bin", "/opt/cuda/bin")
 LEAST_S, MOST_S = 15.0, 90.0
 _SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (\d+) (?:error|hazard)")
 _REFUSED = ("Device not supported", "not supported on this", "Unable to find", "initialization error")
+REFUSES = "compute-sanitizer refuses"
 Run = Callable[[Sequence[str], float], tuple[int, str]]
 
 
@@ -42,9 +43,9 @@ def run_command(words: Sequence[str], seconds: float) -> tuple[int, str]:
 
 def command(program: str, name: str, case: Wanted, setting: Setting) -> list[str]:
     """The command line of one case under one tool. The worker is a child, so child processes are looked at too."""
-    run = ["-m", "fmha_cli", "run", *shlex.split(case.flags), "--backend", setting.backend, "--device", setting.device]
-    own = ["--cache-dir", setting.cache_root, "--offline", "--timeout", "600", "--json"]
-    return [program, "--tool", name, "--target-processes", "all", sys.executable, *run, *own]
+    slow = replace(setting, fills=("normal",), timeout_s=MOST_S)
+    job = write_job(f"sanitizer-{name}-{re.sub(r'[^a-z0-9]+', '-', case.name.lower())}", [case], slow)
+    return [program, "--tool", name, "--target-processes", "all", sys.executable, str(SCRIPT), str(job)]
 
 
 def sanitize(
@@ -63,12 +64,14 @@ def sanitize(
                 result.why = out_of_time(budget, result.name)
             else:
                 assert program is not None  # there is no refusal
-                code, said = run(command(program, name, case, setting), seconds)
+                words = command(program, name, case, setting)
+                code, said = run(words, seconds)
                 result.verdict, result.why = judged(code, said)
-                refusal = result.why if result.verdict == "NOT_RUN" and code != -1 else None
-                (setting.folder / f"sanitizer-{name}-{Path(case.name).name.replace(' ', '-')}.log").write_text(
-                    said, "utf-8"
-                )
+                refusal = result.why if (result.why or "").startswith(REFUSES) else None
+                if result.verdict == "PASSED":
+                    row = row_of("sanitizer", case, Path(words[-1]))
+                    result.verdict, result.why, result.used = row.verdict, row.why, row.used
+                Path(words[-1]).with_suffix(".log").write_text(said, "utf-8")
             out.append(result)
     return out
 
@@ -77,7 +80,7 @@ def judged(code: int, said: str) -> tuple[str, str | None]:
     """Verdict and reason from the tool's words: no summary means that it judged nothing."""
     refused = next((line.strip() for line in said.splitlines() if any(words in line for words in _REFUSED)), None)
     if refused is not None:
-        return "NOT_RUN", f"compute-sanitizer refuses: {refused[:200]}"
+        return "NOT_RUN", f"{REFUSES}: {refused[:200]}"
     if code == -1:
         return "NOT_RUN", said
     counts = [int(n) for n in _SUMMARY.findall(said)]

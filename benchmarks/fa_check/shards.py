@@ -64,8 +64,9 @@ def validate(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: flo
     return [found[w.name] for w in wanted]
 
 
-def _start(part: str, n: int, wanted: Sequence[Wanted], setting: Setting) -> subprocess.Popen[str]:
-    records = setting.folder / f"{part}{n}.jsonl"
+def write_job(name: str, wanted: Sequence[Wanted], setting: Setting) -> Path:
+    """The job of one process; its records and its journal begin anew."""
+    records = setting.folder / f"{name}.jsonl"
     records.unlink(missing_ok=True)
     Path(f"{records}.journal").unlink(missing_ok=True)
     job = {
@@ -79,14 +80,19 @@ def _start(part: str, n: int, wanted: Sequence[Wanted], setting: Setting) -> sub
         "seed": setting.seed,
         "timeout_s": setting.timeout_s,
     }
-    path = setting.folder / f"{part}{n}.json"
+    path = setting.folder / f"{name}.json"
     path.write_text(json.dumps(job), "utf-8")
+    return path
+
+
+def _start(part: str, n: int, wanted: Sequence[Wanted], setting: Setting) -> subprocess.Popen[str]:
+    path = write_job(f"{part}{n}", wanted, setting)
     # Each process's numpy would take all cores for its products; together they have them once.
     threads = str(max(1, (os.cpu_count() or 1) // setting.processes))
     environ = environ_of_children() | dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads
     )
-    talk = (setting.folder / f"{part}{n}.log").open("w", encoding="utf-8")
+    talk = path.with_suffix(".log").open("w", encoding="utf-8")
     with talk:
         return subprocess.Popen(
             [sys.executable, str(SCRIPT), str(path)], stdout=talk, stderr=talk, text=True, env=environ
@@ -156,6 +162,11 @@ def judged(part: str, wanted: Wanted, records: Sequence[Mapping[str, Any]], said
     elif wanted.families and tuple(result.families) != wanted.families:
         result.verdict, result.why = "WRONG", f"{', '.join(wanted.families)} expected, not {', '.join(result.families)}"
     return result
+
+
+def row_of(part: str, wanted: Wanted, job: Path) -> Result:
+    """The row of a job's only problem, whose process has ended."""
+    return judged(part, wanted, _records(job.with_suffix(".jsonl")).get(key_of(wanted.flags), []), "")
 
 
 def _badness(verdict: str) -> int:

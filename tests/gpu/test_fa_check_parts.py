@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +14,7 @@ from fa_check.random_problems import drawn, random_problems
 from fa_check.results import Result, good, table
 from fa_check.sanitizer import judged as sanitized
 from fa_check.sanitizer import sanitize
-from fa_check.shards import Setting, Wanted, judged, key_of, validate
+from fa_check.shards import Setting, Wanted, environ_of_children, judged, key_of, validate
 
 from fmha_cli.problem import Problem
 
@@ -174,12 +176,18 @@ def test_the_sanitizer_is_asked_for_every_case_and_tool(setting: Setting) -> Non
 
     def run(words: Sequence[str], seconds: float) -> tuple[int, str]:
         asked.append(words)
+        if PROBLEMS[0].flags in Path(words[-1]).read_text():
+            subprocess.run(words[words.index(sys.executable) :], check=True, env=environ_of_children())
         return 0, "========= ERROR SUMMARY: 0 errors"
 
     rows = sanitize(PROBLEMS[:2], setting, Budget(1000), "/bin/compute-sanitizer", run)
-    assert [r.verdict for r in rows] == ["PASSED"] * 4
+    assert [r.verdict for r in rows] == ["PASSED", "NOT_RUN"] * 2
+    assert rows[1].why == "its process gave no record"  # a tool that saw no error in nothing proves nothing
     assert [words[2] for words in asked] == ["memcheck", "memcheck", "racecheck", "racecheck"]
-    assert all("--target-processes" in words and "--causal" in asked[0] for words in asked)
+    assert all("--target-processes" in words for words in asked)
+    assert [json.loads(Path(words[-1]).read_text())["flags"] for words in asked] == [
+        [w.flags] for w in PROBLEMS[:2]
+    ] * 2
 
 
 def test_a_sanitizer_that_refuses_the_device_is_not_asked_again(setting: Setting) -> None:

@@ -104,7 +104,7 @@ def test_every_feature_of_a_cache_has_a_case() -> None:
 
 
 def test_without_a_gpu_every_row_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_check, "device_of", lambda vendor: (None, "no device in this test"))
+    monkeypatch.setattr(gpu_check, "first_device", lambda: (None, "no device in this test"))
     out, results = tmp_path / "out.json", tmp_path / "results"
     monkeypatch.setattr("sys.argv", ["gpu_check.py", "--vendor", "nvidia", "-o", str(out), "--results", str(results)])
     assert gpu_check.main() == 4
