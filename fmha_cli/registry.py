@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 BUILTINS: Mapping[str, str] = {
     "ck_tile": "fmha_cli.backends.ck_tile",
     "cpu": "fmha_cli.backends.cpu",
+    "flash_attn": "fmha_cli.backends.flash_attn",
     "null": "fmha_cli.backends.null",
 }
 """Built-in backends by name, as import paths: nothing imports a backend statically."""

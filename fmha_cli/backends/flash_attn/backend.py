@@ -15,7 +15,7 @@ from fmha_cli.kernel import Algorithm, KernelSpec
 from fmha_cli.plan import Artifact, Plan, Stage
 from fmha_cli.problem import Problem
 from fmha_cli.protocols import BoundTensor, BuildContext, LaunchView, Session
-from fmha_cli.rules import CORE_RULES, Reason, Rule
+from fmha_cli.rules import Reason, Rule
 
 # Whatever a method needs is imported in it: listing kernels needs no rules of problems, choosing no compiler, and
 # nothing but running needs cuda-python.
@@ -59,9 +59,9 @@ class FlashAttentionBackend:
 
     def rules(self) -> tuple[Rule, ...]:
         from fmha_cli.backends.flash_attn.kernel_rules import KERNEL_RULES
-        from fmha_cli.backends.flash_attn.problem_rules import PROBLEM_RULES
+        from fmha_cli.backends.flash_attn.problem_rules import RULES
 
-        return (*CORE_RULES, *KERNEL_RULES, *PROBLEM_RULES)
+        return (*RULES, *KERNEL_RULES)
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         from fmha_cli.backends.flash_attn.decide import decide

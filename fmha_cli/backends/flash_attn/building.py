@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from fmha_cli.backends.flash_attn.kernel_rules import refusals
 from fmha_cli.build.cache import Cache
 from fmha_cli.build.cuda.compile import build_cuda, cuda_key, knows
 from fmha_cli.build.cuda.toolchain import CudaKind, CudaToolchain, find_cuda, find_nvcc
@@ -16,7 +17,7 @@ from fmha_cli.build.notice import Notice, NoticeKind, as_text
 from fmha_cli.build.prebuilt import find_prebuilt
 from fmha_cli.codegen.flash_attn.emit import emit, shims
 from fmha_cli.encode import digest_of
-from fmha_cli.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.errors import EnvironmentProblem, KernelFailure, UnsupportedError
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.plan import Artifact
 from fmha_cli.protocols import BuildContext
@@ -89,9 +90,11 @@ def build_fa(kernel: KernelSpec, context: BuildContext) -> Artifact:
     A text that NVRTC refuses is given to nvcc where that is installed, and a notice says so.
 
     Raises:
+        UnsupportedError: upstream has no such kernel; nothing is compiled.
         EnvironmentProblem: no compiler (B050), one that does not know the architecture (B051), or no sources.
         KernelFailure: it does not compile.
     """
+    _require_buildable(kernel)
     shop, text = workshop(context), text_of(kernel)
     known = None if shop.toolchain is None else shop.cache.lookup(_key(kernel, text, shop.toolchain, shop))
     known = known or find_prebuilt(shop.cache, kernel, text)
@@ -113,8 +116,10 @@ def fa_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
     """The key under which :func:`build_fa` keeps what it compiles.
 
     Raises:
+        UnsupportedError: upstream has no such kernel; nothing is compiled.
         EnvironmentProblem: no compiler (B050), one that does not know the architecture (B051), or an unusable cache.
     """
+    _require_buildable(kernel)
     shop = workshop(context)
     return _key(kernel, text_of(kernel), _required(shop), shop)
 
@@ -129,6 +134,18 @@ def text_of(kernel: KernelSpec) -> str:
 def compile_bytes(kernel: KernelSpec) -> int:
     """Memory that compiling a kernel may take."""
     return _COMPILE_BYTES.get(kernel.family, FORWARD_BYTES)
+
+
+def _require_buildable(kernel: KernelSpec) -> None:
+    reasons = refusals(kernel)
+    if reasons:
+        raise UnsupportedError(
+            f"{kernel.family.value} for {kernel.arch} cannot be built: {reasons[0].text}",
+            code=reasons[0].id,
+            where=kernel.name,
+            why="; ".join(f"{reason.id} {reason.text}" for reason in reasons),
+            help=reasons[0].hint,
+        )
 
 
 def _required(shop: Workshop) -> CudaToolchain:

@@ -39,8 +39,10 @@ def cuda_flags(kind: CudaKind, arch: str, headers: Sequence[str]) -> tuple[str, 
     Args:
         arch: with its suffix. headers: names of folders, in the order of the search; CUDA's own come last.
     """
-    if kind is CudaKind.NVRTC:
-        tool, own, last = "--nvrtc=${nvrtc_library}", _NVRTC, ("cuda", "cccl")
-    else:
-        tool, own, last = "--nvcc=${nvcc}", _NVCC, ()
-    return (tool, f"-arch={arch}", *own, *(f"-I${{{name}}}" for name in (*headers, *last)))
+    if kind is CudaKind.NVCC:
+        return ("--nvcc=${nvcc}", f"-arch={arch}", *_NVCC, *_includes(headers))
+    return ("--nvrtc=${nvrtc_library}", f"-arch={arch}", *_NVRTC, *_includes((*headers, "cuda", "cccl")))
+
+
+def _includes(names: Sequence[str]) -> tuple[str, ...]:
+    return tuple(f"-I${{{name}}}" for name in names)
