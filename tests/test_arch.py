@@ -35,6 +35,7 @@ NEEDED = [
     "sm_count",
     "product",
     "other_products",
+    "device_names",
     "llc_bytes",
     "peak_flops",
     "peak_bandwidth",
@@ -105,6 +106,7 @@ def test_peaks_are_those_of_the_named_product(name: str) -> None:
     assert peaks is not None
     assert peaks.bandwidth is not None
     assert peaks.llc_bytes is not None
+    assert set(spec.fact("device_names").values()) == {spec.fact("product"), *spec.fact("other_products")}
     assert set(peaks.flops) <= {dtype.value for dtype in DType}
     assert {"fp16", "bf16", "fp32"} <= set(peaks.flops)
     assert peaks.flops["fp16"] == peaks.flops["bf16"] > peaks.flops["fp32"]

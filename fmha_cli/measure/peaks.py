@@ -116,8 +116,12 @@ def best_of(one: Peaks | None, other: Peaks) -> Peaks:
     )
 
 
-def spec_peaks(arch: ArchSpec) -> Peaks | None:
+def spec_peaks(arch: ArchSpec, device: str = "") -> Peaks | None:
     """Peaks of the data sheet, from the facts ``peak_flops`` {dtype: FLOP/s} and ``peak_bandwidth`` (bytes/s).
+
+    They are those of the product that the architecture's facts name. Where ``device`` is given, the name that a
+    device reports, and ``device_names`` {name: product} is stated, they are the device's own, from
+    ``other_products`` if need be; a device with another name may be faster, so nothing is known of it.
 
     None where the architecture states neither: a CPU's peak depends on its clock and cores, which no
     architecture knows.
@@ -125,6 +129,10 @@ def spec_peaks(arch: ArchSpec) -> Peaks | None:
     facts = arch.facts
     if "peak_flops" not in facts and "peak_bandwidth" not in facts:
         return None
+    if device and "device_names" in facts:
+        product = arch.fact("device_names").get(device)
+        if product != arch.fact("product"):
+            return None if product is None else _of_product(product, facts["other_products"])
     found = [name for name in ("peak_flops", "peak_bandwidth") if name in facts]
     return Peaks(
         kind=PeakKind.SPEC,
@@ -132,6 +140,17 @@ def spec_peaks(arch: ArchSpec) -> Peaks | None:
         bandwidth=arch.fact("peak_bandwidth") if "peak_bandwidth" in facts else None,
         llc_bytes=arch.fact("llc_bytes") if "llc_bytes" in facts else None,
         source="; ".join(str(facts[name]["source"]) for name in found),
+    )
+
+
+def _of_product(name: str, fact: Mapping[str, Any]) -> Peaks:
+    row = fact["value"][name]
+    return Peaks(
+        kind=PeakKind.SPEC,
+        flops=dict(row["peak_flops"]),
+        bandwidth=row["peak_bandwidth"],
+        llc_bytes=row["llc_bytes"],
+        source=f"{name}: {fact['source']}",
     )
 
 

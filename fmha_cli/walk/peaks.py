@@ -53,7 +53,7 @@ class PeakBook:
         kernel, device = row.choice.kernel, row.choice.device
         backend = self._registry.backend(kernel.backend)
         if self._request.peak == PeakKind.SPEC or not isinstance(backend, PeakLoops):
-            return spec_peaks(self._registry.arch(kernel.arch))
+            return spec_peaks(self._registry.arch(kernel.arch), device.name)
         try:
             artifact = backend.build_peaks(device, self._context)
             machine = this_machine(self._threads, artifact.digest, device.archs[0])

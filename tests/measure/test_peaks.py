@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from fmha_cli.arch import ArchSpec
+from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.measure.peaks import Machine, load_peaks, measured_peaks, spec_peaks, this_machine
 from fmha_cli.measure.roofline import PeakKind, Peaks
 
@@ -76,3 +76,15 @@ def test_spec_peaks_come_from_the_facts() -> None:
     assert found.llc_bytes == 256 << 20
     assert found.source == "sheet; sheet"
     assert spec_peaks(arch(lanes=16)) is None
+
+
+def test_spec_peaks_of_a_device_are_those_of_its_product() -> None:
+    spec = load_arch("sm_90")
+    own, other = spec_peaks(spec, "NVIDIA H200"), spec_peaks(spec, "NVIDIA H100 80GB HBM3")
+    assert own == spec_peaks(spec)
+    assert own is not None
+    assert other is not None
+    assert (own.bandwidth, other.bandwidth) == (4.8e12, 3.35e12)
+    assert other.source.startswith("H100 SXM5: ")
+    assert other.flops["fp8_e4m3"] > other.flops["bf16"] > other.flops["fp32"]
+    assert spec_peaks(spec, "NVIDIA H100 of another make") is None  # nobody is accused of beating what is not known
