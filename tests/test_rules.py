@@ -63,14 +63,16 @@ def test_left_padding_is_refused_unless_a_backend_says_otherwise() -> None:
     assert {*CORE_RULES} - {*LEFTPAD_CORE_RULES} == {next(r for r in CORE_RULES if r.id == "K026")}
 
 
-@pytest.mark.parametrize(("name", "arch"), [("null", "null"), ("ck_tile", "gfx942"), ("cpu", "x86_64_v3")])
+@pytest.mark.parametrize(
+    ("name", "arch"), [("null", "null"), ("ck_tile", "gfx942"), ("cpu", "x86_64_v3"), ("flash_attn", "sm_90")]
+)
 def test_who_can_start_behind_padding(name: str, arch: str) -> None:
     common = "-b 2 -s 1 -d 64 --dtype fp16 --kv-cache linear --cache-seqlens 40 --splits 1"
     backend, device = build_registry().backend(name), DeviceFacts(id=name, archs=(arch,))
     plain, padded = Problem.from_cli(common), Problem.from_cli(f"{common} --cache-leftpad 3,0")
     before = {d.kernel.name for d in backend.decide(plain, device) if isinstance(d, Supported)}
     after = list(backend.decide(padded, device))
-    if name == "cpu":
+    if name in ("cpu", "flash_attn"):
         assert {d.kernel.name for d in after if isinstance(d, Supported)} == before
         return
     assert not any(isinstance(d, Supported) for d in after)
