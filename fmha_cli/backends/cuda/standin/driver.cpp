@@ -155,7 +155,6 @@ std::string number(uint64_t n) { return std::to_string(n); }
 
 bool configure(const std::string& text) {
   Driver& d = driver();
-  d.configured = true;
   size_t at = 0;
   while (at < text.size()) {
     size_t end = text.find(';', at);
@@ -188,6 +187,17 @@ bool configure(const std::string& text) {
     } else return false;
   }
   return true;
+}
+
+// The environment's words come first, so that what a test says later counts.
+void configure_by_environment() {
+  if (driver().configured) return;
+  driver().configured = true;
+  const char* text = std::getenv("FMHA_CUDA_STANDIN");
+  if (text && !configure(text)) {
+    std::fprintf(stderr, "FMHA_CUDA_STANDIN is not understood: %s\n", text);
+    std::abort();
+  }
 }
 
 // Errors that end a context. Every call after one of them returns it again.
@@ -359,13 +369,7 @@ int quiet(const char* name) {
 int init(unsigned) {
   Guard guard(driver().mutex);
   Driver& d = driver();
-  if (!d.configured) {
-    const char* text = std::getenv("FMHA_CUDA_STANDIN");
-    if (text && !configure(text)) {
-      std::fprintf(stderr, "FMHA_CUDA_STANDIN is not understood: %s\n", text);
-      std::abort();
-    }
-  }
+  configure_by_environment();
   if (d.init) return fail(d.init, "cuInit: refused, as was asked for");
   if (!d.devices) return fail(NoDevice, "cuInit: no device");
   d.started = true;
@@ -776,6 +780,7 @@ API int cuGetProcAddress_v2(const char* name, void** out, int, uint64_t, int* st
 // False: the text is not understood.
 API int fmha_standin_configure(const char* text) {
   Guard guard(driver().mutex);
+  configure_by_environment();
   return configure(text);
 }
 API void fmha_standin_hook(Hook hook) {
@@ -789,6 +794,11 @@ API void fmha_standin_launch(uint64_t index, FmhaStandinLaunch* out) {
   const Launch& l = it.launch;
   *out = {it.symbol.c_str(), {l.grid[0], l.grid[1], l.grid[2]}, {l.block[0], l.block[1], l.block[2]}, l.shared,
           l.parameters.data(), l.parameters.size(), it.replayed};
+}
+// Whether these bytes lie in one allocation.
+API int fmha_standin_holds(uint64_t address, uint64_t bytes) {
+  Guard guard(driver().mutex);
+  return holder(reinterpret_cast<void*>(address), bytes) != nullptr;
 }
 API void fmha_standin_forget() { driver().launches.clear(); }
 API const char* fmha_standin_complaint() { return driver().complaint.c_str(); }

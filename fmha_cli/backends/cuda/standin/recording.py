@@ -123,6 +123,10 @@ class Recording:
             out.append(found.value())
         return tuple(out)
 
+    def holds(self, address: int, size: int) -> bool:
+        """Whether these bytes lie in one allocation of the played device."""
+        return bool(self._entry("holds")(ctypes.c_uint64(address), ctypes.c_uint64(size)))
+
     def forget(self) -> None:
         """Drop the launches so far."""
         self._entry("forget")()
