@@ -36,6 +36,7 @@ def values_of(text: str, flag: str = "seqlen") -> list[str]:
         ("dtype", "fp16,fp8_e4m3:bf16", ["fp16", "fp8_e4m3:bf16"]),
         ("seqlens_q", "1,2,3", ["1,2,3"]),
         ("cache_seqlens", "1,2", ["1,2"]),
+        ("cache_leftpad", "1,2", ["1,2"]),
         ("mask", "window:4,0", ["window:4,0"]),
     ],
 )

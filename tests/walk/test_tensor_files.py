@@ -113,3 +113,13 @@ def test_a_sweep_writes_numbered_files_with_lse(tmp_path: Path) -> None:
     assert [Path(str(r.out)).name for r in records] == ["o-1.npz", "o-2.npz"]
     with np.load(tmp_path / "o-2.npz") as archive:
         assert sorted(archive.files) == ["lse", "o"]
+
+
+def test_the_file_of_a_padded_cache_holds_the_padding() -> None:
+    line = "-b 2 -H 2 -s 1 -d 8 --kv-cache linear --cache-seqlens 5,9"
+    cache = {name: array for name, array in tensors(line).items() if name != "q"}
+    padded = {name: np.concatenate([np.full_like(a[:, :, :3], np.nan), a], axis=2) for name, a in cache.items()}
+    problem = api.Problem.from_cli(f"{line} --cache-leftpad 3")
+    assert fitted(problem, Given(padded, {}))[0].keys() == {"k", "v"}
+    with pytest.raises(ImpossibleProblem, match="the problem needs"):
+        fitted(problem, Given(cache, {}))
