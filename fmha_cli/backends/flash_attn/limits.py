@@ -1,6 +1,8 @@
-"""K420-K434: what FlashAttention-2 has no kernels or no words for, whatever the kernel."""
+"""K420-K435 and K446: what FlashAttention-2 has no kernels or no words for, whatever the kernel."""
 
 from __future__ import annotations
+
+from math import inf
 
 from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.condition import API, BACKWARD, FORWARD, SRC, Condition
@@ -114,6 +116,19 @@ def _alibi_corner(s: Situation, kernel: KernelSpec) -> Reason | None:
         return None
     text = f"ALiBi with mask {p.mask.text()}: FlashAttention-2 measures distances from the bottom-right corner"
     return Reason("K431", text, "a mask from the bottom right", Severity.KIND)
+
+
+def _clipped(s: Situation, kernel: KernelSpec) -> Reason | None:
+    if s.given is None:
+        return None
+    given, taken = (inf if bound < 0 else bound for bound in (s.given.right, s.mask.right))
+    for q, k in zip(s.problem.query_lengths(), s.problem.key_lengths(), strict=True):
+        if k and min(given, q - 1) != min(taken, q - 1):
+            there, here = (f"{bound} to the right" if bound < inf else "no bound" for bound in (taken, given))
+            text = f"{q} rows and {k} keys with mask {s.problem.mask.text()}: upstream makes {there} of {here}, "
+            text += "which shows the first rows other keys"
+            return Reason("K446", text, "--seqlen-k of seqlen or more, or --mask causal", Severity.SHAPE)
+    return None
 
 
 def _scale(s: Situation, kernel: KernelSpec) -> Reason | None:
@@ -233,6 +248,15 @@ LIMITS: tuple[Condition, ...] = (
         _alibi_corner,
         "The kernels take |i + seqlen_k - seqlen_q - j|, or j under a causal mask, whatever the mask's corner.",
         f"{SRC}/mask.h Mask::apply_mask, {SRC}/alibi.h Alibi::apply_alibi",
+    ),
+    Condition(
+        "K446",
+        "the right bound of a window survives upstream's clipping",
+        _clipped,
+        "Upstream takes a bound of seqlen_k or more as unlimited, and an unlimited right bound beside a left one as "
+        "seqlen_k. Counted from the bottom-right corner, a bound hides nothing only from seqlen_q - 1 on, so both are "
+        "wrong for sequences with more rows than keys.",
+        f"{API} mha_fwd: if (window_size_right >= seqlen_k), set_params_fprop",
     ),
     Condition(
         "K432",
