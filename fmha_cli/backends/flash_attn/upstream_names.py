@@ -12,7 +12,6 @@ from types import MappingProxyType
 
 from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.backends.flash_attn.catalogue import kernels
-from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.errors import UsageError
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.signature import MaskKey
@@ -47,6 +46,8 @@ def template_text(kernel: KernelSpec) -> str:
     Raises:
         ValueError: no kernel of FlashAttention's.
     """
+    from fmha_cli.codegen.flash_attn.instance import instance_of  # listing kernels needs file names alone
+
     return instance_of(kernel).template_id
 
 
