@@ -22,7 +22,6 @@ from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.plan import Artifact
 from fmha_cli.protocols import BuildContext
 from fmha_cli.sources.pins import pin_of
-from fmha_cli.sources.store import fetched
 
 SOURCE = "flash-attn"
 """The pinned source of the kernels."""
@@ -79,6 +78,8 @@ def workshop(context: BuildContext) -> Workshop:
 
     @cache
     def tree() -> Path:
+        from fmha_cli.sources.store import fetched  # its network modules take longer to import than a cubin to load
+
         return fetched(SOURCE, root, offline=context.offline, notify=speak)
 
     return Workshop(kernels, toolchain, fault, tree, pin_of(SOURCE).digest)

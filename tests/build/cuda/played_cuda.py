@@ -1,0 +1,103 @@
+"""Wheels of NVIDIA's with a played NVRTC in them, and a played nvcc: compilers that do what the text asks for."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from cubin_tiny import tiny_cubin
+
+from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
+from fmha_cli.build.cuda.nvrtc import BUILTINS, LIBRARY
+from fmha_cli.build.cuda.packages import CCCL, COMPILER, RUNTIME
+from fmha_cli.dtypes import DType
+from fmha_cli.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.protocols import BuildContext
+from fmha_cli.signature import Signature
+
+SOURCE = Path(__file__).with_name("played_nvrtc.cpp")
+VERSIONS = {COMPILER: "13.0.48", RUNTIME: "13.0.48", CCCL: "13.0.50"}
+LIB, INCLUDE = "nvidia/cu13/lib", "nvidia/cu13/include"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A folder of modules with the wheels in it."""
+
+    folder: Path
+
+    @property
+    def calls(self) -> list[str]:
+        """What the played NVRTC was given: one line for each compile."""
+        path = self.folder / LIB / "calls.txt"
+        return path.read_text().splitlines() if path.exists() else []
+
+
+def library(cache: Path) -> Path:
+    """The played NVRTC, compiled once for all tests."""
+    signature = Signature(dtype=DType.FP32, dtype_out=DType.FP32, hdim=0, hdim_v=0)
+    spec = KernelSpec(
+        backend="played-nvrtc", family=Family.FWD, arch="generic", signature=signature, algorithm=Algorithm()
+    )
+    return build_cpp(spec, SOURCE.read_text("utf-8"), BuildContext(cache), (*PORTABLE_FLAGS, "-ldl")).path
+
+
+def site(folder: Path, cache: Path, versions: dict[str, str] | None = None) -> Site:
+    """The wheels, laid out below a folder; those that ``versions`` leaves out are not installed."""
+    wanted = VERSIONS if versions is None else versions
+    files = {
+        COMPILER: {f"{LIB}/{LIBRARY}": library(cache), f"{LIB}/{BUILTINS}": library(cache)},
+        RUNTIME: {f"{INCLUDE}/cuda_fp16.h": "#pragma once\n", f"{INCLUDE}/vector_types.h": "struct int2 {};\n"},
+        CCCL: {
+            f"{INCLUDE}/cccl/cuda/std/tuple": "// tuples\n",
+            f"{INCLUDE}/cccl/nv/target": "// targets\n",
+            f"{INCLUDE}/cccl/thrust/sort.h": "// no part of any kernel\n",
+        },
+    }
+    for name, version in wanted.items():
+        for path, content in files[name].items():
+            place = folder / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Path):
+                shutil.copyfile(content, place)
+            else:
+                place.write_text(content)
+        info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "RECORD").write_text("".join(f"{path},sha256=x,1\n" for path in [*files[name], f"{info.name}/RECORD"]))
+    if COMPILER in wanted:
+        build = int(wanted[COMPILER].rpartition(".")[2])
+        cubin = tiny_cubin("fmha_probe", (8,), data={"fmha_version": struct.pack("<3i", 13, 0, build)})
+        (folder / LIB / "default.cubin").write_bytes(cubin)
+    return Site(folder)
+
+
+NVCC = """#!/bin/sh
+echo "$@" >> "{folder}/nvcc-calls.txt"
+case " $* " in
+  *" --version "*) echo "Cuda compilation tools, release 13.0, V13.0.88"; exit 0;;
+  *" --list-gpu-code "*) echo sm_80; echo sm_90; echo sm_100; exit 0;;
+  *" -M "*) echo "probe.o : probe.cu {folder}/header.h"; exit 0;;
+esac
+for word; do
+  if [ "$previous" = -o ]; then out=$word; fi
+  case "$word" in *.cu|*.cpp) text=$word;; esac
+  previous=$word
+done
+message=$(sed -n 's/.*nvcc-fails //p' "$text")
+if [ -n "$message" ]; then echo "source.cpp(3): error: $message"; exit 2; fi
+file=$(sed -n 's/.*nvcc-cubin //p' "$text")
+cp "${{file:-{folder}/header.h}}" "$out"
+"""
+
+
+def nvcc(home: Path) -> Path:
+    """A played nvcc below a CUDA home, which gives the file after ``nvcc-cubin`` in the text."""
+    program = home / "bin" / "nvcc"
+    program.parent.mkdir(parents=True)
+    (home / "header.h").write_text("#pragma once\n")
+    program.write_text(NVCC.format(folder=home))
+    program.chmod(0o755)
+    return program
