@@ -59,8 +59,9 @@ def _shape(rng: Random, kind: str) -> dict[str, Any]:
     }
     batch = rng.choice([1, 1, 2, 3, 7])
     if kind == "bwd":
-        flags |= {"direction": rng.choice(["bwd", "bwd", "fwd+bwd"]), "deterministic": rng.random() < 0.3}
-    packed = kind == "varlen" or (kind == "bwd" and rng.random() < 0.4) or (kind == "paged" and rng.random() < 0.3)
+        flags |= {"direction": rng.choice(["bwd"] * 9 + ["fwd+bwd"]), "deterministic": rng.random() < 0.3}
+    share = {"varlen": 1.0, "bwd": 0.4, "paged": 0.3, "linear": 0.15}
+    packed = rng.random() < share.get(kind, 0.0)
     if kind in ("linear", "paged", "append"):
         return flags | _cache(rng, kind, batch, packed)
     if packed:

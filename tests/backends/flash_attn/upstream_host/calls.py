@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fmha_cli.features import Alibi, Bias, CacheKind, Layout, Mode, QScale, RotaryStyle
-from fmha_cli.mask import MaskKind
+from fmha_cli.features import Alibi, Bias, CacheKind, Direction, Layout, Mode, QScale, RotaryStyle
+from fmha_cli.mask import Align
 from fmha_cli.problem import Problem
 from upstream_host.client import Call, Device, FakeTensor
 
@@ -47,21 +47,22 @@ class NoCall(Exception):
     what: str
 
 
-def call_of(p: Problem, device: Device, tensors: Tensors, backward: bool) -> Call:
-    """The call for one pass of a problem.
+def call_of(p: Problem, device: Device, tensors: Tensors) -> Call:
+    """The call for a problem.
 
     Raises:
         NoCall: no API can say it.
     """
     for wrong, what in (
         (p.bias is not Bias.NONE, "elementwise bias"),
-        (p.sink_logits or p.sink > 0, "sink"),
+        (p.sink_logits, "sink logits"),
+        (p.sink > 0, "sink"),
         (p.qscale is not QScale.NONE, "scales of quantised tensors"),
-        (p.mask.kind in (MaskKind.CAUSAL_TL, MaskKind.WINDOW_TL, MaskKind.GENERIC), "mask from the top left"),
+        (p.direction is Direction.FWD_BWD, "both passes at once"),
     ):
         if wrong:
             raise NoCall(what)
-    arguments = _backward(p, tensors) if backward else _forward(p, tensors)
+    arguments = _backward(p, tensors) if p.direction.backward else _forward(p, tensors)
     api = str(arguments.pop("api"))
     return Call(api, arguments, device, p.seed, p.offset)
 
@@ -70,18 +71,37 @@ Arguments = dict[str, FakeTensor | int | float | bool]
 
 
 def _common(p: Problem, tensors: Tensors) -> Arguments:
-    causal = p.mask.kind is MaskKind.CAUSAL
-    left, right = (None, None) if causal else (p.mask.left, p.mask.right)
+    left, right = _windows(p)
+    causal = (left, right) == (-1, 0)
     out: Arguments = {
         "softmax_scale": p.scale,
         "is_causal": causal,
-        "window_size_left": -1 if left is None else left,
-        "window_size_right": -1 if right is None else right,
+        "window_size_left": left,
+        "window_size_right": -1 if causal else right,
         "softcap": p.softcap,
     }
     if p.alibi is not Alibi.NONE:
         out["alibi_slopes"] = tensors["alibi_slopes"]
     return out
+
+
+def _windows(p: Problem) -> tuple[int, int]:
+    """The mask from the bottom-right corner, where every sequence agrees on it; -1 is unlimited.
+
+    Raises:
+        NoCall: upstream has no such mask.
+    """
+    shifts = {0}
+    if p.mask.align is Align.TOP_LEFT:
+        shifts = {k - q for q, k in zip(p.query_lengths(), p.key_lengths(), strict=True) if q} or {0}
+    if len(shifts) != 1:
+        raise NoCall("mask from the top left over sequences of different lengths")
+    (shift,) = shifts
+    left = -1 if p.mask.left is None else p.mask.left + shift
+    right = -1 if p.mask.right is None else p.mask.right - shift
+    if (left < 0 and p.mask.left is not None) or (right < 0 and p.mask.right is not None):
+        raise NoCall("a mask bound on the other side of the diagonal")
+    return left, right
 
 
 def _forward(p: Problem, tensors: Tensors) -> Arguments:
@@ -105,7 +125,7 @@ def _forward(p: Problem, tensors: Tensors) -> Arguments:
 def _varlen(p: Problem, tensors: Tensors, cached: bool) -> Arguments:
     if p.append:
         raise NoCall("appending to a cache with packed queries")
-    if p.splits > 1:
+    if p.splits and (p.splits > 1 or exchanges(p)):
         raise NoCall("a number of splits with packed queries")
     out: Arguments = {
         "api": "mha_varlen_fwd",
@@ -143,19 +163,21 @@ def _kvcache(p: Problem, tensors: Tensors, cached: bool) -> Arguments:
     if cached:
         out["seqlens_k"] = tensors["cache_seqlens"]
     if p.cache_leftpad is not None:
-        out["leftpad_k"] = tensors["cache_leftpad"]
+        out["leftpad_k"] = tensors["leftpad_k"]
     if p.append:
         out |= {"k": rows(p, tensors["k_new"], p.layout), "v": rows(p, tensors["v_new"], p.layout)}
     if p.rotary.dim:
         out |= {name: tensors[name] for name in ("rotary_cos", "rotary_sin")}
-    if _swaps(p):
+    if exchanges(p):
         out["out"] = _swapped(p, out["out"])
     return out
 
 
-def _swaps(p: Problem) -> bool:
-    """``mha_fwd_kvcache`` swaps heads and queries, and then wants the output in that shape."""
-    windowed = p.mask.kind is MaskKind.WINDOW
+def exchanges(p: Problem) -> bool:
+    """Whether ``mha_fwd_kvcache`` and ``mha_varlen_fwd`` take the heads of a group as rows. The first one then wants the
+    output in that shape too."""
+    left, right = _windows(p)
+    windowed = left >= 0 or right > 0
     return p.seqlen_q == 1 and p.heads > p.kv_heads and not windowed and p.hdim % 8 == 0 and p.alibi is Alibi.NONE
 
 

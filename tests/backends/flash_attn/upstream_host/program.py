@@ -30,8 +30,8 @@ UPSTREAM = (
     "src/static_switch.h",
 )
 """Headers of kernels are left out: ours stand in their place, and the compiler looks beside the including file first."""
-UNITS = tuple(f"flash_{way}_{dtype}" for way in ("fwd", "bwd") for dtype in ("fp16", "bf16"))
-"""Upstream's 72 files of instances, put together into four."""
+UNITS = ("flash_fwd", "flash_bwd")
+"""Upstream's 72 files of instances, put together into two: CUTLASS is read twice, not 72 times."""
 HOST = ("-O1", "-std=c++20", "-x", "c++")
 CUDA = ("-O0", "-std=c++17", "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-path=/nowhere")
 LAUNCH = ("-Xclang", "-target-sdk-version=12.8")
@@ -68,6 +68,7 @@ def _built(tree: Path, cache_root: Path, compiler: str) -> Path:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
             _build(tree / "csrc", folder / "work", compiler).rename(program)
+            shutil.rmtree(folder / "work")
     return program
 
 
@@ -80,8 +81,7 @@ def _build(csrc: Path, work: Path, compiler: str) -> Path:
     for path in (*(flash / name for name in UPSTREAM), *instances):
         shutil.copyfile(path, work / path.relative_to(flash))
     for unit in UNITS:
-        way, dtype = unit.rsplit("_", 1)
-        parts = [p.name for p in instances if p.name.startswith(way) and f"_{dtype}_" in p.name]
+        parts = [p.name for p in instances if p.name.startswith(unit)]
         (work / f"{unit}.cu").write_text("".join(f'#include "{name}"\n' for name in parts))
     folders = (HERE / "include", HERE, work, work / "src", csrc / "cutlass" / "include")
     common = ["-w", "-DNDEBUG", *(f"-I{folder}" for folder in folders), "-c"]

@@ -1,0 +1,142 @@
+"""What we choose, launch and pass is what upstream's own host code would, for random problems on described devices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from random import Random
+
+import pytest
+from fa_problems import random_problem
+from upstream_host.calls import DEVICES
+from upstream_host.client import Device, Host
+from upstream_host.compare import ARCHS, Case, Members, compare
+from upstream_host.outcomes import Outcomes
+from upstream_host.program import host_program
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.flash_attn.catalogue import kernels
+from fmha_cli.backends.flash_attn.upstream_names import template_text
+from fmha_cli.problem import Problem
+
+APIS = ("mha_fwd", "mha_varlen_fwd", "mha_fwd_kvcache", "mha_bwd", "mha_varlen_bwd")
+
+
+@pytest.fixture(scope="module")
+def host(shared_cache: Path) -> Host:
+    return Host(host_program(shared_cache))
+
+
+def random_cases(seed: int, count: int, draw: Callable[[Random], Problem] = random_problem) -> list[Case]:
+    rng = Random(seed)
+    devices = [device for some in DEVICES.values() for device in some]
+    return [Case(draw(rng), rng.choice(devices), rng.random() < 0.5) for _ in range(count)]
+
+
+def judged(host: Host, cases: list[Case]) -> Outcomes:
+    out = Outcomes()
+    out.add(compare(host, cases))
+    return out
+
+
+def check_members(host: Host, found: Outcomes) -> Members:
+    """Every field of every parameter struct of the problems that both serve."""
+    members, faults = Members(host.layout()), []
+    for one in found.equal:
+        faults += [f"{one.case.text()}\n  {fault}" for fault in members.faults(one)]
+    print(
+        f"{members.launches} parameter structs, {members.compared} members, {len(faults)} mismatches; of known reason:"
+    )
+    print("\n".join(f"  {n:6} {why}" for why, n in members.known.most_common()))
+    assert not faults, "\n".join(faults[:40])
+    return members
+
+
+def test_choice_launches_and_parameters_are_upstreams(host: Host) -> None:
+    found = judged(host, random_cases(1, 600))
+    print(f"\n600 problems, {len(found.templates)} template-ids, {len(found.faults)} mismatches\n{found.lines()}")
+    assert not found.faults, "\n".join(found.faults[:40])
+    assert found.served() >= 400
+    assert all(found.served(api) >= 20 for api in APIS)
+    members = check_members(host, found)
+    assert members.compared >= 200 * 60
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_thousands_of_choices(host: Host) -> None:
+    found = judged(host, random_cases(2, 12_000))
+    print(f"\n12000 problems, {len(found.templates)} template-ids, {len(found.faults)} mismatches\n{found.lines()}")
+    assert not found.faults, "\n".join(found.faults[:40])
+    check_members(host, found)
+
+
+def cell_problems(dtype: str) -> list[Problem]:
+    """A problem for every feature that is compiled into kernels, by head dim."""
+    out = []
+    features = product(
+        (32, 64, 96, 128, 192, 256, 24, 56, 88, 120, 184, 248),
+        ({}, {"mask": "causal"}, {"mask": "window:70,3"}),
+        ({}, {"alibi": True}),
+        ({"seqlen": 256, "seqlen_k": 512}, {"seqlen": 255, "seqlen_k": 300}),
+    )
+    for hdim, mask, bias, lengths in features:
+        common = {"hdim": hdim, "dtype": dtype, "heads": 4, "batch": 2, **mask, **bias}
+        for noise in ({}, {"softcap": 20.0}, {"dropout": 0.25}):
+            out.append(Problem.of(**common, **lengths, **noise))
+            out += [
+                Problem.of(**common, **lengths, **noise, direction="bwd", deterministic=fixed)
+                for fixed in (False, True)
+            ]
+        for noise, splits in product(({}, {"softcap": 20.0}), ("1", "2", "3", "7", "12", "30", "50", "100")):
+            out.append(Problem.of(**common, **lengths, **noise, splits=splits))
+            if splits in ("1", "2"):
+                rows = lengths["seqlen"] % 64 + 64
+                cache = {"kv_cache": "linear", "cache_seqlens": "300", "seqlen": rows}
+                out.append(Problem.of(**common, **noise, **cache, append=3, splits=splits))
+                out.append(
+                    Problem.of(**common, **noise, seqlen=rows, kv_cache="paged:256", cache_seqlens="512", splits=splits)
+                )
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_every_kernel_is_upstreams_choice_for_some_problem(host: Host) -> None:
+    """Each cell (architecture, type, head dim, features, evenness) is reached, and no kernel of ours is never taken."""
+    reached: set[str] = set()
+    for arch, some in DEVICES.items():
+        found = judged(host, [Case(p, some[0]) for dtype in ("fp16", "bf16") for p in cell_problems(dtype)])
+        print(f"\n{arch}: {found.served()} cells, {len(found.templates)} template-ids, {len(found.faults)} mismatches")
+        assert not found.faults, "\n".join(found.faults[:40])
+        ours = {template_text(kernel) for kernel in kernels(load_arch(arch))}
+        assert found.templates <= ours
+        reached |= found.templates
+        never = ours - found.templates
+        print(f"{arch}: {len(never)} of {len(ours)} never taken")
+        assert not never, "\n".join(sorted(never)[:40])
+    assert reached == {template_text(kernel) for arch in ARCHS for kernel in kernels(load_arch(arch))}
+
+
+def test_another_tile_is_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The comparison can fail: a device with other shared memory than its architecture's facts gets other tiles."""
+    cases = random_cases(1, 150)
+    small = [replace(case, device=_with_less(case.device)) for case in cases if case.problem.direction.backward]
+    assert judged(host, small).faults
+
+
+def _with_less(device: Device) -> Device:
+    return replace(device, shared_per_block=99 << 10 if device.shared_per_block > 100 << 10 else 163 << 10)
+
+
+def test_another_parameter_is_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    from fmha_cli.backends.flash_attn import arguments_common
+
+    true = arguments_common.scales_of
+    monkeypatch.setattr(arguments_common, "scales_of", lambda *of: replace(true(*of), scale_softmax_log2=0.5))
+    found = judged(host, random_cases(1, 40))
+    assert not found.faults
+    with pytest.raises(AssertionError, match="scale_softmax_log2"):
+        check_members(host, found)
