@@ -9,7 +9,7 @@ from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.device import Availability, DeviceFacts, State
 from fmha_cli.dtypes import DType
-from fmha_cli.errors import EnvironmentProblem, FmhaError, KernelFailure, UnsupportedError, UsageError
+from fmha_cli.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.features import Alibi, Bias, CacheKind, Direction, Layout, Mode, QScale
 from fmha_cli.hookspecs import hookimpl
 from fmha_cli.kernel import Algorithm, Family, KernelSpec
@@ -112,6 +112,7 @@ __all__ = [
     "DType",
     "Decision",
     "DeviceFacts",
+    "DeviceLost",
     "Direction",
     "EnvironmentProblem",
     "Family",

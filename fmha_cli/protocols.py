@@ -79,6 +79,7 @@ class Session(Protocol):
 
         Raises:
             KernelFailure: the launch was refused.
+            DeviceLost: a kernel ruined the device's context; the worker ends with this answer.
             MemoryError: the device is out of memory.
         """
 
