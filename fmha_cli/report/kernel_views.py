@@ -106,18 +106,20 @@ def _labels(names: Sequence[str]) -> dict[str, str]:
 
 
 def plan_view(document: Document) -> Table:
-    """Stages in launch order, workspaces below, memory in the summary."""
-    rows = []
+    """Stages in launch order with their grids; what else is known of each, and the workspaces, below."""
+    rows, details = [], []
     for i, stage in enumerate(document["stages"], 1):
         name = stage["kernel"]
-        rows.append([str(i), stage["digest"][:SHORT], _labels([name])[name], cell(stage["detail"])])
-    details = [f"  workspace {w['name']}: {size(w['bytes'])}" for w in document["workspaces"]]
+        more = dict(stage["detail"])
+        rows.append([str(i), stage["digest"][:SHORT], _labels([name])[name], cell(more.pop("grid", ""))])
+        details += [f"  stage {i}, {key}: {cell(value)}" for key, value in more.items()]
+    details += [f"  workspace {w['name']}: {size(w['bytes'])}" for w in document["workspaces"]]
     details += [reason_text(reason) for reason in document["reasons"]]
     summary = problem_text(document["problem"])
     if document["kernel"] is None:
         return Table([], [], f"{summary}: no kernel serves this problem", details)
     summary += f": {len(rows)} {'stage' if len(rows) == 1 else 'stages'}, {size(document['predicted_bytes'])} of memory"
-    headers = ["stage", "digest", "kernel", "detail"]
+    headers = ["stage", "digest", "kernel", "grid"]
     return Table(headers, rows, summary, details, frozenset(["stage"])).narrowed()
 
 
