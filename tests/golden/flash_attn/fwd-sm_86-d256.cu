@@ -1,0 +1,17 @@
+// flash_attn:fwd:sm_86:dtype=bf16,dtype_out=bf16,hdim=256,hdim_v=256,mode=any,mask=window,dropout=yes,lse=any,gqa=any,deterministic=any:tile=64x64,warps=4,even_k=yes
+// flash_fwd_kernel<Flash_fwd_kernel_traits<256, 64, 64, 4, false, false, cutlass::bfloat16_t>, true, false, true, false, false, true, false, false>
+
+#include <fmha_fa2.h>
+#include <namespace_config.h>
+#include <flash.h>
+#include <flash_fwd_kernel.h>
+
+using Traits = Flash_fwd_kernel_traits<256, 64, 64, 4, false, false, cutlass::bfloat16_t>;
+using Params = FLASH_NAMESPACE::Flash_fwd_params;
+
+extern "C" __global__ void fmha_fa2(const __grid_constant__ Params params)
+{
+  FLASH_NAMESPACE::compute_attn<Traits, true, false, true, false, false, true, false, false>(params);
+}
+
+FMHA_EXPORT uint32_t fmha_fa2_facts[] = {(uint32_t)Traits::kBlockM, (uint32_t)Traits::kBlockN, (uint32_t)Traits::kHeadDim, (uint32_t)Traits::kNThreads, (uint32_t)Traits::kSmemSize};
