@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from fmha_cli.report.document import explain_document, plan_document
 from fmha_cli.report.environment import environment
+from fmha_cli.report.kernel_views import plan_view
 from fmha_cli.report.tool_views import build_view
 from fmha_cli.report.tools import artifact_dict, build_document, build_entry
 from report.samples import ARTIFACT, BACKENDS, PLAN, PROBLEM, TRACE, documents, kernel
@@ -32,6 +33,15 @@ def test_kernels_document_is_the_contracts() -> None:
     assert document["count"] == len(document["kernels"]) == 2
     members = ["name", "digest", "backend", "family", "signature", "algorithm", "upstream_name", "buildable", "reasons"]
     assert all(set(k) == set(members) for k in document["kernels"])
+
+
+def test_a_plan_shows_its_grids_and_everything_else_below() -> None:
+    detail = (("grid", "8x4"), ("splits", "7"), ("template", "k<1, 2>"))
+    plan = replace(PLAN, stages=(replace(PLAN.stages[0], detail=detail), *PLAN.stages[1:]))
+    view = plan_view(plan_document(PROBLEM, plan, "cpu", ("up",)))
+    assert [row[-1] for row in view.rows][0] == "8x4"
+    assert list(view.details)[:2] == ["  stage 1, splits: 7", "  stage 1, template: k<1, 2>"]
+    assert not any("8x4" in line for line in view.details)
 
 
 def test_plan_without_a_kernel_keeps_its_shape() -> None:
