@@ -17,7 +17,7 @@ from fa_check.cases import CASES, SANITIZED
 from fa_check.kernels import Pool, Supply, pool_of, supply
 from fa_check.plans import planned
 from fa_check.random_problems import COUNT, SEED, random_problems
-from fa_check.results import Result, not_run
+from fa_check.results import NOT_RUN, Result, not_run
 from fa_check.sanitizer import sanitize, tool
 from fa_check.shards import Setting, Wanted, environ_of_children, validate
 from fa_check.speed_points import POINTS
@@ -25,6 +25,7 @@ from fmha_cli.build.importing import import_entries
 from fmha_cli.build.root import open_root
 from fmha_cli.device import DeviceFacts, State
 from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.plan import Plan
 from fmha_cli.problem import Problem
 from fmha_cli.protocols import Backend
 from fmha_cli.registry import build_registry
@@ -106,9 +107,8 @@ def _cases(options: Options, setting: Setting, budget: Budget, pool: Pool, kerne
         return []
     ready, out = [], {}
     for wanted in WANTED:
-        why = unready(pool.plans[wanted.flags], kernels)
-        out[wanted.name] = Result("cases", wanted.name, wanted.flags, families=list(wanted.families), why=why)
-        ready += [] if why else [wanted]
+        out[wanted.name] = result = planned_row("cases", wanted, pool.plans[wanted.flags], kernels)
+        ready += [] if result.why else [wanted]
     seconds = budget.share(LEAST["cases"], MOST["cases"])
     found = validate("cases", ready, setting, seconds) if seconds else _left_out(budget, "cases", ready)
     budget.done("cases")
@@ -116,7 +116,13 @@ def _cases(options: Options, setting: Setting, budget: Budget, pool: Pool, kerne
     return list(out.values())
 
 
-def unready(plan: Any, kernels: Supply) -> str | None:
+def planned_row(part: str, wanted: Wanted, plan: Plan | str, kernels: Supply) -> Result:
+    """A row before its problem has run: UNSUPPORTED if a rule refuses it, which no case expects."""
+    verdict = "UNSUPPORTED" if isinstance(plan, str) else NOT_RUN
+    return Result(part, wanted.name, wanted.flags, verdict, list(wanted.families), why=unready(plan, kernels))
+
+
+def unready(plan: Plan | str, kernels: Supply) -> str | None:
     """Why a problem cannot be run: refused, or a kernel that is not there."""
     if isinstance(plan, str):
         return plan

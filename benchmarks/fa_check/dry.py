@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fa_check.budget import Budget
-from fa_check.check import BACKEND, MOST, WANTED, Options, bring, drawn, environment, unready
+from fa_check.cases import SANITIZED
+from fa_check.check import BACKEND, MOST, WANTED, Options, bring, drawn, environment, planned_row, unready
 from fa_check.kernels import Supply, pool_of, supply
 from fa_check.plans import planned
 from fa_check.results import Result
@@ -46,7 +47,7 @@ def dry_run(arch: str, options: Options, budget: Budget) -> tuple[list[Result], 
     if "sanitizer" in options.parts:
         found = tool()
         why = "dry run: compute-sanitizer is here" if found else "compute-sanitizer is not installed here"
-        results += [Result("sanitizer", f"{w.name}", w.flags, why=why) for w in WANTED[:1]]
+        results += [Result("sanitizer", w.name, w.flags, why=why) for w in WANTED if w.name in SANITIZED]
     notes["seconds"] = dict(budget.spent)
     return results, notes
 
@@ -61,10 +62,7 @@ def launches(
     options: Options,
 ) -> list[Result]:
     """Every problem whose kernels are there, as far as the launch: its grids and arguments by the host's own code."""
-    out = {
-        w.name: Result(part, w.name, w.flags, families=list(w.families), why=unready(plans[w.flags], kernels))
-        for w in wanted
-    }
+    out = {w.name: planned_row(part, w, plans[w.flags], kernels) for w in wanted}
     ready = [w for w in wanted if out[w.name].why is None]
     request = Request(
         command=Command.RUN, backend=BACKEND, arch=arch, dry_run=True, offline=True, cache_root=str(options.cache_root)
@@ -83,9 +81,7 @@ def launches(
         result.verdict = fate.verdict.value
         result.families = [launch.family for launch in fate.launches]
         grids = " ".join("x".join(map(str, launch.grid)) for launch in fate.launches)
-        result.why = (
-            f"dry run: as far as the launch{f': grids {grids}' if grids else ''}" if grids else "; ".join(fate.notes)
-        )
+        result.why = f"dry run: as far as the launch: grids {grids}" if grids else "; ".join(fate.notes)
         result.figures = {"grids": [list(launch.grid) for launch in fate.launches]}
         if grids and tuple(result.families) != w.families:
             result.verdict, result.why = "WRONG", f"{', '.join(w.families)} expected, not {', '.join(result.families)}"

@@ -1,0 +1,148 @@
+"""The NVIDIA check from end to end, played on the CPU backend; and its dry run, on the kernels that are at hand."""
+
+from __future__ import annotations
+
+import json
+from hashlib import sha256
+from pathlib import Path
+
+import gpu_check
+import pytest
+from check_case import Case
+from fa_check import check as checking
+from fa_check import dry
+from fa_check.budget import Budget
+from fa_check.check import Options
+from fa_check.kernels import pool_of
+from fa_check.results import Result, table
+from fa_check.shards import Wanted
+
+from fmha_cli.build.cache import Cache
+from fmha_cli.build.exporting import export_entries
+
+CASES = (
+    Case("plain", "-b 1 -H 2 -s 40 -d 64 --dtype bf16 --causal --splits 1", ("fwd",)),
+    Case("packed", "--seqlens-q 9,3 -H 2 -d 64 --dtype bf16 --splits 1", ("fwd",)),
+    Case("refused", "-b 1 -H 2 -s 40 -d 64 --dtype bf16 --direction bwd", ("bwd_dq_dk_dv",)),
+)
+WANTED = tuple(Wanted(case.name, case.flags, case.families) for case in CASES)
+
+
+def options_of(folder: Path, cache_root: Path, archive: Path | None = None) -> Options:
+    parts = ("cases", "speed", "random", "sanitizer")
+    return Options(
+        cache_root=cache_root, folder=folder, archive=archive, processes=2, jobs=1, parts=parts, count=6, seed=1
+    )
+
+
+@pytest.fixture
+def played(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The CPU backend in the place of the GPU's, with cases that it knows."""
+    for module in (checking, dry):
+        monkeypatch.setattr(module, "BACKEND", "cpu")
+        monkeypatch.setattr(module, "WANTED", WANTED)
+        monkeypatch.setattr(module, "POINTS", ())
+        monkeypatch.setattr(
+            module, "pool_of", lambda backend, device: pool_of(backend, device, [c.flags for c in CASES])
+        )
+    monkeypatch.setattr(checking, "CASES", CASES)
+    monkeypatch.setattr(checking, "SANITIZED", ("plain",))
+    monkeypatch.setattr(checking, "tool", lambda: None)
+
+
+def parts_of(results: list[Result]) -> dict[str, list[tuple[str, str]]]:
+    out: dict[str, list[tuple[str, str]]] = {}
+    for r in results:
+        out.setdefault(r.part, []).append((r.name, r.verdict))
+    return out
+
+
+def test_the_whole_check(played: None, tmp_path: Path, shared_cache: Path) -> None:
+    device, why = checking.first_device()
+    assert device is not None, why
+    results, notes = checking.check(device, options_of(tmp_path, shared_cache), Budget(200))
+    found = parts_of(results)
+    assert found["cases"] == [("plain", "PASSED"), ("packed", "PASSED"), ("refused", "UNSUPPORTED")]
+    assert found["random"] == [(f"random {n}", "PASSED") for n in range(6)]
+    assert {verdict for _, verdict in found["sanitizer"]} == {"NOT_RUN"}
+    assert "speed" not in found  # no points were asked for
+    assert "K025" in (next(r for r in results if r.name == "refused").why or "")
+    assert notes["kernels"]["missing"] == {}
+    assert set(notes["seconds"]) >= {"kernels", "cases", "speed", "random", "sanitizer"}
+    assert notes["environment"]["versions"]["numpy"] != "absent"
+    assert any("random" in line for line in table(results))
+
+
+def test_a_check_without_time_begins_nothing(played: None, tmp_path: Path, shared_cache: Path) -> None:
+    device, _ = checking.first_device()
+    assert device is not None
+    results, _ = checking.check(device, options_of(tmp_path, shared_cache), Budget(12))
+    assert {r.verdict for r in results if r.name != "refused"} == {"NOT_RUN"}
+    begun = [r.why for r in results if r.part in ("cases", "random") and r.name != "refused"]
+    assert begun
+    assert all("was not begun" in (why or "") or "too few" in (why or "") for why in begun)
+
+
+def test_the_race_says_why_it_did_not_take_place(tmp_path: Path, shared_cache: Path) -> None:
+    """Here without PyTorch or without a device: every point is NOT_RUN with the last words of the process."""
+    setting = checking.Setting(
+        backend="cpu", device="cuda:9", cache_root=str(shared_cache), folder=tmp_path, fills=("normal",), processes=1
+    )
+    results = checking._speed(options_of(tmp_path, shared_cache), setting, Budget(60))
+    assert len(results) == len(checking.POINTS) > 40
+    assert {r.verdict for r in results} == {"NOT_RUN"}
+    assert all("its process ended with 1" in (r.why or "") for r in results)
+
+
+@pytest.fixture
+def archive(tmp_path: Path) -> Path:
+    """An archive without a kernel."""
+    return export_entries(Cache(tmp_path / "empty").layout, [], tmp_path / "none.tar.xz").archive
+
+
+def test_a_dry_run_does_what_it_can(
+    tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """FlashAttention with no kernel at hand and no sources: planned, and each row says what is missing."""
+    out = tmp_path / "out.json"
+    words = ["--vendor", "nvidia", "--dry-run", "--archive", str(archive), "--count", "3", "-o", str(out)]
+    monkeypatch.setattr("sys.argv", ["gpu_check.py", *words])
+    assert gpu_check.main() == 0
+    document = json.loads(out.read_text())
+    assert {row["verdict"] for row in document["rows"]} == {"NOT_RUN"}
+    assert all(row["why"] for row in document["rows"])
+    assert document["notes"]["archive"] == {"added": 0, "bytes": archive.stat().st_size, "present": 0}
+    assert all("a kernel is missing" in row["why"] for row in document["rows"] if row["part"] == "cases")
+    assert "missing" in capsys.readouterr().out
+
+
+def test_a_dry_run_goes_as_far_as_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With cubins that hold no code but FlashAttention's tables, every case comes to its grids."""
+    from backends.flash_attn.fa_cubins import fake_cubin
+    from fa_check.cases import CASES as REAL
+    from fa_check.kernels import Supply
+
+    from fmha_cli.plan import Artifact
+    from fmha_cli.walk import dry_run as walking
+    from fmha_cli.walk.builds import Built
+
+    def artifact(stage: object) -> Artifact:
+        kernel = stage.kernel  # type: ignore[attr-defined]
+        path = tmp_path / f"{kernel.digest}.cubin"
+        path.write_bytes(fake_cubin(kernel))
+        return Artifact(path, sha256(path.read_bytes()).hexdigest(), kernel.digest, path, True, 0.0)
+
+    def built(stages: object, *_: object) -> dict[str, Built]:
+        return {s.kernel.digest: Built(s.kernel.name, artifact(s), None) for s in stages}  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(walking, "build_stages", built)
+    monkeypatch.setattr(
+        dry, "supply", lambda pool, *_, **__: Supply({d: artifact(s) for d, s in pool.stages.items()}, {})
+    )
+    options = Options(cache_root=tmp_path / "c", folder=tmp_path, archive=None, processes=1, jobs=1, parts=("cases",))
+    results, notes = dry.dry_run("sm_90", options, Budget(100))
+    assert [r.name for r in results] == [case.name for case in REAL]
+    assert {r.verdict for r in results} == {"NOT_RUN"}
+    assert all("as far as the launch: grids" in (r.why or "") for r in results), [r.why for r in results][:3]
+    assert [tuple(r.families) for r in results] == [case.families for case in REAL]
+    assert notes["kernels"]["text"].endswith("in the cache")
