@@ -1,0 +1,31 @@
+"""A worker whose loader finds the stand-in driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from fa_played import LONG_NS
+
+from fmha_cli.backends.cuda.driver import LIBRARY
+from fmha_cli.backends.cuda.standin.building import build_standin
+from fmha_cli.backends.cuda.standin.recording import VARIABLE, settings_text
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.protocols import BuildContext
+
+
+@pytest.fixture
+def played(shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """The stand-in where a worker's loader finds it; the environment for settings."""
+    standin = build_standin(BuildContext(cache_root=shared_cache))
+    (tmp_path / LIBRARY).symlink_to(standin.path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
+    monkeypatch.setenv(VARIABLE, settings_text(kernel_ns=LONG_NS))
+    return monkeypatch
+
+
+@pytest.fixture
+def supervisor(played: pytest.MonkeyPatch) -> Iterator[Supervisor]:
+    with Supervisor() as one:
+        yield one

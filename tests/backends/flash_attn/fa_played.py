@@ -1,0 +1,29 @@
+"""Jobs for a worker whose loader finds the stand-in driver (the fixture ``played``)."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from fa_cubins import fake_cubins
+from fa_session_cases import device_for, plan_for
+
+from fmha_cli.execution.job import Job
+from fmha_cli.plan import Artifact
+
+ENTRY = "fmha_cli.backends.flash_attn"
+PLAIN = "-b 1 -H 2 -s 40 -d 64 --splits 1"
+OTHER = "-b 1 -H 2 -s 40 -d 128 --splits 1"
+LONG_NS = 10_000_000
+"""A kernel of that length is not replayed: the model in numpy would take minutes."""
+
+
+def job_for(line: str, folder: Path, entry: str = ENTRY, arch: str = "sm_90") -> Job:
+    plan = plan_for(line, arch)
+    log = folder / "log"
+    log.touch()
+    artifacts = tuple(
+        Artifact(path, hashlib.sha256(path.read_bytes()).hexdigest(), path.stem, log, False, 0.0)
+        for path in fake_cubins(plan, folder)
+    )
+    return Job(entry=entry, device=device_for(arch), plan=plan, artifacts=artifacts)
