@@ -37,6 +37,7 @@ from fa_check.check import Options, check, first_device, nothing_runs, rows_of
 from fa_check.dry import dry_run
 from fa_check.page import page
 from fa_check.results import good, table
+from fa_check.shards import children_find_us
 
 SCHEMA = "fmha.gpu-check/1"
 LEAST_S = 5.0
@@ -206,7 +207,7 @@ def main() -> int:
     wanted = parser.parse_args()
     started = time.monotonic()
     if wanted.vendor == "nvidia":
-        with tempfile.TemporaryDirectory(prefix="gpu_check") as folder:
+        with tempfile.TemporaryDirectory(prefix="gpu_check") as folder, children_find_us():
             return check_nvidia(wanted, Path(folder))
     results, device, code = check_amd(wanted, AMD, started)
     print("\n".join(rows(results)))
@@ -225,10 +226,8 @@ def main() -> int:
 def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
     """The check of ``fa_check``, its table and its record. The exit code."""
     budget = Budget(60 * wanted.minutes)
-    root = wanted.cache_dir or folder / "cache"
-    os.environ["FMHA_CACHE_DIR"] = str(root)  # every process of this check has the same, and no platform is asked
     options = Options(
-        cache_root=root,
+        cache_root=(wanted.cache_dir or folder / "cache").absolute(),
         folder=folder,
         archive=wanted.archive,
         processes=wanted.processes,

@@ -10,7 +10,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,18 @@ def environ_of_children() -> dict[str, str]:
     own = [str(Path(fmha_cli.__file__).parents[1]), str(Path(__file__).parents[1])]
     before = filter(None, [os.environ.get("PYTHONPATH")])
     return os.environ | {"PYTHONPATH": os.pathsep.join([*own, *before])}
+
+
+@contextmanager
+def children_find_us() -> Iterator[None]:
+    """Processes that anything starts meanwhile find this package, from whatever folder they are started in."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ.update(environ_of_children())
+    try:
+        yield
+    finally:
+        os.environ.pop("PYTHONPATH")
+        os.environ.update({} if before is None else {"PYTHONPATH": before})
 
 
 def _finish(process: subprocess.Popen[str], budget: Budget) -> str:
