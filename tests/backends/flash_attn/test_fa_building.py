@@ -1,0 +1,216 @@
+"""Building FlashAttention kernels on a played NVRTC and nvcc: what is compiled, with what, and what never is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import pytest
+from fa_cubins import fake_cubin
+from played_cuda import Site, nvcc, site
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.flash_attn import building
+from fmha_cli.backends.flash_attn.abi import check_abi
+from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
+from fmha_cli.backends.flash_attn.building import Workshop, build_fa, compile_bytes, fa_key, text_of, workshop
+from fmha_cli.backends.flash_attn.catalogue import FAMILIES, family_kernels
+from fmha_cli.build.cuda.toolchain import CudaKind, find_cuda, find_nvcc
+from fmha_cli.device import State
+from fmha_cli.errors import EnvironmentProblem, ExitCode, KernelFailure, UnsupportedError
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.plan import Artifact, Stage
+from fmha_cli.protocols import Backend, Batched, BuildContext, DryRun, Keyed
+from fmha_cli.registry import build_registry
+
+BACKEND = FlashAttentionBackend(driven=False)
+SM90 = load_arch("sm_90")
+
+
+def first(family: Family = Family.FWD) -> KernelSpec:
+    return family_kernels(SM90, family)[0]
+
+
+@dataclass
+class Shop:
+    """A context with a played NVRTC and no sources to fetch; ``said`` are its notices."""
+
+    site: Site
+    context: BuildContext
+    said: list[str]
+
+    @property
+    def calls(self) -> list[str]:
+        """The compiles of kernels, without the one that proved the compiler."""
+        return [call for call in self.site.calls if "-std=" in call]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> Shop:
+    there = site(tmp_path / "site", shared_cache)
+    root, said = tmp_path / "cache", list[str]()
+    found = find_cuda(root, folders=[str(there.folder)])
+    (there.folder / "nvidia/cu13/lib/default.cubin").write_bytes(fake_cubin(first()))
+    monkeypatch.setattr(building, "find_nvcc", lambda root: None)
+    context = BuildContext(root, notify=said.append)
+    made = replace(workshop(context), toolchain=found, fault=None, tree=lambda: tmp_path / "tree")
+    return Shop(there, replace(context, prepared=made), said)
+
+
+def prepared(shop: Shop) -> Workshop:
+    made = shop.context.prepared
+    assert isinstance(made, Workshop)
+    return made
+
+
+def test_it_is_registered_and_implements_the_protocols() -> None:
+    found = build_registry().backend("flash_attn")
+    for protocol in (Backend, Batched, DryRun, Keyed):
+        assert isinstance(found, protocol), protocol
+    assert found.dropout_stream == "fa2"
+
+
+def test_without_a_driver_the_answer_starts_no_worker() -> None:
+    assert BACKEND.probes_in_parent
+    answer = BACKEND.probe()
+    assert answer.state is State.NO_DEVICE
+    assert "driver" in (answer.why or "")
+
+
+def test_a_kernel_is_compiled_once(shop: Shop, tmp_path: Path) -> None:
+    kernel = first()
+    made, again = build_fa(kernel, shop.context), build_fa(kernel, shop.context)
+    assert (made.cached, again.cached, len(shop.calls)) == (False, True, 1)
+    assert made.digest == again.digest == fa_key(kernel, shop.context).digest
+    check_abi(made.path.read_bytes(), kernel)
+    words = shop.calls[0].split()
+    assert words[:5] == ["fmha_fa2.cu", "-arch=sm_90", "-std=c++17", "-use_fast_math", "-default-device"]
+    folders = [word.removeprefix("-I") for word in words if word.startswith("-I")]
+    assert [Path(folder).name for folder in folders] == ["common", "nvrtc", "src", "include", "include", "cccl"]
+    assert folders[2] == str(tmp_path / "tree/csrc/flash_attn/src")
+    assert folders[3] == str(tmp_path / "tree/csrc/cutlass/include")
+
+
+def test_sources_are_asked_for_only_to_compile(shop: Shop) -> None:
+    build_fa(first(), shop.context)
+    asked: list[bool] = []
+    made = replace(prepared(shop), tree=lambda: asked.append(True))  # type: ignore[arg-type, return-value]
+    assert build_fa(first(), replace(shop.context, prepared=made)).cached
+    assert fa_key(first(), replace(shop.context, prepared=made))
+    assert not asked
+
+
+@pytest.mark.parametrize("change", ["digest", "shims", "compiler"])
+def test_other_headers_and_compilers_are_other_kernels(
+    shop: Shop, change: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, made = fa_key(first(), shop.context), prepared(shop)
+    assert made.toolchain is not None
+    if change == "digest":
+        made = replace(made, digest="0" * 64)
+    elif change == "compiler":
+        made = replace(made, toolchain=replace(made.toolchain, version="NVRTC 13.0.1"))
+    else:
+        monkeypatch.setattr(building, "_shim_digest", lambda name: "1")
+    assert fa_key(first(), replace(shop.context, prepared=made)).digest != before.digest
+
+
+def test_the_text_names_what_it_includes(shop: Shop) -> None:
+    lines = text_of(first()).splitlines()
+    assert lines[0] == f"// flash-attn {prepared(shop).digest}"
+    assert lines[1].startswith("// shims ")
+    assert lines[2] == f"// {first().name}"
+
+
+def test_what_a_rule_refuses_is_never_compiled(shop: Shop) -> None:
+    kernel = first()
+    refused = replace(kernel, signature=replace(kernel.signature, hdim=80, hdim_v=80))
+    for act in (build_fa, fa_key):
+        with pytest.raises(UnsupportedError) as caught:
+            act(refused, shop.context)
+        assert caught.value.code.startswith("K4")
+    assert not shop.calls
+
+
+def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def none(*_: object, **__: object) -> None:
+        raise EnvironmentProblem("no compiler", code="B050", help="pip install 'fmha[cuda]'")
+
+    monkeypatch.setattr(building, "find_cuda", none)
+    context = BuildContext(tmp_path / "cache")
+    context = replace(context, prepared=BACKEND.prepare(context))
+    for act in (build_fa, fa_key):
+        with pytest.raises(EnvironmentProblem) as caught:
+            act(first(), context)
+        assert (caught.value.code, caught.value.exit_code) == ("B050", ExitCode.ENVIRONMENT)
+
+
+FAILS = "fail no instance of function template"
+
+
+def broken(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
+    monkeypatch.setattr(building, "emit", lambda kernel: f"// {kernel.name}\n// {words}\n")
+
+
+def test_a_compile_that_fails(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    broken(monkeypatch, FAILS)
+    with pytest.raises(KernelFailure, match="no instance of function template") as caught:
+        build_fa(first(), shop.context)
+    assert caught.value.code == "B010"
+    assert "NVRTC 13.0.48" in Path(str(caught.value.where)).read_text()
+
+
+@pytest.fixture
+def with_nvcc(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Artifact]:
+    """Builds a text with a played nvcc beside the played NVRTC."""
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    nvcc(tmp_path / "cuda")
+    monkeypatch.setattr(building, "find_nvcc", find_nvcc)
+    (tmp_path / "by-nvcc").write_bytes(fake_cubin(first()))
+
+    def build(words: str) -> Artifact:
+        broken(monkeypatch, words + f"\n// nvcc-cubin {tmp_path / 'by-nvcc'}")
+        return build_fa(first(), shop.context)
+
+    return build
+
+
+def test_nvcc_compiles_what_nvrtc_refuses(shop: Shop, with_nvcc: Callable[[str], Artifact]) -> None:
+    made = with_nvcc(FAILS)
+    assert "nvcc 13.0.88" in made.log.read_text()
+    assert len(shop.said) == 1
+    assert "NVRTC does not compile" in shop.said[0]
+    assert "nvcc 13.0.88" in shop.said[0]
+
+
+def test_nvcc_is_not_asked_for_what_crashes_or_is_refused_by_both(
+    shop: Shop, with_nvcc: Callable[[str], Artifact]
+) -> None:
+    with pytest.raises(KernelFailure, match="signal 6"):
+        with_nvcc("crash\n")
+    assert not shop.said
+    with pytest.raises(KernelFailure, match="neither"):
+        with_nvcc(f"{FAILS}\n// nvcc-fails neither")
+    assert len(shop.said) == 1
+
+
+def test_nvcc_alone(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    nvcc(tmp_path / "cuda")
+    (tmp_path / "cuda" / "header.h").write_bytes(fake_cubin(first()))
+    chain = find_cuda(tmp_path / "cache", folders=[])
+    assert chain.kind is CudaKind.NVCC
+    made = replace(shop.context, prepared=replace(prepared(shop), toolchain=chain))
+    build_fa(first(), made)
+    command = (tmp_path / "cuda" / "nvcc-calls.txt").read_text().splitlines()[-1].split()
+    assert command[:2] == ["-arch=sm_90", "-cubin"]
+    assert [Path(word).name for word in command if word.startswith("-I")] == ["common", "src", "include"]
+
+
+def test_memory_and_preparation(shop: Shop) -> None:
+    assert BACKEND.prepare(shop.context) is shop.context.prepared
+    assert BACKEND.build(Stage(first()), shop.context).cached is False
+    sizes = {family: compile_bytes(first(family)) for family in FAMILIES}
+    assert min(sizes.values()) >= 2000 << 20
+    assert max(sizes, key=lambda family: sizes[family]) is Family.BWD_DQ_DK_DV
