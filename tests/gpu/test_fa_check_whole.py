@@ -19,6 +19,8 @@ from fa_check.shards import Wanted
 
 from fmha_cli.build.cache import Cache
 from fmha_cli.build.exporting import export_entries
+from fmha_cli.build.importing import import_entries
+from fmha_cli.build.root import open_root
 
 CASES = (
     Case("plain", "-b 1 -H 2 -s 40 -d 64 --dtype bf16 --causal --splits 1", ("fwd",)),
@@ -146,3 +148,28 @@ def test_a_dry_run_goes_as_far_as_the_launch(tmp_path: Path, monkeypatch: pytest
     assert all("as far as the launch: grids" in (r.why or "") for r in results), [r.why for r in results][:3]
     assert [tuple(r.families) for r in results] == [case.families for case in REAL]
     assert notes["kernels"]["text"].endswith("in the cache")
+
+
+def test_what_a_check_needs_is_packed(
+    played: None,
+    tmp_path: Path,
+    shared_cache: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    import gpu_prepare
+
+    flags = [case.flags for case in CASES]
+    monkeypatch.setattr(gpu_prepare, "BACKEND", "cpu")
+    monkeypatch.setattr(gpu_prepare, "pool_of", lambda backend, device: pool_of(backend, device, flags[:2]))
+    monkeypatch.setenv("FMHA_CACHE_DIR", str(shared_cache))
+    out = tmp_path / "k.tar.xz"
+    monkeypatch.setattr("sys.argv", ["gpu_prepare.py", "--arch", "x86_64_v3", "--jobs", "1", "-o", str(out)])
+    assert gpu_prepare.main() == 0
+    assert len(import_entries(open_root(tmp_path / "other"), out).added) == 2  # many rows, and few
+    monkeypatch.setattr(gpu_prepare, "TRAVELS", 10)
+    assert gpu_prepare.main() == 1
+    monkeypatch.setattr(gpu_prepare, "TRAVELS", 10**9)
+    monkeypatch.setattr(gpu_prepare, "pool_of", lambda backend, device: pool_of(backend, device, flags))
+    assert gpu_prepare.main() == 1
+    assert f"refused: {flags[2]}: K" in capsys.readouterr().out
