@@ -1,0 +1,93 @@
+"""Real compiles by NVRTC: real sources, real headers, no toolkit, no driver. One cache for the whole run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fmha_cli.arch import load_arch
+from fmha_cli.backends.flash_attn import building
+from fmha_cli.backends.flash_attn.abi import check_abi
+from fmha_cli.backends.flash_attn.building import build_fa, workshop
+from fmha_cli.backends.flash_attn.catalogue import family_kernels
+from fmha_cli.build.cuda.cubin import Cubin
+from fmha_cli.build.cuda.toolchain import CudaKind
+from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
+from fmha_cli.codegen.flash_attn.emit import emit
+from fmha_cli.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.protocols import BuildContext
+from fmha_cli.signature import MaskKey, Need
+
+QUICK = (("sm_90", Family.FWD_SPLITKV_COMBINE, 64), ("sm_90a", Family.FWD, 32))
+SLOW = (
+    ("sm_80", Family.FWD, 64),
+    ("sm_100", Family.FWD_SPLITKV, 128),
+    ("sm_86", Family.BWD_DQ_DK_DV, 64),
+    ("sm_120", Family.BWD_DOT_DO_O, 96),
+    ("sm_103a", Family.BWD_CONVERT_DQ, 256),
+)
+
+
+def kernel_of(arch: str, family: Family, hdim: int) -> KernelSpec:
+    """A causal, even kernel without other features, where the family has that."""
+
+    def wanted(kernel: KernelSpec) -> bool:
+        s, a = kernel.signature, kernel.algorithm
+        assert isinstance(a, FaAlgorithm)
+        even = a.even_mn or family not in (Family.FWD, Family.FWD_SPLITKV, Family.BWD_DQ_DK_DV)
+        plain = s.softcap is not Need.YES and s.dropout is not Need.YES and s.append is not Need.YES
+        return s.hdim == hdim and s.mask in (MaskKey.CAUSAL, MaskKey.ANY) and even and plain
+
+    return next(kernel for kernel in family_kernels(load_arch(arch), family) if wanted(kernel))
+
+
+@pytest.fixture(scope="module")
+def context(shared_cache: Path) -> BuildContext:
+    """The run's own cache; skipped where NVRTC is not installed or the sources cannot be had."""
+    shop = workshop(BuildContext(shared_cache))
+    if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
+        pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
+    try:
+        shop.tree()
+    except EnvironmentProblem as fault:
+        pytest.skip(f"no sources of flash-attn: {fault.what}")
+    return BuildContext(shared_cache, prepared=shop)
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [*QUICK, *(pytest.param(choice, marks=pytest.mark.slow) for choice in SLOW)],
+    ids=lambda choice: f"{choice[1].value}-{choice[0]}-d{choice[2]}",
+)
+def test_a_kernel_compiles(context: BuildContext, choice: tuple[str, Family, int]) -> None:
+    kernel = kernel_of(*choice)
+    made = build_fa(kernel, context)
+    raw = made.path.read_bytes()
+    cubin = Cubin(raw)
+    assert cubin.arch == kernel.arch
+    assert [found.name for found in cubin.kernels] == ["fmha_fa2"]
+    assert "V13.0." in (cubin.tool_version or "")
+    abi = check_abi(raw, kernel)
+    size = abi.block_bytes + (4 if kernel.family is Family.BWD_CONVERT_DQ else 0)
+    assert cubin.kernels[0].parameter_bytes == size
+    log = made.log.read_text("utf-8")
+    assert "exit status 0" in log
+    assert str(context.cache_root).encode() not in raw
+    again = build_fa(kernel, context)
+    assert again.cached
+    assert again.sha256 == made.sha256
+
+
+def test_what_upstream_refuses_to_compile_is_told(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A planted fault: traits that break one of upstream's own assertions. Fails early, so it costs little."""
+    kernel = kernel_of("sm_90", Family.BWD_CONVERT_DQ, 64)
+    text = emit(kernel).replace("Flash_bwd_kernel_traits<64,", "Flash_bwd_kernel_traits<65,")
+    monkeypatch.setattr(building, "emit", lambda kernel: text)
+    monkeypatch.setattr(building, "find_nvcc", lambda root: None)
+    with pytest.raises(KernelFailure, match=r"kernel_traits\.h\(\d+\): error: static assertion failed") as caught:
+        build_fa(kernel, context)
+    log = Path(str(caught.value.where)).read_text("utf-8")
+    assert "-arch=sm_90" in log
+    assert "detected during" in log
