@@ -1,6 +1,6 @@
 """The rules K420-K479 of FlashAttention-2: what its kernels need of a problem, in one table.
 
-K420-K435 and K446 limits of the kernels, K436-K445 caches, splits and empty sequences, K450-K455 sizes, K460-K466 what a kernel
+K420-K435 and K446 limits of the kernels, K436-K445 caches, splits and empty sequences, K450-K456 sizes, K460-K466 what a kernel
 is compiled for, K470-K472 rules of order (which of several fitting kernels upstream takes: they refuse nothing), K477-K478
 dispatch keys, K479 no kernels at all.
 """

@@ -1,9 +1,15 @@
-"""K450-K455: 32-bit numbers of the kernels, and the grid that CUDA can launch. Strides of tensors are 64-bit."""
+"""K450-K456: 32-bit numbers of the kernels, and the grid and shared memory that CUDA can launch with.
+
+Strides of tensors are 64-bit.
+"""
 
 from __future__ import annotations
 
+from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.condition import API, BACKWARD, FORWARD, SRC, Condition
 from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, Situation
+from fmha_cli.backends.flash_attn.tiles import facts_of
+from fmha_cli.codegen.flash_attn.traits import smem_bytes
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.rules import Reason, Severity
 from fmha_cli.signature import Need
@@ -80,6 +86,14 @@ def _grid(s: Situation, kernel: KernelSpec) -> Reason | None:
     return Reason("K455", text, "a smaller --batch", Severity.SHAPE)
 
 
+def _shared_memory(s: Situation, kernel: KernelSpec) -> Reason | None:
+    own, need = s.device.archs[0], smem_bytes(kernel)
+    if own == kernel.arch or need <= facts_of(load_arch(own)).block:
+        return None
+    text = f"{need} bytes of shared memory a block, as {kernel.arch} has them: {own} does not"
+    return Reason("K456", text, f"a kernel for {own}, or a smaller --hdim", Severity.PLACE)
+
+
 WIDTHS: tuple[Condition, ...] = (
     Condition(
         "K450",
@@ -127,6 +141,16 @@ WIDTHS: tuple[Condition, ...] = (
         f"{SRC}/flash_fwd_launch_template.h run_flash_fwd, run_flash_splitkv_fwd",
         (*FORWARD, *BACKWARD),
         lambda kernel: kernel.signature.split,
+    ),
+    Condition(
+        "K456",
+        "the device has the shared memory of the launch",
+        _shared_memory,
+        "An 8.6 or 8.9 device runs kernels for sm_80, but has less shared memory than their tiles may need. Upstream "
+        "asks the device for its own and never launches such a tile there.",
+        f"{SRC}/flash_bwd_launch_template.h run_mha_bwd_hdim128: max_smem_per_block",
+        (*FORWARD, *BACKWARD),
+        smem_bytes,
     ),
 )
 """Conditions of sizes."""

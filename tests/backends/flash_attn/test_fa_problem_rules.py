@@ -167,8 +167,27 @@ def test_a_rule_refuses_and_passes(
     assert check(Problem.from_cli(passed), kernel, device) is None
 
 
+def test_a_kernel_of_an_older_architecture_needs_the_devices_shared_memory() -> None:
+    """A backward kernel for sm_80 runs on 8.6, whose blocks have less shared memory, where its tile fits."""
+    check, device = BY_ID["K456"].rule().check, DeviceFacts(id="cuda:0", archs=("sm_86", "sm_80"), units=84)
+    problem = Problem.from_cli(f"-s 128 {BACK}")
+    reason = check(problem, kernel_of("sm_80", BWD, 128, plain), device)
+    assert reason is not None
+    assert "147456" in reason.text
+    assert check(problem, kernel_of("sm_80", BWD, 32, plain), device) is None
+    assert check(problem, kernel_of("sm_86", BWD, 128, plain), device) is None
+    assert check(problem, kernel_of("sm_80", BWD, 128, plain), DeviceFacts.of_arch("sm_80")) is None
+
+
+def test_a_backward_pass_that_fits_no_device_of_8_6_is_refused() -> None:
+    """Upstream launches nothing there, silently; the kernel for sm_80 would not launch either."""
+    device = DeviceFacts(id="cuda:0", archs=("sm_86", "sm_80"), units=84)
+    problem = Problem.from_cli(f"-d 256 -s 128 --dropout 0.1 {BACK}")
+    assert not [d for d in decide(problem, device) if isinstance(d, Supported)]
+
+
 def test_every_rule_is_tested() -> None:
-    assert {case[0] for case in CASES} == set(BY_ID)
+    assert {case[0] for case in CASES} | {"K456"} == set(BY_ID)
 
 
 def test_texts_hold_the_values() -> None:
