@@ -78,7 +78,10 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
         for _, block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
                 top, size = _block(block, k64, v64, dropout_stream, sums, out)
-            reach, sizes = max(reach, top), np.maximum(sizes, [size, squares(k64).max(), squares(block.q).max()])
+            reach, sizes = (
+                max(reach, top),
+                np.maximum(sizes, [size, squares(k64).max(initial=0.0), squares(block.q).max()]),
+            )
         keys = problem.key_lengths()
         head_rows(out.dk, problem, problem.layout, keys, b, g)[...] = sums.dk
         head_rows(out.dv, problem, problem.layout, keys, b, g)[...] = sums.dv

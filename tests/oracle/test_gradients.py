@@ -29,6 +29,7 @@ CASES = [
     f"{SMALL} --alibi --dropout 0.2",
     "-b 1 -H 2 -s 6 --seqlen-k 4 -d 4 --dtype fp32 --direction bwd --causal",
     "--seqlens-q 3,0,4 --seqlens-k 2,3,5 -H 2 -d 4 --dtype fp32 --direction bwd --layout bshd --causal",
+    "--seqlens-q 3,2,4 --seqlens-k 2,0,5 -H 2 -d 4 --dtype fp32 --direction bwd",
     "--seqlens-q 3,4 --seqlens-k 2,5 -H 2 -d 4 --dtype fp32 --direction bwd --bias elementwise:1hss --dbias",
 ]
 
