@@ -8,6 +8,9 @@ noise_r = sqrt(sum_j p_j^2 |v_j|^2) is what independent rounding errors of P lea
 cancel; reach_r / 2^24 the error of float32 scores; sqrt(visible_r) / 2^24 that of float32 sums; half_step the
 absolute error of a number too small for a relative one, of which an output row has sqrt(d) and width_r = sqrt(visible_r)
 max |v_j| / sum_j exp(s_j - max s) / (1 - dropout) come from P. For ordinary 16-bit data noise_r is close to |ref_r|.
+
+Rotary kernels in 16 bits keep rotated queries, cosines and sines in 16 bits: reach_r / 2^24 becomes reach_r * (2^-24 + eps / sqrt(d))
+(``score_error``).
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmha_cli.oracle.budgets import HALF_STEP, eps_of
+from fmha_cli.dtypes import DType
+from fmha_cli.oracle.budgets import EPS, HALF_STEP, eps_of
 from fmha_cli.oracle.reference import RowResult
 from fmha_cli.oracle.tensors import F64, Array
 from fmha_cli.problem import Problem
@@ -53,11 +57,18 @@ class RowErrors:
             return float(np.sqrt((self.relative**2).sum() / max(1, self.counted)))
 
 
+def score_error(problem: Problem) -> float:
+    """The size of a score's error, in units of ``reach``: that of single precision, and with rotary embedding in 16 bits
+    that of an inner product whose d terms have independent errors of eps."""
+    rotated = problem.rotary.dim > 0 and problem.dtype in (DType.FP16, DType.BF16)
+    return F32_EPS + (EPS[problem.dtype] / problem.hdim**0.5 if rotated else 0.0)
+
+
 def floors(problem: Problem, reference: RowResult, dim: int) -> F64:
     """(R,) the floor of each row's scale."""
     eps = eps_of(problem)
-    float32: F64 = F32_EPS * (reference.reach + np.sqrt(reference.visible)) / eps
-    floor: F64 = reference.noise * (1 + float32) + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
+    scores: F64 = (score_error(problem) * reference.reach + F32_EPS * np.sqrt(reference.visible)) / eps
+    floor: F64 = reference.noise * (1 + scores) + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
     floor += reference.width * HALF_STEP[problem.dtype] / eps
     return floor
 

@@ -145,3 +145,20 @@ def test_cache_after_an_append(dtype: str) -> None:
     assert verdict("k", table[1, 0], 0, 9.0) is Verdict.WRONG  # an old key was overwritten
     unused = next(n for n in range(len(inputs["k"])) if n not in table)
     assert verdict("k", unused, 0, 0.0) is Verdict.WRONG  # written outside
+
+
+@pytest.mark.parametrize("dtype", ["fp16", "bf16"])
+@pytest.mark.parametrize("kind", FILLS)
+def test_rotated_queries_of_16_bits_pass_and_queries_rotated_for_the_next_position_do_not(
+    dtype: str, kind: str
+) -> None:
+    line = f"-b 2 -H 4 -s 4 -d 64 --dtype {dtype} --kv-cache linear --cache-seqlens 90,3 --append 4 --rotary 64 --lse"
+    problem = Problem.from_cli(line)
+    inputs = fill(problem, kind, 3)
+    reference = forward(problem, inputs)
+    honest = emulate(problem, inputs)
+    assert compare(problem, honest.o, honest.lse, reference, fill=kind).verdict is Verdict.PASSED
+    moved = dict(inputs, q=np.concatenate([inputs["q"][:, :, 1:], inputs["q"][:, :, :1]], axis=2))
+    shifted = emulate(problem, moved)
+    o, lse = (np.concatenate([x[:, :, -1:], x[:, :, :-1]], axis=2) for x in (shifted.o, shifted.lse))
+    assert compare(problem, o, lse, reference, fill=kind).verdict is Verdict.WRONG
