@@ -39,7 +39,7 @@ def test_a_plan_shows_its_grids_and_everything_else_below() -> None:
     detail = (("grid", "8x4"), ("splits", "7"), ("template", "k<1, 2>"))
     plan = replace(PLAN, stages=(replace(PLAN.stages[0], detail=detail), *PLAN.stages[1:]))
     view = plan_view(plan_document(PROBLEM, plan, "cpu", ("up",)))
-    assert [row[-1] for row in view.rows][0] == "8x4"
+    assert view.rows[0][-1] == "8x4"
     assert list(view.details)[:2] == ["  stage 1, splits: 7", "  stage 1, template: k<1, 2>"]
     assert not any("8x4" in line for line in view.details)
 
