@@ -1,0 +1,97 @@
+"""The FlashAttention backend on a played device whose kernels are the model in numpy: named as an entry point in tests.
+
+The worker loads the stand-in driver as it would a real one, by its name through the loader's search path.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from fa_memory import BadAddress, Bytes, HostMemory
+from fa_model import run_kernel
+
+from fmha_cli.backends.cuda.driver import LIBRARY
+from fmha_cli.backends.cuda.standin.recording import Launch, Recording
+from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
+from fmha_cli.backends.flash_attn.launches import launch_of
+from fmha_cli.backends.flash_attn.library import INT_BYTES
+from fmha_cli.backends.flash_attn.session import FaSession
+from fmha_cli.device import DeviceFacts
+from fmha_cli.plan import Plan
+from fmha_cli.protocols import Session
+
+ILLEGAL_ADDRESS = 700
+
+
+class PlayedMemory(HostMemory):
+    """The played device's memory: other addresses are illegal."""
+
+    def __init__(self, recording: Recording) -> None:
+        self._recording = recording
+
+    def bytes_at(self, address: int, size: int) -> Bytes:
+        if not self._recording.holds(address, size):
+            raise BadAddress(f"{size} bytes at {address:#x}")
+        return super().bytes_at(address, size)
+
+
+class ModelledSession(FaSession):
+    """Kernels are recognised by their turn: each launch of a plan runs all stages in order."""
+
+    def __init__(self, device: DeviceFacts) -> None:
+        self._recording = Recording(Path(LIBRARY))
+        super().__init__(device)
+
+    def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
+        super().load(plan, artifacts)
+        self._turn = 0
+        self._recording.model(self._run)
+
+    def _run(self, launch: Launch) -> int | None:
+        assert self._call is not None
+        stages = [s for s in self._call.plan.stages if not launch_of(s, self._call).empty]
+        stage = stages[self._turn % len(stages)]
+        self._turn += 1
+        wanted = launch_of(stage, self._call)
+        assert (launch.grid, launch.block, launch.shared) == (wanted.grid, wanted.block, wanted.smem)
+        tail = INT_BYTES * len(wanted.extra)
+        block = launch.parameters[: len(launch.parameters) - tail]
+        extra = [
+            int.from_bytes(launch.parameters[at : at + INT_BYTES], "little")
+            for at in range(len(block), len(launch.parameters), INT_BYTES)
+        ]
+        try:
+            run_kernel(stage.kernel, block, launch.grid, PlayedMemory(self._recording), extra)
+        except BadAddress:
+            traceback.print_exc()
+            return ILLEGAL_ADDRESS
+        except Exception:
+            traceback.print_exc()
+            raise
+        return None
+
+
+class ModelledBackend(FlashAttentionBackend):
+    def open(self, device: DeviceFacts) -> Session:
+        return ModelledSession(device)
+
+
+class WildBackend(FlashAttentionBackend):
+    """Its kernels write behind everything that was allocated."""
+
+    def open(self, device: DeviceFacts) -> Session:
+        return WildSession(device)
+
+
+class WildSession(ModelledSession):
+    def _run(self, launch: Launch) -> int | None:
+        try:
+            PlayedMemory(self._recording).bytes_at(8, 8)[...] = 0
+        except BadAddress:
+            return ILLEGAL_ADDRESS
+        return None
+
+
+modelled, wild = ModelledBackend(driven=True), WildBackend(driven=True)
