@@ -11,12 +11,12 @@ _INDENT = "      "
 
 
 def launch_lines(launch: Mapping[str, Any]) -> Iterator[str]:
-    """One line with grid, block, LDS and size of the arguments, then the symbol (cut: a mangled name may have a
+    """One line with grid, block, shared memory (LDS) and size of the arguments, then the symbol (cut: a mangled name may have a
     thousand characters, and JSON has all of them), then the arguments by name and value."""
     grid, block = (" x ".join(str(n) for n in launch[name]) for name in ("grid", "block"))
-    lds = f"{launch['lds_static']} + {launch['lds_dynamic']}" if launch["lds_dynamic"] else str(launch["lds_static"])
+    shared = f"{launch['lds_static']} + {launch['lds_dynamic']}" if launch["lds_dynamic"] else str(launch["lds_static"])
     size = launch["argument_bytes"]
-    yield f"launch {launch['family']}: grid {grid}, block {block}, LDS {lds} bytes, arguments {size} bytes"
+    yield f"launch {launch['family']}: grid {grid}, block {block}, shared memory {shared} bytes, arguments {size} bytes"
     symbol = launch["symbol"]
     yield f"  {symbol}" if len(symbol) <= _WIDTH else f"  {symbol[:_WIDTH]}... ({len(symbol)} characters)"
     pairs = (f"{a['name']}={value_text(a['value'])}" for a in launch["arguments"])
