@@ -12,7 +12,7 @@ _SECTION = struct.Struct("<IIQQQQIIQQ")
 _SYMBOL = struct.Struct("<IBBHQQ")
 _NOTE = struct.Struct("<III")
 _SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM = 2, 7, 8, 11
-_STT_FUNC = 2
+_STT_OBJECT, _STT_FUNC = 1, 2
 _LONGEST_NAME = 1 << 16
 
 
@@ -44,7 +44,7 @@ class Symbol:
     """One symbol with its address, its size in bytes and whether it is a function.
 
     Attributes:
-        section: index of its section; other: ``st_other``.
+        section: index of its section; other: ``st_other``; is_data: a variable, ``STT_OBJECT``.
     """
 
     name: str
@@ -53,6 +53,7 @@ class Symbol:
     is_function: bool
     section: int = 0
     other: int = 0
+    is_data: bool = False
 
 
 @dataclass(frozen=True)
@@ -163,7 +164,8 @@ def _text_at(table: bytes, offset: int) -> str:
 def _symbols(table: bytes, names: bytes) -> Iterator[Symbol]:
     for offset in range(0, len(table) - _SYMBOL.size + 1, _SYMBOL.size):
         name, info, other, section, address, size = _SYMBOL.unpack_from(table, offset)
-        yield Symbol(_text_at(names, name), address, size, info & 0xF == _STT_FUNC, section, other)
+        kind = info & 0xF
+        yield Symbol(_text_at(names, name), address, size, kind == _STT_FUNC, section, other, kind == _STT_OBJECT)
 
 
 def _notes(data: bytes) -> Iterator[Note]:

@@ -131,7 +131,7 @@ class Cubin:
             MalformedObject: no such symbol, or one whose bytes are not in the file.
         """
         for symbol in self._elf.symbols:
-            if symbol.name == name and not symbol.is_function and symbol.section:
+            if symbol.name == name and symbol.is_data and symbol.section:
                 section = self._section(symbol.section)
                 if section.kind == _SHT_NOBITS or symbol.address + symbol.size > len(section.data):
                     raise MalformedObject(f"the bytes of {name} are not in the file")
