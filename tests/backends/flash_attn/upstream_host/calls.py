@@ -125,8 +125,10 @@ def _forward(p: Problem, tensors: Tensors) -> Arguments:
 def _varlen(p: Problem, tensors: Tensors, cached: bool) -> Arguments:
     if p.append:
         raise NoCall("appending to a cache with packed queries")
-    if p.splits and (p.splits > 1 or exchanges(p)):
-        raise NoCall("a number of splits with packed queries")
+    if p.splits and exchanges(p):
+        raise NoCall("a number of splits with packed queries of one row each")
+    if p.splits > 1:
+        raise NoCall("a number of splits with packed queries of several rows")
     out: Arguments = {
         "api": "mha_varlen_fwd",
         "q": rows(p, tensors["q"], p.layout),
