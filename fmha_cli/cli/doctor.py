@@ -50,6 +50,7 @@ def _checks(call: Call, found: dict[str, Availability]) -> Iterator[DoctorCheck]
     yield from _toolchains(call)
     yield from _ck_source(call)
     yield from _hip_compilers(call)
+    yield from _cuda_compilers(call)
     yield from _plugins(call)
     for name, backend in call.registry.backends.items():
         found.update(probe_backends(call.registry, (backend,)))
@@ -163,6 +164,26 @@ def _hip_compilers(call: Call) -> Iterator[DoctorCheck]:
     if not findings:
         yield DoctorCheck(
             name="HIP compiler", subject="hipcc", state=CheckState.SKIPPED, what="none is installed", help=INSTALL_HELP
+        )
+
+
+def _cuda_compilers(call: Call) -> Iterator[DoctorCheck]:
+    """Compilers for NVIDIA GPUs up to the first that works. Without one, kernels from an archive still run."""
+    from fmha_cli.build.cuda.toolchain import survey_cuda
+    from fmha_cli.build.root import cache_root
+    from fmha_cli.report.tools import CheckState, DoctorCheck
+
+    try:
+        findings = survey_cuda(cache_root(call.settings.text("cache_dir"), call.environ))
+    except FmhaError as error:
+        yield _failed("CUDA compiler", "NVRTC", error)
+        return
+    for finding in findings:
+        found, subject = finding.toolchain, finding.kind.value
+        state = CheckState.SKIPPED if found is None else CheckState.OK
+        what = "passed over" if found is None else f"{found.version} in {found.path.parent}"
+        yield DoctorCheck(
+            name="CUDA compiler", subject=subject, state=state, what=what, why=finding.fault, help=finding.help
         )
 
 

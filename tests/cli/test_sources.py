@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from cli.conftest import Fmha
+from fmha_cli.build.cuda import toolchain
+from fmha_cli.build.cuda.toolchain import CudaFinding, CudaKind, CudaToolchain
 from fmha_cli.build.root import open_root
 from fmha_cli.cli import doctor
 from fmha_cli.cli.call import Call
@@ -117,3 +119,17 @@ def test_doctor_fails_for_what_was_asked_for(home: Path) -> None:
     checks = checks_of(home, {"PATH": "/nonexistent", "FMHA_HIPCC": "/bin/false"}, ck_home=str(home))
     assert checks["source"].state is CheckState.FAILED
     assert checks["HIP compiler"].state is CheckState.FAILED
+
+
+def test_doctor_names_the_cuda_compilers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvcc = CudaToolchain(CudaKind.NVCC, Path("/cuda/bin/nvcc"), "nvcc 13.0.88", (90,), "digest", {})
+    found = [
+        CudaFinding(CudaKind.NVRTC, None, "nvidia-cuda-cccl is 13.3.27, not 13.0.*", "pip install 'fmha[cuda]'"),
+        CudaFinding(CudaKind.NVCC, nvcc, None),
+    ]
+    monkeypatch.setattr(toolchain, "survey_cuda", lambda root: found)
+    settings = Settings({"cache_dir": Value(str(home / "cache"), "a test")})
+    checks = list(doctor._cuda_compilers(Call("doctor", (), settings, {}, Voice(quiet=True), {})))
+    assert [check.state for check in checks] == [CheckState.SKIPPED, CheckState.OK]
+    assert (checks[0].why, checks[0].help) == (found[0].fault, found[0].help)
+    assert checks[1].what == "nvcc 13.0.88 in /cuda/bin"

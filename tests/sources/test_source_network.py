@@ -26,7 +26,7 @@ def fetch(name: str, root: Path, notices: Notices) -> Path:
         pytest.skip(f"the package index cannot be reached: {error.why}")
 
 
-@pytest.mark.parametrize("name", ["amd-aiter", "triton-amd"])
+@pytest.mark.parametrize("name", ["amd-aiter", "flash-attn", "triton-amd"])
 def test_what_backends_need(shared_cache: Path, notices: Notices, name: str) -> None:
     folder = fetch(name, shared_cache, notices)
     pin = pin_of(name)
@@ -36,7 +36,7 @@ def test_what_backends_need(shared_cache: Path, notices: Notices, name: str) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["aiter-asm", "flash-attn"])
+@pytest.mark.parametrize("name", ["aiter-asm"])
 def test_the_others(tmp_path: Path, notices: Notices, name: str) -> None:
     assert fetch(name, tmp_path / "cache", notices).is_dir()
 
