@@ -31,14 +31,16 @@ SHIMS = {CudaKind.NVRTC: ("common", "nvrtc"), CudaKind.NVCC: ("common",)}
 """The shim headers by compiler, in the order of the search: before upstream's, so that they stand in."""
 
 _MIB = 2**20
-FORWARD_BYTES, BACKWARD_BYTES, STAGE_BYTES = 3900 * _MIB, 5000 * _MIB, 2000 * _MIB
-"""Memory of one compile."""
 _COMPILE_BYTES = {
-    Family.BWD_DQ_DK_DV: BACKWARD_BYTES,
-    Family.FWD_SPLITKV_COMBINE: STAGE_BYTES,
-    Family.BWD_DOT_DO_O: STAGE_BYTES,
-    Family.BWD_CONVERT_DQ: STAGE_BYTES,
+    Family.FWD: 3900 * _MIB,
+    Family.FWD_SPLITKV: 3900 * _MIB,
+    Family.FWD_SPLITKV_COMBINE: 1200 * _MIB,
+    Family.BWD_DOT_DO_O: 1200 * _MIB,
+    Family.BWD_DQ_DK_DV: 5500 * _MIB,
+    Family.BWD_CONVERT_DQ: 2000 * _MIB,
 }
+"""Memory of one compile. Measured of NVRTC 13.0.88 over all head dims: 3244, 3070, 782, 968, 4892 and 1604 MiB at most;
+other features take a little more."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,7 @@ def text_of(kernel: KernelSpec) -> str:
 
 def compile_bytes(kernel: KernelSpec) -> int:
     """Memory that compiling a kernel may take."""
-    return _COMPILE_BYTES.get(kernel.family, FORWARD_BYTES)
+    return _COMPILE_BYTES[kernel.family]
 
 
 def _require_buildable(kernel: KernelSpec) -> None:
