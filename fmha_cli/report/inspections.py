@@ -24,7 +24,7 @@ def _at(*path: str) -> Callable[[Document], Any]:
 
 def _spills(document: Document) -> Any:
     found = document["spills"]
-    return found.get("vgpr") if isinstance(found, Mapping) else found
+    return found.get("vgpr", found.get("gpr")) if isinstance(found, Mapping) else found
 
 
 def _total(document: Document) -> Any:
@@ -43,6 +43,7 @@ FIGURES: Mapping[str, Callable[[Document], Any]] = {
     "vgpr": _at("registers", "vgpr"),
     "agpr": _at("registers", "agpr"),
     "sgpr": _at("registers", "sgpr"),
+    "gpr": _at("registers", "gpr"),
     "spills": _spills,
     "sgpr_spills": _at("spills", "sgpr"),
     "lds_bytes": _at("lds_bytes"),
@@ -56,8 +57,10 @@ FIGURES: Mapping[str, Callable[[Document], Any]] = {
     "instruction_count": _total,
     "matrix_instructions": _at("matrix_instructions"),
     "lds_instructions": _at("details", "instruction_classes", "lds"),
+    "shared_instructions": _at("details", "instruction_classes", "shared"),
     "global_instructions": _at("details", "instruction_classes", "global"),
     "scratch_instructions": _at("details", "instruction_classes", "scratch"),
+    "local_instructions": _at("details", "instruction_classes", "local"),
     "transcendental_instructions": _at("details", "instruction_classes", "transcendental"),
     "code_bytes": _at("details", "code_bytes"),
     "build_ns": _at("artifact", "build_ns"),

@@ -20,7 +20,8 @@ def inspect_fa(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
     """The figures of ``fmha inspect``.
 
     ``occupancy`` is warps of one scheduler, like CK-Tile's waves of one SIMD. ``instructions`` are those whose opcode
-    is known; the others are in ``unknown_instructions`` by their number, and ``why`` counts them.
+    is known; the others are in ``unknown_instructions`` by their number. Where none is known the counts are null and
+    ``why`` says so.
 
     Raises:
         KernelFailure: the cubin cannot be read (B060), or does not agree with the host (B061, B062).
@@ -52,8 +53,7 @@ def inspect_fa(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
 def summary(abi: CubinAbi, listing: Listing, spills: Spills) -> dict[str, object]:
     """The figures of the cubin itself."""
     kernel = abi.kernel
-    unknown = sum(listing.unknown.values())
-    why = f"{unknown} of {listing.total} instructions have opcodes that fmha does not know" if unknown else None
+    known = bool(listing.instructions)
     return {
         "registers": {"gpr": kernel.registers},
         "spills": {
@@ -70,17 +70,17 @@ def summary(abi: CubinAbi, listing: Listing, spills: Spills) -> dict[str, object
         "shared_dynamic_bytes": abi.smem_bytes,
         "occupancy": abi.occupancy.warps_per_scheduler,
         "occupancy_limits": _bounds(abi.occupancy),
-        "instructions": dict(listing.instructions),
-        "unknown_instructions": dict(listing.unknown),
-        "matrix_instructions": listing.classes["matrix"],
-        "instruction_classes": {**listing.classes, "total": listing.total, "unknown": unknown},
+        "instructions": dict(listing.instructions) if known else None,
+        "unknown_instructions": dict(listing.unknown) or None,
+        "matrix_instructions": listing.classes["matrix"] if known else None,
+        "instruction_classes": {**listing.classes, "total": listing.total} if known else None,
         "code_bytes": listing.code_bytes,
         "scratch_bytes": kernel.stack_bytes + kernel.local_bytes,
         "kernarg_bytes": kernel.parameter_bytes,
         "work_group": abi.facts["kNThreads"],
         "assembler": abi.tool_version,
         "target": abi.arch,
-        "why": why,
+        "why": None if known else f"none of the {listing.total} instructions has an opcode that fmha knows",
     }
 
 
