@@ -90,12 +90,14 @@ def extent(tensor: BoundTensor) -> int:
 
 
 def workspace(arena: Bytes, tensors: Tensors, name: str, scratch: Scratch, dtype: np.dtype[np.generic]) -> Array:
-    """A workspace as the dense tensor that it is.
+    """A workspace as the dense tensor that it is; one without elements needs no bytes.
 
     Raises:
         InternalError: N020, the arena holds none of that size.
     """
     size = int(np.prod(scratch.shape)) * dtype.itemsize
+    if not size:
+        return np.zeros(scratch.shape, dtype)
     found = tensors.get(name)
     if found is None or found.shape[0] < size:
         raise InternalError(f"the plan has no workspace {name} of {size} bytes", code="N020", where="flash_attn")
