@@ -109,10 +109,11 @@ def must_repeat(plan: Plan) -> bool:
 
     Every forward kernel must: its order of summation is fixed, dropout is drawn from a seed, and a split plan
     combines in order. Only dq_dk_dv kernels may add dQ in the order of arrival (atomics), unless they were
-    compiled to be deterministic.
+    compiled to be deterministic, or take it at run time and the problem asks for it.
     """
+    fixed = {Need.YES, Need.ANY} if plan.problem.deterministic else {Need.YES}
     free = (s.kernel for s in plan.stages if s.family is Family.BWD_DQ_DK_DV)
-    return all(kernel.signature.deterministic is Need.YES for kernel in free)
+    return all(kernel.signature.deterministic in fixed for kernel in free)
 
 
 def meaningful(problem: Problem, name: str) -> Bools | None:

@@ -12,6 +12,7 @@ from fa_small import DIRECTED, random_problem
 from fmha_cli.backends.flash_attn.situation import KeyLengths, situation_of
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.device import DeviceFacts
+from fmha_cli.execution.checks import must_repeat
 from fmha_cli.kernel import Family
 from fmha_cli.plan import Plan
 from fmha_cli.problem import Problem
@@ -110,3 +111,9 @@ def test_random_problems_and_every_kernel_that_serves_them(seed: int) -> None:
         for plan in plans_of(problem, DEVICES[arch])[:4]:
             outcome = run_plan(plan, DEVICES[arch], kind=FILLS[number % len(FILLS)], seed=number)
             assert outcome.faults == (), f"{problem.repro()} {plan.main.name}"
+
+
+def test_a_deterministic_backward_pass_must_repeat_its_bits_and_no_other() -> None:
+    line = "--direction bwd -b 1 -H 2 -s 70 -d 64"
+    assert must_repeat(default_plan(Problem.from_cli(f"{line} --deterministic"), "sm_80"))
+    assert not must_repeat(default_plan(Problem.from_cli(line), "sm_80"))
