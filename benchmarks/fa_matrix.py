@@ -1,0 +1,304 @@
+"""Build a matrix of FlashAttention-2 kernels by NVRTC alone and compare what ``fmha`` reads in them with the assembler.
+
+    python benchmarks/fa_matrix.py [--jobs 2] [--only ARCH[:FAMILY]] [--ci] [--json FILE] [--markdown FILE]
+
+No driver, no GPU and no CUDA toolkit is used. The kernels are listed in ``fa_matrix.json`` by upstream's template-ids.
+For each: wall time and peak memory of the compile, registers, spills, shared memory, occupancy, size of the cubin,
+counts of instructions. Where ``cuobjdump`` and ``nvdisasm`` are installed (a toolkit, or the packages
+``nvidia-cuda-cuobjdump`` and ``nvidia-cuda-nvdisasm``), what they print is read by code of its own and compared.
+Exits 1 when a kernel does not build, was not built by NVRTC, holds an unknown instruction, or a figure differs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.backends.flash_attn.upstream_names import kernel_of_template
+from fmha_cli.build.root import cache_root
+from fmha_cli.device import usable_cores
+from fmha_cli.errors import FmhaError
+from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.plan import Artifact, Stage
+from fmha_cli.protocols import BuildContext
+from fmha_cli.registry import Registry, build_registry
+from fmha_cli.report.document import inspect_document
+from fmha_cli.report.inspections import figures_of
+from fmha_cli.walk.builds import Built, build_stages
+
+LIST = Path(__file__).with_name("fa_matrix.json")
+NVRTC = "NVRTC 13.0"
+SYMBOL = "fmha_fa2"
+ONE_NAME = {"IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA", "UFHADD": "UFADD", "UFHFMA": "UFFMA"}
+"""Mnemonics that ``inspect`` counts under the name of the instruction that shares their opcode."""
+
+_COLUMNS = ("build_s", "memory_mib", "gpr", "spill_store_bytes", "spill_load_bytes", "shared_bytes", "blocks_per_sm",
+            "occupancy", "limited_by", "instruction_count", "matrix_instructions", "shared_instructions",
+            "global_instructions", "transcendental_instructions", "code_bytes", "cubin_kib")  # fmt: skip
+
+
+def listed(only: Sequence[str] = (), ci: bool = False) -> list[dict[str, Any]]:
+    """The rows of the list; ``only`` holds ``ARCH`` or ``ARCH:FAMILY``."""
+    rows: list[dict[str, Any]] = json.loads(LIST.read_text("utf-8"))["kernels"]
+    return [
+        row
+        for row in rows
+        if (row["ci"] or not ci) and (not only or row["arch"] in only or f"{row['arch']}:{row['family']}" in only)
+    ]
+
+
+def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[KernelSpec]:
+    """The kernels of the rows.
+
+    Raises:
+        UsageError: a template-id that upstream does not instantiate for the architecture.
+        LookupError: one that is of another family.
+    """
+    found = []
+    for row in rows:
+        kernel = kernel_of_template(row["kernel"], registry.arch(row["arch"]))
+        if kernel.family is not Family(row["family"]):
+            raise LookupError(f"{row['kernel']} is of {kernel.family.value}, not of {row['family']}")
+        found.append(kernel)
+    return found
+
+
+def build(kernels: Sequence[KernelSpec], registry: Registry, context: BuildContext) -> Mapping[str, Built]:
+    """Build them; kernel digest -> outcome. Progress goes to stderr."""
+
+    def heard(built: Built) -> None:
+        what = built.error.what if built.error else "in the cache" if built.value and built.value.cached else "built"
+        print(f"{time.strftime('%H:%M:%S')} {what}: {built.name[:110]}", file=sys.stderr, flush=True)
+
+    return build_stages([Stage(kernel) for kernel in kernels], registry, context, heard=heard)
+
+
+def tool(name: str) -> str | None:
+    """One of NVIDIA's tools, on the path or in its package."""
+    found = shutil.which(name)
+    if found is None:
+        try:
+            files = metadata.files(f"nvidia-cuda-{name}") or []
+        except metadata.PackageNotFoundError:
+            return None
+        found = next((str(file.locate()) for file in files if file.name == name), None)
+        if found is not None and not os.access(found, os.X_OK):
+            Path(found).chmod(0o755)  # the wheels do not mark it
+    return found
+
+
+def compared(artifact: Artifact, findings: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+    """What ``cuobjdump`` and ``nvdisasm`` say otherwise, and which of them were asked."""
+    faults, asked = [], []
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "kernel.cubin")
+        path.write_bytes(artifact.path.read_bytes())
+        if (cuobjdump := tool("cuobjdump")) is not None:
+            asked.append("cuobjdump")
+            faults += _usage_faults(usage_of(cuobjdump, path), findings)
+        if (nvdisasm := tool("nvdisasm")) is not None:
+            asked.append("nvdisasm")
+            counts, mine = mnemonics_of(nvdisasm, path), findings["instructions"] or {}
+            for name in sorted({*mine, *counts}):
+                if mine.get(name, 0) != counts[name]:
+                    faults.append(f"{counts[name]} {name}, inspect says {mine.get(name, 0)}")
+            matrix = sum(n for name, n in counts.items() if name.endswith("MMA"))
+            if matrix != findings["matrix_instructions"]:
+                faults.append(f"{matrix} matrix instructions, inspect says {findings['matrix_instructions']}")
+    return faults, asked
+
+
+def usage_of(cuobjdump: str, path: Path) -> dict[str, int]:
+    """The numbers of the kernel in the text of ``cuobjdump -res-usage``."""
+    text = subprocess.run([cuobjdump, "-res-usage", str(path)], capture_output=True, text=True, check=True).stdout
+    line = text.split(f"Function {SYMBOL}:\n")[1].splitlines()[0]
+    return {name: int(value) for name, value in re.findall(r"([A-Z]+(?:\[\d\])?):(\d+)", line)}
+
+
+def _usage_faults(said: Mapping[str, int], findings: Mapping[str, Any]) -> list[str]:
+    reserved = 0 if findings["target"] in ("sm_80", "sm_86", "sm_89") else 1024  # the driver's own, stated since Hopper
+    ours = {
+        "REG": findings["registers"]["gpr"],
+        "STACK": findings["scratch_bytes"],
+        "SHARED": findings["shared_static_bytes"] + reserved,
+    }
+    return [f"{name} is {said[name]}, inspect says {value}" for name, value in ours.items() if said[name] != value]
+
+
+def mnemonics_of(nvdisasm: str, path: Path) -> Counter[str]:
+    """First words of the mnemonics that ``nvdisasm -json`` prints of the kernel, without what pads its end."""
+    text = subprocess.run([nvdisasm, "-json", str(path)], capture_output=True, text=True, check=True).stdout
+    function = next(entry for entry in json.loads(text)[1] if entry["function-name"] == SYMBOL)
+    words = [row["opcode"].split(".")[0] for row in function["sass-instructions"]]
+    while words and words[-1] == "NOP":
+        words.pop()
+    return Counter(ONE_NAME.get(word, word) for word in words)
+
+
+def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry: Registry) -> dict[str, Any]:
+    """Everything about one kernel: its figures, and what does not agree."""
+    row = {key: entry[key] for key in ("arch", "family", "kernel", "shows")} | {"name": kernel.name}
+    try:
+        if built.value is None:
+            raise built.error or AssertionError(built.name)
+        findings = registry.backend("flash_attn").inspect(kernel, built.value)
+    except FmhaError as error:
+        return {**row, "error": error.what, "why": error.why, "disagreements": []}
+    figures = figures_of(inspect_document(kernel, findings, built.value))
+    spills, memory = findings["spills"], figures["compile_peak_bytes"]
+    faults, asked = compared(built.value, findings)
+    if not str(figures["compiler"]).startswith(NVRTC):
+        faults.append(f"it was compiled by {figures['compiler']}, not by {NVRTC}")
+    if findings["unknown_instructions"]:
+        faults.append(f"unknown instructions: {findings['unknown_instructions']}")
+    return {
+        **row,
+        **{key: value for key, value in figures.items() if value is not None},
+        "spill_store_bytes": spills["store_bytes"],
+        "spill_load_bytes": spills["load_bytes"],
+        "spills_noted": findings["spills_noted"],
+        "shared_static_bytes": findings["shared_static_bytes"],
+        "blocks_per_sm": findings["occupancy_limits"]["blocks"],
+        "instructions": findings["instructions"],
+        "unknown_instructions": findings["unknown_instructions"],
+        "cubin_kib": round(findings["cubin_bytes"] / 1024),
+        "build_s": round(built.value.build_seconds, 1),
+        "cached": built.value.cached,
+        "memory_mib": None if memory is None else round(memory / 2**20),
+        "compared_with": asked,
+        "disagreements": faults,
+        "error": None,
+    }
+
+
+def environment() -> dict[str, Any]:
+    """What the run depends on."""
+    packages = (
+        "nvidia-cuda-nvrtc",
+        "nvidia-cuda-runtime",
+        "nvidia-cuda-cccl",
+        "nvidia-cuda-nvdisasm",
+        "nvidia-cuda-cuobjdump",
+    )
+    versions = {}
+    for name in packages:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            versions[name] = None
+    model = next(
+        (line.split(":")[1].strip() for line in _lines("/proc/cpuinfo") if line.startswith("model name")), None
+    )
+    return {
+        "cores": usable_cores(),
+        "cpu": model,
+        "driver": any(Path(path).exists() for path in ("/dev/nvidiactl", "/dev/dxg")),
+        "packages": versions,
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+    }
+
+
+def _lines(path: str) -> list[str]:
+    try:
+        return Path(path).read_text("utf-8").splitlines()
+    except OSError:
+        return []
+
+
+def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int, where: Mapping[str, Any]) -> str:
+    """The page of results."""
+    good = [row for row in rows if not row["error"]]
+    compilers = sorted({str(row["compiler"]) for row in good})
+    agreed = sum(not row["disagreements"] for row in good)
+    asked = sorted({name for row in good for name in row["compared_with"]})
+    now = [row for row in good if not row["cached"]]
+    archs, families = sorted({r["arch"] for r in rows}), {r["family"] for r in rows}
+    unknown = sum(sum((row["unknown_instructions"] or {}).values()) for row in good)
+    times, memories = [row["build_s"] for row in good], [row["memory_mib"] or 0 for row in good]
+    lines = [
+        "# FlashAttention-2 build matrix",
+        "",
+        f"{len(good)} of {len(rows)} kernels of {len(families)} families for {', '.join(archs)} build by "
+        f"{'; '.join(compilers)} alone; {_against(asked, agreed, len(good))} {unknown} instructions are unknown to `inspect`.",
+        "",
+        f"Python {where['python']}, {where['platform']}, {where['cpu']}, {where['cores']} cores, "
+        f"{'an NVIDIA driver is loaded' if where['driver'] else 'no NVIDIA driver, no GPU'}; "
+        + ", ".join(f"{name} {version}" for name, version in where["packages"].items() if version)
+        + ".",
+        "",
+        f"{len(now)} were compiled in this run, in {seconds:.0f} s of wall time with {jobs} compiles at once, the others before it; "
+        f"{sum(times):.0f} s is the sum of all compiles, the longest took {max(times, default=0):.0f} s and the largest "
+        f"{max(memories, default=0)} MiB. build s: wall clock of one compile in a process of its own, beside "
+        f"{jobs - 1} other; memory: its peak. gpr: registers of a thread. Spills are bytes of one thread, as the assembler counts "
+        "them. shared bytes: static and dynamic, without the 1024 that the driver keeps. occupancy: warps of one of the four "
+        "schedulers (`fmha_cli/build/cuda/occupancy.py`). Nearly all of a cubin is names of symbols.",
+        "",
+        "Made in an empty cache by `python benchmarks/fa_matrix.py --markdown docs/results/fa_matrix.md --json docs/results/fa_matrix.json`.",
+        "",
+    ]
+    heads = ["arch", "family", "shows", *(name.replace("_instructions", "").replace("_", " ") for name in _COLUMNS)]
+    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * 3 + "---:|" * len(_COLUMNS)]
+    for row in rows:
+        values = [row["error"]] if row["error"] else [_cell(row[name]) for name in _COLUMNS]
+        lines.append(f"| {row['arch']} | {row['family']} | {row['shows']} | " + " | ".join(values) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def _against(asked: Sequence[str], agreed: int, count: int) -> str:
+    if not asked:
+        return "neither cuobjdump nor nvdisasm was there to compare with."
+    return f"`inspect` agrees with `{'` and `'.join(asked)}` on {agreed} of {count}."
+
+
+def _cell(value: Any) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--only", action="append", default=[], metavar="ARCH[:FAMILY]")
+    parser.add_argument("--ci", action="store_true", help="the three kernels of CI")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--markdown", type=Path)
+    arguments = parser.parse_args()
+    registry = build_registry()
+    entries = listed(arguments.only, arguments.ci)
+    kernels = kernels_of(entries, registry)
+    context = BuildContext(
+        cache_root=cache_root(None), jobs=arguments.jobs, notify=lambda text: print(text, file=sys.stderr)
+    )
+    start = time.monotonic()
+    built = build(kernels, registry, context)
+    seconds = time.monotonic() - start
+    rows = [row_of(entry, k, built[k.digest], registry) for entry, k in zip(entries, kernels, strict=True)]
+    where = environment()
+    page = markdown(rows, seconds, arguments.jobs, where)
+    print(page)
+    for row in rows:
+        for fault in filter(None, (row["error"], *row["disagreements"])):
+            print(f"{row['arch']} {row['kernel']}: {fault}")
+    if arguments.markdown:
+        arguments.markdown.write_text(page, "utf-8")
+    if arguments.json:
+        document = {"environment": where, "jobs": arguments.jobs, "kernels": rows, "wall_seconds": round(seconds, 1)}
+        arguments.json.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
+    return int(any(row["error"] or row["disagreements"] for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
