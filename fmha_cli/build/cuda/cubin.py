@@ -6,6 +6,7 @@ Sources: LLVM, ``BinaryFormat/ELF.h`` (``EM_CUDA``, ``EF_CUDA_*``, ``ELFABIVERSI
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,9 @@ _STO_CUDA_ENTRY = 0x10
 _SHT_NOBITS = 8
 _TEXT, _INFO, _SHARED, _LOCAL, _CONSTANT = ".text.", ".nv.info.", ".nv.shared.", ".nv.local.", ".nv.constant0."
 _OWNER, _TKINFO = "NVIDIA Corp", 2000
+_RELEASE = re.compile(r"release (\d+)\.")
+_MARKS_SINCE = 13
+"""Releases of the assembler before this one were not tried."""
 RESERVED_SHARED_BYTES = 1024
 """What the driver keeps of a block's shared memory. From sm_90 on the compiler counts it in ``.nv.shared.*``."""
 
@@ -41,7 +45,7 @@ class CubinKernel:
             parameter_offset: where in the bank they begin.
         most_threads: what ``__launch_bounds__`` promised of a block, None without; barriers: named barriers.
         spill_offsets: offsets in the code of the instructions that the compiler itself marks as a spill or a refill;
-            None where it says more than this reader knows.
+            None where it says more than this reader knows, or nothing and is too old to be known to mark them.
         code: its instructions, with what pads them.
     """
 
@@ -171,9 +175,14 @@ class Cubin:
             parameter_offset=bank[1] & 0xFFFF if bank else None,
             most_threads=bounds[0] * bounds[1] * bounds[2] if bounds else None,
             barriers=(_small(records, eiattr.NUM_BARRIERS) or 0) & 0xFF,
-            spill_offsets=_spills(records, len(text.data)),
+            spill_offsets=_spills(records, len(text.data), self._marks_spills),
             code=text.data,
         )
+
+    @property
+    def _marks_spills(self) -> bool:
+        release = _RELEASE.search(self.tool_version or "")
+        return release is not None and int(release[1]) >= _MARKS_SINCE
 
     def _shared(self, name: str) -> int:
         size = self._size(_SHARED + name)
@@ -232,8 +241,8 @@ def _parameters(records: Sequence[Attribute]) -> tuple[Parameter, ...]:
     return tuple(found)
 
 
-def _spills(records: Sequence[Attribute], code_bytes: int) -> tuple[int, ...] | None:
-    """Offsets of all annotations; none where the compiler made no note."""
+def _spills(records: Sequence[Attribute], code_bytes: int, marks: bool) -> tuple[int, ...] | None:
+    """Offsets of all annotations; without one, none where the assembler ``marks`` spills, else not known."""
     offsets: list[int] = []
     for record in records:
         if record.code == eiattr.ANNOTATIONS:
@@ -243,4 +252,4 @@ def _spills(records: Sequence[Attribute], code_bytes: int) -> tuple[int, ...] | 
             offsets += found
     if any(offset % 16 or offset >= code_bytes for offset in offsets):
         raise MalformedObject("a spill lies outside the code")
-    return tuple(offsets)
+    return tuple(offsets) if offsets or marks else None

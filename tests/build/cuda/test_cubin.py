@@ -161,6 +161,18 @@ def test_contradictions() -> None:
         ).kernels
 
 
+def test_an_assembler_that_may_not_mark_spills() -> None:
+    """An older release, or none: that nothing is marked says nothing."""
+    raw = cubin_of(TEXT, "sm_90a")
+    assert all(kernel.spill_offsets == () for kernel in Cubin(raw).kernels)
+    older = patched(raw, ".note.nv.tkinfo", b"release 13.0", b"release 12.9")
+    assert all(kernel.spill_offsets is None for kernel in Cubin(older).kernels)
+    spilled = patched(cubin_of(TEXT, "sm_90a", TIGHT), ".note.nv.tkinfo", b"release 13.0", b"release 12.9")
+    marked = {kernel.name: kernel.spill_offsets for kernel in Cubin(spilled).kernels}
+    assert marked["busy"]
+    assert marked["plain"] is None
+
+
 def test_attributes_that_are_damaged() -> None:
     with pytest.raises(MalformedObject, match="format 5"):
         list(attributes(b"\x05\x2f\0\0"))
