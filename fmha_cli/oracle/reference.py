@@ -18,6 +18,9 @@ from fmha_cli.oracle.tensors import F64, Array, Inputs, SequenceView, appended_c
 from fmha_cli.problem import Problem
 from fmha_cli.tensors import lse_shape, shapes_of
 
+LIFTED = 4.0
+"""Roundings of single precision that a row's lifted scores go through (``RowBlock.lift``): up to 2.5 were met."""
+
 
 @dataclass(frozen=True)
 class RowResult:
@@ -25,7 +28,7 @@ class RowResult:
 
     o (R, hdim_v); lse (R,) natural logarithm; noise (R,): sqrt(sum_j p_j^2 |v_j|^2), the size at which
     independent relative errors of P show in O; reach (R,): a bound on the size of the scores that
-    rounding errors of the scores scale with; width (R,): how far O moves when every P (relative to the row's
+    rounding errors of the scores scale with, ALiBi's shifted form among them; width (R,): how far O moves when every P (relative to the row's
     largest) is off by an absolute 1, at random; peak (R,): the largest probability before dropout;
     visible (R,): number of visible keys.
     """
@@ -159,7 +162,7 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         o=acc * inverse[:, None],
         lse=lse,
         noise=np.sqrt(square) * inverse,
-        reach=reach + np.where(np.isfinite(peak), np.abs(peak), 0.0),
+        reach=reach + np.where(np.isfinite(peak), np.abs(peak), 0.0) + LIFTED * block.lift(),
         width=np.sqrt(block.visible()) * value_norm * inverse * keep_scale(p.dropout),
         peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
         visible=block.visible(),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fmha_cli.dtypes import DType
 from fmha_cli.oracle.rows import Ints
 from fmha_cli.oracle.tensors import F64, SequenceView
 
@@ -54,6 +55,17 @@ class RowBlock:
         """(R,) number of keys that each row sees."""
         window: Ints = np.maximum(self.high - self.low, 0)
         return window + np.minimum(np.minimum(self.view.problem.sink, self.high), self.low)
+
+    def lift(self) -> F64:
+        """(R,) what ALiBi's shifted form, slope * j, adds to a row's scores: |slope| * (i + delta).
+
+        GPU kernels of 16 bits take that form under a causal mask; elsewhere it is 0.
+        """
+        slopes, p = self.view.slopes(), self.view.problem
+        causal = p.mask.right == 0 and (p.mask.left is None or p.mask.left >= self.view.seqlen_k)
+        if slopes is None or not causal or p.dtype is DType.FP32:
+            return np.zeros(len(self.i))
+        return np.abs(slopes[self.h] * (self.i + self.delta))
 
     def key_blocks(self) -> Iterator[tuple[int, int]]:
         """(first, end) of the key blocks that any row sees, in order."""

@@ -162,3 +162,19 @@ def test_rotated_queries_of_16_bits_pass_and_queries_rotated_for_the_next_positi
     shifted = emulate(problem, moved)
     o, lse = (np.concatenate([x[:, :, -1:], x[:, :, :-1]], axis=2) for x in (shifted.o, shifted.lse))
     assert compare(problem, o, lse, reference, fill=kind).verdict is Verdict.WRONG
+
+
+def test_lse_of_alibis_shifted_form_may_keep_the_rounding_of_its_size() -> None:
+    problem = Problem.from_cli("-b 1 -H 2 -s 8 --seqlen-k 3000 -d 32 --causal --alibi-slopes filled:h --lse")
+    inputs = fill(problem, "normal", 2)
+    reference, honest = forward(problem, inputs), emulate(problem, inputs)
+    lift = inputs["alibi_slopes"][None, :, None] * (np.arange(8) + 2992).astype(np.float32)
+    rounding = np.spacing(lift)  # up to two steps of single precision
+
+    def verdict(lse: np.ndarray) -> Verdict:
+        return compare(problem, honest.o, lse, reference).verdict
+
+    assert rounding.max() > 1e-4
+    assert verdict(honest.lse + rounding) is Verdict.PASSED
+    assert verdict(honest.lse + 8 * rounding) is Verdict.WRONG
+    assert verdict(honest.lse + lift) is Verdict.WRONG

@@ -19,6 +19,7 @@ DIRECTED = (
     "-b 2 -H 2 -s 150 -d 88 --mask window:9,-1 --scale 0.3 --lse --dtype bf16",
     "-b 2 -H 2 -s 70 --seqlen-k 140 -d 96 --causal --lse --alibi-slopes filled:bh --dropout 0.2 --seed 5 --offset 77",
     "-b 1 -H 3 -s 80 -d 128 --mask causal-tl --dropout 0.4 --seed 1099511627776 --lse",
+    "-b 1 -H 2 -s 20 --seqlen-k 3000 -d 64 --causal --alibi-slopes filled:h --lse",
     "-b 2 -H 2 -s 40 --seqlen-k 0 -d 64 --lse",
     "-b 2 -H 8 --kv-heads 2 -s 1 --seqlen-k 700 -d 64 --lse --causal",
     "-b 2 -H 4 -s 5 --seqlen-k 600 -d 128 --splits 4 --lse --causal --alibi",
