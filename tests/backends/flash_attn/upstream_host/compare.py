@@ -262,7 +262,7 @@ def known_difference(found: Compared, name: str, a: int, b: int) -> str:
     assert found.ours.plan is not None
     problem, situation = found.case.problem, found.ours.binding.situation
     if name == "rng_state" and not problem.dropout and (a == 0 or b == 0):
-        return "read and written under Is_dropout alone"
+        return "used under Is_dropout alone"
     if not problem.seqlen_k and problem.heads != problem.kv_heads and name[:3] in ("dk_", "dv_"):
         return "no keys: no element of dK and dV"
     if name in ("q_batch_stride", "o_batch_stride") and problem.batch == 1 and not situation.api.varlen:
