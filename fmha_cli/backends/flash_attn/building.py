@@ -23,6 +23,8 @@ from fmha_cli.plan import Artifact
 from fmha_cli.protocols import BuildContext
 from fmha_cli.sources.pins import pin_of
 
+COMPILER_OPTION = "compiler"
+"""Entry of ``BuildContext.options``: a name of ``toolchain.COMPILERS``."""
 SOURCE = "flash-attn"
 """The pinned source of the kernels."""
 FOLDERS = {"flash": Path("csrc", "flash_attn", "src"), "cutlass": Path("csrc", "cutlass", "include")}
@@ -64,6 +66,7 @@ def workshop(context: BuildContext) -> Workshop:
     """The compiler and the place of the sources, unless the context brings them. That no compiler works is no error yet.
 
     Raises:
+        UsageError: the context asks for a compiler that does not exist.
         EnvironmentProblem: an unusable cache.
     """
     if isinstance(context.prepared, Workshop):
@@ -72,7 +75,7 @@ def workshop(context: BuildContext) -> Workshop:
     kernels = Cache(root, notify=speak)
     toolchain, fault = None, None
     try:
-        toolchain = find_cuda(root, notify=speak)
+        toolchain = find_cuda(root, notify=speak, wished=context.options.get(COMPILER_OPTION))
     except EnvironmentProblem as problem:
         if problem.code != "B050":
             raise
@@ -90,7 +93,8 @@ def workshop(context: BuildContext) -> Workshop:
 def build_fa(kernel: KernelSpec, context: BuildContext) -> Artifact:
     """The cubin of a kernel: from the cache, from an imported archive, or compiled now.
 
-    A text that NVRTC refuses is given to nvcc where that is installed, and a notice says so.
+    A text that NVRTC refuses is given to nvcc where that is installed, and a notice says so. Where the context names a
+    compiler, nothing else will do.
 
     Raises:
         UnsupportedError: upstream has no such kernel; nothing is compiled.
@@ -100,14 +104,17 @@ def build_fa(kernel: KernelSpec, context: BuildContext) -> Artifact:
     _require_buildable(kernel)
     shop, text = workshop(context), text_of(kernel)
     known = None if shop.toolchain is None else shop.cache.lookup(_key(kernel, text, shop.toolchain, shop))
-    known = known or find_prebuilt(shop.cache, kernel, text)
+    wished = COMPILER_OPTION in context.options
+    if known is None and not wished:
+        known = find_prebuilt(shop.cache, kernel, text)
     if known is not None:
         return known
     toolchain = _required(shop)
     try:
         return _compiled(kernel, text, toolchain, shop, context)
     except KernelFailure as refused:
-        spare = find_nvcc(context.cache_root) if toolchain.kind is CudaKind.NVRTC else None
+        may_help = toolchain.kind is CudaKind.NVRTC and not wished
+        spare = find_nvcc(context.cache_root) if may_help else None
         if spare is None or not knows(spare, kernel.arch) or "exited" not in (refused.why or ""):
             raise
         said = f"NVRTC does not compile {kernel.name} ({refused.what}); {spare.path} ({spare.version}) is used"

@@ -48,7 +48,7 @@ def cuda_key(
             why=f"it knows {known or 'no architecture'}",
             help=INSTALL_HELP,
         )
-    flags = cuda_flags(toolchain.kind, kernel.arch, folders)
+    flags = cuda_flags(toolchain.kind, kernel.arch, folders, toolchain.extra)
     return key_for(kernel, text, flags, toolchain, header_trees=digests)
 
 

@@ -33,15 +33,16 @@ _NVCC = (
 )
 
 
-def cuda_flags(kind: CudaKind, arch: str, headers: Sequence[str]) -> tuple[str, ...]:
+def cuda_flags(kind: CudaKind, arch: str, headers: Sequence[str], extra: Sequence[str] = ()) -> tuple[str, ...]:
     """All flags of one compile, in order.
 
     Args:
         arch: with its suffix. headers: names of folders, in the order of the search; CUDA's own come last.
+        extra: the toolchain's own.
     """
     if kind is CudaKind.NVCC:
-        return ("--nvcc=${nvcc}", f"-arch={arch}", *_NVCC, *_includes(headers))
-    return ("--nvrtc=${nvrtc_library}", f"-arch={arch}", *_NVRTC, *_includes((*headers, "cuda", "cccl")))
+        return ("--nvcc=${nvcc}", f"-arch={arch}", *_NVCC, *extra, *_includes(headers))
+    return ("--nvrtc=${nvrtc_library}", f"-arch={arch}", *_NVRTC, *extra, *_includes((*headers, "cuda", "cccl")))
 
 
 def _includes(names: Sequence[str]) -> tuple[str, ...]:

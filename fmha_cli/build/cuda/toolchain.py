@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 
 from fmha_cli.build.cuda.headers import packaged_headers
 from fmha_cli.build.cuda.nvrtc import LIBRARY
@@ -14,7 +15,7 @@ from fmha_cli.build.cuda.probe import CudaProbeError, ask_nvcc, ask_nvrtc, nvcc_
 from fmha_cli.build.layout import CacheLayout
 from fmha_cli.build.notice import Notice, NoticeKind, Notify, log_notice
 from fmha_cli.build.root import open_root
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.errors import EnvironmentProblem, UsageError
 
 __all__ = ["CudaFinding", "CudaKind", "CudaToolchain", "find_cuda", "find_nvcc", "survey_cuda"]
 
@@ -38,6 +39,7 @@ class CudaToolchain:
         capabilities: 10 x major + minor of the architectures that it compiles for.
         headers_digest: of the CUDA headers that kernels may see.
         places: what ``${name}`` in a key's flags stands for here: the compiler and its headers.
+        extra: flags beyond the usual ones.
     """
 
     kind: CudaKind
@@ -46,6 +48,7 @@ class CudaToolchain:
     capabilities: tuple[int, ...]
     headers_digest: str
     places: Mapping[str, str]
+    extra: tuple[str, ...] = ()
 
     @property
     def argv0(self) -> tuple[str, ...]:
@@ -68,16 +71,50 @@ class CudaFinding:
     help: str | None = None
 
 
-def find_cuda(cache_root: Path, *, notify: Notify = log_notice, folders: Iterable[str] | None = None) -> CudaToolchain:
+NEWER_NVVM = "nvrtc:nvvm-latest"
+"""NVRTC with the newer of its two code generators, by itself used from sm_100 on. For older architectures it needs
+fewer registers than the other one, and its option is not documented."""
+
+COMPILERS: Mapping[str, tuple[CudaKind, tuple[str, ...]]] = MappingProxyType(
+    {
+        "nvrtc": (CudaKind.NVRTC, ()),
+        NEWER_NVVM: (CudaKind.NVRTC, ("-nvvm-version=nvvm-latest",)),
+        "nvcc": (CudaKind.NVCC, ()),
+    }
+)
+"""What a user may ask for by name, with its extra flags."""
+
+
+def find_cuda(
+    cache_root: Path,
+    *,
+    notify: Notify = log_notice,
+    folders: Iterable[str] | None = None,
+    wished: str | None = None,
+) -> CudaToolchain:
     """NVRTC if it works, else nvcc with a word about it. Costs a thousand ``stat`` calls when it was proven before.
 
     Args:
         folders: of modules, in place of this Python's own.
+        wished: one of ``COMPILERS``: this one, or none.
 
     Raises:
+        UsageError: no such name.
         EnvironmentProblem: neither works (B050), or the cache cannot be written.
     """
-    findings = survey_cuda(cache_root, folders=folders)
+    if wished is not None and wished not in COMPILERS:
+        raise UsageError(
+            f"no CUDA compiler is called {wished!r}",
+            code="E004",
+            where="compiler",
+            help=f"one of {', '.join(COMPILERS)}",
+        )
+    kind, extra = COMPILERS[wished or "nvrtc"]
+    if kind is CudaKind.NVCC:
+        findings = [_nvcc_finding(open_root(cache_root))]
+    else:
+        findings = survey_cuda(cache_root, folders=folders)
+    findings = findings[:1] if wished else findings
     last = findings[-1].toolchain
     if last is None:
         raise EnvironmentProblem(
@@ -86,10 +123,10 @@ def find_cuda(cache_root: Path, *, notify: Notify = log_notice, folders: Iterabl
             why="; ".join(f"{finding.kind.value}: {finding.fault}" for finding in findings),
             help=f"{INSTALL_HELP} (NVRTC {RELEASE} and its headers; no CUDA toolkit and no driver is needed)",
         )
-    if last.kind is CudaKind.NVCC:
+    if last.kind is CudaKind.NVCC and not wished:
         text = f"kernels are compiled by {last.path} ({last.version}), because NVRTC cannot: {findings[0].fault}"
         notify(Notice(NoticeKind.TOOLCHAIN, text))
-    return last
+    return replace(last, extra=extra)
 
 
 def survey_cuda(cache_root: Path, *, folders: Iterable[str] | None = None) -> list[CudaFinding]:
@@ -104,10 +141,14 @@ def survey_cuda(cache_root: Path, *, folders: Iterable[str] | None = None) -> li
         return [CudaFinding(CudaKind.NVRTC, _nvrtc(layout, where), None)]
     except (WheelProblem, CudaProbeError) as fault:
         first = CudaFinding(CudaKind.NVRTC, None, str(fault), INSTALL_HELP)
+    return [first, _nvcc_finding(layout)]
+
+
+def _nvcc_finding(layout: CacheLayout) -> CudaFinding:
     try:
-        return [first, CudaFinding(CudaKind.NVCC, _nvcc(layout), None)]
+        return CudaFinding(CudaKind.NVCC, _nvcc(layout), None)
     except CudaProbeError as fault:
-        return [first, CudaFinding(CudaKind.NVCC, None, str(fault), INSTALL_HELP)]
+        return CudaFinding(CudaKind.NVCC, None, str(fault), INSTALL_HELP)
 
 
 def find_nvcc(cache_root: Path) -> CudaToolchain | None:
@@ -116,10 +157,7 @@ def find_nvcc(cache_root: Path) -> CudaToolchain | None:
     Raises:
         EnvironmentProblem: the cache cannot be written.
     """
-    try:
-        return _nvcc(open_root(cache_root))
-    except CudaProbeError:
-        return None
+    return _nvcc_finding(open_root(cache_root)).toolchain
 
 
 def _nvrtc(layout: CacheLayout, folders: tuple[str, ...] | None) -> CudaToolchain:

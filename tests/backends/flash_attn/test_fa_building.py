@@ -197,6 +197,19 @@ def test_nvcc_is_not_asked_for_what_crashes_or_is_refused_by_both(
     assert len(shop.said) == 1
 
 
+def test_a_compiler_by_name_is_the_only_one(
+    shop: Shop, with_nvcc: Callable[[str], Artifact], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.context = replace(shop.context, options={"compiler": "nvrtc"})
+    with pytest.raises(KernelFailure, match="no instance of function template"):
+        with_nvcc(FAILS)
+    assert not shop.said
+    seen: list[object] = []
+    monkeypatch.setattr(building, "find_cuda", lambda root, **given: seen.append(given["wished"]))
+    workshop(replace(shop.context, prepared=None))
+    assert seen == ["nvrtc"]
+
+
 def test_nvcc_alone(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     nvcc(tmp_path / "cuda")

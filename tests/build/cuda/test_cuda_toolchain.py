@@ -12,10 +12,10 @@ from fmha_cli.build.cuda import headers, probe, toolchain
 from fmha_cli.build.cuda.headers import packaged_headers
 from fmha_cli.build.cuda.nvrtc import BUILTINS, LIBRARY
 from fmha_cli.build.cuda.packages import CCCL, COMPILER, RUNTIME, WheelProblem
-from fmha_cli.build.cuda.toolchain import CudaKind, find_cuda, find_nvcc, survey_cuda
+from fmha_cli.build.cuda.toolchain import COMPILERS, NEWER_NVVM, CudaKind, find_cuda, find_nvcc, survey_cuda
 from fmha_cli.build.notice import Notice, NoticeKind
 from fmha_cli.build.root import open_root
-from fmha_cli.errors import EnvironmentProblem, ExitCode
+from fmha_cli.errors import EnvironmentProblem, ExitCode, UsageError
 
 
 @pytest.fixture(autouse=True)
@@ -165,3 +165,17 @@ def test_an_nvcc_that_does_not_work(tmp_path: Path, root: Path, monkeypatch: pyt
         find_cuda(root, folders=[])
     assert "out of order" in (caught.value.why or "")
     assert find_nvcc(root) is None
+
+
+def test_a_compiler_by_name(tmp_path: Path, shared_cache: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
+    nvcc(tmp_path / "cuda")
+    where = [str(site(tmp_path / "site", shared_cache).folder)]
+    found = {name: find_cuda(root, folders=where, wished=name) for name in COMPILERS}
+    assert [(chain.kind, chain.extra) for chain in found.values()] == list(COMPILERS.values())
+    assert find_cuda(root, folders=where) == found["nvrtc"]
+    with pytest.raises(EnvironmentProblem) as caught:
+        find_cuda(root, folders=[], wished=NEWER_NVVM)  # nvcc, which is there, is not what was asked for
+    assert caught.value.code == "B050"
+    with pytest.raises(UsageError, match="clang"):
+        find_cuda(root, folders=where, wished="clang")
