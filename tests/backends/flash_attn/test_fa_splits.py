@@ -93,7 +93,9 @@ TABLE = [
 
 
 @pytest.mark.parametrize(("units", "batch", "heads", "rows", "keys", "hdim", "splits"), TABLE)
-def test_the_count_of_a_problem(units: int, batch: int, heads: int, rows: int, keys: int, hdim: int, splits: int) -> None:
+def test_the_count_of_a_problem(
+    units: int, batch: int, heads: int, rows: int, keys: int, hdim: int, splits: int
+) -> None:
     block = 256 if hdim <= 64 else 128 if hdim <= 128 else 64
     wanted = transcription(batch * heads * ((rows + 63) // 64), units * 2, (keys + block - 1) // block, 128)
     made = upstreams_splits(batch=batch, heads=heads, rows=rows, keys=keys, hdim=hdim, multiprocessors=units)
