@@ -93,9 +93,13 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
 
 
 def _widths(p: Problem, do: float, k: float, q: float) -> dict[str, float]:
-    """``Gradients.widths`` from the longest rows of dO, K and Q."""
+    """``Gradients.widths`` from the longest rows of dO, K and Q.
+
+    With a cap kernels may keep dS in units of scale / cap and multiply the sums by the cap (upstream FlashAttention,
+    ``flash_bwd_kernel.h`` ``calculate_dtanh``).
+    """
     terms = sqrt(p.seqlen_q * p.heads // p.kv_heads)
-    scale = abs(p.scale)
+    scale = max(abs(p.scale), p.softcap)
     shared = p.batch * p.heads * p.seqlen_k
     return {"dq": scale * sqrt(p.seqlen_k) * k, "dk": scale * terms * q, "dv": terms * do, "dbias": sqrt(shared)}
 
