@@ -248,7 +248,7 @@ def environment() -> dict[str, Any]:
         )
         smi = said.stdout.strip() or said.stderr.strip()
     except (OSError, subprocess.TimeoutExpired) as fault:
-        smi = str(fault)
+        smi = f"no answer of nvidia-smi ({type(fault).__name__})"
     return {"python": platform.python_version(), "cores": os.cpu_count(), "nvidia_smi": smi, "versions": versions}
 
 

@@ -80,9 +80,9 @@ def launches(
         result = out[w.name]
         result.verdict = fate.verdict.value
         result.families = [launch.family for launch in fate.launches]
-        grids = " ".join("x".join(map(str, launch.grid)) for launch in fate.launches)
-        result.why = f"dry run: as far as the launch: grids {grids}" if grids else "; ".join(fate.notes)
-        result.figures = {"grids": [list(launch.grid) for launch in fate.launches]}
+        grids = [list(launch.grid) for launch in fate.launches]
+        result.why = "dry run: as far as the launch" if grids else "; ".join(fate.notes)
+        result.figures = {"grids": grids}
         if grids and tuple(result.families) != w.families:
             result.verdict, result.why = "WRONG", f"{', '.join(w.families)} expected, not {', '.join(result.families)}"
     return list(out.values())
