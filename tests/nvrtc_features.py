@@ -100,9 +100,10 @@ def assembles(body: str, arch: str) -> bool:
 
 def _log(nvrtc: Any, program: Any) -> str:
     size = nvrtc.nvrtcGetProgramLogSize(program)[1]
-    buffer = b" " * size
+    # NVRTC writes into it. Bytes of length 1 are shared by the whole interpreter, and an empty log is one byte long.
+    buffer = bytes(size + 1)
     nvrtc.nvrtcGetProgramLog(program, buffer)
-    return str(buffer.decode(errors="replace"))
+    return str(buffer.rstrip(b"\0").decode(errors="replace"))
 
 
 def instructions(arch: str, names: Sequence[str] = tuple(BODIES)) -> tuple[str, ...]:
