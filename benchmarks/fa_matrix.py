@@ -129,12 +129,10 @@ def usage_of(cuobjdump: str, path: Path) -> dict[str, int]:
 
 
 def _usage_faults(said: Mapping[str, int], findings: Mapping[str, Any]) -> list[str]:
-    reserved = 0 if findings["target"] in ("sm_80", "sm_86", "sm_89") else 1024  # the driver's own, stated since Hopper
-    ours = {
-        "REG": findings["registers"]["gpr"],
-        "STACK": findings["scratch_bytes"],
-        "SHARED": findings["shared_static_bytes"] + reserved,
-    }
+    shared = findings["shared_static_bytes"]
+    if said["SHARED"] and findings["target"] not in ("sm_80", "sm_86", "sm_89"):
+        shared += 1024  # the driver's own, stated since Hopper where a kernel has shared memory at all
+    ours = {"REG": findings["registers"]["gpr"], "STACK": findings["scratch_bytes"], "SHARED": shared}
     return [f"{name} is {said[name]}, inspect says {value}" for name, value in ours.items() if said[name] != value]
 
 
