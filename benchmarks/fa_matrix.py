@@ -42,6 +42,8 @@ from fmha_cli.walk.builds import Built, build_stages
 LIST = Path(__file__).with_name("fa_matrix.json")
 NVRTC = "NVRTC 13.0"
 SYMBOL = "fmha_fa2"
+TOOLS = ("cuobjdump", "nvdisasm")
+"""NVIDIA's tools that are compared with where they are installed."""
 ONE_NAME = {"IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA", "UFHADD": "UFADD", "UFHFMA": "UFFMA"}
 """Mnemonics that ``inspect`` counts under the name of the instruction that shares their opcode."""
 
@@ -184,13 +186,7 @@ def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry:
 
 def environment() -> dict[str, Any]:
     """What the run depends on."""
-    packages = (
-        "nvidia-cuda-nvrtc",
-        "nvidia-cuda-runtime",
-        "nvidia-cuda-cccl",
-        "nvidia-cuda-nvdisasm",
-        "nvidia-cuda-cuobjdump",
-    )
+    packages = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
     versions = {}
     for name in packages:
         try:
@@ -205,9 +201,16 @@ def environment() -> dict[str, Any]:
         "cpu": model,
         "driver": any(Path(path).exists() for path in ("/dev/nvidiactl", "/dev/dxg")),
         "packages": versions,
-        "platform": platform.platform(),
+        "platform": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
+        "tools": {name: _version_of(path) for name in TOOLS if (path := tool(name)) is not None},
     }
+
+
+def _version_of(program: str) -> str | None:
+    text = subprocess.run([program, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"\bV(\d+\.\d+\.\d+)", text)
+    return None if found is None else found[1]
 
 
 def _lines(path: str) -> list[str]:
@@ -224,7 +227,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int, where
     agreed = sum(not row["disagreements"] for row in good)
     asked = sorted({name for row in good for name in row["compared_with"]})
     now = [row for row in good if not row["cached"]]
-    archs, families = sorted({r["arch"] for r in rows}), {r["family"] for r in rows}
+    archs, families = dict.fromkeys(r["arch"] for r in rows), {r["family"] for r in rows}
     unknown = sum(sum((row["unknown_instructions"] or {}).values()) for row in good)
     times, memories = [row["build_s"] for row in good], [row["memory_mib"] or 0 for row in good]
     lines = [
@@ -235,13 +238,13 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int, where
         "",
         f"Python {where['python']}, {where['platform']}, {where['cpu']}, {where['cores']} cores, "
         f"{'an NVIDIA driver is loaded' if where['driver'] else 'no NVIDIA driver, no GPU'}; "
-        + ", ".join(f"{name} {version}" for name, version in where["packages"].items() if version)
+        + ", ".join(f"{name} {version}" for name, version in {**where["packages"], **where["tools"]}.items() if version)
         + ".",
         "",
-        f"{len(now)} were compiled in this run, in {seconds:.0f} s of wall time with {jobs} compiles at once, the others before it; "
+        f"{len(now)} were compiled in this run, in {seconds:.0f} s of wall time with {jobs} compiles at once{'' if len(now) == len(good) else ', the others before it'}; "
         f"{sum(times):.0f} s is the sum of all compiles, the longest took {max(times, default=0):.0f} s and the largest "
-        f"{max(memories, default=0)} MiB. build s: wall clock of one compile in a process of its own, beside "
-        f"{jobs - 1} other; memory: its peak. gpr: registers of a thread. Spills are bytes of one thread, as the assembler counts "
+        f"{max(memories, default=0)} MiB. build s: wall clock of one compile in a process of its own; memory: its "
+        "peak. gpr: registers of a thread. Spills are bytes of one thread, as the assembler counts "
         "them. shared bytes: static and dynamic, without the 1024 that the driver keeps. occupancy: warps of one of the four "
         "schedulers (`fmha_cli/build/cuda/occupancy.py`). Nearly all of a cubin is names of symbols.",
         "",
