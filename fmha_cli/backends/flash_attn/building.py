@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from threading import Lock
 
 from fmha_cli.backends.flash_attn.kernel_rules import refusals
 from fmha_cli.build.cache import Cache
@@ -82,10 +83,16 @@ def workshop(context: BuildContext) -> Workshop:
         fault = problem
 
     @cache
-    def tree() -> Path:
+    def unpacked() -> Path:
         from fmha_cli.sources.store import fetched  # its network modules take longer to import than a cubin to load
 
         return fetched(SOURCE, root, offline=context.offline, notify=speak)
+
+    fetching = Lock()
+
+    def tree() -> Path:
+        with fetching:  # compiles side by side would wait for each other's fetch, and say so
+            return unpacked()
 
     return Workshop(kernels, toolchain, fault, tree, pin_of(SOURCE).digest)
 

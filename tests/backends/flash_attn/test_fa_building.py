@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,6 +27,7 @@ from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.plan import Artifact, Stage
 from fmha_cli.protocols import Backend, Batched, BuildContext, DryRun, Keyed
 from fmha_cli.registry import build_registry
+from fmha_cli.sources import store
 
 BACKEND = FlashAttentionBackend(driven=False)
 SM90 = load_arch("sm_90")
@@ -104,6 +107,21 @@ def test_sources_are_asked_for_only_to_compile(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("change", ["digest", "shims", "compiler"])
+def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    running: list[int] = []
+
+    def slow(*_: object, **__: object) -> Path:
+        running.append(1)
+        time.sleep(0.2)  # long enough for every thread to ask
+        return tmp_path
+
+    monkeypatch.setattr(store, "fetched", slow)
+    made = workshop(BuildContext(tmp_path / "cache"))
+    with ThreadPoolExecutor(4) as pool:
+        assert {future.result() for future in [pool.submit(made.tree) for _ in range(4)]} == {tmp_path}
+    assert len(running) == 1
+
+
 def test_other_headers_and_compilers_are_other_kernels(
     shop: Shop, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
