@@ -106,7 +106,6 @@ def test_sources_are_asked_for_only_to_compile(shop: Shop) -> None:
     assert not asked
 
 
-@pytest.mark.parametrize("change", ["digest", "shims", "compiler"])
 def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     running: list[int] = []
 
@@ -122,6 +121,7 @@ def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.Mo
     assert len(running) == 1
 
 
+@pytest.mark.parametrize("change", ["digest", "shims", "compiler"])
 def test_other_headers_and_compilers_are_other_kernels(
     shop: Shop, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
