@@ -22,7 +22,7 @@ class DeviceFacts:
 
     Attributes:
         id: ``cpu``, ``cuda:0``, ``hip:1``, ``emu:gfx942``; ``none`` when only an architecture is known.
-        archs: architectures whose kernels it accepts, best first (an H200: sm_90a, sm_90, sm_80).
+        archs: architectures whose kernels it accepts, best first (an H200: sm_90a, sm_90).
         units: cores, SMs or CUs.
         memory_bytes, llc_bytes: main memory and last-level cache; 0 = unknown.
     """
