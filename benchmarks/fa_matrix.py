@@ -11,7 +11,6 @@ Exits 1 when a kernel does not build, was not built by NVRTC, holds an unknown i
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import platform
@@ -20,24 +19,24 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from matrix_parts import Matrix, cost, counts_that_differ, listed_in, run, table
+
 from fmha_cli.backends.flash_attn.upstream_names import kernel_of_template
-from fmha_cli.build.root import cache_root
 from fmha_cli.device import usable_cores
 from fmha_cli.errors import FmhaError
 from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Artifact, Stage
-from fmha_cli.protocols import BuildContext
-from fmha_cli.registry import Registry, build_registry
+from fmha_cli.plan import Artifact
+from fmha_cli.registry import Registry
 from fmha_cli.report.document import inspect_document
 from fmha_cli.report.inspections import figures_of
-from fmha_cli.walk.builds import Built, build_stages
+from fmha_cli.walk.builds import Built
 
 LIST = Path(__file__).with_name("fa_matrix.json")
 NVRTC = "NVRTC 13.0"
@@ -52,14 +51,7 @@ _COLUMNS = ("build_s", "memory_mib", "gpr", "spill_store_bytes", "spill_load_byt
             "global_instructions", "transcendental_instructions", "code_bytes", "cubin_kib")  # fmt: skip
 
 
-def listed(only: Sequence[str] = (), ci: bool = False) -> list[dict[str, Any]]:
-    """The rows of the list; ``only`` holds ``ARCH`` or ``ARCH:FAMILY``."""
-    rows: list[dict[str, Any]] = json.loads(LIST.read_text("utf-8"))["kernels"]
-    return [
-        row
-        for row in rows
-        if (row["ci"] or not ci) and (not only or row["arch"] in only or f"{row['arch']}:{row['family']}" in only)
-    ]
+listed = partial(listed_in, LIST)
 
 
 def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[KernelSpec]:
@@ -76,16 +68,6 @@ def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[Ke
             raise LookupError(f"{row['kernel']} is of {kernel.family.value}, not of {row['family']}")
         found.append(kernel)
     return found
-
-
-def build(kernels: Sequence[KernelSpec], registry: Registry, context: BuildContext) -> Mapping[str, Built]:
-    """Build them; kernel digest -> outcome. Progress goes to stderr."""
-
-    def heard(built: Built) -> None:
-        what = built.error.what if built.error else "in the cache" if built.value and built.value.cached else "built"
-        print(f"{time.strftime('%H:%M:%S')} {what}: {built.name[:110]}", file=sys.stderr, flush=True)
-
-    return build_stages([Stage(kernel) for kernel in kernels], registry, context, heard=heard)
 
 
 def tool(name: str) -> str | None:
@@ -113,10 +95,8 @@ def compared(artifact: Artifact, findings: Mapping[str, Any]) -> tuple[list[str]
             faults += _usage_faults(usage_of(cuobjdump, path), findings)
         if (nvdisasm := tool("nvdisasm")) is not None:
             asked.append("nvdisasm")
-            counts, mine = mnemonics_of(nvdisasm, path), findings["instructions"] or {}
-            for name in sorted({*mine, *counts}):
-                if mine.get(name, 0) != counts[name]:
-                    faults.append(f"{counts[name]} {name}, inspect says {mine.get(name, 0)}")
+            counts = mnemonics_of(nvdisasm, path)
+            faults += counts_that_differ(counts, findings["instructions"] or {})
             matrix = sum(n for name, n in counts.items() if name.endswith("MMA"))
             if matrix != findings["matrix_instructions"]:
                 faults.append(f"{matrix} matrix instructions, inspect says {findings['matrix_instructions']}")
@@ -158,7 +138,7 @@ def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry:
     except FmhaError as error:
         return {**row, "error": error.what, "why": error.why, "disagreements": []}
     figures = figures_of(inspect_document(kernel, findings, built.value))
-    spills, memory = findings["spills"], figures["compile_peak_bytes"]
+    spills = findings["spills"]
     faults, asked = compared(built.value, findings)
     if not str(figures["compiler"]).startswith(NVRTC):
         faults.append(f"it was compiled by {figures['compiler']}, not by {NVRTC}")
@@ -175,9 +155,7 @@ def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry:
         "instructions": findings["instructions"],
         "unknown_instructions": findings["unknown_instructions"],
         "cubin_kib": round(findings["cubin_bytes"] / 1024),
-        "build_s": round(built.value.build_seconds, 1),
-        "cached": built.value.cached,
-        "memory_mib": None if memory is None else round(memory / 2**20),
+        **cost(built, figures["compile_peak_bytes"]),
         "compared_with": asked,
         "disagreements": faults,
         "error": None,
@@ -251,12 +229,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int, where
         "Made in an empty cache by `python benchmarks/fa_matrix.py --markdown docs/results/fa_matrix.md --json docs/results/fa_matrix.json`.",
         "",
     ]
-    heads = ["arch", "family", "shows", *(name.replace("_instructions", "").replace("_", " ") for name in _COLUMNS)]
-    lines += ["| " + " | ".join(heads) + " |", "|" + "---|" * 3 + "---:|" * len(_COLUMNS)]
-    for row in rows:
-        values = [row["error"]] if row["error"] else [_cell(row[name]) for name in _COLUMNS]
-        lines.append(f"| {row['arch']} | {row['family']} | {row['shows']} | " + " | ".join(values) + " |")
-    return "\n".join(lines) + "\n"
+    return "\n".join([*lines, *table(rows, _COLUMNS)]) + "\n"
 
 
 def _against(asked: Sequence[str], agreed: int, count: int) -> str:
@@ -265,40 +238,21 @@ def _against(asked: Sequence[str], agreed: int, count: int) -> str:
     return f"`inspect` agrees with `{'` and `'.join(asked)}` on {agreed} of {count}."
 
 
-def _cell(value: Any) -> str:
-    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--only", action="append", default=[], metavar="ARCH[:FAMILY]")
-    parser.add_argument("--ci", action="store_true", help="the three kernels of CI")
-    parser.add_argument("--json", type=Path)
-    parser.add_argument("--markdown", type=Path)
-    arguments = parser.parse_args()
-    registry = build_registry()
-    entries = listed(arguments.only, arguments.ci)
-    kernels = kernels_of(entries, registry)
-    context = BuildContext(
-        cache_root=cache_root(None), jobs=arguments.jobs, notify=lambda text: print(text, file=sys.stderr)
-    )
-    start = time.monotonic()
-    built = build(kernels, registry, context)
-    seconds = time.monotonic() - start
-    rows = [row_of(entry, k, built[k.digest], registry) for entry, k in zip(entries, kernels, strict=True)]
     where = environment()
-    page = markdown(rows, seconds, arguments.jobs, where)
-    print(page)
-    for row in rows:
-        for fault in filter(None, (row["error"], *row["disagreements"])):
-            print(f"{row['arch']} {row['kernel']}: {fault}")
-    if arguments.markdown:
-        arguments.markdown.write_text(page, "utf-8")
-    if arguments.json:
-        document = {"environment": where, "jobs": arguments.jobs, "kernels": rows, "wall_seconds": round(seconds, 1)}
-        arguments.json.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
-    return int(any(row["error"] or row["disagreements"] for row in rows))
+    page = partial(markdown, where=where)
+    document = {"environment": where}
+    return run(
+        Matrix(
+            doc=__doc__,
+            path=LIST,
+            quick="the three kernels of CI",
+            kernels_of=kernels_of,
+            row_of=row_of,
+            page=page,
+            document=document,
+        )
+    )
 
 
 if __name__ == "__main__":
