@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from fmha_cli.device import DeviceFacts
+from fmha_cli.errors import UnsupportedError
 from fmha_cli.features import Direction
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.problem import Problem
@@ -209,6 +210,18 @@ CORE_RULES: tuple[Rule, ...] = (
 
 LEFTPAD_CORE_RULES = tuple(rule for rule in CORE_RULES if rule is not LEFTPAD_RULE)
 """The core rules of a backend whose kernels can start behind left padding."""
+
+
+def unbuildable(kernel: KernelSpec, reasons: Sequence[Reason]) -> UnsupportedError:
+    """The error of a kernel that cannot exist: the first reason as its headline, all of them below."""
+    first = reasons[0]
+    return UnsupportedError(
+        f"{kernel.family.value} for {kernel.arch} cannot be built: {first.text}",
+        code=first.id,
+        where=kernel.name,
+        why="; ".join(f"{reason.id} {reason.text}" for reason in reasons),
+        help=first.hint,
+    )
 
 
 def duplicate_ids(tables: Sequence[Sequence[Rule]]) -> list[str]:

@@ -10,11 +10,12 @@ from threading import Event
 from fmha_cli.build.parallel import COMPILE_BYTES, Job, Outcome, build_many
 from fmha_cli.build.root import cache_root, open_root
 from fmha_cli.device import usable_cores
-from fmha_cli.errors import EnvironmentProblem, FmhaError, UnsupportedError
+from fmha_cli.errors import EnvironmentProblem, FmhaError
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.plan import Artifact, Stage
 from fmha_cli.protocols import Batched, BuildContext, Refusing
 from fmha_cli.registry import Registry
+from fmha_cli.rules import unbuildable
 from fmha_cli.walk.request import Request
 
 Built = Outcome[Artifact]
@@ -98,13 +99,7 @@ def _refusal(registry: Registry, kernel: KernelSpec) -> FmhaError | None:
     reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
     if not reasons:
         return None
-    return UnsupportedError(
-        f"{kernel.family.value} for {kernel.arch} cannot be built: {reasons[0].text}",
-        code=reasons[0].id,
-        where=kernel.name,
-        why="; ".join(f"{reason.id} {reason.text}" for reason in reasons),
-        help=reasons[0].hint,
-    )
+    return unbuildable(kernel, reasons)
 
 
 def _prepared(

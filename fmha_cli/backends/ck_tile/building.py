@@ -17,10 +17,10 @@ from fmha_cli.build.rocm.toolchain import RocmToolchain, find_rocm
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
-from fmha_cli.errors import UnsupportedError
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.plan import Artifact
 from fmha_cli.protocols import BuildContext
+from fmha_cli.rules import unbuildable
 from fmha_cli.sources.ck import BASELINE, HOME_OPTION, CkTree, ck_tree
 from fmha_cli.sources.rocm_parts import rocm_supply
 
@@ -110,10 +110,4 @@ def _require_buildable(kernel: KernelSpec) -> None:
         raise no_emitter(kernel)
     reasons = refusals(kernel)
     if reasons:
-        raise UnsupportedError(
-            f"{kernel.family.value} for {kernel.arch} cannot be built: {reasons[0].text}",
-            code=reasons[0].id,
-            where=kernel.name,
-            why="; ".join(f"{reason.id} {reason.text}" for reason in reasons),
-            help=reasons[0].hint,
-        )
+        raise unbuildable(kernel, reasons)

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from fmha_cli.backends.arena_views import DTYPES, Bytes, extent, view
 from fmha_cli.backends.ck_tile.quantisation import FP8, Scales, reads_fnuz
 from fmha_cli.backends.ck_tile.shapes import head_axis, heads_swapped
 from fmha_cli.features import Alibi, Mode
@@ -25,18 +25,6 @@ from fmha_cli.plan import Plan
 from fmha_cli.problem import Problem
 from fmha_cli.protocols import BoundTensor
 
-Array = npt.NDArray[np.generic]
-Bytes = npt.NDArray[np.uint8]
-
-_DTYPES: Mapping[str, np.dtype[np.generic]] = {
-    "fp32": np.dtype(np.float32),
-    "fp16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "fp8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "fp8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
-    "int32": np.dtype(np.int32),
-    "uint8": np.dtype(np.uint8),
-}
 _MINUS_ZERO, _NAN = 0x80, 0x7F
 _FP8_INPUTS = ("q", "k", "v", "k_new", "v_new")
 
@@ -53,27 +41,6 @@ class Patch:
         """Put the original bytes back wherever the device left the patched ones alone."""
         here = arena[self.offset : self.offset + len(self.original)]
         np.copyto(here, self.original, where=here == self.patched)
-
-
-def view(arena: Bytes, tensor: BoundTensor) -> Array:
-    """A tensor in the arena, in its own axes."""
-    dtype = _DTYPES[tensor.dtype]
-    strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
-    start = arena[tensor.offset : tensor.offset + max(extent(tensor), dtype.itemsize)]
-    return np.lib.stride_tricks.as_strided(start.view(dtype), tensor.shape, strides)
-
-
-def extent(tensor: BoundTensor) -> int:
-    """Bytes from element 0 to the end of the last element."""
-    if 0 in tensor.shape:
-        return 0
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
-    return (last + 1) * _DTYPES[tensor.dtype].itemsize
-
-
-def is_dense(tensor: BoundTensor) -> bool:
-    """Whether its elements fill its extent."""
-    return extent(tensor) == int(np.prod(tensor.shape)) * _DTYPES[tensor.dtype].itemsize
 
 
 def blanked(arena: Bytes, tensor: BoundTensor) -> Bytes:
@@ -153,7 +120,7 @@ def _sum_heads(problem: Problem, target: BoundTensor, source: BoundTensor, arena
     shape = heads_swapped(target.shape, problem)
     dense = arena[source.offset :].view(np.uint8)
     count = int(np.prod(shape))
-    dtype = _DTYPES[target.dtype]
+    dtype = DTYPES[target.dtype]
     parts = dense[: count * dtype.itemsize].view(dtype).reshape(shape)
     axis = head_axis(problem.layout, len(shape))
     split = (*shape[:axis], problem.kv_heads, problem.heads // problem.kv_heads, *shape[axis + 1 :])

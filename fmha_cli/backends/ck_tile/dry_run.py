@@ -6,9 +6,9 @@ import struct
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
+from fmha_cli.backends.arena_views import extent
 from fmha_cli.backends.ck_tile.arguments import block_of
 from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of
-from fmha_cli.backends.ck_tile.conversions import extent
 from fmha_cli.backends.ck_tile.library import CkLibrary, Described, Karg
 from fmha_cli.backends.ck_tile.places import Call
 from fmha_cli.backends.ck_tile.quantisation import scales_of

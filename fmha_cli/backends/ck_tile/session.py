@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from fmha_cli.backends.arena_views import Bytes, extent, is_dense, view
 from fmha_cli.backends.ck_tile.arguments import block_of
 from fmha_cli.backends.ck_tile.auxiliary import Array, auxiliaries_of
-from fmha_cli.backends.ck_tile.conversions import Bytes, Patch, blanked, extent, finish, is_dense, patches_for, view
+from fmha_cli.backends.ck_tile.conversions import Patch, blanked, finish, patches_for
 from fmha_cli.backends.ck_tile.library import CkLibrary
 from fmha_cli.backends.ck_tile.places import Call
 from fmha_cli.backends.ck_tile.quantisation import Scales, scales_of

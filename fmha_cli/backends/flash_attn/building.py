@@ -18,10 +18,11 @@ from fmha_cli.build.notice import Notice, NoticeKind, as_text
 from fmha_cli.build.prebuilt import find_prebuilt
 from fmha_cli.codegen.flash_attn.emit import emit, shims
 from fmha_cli.encode import digest_of
-from fmha_cli.errors import EnvironmentProblem, KernelFailure, UnsupportedError
+from fmha_cli.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.kernel import Family, KernelSpec
 from fmha_cli.plan import Artifact
 from fmha_cli.protocols import BuildContext
+from fmha_cli.rules import unbuildable
 from fmha_cli.sources.pins import pin_of
 
 COMPILER_OPTION = "compiler"
@@ -156,13 +157,7 @@ def compile_bytes(kernel: KernelSpec) -> int:
 def _require_buildable(kernel: KernelSpec) -> None:
     reasons = refusals(kernel)
     if reasons:
-        raise UnsupportedError(
-            f"{kernel.family.value} for {kernel.arch} cannot be built: {reasons[0].text}",
-            code=reasons[0].id,
-            where=kernel.name,
-            why="; ".join(f"{reason.id} {reason.text}" for reason in reasons),
-            help=reasons[0].hint,
-        )
+        raise unbuildable(kernel, reasons)
 
 
 def _required(shop: Workshop) -> CudaToolchain:

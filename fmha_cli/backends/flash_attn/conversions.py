@@ -14,12 +14,11 @@ All of it happens in the host's arena, outside the timed launches.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from fmha_cli.backends.arena_views import DTYPES, Array, Bytes, view
 from fmha_cli.backends.flash_attn.scratch import Scratch, expanded, lse_is_packed, lse_scratch
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.errors import InternalError
@@ -28,18 +27,9 @@ from fmha_cli.plan import Plan
 from fmha_cli.problem import Problem
 from fmha_cli.protocols import BoundTensor
 
-Array = npt.NDArray[Any]
-Bytes = npt.NDArray[np.uint8]
 F32 = npt.NDArray[np.float32]
 Tensors = Mapping[str, BoundTensor]
 
-_DTYPES: Mapping[str, np.dtype[np.generic]] = {
-    "fp32": np.dtype(np.float32),
-    "fp16": np.dtype(np.float16),
-    "bf16": np.dtype(ml_dtypes.bfloat16),
-    "int32": np.dtype(np.int32),
-    "uint8": np.dtype(np.uint8),
-}
 _FLOAT = np.dtype(np.float32)
 
 
@@ -71,22 +61,6 @@ def after_download(plan: Plan, situation: Situation, tensors: Tensors, arena: By
         _sum_heads(plan.problem, tensors, arena)
     elif "lse" in tensors:
         _finish_lse(plan, situation, tensors, arena)
-
-
-def view(arena: Bytes, tensor: BoundTensor) -> Array:
-    """A tensor in the arena, in its own axes."""
-    dtype = _DTYPES[tensor.dtype]
-    strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
-    start = arena[tensor.offset : tensor.offset + max(extent(tensor), dtype.itemsize)]
-    return np.lib.stride_tricks.as_strided(start.view(dtype), tensor.shape, strides)
-
-
-def extent(tensor: BoundTensor) -> int:
-    """Bytes from element 0 to the end of the last element."""
-    if 0 in tensor.shape:
-        return 0
-    last = sum((n - 1) * s for n, s in zip(tensor.shape, tensor.strides, strict=True))
-    return (last + 1) * _DTYPES[tensor.dtype].itemsize
 
 
 def workspace(arena: Bytes, tensors: Tensors, name: str, scratch: Scratch, dtype: np.dtype[np.generic]) -> Array:
@@ -156,10 +130,10 @@ def _sum_heads(problem: Problem, tensors: Tensors, arena: Bytes) -> None:
             continue
         target = tensors[name]
         source = expanded(problem, name)
-        parts = workspace(arena, tensors, f"{name}_expanded", source, _DTYPES[target.dtype])
+        parts = workspace(arena, tensors, f"{name}_expanded", source, DTYPES[target.dtype])
         *axes, heads, width = source.shape
         grouped = parts.reshape(*axes, problem.kv_heads, heads // problem.kv_heads, width)
         summed = grouped.astype(np.float32).sum(axis=-2, dtype=np.float32)
         if problem.layout is Layout.BHSD:
             summed = np.moveaxis(summed, -2, -3)
-        view(arena, target)[...] = summed.astype(_DTYPES[target.dtype])
+        view(arena, target)[...] = summed.astype(DTYPES[target.dtype])

@@ -7,10 +7,10 @@ from ctypes import c_bool, c_float, c_void_p
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.backends.arena_views import extent
 from fmha_cli.backends.flash_attn.abi import check_abi
 from fmha_cli.backends.flash_attn.arguments import params_of
 from fmha_cli.backends.flash_attn.auxiliary import auxiliaries_of
-from fmha_cli.backends.flash_attn.conversions import extent
 from fmha_cli.backends.flash_attn.launches import Launch, launch_of
 from fmha_cli.backends.flash_attn.library import INT_BYTES, argument_bytes
 from fmha_cli.backends.flash_attn.places import Call

@@ -17,12 +17,13 @@ from typing import Any
 
 import numpy as np
 
+from fmha_cli.backends.arena_views import Bytes
 from fmha_cli.backends.cuda.driver import Cuda
 from fmha_cli.backends.cuda.errors import CudaError
 from fmha_cli.backends.cuda.timing import StageTimer
 from fmha_cli.backends.flash_attn.arguments import params_of
 from fmha_cli.backends.flash_attn.auxiliary import Array, auxiliaries_of
-from fmha_cli.backends.flash_attn.conversions import Bytes, after_download, before_upload
+from fmha_cli.backends.flash_attn.conversions import after_download, before_upload
 from fmha_cli.backends.flash_attn.launches import launch_of
 from fmha_cli.backends.flash_attn.library import FaLibrary
 from fmha_cli.backends.flash_attn.places import Call

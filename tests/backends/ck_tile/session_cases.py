@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pytest
 from fake_library import Fake, build_fake
 
-from fmha_cli.backends.ck_tile.conversions import extent, view
+from fmha_cli.backends.arena_views import extent, view
 from fmha_cli.backends.ck_tile.plan import plan_of
 from fmha_cli.backends.ck_tile.session import CkSession
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, Recording

@@ -16,10 +16,10 @@ import numpy.typing as npt
 import pytest
 from fa_cubins import fake_cubin, fake_cubins
 
+from fmha_cli.backends.arena_views import extent, view
 from fmha_cli.backends.cuda.standin.recording import Launch, Recording
 from fmha_cli.backends.flash_attn.arguments import params_of
 from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
-from fmha_cli.backends.flash_attn.conversions import extent, view
 from fmha_cli.backends.flash_attn.launches import launch_of
 from fmha_cli.backends.flash_attn.session import FaSession
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
