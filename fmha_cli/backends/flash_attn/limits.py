@@ -17,7 +17,6 @@ from fmha_cli.rules import Reason, Severity
 
 STEP = 8
 """Head dims are multiples of it: 16 bytes of a 16-bit type."""
-EVERYWHERE = "--backend cpu"
 
 
 def _dtype(s: Situation, kernel: KernelSpec) -> Reason | None:
