@@ -50,6 +50,7 @@ def test_the_tour_is_there() -> None:
         "bench",
         "explain",
         "list-kernels",
+        "plan",
         "validate",
     }
     assert len(SCRIPTS) == 1

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from matrix_parts import build
 
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import workshop
@@ -54,7 +55,7 @@ def _built(rows: list[dict[str, Any]], cache: Path) -> list[dict[str, Any]]:
         pytest.skip(f"no HIP compiler, or no sources: {error.what}")
     registry = build_registry()
     kernels = matrix.kernels_of(rows, registry)
-    built = matrix.build(kernels, registry, context)
+    built = build(kernels, registry, context)
     reckoned = [CkTileBackend().compile_bytes(kernel) >> 20 for kernel in kernels]
     return [
         {**matrix.row_of(row, kernel, built[kernel.digest], registry), "reckoned_mib": mib}

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+from matrix_parts import build
 
 from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
 from fmha_cli.backends.flash_attn.building import workshop
@@ -70,7 +71,7 @@ def _built(rows: list[dict[str, Any]], cache: Path) -> list[dict[str, Any]]:
         pytest.skip(f"no sources of flash-attn: {fault.what}")
     registry = build_registry()
     kernels = matrix.kernels_of(rows, registry)
-    built = matrix.build(kernels, registry, context)
+    built = build(kernels, registry, context)
     reckoned = [FlashAttentionBackend(False).compile_bytes(kernel) >> 20 for kernel in kernels]
     return [
         {**matrix.row_of(row, kernel, built[kernel.digest], registry), "reckoned_mib": mib}
