@@ -1,0 +1,176 @@
+// One decoded instruction: what the disassembler's line says, with registers resolved and constants materialised.
+#pragma once
+
+#include <array>
+#include <bitset>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace emu {
+
+struct Wave;
+struct Inst;
+using Handler = void (*)(Wave&, const Inst&);
+
+// Register numbers inside the emulator. Scalars keep the hardware's numbers where all generations agree (0-105 SGPR,
+// 106/107 VCC, 108-123 TTMP, 126/127 EXEC); M0 is 124 on every architecture, NULL has its own operand kind.
+constexpr int kVcc = 106, kTtmp = 108, kM0 = 124, kExec = 126, kScalars = 128;
+constexpr int kVgprs = 512;  // 0-255 are v0-v255, 256-511 are a0-a255
+constexpr int kAgpr0 = 256;
+constexpr int kLanes = 64;
+
+enum class Arch : uint8_t { gfx90a, gfx942, gfx950, gfx1100, gfx1201 };
+
+inline bool is_cdna(Arch a) { return a <= Arch::gfx950; }
+inline bool is_rdna(Arch a) { return a >= Arch::gfx1100; }
+
+// What a source operand is read as: its width, and how an inline constant is to be understood (1.0 is 0x3c00 to an f16
+// instruction, 0x3f800000 to a 32-bit one, the double 1.0 to an f64 one; a literal of an f64 one is its high half).
+enum class Type : uint8_t { None, B16, F16, BF16, B32, F32, PkF16, PkBF16, PkB16, B64, F64, PkF32, Wide };
+
+// What the instruction counts as; `classes.hpp` names them for people.
+enum class Class : uint8_t {
+  Valu, Salu, Matrix, Transcendental, Lds, Global, Scratch, ScalarMemory, Atomic, Barrier, Wait, Branch, Message, Count
+};
+
+enum class Kind : uint8_t {
+  None,      // not there
+  Vgpr,      // reg 0-511
+  Sgpr,      // reg 0-127, VCC, TTMP, M0 and EXEC included
+  Constant,  // value
+  Null,      // reads 0, writes nothing
+  Scc, Vccz, Execz,
+  Aperture,  // value: src_shared_base and its like; kind of aperture in `value` (Aperture enum)
+  Off,       // the word `off`
+  Text       // anything else, kept in Inst::words (hwreg(...), sendmsg(...), labels)
+};
+
+enum Aperture : uint32_t { SharedBase, SharedLimit, PrivateBase, PrivateLimit };
+
+struct Operand {
+  Kind kind = Kind::None;
+  uint8_t count = 1;    // registers: v[4:7] has 4
+  uint16_t reg = 0;     // first register
+  bool neg = false;     // -v0, neg(...)
+  bool abs = false;     // |v0|
+  bool sext = false;    // sext(v0), SDWA
+  uint8_t half = 0;     // true16: 0 none, 1 v0.l, 2 v0.h
+  bool literal = false; // the constant was written as 0x...: a 32-bit literal, not an inline constant
+  bool real = false;    // the constant was written with a point
+  double number = 0;    // the constant as written; for integers and 0x... too (exact)
+  uint64_t value = 0;   // the constant as the instruction sees it (low 32 bits of a 32-bit one), set when bound
+};
+
+// DPP controls (ISA documents: "DPP: Data Parallel Primitives").
+enum class Dpp : uint8_t {
+  None, QuadPerm, RowShl, RowShr, RowRor, WaveShl, WaveRol, WaveShr, WaveRor, RowMirror, RowHalfMirror, RowBcast15,
+  RowBcast31, RowShare, RowXmask, RowNewbcast, Dpp8
+};
+
+// SDWA selections (ISA documents: "SDWA").
+enum class Sel : uint8_t { Byte0, Byte1, Byte2, Byte3, Word0, Word1, Dword };
+enum class Unused : uint8_t { Pad, Sext, Preserve };
+
+// Everything behind the operands. Absent ones keep their defaults.
+struct Mods {
+  bool clamp = false;
+  uint8_t omod = 0;           // 1: mul:2, 2: mul:4, 3: div:2
+  uint8_t op_sel = 0;         // bit k: operand k of the encoding's order (sources, then destination)
+  uint8_t op_sel_hi = 0x7;    // VOP3P; all ones when the text does not say
+  bool has_op_sel = false, has_op_sel_hi = false;
+  uint8_t neg_lo = 0, neg_hi = 0;
+  Dpp dpp = Dpp::None;
+  uint32_t dpp_arg = 0;       // quad_perm: 2 bits a lane; row_*: the count; dpp8: 3 bits a lane
+  uint8_t row_mask = 0xf, bank_mask = 0xf;
+  bool bound_ctrl = false, fi = false;
+  bool sdwa = false;
+  Sel dst_sel = Sel::Dword, src0_sel = Sel::Dword, src1_sel = Sel::Dword;
+  Unused dst_unused = Unused::Pad;
+  int32_t offset = 0;         // global, flat, buffer, scratch, ds, s_load (immediate)
+  uint8_t offset0 = 0, offset1 = 0;
+  bool offen = false, idxen = false, addr64 = false, lds = false, gds = false;
+  bool sc0 = false, sc1 = false, nt = false, glc = false, slc = false, dlc = false, tfe = false;
+  bool th_return = false;     // gfx12: th:TH_ATOMIC_RETURN
+  uint8_t cbsz = 0, abid = 0, blgp = 0;
+  uint8_t matrix_a_fmt = 0, matrix_b_fmt = 0;
+  uint8_t bitop3 = 0;
+  uint32_t byte_sel = 0;
+  bool index_key_set = false; uint8_t index_key = 0;
+};
+
+// Registers as sets: 512 vector ones, 128 scalar ones.
+using VSet = std::bitset<kVgprs>;
+using SSet = std::bitset<kScalars>;
+
+struct Entry;
+
+constexpr int kOperands = 8;
+
+struct Inst {
+  Handler run = nullptr;
+  const Entry* entry = nullptr;
+  std::array<Operand, kOperands> op{};  // in the order of the text: destinations first
+  uint8_t ops = 0;
+  uint8_t dsts = 0;        // how many of `op` are destinations
+  uint8_t dst_regs = 1;    // dwords of op[0]
+  Mods mod;
+  bool plain = true;       // no DPP, SDWA, op_sel, true16 half: sources and destination are whole registers
+  uint32_t size = 4;       // bytes of code
+  uint64_t address = 0;    // in the code object
+  const Inst* target = nullptr;  // of a branch
+  const Inst* next = nullptr;    // what follows in the text
+  const Inst* second = nullptr;  // Y half of a dual issue
+  uint32_t extra = 0;      // whatever the entry's binder wants to keep (an immediate, a register id)
+  uint64_t extra64 = 0;
+  // What tracking looks at before the instruction runs; filled by the binder from roles, and by special binders.
+  VSet v_reads, v_writes;
+  SSet s_reads, s_writes;
+  Class cls = Class::Valu;
+  const char* mnemonic = "";     // as the disassembler spells it
+  std::string text;              // the whole line, for people
+  std::vector<std::string> words;  // operands as written
+
+  const Operand& src(int k) const { return op[dsts + k]; }
+};
+
+// How definedness flows through an instruction (tracking.hpp).
+enum class Flow : uint8_t {
+  Lane,    // a result lane is defined where all its sources' lanes are
+  Cross,   // results are defined when every source lane is (matrix products, permutes)
+  Sink,    // undefined sources are a finding: addresses, stored data, decisions
+  Custom,  // the handler keeps the books itself
+  Defined  // results are always defined (v_mov of constants, zero idioms), sources do not matter
+};
+
+enum : uint32_t {
+  kReadsDst = 1,      // op[0] is a source too (fmac, dot with accumulate in place)
+  kReadsExec = 2,     // EXEC matters to more than which lanes are written
+  kIgnoresExec = 4,   // runs on all lanes (matrix instructions, v_readlane, v_writelane)
+  kEnds = 8,          // control flow: never falls through
+};
+
+struct Program;  // program.hpp
+
+// After the operands are parsed: choose a handler, resolve constants, refuse what is not implemented by returning a
+// sentence (empty: fine).
+using Binder = std::string (*)(Inst&, Arch);
+
+struct Entry {
+  const char* name;        // without _e32, _e64, _dpp, _sdwa
+  Handler run;
+  uint8_t dsts;
+  Class cls;
+  Flow flow;
+  uint32_t flags;
+  std::array<Type, 6> types;  // of op[0], op[1], ... (destinations first); None: as wide as written
+  Binder bind;             // may be nullptr
+  const char* source;      // the ISA document's section, e.g. "CDNA3 12.8 VOP2"
+};
+
+struct Table {
+  const Entry* entries;
+  size_t count;
+};
+
+}  // namespace emu

@@ -1,0 +1,151 @@
+// Reading sources and writing destinations of vector instructions, lane by lane, with DPP, SDWA, op_sel and EXEC.
+#pragma once
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#endif
+
+#include "wave.hpp"
+
+namespace emu {
+
+// ---- masks and rows ----
+
+inline void blend(uint32_t* to, const uint32_t* from, uint64_t mask) {
+#if defined(__AVX512F__)
+  for (int k = 0; k < kLanes; k += 16)
+    _mm512_mask_storeu_epi32(to + k, __mmask16(mask >> k), _mm512_loadu_si512(from + k));
+#else
+  for (int l = 0; l < kLanes; ++l) to[l] = mask >> l & 1 ? from[l] : to[l];
+#endif
+}
+
+// Bit l is set where x[l] is not zero.
+inline uint64_t nonzero(const uint32_t* x) {
+  uint64_t bits = 0;
+#if defined(__AVX512F__)
+  for (int k = 0; k < kLanes; k += 16) {
+    const __m512i row = _mm512_loadu_si512(x + k);
+    bits |= uint64_t(_mm512_test_epi32_mask(row, row)) << k;
+  }
+#else
+  for (int l = 0; l < kLanes; ++l) bits |= uint64_t(x[l] != 0) << l;
+#endif
+  return bits;
+}
+
+inline void fill(uint32_t* row, uint32_t value) {
+  for (int l = 0; l < kLanes; ++l) row[l] = value;
+}
+
+// ---- scalars ----
+
+inline uint32_t scalar32(const Wave& w, const Operand& op);
+inline uint64_t scalar64(const Wave& w, const Operand& op);
+inline void set_scalar32(Wave& w, const Operand& op, uint32_t value);
+inline void set_scalar64(Wave& w, const Operand& op, uint64_t value);
+
+// Base and limit of an aperture (launch.cpp).
+uint64_t aperture_of(const Wave& w, uint32_t which);
+
+inline uint32_t scalar32(const Wave& w, const Operand& op) {
+  switch (op.kind) {
+    case Kind::Sgpr: return w.s[op.reg];
+    case Kind::Constant: return uint32_t(op.value);
+    case Kind::Scc: return w.scc;
+    case Kind::Vccz: return w.vcc() == 0;
+    case Kind::Execz: return w.exec() == 0;
+    case Kind::Aperture: return uint32_t(aperture_of(w, uint32_t(op.value)) >> 32);
+    default: return 0;
+  }
+}
+
+inline uint64_t scalar64(const Wave& w, const Operand& op) {
+  switch (op.kind) {
+    case Kind::Sgpr: return w.pair(op.reg);
+    case Kind::Constant: return op.value;
+    case Kind::Aperture: return aperture_of(w, uint32_t(op.value));
+    default: return scalar32(w, op);
+  }
+}
+
+inline void set_scalar32(Wave& w, const Operand& op, uint32_t value) {
+  if (op.kind == Kind::Sgpr) w.s[op.reg] = value;
+}
+
+inline void set_scalar64(Wave& w, const Operand& op, uint64_t value) {
+  if (op.kind == Kind::Sgpr) w.set_pair(op.reg, value);
+}
+
+// A lane mask operand (VCC, EXEC, an SGPR pair; a single SGPR on wave32).
+inline uint64_t mask_of(const Wave& w, const Operand& op) {
+  if (op.kind == Kind::Sgpr) return w.mask(op.reg);
+  return (op.kind == Kind::Constant ? op.value : scalar64(w, op)) & w.full;
+}
+
+inline void set_mask_of(Wave& w, const Operand& op, uint64_t value) {
+  if (op.kind == Kind::Sgpr) w.set_mask(op.reg, value & w.full);
+}
+
+// ---- sources ----
+
+// The lanes that a DPP control reads: from[l] is the source lane of lane l, or -1 where there is none (dpp.cpp).
+struct DppMap {
+  int8_t from[kLanes];
+  uint64_t valid;  // lanes with a source
+  uint64_t rows;   // lanes that row_mask and bank_mask allow
+};
+const DppMap& dpp_map(const Inst& i, int lanes);
+void apply_dpp(Wave& w, const Inst& i, const uint32_t* from, uint32_t* to);  // sets w.dpp_mask
+void apply_sdwa(const uint32_t* from, uint32_t* to, Sel sel, bool sext);
+
+// Dword `d` of source k as a row. Whole registers are not copied; everything else is laid into `room`. neg and abs are
+// the arithmetic's business (they know the type); sext of SDWA, DPP, op_sel halves and true16 halves are done here:
+// a 16-bit source comes in the low half with zeros above.
+const uint32_t* special_source(Wave& w, const Inst& i, int k, int d, Row& room);
+
+inline const uint32_t* source(Wave& w, const Inst& i, int k, Row& room, int d = 0) {
+  const Operand& op = i.src(k);
+  if (i.plain && op.kind == Kind::Vgpr) return w.v[op.reg + d].x;
+  return special_source(w, i, k, d, room);
+}
+
+// ---- destinations ----
+
+void special_commit(Wave& w, const Inst& i, const uint32_t* row, int d);
+
+// Write dword `d` of op[0] in the lanes that EXEC (and DPP) allow. With op_sel, true16 or SDWA only the selected part.
+inline void commit(Wave& w, const Inst& i, const Row& row, int d = 0) {
+  if (!i.plain) return special_commit(w, i, row.x, d);
+  uint32_t* to = w.v[i.op[0].reg + d].x;
+  const uint64_t exec = w.exec();
+  if (exec == w.full) std::memcpy(to, row.x, sizeof row.x);
+  else blend(to, row.x, exec);
+}
+
+// result = f(a), f(a, b), f(a, b, c) on raw 32-bit lanes.
+template <class F> inline void map1(Wave& w, const Inst& i, F f) {
+  Row ra, out;
+  const uint32_t* a = source(w, i, 0, ra);
+  for (int l = 0; l < kLanes; ++l) out.x[l] = f(a[l]);
+  commit(w, i, out);
+}
+
+template <class F> inline void map2(Wave& w, const Inst& i, F f) {
+  Row ra, rb, out;
+  const uint32_t* a = source(w, i, 0, ra);
+  const uint32_t* b = source(w, i, 1, rb);
+  for (int l = 0; l < kLanes; ++l) out.x[l] = f(a[l], b[l]);
+  commit(w, i, out);
+}
+
+template <class F> inline void map3(Wave& w, const Inst& i, F f) {
+  Row ra, rb, rc, out;
+  const uint32_t* a = source(w, i, 0, ra);
+  const uint32_t* b = source(w, i, 1, rb);
+  const uint32_t* c = source(w, i, 2, rc);
+  for (int l = 0; l < kLanes; ++l) out.x[l] = f(a[l], b[l], c[l]);
+  commit(w, i, out);
+}
+
+}  // namespace emu

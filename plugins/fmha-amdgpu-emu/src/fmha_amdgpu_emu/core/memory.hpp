@@ -1,0 +1,47 @@
+// Device memory: host memory that hipMalloc handed out, known by its live allocations and the regions inside them.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <shared_mutex>
+#include <string>
+#include <vector>
+
+#include "report.hpp"
+
+namespace emu {
+
+struct Region {
+  uint64_t start, end;   // addresses
+  std::string name;      // "q", "allocation 3", "code of NAME", "kernel arguments"
+  bool writable = true;
+};
+
+// Allocations, and inside them the regions that somebody named (tensors between guards): an access must lie in one
+// region where an allocation has any, else in the allocation. Device addresses are host addresses.
+class Memory {
+ public:
+  void allocated(uint64_t start, uint64_t bytes, const std::string& name, bool writable = true);
+  bool freed(uint64_t start);
+  void name_regions(uint64_t allocation, std::vector<Region> regions);
+
+  enum class Place { Inside, Guard, Outside, ReadOnly };
+  // Where [address, address + bytes) lies: Inside a region; Guard: in an allocation, outside its regions; Outside.
+  Place place(uint64_t address, uint64_t bytes, bool write) const;
+  // "16 bytes behind the end of q (0x7f.. to 0x7f..)": the nearest region or allocation.
+  std::string nearest(uint64_t address) const;
+
+ private:
+  struct Allocation {
+    uint64_t start, end;
+    std::string name;
+    bool writable;
+    std::vector<Region> regions;  // sorted
+  };
+  mutable std::shared_mutex mutex_;
+  std::map<uint64_t, Allocation> allocations_;
+};
+
+Memory& memory();
+
+}  // namespace emu

@@ -1,0 +1,58 @@
+// Findings: what hardware would hide. Each place in the code is one finding with a count and its first example.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+namespace emu {
+
+struct Wave;
+struct Inst;
+
+enum class Finding : uint8_t {
+  OutOfBounds,         // a global, flat, scratch or LDS access outside of every allocation
+  MissingWait,         // a register or LDS word used while its load is outstanding
+  LdsRace,             // two waves, one of them writing, no barrier between
+  UninitialisedLds,
+  UninitialisedRegister,
+  DivergentBarrier,    // some waves ended or wait elsewhere
+  Count
+};
+
+const char* name_of(Finding kind);  // "out-of-bounds", "missing-wait", "lds-race", ...
+
+struct Found {
+  Finding kind;
+  std::string kernel, instruction, text;  // text: a sentence with lane, address and the nearest allocation
+  uint64_t address = 0;                   // of the instruction, in the code object
+  uint32_t wave = 0;
+  int lane = -1;
+  uint32_t group[3] = {0, 0, 0};
+  uint64_t count = 0;
+};
+
+// Keeps one Found for each (kind, kernel, instruction address); safe for several threads.
+class Report {
+ public:
+  // `text` is made only for the first example of a place: pass a callable that returns std::string.
+  template <class F> void add(Finding kind, const Wave& w, const Inst& i, int lane, F text) {
+    if (Found* fresh = count(kind, w, i, lane)) { std::string words = text(); describe(fresh, std::move(words)); }
+  }
+  std::vector<Found> take();
+
+ private:
+  Found* count(Finding kind, const Wave& w, const Inst& i, int lane);  // not null: a new place
+  void describe(Found* place, std::string words);
+  std::mutex mutex_;
+  std::map<std::string, Found> places_;
+};
+
+// The instruction cannot be executed: the launch stops with this sentence (mnemonic, address, kernel are added).
+struct Unexecutable {
+  std::string why;
+};
+
+}  // namespace emu

@@ -1,0 +1,31 @@
+// The instruction tables, one for each file of semantics.
+#pragma once
+
+#include "inst.hpp"
+
+namespace emu {
+
+extern const Table kScalarTable;        // scalar.cpp: SOP1, SOP2, SOPK, SOPC
+extern const Table kControlTable;       // control.cpp: SOPP, branches, waits, barriers, setreg, messages
+extern const Table kVectorIntTable;     // vector_int.cpp: integers and bits
+extern const Table kVectorMoveTable;    // vector_move.cpp: moves, selects, lanes, permutes, accvgpr
+extern const Table kCompareTable;       // compare.cpp: v_cmp, v_cmpx, v_cmp_class
+extern const Table kFloatTable;         // float32.cpp: f32 arithmetic
+extern const Table kFloat16Table;       // float16.cpp: f16, bf16, true16
+extern const Table kFloat64Table;       // float64.cpp
+extern const Table kPackedTable;        // packed.cpp: VOP3P, mixed precision, dot products
+extern const Table kConvertTable;       // convert.cpp: conversions, fp8 and bf8 included
+extern const Table kTranscendentalTable;  // transcendental.cpp
+extern const Table kMfmaTable;          // mfma.cpp
+extern const Table kWmmaTable;          // wmma.cpp
+extern const Table kScalarMemoryTable;  // scalar_memory.cpp
+extern const Table kGlobalTable;        // global.cpp: global, flat
+extern const Table kScratchTable;       // scratch.cpp
+extern const Table kBufferTable;        // buffer.cpp
+extern const Table kAtomicTable;        // atomic.cpp: global, flat, buffer
+extern const Table kLdsTable;           // lds.cpp
+extern const Table kLdsSpecialTable;    // lds_special.cpp: permutes, transposed reads, atomics
+
+const Entry* find_entry(const char* name);  // tables.cpp; nullptr: not implemented
+
+}  // namespace emu

@@ -1,0 +1,83 @@
+// The state of a wave, of its workgroup, and of the launch that both belong to.
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "inst.hpp"
+#include "tracking.hpp"
+
+namespace emu {
+
+struct alignas(64) Row {
+  uint32_t x[kLanes];
+};
+
+enum class State : uint8_t { Running, AtBarrier, Yielded, Ended, Stopped };
+
+struct Dim3 {
+  uint32_t x = 1, y = 1, z = 1;
+};
+
+struct Launch;  // launch.hpp
+struct Group;
+
+// MODE register fields (ISA documents: "MODE register").
+struct Mode {
+  uint32_t bits = 0;
+  int round32() const { return bits & 3; }          // 0 nearest even, 1 +inf, 2 -inf, 3 zero
+  int round16_64() const { return bits >> 2 & 3; }
+  bool flush_in32() const { return !(bits >> 4 & 1); }
+  bool flush_out32() const { return !(bits >> 5 & 1); }
+  bool flush_in16_64() const { return !(bits >> 6 & 1); }
+  bool flush_out16_64() const { return !(bits >> 7 & 1); }
+  bool dx10_clamp() const { return bits >> 8 & 1; }
+  bool ieee() const { return bits >> 9 & 1; }
+};
+
+struct alignas(64) Wave {
+  Row v[kVgprs];
+  uint32_t s[kScalars];
+  bool scc = false;
+  Mode mode;
+  State state = State::Running;
+  const Inst* pc = nullptr;    // what runs next; handlers of branches set it
+  Arch arch = Arch::gfx942;
+  int lanes = 64;
+  uint64_t full = ~0ull;       // all lanes
+  int index = 0;               // in its workgroup
+  Group* group = nullptr;
+  Launch* launch = nullptr;
+  uint64_t dpp_mask = ~0ull;   // lanes that the last DPP fetch allows to be written
+  uint8_t* scratch = nullptr;  // host memory: `scratch_bytes` for each lane, lane after lane
+  uint32_t scratch_bytes = 0;
+  uint64_t scratch_va = 0;     // where the private aperture or the scratch buffer says that memory is
+  uint32_t hw_id = 0;
+  Tracker track;               // tracking.hpp
+
+  uint64_t pair(int reg) const {
+    uint64_t out;
+    std::memcpy(&out, s + reg, 8);
+    return out;
+  }
+  void set_pair(int reg, uint64_t value) { std::memcpy(s + reg, &value, 8); }
+  uint64_t exec() const { return lanes == 64 ? pair(kExec) : s[kExec]; }
+  uint64_t vcc() const { return lanes == 64 ? pair(kVcc) : s[kVcc]; }
+  void set_exec(uint64_t m) { lanes == 64 ? set_pair(kExec, m) : void(s[kExec] = uint32_t(m)); }
+  // A lane mask in any pair (wave64) or single register (wave32).
+  void set_mask(int reg, uint64_t m) { lanes == 64 ? set_pair(reg, m) : void(s[reg] = uint32_t(m)); }
+  uint64_t mask(int reg) const { return lanes == 64 ? pair(reg) : s[reg]; }
+};
+
+// A workgroup: its waves, its LDS and the books about both.
+struct Group {
+  Dim3 id;                       // workgroup ids
+  Launch* launch = nullptr;
+  std::vector<std::unique_ptr<Wave>> waves;
+  std::vector<uint8_t> lds;      // allocated bytes, guard-free
+  LdsBooks books;                // tracking.hpp
+  uint32_t arrived = 0;          // waves at the barrier
+};
+
+}  // namespace emu
