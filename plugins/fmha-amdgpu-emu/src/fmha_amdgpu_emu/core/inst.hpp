@@ -116,6 +116,7 @@ struct Inst {
   uint8_t dst_regs = 1;    // dwords of op[0]
   Mods mod;
   bool plain = true;       // no DPP, SDWA, op_sel, true16 half: sources and destination are whole registers
+  bool vop3p = false;      // op_sel and op_sel_hi are the handler's business (packed, mixed, dot, matrix)
   uint32_t size = 4;       // bytes of code
   uint64_t address = 0;    // in the code object
   const Inst* target = nullptr;  // of a branch
@@ -130,6 +131,7 @@ struct Inst {
   const char* mnemonic = "";     // as the disassembler spells it
   std::string text;              // the whole line, for people
   std::vector<std::string> words;  // operands as written
+  std::string problem;             // not empty: it cannot be executed, and why
 
   const Operand& src(int k) const { return op[dsts + k]; }
 };
