@@ -1,7 +1,9 @@
 // Device memory: host memory that hipMalloc handed out, known by its live allocations and the regions inside them.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <shared_mutex>
 #include <string>
@@ -27,7 +29,10 @@ class Memory {
 
   enum class Place { Inside, Guard, Outside, ReadOnly };
   // Where [address, address + bytes) lies: Inside a region; Guard: in an allocation, outside its regions; Outside.
+  // The regions that a thread found last are kept by it, so a repeated look costs no lock.
   Place place(uint64_t address, uint64_t bytes, bool write) const;
+  // Whether the host may touch every byte: inside one allocation, guards included.
+  bool mapped(uint64_t address, uint64_t bytes) const;
   // "16 bytes behind the end of q (0x7f.. to 0x7f..)": the nearest region or allocation.
   std::string nearest(uint64_t address) const;
 
@@ -38,8 +43,13 @@ class Memory {
     bool writable;
     std::vector<Region> regions;  // sorted
   };
+  const Allocation* holding(uint64_t address) const;
+  Place find(uint64_t address, uint64_t end, bool write) const;
+
   mutable std::shared_mutex mutex_;
   std::map<uint64_t, Allocation> allocations_;
+  std::deque<Region> gone_;            // the last ones freed, for `nearest`
+  std::atomic<uint64_t> epoch_{1};     // of the books: what threads remember of an older one is void
 };
 
 Memory& memory();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -46,8 +47,19 @@ class Report {
  private:
   Found* count(Finding kind, const Wave& w, const Inst& i, int lane);  // not null: a new place
   void describe(Found* place, std::string words);
+  struct Key {
+    Finding kind;
+    uint64_t address;
+    const std::string* kernel;  // of the Found itself, or of the launch that asks
+  };
+  struct Less {
+    bool operator()(const Key& a, const Key& b) const {
+      if (a.kind != b.kind) return a.kind < b.kind;
+      return a.address != b.address ? a.address < b.address : *a.kernel < *b.kernel;
+    }
+  };
   std::mutex mutex_;
-  std::map<std::string, Found> places_;
+  std::map<Key, std::unique_ptr<Found>, Less> places_;
 };
 
 // The instruction cannot be executed: the launch stops with this sentence (mnemonic, address, kernel are added).
