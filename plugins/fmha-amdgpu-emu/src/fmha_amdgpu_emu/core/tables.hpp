@@ -16,15 +16,19 @@ extern const Table kFloat64Table;       // float64.cpp
 extern const Table kPackedTable;        // packed.cpp: VOP3P, mixed precision, dot products
 extern const Table kConvertTable;       // convert.cpp: conversions, fp8 and bf8 included
 extern const Table kTranscendentalTable;  // transcendental.cpp
-extern const Table kMfmaTable;          // mfma.cpp
+extern const Table kMfmaTable;          // mfma.cpp: f32, xf32, f16, bf16, fp8, bf8
+extern const Table kMfmaExactTable;     // mfma_exact.cpp: i8, f64
+extern const Table kMfmaScaledTable;    // mfma_scaled.cpp: f8f6f4 with and without scales
+extern const Table kSparseTable;        // sparse.cpp: v_smfmac, v_swmmac
 extern const Table kWmmaTable;          // wmma.cpp
 extern const Table kScalarMemoryTable;  // scalar_memory.cpp
 extern const Table kGlobalTable;        // global.cpp: global, flat
 extern const Table kScratchTable;       // scratch.cpp
 extern const Table kBufferTable;        // buffer.cpp
 extern const Table kAtomicTable;        // atomic.cpp: global, flat, buffer
-extern const Table kLdsTable;           // lds.cpp
-extern const Table kLdsSpecialTable;    // lds_special.cpp: permutes, transposed reads, atomics
+extern const Table kLdsTable;           // lds.cpp: reads and writes
+extern const Table kLdsAtomicTable;     // lds_atomic.cpp
+extern const Table kLdsSpecialTable;    // lds_special.cpp: permutes, swizzles, transposed reads, counters
 
 const Entry* find_entry(const char* name);  // tables.cpp; nullptr: not implemented
 

@@ -1,0 +1,7 @@
+#include "tables.hpp"
+
+namespace emu {
+
+const Table kMfmaExactTable{nullptr, 0};
+
+}  // namespace emu
