@@ -1,0 +1,176 @@
+"""Execute CK-Tile's kernels on emulated AMD devices and judge what they compute.
+
+    python benchmarks/emulator_check.py [--arch A ...] [--only TEXT] [--sample N --seed S] [--list] [--json FILE] [--markdown FILE]
+
+The problems are those of ``emulator_cases.py``. Each runs through the same walk as ``fmha run``: chosen, built, launched
+on the device ``emu:ARCH``, compared with the reference, looked at for findings. The table counts distinct kernels (by
+digest) for each architecture and family, and names the worst errors. Exits 1 unless every row passed. Nothing here is a
+time of a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import sys
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from check_case import Case
+from emulator_cases import all_cases
+
+from fmha_cli.api import Registry, build_registry, run, select
+from fmha_cli.problem import Problem
+from fmha_cli.select import Wanted
+
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
+BACKEND = "ck_tile"
+Point = tuple[str, Case]
+
+
+def points(archs: Sequence[str], only: str | None, registry: Registry) -> list[Point]:
+    """(architecture, case) that the backend has kernels for."""
+    found = []
+    for arch in archs:
+        for case in all_cases():
+            if only is not None and only not in case.name:
+                continue
+            problem = Problem.from_cli(case.flags)
+            if select(problem, registry, {}, Wanted(backend=BACKEND, arch=arch)).best is not None:
+                found.append((arch, case))
+    return found
+
+
+def sampled(every: Sequence[Point], count: int, seed: int) -> list[Point]:
+    """``count`` of the points, each architecture and family as often as chance and turns have it."""
+    rng = random.Random(seed)
+    groups: dict[tuple[str, tuple[str, ...]], list[Point]] = defaultdict(list)
+    for point in every:
+        groups[point[0], point[1].families].append(point)
+    for group in groups.values():
+        rng.shuffle(group)
+    order = sorted(groups)
+    rng.shuffle(order)
+    turns = (group[turn] for turn in range(len(every)) for key in order if turn < len(group := groups[key]))
+    return [point for point, _ in zip(turns, range(count), strict=False)]
+
+
+def executed(every: Sequence[Point], registry: Registry, seed: int) -> Iterator[dict[str, Any]]:
+    """One row for each point, as it is done."""
+    for number, (arch, case) in enumerate(every, 1):
+        began = time.monotonic()
+        problem = Problem.from_cli(case.flags)
+        record = run(problem, registry=registry, backend=BACKEND, device=f"emu:{arch}", fill_seed=seed)[0].to_dict()
+        row = {
+            "arch": arch,
+            "case": case.name,
+            "flags": case.flags,
+            "seconds": round(time.monotonic() - began, 2),
+            **_figures(record),
+        }
+        if tuple(s["family"] for s in record["stages"]) != case.families:
+            row["notes"] = [*row["notes"], f"expected {', '.join(case.families)}"]
+        kinds = ", ".join(f["kind"] for f in row["findings"])
+        print(
+            f"{number}/{len(every)} {arch} {case.name}: {row['verdict']} {kinds} {row['seconds']} s",
+            file=sys.stderr,
+            flush=True,
+        )
+        yield row
+
+
+def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
+    checks = {name: check for name, check in (record["checks"] or {}).items() if check}
+    return {
+        "verdict": record["verdict"],
+        "repro": record["repro"],
+        "device": record["device"],
+        "kernels": {stage["digest"]: stage["family"] for stage in record["stages"]},
+        "checks": checks,
+        "findings": record.get("findings") or [],
+        "executed": record.get("executed"),
+        "notes": record["notes"],
+    }
+
+
+def table(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown: kernels and verdicts for each architecture and family, then the worst errors, then what failed."""
+    kernels: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for row in rows:
+        for digest, family in row["kernels"].items():
+            if row["verdict"] == "PASSED":
+                kernels[row["arch"], family].add(digest)
+    archs = list(dict.fromkeys(row["arch"] for row in rows))
+    families = sorted({family for _, family in kernels})
+    lines = [f"| kernels executed and right | {' | '.join(archs)} |", "|---" * (len(archs) + 1) + "|"]
+    for family in families:
+        lines.append(f"| {family} | {' | '.join(str(len(kernels[a, family])) for a in archs)} |")
+    totals = [sum(len(kernels[a, f]) for f in families) for a in archs]
+    lines.append(f"| **all: {sum(totals)}** | {' | '.join(map(str, totals))} |")
+    verdicts = [Counter(row["verdict"] for row in rows if row["arch"] == a) for a in archs]
+    for verdict in sorted({v for counts in verdicts for v in counts}):
+        lines.append(f"| problems {verdict} | {' | '.join(str(counts[verdict]) for counts in verdicts)} |")
+    lines += ["", *worst_errors(rows)]
+    failed = [row for row in rows if row["verdict"] != "PASSED"]
+    lines += ["", *(f"- {r['arch']}, {r['case']}: {r['verdict']}: {_why(r)}" for r in failed)]
+    return "\n".join(lines)
+
+
+def worst_errors(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """A table: for each data type and output, the row that came nearest to its budget."""
+    worst: dict[tuple[str, str], tuple[float, Mapping[str, Any], Mapping[str, Any]]] = {}
+    for row in rows:
+        if row["verdict"] != "PASSED":
+            continue
+        dtype = Problem.from_cli(row["flags"]).dtype.value
+        for output, check in row["checks"].items():
+            share = check["row_l2"] / check["row_l2_budget"] if check["row_l2_budget"] else 0.0
+            if (dtype, output) not in worst or share > worst[dtype, output][0]:
+                worst[dtype, output] = (share, row, check)
+    lines = ["| dtype | output | worst row error | budget | largest error | where |", "|---|---|---|---|---|---|"]
+    for (dtype, output), (_, row, check) in sorted(worst.items()):
+        where = f"{row['arch']}, {row['case']}"
+        errors = f"{check['row_l2']:.2e} | {check['row_l2_budget']:.2e} | {check['max_abs']:.2e}"
+        lines.append(f"| {dtype} | {output} | {errors} | {where} |")
+    return lines
+
+
+def _why(row: Mapping[str, Any]) -> str:
+    found = [f"{f['kind']}: {f['text']}" for f in row["findings"]]
+    return "; ".join([*found, *row["notes"]])[:400]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; the exit status."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", nargs="+", default=list(ARCHS), help="architectures")
+    parser.add_argument("--only", help="cases whose name holds this text")
+    parser.add_argument("--sample", type=int, help="only so many, drawn by --seed over architectures and families")
+    parser.add_argument("--seed", type=int, default=0, help="of the sample and of the fills")
+    parser.add_argument("--list", action="store_true", help="print the points and stop")
+    parser.add_argument("--json", type=Path, help="write all rows")
+    parser.add_argument("--markdown", type=Path, help="write the table")
+    given = parser.parse_args(arguments)
+    registry = build_registry()
+    every = points(given.arch, given.only, registry)
+    if given.sample is not None:
+        every = sampled(every, given.sample, given.seed)
+    if given.list:
+        print("\n".join(f"{arch} {case.name}: {case.flags}" for arch, case in every))
+        return 0
+    rows = list(executed(every, registry, given.seed))
+    text = table(rows)
+    print(text)
+    if given.json:
+        given.json.write_text(json.dumps({"schema": "fmha.emulator-check/1", "rows": rows}, indent=1) + "\n", "utf-8")
+    if given.markdown:
+        given.markdown.write_text(text + "\n", "utf-8")
+    return int(any(row["verdict"] != "PASSED" for row in rows))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
