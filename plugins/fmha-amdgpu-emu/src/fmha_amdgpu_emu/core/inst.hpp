@@ -150,6 +150,8 @@ enum : uint32_t {
   kReadsExec = 2,     // EXEC matters to more than which lanes are written
   kIgnoresExec = 4,   // runs on all lanes (matrix instructions, v_readlane, v_writelane)
   kEnds = 8,          // control flow: never falls through
+  kKeepsUpper = 16,   // a 16-bit result leaves the other half of its register as it is, on CDNA too (VOP3-only
+                      // operations, v_mac_f16 and its kin); the binder must not call such an instruction plain
 };
 
 struct Program;  // program.hpp
