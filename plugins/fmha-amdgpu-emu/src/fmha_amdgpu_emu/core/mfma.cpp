@@ -1,7 +1,129 @@
+// v_mfma_f32_*: dense matrix products of f32, xf32, f16, bf16, fp8 and bf8 that are summed in float.
+//
+// EXEC is ignored. Denormals of f16, bf16 and float are kept and made, whatever MODE says, on gfx942 and gfx950; on
+// gfx90a the f16 and bf16 products take and make zeros instead (ROCm documentation, MIOpen, "MI200 MFMA behavior
+// specifics": MFMA_F16, MFMA_BF16 and MFMA_BF16_1K flush subnormal input and output data to zero).
+#include "matrix.hpp"
 #include "tables.hpp"
 
 namespace emu {
 
-const Table kMfmaTable{nullptr, 0};
+namespace {
+
+// B's lanes as BLGP says (CDNA3 ISA 7.1.? "Broadcasting values"): 1 and 2: the first, second 32 lanes for all; 3: all
+// lanes 16 further down, round; 4 to 7: one group of 16 for all.
+void permute_lanes(Row* rows, int count, int blgp) {
+  if (!blgp) return;
+  for (int r = 0; r < count; ++r) {
+    const Row from = rows[r];
+    for (int l = 0; l < kLanes; ++l) {
+      int lane = l;
+      if (blgp == 1 || blgp == 2) lane = l % 32 + 32 * (blgp - 1);
+      else if (blgp == 3) lane = (l + 16) % 64;
+      else lane = l % 16 + 16 * (blgp - 4);
+      rows[r].x[l] = from.x[lane];
+    }
+  }
+}
+
+// The block of A that block `b` multiplies: CBSZ makes groups of 2^CBSZ blocks, ABID names the one that all of a group use.
+int block_of_a(const Inst& i, int b) {
+  const int size = 1 << i.mod.cbsz;
+  return i.mod.cbsz ? (b & ~(size - 1)) + (i.mod.abid & (size - 1)) : b;
+}
+
+// 16 blocks of 4 x 4: block lane / 4, row r, column lane % 4.
+template <int Pack>
+void multiply_small(const Inst& i, const Row* a, const Row* b, Row* d) {
+  for (int r = 0; r < 4; ++r) {
+    Float* sum = floats(d[r]);
+    for (int q = 0; q < Pack; ++q) {
+      const Float *left = floats(a[q]), *right = floats(b[q]);
+      for (int block = 0; block < 16; ++block) {
+        const float x = left[4 * block_of_a(i, block) + r];
+        for (int j = 0; j < 4; ++j) sum[4 * block + j] = sum[4 * block + j] + x * right[4 * block + j];
+      }
+    }
+  }
+}
+
+template <int N, int K, int Blocks> struct Shape {
+  static constexpr int kPack = N * K * Blocks / 64;            // elements of A in a lane
+  static constexpr int kGroups = Blocks == 1 ? 64 / N : 1;     // lane groups with different k
+  static constexpr int kResults = N * N * Blocks / 64;         // registers of D
+};
+
+template <int N, int K, int Blocks, class A, class B>
+void product(Wave& w, const Inst& i) {
+  using S = Shape<N, K, Blocks>;
+  Row a[S::kPack], b[S::kPack];
+  widen<A>(w, i.op[1].reg, S::kPack / A::kPer, a);
+  widen<B>(w, i.op[2].reg, S::kPack / B::kPer, b);
+  const bool flushes = A::kLeastNormal > 0 && w.arch == Arch::gfx90a;
+  Row* d = &w.v[i.op[0].reg];
+  accumulator(w, i.op[3], i.op[0].reg, S::kResults);
+  if (flushes) {
+    for (int q = 0; q < S::kPack; ++q) flush(a[q], A::kLeastNormal);
+    for (int q = 0; q < S::kPack; ++q) flush(b[q], B::kLeastNormal);
+    for (int r = 0; r < S::kResults; ++r) flush(d[r], 0x1p-126f);
+  }
+  permute_lanes(b, S::kPack, i.mod.blgp);
+  if constexpr (N == 4) {
+    multiply_small<S::kPack>(i, a, b, d);
+  } else {
+    for (int block = 0; block < Blocks; ++block)
+      multiply_block<N, S::kGroups, S::kPack>(a, b, N * block_of_a(i, block), N * block, d + block * (N * N / 64));
+  }
+  if (flushes)
+    for (int r = 0; r < S::kResults; ++r) flush(d[r], 0x1p-126f);
+  counts().matrix_flops += 2ull * N * N * K * Blocks;
+}
+
+template <int N, int K, int Blocks, class A, class B>
+std::string fits(Inst& i, Arch) {
+  using S = Shape<N, K, Blocks>;
+  if ((1 << i.mod.cbsz) > Blocks) return "cbsz is beyond the number of blocks";
+  return misfit(i, S::kResults, S::kPack / A::kPer, S::kPack / B::kPer, S::kResults);
+}
+
+#define PRODUCT2(NAME, N, K, BLOCKS, A, B)                                                                  \
+  {NAME, product<N, K, BLOCKS, A, B>, 1, Class::Matrix, Flow::Cross, kIgnoresExec,                          \
+   {Type::Wide, Type::Wide, Type::Wide, Type::F32}, fits<N, K, BLOCKS, A, B>, "CDNA3 ISA 7.1, 12.10 VOP3P-MAI"}
+#define PRODUCT(NAME, N, K, BLOCKS, E) PRODUCT2(NAME, N, K, BLOCKS, E, E)
+
+constexpr Entry kEntries[] = {
+    PRODUCT("v_mfma_f32_32x32x1f32", 32, 1, 2, F32), PRODUCT("v_mfma_f32_32x32x1_2b_f32", 32, 1, 2, F32),
+    PRODUCT("v_mfma_f32_16x16x1f32", 16, 1, 4, F32), PRODUCT("v_mfma_f32_16x16x1_4b_f32", 16, 1, 4, F32),
+    PRODUCT("v_mfma_f32_4x4x1f32", 4, 1, 16, F32), PRODUCT("v_mfma_f32_4x4x1_16b_f32", 4, 1, 16, F32),
+    PRODUCT("v_mfma_f32_32x32x2f32", 32, 2, 1, F32), PRODUCT("v_mfma_f32_32x32x2_f32", 32, 2, 1, F32),
+    PRODUCT("v_mfma_f32_16x16x4f32", 16, 4, 1, F32), PRODUCT("v_mfma_f32_16x16x4_f32", 16, 4, 1, F32),
+    PRODUCT("v_mfma_f32_16x16x8xf32", 16, 8, 1, Xf32), PRODUCT("v_mfma_f32_16x16x8_xf32", 16, 8, 1, Xf32),
+    PRODUCT("v_mfma_f32_32x32x4xf32", 32, 4, 1, Xf32), PRODUCT("v_mfma_f32_32x32x4_xf32", 32, 4, 1, Xf32),
+    PRODUCT("v_mfma_f32_32x32x4f16", 32, 4, 2, F16), PRODUCT("v_mfma_f32_32x32x4_2b_f16", 32, 4, 2, F16),
+    PRODUCT("v_mfma_f32_16x16x4f16", 16, 4, 4, F16), PRODUCT("v_mfma_f32_16x16x4_4b_f16", 16, 4, 4, F16),
+    PRODUCT("v_mfma_f32_4x4x4f16", 4, 4, 16, F16), PRODUCT("v_mfma_f32_4x4x4_16b_f16", 4, 4, 16, F16),
+    PRODUCT("v_mfma_f32_32x32x8f16", 32, 8, 1, F16), PRODUCT("v_mfma_f32_32x32x8_f16", 32, 8, 1, F16),
+    PRODUCT("v_mfma_f32_16x16x16f16", 16, 16, 1, F16), PRODUCT("v_mfma_f32_16x16x16_f16", 16, 16, 1, F16),
+    PRODUCT("v_mfma_f32_32x32x16f16", 32, 16, 1, F16), PRODUCT("v_mfma_f32_32x32x16_f16", 32, 16, 1, F16),
+    PRODUCT("v_mfma_f32_16x16x32f16", 16, 32, 1, F16), PRODUCT("v_mfma_f32_16x16x32_f16", 16, 32, 1, F16),
+    // bf16, the first kind (gfx90a): half the k, and one register of A.
+    PRODUCT("v_mfma_f32_32x32x2bf16", 32, 2, 2, Bf16), PRODUCT("v_mfma_f32_16x16x2bf16", 16, 2, 4, Bf16),
+    PRODUCT("v_mfma_f32_4x4x2bf16", 4, 2, 16, Bf16), PRODUCT("v_mfma_f32_16x16x8bf16", 16, 8, 1, Bf16),
+    // bf16, the second kind; gfx90a says _1k, gfx942 says _bf16.
+    PRODUCT("v_mfma_f32_32x32x4bf16_1k", 32, 4, 2, Bf16), PRODUCT("v_mfma_f32_32x32x4_2b_bf16", 32, 4, 2, Bf16),
+    PRODUCT("v_mfma_f32_16x16x4bf16_1k", 16, 4, 4, Bf16), PRODUCT("v_mfma_f32_16x16x4_4b_bf16", 16, 4, 4, Bf16),
+    PRODUCT("v_mfma_f32_4x4x4bf16_1k", 4, 4, 16, Bf16), PRODUCT("v_mfma_f32_4x4x4_16b_bf16", 4, 4, 16, Bf16),
+    PRODUCT("v_mfma_f32_32x32x8bf16_1k", 32, 8, 1, Bf16), PRODUCT("v_mfma_f32_32x32x8_bf16", 32, 8, 1, Bf16),
+    PRODUCT("v_mfma_f32_16x16x16bf16_1k", 16, 16, 1, Bf16), PRODUCT("v_mfma_f32_16x16x16_bf16", 16, 16, 1, Bf16),
+    PRODUCT("v_mfma_f32_32x32x16_bf16", 32, 16, 1, Bf16), PRODUCT("v_mfma_f32_16x16x32_bf16", 16, 32, 1, Bf16),
+    PRODUCT2("v_mfma_f32_16x16x32_fp8_fp8", 16, 32, 1, Fp8, Fp8), PRODUCT2("v_mfma_f32_16x16x32_fp8_bf8", 16, 32, 1, Fp8, Bf8),
+    PRODUCT2("v_mfma_f32_16x16x32_bf8_fp8", 16, 32, 1, Bf8, Fp8), PRODUCT2("v_mfma_f32_16x16x32_bf8_bf8", 16, 32, 1, Bf8, Bf8),
+    PRODUCT2("v_mfma_f32_32x32x16_fp8_fp8", 32, 16, 1, Fp8, Fp8), PRODUCT2("v_mfma_f32_32x32x16_fp8_bf8", 32, 16, 1, Fp8, Bf8),
+    PRODUCT2("v_mfma_f32_32x32x16_bf8_fp8", 32, 16, 1, Bf8, Fp8), PRODUCT2("v_mfma_f32_32x32x16_bf8_bf8", 32, 16, 1, Bf8, Bf8),
+};
+
+}  // namespace
+
+const Table kMfmaTable{kEntries, std::size(kEntries)};
 
 }  // namespace emu

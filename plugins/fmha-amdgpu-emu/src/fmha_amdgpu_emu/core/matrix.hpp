@@ -1,0 +1,201 @@
+// What all matrix products share: operands as rows of floats, and the multiplication of one block.
+//
+// A register of an operand holds in lane l the elements (row or column l mod N, some k). `widen` turns each element
+// position of the registers into a row of 64 floats; lane l keeps its place. A row q of A and the row q of B then hold
+// the same k in the same lane group l / N, for every shape there is (AMD matrix instruction calculator: A[i][k] and
+// B[k][j] lie in the lanes g * N + i and g * N + j of the same register bits).
+//
+// Order of accumulation: AMD publishes none. Here a sum starts with C and takes the products one at a time, lane group
+// after lane group, element after element, each by one fused multiply-add in float (so a product is never rounded).
+#pragma once
+
+#include <bit>
+
+#include "lanes.hpp"
+#include "launch.hpp"
+#include "narrow.hpp"
+
+namespace emu {
+
+using Floats = float __attribute__((vector_size(64), aligned(4), may_alias));  // 16 columns
+using Float = float __attribute__((may_alias));
+
+inline const Floats& columns(const Row& row, int lane) { return *reinterpret_cast<const Floats*>(row.x + lane); }
+inline Floats& columns(Row& row, int lane) { return *reinterpret_cast<Floats*>(row.x + lane); }
+inline const Float* floats(const Row& row) { return reinterpret_cast<const Float*>(row.x); }
+inline Float* floats(Row& row) { return reinterpret_cast<Float*>(row.x); }
+
+// ---- elements: kPer in a dword; widen() lays one dword row into kPer rows of floats ----
+
+struct F32 {
+  static constexpr int kPer = 1;
+  static constexpr float kLeastNormal = 0;
+  static void widen(const Row& from, Row* to, Arch) { to[0] = from; }
+};
+
+// 32-bit floats whose mantissa is rounded to 10 bits, nearest even.
+struct Xf32 {
+  static constexpr int kPer = 1;
+  static constexpr float kLeastNormal = 0;
+  static void widen(const Row& from, Row* to, Arch) {
+    for (int l = 0; l < kLanes; ++l) {
+      const uint32_t x = from.x[l], rounded = (x + 0xfffu + (x >> 13 & 1)) & ~0x1fffu;
+      to[0].x[l] = (x & 0x7f800000u) == 0x7f800000u ? x : rounded;
+    }
+  }
+};
+
+struct F16 {
+  static constexpr int kPer = 2;
+  static constexpr float kLeastNormal = 0x1p-14f;
+  static void widen(const Row& from, Row* to, Arch) {
+#if defined(__AVX512F__)
+    // The zero-masked forms: GCC 12 warns of the plain ones' undefined pass-through.
+    constexpr __mmask16 all = 0xffff;
+    for (int k = 0; k < kLanes; k += 16) {
+      const __m512i both = _mm512_loadu_si512(from.x + k), high = _mm512_maskz_srli_epi32(all, both, 16);
+      _mm512_storeu_ps(to[0].x + k, _mm512_maskz_cvtph_ps(all, _mm512_maskz_cvtepi32_epi16(all, both)));
+      _mm512_storeu_ps(to[1].x + k, _mm512_maskz_cvtph_ps(all, _mm512_maskz_cvtepi32_epi16(all, high)));
+    }
+#else
+    // The magnitude's bits as a float are 2^-112 of it, denormals included; infinities and NaNs need the top exponent.
+    for (int half = 0; half < 2; ++half)
+      for (int l = 0; l < kLanes; ++l) {
+        const uint32_t h = from.x[l] >> 16 * half & 0xffff, magnitude = (h & 0x7fff) << 13;
+        const uint32_t bits = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) * 0x1p112f);
+        const uint32_t top = magnitude >= 0x0f800000u ? (magnitude | 0x7f800000u) : bits;
+        to[half].x[l] = top | (h & 0x8000) << 16;
+      }
+#endif
+  }
+};
+
+struct Bf16 {
+  static constexpr int kPer = 2;
+  static constexpr float kLeastNormal = 0x1p-126f;
+  static void widen(const Row& from, Row* to, Arch) {
+    for (int l = 0; l < kLanes; ++l) to[0].x[l] = from.x[l] << 16;
+    for (int l = 0; l < kLanes; ++l) to[1].x[l] = from.x[l] & 0xffff0000u;
+  }
+};
+
+inline void look_up(const Row& from, Row* to, const float* table) {
+  for (int byte = 0; byte < 4; ++byte) {
+    Float* out = floats(to[byte]);
+    for (int l = 0; l < kLanes; ++l) out[l] = table[from.x[l] >> 8 * byte & 0xff];
+  }
+}
+
+// gfx942 has the FNUZ formats, its successors those of OCP.
+struct Fp8 {
+  static constexpr int kPer = 4;
+  static constexpr float kLeastNormal = 0;
+  static void widen(const Row& from, Row* to, Arch arch) {
+    look_up(from, to, arch == Arch::gfx942 ? kFp8Fnuz.data() : kFp8Ocp.data());
+  }
+};
+
+struct Bf8 {
+  static constexpr int kPer = 4;
+  static constexpr float kLeastNormal = 0;
+  static void widen(const Row& from, Row* to, Arch arch) {
+    look_up(from, to, arch == Arch::gfx942 ? kBf8Fnuz.data() : kBf8Ocp.data());
+  }
+};
+
+// Integers as floats: their products and the sums of up to 128 of them are below 2^24, so exact.
+template <int Bits, bool Signed>
+struct Integer {
+  static constexpr int kPer = 32 / Bits;
+  static constexpr float kLeastNormal = 0;
+  static void widen(const Row& from, Row* to, Arch) {
+    for (int e = 0; e < kPer; ++e) {
+      Float* out = floats(to[e]);
+      for (int l = 0; l < kLanes; ++l) {
+        const uint32_t top = from.x[l] << (32 - Bits - Bits * e);
+        out[l] = Signed ? float(int32_t(top) >> (32 - Bits)) : float(int32_t(top >> (32 - Bits)));
+      }
+    }
+  }
+};
+
+// Results and operands below the least normal number become zeros of their sign (gfx90a: see mfma.cpp).
+inline void flush(Row& row, float least) {
+  for (int l = 0; l < kLanes; ++l) {
+    const uint32_t x = row.x[l];
+    row.x[l] = std::bit_cast<float>(x & 0x7fffffffu) < least ? x & 0x80000000u : x;
+  }
+}
+
+// `count` registers from `first` on as rows.
+template <class E>
+inline void widen(const Wave& w, int first, int count, Row* to) {
+  for (int r = 0; r < count; ++r) E::widen(w.v[first + r], to + r * E::kPer, w.arch);
+}
+
+// ---- products ----
+
+// D += A B of one block of N x N, N 16 or 32. `a` and `b` are Pack rows; lane group g (lanes from + g * N) of them has
+// the elements k = g * Pack ... of column (row) l mod N. `d`: N = 32: 16 rows, row 8 * (r / 4) + 4 * (lane / 32) + r % 4;
+// N = 16: 4 rows, row 4 * (lane / 16) + r; column lane mod N (CDNA3 ISA 7.1 "Matrix Arithmetic Instructions").
+template <int N, int Groups, int Pack>
+inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, Row* d) {
+  static_assert(N == 16 || N == 32);
+  if constexpr (N == 32) {
+    for (int part = 0; part < 8; ++part) {
+      const int high = 4 * (part / 2), half = part % 2;
+      Floats sum[4][2];
+      for (int t = 0; t < 4; ++t)
+        for (int c = 0; c < 2; ++c) sum[t][c] = columns(d[high + t], 32 * half + 16 * c);
+      for (int g = 0; g < Groups; ++g)
+        for (int q = 0; q < Pack; ++q) {
+          const Floats left = columns(b[q], from_b + g * N), right = columns(b[q], from_b + g * N + 16);
+          const Float* row = floats(a[q]) + from_a + g * N + 2 * high + 4 * half;
+          for (int t = 0; t < 4; ++t) {
+            sum[t][0] = sum[t][0] + row[t] * left;
+            sum[t][1] = sum[t][1] + row[t] * right;
+          }
+        }
+      for (int t = 0; t < 4; ++t)
+        for (int c = 0; c < 2; ++c) columns(d[high + t], 32 * half + 16 * c) = sum[t][c];
+    }
+  } else {
+    for (int pair = 0; pair < 2; ++pair) {
+      Floats sum[2][4];
+      for (int u = 0; u < 2; ++u)
+        for (int t = 0; t < 4; ++t) sum[u][t] = columns(d[t], 16 * (2 * pair + u));
+      for (int g = 0; g < Groups; ++g)
+        for (int q = 0; q < Pack; ++q) {
+          const Floats both = columns(b[q], from_b + g * N);
+          const Float* row = floats(a[q]) + from_a + g * N + 8 * pair;
+          for (int u = 0; u < 2; ++u)
+            for (int t = 0; t < 4; ++t) sum[u][t] = sum[u][t] + row[4 * u + t] * both;
+        }
+      for (int u = 0; u < 2; ++u)
+        for (int t = 0; t < 4; ++t) columns(d[t], 16 * (2 * pair + u)) = sum[u][t];
+    }
+  }
+}
+
+// C into the registers of D, `count` of them from `to` on (C may be a constant, D itself, or overlap it).
+inline void accumulator(Wave& w, const Operand& c, int to, int count) {
+  if (c.kind != Kind::Vgpr) {
+    for (int r = 0; r < count; ++r) fill(w.v[to + r].x, scalar32(w, c));
+  } else if (c.reg != to) {
+    std::memmove(&w.v[to], &w.v[c.reg], size_t(count) * sizeof(Row));
+  }
+}
+
+// The sentence for operands that are not registers of the shape's size; empty: they fit. Sizes in dwords; c 0: any.
+inline std::string misfit(const Inst& i, int d, int a, int b, int c) {
+  const auto is = [](const Operand& op, int dwords) { return op.kind == Kind::Vgpr && op.count == dwords; };
+  if (i.ops < 4) return "a matrix instruction needs a result, A, B and a third operand";
+  if (!is(i.op[0], d)) return "the result is not of " + std::to_string(d) + " registers";
+  if (!is(i.op[1], a)) return "A is not of " + std::to_string(a) + " registers";
+  if (!is(i.op[2], b)) return "B is not of " + std::to_string(b) + " registers";
+  if (c && i.op[3].kind == Kind::Vgpr && i.op[3].count != c) return "C is not of " + std::to_string(c) + " registers";
+  if (i.op[3].kind != Kind::Vgpr && i.op[3].kind != Kind::Constant) return "C is neither registers nor a constant";
+  return "";
+}
+
+}  // namespace emu
