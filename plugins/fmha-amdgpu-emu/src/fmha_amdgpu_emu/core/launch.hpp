@@ -58,6 +58,7 @@ struct Launch {
   const Program* program = nullptr;
   const Kernel* kernel = nullptr;
   Dim3 grid, block;                    // workgroups; work-items
+  Dim3 items{0, 0, 0};                 // work-items of the whole grid, where the last workgroups are partial; 0: full ones
   uint32_t dynamic_lds = 0;
   std::vector<uint8_t> kernargs;       // packed, hidden arguments filled
   Options options;
@@ -69,6 +70,9 @@ struct Launch {
 
 // Execute. Never throws; `fault` says what stopped it (an unimplemented instruction with mnemonic, address, kernel).
 void run(Launch& launch);
+
+// A clock that only moves forwards: instructions that this thread has executed. It is no time of any device.
+uint64_t ticks();
 
 // The counters of the wave that executes on this thread; memory, LDS and matrix handlers add to them.
 Counts& counts();

@@ -1,0 +1,78 @@
+// The workgroup's barrier. A wave *signals* (arrives) and *waits*; s_barrier does both, gfx12 splits them (RDNA4 ISA,
+// "Barriers"). A phase is complete when every wave that has not ended has signalled it; the scheduler (launch.cpp) wakes
+// the waves that wait for it.
+#include "control.hpp"
+#include "launch.hpp"
+
+namespace emu {
+
+namespace {
+
+constexpr int kWorkgroup = -1, kTrap = -2;  // barrier ids
+
+void signal(Wave& w) {
+  ++w.signals;
+  ++counts().barriers;
+  barrier_arrived(w);
+  if (w.group) ++w.group->arrived, complete_phase(*w.group);
+}
+
+// Sleeps until the phase that the wave signalled is complete.
+void wait(Wave& w) {
+  if (w.group && w.group->phase < w.signals) w.state = State::AtBarrier;
+  else barrier_passed(w);
+}
+
+bool waited_for_last(const Wave& w) { return !w.group || w.group->phase >= w.signals; }
+
+}  // namespace
+
+bool complete_phase(Group& group) {
+  if (group.arrived == 0 || group.arrived < group.live) return false;
+  group.arrived = 0;
+  ++group.phase;
+  return true;
+}
+
+void run_barrier(Wave& w, const Inst&) {
+  signal(w);
+  w.waited = w.signals;
+  wait(w);
+}
+
+void run_barrier_signal(Wave& w, const Inst&) {
+  if (!waited_for_last(w))
+    throw Unexecutable{"the wave signals the workgroup's barrier again before the phase that it signalled is complete"};
+  signal(w);
+}
+
+// SCC: whether this wave is the first to signal in this phase.
+void run_barrier_signal_isfirst(Wave& w, const Inst& i) {
+  const bool first = !w.group || w.group->arrived == 0;
+  run_barrier_signal(w, i);
+  w.scc = first;
+}
+
+void run_barrier_wait(Wave& w, const Inst& i) {
+  if (w.launch && w.launch->report && w.waited == w.signals)
+    w.launch->report->add(Finding::DivergentBarrier, w, i, -1, [] {
+      return std::string("the wave waits for the workgroup's barrier without having signalled it");
+    });
+  w.waited = w.signals;
+  wait(w);
+}
+
+std::string bind_barrier(Inst& i, Arch) {
+  for (int k = 0; k < i.ops; ++k) {
+    const Operand& op = i.op[k];
+    if (op.kind == Kind::Constant) {
+      const int id = int16_t(int64_t(op.number));
+      if (id == kWorkgroup) return {};
+      return id == kTrap ? "the trap handler's barrier is not the kernel's" : "named barriers are not implemented";
+    }
+    if (op.kind == Kind::Sgpr && op.reg == kM0) return "named barriers are not implemented";
+  }
+  return {};
+}
+
+}  // namespace emu
