@@ -6,6 +6,7 @@
 namespace emu {
 
 extern const Table kScalarTable;        // scalar.cpp: SOP1, SOP2, SOPK, SOPC
+extern const Table kScalarExecTable;    // scalar_exec.cpp: saved EXEC masks, registers through M0
 extern const Table kControlTable;       // control.cpp: SOPP, branches, waits, barriers, setreg, messages
 extern const Table kVectorIntTable;     // vector_int.cpp: integers and bits
 extern const Table kVectorMoveTable;    // vector_move.cpp: moves, selects, lanes, permutes, accvgpr
