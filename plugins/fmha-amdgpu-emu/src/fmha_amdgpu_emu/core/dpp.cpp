@@ -10,7 +10,6 @@ namespace emu {
 
 namespace {
 
-bool is_half_type(Type t) { return t == Type::B16 || t == Type::F16 || t == Type::BF16; }
 bool is_double_type(Type t) { return t == Type::B64 || t == Type::F64 || t == Type::PkF32; }
 
 Type type_of_source(const Inst& i, int k) {
@@ -115,7 +114,7 @@ void apply_sdwa(const uint32_t* from, uint32_t* to, Sel sel, bool sext) {
 
 const uint32_t* special_source(Wave& w, const Inst& i, int k, int d, Row& room) {
   const Operand& op = i.src(k);
-  const bool half = op.half || (is_half_type(type_of_source(i, k)) && !i.vop3p);
+  const bool half = op.half || (is_half(type_of_source(i, k)) && !i.vop3p);
   if (op.kind != Kind::Vgpr) {
     uint32_t value = scalar_dword(w, i, op, k, d);
     if (half && !i.plain && upper_half(i, op, k)) value >>= 16;
@@ -145,7 +144,7 @@ void special_commit(Wave& w, const Inst& i, const uint32_t* row, int d) {
   uint32_t* to = w.v[op.reg + d].x;
   uint64_t mask = w.exec();
   if (i.mod.dpp != Dpp::None) mask &= w.dpp_mask;
-  const bool half = op.half || (is_half_type(i.entry->types[0]) && !i.vop3p);
+  const bool half = op.half || (is_half(i.entry->types[0]) && !i.vop3p);
   Row out;
   if (i.mod.sdwa) {
     const uint32_t kept = half ? 0xffff : ~0u;

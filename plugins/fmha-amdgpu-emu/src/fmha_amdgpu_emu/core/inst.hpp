@@ -29,6 +29,8 @@ inline bool is_rdna(Arch a) { return a >= Arch::gfx1100; }
 // instruction, 0x3f800000 to a 32-bit one, the double 1.0 to an f64 one; a literal of an f64 one is its high half).
 enum class Type : uint8_t { None, B16, F16, BF16, B32, F32, PkF16, PkBF16, PkB16, B64, F64, PkF32, Wide };
 
+inline bool is_half(Type t) { return t == Type::B16 || t == Type::F16 || t == Type::BF16; }
+
 // What the instruction counts as; `classes.hpp` names them for people.
 enum class Class : uint8_t {
   Valu, Salu, Matrix, Transcendental, Lds, Global, Scratch, ScalarMemory, Atomic, Barrier, Wait, Branch, Message, Count
@@ -122,6 +124,7 @@ struct Inst {
   const Inst* target = nullptr;  // of a branch
   const Inst* next = nullptr;    // what follows in the text
   const Inst* second = nullptr;  // Y half of a dual issue
+  Handler alone = nullptr;       // of a dual issue: the X half's own handler
   uint32_t extra = 0;      // whatever the entry's binder wants to keep (an immediate, a register id)
   uint64_t extra64 = 0;
   // What tracking looks at before the instruction runs; filled by the binder from roles, and by special binders.
