@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.device import Availability, DeviceFacts, State
 from fmha_cli.dtypes import DType
-from fmha_cli.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure, UnsupportedError, UsageError
+from fmha_cli.emulation import Attached, Emulator, EmulatorOptions, Executed, Finding, FindingKind, Observed, Region
+from fmha_cli.errors import (
+    DeviceLost,
+    EnvironmentProblem,
+    FmhaError,
+    Interrupted,
+    KernelFailure,
+    UnsupportedError,
+    UsageError,
+)
 from fmha_cli.features import Alibi, Bias, CacheKind, Direction, Layout, Mode, QScale
 from fmha_cli.hookspecs import hookimpl
 from fmha_cli.kernel import Algorithm, Family, KernelSpec
@@ -25,15 +35,26 @@ from fmha_cli.verdict import Verdict
 
 if TYPE_CHECKING:
     from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
+    from fmha_cli.build.parallel import Job, build_many
+    from fmha_cli.build.root import cache_root
+    from fmha_cli.build.toolchain import Toolchain
     from fmha_cli.report.record import Record
+
+
+_BUILDING = {
+    "PORTABLE_FLAGS": "fmha_cli.build.cpp",
+    "build_cpp": "fmha_cli.build.cpp",
+    "Job": "fmha_cli.build.parallel",
+    "build_many": "fmha_cli.build.parallel",
+    "cache_root": "fmha_cli.build.root",
+    "Toolchain": "fmha_cli.build.toolchain",
+}
 
 
 def __getattr__(name: str) -> Any:
     """Names that are slow to import, when first used: listing kernels imports every plugin, and builds nothing."""
-    if name in ("PORTABLE_FLAGS", "build_cpp"):
-        from fmha_cli.build import cpp
-
-        return getattr(cpp, name)
+    if name in _BUILDING:
+        return getattr(import_module(_BUILDING[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -76,7 +97,7 @@ def explain(
 
     registry = registry or build_registry()
     wanted = Wanted(backend=backend, arch=arch, device=device, kernel=kernel)
-    found = probe_backends(registry, wanted_backends(registry, wanted))
+    found = probe_backends(registry, wanted_backends(registry, wanted), device=device)
     return select(problem, registry, found, wanted).trace
 
 
@@ -101,6 +122,7 @@ __all__ = [
     "Alibi",
     "ArchSpec",
     "Artifact",
+    "Attached",
     "Availability",
     "Backend",
     "Bias",
@@ -114,10 +136,17 @@ __all__ = [
     "DeviceFacts",
     "DeviceLost",
     "Direction",
+    "Emulator",
+    "EmulatorOptions",
     "EnvironmentProblem",
+    "Executed",
     "Family",
+    "Finding",
+    "FindingKind",
     "FmhaError",
     "HostSession",
+    "Interrupted",
+    "Job",
     "KernelFailure",
     "KernelSpec",
     "Layout",
@@ -127,12 +156,14 @@ __all__ = [
     "Mode",
     "ModeKey",
     "Need",
+    "Observed",
     "PeakLoops",
     "Plan",
     "Problem",
     "QScale",
     "QScaleKey",
     "Reason",
+    "Region",
     "Registry",
     "RotaryKey",
     "Rule",
@@ -142,6 +173,7 @@ __all__ = [
     "Stage",
     "State",
     "Supported",
+    "Toolchain",
     "Trace",
     "Unsupported",
     "UnsupportedError",
@@ -149,7 +181,9 @@ __all__ = [
     "Verdict",
     "Workspace",
     "build_cpp",
+    "build_many",
     "build_registry",
+    "cache_root",
     "explain",
     "hookimpl",
     "list_kernels",

@@ -6,6 +6,9 @@ import os
 from dataclasses import dataclass
 from enum import StrEnum
 
+EMULATED = "emu:"
+"""How the ids of emulated devices begin."""
+
 
 class State(StrEnum):
     """Whether a backend can run here."""
@@ -34,6 +37,11 @@ class DeviceFacts:
     memory_bytes: int = 0
     llc_bytes: int = 0
 
+    @property
+    def emulated(self) -> bool:
+        """Whether kernels are executed by an emulator; such a device has no speed."""
+        return is_emulated(self.id)
+
     @staticmethod
     def of_arch(arch: str) -> DeviceFacts:
         """A device of which only the architecture is known (``--arch`` without hardware)."""
@@ -49,6 +57,11 @@ class Availability:
     why: str | None = None
     help: str | None = None
     version: str | None = None
+
+
+def is_emulated(id: str | None) -> bool:
+    """Whether an id (``emu:gfx942``) names an emulated device."""
+    return id is not None and id.startswith(EMULATED)
 
 
 def usable_cores() -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pluggy
 
+from fmha_cli.emulation import Emulator
 from fmha_cli.protocols import Backend
 
 PROJECT = "fmha"
@@ -17,6 +18,11 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 @hookspec
 def fmha_register_backends() -> Sequence[Backend]:  # type: ignore[empty-body]
     """Backends of this plugin."""
+
+
+@hookspec
+def fmha_register_emulators() -> Sequence[Emulator]:  # type: ignore[empty-body]
+    """Families of emulated devices of this plugin."""
 
 
 @hookspec

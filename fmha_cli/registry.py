@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.arch import ArchSpec, arch_from_json, arch_names, load_arch
+from fmha_cli.emulation import Emulator
 from fmha_cli.entries import installed_entry_points
 from fmha_cli.errors import EnvironmentProblem, FmhaError, UsageError
 from fmha_cli.kernel import Algorithm, KernelSpec, parse_kernel
@@ -106,6 +107,25 @@ class Registry:
                     faults.append(PluginFault(plugin.name, error.what, "rename it or mend its facts"))
         return found, faults
 
+    @cached_property
+    def _emulators(self) -> tuple[dict[str, tuple[Emulator, Plugin]], list[PluginFault]]:
+        found: dict[str, tuple[Emulator, Plugin]] = {}
+        faults: list[PluginFault] = []
+        for plugin in self.plugins:
+            answer, fault = self._ask(plugin, "fmha_register_emulators")
+            faults.extend([fault] if fault else [])
+            for emulator in answer or ():
+                if not isinstance(emulator, Emulator):
+                    faults.append(
+                        PluginFault(plugin.name, f"{emulator!r} is no Emulator", "see docs/writing-a-backend.md")
+                    )
+                elif emulator.name in found:
+                    what = f"emulator {emulator.name!r} is registered already"
+                    faults.append(PluginFault(plugin.name, what, "rename it, or uninstall one of the two"))
+                else:
+                    found[emulator.name] = (emulator, plugin)
+        return found, faults
+
     def _mapping(self, hook: str, reserved: Iterable[str]) -> tuple[dict[str, Any], list[PluginFault]]:
         found: dict[str, Any] = {}
         faults: list[PluginFault] = []
@@ -133,6 +153,11 @@ class Registry:
         return {name: backend for name, (backend, _) in self._backends[0].items()}
 
     @property
+    def emulators(self) -> Mapping[str, Emulator]:
+        """Emulators by name; asking imports every plugin."""
+        return {name: emulator for name, (emulator, _) in self._emulators[0].items()}
+
+    @property
     def commands(self) -> Mapping[str, Any]:
         """Commands that plugins add."""
         return self._commands[0]
@@ -145,7 +170,7 @@ class Registry:
     @property
     def faults(self) -> tuple[PluginFault, ...]:
         """Everything that is wrong with plugins; collecting it asks every hook."""
-        parts = (self._loaded, self._backends, self._plugin_archs, self._commands, self._fills)
+        parts = (self._loaded, self._backends, self._emulators, self._plugin_archs, self._commands, self._fills)
         return tuple(fault for _, faults in parts for fault in faults)
 
     def backend(self, name: str) -> Backend:
@@ -166,18 +191,26 @@ class Registry:
         raise UsageError(f"--backend {name}: no such backend", code="E004", where="--backend", help=near)
 
     def brought_by(self, plugin: Plugin) -> Mapping[str, tuple[str, ...]]:
-        """The names of the ``backends``, ``archs``, ``commands`` and ``fills`` that a plugin registers."""
+        """The names of the ``backends``, ``emulators``, ``archs``, ``commands`` and ``fills`` that a plugin registers."""
         hooks = {
             "archs": "fmha_register_arch_specs",
             "commands": "fmha_register_commands",
             "fills": "fmha_register_fills",
         }
         named = {what: tuple(self._ask(plugin, hook)[0] or ()) for what, hook in hooks.items()}
-        return {**named, "backends": tuple(n for n, (_, owner) in self._backends[0].items() if owner == plugin)}
+        return {
+            **named,
+            "backends": tuple(n for n, (_, owner) in self._backends[0].items() if owner == plugin),
+            "emulators": tuple(n for n, (_, owner) in self._emulators[0].items() if owner == plugin),
+        }
 
     def entry_point(self, name: str) -> str:
         """``module`` of the plugin that brought a backend: the worker loads the backend by it."""
         return self._backends[0][name][1].value
+
+    def emulator_entry(self, name: str) -> str:
+        """``module`` of the plugin that brought an emulator: the worker loads the emulator by it."""
+        return self._emulators[0][name][1].value
 
     def arch_names(self) -> tuple[str, ...]:
         """Every architecture of which facts are known."""

@@ -17,6 +17,7 @@ class Verdict(StrEnum):
     MISTRUSTED = "MISTRUSTED"
     WRONG = "WRONG"
     NONDETERMINISTIC = "NONDETERMINISTIC"
+    HAZARD = "HAZARD"
     OUT_OF_BOUNDS = "OUT_OF_BOUNDS"
     UNSUPPORTED = "UNSUPPORTED"
     BUILD_FAILED = "BUILD_FAILED"
@@ -37,6 +38,7 @@ _EXIT = {
     Verdict.MISTRUSTED: ExitCode.WRONG,
     Verdict.WRONG: ExitCode.WRONG,
     Verdict.NONDETERMINISTIC: ExitCode.WRONG,
+    Verdict.HAZARD: ExitCode.WRONG,
     Verdict.OUT_OF_BOUNDS: ExitCode.WRONG,
     Verdict.UNSUPPORTED: ExitCode.UNSUPPORTED,
     Verdict.NOT_RUN: ExitCode.ENVIRONMENT,

@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fmha_cli"
 
 DOMAIN = {
-    "__init__", "arch", "decision", "device", "dtypes", "encode", "entries", "errors", "faults", "features", "flag_text", "flags",
+    "__init__", "arch", "decision", "device", "dtypes", "emulation", "encode", "entries", "errors", "faults", "features", "flag_text", "flags",
     "kernel", "mask", "near", "plan", "problem", "profiles", "protocols", "resolve", "rules", "signature", "tensors", "verdict",
 }  # fmt: skip
 """Modules that import the standard library and each other only."""
@@ -28,6 +28,7 @@ MAY_IMPORT: dict[str, set[str]] = {
     "plugins": DOMAIN | {"hookspecs"},
     "registry": DOMAIN | {"plugins"},
     "select": DOMAIN | {"registry"},
+    "emulated": DOMAIN | {"registry"},
     "sweep": DOMAIN,
     "filters": DOMAIN,
     **{room: DOMAIN | {room} for room in WORKSHOP},
@@ -38,16 +39,28 @@ MAY_IMPORT: dict[str, set[str]] = {
     "measure": DOMAIN | WORKSHOP | {"measure"},
     "report": DOMAIN | {"measure", "report", "plugins", "build", "schemas"},
     "schemas": set(),
-    "walk": DOMAIN | WORKSHOP | {"walk", "execution", "measure", "report", "select", "registry", "plugins"},
+    "walk": DOMAIN | WORKSHOP | {"walk", "execution", "measure", "report", "select", "registry", "plugins", "emulated"},
     "parity": DOMAIN
-    | {"parity", "walk", "report", "measure", "execution", "sources", "build", "select", "registry", "filters"},
+    | {
+        "parity",
+        "walk",
+        "report",
+        "measure",
+        "execution",
+        "sources",
+        "build",
+        "select",
+        "registry",
+        "filters",
+        "emulated",
+    },
     "api": DOMAIN | {"hookspecs", "walk", "registry", "select", "report", "build", "conformance"},
     "conformance": DOMAIN | WORKSHOP | {"execution", "registry", "walk", "select", "plugins", "hookspecs"},
     "__main__": {"cli"},
     "cli": DOMAIN
     | WORKSHOP
     | {"cli", "walk", "execution", "measure", "report", "select", "registry", "plugins", "sweep", "filters", "schemas"}
-    | {"parity"},
+    | {"parity", "emulated"},
 }
 
 

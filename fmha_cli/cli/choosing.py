@@ -17,7 +17,7 @@ def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:
     """What every wanted backend finds here."""
     from fmha_cli.walk.probing import probe_backends
 
-    return probe_backends(call.registry, wanted_backends(call.registry, wanted))
+    return probe_backends(call.registry, wanted_backends(call.registry, wanted), device=wanted.device)
 
 
 def selection_of(call: Call, problem: Problem, request: Request) -> Selection:

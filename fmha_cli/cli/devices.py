@@ -8,14 +8,27 @@ from fmha_cli.cli.options import BACKEND, ROWS
 
 
 def devices(call: Call) -> int:
-    """Every device of every backend, and why the others have none."""
+    """Every device of every backend, the emulated ones last, and why the others have none."""
     from fmha_cli.cli.choosing import found_by
+    from fmha_cli.emulated import emulated_devices, runs_on
     from fmha_cli.report.tools import devices_document
-    from fmha_cli.select import Wanted
+    from fmha_cli.select import Wanted, wanted_backends
 
     wanted = Wanted(backend=call.settings.text("backend") or "auto")
-    call.output.document(devices_document(found_by(call, wanted)))
+    backends = wanted_backends(call.registry, wanted)
+    emulated = [
+        (backend.name, device)
+        for emulator, device in emulated_devices(call.registry)
+        for backend in backends
+        if runs_on(backend, emulator) and set(device.archs) & set(backend.archs())
+    ]
+    call.output.document(devices_document(found_by(call, wanted), emulated))
     return 0
 
 
-COMMAND = Command(devices, options=(BACKEND, *ROWS))
+COMMAND = Command(
+    devices,
+    options=(BACKEND, *ROWS),
+    detail="An emulated device (emu:ARCH) runs kernels on the CPU, instruction by instruction; it is used only where "
+    "--device names it, and has no speed.",
+)

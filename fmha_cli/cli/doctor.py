@@ -29,7 +29,7 @@ def doctor(call: Call) -> int:
 
     named = tuple(call.arguments.get("names") or ())
     for name in named:
-        if all(name != fault.plugin for fault in call.registry.faults):
+        if all(name != fault.plugin for fault in call.registry.faults) and name not in call.registry.emulators:
             call.registry.backend(name)
     found: dict[str, Availability] = {}
     checks: list[DoctorCheck] = []
@@ -52,6 +52,7 @@ def _checks(call: Call, found: dict[str, Availability]) -> Iterator[DoctorCheck]
     yield from _hip_compilers(call)
     yield from _cuda_compilers(call)
     yield from _plugins(call)
+    yield from _emulators(call)
     for name, backend in call.registry.backends.items():
         found.update(probe_backends(call.registry, (backend,)))
         yield _backend(call, name, found)
@@ -199,6 +200,25 @@ def _plugins(call: Call) -> Iterator[DoctorCheck]:
             yield DoctorCheck(name="plugin", subject=row.name, state=CheckState.OK, what=what)
 
 
+def _emulators(call: Call) -> Iterator[DoctorCheck]:
+    """Emulators and whether what they need is here. Nothing is built: that takes minutes."""
+    from fmha_cli.device import State
+    from fmha_cli.report.tools import CheckState, DoctorCheck
+
+    for name, emulator in call.registry.emulators.items():
+        probed = emulator.probe()
+        devices = ", ".join(device.id for device in probed.devices)
+        ok = probed.state is State.OK
+        yield DoctorCheck(
+            name="emulator",
+            subject=name,
+            state=CheckState.OK if ok else CheckState.FAILED,
+            what=" with ".join(filter(None, (devices, probed.version))) if ok else probed.state.value,
+            why=probed.why,
+            help=probed.help,
+        )
+
+
 def _backend(call: Call, name: str, found: Mapping[str, Availability]) -> DoctorCheck:
     """A tiny kernel, built and run and checked, when the backend has a device here."""
     from fmha_cli.device import State
@@ -268,5 +288,7 @@ def _failed(name: str, subject: str, error: FmhaError) -> DoctorCheck:
 COMMAND = Command(
     doctor,
     options=(TIMEOUT, CK_HOME, CACHE_DIR, *ROWS),
-    arguments=(Argument("names", "Backends or plugins that must work: exit 4 when one does not", many=True),),
+    arguments=(
+        Argument("names", "Backends, emulators or plugins that must work: exit 4 when one does not", many=True),
+    ),
 )

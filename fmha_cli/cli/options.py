@@ -69,6 +69,16 @@ ALL_KERNELS = Opt(Flag("all-kernels", _B, "Every kernel that fits, not only the 
 RESUME = Opt(Flag("resume", _F, "Go on with an interrupted journal", metavar="JOURNAL"), "Running")
 JOURNAL = Opt(Flag("journal", _F, "Where the journal is kept [default: in the cache]"), "Running")
 
+EMULATING = (
+    Opt(
+        Flag("emu-seed", _S, "Order of waves on an emulated device; runs take this seed and the next [default: 0]"),
+        "Running",
+    ),
+    Opt(Flag("emu-threads", _S, "Workgroups at once on an emulated device, 0 = all allowed [default: 0]"), "Running"),
+    Opt(Flag("no-emu-checks", _B, "On an emulated device look only for accesses out of bounds"), "Running"),
+)
+"""Options of emulated devices (``--device emu:ARCH``)."""
+
 CACHE_DIR = Opt(Flag("cache-dir", _F, "Root of the build cache", metavar="DIR"), "Running")
 OUTPUT_FILE = Opt(Flag("output", _F, "Write the data to FILE instead of stdout, atomically", "o"), "Output")
 JSON = Opt(Flag("json", _B, "One JSON document (see fmha schema)"), "Output")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command
-from fmha_cli.cli.options import DRY_RUN, FILES, FILL, FILL_SEED, JOURNALS, NO_CHECK, ROOM, ROWS, RUNNING
+from fmha_cli.cli.options import DRY_RUN, EMULATING, FILES, FILL, FILL_SEED, JOURNALS, NO_CHECK, ROOM, ROWS, RUNNING
 
 
 def run(call: Call) -> int:
@@ -17,7 +17,7 @@ def run(call: Call) -> int:
 
 COMMAND = Command(
     run,
-    options=(*ROOM, *FILES, FILL, FILL_SEED, NO_CHECK, DRY_RUN, *RUNNING, *JOURNALS, *ROWS),
+    options=(*ROOM, *FILES, FILL, FILL_SEED, NO_CHECK, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
     detail="Lists (512,1k) and ranges (a:b:+n, a:b:*n, both ends included) in the options that take them sweep: "
     "one row for every point. --dry-run runs nothing; where a backend can show its launches without a device (CK-Tile), "
     "their kernels are built for it. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "

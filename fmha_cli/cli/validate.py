@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
-from fmha_cli.cli.options import ALL_KERNELS, DRY_RUN, FILES, FILL, FILL_SEED, JOURNALS, ROOM, ROWS, RUNNING
+from fmha_cli.cli.options import ALL_KERNELS, DRY_RUN, EMULATING, FILES, FILL, FILL_SEED, JOURNALS, ROOM, ROWS, RUNNING
 from fmha_cli.flags import Flag, FlagKind
 
 FILLS = Opt(
@@ -28,7 +28,7 @@ COMMAND = Command(
     validate,
     options=(
         *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
-        *(REPEATS, DRY_RUN, *RUNNING, *JOURNALS, *ROWS),
+        *(REPEATS, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
     ),
     detail="Outputs and workspaces are poisoned before every run, guard zones stand around every tensor, inputs are "
     "hashed. A kernel that can return LSE is judged on it too, in a row of its own.",

@@ -75,10 +75,12 @@ def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
     from fmha_cli.report.environment import environment
     from fmha_cli.walk.checks import check_out
     from fmha_cli.walk.dry_run import dry_fates
+    from fmha_cli.walk.emulation import refuse_timing
     from fmha_cli.walk.records import record_of
     from fmha_cli.walk.rows import plan_rows
 
     check_out(problems, request)
+    refuse_timing(request)
     found = found_by(call, request.wanted)
     rows = plan_rows(problems, request, call.registry, found)
     fates, missing = dry_fates(rows, request, call.registry, call.voice.say)

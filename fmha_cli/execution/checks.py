@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
+from fmha_cli.emulation import Finding, FindingKind
 from fmha_cli.errors import UnsupportedError
 from fmha_cli.execution.arena import Unwritten
 from fmha_cli.execution.cases import Case
@@ -19,7 +20,7 @@ from fmha_cli.oracle.tolerance import compare, compare_gradients
 from fmha_cli.plan import Plan
 from fmha_cli.problem import Problem
 from fmha_cli.signature import Need
-from fmha_cli.verdict import Comparison
+from fmha_cli.verdict import Comparison, Verdict
 
 Outputs = Mapping[str, Array]
 Bools = npt.NDArray[np.bool_]
@@ -133,6 +134,21 @@ def meaningful(problem: Problem, name: str) -> Bools | None:
 def _without_padding(problem: Problem, name: str, gradient: Array) -> Array:
     meaning = meaningful(problem, name)
     return gradient if meaning is None else np.where(meaning, gradient, np.zeros((), gradient.dtype))
+
+
+FINDINGS_NAMED = 8
+"""Findings that become notes; a record holds all of them."""
+
+
+def hazards(findings: Sequence[Finding]) -> Iterator[tuple[Verdict, list[str]]]:
+    """The verdicts that an emulated device's findings come to, each with a line for every place."""
+    outside = [f for f in findings if f.kind is FindingKind.OUT_OF_BOUNDS]
+    others = [f for f in findings if f.kind is not FindingKind.OUT_OF_BOUNDS]
+    for verdict, found in ((Verdict.OUT_OF_BOUNDS, outside), (Verdict.HAZARD, others)):
+        if found:
+            rest = len(found) - FINDINGS_NAMED
+            lines = [finding.line() for finding in found[:FINDINGS_NAMED]]
+            yield verdict, [*lines, *([f"and {rest} more places"] if rest > 0 else [])]
 
 
 def annotated(comparison: Comparison, notes: Iterable[str]) -> Comparison:

@@ -9,11 +9,37 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.emulation import EmulatorOptions
 from fmha_cli.encode import digest_of
 from fmha_cli.kernel import parse_kernel
 from fmha_cli.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.problem import Problem
 from fmha_cli.protocols import Backend, KernelArgument, LaunchView
+
+HOST = "host"
+"""The runtime key of a worker whose jobs run on what this machine has."""
+
+RECORDER = "recorder"
+"""The runtime key of a worker whose launches are recorded and not run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Emulation:
+    """The emulator that a job's device needs.
+
+    Attributes:
+        entry, name: where the worker finds it. library: what it loads first; verified like any artifact.
+    """
+
+    entry: str
+    name: str
+    library: Artifact
+    options: EmulatorOptions
+
+    def to_wire(self) -> dict[str, Any]:
+        """The emulation as JSON."""
+        library = [str(self.library.path), self.library.sha256]
+        return {"entry": self.entry, "name": self.name, "library": library, "options": vars(self.options)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,6 +50,7 @@ class Job:
         entry: where the worker finds the backend: ``module`` or ``module:attribute``.
         artifacts: one for each stage, in order; the worker verifies each before it is loaded.
         threads: for kernels on a CPU.
+        emulation: on an emulated device, else None.
     """
 
     entry: str
@@ -31,6 +58,7 @@ class Job:
     plan: Plan
     artifacts: tuple[Artifact, ...]
     threads: int = 1
+    emulation: Emulation | None = None
 
     @property
     def backend(self) -> str:
@@ -40,6 +68,11 @@ class Job:
     def digest(self) -> str:
         """sha256 over all that the worker is told."""
         return digest_of(self.to_wire())
+
+    @cached_property
+    def runtime(self) -> str:
+        """Which runtime its worker loads: one that has another serves no job of this one."""
+        return HOST if self.emulation is None else digest_of([self.device.id, self.emulation.to_wire()])
 
     def to_wire(self) -> dict[str, Any]:
         """The job as JSON."""
@@ -53,6 +86,8 @@ class Job:
             "splits": self.plan.splits,
             "artifacts": [[str(a.path), a.sha256] for a in self.artifacts],
             "threads": self.threads,
+            "emulation": None if self.emulation is None else self.emulation.to_wire(),
+            "runtime": self.runtime,
         }
 
 

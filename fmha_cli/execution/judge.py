@@ -7,12 +7,15 @@ list is its verdict, the others stay in the notes:
 1. CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED, NOT_RUN: there is no result to speak of. The fills that are
    left do not run.
 2. OUT_OF_BOUNDS: it writes where it must not, so its outputs, right or wrong, mean nothing, and neither does the
-   worker any more, which is replaced. The fills that are left do not run.
-3. NONDETERMINISTIC: two runs of the same inputs differ. Before WRONG, because a race is the cause and a wrong
+   worker any more, which is replaced. The fills that are left do not run. An emulated device sees reads too, and drops
+   what lies outside of all allocations; its worker is kept unless a guard was changed.
+3. HAZARD: on an emulated device, what hardware would hide: a missing wait, a race in LDS, a register or LDS word that was
+   never written, a barrier that not all waves reach. Before the next two, because it names their cause.
+4. NONDETERMINISTIC: two runs of the same inputs differ. Before WRONG, because a race is the cause and a wrong
    value one of its effects, which may be gone at the next try.
-4. WRONG: an output is beyond its budget, never written, or not finite.
-5. MISTRUSTED: right, but no proof (``oracle.trust``), not judged (no budget), or it ran only in a fresh worker.
-6. UNCHECKED (nothing was compared), PASSED.
+5. WRONG: an output is beyond its budget, never written, or not finite.
+6. MISTRUSTED: right, but no proof (``oracle.trust``), not judged (no budget), or it ran only in a fresh worker.
+7. UNCHECKED (nothing was compared), PASSED.
 """
 
 from __future__ import annotations
@@ -20,12 +23,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from fmha_cli.emulation import Executed, Finding, Observed, merged, summed
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
 from fmha_cli.execution.checks import (
     Outputs,
     annotated,
     compared,
+    hazards,
     must_repeat,
     never_written,
     not_finite,
@@ -42,6 +47,7 @@ SEVERITY = (
     Verdict.MISTRUSTED,
     Verdict.WRONG,
     Verdict.NONDETERMINISTIC,
+    Verdict.HAZARD,
     Verdict.OUT_OF_BOUNDS,
     Verdict.NOT_RUN,
     Verdict.LAUNCH_FAILED,
@@ -80,6 +86,7 @@ class Judged:
         log_tail: of the worker, when a run failed.
         stage_ns: of every launch, in order (the first includes page faults and cold caches).
         fill, outputs: the worst fill and what the kernel returned under it; for ``--out`` and saved failures.
+        findings: of an emulated device, over all runs; executed: its counts of the first run. None on other devices.
     """
 
     verdict: Verdict
@@ -89,6 +96,8 @@ class Judged:
     stage_ns: tuple[tuple[int, ...], ...] = ()
     fill: str | None = None
     outputs: Mapping[str, Array] = field(default_factory=dict)
+    findings: tuple[Finding, ...] | None = None
+    executed: tuple[Executed, ...] | None = None
 
 
 @dataclass
@@ -102,6 +111,7 @@ class _Fill:
     log_tail: str = ""
     stage_ns: list[tuple[int, ...]] = field(default_factory=list)
     outputs: Outputs = field(default_factory=dict)
+    observed: list[Observed] = field(default_factory=list)
 
     def say(self, verdict: Verdict, *notes: str) -> None:
         """Make the verdict at least as bad as this."""
@@ -163,6 +173,10 @@ def _judge_fill(supervisor: Supervisor, job: Job, arena: Arena, policy: JudgePol
 
 def _survived(supervisor: Supervisor, arena: Arena, result: JobResult, fill: _Fill) -> bool:
     """Whether the run left outputs that can be looked at."""
+    if result.observed is not None:
+        fill.observed.append(result.observed)
+        for verdict, notes in hazards(result.observed.findings):
+            fill.say(verdict, *notes)
     if result.verdict is not None:
         fill.say(result.verdict, result.note or result.verdict.value)
         fill.log_tail = result.log_tail
@@ -198,6 +212,7 @@ def _badness(comparison: Comparison) -> float:
 
 def _summed(fills: list[_Fill]) -> Judged:
     worst = max(fills, key=lambda f: (SEVERITY.index(f.verdict), _badness(f.comparison) if f.comparison else 0.0))
+    seen = [one for fill in fills for one in fill.observed]
     return Judged(
         verdict=worst.verdict,
         comparisons=tuple(fill.comparison for fill in fills if fill.comparison is not None),
@@ -206,4 +221,6 @@ def _summed(fills: list[_Fill]) -> Judged:
         stage_ns=tuple(times for fill in fills for times in fill.stage_ns),
         fill=worst.case.fill,
         outputs=worst.outputs,
+        findings=merged(f for one in seen for f in one.findings) if seen else None,
+        executed=summed(seen[0].executed) if seen else None,
     )

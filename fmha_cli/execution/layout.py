@@ -11,6 +11,7 @@ from math import prod
 from types import MappingProxyType
 from typing import Any
 
+from fmha_cli.emulation import Region
 from fmha_cli.errors import InternalError
 from fmha_cli.plan import Workspace
 from fmha_cli.problem import Problem
@@ -103,7 +104,8 @@ class ArenaLayout:
     def to_wire(self) -> dict[str, Any]:
         """What the worker needs of it, as JSON."""
         rows = [[t.name, t.offset, t.dtype, list(t.shape), list(t.strides)] for t in self.tensors.values()]
-        return {"size": self.size, "tensors": rows}
+        regions = [[slot.name, slot.start, slot.end, slot.written] for slot in self.slots if slot.end > slot.start]
+        return {"size": self.size, "tensors": rows, "regions": regions}
 
 
 def tensors_from_wire(data: Mapping[str, Any]) -> dict[str, BoundTensor]:
@@ -112,6 +114,11 @@ def tensors_from_wire(data: Mapping[str, Any]) -> dict[str, BoundTensor]:
         name: BoundTensor(name, offset, dtype, tuple(shape), tuple(strides))
         for name, offset, dtype, shape, strides in data["tensors"]
     }
+
+
+def regions_from_wire(data: Mapping[str, Any]) -> tuple[Region, ...]:
+    """What a kernel may access of the arena: every tensor from its first element to its last one, and the workspaces."""
+    return tuple(Region(*region) for region in data["regions"])
 
 
 def layout_of(problem: Problem, workspaces: Iterable[Workspace] = (), *, gaps: bool = False) -> ArenaLayout:

@@ -1,13 +1,13 @@
-"""From an entry point's text to a backend, in the worker."""
+"""From an entry point's text to a backend or an emulator, in the worker."""
 
 from __future__ import annotations
 
 import importlib
+from typing import Any
 
+from fmha_cli.emulation import Emulator
 from fmha_cli.errors import EnvironmentProblem
 from fmha_cli.protocols import Backend
-
-_HOOK = "fmha_register_backends"
 
 
 def load_backend(entry: str, name: str) -> Backend:
@@ -20,24 +20,40 @@ def load_backend(entry: str, name: str) -> Backend:
     Raises:
         EnvironmentProblem: nothing importable there, or no such backend behind it.
     """
+    backend: Backend = _load(entry, name, "backend", "fmha_register_backends", Backend)
+    return backend
+
+
+def load_emulator(entry: str, name: str) -> Emulator:
+    """The emulator ``name`` behind an entry point, found as a backend is, by the hook ``fmha_register_emulators``.
+
+    Raises:
+        EnvironmentProblem: nothing importable there, or no such emulator behind it.
+    """
+    emulator: Emulator = _load(entry, name, "emulator", "fmha_register_emulators", Emulator)
+    return emulator
+
+
+def _load(entry: str, name: str, kind: str, hook: str, protocol: type) -> Any:
     module, _, path = entry.partition(":")
     try:
         found: object = importlib.import_module(module)
         for part in filter(None, path.split(".")):
             found = getattr(found, part)
     except (ImportError, AttributeError) as fault:
-        raise _absent(entry, name, f"{type(fault).__name__}: {fault}") from fault
-    hook = getattr(found, _HOOK, None)
-    candidates = list(hook()) if callable(hook) else [found]
+        raise _absent(entry, name, kind, f"{type(fault).__name__}: {fault}") from fault
+    register = getattr(found, hook, None)
+    candidates = list(register()) if callable(register) else [found]
     for candidate in candidates:
-        if isinstance(candidate, Backend) and candidate.name == name:
+        if isinstance(candidate, protocol) and getattr(candidate, "name", None) == name:
             return candidate
-    raise _absent(entry, name, f"it holds {', '.join(str(getattr(c, 'name', c)) for c in candidates) or 'none'}")
+    held = ", ".join(str(getattr(c, "name", c)) for c in candidates) or "none"
+    raise _absent(entry, name, kind, f"it holds {held}")
 
 
-def _absent(entry: str, name: str, why: str) -> EnvironmentProblem:
+def _absent(entry: str, name: str, kind: str, why: str) -> EnvironmentProblem:
     return EnvironmentProblem(
-        f"backend {name} cannot be loaded from {entry!r}",
+        f"{kind} {name} cannot be loaded from {entry!r}",
         code="X010",
         where=entry,
         why=why,

@@ -22,9 +22,10 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 
 from fmha_cli.device import Availability, State
+from fmha_cli.emulation import Observed
 from fmha_cli.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.job import Job, availability_from_wire, launch_from_wire
+from fmha_cli.execution.job import HOST, RECORDER, Job, availability_from_wire, launch_from_wire
 from fmha_cli.execution.layout import ArenaLayout
 from fmha_cli.execution.process import Death, WorkerProcess
 from fmha_cli.execution.protocol import Failure, Message
@@ -53,6 +54,7 @@ class JobResult:
         stage_ns: nanoseconds per launch and stage, in order.
         note: why it did not run. log_tail: the last of what the worker printed meanwhile.
         distrust: why a result should not be believed although it ran.
+        observed: what the emulator saw, also of a run that failed; None on other devices.
     """
 
     verdict: Verdict | None = None
@@ -60,6 +62,7 @@ class JobResult:
     note: str | None = None
     log_tail: str = ""
     distrust: str | None = None
+    observed: Observed | None = None
 
 
 class Supervisor:
@@ -73,6 +76,7 @@ class Supervisor:
         self._worker: WorkerProcess | None = None
         self._loaded: OrderedDict[str, Arena] = OrderedDict()
         self._ran: OrderedDict[str, None] = OrderedDict()
+        self._runtime: str | None = None
         self.started = 0
         """Workers started so far."""
 
@@ -95,7 +99,7 @@ class Supervisor:
     def probe(self, entry: str, backend: str, *, timeout: float | None = 60.0) -> Availability:
         """Ask a backend, in the worker, whether it is here. A probe that dies, hangs or raises gives BROKEN."""
         try:
-            worker = self._ready()
+            worker = self._ready(HOST)
         except EnvironmentProblem as fault:
             return Availability(state=State.BROKEN, why=f"{fault.what}: {fault.why}")
         worker.clear_log()
@@ -116,7 +120,7 @@ class Supervisor:
             EnvironmentProblem: X013, they do not run.
         """
         request = {"do": "peaks", "entry": entry, "backend": backend, "threads": threads}
-        worker = self._ready()
+        worker = self._ready(HOST)
         worker.clear_log()
         answer = worker.ask({**request, "artifact": [str(artifact.path), artifact.sha256]}, timeout=timeout)
         if isinstance(answer, Death):
@@ -138,7 +142,7 @@ class Supervisor:
         """
         found = None if recorder is None else [str(recorder.path), recorder.sha256]
         wire = {"job": job.to_wire(), "layout": layout.to_wire(), "recorder": found}
-        worker = self._ready()
+        worker = self._ready(RECORDER)
         worker.clear_log()
         answer = worker.ask({"do": "describe", **wire}, timeout=timeout)
         if isinstance(answer, Death):
@@ -176,6 +180,7 @@ class Supervisor:
         identity = f"{arena.id}-{job.digest}"
         request = {"do": "run", "id": identity, "launches": launches, "cold": cold, "transfer": transfer}
         try:
+            self._suit(job.runtime)
             self._tidy(identity)
             name = job.plan.main.name
             before = [other for other in self._ran if other != name]
@@ -191,8 +196,15 @@ class Supervisor:
         distrust = f"{result.note} after other kernels had run in it, and not alone in a fresh one ({suspects})"
         return replace(again, distrust=distrust, log_tail=result.log_tail)
 
-    def _ready(self) -> WorkerProcess:
+    def _suit(self, runtime: str) -> None:
+        """Let go of a worker that has another runtime: two of them in one process would take each other's place."""
+        if self._worker is not None and self._runtime not in (None, runtime):
+            self.close()
+
+    def _ready(self, runtime: str) -> WorkerProcess:
+        self._suit(runtime)
         self.start()
+        self._runtime = runtime
         worker = self._worker
         assert worker is not None
         try:
@@ -219,7 +231,7 @@ class Supervisor:
 
     def _attempt(self, job: Job, arena: Arena, request: Message, timeout: float | None) -> tuple[JobResult, bool]:
         """One try: the result, and whether the worker died of it (a lost device is a death)."""
-        worker = self._ready()
+        worker = self._ready(job.runtime)
         worker.clear_log()
         started = time.monotonic()
         if request["id"] not in self._loaded:
@@ -242,7 +254,7 @@ class Supervisor:
         if times is None:
             what = "the session's times are not one number of nanoseconds for each stage"
             return self._failed(worker, {"failure": Failure.EXCEPTION, "what": what}, keep=False)
-        return JobResult(stage_ns=times), False
+        return JobResult(stage_ns=times, observed=_observed(answer)), False
 
     def _buried(self, worker: WorkerProcess, death: Death, doing: str, timeout: float | None) -> tuple[JobResult, bool]:
         late = death.verdict is Verdict.TIMED_OUT
@@ -253,7 +265,7 @@ class Supervisor:
 
     def _failed(self, worker: WorkerProcess, answer: Message, *, keep: bool) -> tuple[JobResult, bool]:
         verdict = _VERDICTS[Failure(answer["failure"])]
-        result = JobResult(verdict=verdict, note=_why(answer), log_tail=worker.log_tail())
+        result = JobResult(verdict=verdict, note=_why(answer), log_tail=worker.log_tail(), observed=_observed(answer))
         if not keep:
             self.retire()
         return result, answer["failure"] == Failure.LOST
@@ -278,6 +290,7 @@ class Supervisor:
             worker.close()
 
     def _forget(self) -> None:
+        self._runtime = None
         self._loaded.clear()
         self._ran.clear()
 
@@ -290,6 +303,11 @@ class Supervisor:
 
 def _why(answer: Message) -> str:
     return f"{answer['what']} ({answer['why']})" if answer.get("why") else str(answer["what"])
+
+
+def _observed(answer: Message) -> Observed | None:
+    seen = answer.get("observed")
+    return None if seen is None else Observed.from_dict(seen)
 
 
 def _stage_ns(answer: Message, launches: int, stages: int) -> tuple[tuple[int, ...], ...] | None:

@@ -109,7 +109,7 @@ class _Walk:
         self.setup, self.notify = setup, notify
         self.interrupted = False
         request, registry = setup.request, setup.registry
-        self.availability = probe_backends(registry, wanted_backends(registry, request.wanted))
+        self.availability = probe_backends(registry, wanted_backends(registry, request.wanted), device=request.device)
         self.no_device = _no_device(self.availability, request)
 
     def chunk(self, chunk: Sequence[Mapped]) -> list[Row]:

@@ -41,7 +41,7 @@ def make_programs(
         KernelFailure: a file that does not compile.
         Interrupted: Ctrl-C.
     """
-    found = probe_backends(registry, wanted_backends(registry, request.wanted))
+    found = probe_backends(registry, wanted_backends(registry, request.wanted), device=request.device)
     needs = needs_of(cases, registry, found, request.wanted)
     archs = {need.arch for need in needs.values() if need.arch is not None}
     if not archs:

@@ -46,6 +46,7 @@ class Record:
         regret: of the default choice: its median / the best median - 1.
         baseline: this row against an earlier report; ``ab``: against the other kernel of ``--ab``.
         launches: of a dry run: what each stage would launch (``LaunchView``), where the backend can tell.
+        findings, executed: of an emulated device (``Finding``, ``Executed``); None on others: nobody looked.
         log: the end of what the kernel printed; out, saved: paths of ``--out``, and of a failure kept by
             ``--save-failures``.
     """
@@ -74,6 +75,8 @@ class Record:
     log: str | None = None
     out: str | None = None
     saved: str | None = None
+    findings: tuple[Mapping[str, Any], ...] | None = None
+    executed: tuple[Mapping[str, Any], ...] | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain JSON values, keys sorted at every level; non-finite numbers as ``finite`` says."""
@@ -117,6 +120,8 @@ class Record:
                 "comparisons": tuple(comparison_from(checks, words) for checks, words in pairs),
                 "inputs": Inputs(**row["inputs"]),
                 "launches": tuple(row.get("launches", ())),
+                "findings": _tuple(row.get("findings")),
+                "executed": _tuple(row.get("executed")),
                 "kernel": None if kernel is None else KernelRow(**kernel),
                 "measurement": None if measured is None else Measurement.from_dict(measured),
                 "notes": tuple(notes),
@@ -132,6 +137,10 @@ class Record:
 
 def _ratio(data: Mapping[str, Any] | None) -> Ratio | None:
     return None if data is None else Ratio.from_dict(data)
+
+
+def _tuple(rows: list[Any] | None) -> tuple[Any, ...] | None:
+    return None if rows is None else tuple(rows)
 
 
 def _sorted(tree: Any) -> Any:

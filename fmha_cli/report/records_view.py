@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fmha_cli.device import is_emulated
 from fmha_cli.errors import ExitCode
 from fmha_cli.report.color import verdict_text
 from fmha_cli.report.finite import is_note
@@ -83,10 +84,11 @@ def problem_text(problem: Row) -> str:
 
 
 def _kernel(record: Row) -> str:
-    """Backend, architecture and the digest's first 8 digits, which ``--kernel`` takes."""
+    """Backend, architecture (or the emulated device) and the digest's first 8 digits, which ``--kernel`` takes."""
     kernel = record["kernel"]
     mark = "*" if record["default_choice"] else ""
-    parts = [record["backend"], record["arch"], kernel["digest"][:8] + mark if kernel else None]
+    where = record["device"] if is_emulated(record["device"]) else record["arch"]
+    parts = [record["backend"], where, kernel["digest"][:8] + mark if kernel else None]
     return " ".join(part for part in parts if part)
 
 

@@ -61,6 +61,9 @@ def devices_view(document: Document) -> Table:
     return Table(headers, rows, counted(len(rows), "device"), details, frozenset(["units"])).narrowed(["device"])
 
 
+_BROUGHT = ("backends", "emulators", "archs", "commands", "fills")
+
+
 def plugins_view(document: Document) -> Table:
     """One line a plugin; faults below."""
     rows, details = [], []
@@ -68,9 +71,7 @@ def plugins_view(document: Document) -> Table:
         origin = (
             "built in" if plugin["builtin"] else " ".join(filter(None, (plugin["distribution"], plugin["version"])))
         )
-        brought = [
-            f"{kind} {' '.join(plugin[kind])}" for kind in ("backends", "archs", "commands", "fills") if plugin[kind]
-        ]
+        brought = [f"{kind} {' '.join(plugin[kind])}" for kind in _BROUGHT if plugin[kind]]
         rows.append([plugin["name"], plugin["state"], origin, "; ".join(brought)])
         details += [f"  {plugin['name']}: {f['what']} (help: {f['help']})" for f in plugin["faults"]]
     return Table(["plugin", "state", "from", "brings"], rows, counted(len(rows), "plugin"), details)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from fmha_cli.device import Availability
+from fmha_cli.device import Availability, DeviceFacts
 from fmha_cli.errors import EnvironmentProblem, FmhaError, Interrupted, UnsupportedError
 from fmha_cli.kernel import KernelSpec
 from fmha_cli.plan import Artifact
-from fmha_cli.report.environment import backend_dict, device_list
+from fmha_cli.report.environment import backend_dict, device_dict, device_list
 from fmha_cli.report.rows import KernelRow, plain_fields
 
 
@@ -51,11 +51,17 @@ def doctor_document(checks: Iterable[DoctorCheck], environment: Mapping[str, Any
     }
 
 
-def devices_document(backends: Mapping[str, Availability]) -> dict[str, Any]:
-    """``fmha.devices/1``: what every backend found, and why the others found nothing."""
+def devices_document(
+    backends: Mapping[str, Availability], emulated: Iterable[tuple[str, DeviceFacts]] = ()
+) -> dict[str, Any]:
+    """``fmha.devices/1``: what every backend found, and why the others found nothing.
+
+    Args:
+        emulated: emulated devices, each with the name of a backend that runs on it.
+    """
     return {
         "backends": {name: backend_dict(found) for name, found in sorted(backends.items())},
-        "devices": device_list(backends),
+        "devices": [*device_list(backends), *(device_dict(name, device) for name, device in emulated)],
         "schema": "fmha.devices/1",
     }
 
@@ -75,6 +81,7 @@ class PluginRow:
     distribution: str | None = None
     version: str | None = None
     backends: tuple[str, ...] = ()
+    emulators: tuple[str, ...] = ()
     archs: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     fills: tuple[str, ...] = ()

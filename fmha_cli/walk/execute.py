@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.job import Job
+from fmha_cli.execution.job import Emulation, Job
 from fmha_cli.execution.judge import Judged, JudgePolicy, judge
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
@@ -51,6 +51,7 @@ class Executor:
     Args:
         threads: for kernels on a CPU, resolved.
         peaks: peaks for a row, None where unknown; called after the row passed.
+        emulation: of the emulated device that all rows run on; None for other devices.
     """
 
     def __init__(
@@ -62,6 +63,7 @@ class Executor:
         *,
         threads: int,
         peaks: Callable[[Row], Peaks | None],
+        emulation: Emulation | None = None,
     ) -> None:
         self._request = request
         self._registry = registry
@@ -69,6 +71,7 @@ class Executor:
         self._cases = cases
         self._threads = threads
         self._peaks = peaks
+        self._emulation = emulation
 
     def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Fate:
         """Judge a row, then time it.
@@ -92,8 +95,10 @@ class Executor:
                 log=judged.log_tail or None,
                 out=self._write_out(judged, index),
                 saved=self._save_failure(row, judged),
+                findings=judged.findings,
+                executed=judged.executed,
             )
-            if judged.verdict not in _TIMED:
+            if judged.verdict not in _TIMED or job.device.emulated:  # emulated time is no speed
                 return fate
             try:
                 return replace(fate, measurement=self._measured(row, job, arena, judged))
@@ -144,6 +149,7 @@ class Executor:
             plan=row.plan,
             artifacts=artifacts,
             threads=self._threads,
+            emulation=self._emulation if row.choice.device.emulated else None,
         )
 
     def _judge(self, job: Job, arena: Arena) -> Judged:

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from fmha_cli.device import Availability
+from fmha_cli.device import Availability, is_emulated
+from fmha_cli.emulated import emulated_availability
 from fmha_cli.protocols import Backend
 from fmha_cli.registry import Registry
 
@@ -15,13 +16,19 @@ if TYPE_CHECKING:
 
 
 def probe_backends(
-    registry: Registry, backends: Iterable[Backend], supervisor: Supervisor | None = None
+    registry: Registry, backends: Iterable[Backend], supervisor: Supervisor | None = None, device: str | None = None
 ) -> dict[str, Availability]:
     """The availability of every backend, by name.
 
     Args:
         supervisor: whose worker is asked; without one, a worker is started where a backend needs it.
+        device: the one that was named. For an emulated one nothing is probed: no runtime is loaded beside it.
+
+    Raises:
+        EnvironmentProblem: Z001, Z002, no such emulated device.
     """
+    if device is not None and is_emulated(device):
+        return emulated_availability(registry, backends, device)
     found: dict[str, Availability] = {}
     with ExitStack() as stack:
         for backend in backends:

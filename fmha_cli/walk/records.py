@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 
+from fmha_cli.emulation import Executed, Finding
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.plan import Artifact
 from fmha_cli.protocols import LaunchView
@@ -32,6 +33,8 @@ class Fate:
     log: str | None = None
     out: str | None = None
     saved: str | None = None
+    findings: tuple[Finding, ...] | None = None
+    executed: tuple[Executed, ...] | None = None
 
 
 def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths: Mapping[str, str]) -> Record:
@@ -72,4 +75,6 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         log=fate.log,
         out=fate.out,
         saved=fate.saved,
+        findings=None if fate.findings is None else tuple(finding.to_dict() for finding in fate.findings),
+        executed=None if fate.executed is None else tuple(counts.to_dict() for counts in fate.executed),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 
+from fmha_cli.device import is_emulated
 from fmha_cli.flags import FILLED
 from fmha_cli.problem import Problem
 from fmha_cli.walk.request import FILLS, Command, Request
@@ -31,6 +32,9 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     fills, default = (request.fills, FILLS) if request.command is Command.VALIDATE else (request.fills[:1], FILLS[:1])
     words += ["--fill", ",".join(fills)] if fills != default else []
     words += ["--threads", str(request.threads)] if request.threads else []
+    if is_emulated(request.device):
+        words += ["--emu-seed", str(request.emu_seed)] if request.emu_seed else []
+        words += ["--no-emu-checks"] if not request.emu_checks else []
     words += ["--no-check"] if not request.check else []
     return shlex.join(words)
 

@@ -15,6 +15,7 @@ from fmha_cli.build.root import cache_root
 from fmha_cli.device import Availability, usable_cores
 from fmha_cli.errors import InternalError
 from fmha_cli.execution.cases import Cases
+from fmha_cli.execution.job import Emulation
 from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.ab import ab_ratios
@@ -31,6 +32,7 @@ from fmha_cli.select import wanted_backends
 from fmha_cli.verdict import Verdict
 from fmha_cli.walk.builds import Built, build_context, build_stages
 from fmha_cli.walk.checks import check_out
+from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.execute import Executor, artifacts_of
 from fmha_cli.walk.given import Given, fitted, read_given
 from fmha_cli.walk.peaks import PeakBook
@@ -78,23 +80,41 @@ def run_points(
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
     """
     check_out(points, request)
+    refuse_timing(request)
     given = read_given(request.files)
     baseline = load_baseline(Path(request.baseline)) if request.baseline else None
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor())
         supervisor.start()  # it gets ready while rows are planned and kernels are built
-        found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor)
+        found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         rows = plan_rows(points, request, registry, found)
         _say_fallback(rows, found, notify)
         context = build_context(request, notify)
+        emulation = emulation_of(request, registry, context) if _any_runs(rows, request) else None
         journal, past, path, temporary = _journal(rows, request, stack)
         walk = _Walk(
-            rows, request, registry, supervisor, context, given, baseline, journal, past, on_record, notify, progress
+            rows,
+            request,
+            registry,
+            supervisor,
+            context,
+            given,
+            baseline,
+            emulation,
+            journal,
+            past,
+            on_record,
+            notify,
+            progress,
         )
         interrupted = walk.go()
     if temporary is not None and not interrupted:
         temporary.unlink(missing_ok=True)
     return Outcome(walk.complete(), interrupted, found, str(path) if interrupted and path else None)
+
+
+def _any_runs(rows: Sequence[Row], request: Request) -> bool:
+    return not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
 
 
 def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify: Callable[[str], None]) -> None:
@@ -136,6 +156,7 @@ class _Walk:
         context: BuildContext,
         given: Given,
         baseline: Baseline | None,
+        emulation: Emulation | None,
         journal: Journal | None,
         past: Mapping[str, Record],
         on_record: Callable[[Record], None],
@@ -151,7 +172,9 @@ class _Walk:
         threads = request.threads or usable_cores()
         book = PeakBook(request, registry, context, supervisor, threads, notify)
         cases = Cases(self._inputs, oracle_s=request.oracle_s, seed=request.fill_seed)
-        self.executor = Executor(self.request, registry, supervisor, cases, threads=threads, peaks=book.peaks)
+        self.executor = Executor(
+            self.request, registry, supervisor, cases, threads=threads, peaks=book.peaks, emulation=emulation
+        )
         self.book = book
 
     def _inputs(self, problem: Problem, kind: str) -> Inputs:

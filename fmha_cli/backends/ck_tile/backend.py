@@ -31,6 +31,7 @@ class CkTileBackend:
     algorithm: type[Algorithm] = CkAlgorithm
     dropout_stream = "ck"
     automatic = True
+    runtime = "hip"
 
     def __init__(self, drivers: Sequence[Path] = DRIVERS) -> None:
         self._driven = any(path.exists() for path in drivers)

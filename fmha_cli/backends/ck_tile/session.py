@@ -192,10 +192,15 @@ def _single_values(bound: tuple[Plan, Bytes], tensors: Mapping[str, BoundTensor]
 
 
 def _index(device: DeviceFacts) -> int:
+    if device.emulated:  # an emulator's runtime shows this one device
+        return 0
     kind, _, number = device.id.partition(":")
     if kind != "hip" or not number.isdigit():
         raise EnvironmentProblem(
-            f"{device.id} is no HIP device", code="H006", where="--device", help="hip:0; `fmha devices` lists them"
+            f"{device.id} is no HIP device",
+            code="H006",
+            where="--device",
+            help="hip:0, or emu:gfx942; `fmha devices` lists them",
         )
     return int(number)
 

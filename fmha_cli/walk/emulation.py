@@ -1,0 +1,51 @@
+"""The emulator behind a request: refused where times are asked for, built before the first row runs."""
+
+from __future__ import annotations
+
+from fmha_cli.device import is_emulated, usable_cores
+from fmha_cli.emulated import emulated_device
+from fmha_cli.emulation import EmulatorOptions
+from fmha_cli.errors import UsageError
+from fmha_cli.execution.job import Emulation
+from fmha_cli.protocols import BuildContext
+from fmha_cli.registry import Registry
+from fmha_cli.walk.request import Command, Request
+
+
+def refuse_timing(request: Request) -> None:
+    """No times of an emulated device: they would be the emulator's.
+
+    Raises:
+        UsageError: Z003, ``fmha bench`` on an emulated device.
+    """
+    if request.command is Command.BENCH and is_emulated(request.device):
+        raise UsageError(
+            f"--device {request.device}: an emulated device has no speed to measure",
+            code="Z003",
+            where="--device",
+            why="a time of it would be the emulator's, not the kernel's",
+            help="fmha validate judges the kernel there; fmha inspect --executed counts what it executes",
+        )
+
+
+def emulator_options(request: Request) -> EmulatorOptions:
+    """How to execute, as the request says."""
+    threads = request.emu_threads or usable_cores()
+    return EmulatorOptions(seed=request.emu_seed, threads=threads, checks=request.emu_checks)
+
+
+def emulation_of(request: Request, registry: Registry, context: BuildContext) -> Emulation | None:
+    """What the jobs of a request need to run on its emulated device, built; None for any other device.
+
+    Raises:
+        EnvironmentProblem: Z001, Z002; no compiler. KernelFailure: the emulator does not compile.
+    """
+    if request.device is None or not is_emulated(request.device):
+        return None
+    emulator, device = emulated_device(registry, request.device)
+    return Emulation(
+        entry=registry.emulator_entry(emulator.name),
+        name=emulator.name,
+        library=emulator.build(device, context),
+        options=emulator_options(request),
+    )
