@@ -145,7 +145,10 @@ enum class Flow : uint8_t {
   Cross,   // results are defined when every source lane is (matrix products, permutes)
   Sink,    // undefined sources are a finding: addresses, stored data, decisions
   Custom,  // the handler keeps the books itself
-  Defined  // results are always defined (v_mov of constants, zero idioms), sources do not matter
+  Defined,  // results are always defined (v_mov of constants, zero idioms), sources do not matter
+  Select,    // src(2) is a lane mask that chooses between src(1), where it is set, and src(0) (v_cndmask)
+  ReadLane,  // a sink for one lane: src(1)'s, or the first active one (v_readlane, v_readfirstlane)
+  WriteLane  // one lane of op[0] becomes defined: src(1)'s (v_writelane)
 };
 
 enum : uint32_t {

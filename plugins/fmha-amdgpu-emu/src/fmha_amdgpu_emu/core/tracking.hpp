@@ -10,16 +10,19 @@
 //     A.done_at_arrival[B.waits] >= X.sequence
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <deque>
 #include <vector>
 
 #include "inst.hpp"
 
 namespace emu {
 
-// Counters of outstanding operations. CDNA and gfx11 have vm, lgkm, exp (and vs from gfx10 on); gfx12 splits them.
-// One model serves all: an instruction adds to one counter, a wait names one and how many may remain.
+struct Wave;
+struct Group;
+
+// Counters of outstanding operations. Callers name what an operation is; where a generation counts two kinds with one
+// counter (stores with loads on CDNA, scalar memory with LDS before gfx12), the books do so too.
 enum class Counter : uint8_t { Load, Store, Ds, Scalar, Export, Count };
 
 struct Outstanding {
@@ -28,51 +31,82 @@ struct Outstanding {
   bool scalar = false;     // SGPRs
   bool to_lds = false;     // a load that writes LDS
   uint32_t sequence = 0;   // of the LDS access, where it is one
+  bool unordered = false;  // may complete before older ones of its counter (scalar memory, flat): set by issue()
+};
+
+// What one counter counts, oldest first.
+struct Pending {
+  static constexpr uint32_t kRoom = 64;  // no counter of any generation goes further
+  std::array<Outstanding, kRoom> items;
+  uint32_t first = 0, size = 0, unordered = 0;
+  Outstanding& at(uint32_t k) { return items[(first + k) % kRoom]; }
 };
 
 struct Tracker {
+  bool on = false;
+  bool any = false;               // something is pending
   VSet v_pending;
   SSet s_pending;
   VSet defined;                   // defined in all lanes
-  std::vector<uint64_t> lanes;    // per vector register: lanes that hold a value
-  std::deque<Outstanding> queue[int(Counter::Count)];
+  std::array<uint64_t, kVgprs> lanes{};       // per vector register: lanes that hold a value
+  std::array<uint8_t, kVgprs> v_loads{};      // outstanding loads that write the register
+  std::array<uint8_t, kScalars> s_loads{};
+  std::array<Pending, size_t(Counter::Count)> queue;
   uint32_t sequence = 0;          // of LDS accesses issued
   uint32_t done = 0;              // all LDS accesses up to this one are complete
   uint32_t done_to_lds = 0;       // the same for loads that write LDS
   uint32_t arrivals = 0, waits = 0;
-  std::vector<uint32_t> done_at_arrival, to_lds_at_arrival;
-  bool any = false;               // something is pending
+  std::vector<uint32_t> done_at_arrival, to_lds_at_arrival;  // [0]: before the first arrival
+  std::vector<uint32_t> seen, seen_to_lds;    // per wave: its accesses up to this one come before this wave's next
+  std::vector<uint64_t> scratch;  // per dword of private memory: lanes that hold a value
 };
 
 struct LdsBooks {
   struct Word {
     uint32_t writer_sequence = 0;
     uint8_t writer = 0xff;        // wave; 0xff nobody
-    uint8_t written = 0;          // bytes ever written (4 bits); the bytes of the last writer's access above them
+    uint8_t written = 0;          // bytes ever written
+    uint8_t last = 0;             // bytes of the last writer's access
     bool to_lds = false;          // by a load that writes LDS
   };
-  std::vector<Word> words;
-  std::vector<uint32_t> readers;  // words x waves: sequence of the wave's last read, 0 none
+  std::vector<Word> words;        // empty: nothing is tracked
+  std::vector<uint32_t> readers;  // per wave all words: sequence of the wave's last read << 4 | its bytes; 0 none
 };
 
-struct Wave;
+// A new workgroup: its waves know of nothing written yet. B's launch calls it once waves and LDS are allocated, then
+// `define`s the registers that the dispatcher fills. Without it nothing is tracked.
+void track_begin(Group& group);
+void track_begin(Wave& w);  // of a wave without a workgroup
 
 // Before an instruction runs: pending registers, and undefined sources of sinks, become findings; results become
 // (un)defined. Called by the engine for every instruction when tracking is on.
 void track_before(Wave& w, const Inst& i);
-void track_after(Wave& w, const Inst& i);
 
-// An operation was issued: its destination is pending until a wait.
+// Lanes of a vector register that hold a value. Handlers with Flow::Custom, and loads that deliver undefined words, say so.
+uint64_t defined_lanes(const Wave& w, int reg);
+void define(Wave& w, int reg, uint64_t lanes);
+void undefine(Wave& w, int reg, uint64_t lanes);
+
+// An operation was issued: its destination is pending until a wait. Every LDS instruction, stores included, is issued
+// with its sequence number: only a wait for it makes it complete.
 void issue(Wave& w, Counter counter, const Outstanding& what);
+// The same for a FLAT operation, which two counters count: Load or Store, and Ds.
+void issue_flat(Wave& w, Counter counter, const Outstanding& what);
 // At most `remaining` operations of the counter may still be outstanding.
 void wait_for(Wave& w, Counter counter, uint32_t remaining);
 
-// An LDS access by the active lane(s): `address` in the workgroup's LDS.
+// An LDS access by the active lane(s): `address` in the workgroup's LDS, within its bounds.
 uint32_t lds_access_begins(Wave& w);  // a new sequence number
 void lds_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence);
 void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, bool to_lds);
+// The same for all lanes of `mask`; lanes that reach beyond the LDS are left out.
+void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
+void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
+                 bool to_lds);
 
 void barrier_arrived(Wave& w);
 void barrier_passed(Wave& w);
+
+inline void track_after(Wave&, const Inst&) {}
 
 }  // namespace emu

@@ -1,0 +1,166 @@
+// LDS words never written, and words that two waves touch without a barrier between (tracking.hpp says what orders
+// accesses). Bytes of a word count apart: two waves may hold its halves.
+#include <bit>
+#include <string>
+
+#include "launch.hpp"
+
+namespace emu {
+
+namespace {
+
+constexpr uint8_t kNobody = 0xff;
+
+// Bytes of dword `word` that [address, address + bytes) holds.
+inline uint32_t bytes_in(uint32_t word, uint32_t address, uint32_t end) {
+  const uint32_t first = address > 4 * word ? address - 4 * word : 0;
+  const uint32_t behind = end < 4 * word + 4 ? end - 4 * word : 4;
+  return ((1u << behind) - 1) & ~((1u << first) - 1);
+}
+
+std::string at(uint32_t word) { return "the LDS word at " + std::to_string(4 * word); }
+
+template <class F> void report(Finding kind, Wave& w, const Inst& i, int lane, F text) {
+  if (w.launch && w.launch->report) w.launch->report->add(kind, w, i, lane, text);
+}
+
+// Whether the last write of these bytes is complete where this access comes.
+void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const LdsBooks::Word& last, bool to_lds, bool write) {
+  const Tracker& t = w.track;
+  const char* what = write ? " is written again" : " is read";
+  if (last.writer == w.index) {
+    // A wave's own LDS operations are in order; its loads into LDS are in order among themselves.
+    if (!last.to_lds || to_lds || last.writer_sequence <= t.done_to_lds) return;
+    return report(Finding::MissingWait, w, i, lane, [&] {
+      return at(word) + what + " in lane " + std::to_string(lane) + " while a load into it is still outstanding";
+    });
+  }
+  const uint32_t seen = (last.to_lds ? t.seen_to_lds : t.seen)[last.writer];
+  if (last.writer_sequence <= seen) return;
+  report(Finding::LdsRace, w, i, lane, [&] {
+    return at(word) + what + " by wave " + std::to_string(w.index) + ", lane " + std::to_string(lane) + "; wave " +
+           std::to_string(last.writer) + (last.to_lds ? " loaded into it" : " wrote it") +
+           " with no wait and barrier between";
+  });
+}
+
+void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
+  const LdsBooks& books = w.group->books;
+  const size_t words = books.words.size();
+  const Tracker& t = w.track;
+  const size_t waves = t.seen.size();
+  for (size_t other = 0; other < waves; ++other) {
+    const uint32_t read = books.readers[other * words + word];
+    if (!(read & mask) || other == size_t(w.index) || read >> 4 <= t.seen[other]) continue;
+    report(Finding::LdsRace, w, i, lane, [&] {
+      return at(word) + " is written by wave " + std::to_string(w.index) + ", lane " + std::to_string(lane) +
+             "; wave " + std::to_string(other) + " read it with no wait and barrier between";
+    });
+  }
+}
+
+inline bool outside(const LdsBooks& books, uint32_t address, uint32_t bytes) {
+  return uint64_t(address) + bytes > 4ull * books.words.size();
+}
+
+inline void one_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
+  LdsBooks& books = w.group->books;
+  const uint32_t end = address + bytes;
+  uint32_t* const mine = books.readers.data() + size_t(w.index) * books.words.size();
+  for (uint32_t word = address / 4; 4 * word < end; ++word) {
+    const uint32_t mask = bytes_in(word, address, end);
+    const LdsBooks::Word& last = books.words[word];
+    if (mask & ~last.written) [[unlikely]] {
+      report(Finding::UninitialisedLds, w, i, lane, [&] {
+        return at(word) + " is read in lane " + std::to_string(lane) + ", and nothing was ever written there";
+      });
+      books.words[word].written |= uint8_t(mask);
+    }
+    if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, false, false);
+    mine[word] = sequence << 4 | mask | (mine[word] >> 4 == sequence ? mine[word] & 15 : 0);
+  }
+}
+
+inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
+                      bool to_lds) {
+  LdsBooks& books = w.group->books;
+  const uint32_t end = address + bytes;
+  for (uint32_t word = address / 4; 4 * word < end; ++word) {
+    const uint32_t mask = bytes_in(word, address, end);
+    LdsBooks::Word& last = books.words[word];
+    if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, to_lds, true);
+    check_readers(w, i, lane, word, mask);
+    const bool same = last.writer == w.index && last.writer_sequence == sequence;
+    last.last = uint8_t(same ? last.last | mask : mask);
+    last.writer = uint8_t(w.index);
+    last.writer_sequence = sequence;
+    last.written |= uint8_t(mask);
+    last.to_lds = to_lds;
+  }
+}
+
+}  // namespace
+
+void track_begin(Group& group) {
+  const size_t words = (group.lds.size() + 3) / 4, waves = group.waves.size();
+  group.books.words.assign(words, {});
+  group.books.readers.assign(words * waves, 0);
+  for (const auto& wave : group.waves) {
+    track_begin(*wave);
+    wave->track.seen.assign(waves, 0);
+    wave->track.seen_to_lds.assign(waves, 0);
+  }
+}
+
+uint32_t lds_access_begins(Wave& w) { return ++w.track.sequence; }
+
+void lds_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
+  if (!w.group || outside(w.group->books, address, bytes)) return;
+  one_read(w, i, lane, address, bytes, sequence);
+}
+
+void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, bool to_lds) {
+  if (!w.group || outside(w.group->books, address, bytes)) return;
+  one_write(w, i, lane, address, bytes, sequence, to_lds);
+}
+
+void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
+  if (!w.group || w.group->books.words.empty()) return;
+  for (; mask; mask &= mask - 1) {
+    const int lane = std::countr_zero(mask);
+    if (!outside(w.group->books, addresses[lane], bytes)) one_read(w, i, lane, addresses[lane], bytes, sequence);
+  }
+}
+
+void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
+                 bool to_lds) {
+  if (!w.group || w.group->books.words.empty()) return;
+  for (; mask; mask &= mask - 1) {
+    const int lane = std::countr_zero(mask);
+    if (!outside(w.group->books, addresses[lane], bytes))
+      one_write(w, i, lane, addresses[lane], bytes, sequence, to_lds);
+  }
+}
+
+void barrier_arrived(Wave& w) {
+  Tracker& t = w.track;
+  if (!t.on) return;
+  ++t.arrivals;
+  t.done_at_arrival.push_back(t.done);
+  t.to_lds_at_arrival.push_back(t.done_to_lds);
+}
+
+void barrier_passed(Wave& w) {
+  Tracker& t = w.track;
+  if (!t.on || !w.group) return;
+  ++t.waits;
+  for (size_t k = 0; k < w.group->waves.size() && k < t.seen.size(); ++k) {
+    const Tracker& other = w.group->waves[k]->track;
+    // A wave that has fewer arrivals ended before this barrier was complete: all that it did came before.
+    const bool ended = other.arrivals < t.waits;
+    t.seen[k] = ended ? ~0u : other.done_at_arrival[t.waits];
+    t.seen_to_lds[k] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
+  }
+}
+
+}  // namespace emu

@@ -1,0 +1,189 @@
+// Waits and definedness of registers. What happens most (nothing is pending that the instruction touches, every source
+// is defined) costs a few tests of 512-bit sets; lanes are looked at one by one only where something is undefined.
+#include "tracking.hpp"
+
+#include <bit>
+#include <string>
+
+#include "definedness.hpp"
+#include "launch.hpp"
+#include "sets.hpp"
+
+namespace emu {
+
+namespace {
+
+std::string register_name(int reg, bool scalar) {
+  if (!scalar) return reg < kAgpr0 ? "v" + std::to_string(reg) : "a" + std::to_string(reg - kAgpr0);
+  if (reg == kVcc || reg == kVcc + 1) return reg == kVcc ? "vcc_lo" : "vcc_hi";
+  if (reg == kM0) return "m0";
+  if (reg >= kTtmp && reg < kTtmp + 16) return "ttmp" + std::to_string(reg - kTtmp);
+  return "s" + std::to_string(reg);
+}
+
+// Where the generation counts the operation. vmcnt counts stores too on CDNA (CDNA3 ISA 4.4 "Data dependency
+// resolution"); lgkmcnt counts LDS and scalar memory before gfx12, which has a counter for each (RDNA4 ISA, "S_WAIT_*").
+Pending& queue_of(Wave& w, Counter counter) {
+  if (counter == Counter::Store && is_cdna(w.arch)) counter = Counter::Load;
+  if (counter == Counter::Scalar && w.arch != Arch::gfx1201) counter = Counter::Ds;
+  return w.track.queue[size_t(counter)];
+}
+
+// The counter's largest value: an instruction that would go beyond it is not issued until an older one completes.
+uint32_t most_of(Arch arch, Counter counter) {
+  if (counter == Counter::Load || counter == Counter::Store) return 63;
+  if (is_cdna(arch)) return 15;
+  return counter == Counter::Scalar && arch == Arch::gfx1201 ? 31 : 63;
+}
+
+void completed(Tracker& t, const Outstanding& what) {
+  if (what.sequence) {
+    uint32_t& done = what.to_lds ? t.done_to_lds : t.done;
+    done = std::max(done, what.sequence);
+  }
+  for (int k = 0; k < what.count; ++k) {
+    const int reg = what.first + k;
+    if (what.scalar) {
+      if (t.s_loads[reg] && --t.s_loads[reg] == 0) t.s_pending.reset(reg);
+    } else if (t.v_loads[reg] && --t.v_loads[reg] == 0) {
+      t.v_pending.reset(reg);
+    }
+  }
+}
+
+void complete_all(Tracker& t, Pending& queue) {
+  for (uint32_t k = 0; k < queue.size; ++k) completed(t, queue.at(k));
+  queue.first = queue.size = queue.unordered = 0;
+}
+
+// The oldest `count` of those that complete in order.
+void complete_ordered(Tracker& t, Pending& queue, uint32_t count) {
+  if (queue.unordered == 0) {
+    for (uint32_t k = 0; k < count; ++k) completed(t, queue.at(k));
+    queue.first = (queue.first + count) % Pending::kRoom;
+    queue.size -= count;
+    return;
+  }
+  uint32_t kept = 0;
+  for (uint32_t k = 0; k < queue.size; ++k) {
+    const Outstanding what = queue.at(k);
+    if (!what.unordered && count > 0) --count, completed(t, what);
+    else queue.at(kept++) = what;
+  }
+  queue.size = kept;
+}
+
+void complete(Tracker& t, Pending& queue, uint32_t remaining) {
+  if (queue.size <= remaining) return;
+  if (remaining == 0) return complete_all(t, queue);
+  // Which of the unordered ones are among the completed is not known: all of them, for what the ordered ones are worth.
+  const uint32_t count = queue.size - remaining;
+  if (count > queue.unordered) complete_ordered(t, queue, count - queue.unordered);
+}
+
+bool anything(const Tracker& t) { return any(t.v_pending) || t.s_pending.any(); }
+
+void push(Wave& w, Counter counter, const Outstanding& what) {
+  Tracker& t = w.track;
+  Pending& queue = queue_of(w, counter);
+  const uint32_t most = most_of(w.arch, counter);
+  if (queue.size >= most) complete(t, queue, most - 1);
+  if (queue.size == Pending::kRoom) complete_all(t, queue);
+  queue.at(queue.size++) = what;
+  queue.unordered += what.unordered;
+  for (int k = 0; k < what.count; ++k) {
+    const int reg = what.first + k;
+    if (what.scalar) t.s_pending.set(reg), ++t.s_loads[reg];
+    else t.v_pending.set(reg), ++t.v_loads[reg];
+  }
+  t.any |= what.count > 0;
+}
+
+// Results of one kind of vector load come back in the order of issue, so a register may be loaded again (or its other
+// half loaded) while an older load of that kind is outstanding.
+bool loads_again(Wave& w, const Inst& i, int reg) {
+  const bool ds = i.cls == Class::Lds;
+  if (!ds && i.cls != Class::Global && i.cls != Class::Scratch && i.cls != Class::Atomic) return false;
+  uint32_t covered = 0;
+  Pending& queue = queue_of(w, ds ? Counter::Ds : Counter::Load);
+  for (uint32_t k = 0; k < queue.size; ++k) {
+    const Outstanding& what = queue.at(k);
+    covered += !what.scalar && !what.unordered && reg >= what.first && reg < what.first + what.count;
+  }
+  return covered == w.track.v_loads[reg];
+}
+
+void report_pending(Wave& w, const Inst& i, int reg, bool scalar, bool write) {
+  if (scalar) w.track.s_pending.reset(reg);
+  else w.track.v_pending.reset(reg);
+  if (!w.launch || !w.launch->report) return;
+  w.launch->report->add(Finding::MissingWait, w, i, -1, [&] {
+    return register_name(reg, scalar) + (write ? " is written" : " is read") +
+           " while a load into it is still outstanding: no wait before this instruction covers it";
+  });
+}
+
+void check_pending(Wave& w, const Inst& i) {
+  Tracker& t = w.track;
+  const VSet reads = i.v_reads & t.v_pending, writes = i.v_writes & t.v_pending;
+  each(reads, [&](int reg) { report_pending(w, i, reg, false, false); });
+  each(writes, [&](int reg) {
+    if (t.v_pending.test(reg) && !loads_again(w, i, reg)) report_pending(w, i, reg, false, true);
+  });
+  const SSet s_reads = i.s_reads & t.s_pending, s_writes = i.s_writes & t.s_pending;
+  for (int reg = 0; reg < kScalars; ++reg) {
+    if (s_reads.test(reg)) report_pending(w, i, reg, true, false);
+    else if (s_writes.test(reg)) report_pending(w, i, reg, true, true);
+  }
+}
+
+}  // namespace
+
+void track_begin(Wave& w) {
+  w.track = Tracker();
+  w.track.on = true;
+  w.track.done_at_arrival = w.track.to_lds_at_arrival = {0};
+  w.track.seen.assign(1, 0);
+  w.track.seen_to_lds.assign(1, 0);
+  w.track.scratch.assign(w.scratch_bytes / 4, 0);
+}
+
+void track_before(Wave& w, const Inst& i) {
+  Tracker& t = w.track;
+  if (t.any) {
+    if (meet(i.v_reads, t.v_pending) || meet(i.v_writes, t.v_pending) || (i.s_reads & t.s_pending).any() ||
+        (i.s_writes & t.s_pending).any())
+      check_pending(w, i);
+  }
+  if (!within(i.v_reads, t.defined)) return flow_undefined(w, i);
+  if (within(i.v_writes, t.defined)) return;
+  if (i.mod.dpp != Dpp::None || i.entry->flow == Flow::Custom || i.entry->flow == Flow::WriteLane)
+    return flow_undefined(w, i);
+  const uint64_t active = i.entry->flags & kIgnoresExec ? w.full : w.exec();
+  if (active == w.full) t.defined |= i.v_writes;
+  else each(i.v_writes, [&](int reg) { define(w, reg, active); });
+}
+
+void issue(Wave& w, Counter counter, const Outstanding& what) {
+  if (!w.track.on) return;
+  Outstanding one = what;
+  one.unordered = counter == Counter::Scalar;
+  push(w, counter, one);
+}
+
+void issue_flat(Wave& w, Counter counter, const Outstanding& what) {
+  if (!w.track.on) return;
+  Outstanding one = what;
+  one.unordered = true;
+  push(w, counter, one);
+  push(w, Counter::Ds, one);
+}
+
+void wait_for(Wave& w, Counter counter, uint32_t remaining) {
+  Tracker& t = w.track;
+  if (!t.on) return;
+  complete(t, queue_of(w, counter), remaining);
+  t.any = anything(t);
+}
+
+}  // namespace emu
