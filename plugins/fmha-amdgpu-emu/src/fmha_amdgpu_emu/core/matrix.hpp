@@ -9,13 +9,13 @@
 // after lane group, element after element, each by one fused multiply-add in float (so a product is never rounded).
 #pragma once
 
-#include <bit>
+#include <array>
 
+#include "formats.hpp"
 #include "lanes.hpp"
 #include "launch.hpp"
-#include "narrow.hpp"
 
-namespace emu {
+namespace emu::matrix {
 
 using Floats = float __attribute__((vector_size(64), aligned(4), may_alias));  // 16 columns
 using Float = float __attribute__((may_alias));
@@ -79,6 +79,16 @@ struct Bf16 {
   }
 };
 
+// The numbers of a narrow format's codes.
+template <int Codes>
+inline std::array<float, Codes> numbers_of(const Format& format) {
+  std::array<float, Codes> out;
+  for (int code = 0; code < Codes; ++code) out[code] = float(decode(format, uint64_t(code)));
+  return out;
+}
+inline const auto kFp8Numbers = numbers_of<256>(kFp8), kBf8Numbers = numbers_of<256>(kBf8);
+inline const auto kFp8FnuzNumbers = numbers_of<256>(kFp8Fnuz), kBf8FnuzNumbers = numbers_of<256>(kBf8Fnuz);
+
 inline void look_up(const Row& from, Row* to, const float* table) {
   for (int byte = 0; byte < 4; ++byte) {
     Float* out = floats(to[byte]);
@@ -91,7 +101,7 @@ struct Fp8 {
   static constexpr int kPer = 4;
   static constexpr float kLeastNormal = 0;
   static void widen(const Row& from, Row* to, Arch arch) {
-    look_up(from, to, arch == Arch::gfx942 ? kFp8Fnuz.data() : kFp8Ocp.data());
+    look_up(from, to, (arch == Arch::gfx942 ? kFp8FnuzNumbers : kFp8Numbers).data());
   }
 };
 
@@ -99,7 +109,7 @@ struct Bf8 {
   static constexpr int kPer = 4;
   static constexpr float kLeastNormal = 0;
   static void widen(const Row& from, Row* to, Arch arch) {
-    look_up(from, to, arch == Arch::gfx942 ? kBf8Fnuz.data() : kBf8Ocp.data());
+    look_up(from, to, (arch == Arch::gfx942 ? kBf8FnuzNumbers : kBf8Numbers).data());
   }
 };
 
@@ -198,4 +208,4 @@ inline std::string misfit(const Inst& i, int d, int a, int b, int c) {
   return "";
 }
 
-}  // namespace emu
+}  // namespace emu::matrix

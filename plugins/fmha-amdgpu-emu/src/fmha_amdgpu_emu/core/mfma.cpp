@@ -10,7 +10,9 @@ namespace emu {
 
 namespace {
 
-// B's lanes as BLGP says (CDNA3 ISA 7.1.? "Broadcasting values"): 1 and 2: the first, second 32 lanes for all; 3: all
+using namespace matrix;
+
+// B's lanes as BLGP says (CDNA3 ISA 7.1, "Broadcasting values"): 1 and 2: the first, second 32 lanes for all; 3: all
 // lanes 16 further down, round; 4 to 7: one group of 16 for all.
 void permute_lanes(Row* rows, int count, int blgp) {
   if (!blgp) return;
