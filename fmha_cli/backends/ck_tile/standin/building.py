@@ -5,14 +5,16 @@ from __future__ import annotations
 from importlib import resources
 
 from fmha_cli.backends.hip.library import NAME
+from fmha_cli.backends.hip.standin.sources import one_text
 from fmha_cli.build.standin import build_standin_library
 from fmha_cli.plan import Artifact
 from fmha_cli.protocols import BuildContext
 
 
 def source() -> str:
-    """The stand-in's C++ text."""
-    return resources.files("fmha_cli.backends.ck_tile.standin").joinpath("runtime.cpp").read_text("utf-8")
+    """The stand-in's C++ text: the HIP host API, and the recorder behind it."""
+    recorder = resources.files("fmha_cli.backends.ck_tile.standin").joinpath("recorder.cpp").read_text("utf-8")
+    return one_text("recorder.cpp", recorder)
 
 
 def build_standin(context: BuildContext) -> Artifact:
