@@ -17,6 +17,8 @@ struct Kernel {
   const Inst* entry = nullptr;
   uint32_t lds_bytes = 0, scratch_bytes = 0, kernarg_bytes = 0;
   uint32_t rsrc1 = 0, rsrc2 = 0, rsrc3 = 0, properties = 0, preload = 0;
+  uint32_t most_workitems = 0;         // of a workgroup, by the metadata; 0: not said
+  uint64_t descriptor = 0;             // address of NAME.kd in the code object
   bool dynamic_stack = false;
   struct Argument { uint32_t offset, size; std::string kind; };  // metadata .args, hidden ones included
   std::vector<Argument> arguments;
