@@ -197,9 +197,10 @@ inline uint32_t clamped32(uint32_t x, bool nan_to_zero) {
   return is_nan32(x) ? (nan_to_zero ? 0 : x) : inside;
 }
 
-// omod, clamp, denormals of 64 results. `flush`: denormals of the result become zero.
-inline void finish32(const Wave& w, const Inst& i, uint32_t* x, bool flush) {
-  if (const int omod = omod_of(w, i, !flush)) {
+// omod, clamp, denormals of 64 results. `flush`: denormals of the result become zero; `denormals`: MODE lets results be
+// denormal, which silences omod.
+inline void finish32(const Wave& w, const Inst& i, uint32_t* x, bool flush, bool denormals) {
+  if (const int omod = omod_of(w, i, denormals)) {
     const float factor = float(omod_factor(omod));
     EMU_LANES {
       const uint32_t scaled = flushed32(bits_of(as_float(flushed32(x[l])) * factor));
@@ -215,8 +216,8 @@ inline void finish32(const Wave& w, const Inst& i, uint32_t* x, bool flush) {
   }
 }
 
-inline void finish16(const Wave& w, const Inst& i, uint32_t* x, bool flush) {
-  if (const int omod = omod_of(w, i, !flush)) {
+inline void finish16(const Wave& w, const Inst& i, uint32_t* x, bool flush, bool denormals) {
+  if (const int omod = omod_of(w, i, denormals)) {
     const float factor = float(omod_factor(omod));
     for (int l = 0; l < kLanes; ++l) {
       if (is_nan16(x[l])) continue;

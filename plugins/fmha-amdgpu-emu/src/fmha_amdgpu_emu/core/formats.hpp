@@ -1,5 +1,5 @@
 // Floating-point formats in software: what a code of each format means, and rounding of a number to it. Exact; slow
-// paths and small formats use these, the rows of float_rows.hpp the host's instructions.
+// paths and small formats use these, the rows of floats.hpp the host's instructions.
 #pragma once
 
 #include <bit>
@@ -143,10 +143,12 @@ inline uint64_t encode_stochastic(const Format& f, double x, uint32_t seed, bool
 }
 
 // a + b with the last digit set to one where digits were lost ("rounding to odd"): rounding that again to a format
-// with at least two digits less is as good as rounding the exact sum, in every mode.
-inline double odd_sum(double a, double b) {
+// with at least two digits less is as good as rounding the exact sum, in every mode. What cancels exactly is -0 when
+// rounding down.
+inline double odd_sum(double a, double b, int round = kNearest) {
   const double sum = a + b;
   if (!std::isfinite(sum)) return sum;
+  if (sum == 0) return round == kDown && (a != 0 || b != 0 || std::signbit(a) != std::signbit(b)) ? -0.0 : sum;
   const double part = sum - a, lost = (a - (sum - part)) + (b - part);
   if (lost == 0 || bits_of(sum) & 1) return sum;
   const bool grows = (lost > 0) == (sum > 0);
