@@ -39,6 +39,7 @@ class NullBackend:
     dropout_stream = "fmha"
     probes_in_parent = True
     automatic = False
+    runtime = "null"
 
     def probe(self) -> Availability:
         device = DeviceFacts(id="null", archs=(ARCH,), name="numpy")

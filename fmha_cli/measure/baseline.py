@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.device import is_emulated
 from fmha_cli.encode import canonical_json
 from fmha_cli.errors import UsageError
 from fmha_cli.measure.compare import Ratio, Speed
@@ -59,7 +60,7 @@ def load_baseline(path: Path) -> Baseline:
     try:
         text = path.read_text("utf-8")
         records = _records(text)
-        timed = [r for r in records if r["measurement"] is not None]
+        timed = [r for r in records if r["measurement"] is not None and not is_emulated(r["device"])]
         rows: dict[str, list[Mapping[str, Any]]] = {}
         for record in timed:
             rows.setdefault(_key(record), []).append(record)
