@@ -169,6 +169,20 @@ inline void fetch16(Wave& w, const Inst& i, int k, Fetched& f, bool flush) {
   edit16(f, op.neg, op.abs, flush);
 }
 
+// binary64: two dwords of a source, joined.
+struct Doubles {
+  alignas(64) uint64_t x[kLanes];
+};
+
+inline void fetch64(Wave& w, const Inst& i, int k, Doubles& to, bool flush) {
+  Row rooms[2];
+  const uint32_t *low = source(w, i, k, rooms[0], 0), *high = source(w, i, k, rooms[1], 1);
+  const Operand& op = i.src(k);
+  const uint64_t keep = op.abs ? ~uint64_t(0) >> 1 : ~uint64_t(0), turn = op.neg ? uint64_t(1) << 63 : 0;
+  EMU_LANES to.x[l] = ((uint64_t(high[l]) << 32 | low[l]) & keep) ^ turn;
+  if (flush) EMU_LANES to.x[l] = flushed64(to.x[l]);
+}
+
 // Source k as it stands in its register, op_sel left to the caller; DPP is done.
 inline const uint32_t* whole_source(Wave& w, const Inst& i, int k, Row& room, int d = 0) {
   const Operand& op = i.src(k);
@@ -256,6 +270,43 @@ template <int N> inline void settle_nans16(uint32_t* out, const Fetched (&in)[N]
     for (int k = N - 1; k >= 0; --k)
       if (is_nan16(in[k].x[l])) out[l] = quiet16(in[k].x[l]) & 0xffff;
   }
+}
+
+inline void finish64(const Wave& w, const Inst& i, uint64_t* x, bool flush, bool denormals) {
+  const int omod = omod_of(w, i, denormals);
+  const bool nan_to_zero = clamps_nan(w);
+  if (!omod && !flush && !i.mod.clamp) return;
+  for (int l = 0; l < kLanes; ++l) {
+    uint64_t value = flush || omod ? flushed64(x[l]) : x[l];
+    if (omod && !is_nan64(value)) {
+      const bool zero = !(value << 1);
+      value = zero ? 0 : flushed64(bits_of(as_double(value) * omod_factor(omod)));
+    }
+    if (i.mod.clamp) {
+      if (is_nan64(value)) value = nan_to_zero ? 0 : value;
+      else value = int64_t(value) < 0 ? 0 : value > 0x3ff0000000000000 ? 0x3ff0000000000000 : value;
+    }
+    x[l] = value;
+  }
+}
+
+template <int N> inline void settle_nans64(uint64_t* out, const Doubles (&in)[N]) {
+  for (int l = 0; l < kLanes; ++l) {
+    if (!is_nan64(out[l])) continue;
+    out[l] = kNan64;
+    for (int k = N - 1; k >= 0; --k)
+      if (is_nan64(in[k].x[l])) out[l] = quiet64(in[k].x[l]);
+  }
+}
+
+inline void commit64(Wave& w, const Inst& i, const uint64_t* x) {
+  Row low, high;
+  EMU_LANES {
+    low.x[l] = uint32_t(x[l]);
+    high.x[l] = uint32_t(x[l] >> 32);
+  }
+  commit(w, i, low, 0);
+  commit(w, i, high, 1);
 }
 
 // Entries of 16-bit results that leave the other half of their register alone: not plain.

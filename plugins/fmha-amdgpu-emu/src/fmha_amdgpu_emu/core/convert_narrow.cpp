@@ -1,0 +1,7 @@
+#include "tables.hpp"
+
+namespace emu {
+
+const Table kNarrowTable{nullptr, 0};
+
+}  // namespace emu

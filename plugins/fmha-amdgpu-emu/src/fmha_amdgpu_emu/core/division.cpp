@@ -1,0 +1,7 @@
+#include "tables.hpp"
+
+namespace emu {
+
+const Table kDivisionTable{nullptr, 0};
+
+}  // namespace emu
