@@ -1,0 +1,107 @@
+// One LDS instruction's accesses: bounds, bytes, bank conflicts, and what the books are told.
+//
+// Addresses are bytes; dwords and wider need no alignment (unaligned access mode, as HSA sets it). An access that does
+// not lie in the workgroup's allocation as a whole reads zero, or is dropped, and is a finding (CDNA3 ISA 10.3.1,
+// RDNA3 ISA 12.2 "out-of-range"; M0 limits nothing since gfx9).
+#pragma once
+
+#include <bit>
+#include <cstdio>
+
+#include "lanes.hpp"
+#include "launch.hpp"
+
+namespace emu::lds {
+
+template <class F> inline void each_lane(uint64_t mask, F f) {
+  for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
+}
+
+// What two accesses of a phase to the same dword cost: nothing when it is read or written, a cycle each when an atomic.
+enum class Same : uint8_t { Free, Costs };
+
+// Cycles beyond those of an access without conflicts (lds_banks.cpp).
+uint32_t conflict_cycles(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same);
+
+class Access {
+ public:
+  Access(Wave& w, const Inst& i)
+      : wave_(w), inst_(i), lds_(w.group->lds), tracked_(w.launch->options.track),
+        sequence_(tracked_ ? lds_access_begins(w) : 0) {}
+
+  // The bytes that a lane reads; nullptr: out of range, zero is read.
+  const uint8_t* read(int lane, uint32_t address, uint32_t bytes) {
+    if (!inside(lane, address, bytes, "read")) return nullptr;
+    if (tracked_) lds_read(wave_, inst_, lane, address, bytes, sequence_);
+    return lds_.data() + address;
+  }
+
+  // The bytes that a lane writes; nullptr: out of range, the write is dropped.
+  uint8_t* written(int lane, uint32_t address, uint32_t bytes) {
+    if (!inside(lane, address, bytes, "written")) return nullptr;
+    if (tracked_) lds_written(wave_, inst_, lane, address, bytes, sequence_, false);
+    return lds_.data() + address;
+  }
+
+  // The destination is pending from here on (count 0: a write, which is outstanding too).
+  void issued(const Operand* to, int count) {
+    if (!tracked_) return;
+    Outstanding what;
+    if (to) what.first = to->reg;
+    what.count = uint8_t(count);
+    what.sequence = sequence_;
+    issue(wave_, Counter::Ds, what);
+  }
+
+ private:
+  bool inside(int lane, uint32_t address, uint32_t bytes, const char* how) {
+    if (uint64_t(address) + bytes <= lds_.size()) [[likely]] return true;
+    if (wave_.launch->report)
+      wave_.launch->report->add(Finding::OutOfBounds, wave_, inst_, lane, [&] {
+        char text[160];
+        std::snprintf(text, sizeof text, "lane %d: %u bytes %s at LDS address 0x%x; the workgroup has 0x%zx bytes", lane,
+                      bytes, how, address, lds_.size());
+        return std::string(text);
+      });
+    return false;
+  }
+
+  Wave& wave_;
+  const Inst& inst_;
+  std::vector<uint8_t>& lds_;
+  const bool tracked_;
+  const uint32_t sequence_;
+};
+
+// Addresses of all lanes: the register of operand k of the text plus an offset.
+inline void addresses(const Wave& w, const Inst& i, int k, uint32_t offset, uint32_t* to) {
+  const uint32_t* from = w.v[i.op[k].reg].x;
+  for (int l = 0; l < kLanes; ++l) to[l] = from[l] + offset;
+}
+
+inline void count_read(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes) {
+  Counts& c = counts();
+  c.lds_accesses += 1;
+  c.lds_read += uint64_t(std::popcount(mask)) * bytes;
+  c.lds_conflict_cycles += conflict_cycles(w, address, mask, bytes, true, Same::Free);
+}
+
+inline void count_written(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes) {
+  Counts& c = counts();
+  c.lds_accesses += 1;
+  c.lds_written += uint64_t(std::popcount(mask)) * bytes;
+  c.lds_conflict_cycles += conflict_cycles(w, address, mask, bytes, false, Same::Free);
+}
+
+// Binders. There is no GDS here, and operand k must be `dwords[k]` registers (0: end).
+template <int... Dwords> std::string fits(Inst& i, Arch) {
+  constexpr int sizes[] = {Dwords...};
+  if (i.mod.gds) return "the global data share is not emulated";
+  if (i.ops != sizeof...(Dwords)) return "the instruction has other operands than its entry";
+  for (int k = 0; k < int(sizeof...(Dwords)); ++k)
+    if (i.op[k].kind != Kind::Vgpr || i.op[k].count != sizes[k])
+      return "operand " + std::to_string(k + 1) + " is not of " + std::to_string(sizes[k]) + " vector registers";
+  return "";
+}
+
+}  // namespace emu::lds

@@ -1,0 +1,86 @@
+// Bank conflicts of LDS accesses.
+//
+// LDS has 32 banks of one dword (gfx950: 64); a bank serves one dword a cycle, for any number of lanes that ask for it.
+// A wave's access is worked off in phases of as many lanes as fill the banks, and a phase takes as many cycles as its
+// busiest bank has different dwords (CDNA3 ISA 10 "Local Data Share"; ROCm documentation, CK Tile, "LDS bank conflicts",
+// which also names the lanes of ds_read_b128's phases on the CDNA GPUs with 32 banks). The count is that of the cycles
+// beyond one a phase. A model: the hardware's own counter was not compared.
+#include <array>
+
+#include "lds.hpp"
+
+namespace emu::lds {
+
+namespace {
+
+// Lanes in the order in which phases take them: ds_read_b128 pairs lanes 0-3 with 20-23, 4-7 with 16-19, and so on.
+constexpr std::array<uint8_t, kLanes> wide_read_order() {
+  constexpr uint8_t starts[16] = {0, 20, 4, 16, 8, 28, 12, 24, 32, 52, 36, 48, 40, 60, 44, 56};
+  std::array<uint8_t, kLanes> out{};
+  for (int k = 0; k < kLanes; ++k) out[k] = uint8_t(starts[k / 4] + k % 4);
+  return out;
+}
+constexpr auto kWideRead = wide_read_order();
+
+// Requests of one phase, by bank: the different units (of `bytes`, aligned) asked for.
+struct Phase {
+  uint32_t first[64];
+  uint8_t count[64] = {};
+  uint32_t others[128];  // further units: a phase has at most 64 lanes of a dword, or 16 of three
+  uint8_t bank_of_other[128];
+  int other_count = 0;
+  uint32_t busiest = 0;
+
+  void ask(uint32_t bank, uint32_t unit, Same same) {
+    if (count[bank] == 0) {
+      first[bank] = unit;
+    } else if (same == Same::Free) {
+      if (first[bank] == unit) return;
+      for (int k = 0; k < other_count; ++k)
+        if (bank_of_other[k] == bank && others[k] == unit) return;
+      bank_of_other[other_count] = uint8_t(bank);
+      others[other_count++] = unit;
+    }
+    if (++count[bank] > busiest) busiest = count[bank];
+  }
+};
+
+// All lanes one behind the other, or all at one address: nothing to work out.
+bool plain(const uint32_t* address, uint64_t mask, uint64_t full, uint32_t step) {
+  if (mask != full) return false;
+  const int lanes = full == ~0ull ? 64 : 32;
+  uint32_t different = 0, apart = 0;
+  for (int l = 0; l < lanes; ++l) different |= address[l] ^ (address[0] + uint32_t(l) * step);
+  for (int l = 0; l < lanes; ++l) apart |= address[l] ^ address[0];
+  return different == 0 || apart == 0;
+}
+
+}  // namespace
+
+uint32_t conflict_cycles(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same) {
+  const uint32_t size = bytes <= 4 ? 4 : bytes;
+  const bool aligned = (size & (size - 1)) == 0;
+  if (same == Same::Free && aligned && address[0] % size == 0 && plain(address, mask, w.full, size)) return 0;
+  const uint32_t banks = w.arch == Arch::gfx950 ? 64 : 32;
+  const uint32_t dwords = size / 4, lanes = banks / (dwords == 3 ? 4 : dwords);
+  const bool ordered = read && dwords == 4 && (w.arch == Arch::gfx90a || w.arch == Arch::gfx942);
+  uint32_t cycles = 0;
+  for (uint32_t from = 0; from < uint32_t(w.lanes); from += lanes) {
+    Phase phase;
+    for (uint32_t k = from; k < from + lanes && k < uint32_t(w.lanes); ++k) {
+      const uint32_t lane = ordered ? kWideRead[k] : k;
+      if (!(mask >> lane & 1)) continue;
+      const uint32_t at = address[lane];
+      if (aligned && at % size == 0) {
+        phase.ask(at / size % (banks / dwords) * dwords, at / 4, same);
+      } else {
+        const uint32_t last = (at + bytes - 1) / 4;
+        for (uint32_t word = at / 4; word <= last; ++word) phase.ask(word % banks, word, same);
+      }
+    }
+    if (phase.busiest > 1) cycles += phase.busiest - 1;
+  }
+  return cycles;
+}
+
+}  // namespace emu::lds
