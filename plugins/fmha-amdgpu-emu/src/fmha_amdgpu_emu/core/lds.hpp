@@ -43,6 +43,16 @@ class Access {
     return lds_.data() + address;
   }
 
+  // The bytes that a lane's atomic reads and writes; nullptr: out of range, or not aligned as atomics must be.
+  uint8_t* changed(int lane, uint32_t address, uint32_t bytes) {
+    if (!inside(lane, address, bytes, address % bytes ? "changed, not aligned," : "changed", bytes)) return nullptr;
+    if (tracked_) {
+      lds_read(wave_, inst_, lane, address, bytes, sequence_);
+      lds_written(wave_, inst_, lane, address, bytes, sequence_, false);
+    }
+    return lds_.data() + address;
+  }
+
   // The destination is pending from here on (count 0: a write, which is outstanding too).
   void issued(const Operand* to, int count) {
     if (!tracked_) return;
@@ -54,8 +64,8 @@ class Access {
   }
 
  private:
-  bool inside(int lane, uint32_t address, uint32_t bytes, const char* how) {
-    if (uint64_t(address) + bytes <= lds_.size()) [[likely]] return true;
+  bool inside(int lane, uint32_t address, uint32_t bytes, const char* how, uint32_t alignment = 1) {
+    if (uint64_t(address) + bytes <= lds_.size() && address % alignment == 0) [[likely]] return true;
     if (wave_.launch->report)
       wave_.launch->report->add(Finding::OutOfBounds, wave_, inst_, lane, [&] {
         char text[160];

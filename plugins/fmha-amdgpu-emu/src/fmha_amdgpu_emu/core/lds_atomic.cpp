@@ -1,7 +1,192 @@
+// ds_*: atomics, with and without the old value returned. Lanes act one after another, the lowest first.
+//
+// Floats are added as they are: nearest even, denormals kept (CDNA3 ISA 12.13: "handles NaN/INF/denormal values").
+#include "formats.hpp"
+#include "lds.hpp"
 #include "tables.hpp"
 
 namespace emu {
 
-const Table kLdsAtomicTable{nullptr, 0};
+namespace {
+
+using namespace lds;
+
+// ---- what is stored: f(memory, data) or f(memory, data, second data) ----
+
+template <class T> T from_bits(uint64_t bits) {
+  T out;
+  std::memcpy(&out, &bits, sizeof out);
+  return out;
+}
+
+struct Add { template <class T> static T of(T m, T d) { return m + d; } };
+struct Sub { template <class T> static T of(T m, T d) { return m - d; } };
+struct ReverseSub { template <class T> static T of(T m, T d) { return d - m; } };
+struct SubClamp { template <class T> static T of(T m, T d) { return m < d ? 0 : m - d; } };
+struct CondSub { template <class T> static T of(T m, T d) { return m >= d ? m - d : m; } };
+struct Inc { template <class T> static T of(T m, T d) { return m >= d ? 0 : m + 1; } };
+struct Dec { template <class T> static T of(T m, T d) { return m == 0 || m > d ? d : m - 1; } };
+struct Min { template <class T> static T of(T m, T d) { return d < m ? d : m; } };
+struct Max { template <class T> static T of(T m, T d) { return d > m ? d : m; } };
+struct And { template <class T> static T of(T m, T d) { return m & d; } };
+struct Or { template <class T> static T of(T m, T d) { return m | d; } };
+struct Xor { template <class T> static T of(T m, T d) { return m ^ d; } };
+struct Exchange { template <class T> static T of(T, T d) { return d; } };
+// IEEE 754-2019 minimumNumber and maximumNumber: a number wins over NaN, -0 is below 0 (RDNA4 ISA 15.12).
+struct MinNum {
+  template <class T> static T of(T m, T d) {
+    if (m != m || d != d) return m != m ? d : m;
+    return d < m || (d == m && std::signbit(d)) ? d : m;
+  }
+};
+struct MaxNum {
+  template <class T> static T of(T m, T d) {
+    if (m != m || d != d) return m != m ? d : m;
+    return d > m || (d == m && !std::signbit(d)) ? d : m;
+  }
+};
+struct MaskOr { template <class T> static T of(T m, T d, T e) { return (m & ~d) | e; } };
+struct Wrap { template <class T> static T of(T m, T d, T e) { return m >= d ? m - d : m + e; } };
+// DS_CMPST: the value to compare comes first (CDNA3 ISA 12.13); DS_CMPSTORE: it comes second (RDNA3 ISA 16.12).
+struct CompareFirst { template <class T> static T of(T m, T compared, T stored) { return m == compared ? stored : m; } };
+struct CompareSecond { template <class T> static T of(T m, T stored, T compared) { return m == compared ? stored : m; } };
+
+template <const Format& F> struct PackedAdd {
+  static uint32_t of(uint32_t m, uint32_t d) {
+    uint32_t out = 0;
+    for (int half = 0; half < 32; half += 16) {
+      const double sum = odd_sum(decode(F, m >> half & 0xffff), decode(F, d >> half & 0xffff));
+      out |= uint32_t(encode(F, sum)) << half;
+    }
+    return out;
+  }
+};
+
+// Each dword of memory is replaced by the data's lower 31 bits where the data's top bit is set.
+struct CondExchange {
+  static uint64_t of(uint64_t m, uint64_t d) {
+    uint64_t out = 0;
+    for (int half = 0; half < 64; half += 32) {
+      const uint32_t word = uint32_t(d >> half);
+      out |= uint64_t(word >> 31 ? word & 0x7fffffffu : uint32_t(m >> half)) << half;
+    }
+    return out;
+  }
+};
+
+// ---- handlers ----
+
+template <class T> T data_of(const Wave& w, const Operand& op, int lane) {
+  uint64_t bits = w.v[op.reg].x[lane];
+  if constexpr (sizeof(T) == 8) bits |= uint64_t(w.v[op.reg + 1].x[lane]) << 32;
+  return from_bits<T>(bits);
+}
+
+template <class T> void put(Wave& w, int reg, int lane, T value) {
+  uint32_t words[sizeof(T) / 4];
+  std::memcpy(words, &value, sizeof value);
+  for (size_t d = 0; d < sizeof(T) / 4; ++d) w.v[reg + d].x[lane] = words[d];
+}
+
+void count_atomic(const Wave& w, const uint32_t* at, uint64_t mask, uint32_t bytes) {
+  Counts& c = counts();
+  const uint64_t moved = uint64_t(std::popcount(mask)) * bytes;
+  c.lds_accesses += 1;
+  c.lds_read += moved;
+  c.lds_written += moved;
+  c.lds_conflict_cycles += conflict_cycles(w, at, mask, bytes, false, Same::Costs);
+}
+
+template <class T, class F, int Data> T changed(const Wave& w, const Operand* data, int lane, T old) {
+  if constexpr (Data == 2) return F::of(old, data_of<T>(w, data[0], lane), data_of<T>(w, data[1], lane));
+  else return F::of(old, data_of<T>(w, data[0], lane));
+}
+
+template <class T, class F, int Data, bool Return> void atomic(Wave& w, const Inst& i) {
+  uint32_t at[kLanes];
+  addresses(w, i, Return, uint32_t(i.mod.offset), at);
+  Access access(w, i);
+  const uint64_t mask = w.exec();
+  each_lane(mask, [&](int l) {
+    T old{};
+    if (uint8_t* memory = access.changed(l, at[l], sizeof(T))) {
+      std::memcpy(&old, memory, sizeof old);
+      const T stored = changed<T, F, Data>(w, &i.op[Return + 1], l, old);
+      std::memcpy(memory, &stored, sizeof stored);
+    }
+    if constexpr (Return) put(w, i.op[0].reg, l, old);
+  });
+  count_atomic(w, at, mask, sizeof(T));
+  access.issued(Return ? &i.op[0] : nullptr, Return ? int(sizeof(T) / 4) : 0);
+}
+
+// Two exchanges, at offset0 * step and offset1 * step; both old values are returned.
+template <class T, int Stride> void exchange_two(Wave& w, const Inst& i) {
+  constexpr uint32_t step = sizeof(T) * Stride;
+  uint32_t at[2][kLanes];
+  addresses(w, i, 1, i.mod.offset0 * step, at[0]);
+  addresses(w, i, 1, i.mod.offset1 * step, at[1]);
+  Access access(w, i);
+  const uint64_t mask = w.exec();
+  each_lane(mask, [&](int l) {
+    T old[2]{};
+    for (int k = 0; k < 2; ++k) {
+      const T data = data_of<T>(w, i.op[2 + k], l);
+      if (uint8_t* memory = access.changed(l, at[k][l], sizeof(T))) {
+        std::memcpy(&old[k], memory, sizeof old[k]);
+        std::memcpy(memory, &data, sizeof data);
+      }
+    }
+    for (int k = 0; k < 2; ++k) put(w, i.op[0].reg + k * int(sizeof(T) / 4), l, old[k]);
+  });
+  for (int k = 0; k < 2; ++k) count_atomic(w, at[k], mask, sizeof(T));
+  access.issued(&i.op[0], int(2 * sizeof(T) / 4));
+}
+
+constexpr const char* kSource = "CDNA3 ISA 12.13 LDS & GDS, RDNA3 ISA 16.12, RDNA4 ISA 15.12";
+
+template <class T, class F, int Data> constexpr Entry plain(const char* name) {
+  constexpr int size = sizeof(T) / 4;
+  constexpr Binder bind = Data == 2 ? Binder(fits<1, size, size>) : Binder(fits<1, size>);
+  return {name, atomic<T, F, Data, false>, 0, Class::Lds, Flow::Sink, 0, {}, bind, kSource};
+}
+template <class T, class F, int Data> constexpr Entry returning(const char* name) {
+  constexpr int size = sizeof(T) / 4;
+  constexpr Binder bind = Data == 2 ? Binder(fits<size, 1, size, size>) : Binder(fits<size, 1, size>);
+  return {name, atomic<T, F, Data, true>, 1, Class::Lds, Flow::Sink, 0, {}, bind, kSource};
+}
+template <class T, int Stride> constexpr Entry exchanging(const char* name) {
+  constexpr int size = sizeof(T) / 4;
+  return {name, exchange_two<T, Stride>, 1, Class::Lds, Flow::Sink, 0, {}, fits<2 * size, 1, size, size>, kSource};
+}
+
+#define BOTH(OP, TYPE, T, F, DATA) plain<T, F, DATA>("ds_" OP "_" TYPE), returning<T, F, DATA>("ds_" OP "_rtn_" TYPE)
+#define UNSIGNED(OP, LETTER, F, DATA) BOTH(OP, LETTER "32", uint32_t, F, DATA), BOTH(OP, LETTER "64", uint64_t, F, DATA)
+#define SIGNED(OP, F) BOTH(OP, "i32", int32_t, F, 1), BOTH(OP, "i64", int64_t, F, 1)
+#define REAL(OP, F, DATA) BOTH(OP, "f32", float, F, DATA), BOTH(OP, "f64", double, F, DATA)
+
+constexpr Entry kEntries[] = {
+    UNSIGNED("add", "u", Add, 1), UNSIGNED("sub", "u", Sub, 1), UNSIGNED("rsub", "u", ReverseSub, 1),
+    UNSIGNED("inc", "u", Inc, 1), UNSIGNED("dec", "u", Dec, 1), UNSIGNED("min", "u", Min, 1),
+    UNSIGNED("max", "u", Max, 1), SIGNED("min", Min), SIGNED("max", Max), UNSIGNED("and", "b", And, 1),
+    UNSIGNED("or", "b", Or, 1), UNSIGNED("xor", "b", Xor, 1), UNSIGNED("mskor", "b", MaskOr, 2),
+    UNSIGNED("cmpst", "b", CompareFirst, 2), UNSIGNED("cmpstore", "b", CompareSecond, 2),
+    REAL("cmpst", CompareFirst, 2), REAL("cmpstore", CompareSecond, 2), REAL("add", Add, 1), REAL("min", Min, 1),
+    REAL("max", Max, 1), REAL("min_num", MinNum, 1), REAL("max_num", MaxNum, 1),
+    BOTH("pk_add", "f16", uint32_t, PackedAdd<kHalf>, 1), BOTH("pk_add", "bf16", uint32_t, PackedAdd<kBrain>, 1),
+    BOTH("sub_clamp", "u32", uint32_t, SubClamp, 1), BOTH("cond_sub", "u32", uint32_t, CondSub, 1),
+    returning<uint32_t, Exchange, 1>("ds_wrxchg_rtn_b32"), returning<uint64_t, Exchange, 1>("ds_wrxchg_rtn_b64"),
+    returning<uint32_t, Exchange, 1>("ds_storexchg_rtn_b32"), returning<uint64_t, Exchange, 1>("ds_storexchg_rtn_b64"),
+    returning<uint32_t, Wrap, 2>("ds_wrap_rtn_b32"), returning<uint64_t, CondExchange, 1>("ds_condxchg32_rtn_b64"),
+    exchanging<uint32_t, 1>("ds_wrxchg2_rtn_b32"), exchanging<uint64_t, 1>("ds_wrxchg2_rtn_b64"),
+    exchanging<uint32_t, 64>("ds_wrxchg2st64_rtn_b32"), exchanging<uint64_t, 64>("ds_wrxchg2st64_rtn_b64"),
+    exchanging<uint32_t, 1>("ds_storexchg_2addr_rtn_b32"), exchanging<uint64_t, 1>("ds_storexchg_2addr_rtn_b64"),
+    exchanging<uint32_t, 64>("ds_storexchg_2addr_stride64_rtn_b32"),
+    exchanging<uint64_t, 64>("ds_storexchg_2addr_stride64_rtn_b64"),
+};
+
+}  // namespace
+
+const Table kLdsAtomicTable{kEntries, std::size(kEntries)};
 
 }  // namespace emu
