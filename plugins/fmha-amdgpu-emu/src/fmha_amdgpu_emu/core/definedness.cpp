@@ -61,9 +61,7 @@ void report_undefined(Wave& w, const Inst& i, uint64_t bad, int reg) {
 }
 
 void sink(Wave& w, const Inst& i, const VSet& reads, uint64_t active) {
-  each(reads, [&](int reg) {
-    if (const uint64_t bad = active & ~defined_lanes(w, reg)) report_undefined(w, i, bad, reg);
-  });
+  each(reads, [&](int reg) { sink_undefined(w, i, reg, active); });
 }
 
 struct Result {
@@ -141,6 +139,10 @@ void undefine(Wave& w, int reg, uint64_t lanes) {
   if (!lanes) return;
   t.lanes[reg] = defined_lanes(w, reg) & ~lanes;
   t.defined.reset(reg);
+}
+
+void sink_undefined(Wave& w, const Inst& i, int reg, uint64_t active) {
+  if (const uint64_t bad = active & ~defined_lanes(w, reg)) report_undefined(w, i, bad, reg);
 }
 
 void flow_undefined(Wave& w, const Inst& i) {

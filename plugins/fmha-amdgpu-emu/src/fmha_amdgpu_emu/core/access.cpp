@@ -1,0 +1,161 @@
+// Where lanes may read and write, and what is reported of those that may not.
+#include "access.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string>
+
+#include "bind.hpp"
+#include "definedness.hpp"
+#include "lanes.hpp"
+#include "memory.hpp"
+
+namespace emu {
+
+namespace {
+
+std::string hex(uint64_t value) {
+  char out[24];
+  std::snprintf(out, sizeof out, "0x%llx", static_cast<unsigned long long>(value));
+  return out;
+}
+
+template <class F> void report_bounds(Wave& w, const Inst& i, int lane, F text) {
+  if (w.launch && w.launch->report) w.launch->report->add(Finding::OutOfBounds, w, i, lane, text);
+}
+
+std::string access_text(int lane, uint32_t bytes, bool write, const std::string& where) {
+  return "lane " + std::to_string(lane) + (write ? " writes " : " reads ") + std::to_string(bytes) +
+         (bytes == 1 ? " byte at " : " bytes at ") + where;
+}
+
+// The address within an aperture (its base is a multiple of 4 GiB).
+inline uint32_t aperture_word(const Wave& w, Aperture which) { return uint32_t(aperture_of(w, which) >> 32); }
+
+// LDS by FLAT addresses: books, bounds, host addresses.
+uint64_t flat_lds(Wave& w, const Inst& i, Addresses& a, uint64_t mask, uint32_t bytes, bool write) {
+  uint64_t may = 0;
+  uint32_t offsets[kLanes];
+  const size_t size = w.group ? w.group->lds.size() : 0;
+  each_lane(mask, [&](int l) {
+    offsets[l] = uint32_t(a.at[l]);
+    if (uint64_t(offsets[l]) + bytes <= size) {
+      a.at[l] = reinterpret_cast<uint64_t>(w.group->lds.data() + offsets[l]);
+      may |= 1ull << l;
+    } else {
+      report_bounds(w, i, l, [&] {
+        return access_text(l, bytes, write, std::to_string(offsets[l])) + " of the workgroup's LDS, which has " +
+               std::to_string(size) + " bytes";
+      });
+    }
+  });
+  const uint32_t sequence = lds_access_begins(w);
+  if (write) lds_written(w, i, may, offsets, bytes, sequence, false);
+  else lds_read(w, i, may, offsets, bytes, sequence);
+  return may;
+}
+
+}  // namespace
+
+bool reachable_one(Wave& w, const Inst& i, int lane, uint64_t address, uint32_t bytes, bool write) {
+  const Memory::Place place = memory().place(address, bytes, write);
+  if (place == Memory::Place::Inside) return true;
+  report_bounds(w, i, lane, [&] {
+    return access_text(lane, bytes, write, hex(address)) +
+           (place == Memory::Place::ReadOnly ? ", which is read-only: " : ": ") + memory().nearest(address);
+  });
+  return place == Memory::Place::Guard && memory().mapped(address, bytes);
+}
+
+uint64_t reachable(Wave& w, const Inst& i, const Addresses& addresses, uint32_t bytes, bool write) {
+  if (!addresses.mask) return 0;
+  uint64_t low = ~0ull, high = 0;
+  each_lane(addresses.mask, [&](int l) {
+    low = std::min(low, addresses.at[l]);
+    high = std::max(high, addresses.at[l]);
+  });
+  if (memory().place(low, high - low + bytes, write) == Memory::Place::Inside) return addresses.mask;
+  uint64_t may = 0;
+  each_lane(addresses.mask, [&](int l) {
+    may |= uint64_t(reachable_one(w, i, l, addresses.at[l], bytes, write)) << l;
+  });
+  return may;
+}
+
+uint64_t reachable_scratch(Wave& w, const Inst& i, Addresses& offsets, uint32_t bytes, bool write) {
+  uint64_t may = 0;
+  each_lane(offsets.mask, [&](int l) {
+    const uint64_t offset = offsets.at[l];
+    if (w.scratch && offset <= w.scratch_bytes && offset + bytes <= w.scratch_bytes) {
+      offsets.at[l] = reinterpret_cast<uint64_t>(w.scratch + uint64_t(l) * w.scratch_bytes + offset);
+      may |= 1ull << l;
+    } else {
+      report_bounds(w, i, l, [&] {
+        return access_text(l, bytes, write, std::to_string(int64_t(offset))) + " of its private memory, which has " +
+               std::to_string(w.scratch_bytes) + " bytes";
+      });
+    }
+  });
+  return may;
+}
+
+uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& a, uint32_t bytes, bool write) {
+  const uint32_t shared = aperture_word(w, SharedBase), priv = aperture_word(w, PrivateBase);
+  uint64_t in_lds = 0, in_scratch = 0;
+  each_lane(a.mask, [&](int l) {
+    const uint32_t high = uint32_t(a.at[l] >> 32);
+    if (shared && high == shared) in_lds |= 1ull << l;
+    else if (priv && high == priv) in_scratch |= 1ull << l;
+  });
+  if (!(in_lds | in_scratch)) return reachable(w, i, a, bytes, write);
+  const uint64_t all = a.mask;
+  a.mask = all & ~(in_lds | in_scratch);
+  uint64_t may = reachable(w, i, a, bytes, write);
+  if (in_lds) may |= flat_lds(w, i, a, in_lds, bytes, write);
+  if (in_scratch) {
+    a.mask = in_scratch;
+    each_lane(in_scratch, [&](int l) { a.at[l] = uint32_t(a.at[l]); });
+    may |= reachable_scratch(w, i, a, bytes, write);
+  }
+  a.mask = all;
+  return may;
+}
+
+void scratch_stored(Wave& w, int lane, uint32_t offset, uint32_t bytes, int reg) {
+  std::vector<uint64_t>& books = w.track.scratch;
+  const uint64_t bit = 1ull << lane;
+  for (uint32_t at = offset; at < offset + bytes; at = (at | 3) + 1) {
+    if (at / 4 >= books.size()) return;
+    const bool holds = defined_lanes(w, reg + int((at - offset) / 4)) & bit;
+    if (holds) books[at / 4] |= bit;
+    else if (at % 4 == 0 && offset + bytes - at >= 4) books[at / 4] &= ~bit;
+  }
+}
+
+void scratch_loaded(Wave& w, int lane, uint32_t offset, uint32_t bytes, int reg) {
+  const std::vector<uint64_t>& books = w.track.scratch;
+  const uint64_t bit = 1ull << lane;
+  for (uint32_t at = offset; at < offset + bytes; at = (at | 3) + 1) {
+    const int dword = reg + int((at - offset) / 4);
+    if (at / 4 < books.size() && !(books[at / 4] & bit)) undefine(w, dword, bit);
+    else define(w, dword, bit);
+  }
+}
+
+void require_defined(Wave& w, const Inst& i, const Operand& op, uint64_t active) {
+  if (!w.track.on || op.kind != Kind::Vgpr) return;
+  for (int k = 0; k < op.count; ++k)
+    if (!w.track.defined.test(op.reg + k)) sink_undefined(w, i, op.reg + k, active);
+}
+
+void set_roles(Inst& i, int dsts) {
+  i.dsts = uint8_t(dsts);
+  i.dst_regs = dsts ? i.op[0].count : 0;
+  i.v_reads.reset(), i.v_writes.reset(), i.s_reads.reset(), i.s_writes.reset();
+  for (int k = 0; k < i.ops; ++k) {
+    if (k < dsts) add_registers(i.op[k], i.v_writes, i.s_writes);
+    else add_registers(i.op[k], i.v_reads, i.s_reads);
+  }
+}
+
+}  // namespace emu

@@ -1,0 +1,41 @@
+// Where a load that goes straight to LDS puts its data (CDNA3 ISA 9.1.9 "Memory buffer load to LDS": LDS_ADDR =
+// LDSbase + M0[15:0] + inst_offset + ThreadID x 4; CDNA4 adds three and four dwords a lane, and more LDS than 16 bits
+// address). Lanes off by EXEC write nothing; a lane out of a buffer's range writes the zeros that it read.
+#include <string>
+
+#include "global.hpp"
+
+namespace emu {
+
+namespace {
+
+constexpr uint32_t kM0Bits = 0xffff, kM0BitsCdna4 = 0x3ffff;
+
+}  // namespace
+
+void rows_to_lds(Wave& w, const Inst& i, const Row* rows, int dwords, uint64_t mask) {
+  const uint32_t bytes = uint32_t(4 * dwords);
+  const uint32_t base = (w.s[kM0] & (w.arch == Arch::gfx950 ? kM0BitsCdna4 : kM0Bits)) + uint32_t(i.mod.offset);
+  uint8_t* const lds = w.group ? w.group->lds.data() : nullptr;
+  const size_t size = w.group ? w.group->lds.size() : 0;
+  const uint32_t sequence = lds_access_begins(w);
+  uint32_t addresses[kLanes];
+  uint64_t inside = 0;
+  each_lane(mask, [&](int l) {
+    addresses[l] = base + uint32_t(l) * bytes;
+    if (uint64_t(addresses[l]) + bytes <= size) {
+      for (int d = 0; d < dwords; ++d) std::memcpy(lds + addresses[l] + 4 * d, &rows[d].x[l], 4);
+      inside |= 1ull << l;
+    } else if (w.launch && w.launch->report) {
+      w.launch->report->add(Finding::OutOfBounds, w, i, l, [&] {
+        return "lane " + std::to_string(l) + " loads " + std::to_string(bytes) + " bytes to " +
+               std::to_string(addresses[l]) + " of the workgroup's LDS, which has " + std::to_string(size) + " bytes";
+      });
+    }
+  });
+  lds_written(w, i, inside, addresses, bytes, sequence, true);
+  counts().lds_written += moved(inside, bytes);
+  issue(w, Counter::Load, {.to_lds = true, .sequence = sequence});
+}
+
+}  // namespace emu
