@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fmha_cli.build.cache import Cache
 from fmha_cli.build.find import find_toolchain
@@ -23,11 +23,13 @@ def build_cpp(
     source: str,
     context: BuildContext,
     flags: Sequence[str] | Callable[[Toolchain], Sequence[str]] = PORTABLE_FLAGS,
+    places: Mapping[str, str] | None = None,
 ) -> Artifact:
     """The shared library of a kernel's C++ text, from the cache or compiled now.
 
     Args:
         flags: all of them in order, or a function that chooses them for the compiler that was found.
+        places: what ``${name}`` in the flags stands for on this machine; it is no part of the key.
 
     Raises:
         KernelFailure: it does not compile; the full log is kept and named.
@@ -40,4 +42,4 @@ def build_cpp(
     toolchain = find_toolchain(cache.layout, speak)
     chosen = flags(toolchain) if callable(flags) else flags
     key = key_for(kernel, source, chosen, toolchain)
-    return build_kernel(cache, key, toolchain, timeout=context.timeout, cancel=context.stop)
+    return build_kernel(cache, key, toolchain, timeout=context.timeout, cancel=context.stop, places=places)

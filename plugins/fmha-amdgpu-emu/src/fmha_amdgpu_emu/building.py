@@ -1,0 +1,126 @@
+"""Build the emulator: one object for each translation unit, linked to one library of the HIP runtime's own name.
+
+``python -m fmha_amdgpu_emu.building`` builds it and prints its path.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from threading import Event
+
+from fmha_amdgpu_emu.units import core_units
+from fmha_cli.api import (
+    Algorithm,
+    Artifact,
+    BuildContext,
+    DType,
+    Family,
+    FmhaError,
+    Interrupted,
+    Job,
+    KernelSpec,
+    Signature,
+    Toolchain,
+    build_cpp,
+    build_many,
+    build_registry,
+    cache_root,
+    load_arch,
+)
+
+SONAME = "libamdhip64.so"
+"""Whoever opens this name after the library was loaded gets the emulator."""
+
+_COMPILE = (
+    "-std=c++20",
+    "-O2",
+    "-c",
+    "-fPIC",
+    "-fvisibility=hidden",
+    "-fno-math-errno",
+    "-ffp-contract=off",
+    "-pthread",
+    "-w",
+)
+"""-ffp-contract=off: a product and a sum round twice unless the instruction says otherwise. -w: GCC 12 warns inside its
+own intrinsic headers."""
+
+_LINK = ("-shared", "-Wl,-z,lazy", "-fPIC", "-pthread", "-ldl", f"-Wl,-soname,{SONAME}")
+_COMPILE_BYTES = 700 * 2**20
+_SECONDS = 600.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit(Algorithm):
+    """A part of the emulator, to keep its build apart from kernels in the cache."""
+
+    part: str
+
+
+def build_emulator(context: BuildContext) -> Artifact:
+    """The library, from the cache or compiled now, ``context.jobs`` compilers at once.
+
+    Raises:
+        KernelFailure: a unit does not compile, or they do not link.
+        EnvironmentProblem: no C++ compiler, or the cache is unusable.
+        Interrupted: ``context.stop`` was set.
+    """
+    arch, flags = _host()
+    units = core_units()
+    jobs = [Job(name, _compile(name, text, arch, flags, context), _COMPILE_BYTES) for name, text in units.items()]
+    batch = build_many(jobs, max(1, context.jobs))
+    for outcome in batch.outcomes:
+        if outcome.error and not isinstance(outcome.error, Interrupted):
+            raise outcome.error
+    objects = [outcome.value for outcome in batch.outcomes if outcome.value is not None]
+    if len(objects) < len(units):
+        raise Interrupted("the emulator was not built: interrupted", code="B009")
+    root = str(context.cache_root)
+    inputs = [str(one.path).replace(root, "${cache}", 1) for one in objects]
+    text = "// " + "\n// ".join(f"{one.sha256} {name}" for name, one in zip(units, objects, strict=True)) + "\n"
+    return build_cpp(_spec("library", arch), text, context, (*_LINK, *inputs), places={"cache": root})
+
+
+def _compile(
+    name: str, text: str, arch: str, flags: Callable[[Toolchain], Sequence[str]], context: BuildContext
+) -> Callable[[Event], Artifact]:
+    def run(stop: Event) -> Artifact:
+        own = BuildContext(
+            cache_root=context.cache_root, timeout=context.timeout, notify=context.notify, stop=context.stop or stop
+        )
+        return build_cpp(_spec(name, arch), text, own, flags)
+
+    return run
+
+
+def _spec(part: str, arch: str) -> KernelSpec:
+    signature = Signature(dtype=DType.FP32, dtype_out=DType.FP32, hdim=0, hdim_v=0)
+    return KernelSpec(
+        backend="amdgpu_emu", family=Family.FWD, arch=arch, signature=signature, algorithm=Unit(part=part)
+    )
+
+
+def _host() -> tuple[str, Callable[[Toolchain], Sequence[str]]]:
+    """This machine's best CPU architecture, as the CPU backend sees it, and the flags of a compile for it."""
+    devices = build_registry().backend("cpu").probe().devices
+    arch = devices[0].archs[0]
+    choices = load_arch(arch).backends["cpu"]["compile"]
+    return arch, lambda toolchain: (*_COMPILE, *choices[toolchain.kind.value])
+
+
+def main() -> int:
+    """Build with two compilers at once and print where the library is."""
+    context = BuildContext(cache_root=cache_root(), jobs=min(2, os.cpu_count() or 1), timeout=_SECONDS)
+    try:
+        print(build_emulator(context).path)
+    except FmhaError as error:
+        print(error, getattr(error, "where", ""), getattr(error, "help", ""), sep="\n", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,121 @@
+"""Instructions under test: many small assembly texts, assembled by one clang call, run on one emulated wave each."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy.typing as npt
+import pytest
+
+pytest.importorskip("numpy")
+
+from fmha_amdgpu_emu.building import build_emulator
+from fmha_amdgpu_emu.core import Core, WaveState, state_of
+
+from fmha_cli.api import BuildContext, cache_root
+
+ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
+WAVE32 = ("gfx1100", "gfx1201")
+_LABEL = re.compile(r"^[0-9a-f]+ <(\w+)>:$", re.MULTILINE)
+
+
+def tool(*names: str) -> str:
+    """The first program of these names that is there; the test is skipped without one."""
+    for name in names:
+        if found := shutil.which(name):
+            return found
+    pytest.skip(f"none of {', '.join(names)} is installed")
+
+
+@cache
+def core_at(root: Path) -> Core:
+    """The emulator, built in this cache once for each process."""
+    return Core(build_emulator(BuildContext(cache_root=root, jobs=2)).path)
+
+
+def core() -> Core:
+    """The emulator: the library that ``FMHA_EMU_LIBRARY`` names, else built in the cache of the environment."""
+    named = os.environ.get("FMHA_EMU_LIBRARY")
+    return core_named(named) if named else core_at(cache_root())
+
+
+@cache
+def core_named(path: str) -> Core:
+    """A library that somebody built with flags of their own (debugging, sanitisers)."""
+    return Core(path)
+
+
+def assemble(arch: str, text: str, folder: Path, flags: tuple[str, ...] = ()) -> Path:
+    """An object file of assembly text. Raises AssertionError with the assembler's words."""
+    source, out = folder / f"{arch}.s", folder / f"{arch}.o"
+    source.write_text(text, "utf-8")
+    clang = tool("clang-22", "clang")
+    target = ("-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}")
+    done = subprocess.run(
+        (clang, "-x", "assembler", *target, *flags, "-c", str(source), "-o", str(out)),
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return out
+
+
+def disassemble(path: Path, flags: tuple[str, ...] = ()) -> str:
+    """objdump's text of a code object."""
+    objdump = tool("llvm-objdump-22", "llvm-objdump")
+    return subprocess.run((objdump, "-d", *flags, str(path)), capture_output=True, text=True, check=True).stdout
+
+
+class Snippets:
+    """Assembly texts by name for one architecture. They are assembled together when the first one runs.
+
+    Example::
+
+        snippets = Snippets("gfx942", tmp_path, {"add": "v_add_f32 v0, v1, v2"})
+        after = snippets.run("add", v={1: a, 2: b})
+        assert after.v[0] ...
+    """
+
+    def __init__(
+        self, arch: str, folder: Path, texts: Mapping[str, str], *, wave64: bool = False, flags: tuple[str, ...] = ()
+    ) -> None:
+        """``wave64`` makes gfx11 and gfx12 run 64 lanes."""
+        self.arch = arch
+        self.lanes = 32 if arch in WAVE32 and not wave64 else 64
+        self._folder = folder
+        self._texts = dict(texts)
+        self._flags = flags
+        self._wide = ("--mattr=+wavefrontsize64",) if wave64 and arch in WAVE32 else ()
+        self._listings: dict[str, str] | None = None
+
+    def listing(self, name: str) -> str:
+        """What the disassembler says about one text."""
+        if self._listings is None:
+            body = "".join(f".globl {key}\n{key}:\n{text}\ns_endpgm\n" for key, text in self._texts.items())
+            wide = ("-Xclang", "-target-feature", "-Xclang", "+wavefrontsize64") if self._wide else ()
+            listing = disassemble(
+                assemble(self.arch, ".text\n" + body, self._folder, (*self._flags, *wide)), self._wide
+            )
+            parts = _LABEL.split(listing)
+            self._listings = dict(zip(parts[1::2], parts[2::2], strict=True))
+        return self._listings[name]
+
+    def run(
+        self,
+        name: str,
+        v: Mapping[int, npt.ArrayLike] | None = None,
+        s: Mapping[int, int] | None = None,
+        **state: Any,
+    ) -> WaveState:
+        """Run one text; arguments as ``state_of`` (exec, vcc, m0, mode, scc, lds, scratch, track, ...).
+
+        Raises:
+            Fault: it has an instruction that cannot be executed.
+        """
+        return core().snippet(self.arch, self.listing(name), state_of(v, s, lanes=self.lanes, **state))
