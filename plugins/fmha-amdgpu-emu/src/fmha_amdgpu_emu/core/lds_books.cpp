@@ -24,6 +24,12 @@ template <class F> void report(Finding kind, Wave& w, const Inst& i, int lane, F
   if (w.launch && w.launch->report) w.launch->report->add(kind, w, i, lane, text);
 }
 
+void report_unwritten(Wave& w, const Inst& i, int lane, uint32_t word) {
+  report(Finding::UninitialisedLds, w, i, lane, [&] {
+    return at(word) + " is read in lane " + std::to_string(lane) + ", and nothing was ever written there";
+  });
+}
+
 // Whether the last write of these bytes is complete where this access comes.
 void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const LdsBooks::Word& last, bool to_lds, bool write) {
   const Tracker& t = w.track;
@@ -71,9 +77,7 @@ inline void one_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_
     const uint32_t mask = bytes_in(word, address, end);
     const LdsBooks::Word& last = books.words[word];
     if (mask & ~last.written) [[unlikely]] {
-      report(Finding::UninitialisedLds, w, i, lane, [&] {
-        return at(word) + " is read in lane " + std::to_string(lane) + ", and nothing was ever written there";
-      });
+      report_unwritten(w, i, lane, word);
       books.words[word].written |= uint8_t(mask);
     }
     if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, false, false);
@@ -96,6 +100,18 @@ inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32
     last.writer_sequence = sequence;
     last.written |= uint8_t(mask);
     last.to_lds = to_lds;
+    last.atomic = false;
+  }
+}
+
+inline void one_change(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
+  LdsBooks& books = w.group->books;
+  for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
+    LdsBooks::Word& last = books.words[word];
+    if (last.written != 0xf) report_unwritten(w, i, lane, word), last.written = 0xf;
+    if (last.writer != kNobody && !last.atomic) check_writer(w, i, lane, word, last, false, true);
+    check_readers(w, i, lane, word, 0xf);
+    last = {sequence, uint8_t(w.index), 0xf, 0xf, false, true};
   }
 }
 
@@ -139,6 +155,14 @@ void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresse
     const int lane = std::countr_zero(mask);
     if (!outside(w.group->books, addresses[lane], bytes))
       one_write(w, i, lane, addresses[lane], bytes, sequence, to_lds);
+  }
+}
+
+void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
+  if (!w.group || w.group->books.words.empty()) return;
+  for (; mask; mask &= mask - 1) {
+    const int lane = std::countr_zero(mask);
+    if (!outside(w.group->books, addresses[lane], bytes)) one_change(w, i, lane, addresses[lane], bytes, sequence);
   }
 }
 

@@ -68,6 +68,7 @@ struct LdsBooks {
     uint8_t written = 0;          // bytes ever written
     uint8_t last = 0;             // bytes of the last writer's access
     bool to_lds = false;          // by a load that writes LDS
+    bool atomic = false;          // by an atomic
   };
   std::vector<Word> words;        // empty: nothing is tracked
   std::vector<uint32_t> readers;  // per wave all words: sequence of the wave's last read << 4 | its bytes; 0 none
@@ -103,6 +104,8 @@ void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t by
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds);
+// Atomics read and write; the hardware orders them among each other, whichever waves they come from.
+void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 
 void barrier_arrived(Wave& w);
 void barrier_passed(Wave& w);
