@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
-from fmha_cli.cli.options import CHOOSING, FILL_SEED, FILTER, ROWS, RUNNING
+from fmha_cli.cli.options import CHOOSING, EMULATING, FILL_SEED, FILTER, ROWS, RUNNING
+from fmha_cli.device import is_emulated
 from fmha_cli.errors import ExitCode, UsageError
 from fmha_cli.flags import Flag, FlagKind
 
 if TYPE_CHECKING:
     from fmha_cli.parity.case import Case
     from fmha_cli.parity.compare import Row
+    from fmha_cli.parity.emulated import EmulatedSide
     from fmha_cli.parity.suite import Suite
     from fmha_cli.parity.upstream import Binaries
     from fmha_cli.walk.request import Request
@@ -40,7 +42,11 @@ BUILD_UPSTREAM = Opt(
 )
 LIMIT = Opt(Flag("limit", _S, "At most N cases"), "Choosing")
 ROUNDS = Opt(
-    Flag("rounds", _S, "Rounds of timing for cases that both pass, 0 = none [default: 7; 0 for over 100 cases]"),
+    Flag(
+        "rounds",
+        _S,
+        "Rounds of timing for cases that both pass, 0 = none [default: 7; 0 for over 100 cases and emulated devices]",
+    ),
     "Measuring",
 )
 LIST = Opt(Flag("list", _B, "List the cases with both sides' command lines, and run nothing"), "Running")
@@ -67,10 +73,12 @@ def parity(call: Call) -> int:
     cases = chosen(suite.cases(), parse_terms(call.settings.many("filter")), limit)
     if call.settings.on("list"):
         return listed(call, suite, cases)
-    rounds = call.settings.size("rounds", 7 if len(cases) <= FEW else 0)
+    emulated = is_emulated(call.settings.text("device"))
+    rounds = call.settings.size("rounds", 7 if len(cases) <= FEW and not emulated else 0)
     # What is compared here are results; the peaks of this machine need no measuring for that.
     request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND, peak="spec")
     built = call.settings.on("build_upstream")
+    side = _emulated_side(call, request, rounds) if emulated else None
     binaries = _built(call, cases, request) if built else _binaries(call)
     setup = Setup(
         request=request,
@@ -79,6 +87,7 @@ def parity(call: Call) -> int:
         environ=dict(call.environ),
         rounds=rounds,
         for_these_cases=built,
+        emulated=side,
     )
     call.voice.say(f"{suite.name}: {len(cases)} {'case' if len(cases) == 1 else 'cases'}")
 
@@ -109,6 +118,23 @@ def listed(call: Call, suite: Suite, cases: list[Case]) -> int:
     rows = [listed_dict(mapped(case)) for case in cases]
     call.output.document(parity_document(suite, rows, None, environment({})))
     return int(ExitCode.OK)
+
+
+def _emulated_side(call: Call, request: Request, rounds: int) -> EmulatedSide:
+    """What the programs run on, built.
+
+    Raises:
+        UsageError: Z004, rounds of timing. EnvironmentProblem: no such device. KernelFailure: it does not compile.
+    """
+    from fmha_cli.parity.emulated import EmulatedSide, refuse_rounds
+    from fmha_cli.walk.builds import build_context
+    from fmha_cli.walk.emulation import emulation_of
+
+    assert request.device is not None
+    refuse_rounds(request.device, rounds)
+    emulation = emulation_of(request, call.registry, build_context(request, call.voice.say))
+    assert emulation is not None
+    return EmulatedSide.of(call.registry, request.device, emulation)
 
 
 def _binaries(call: Call) -> Binaries:
@@ -167,7 +193,7 @@ COMMAND = Command(
             SUITE,
             FILTER.says("KEY:GLOB over cases: name, group, program, or an option (prec:bf16)"),
         ),
-        *(LIMIT, *CHOOSING[:3], FILL_SEED, ROUNDS, LIST, *RUNNING, *ROWS),
+        *(LIMIT, *CHOOSING[:3], FILL_SEED, ROUNDS, LIST, *RUNNING, *EMULATING, *ROWS),
     ),
     detail="Both sides get every setting of a case; each checks its own result. Outcomes: agree-pass, "
     "agree-unsupported, agree-fail, we-fail, they-fail, not-comparable, crashed, timed-out, not-run, missing-binary. "

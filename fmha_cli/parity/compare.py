@@ -7,9 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fmha_cli.device import Availability
+from fmha_cli.emulation import Observed
 from fmha_cli.errors import EnvironmentProblem
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.parity.case import Case, Program
+from fmha_cli.parity.emulated import EmulatedSide, read_with
 from fmha_cli.parity.mapping import Mapped, mapped
 from fmha_cli.parity.outcome import Outcome, judge
 from fmha_cli.parity.reading import Ran, Reading, Said, read
@@ -29,7 +31,8 @@ CHUNK = 32
 
 @dataclass(frozen=True)
 class Row:
-    """What one case came to. ``ran`` and ``record`` are None where that side did not get to run."""
+    """What one case came to. ``ran`` and ``record`` are None where that side did not get to run; ``seen`` is what an
+    emulated device saw of the upstream program."""
 
     mapped: Mapped
     outcome: Outcome
@@ -38,6 +41,7 @@ class Row:
     reading: Reading | None = None
     record: Record | None = None
     times: Times | None = None
+    seen: Observed | None = None
 
     @property
     def case(self) -> Case:
@@ -57,6 +61,7 @@ class Setup:
         rounds: interleaved rounds of timing for every case that both sides pass; 0 = none.
         environ: environment of the upstream programs.
         for_these_cases: the programs hold only kernels that this tool chose for the cases.
+        emulated: the emulated device that both sides run on; None for a real one.
     """
 
     request: Request
@@ -65,6 +70,7 @@ class Setup:
     environ: Mapping[str, str]
     rounds: int = 0
     for_these_cases: bool = False
+    emulated: EmulatedSide | None = None
 
 
 @dataclass(frozen=True)
@@ -168,10 +174,19 @@ class _Walk:
             # The program was built without a kernel for it, so that its "not supported" would prove nothing.
             why = "this tool has no kernel for it, and the program was built for this tool's kernels only"
             return Row(case, Outcome.NOT_COMPARABLE, (why,), record=record)
+        if self.setup.emulated is not None:
+            return self._emulated(case, record, self.setup.emulated)
         ran = self._upstream(case.case.program, case.argv, record)
         reading = read(ran, case.case)
         outcome = judge(record.verdict, reading)
         return Row(case, outcome, _why(outcome, reading, record), ran, reading, record)
+
+    def _emulated(self, case: Mapped, record: Record, side: EmulatedSide) -> Row:
+        path = self.setup.binaries.found[case.case.program]
+        ran, seen = side.run(path, case.argv, self.setup.environ, self.setup.request.timeout)
+        reading = read_with(read(ran, case.case), seen)
+        outcome = judge(record.verdict, reading)
+        return Row(case, outcome, _why(outcome, reading, record), ran, reading, record, seen=seen)
 
     def _upstream(self, program: Program, argv: tuple[str, ...], record: Record) -> Ran:
         env = environment_for(record.device, self.setup.environ)

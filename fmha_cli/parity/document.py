@@ -77,7 +77,9 @@ def _upstream(row: Row) -> dict[str, Any] | None:
         return None
     return {
         "argv": list(ran.argv),
+        "executed": None if row.seen is None else [counts.to_dict() for counts in row.seen.executed],
         "exit_code": ran.returncode,
+        "findings": None if row.seen is None else [finding.to_dict() for finding in row.seen.findings],
         "kernels": list(reading.kernels),
         "line": reading.line,
         "ms": reading.ms,

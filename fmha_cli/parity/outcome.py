@@ -43,7 +43,7 @@ _EXIT = {
 }
 _PRECEDENCE = (ExitCode.INTERRUPTED, ExitCode.WRONG, ExitCode.FAILED, ExitCode.ENVIRONMENT)
 
-WRONG = frozenset({Verdict.WRONG, Verdict.NONDETERMINISTIC, Verdict.OUT_OF_BOUNDS, Verdict.MISTRUSTED})
+WRONG = frozenset({Verdict.WRONG, Verdict.NONDETERMINISTIC, Verdict.HAZARD, Verdict.OUT_OF_BOUNDS, Verdict.MISTRUSTED})
 """Verdicts that say: it ran, and its result is not good."""
 
 _NOTHING = frozenset({Said.IGNORED, Said.OTHER})

@@ -10,8 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from emulated_fixtures import emulator, sees
 
 from fmha_cli.cli.app import run
+
+__all__ = ["emulator", "sees"]
 
 
 @dataclass(frozen=True)

@@ -18,6 +18,10 @@ NAME = os.path.basename(sys.argv[0])
 FWD = NAME.endswith("fwd")
 ARGS = dict(word[1:].split("=", 1) for word in sys.argv[1:])
 LOG = os.environ.get("STANDIN_LOG")
+REPORT = os.environ.get("PAPER_REPORT")
+if REPORT and os.environ.get("STANDIN_REPORT") != "none":
+    with open(REPORT, "w") as stream:
+        stream.write(os.environ.get("STANDIN_REPORT", "[]"))
 if LOG:
     with open(LOG, "a") as stream:
         stream.write(" ".join([NAME, *sys.argv[1:]]) + "\t" + os.environ.get("HIP_VISIBLE_DEVICES", "") + "\n")

@@ -1,0 +1,97 @@
+"""``fmha parity`` on an emulated device: both sides run there, what was seen of either is shown, nothing is timed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from emulated_fixtures import Sees, Told
+from fake_emulator import ID
+from parity.standin import write_standins
+
+from cli.conftest import Fmha, Result
+from cli.test_commands import faults_of
+from cli.test_parity import outcomes, suite_of
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Path:
+    return write_standins(tmp_path / "bin")
+
+
+def parity(fmha: Fmha, programs: Path, folder: Path, *more: str, **variables: str) -> Result:
+    suite = suite_of(folder, {})
+    words = ("parity", "--upstream-bin", str(programs), "--suite", suite, "--backend", "null", "--device", ID)
+    return fmha(*words, *more, "--json", **variables)
+
+
+def test_both_sides_run_there_once_and_nothing_is_timed(
+    fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told
+) -> None:
+    log = tmp_path / "log"
+    done = parity(fmha, programs, tmp_path, STANDIN_LOG=str(log))
+    assert (outcomes(done), done.code) == (["agree-pass"], 0), done.err
+    (case,) = done.document["cases"]
+    assert case["times"] is None
+    assert case["ours"]["device"] == ID
+    assert case["ours"]["measurement"] is None
+    theirs = case["upstream"]
+    assert (theirs["ms"], theirs["findings"], len(theirs["executed"])) == (None, [], 1)
+    assert {"-warmup=0", "-repeat=1"} <= set(theirs["argv"])
+    assert len(log.read_text().splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "outcome"),
+    [
+        ([], ["lds-race"], "they-fail"),
+        (["lds-race"], [], "we-fail"),
+        (["lds-race"], ["lds-race"], "agree-fail"),
+    ],
+)
+def test_findings_of_either_side_are_no_pass(
+    fmha: Fmha,
+    programs: Path,
+    tmp_path: Path,
+    emulator: Told,
+    sees: Sees,
+    ours: list[str],
+    theirs: list[str],
+    outcome: str,
+) -> None:
+    sees(*ours)
+    done = parity(fmha, programs, tmp_path, STANDIN_REPORT=json.dumps(theirs))
+    assert (outcomes(done), done.code) == ([outcome], 1)
+    (case,) = done.document["cases"]
+    assert [f["kind"] for f in case["upstream"]["findings"]] == theirs
+    assert [f["kind"] for f in case["ours"]["findings"]] == ours
+    assert any("lds-race" in line for line in case["why"])
+
+
+def test_a_program_without_a_report_did_not_run_there(
+    fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told
+) -> None:
+    """``valid:y`` of a program that found another device proves nothing about this one."""
+    done = parity(fmha, programs, tmp_path, STANDIN_REPORT="none")
+    assert (outcomes(done), done.code) == (["they-fail"], 1)
+    (case,) = done.document["cases"]
+    assert (case["upstream"]["said"], case["upstream"]["findings"]) == ("unreadable", None)
+    assert any("no report" in line for line in case["why"])
+
+
+def test_rounds_of_timing_are_refused(fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told) -> None:
+    done = parity(fmha, programs, tmp_path, "--rounds", "3")
+    assert done.code == 2
+    assert "error[Z004]" in done.err
+    assert faults_of(done.document) == []
+    assert emulator("build") == []
+
+
+def test_an_unknown_device_is_an_error_before_the_first_case(
+    fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told
+) -> None:
+    suite = suite_of(tmp_path, {})
+    done = fmha("parity", "--upstream-bin", str(programs), "--suite", suite, "--device", "emu:gfx999", "--json")
+    assert done.code == 4
+    assert "error[Z002]" in done.err
