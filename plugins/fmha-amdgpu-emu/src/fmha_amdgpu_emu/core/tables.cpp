@@ -13,7 +13,7 @@ Index make_index() {
   Index index;
   for (const Table* table :
        {&kScalarTable, &kScalarExecTable, &kControlTable, &kVectorIntTable, &kVectorInt64Table,
-        &kVectorInt16Table, &kVectorBytesTable, &kVectorMoveTable, &kCompareTable, &kFloatTable,
+        &kVectorInt16Table, &kVectorBytesTable, &kVectorMoveTable, &kVectorLanesTable, &kCompareTable, &kFloatTable,
         &kFloat16Table, &kFloat64Table, &kSelectTable, &kDivisionTable, &kSaluFloatTable, &kDotTable,
         &kNarrowTable, &kScaledConvertTable, &kPackedTable, &kConvertTable, &kTranscendentalTable,
         &kMfmaTable, &kMfmaExactTable, &kMfmaScaledTable, &kSparseTable, &kWmmaTable, &kScalarMemoryTable,

@@ -13,6 +13,7 @@ extern const Table kVectorInt64Table;   // vector_int64.cpp
 extern const Table kVectorInt16Table;   // vector_int16.cpp
 extern const Table kVectorBytesTable;   // vector_bytes.cpp: permutes of bytes, absolute differences
 extern const Table kVectorMoveTable;    // vector_move.cpp: moves, selects, lanes, permutes, accvgpr
+extern const Table kVectorLanesTable;   // vector_lanes.cpp: permutes and swaps of lanes, registers through M0
 extern const Table kCompareTable;       // compare.cpp: v_cmp, v_cmpx, v_cmp_class
 extern const Table kFloatTable;         // float32.cpp: f32 arithmetic
 extern const Table kFloat16Table;       // float16.cpp: f16, bf16, true16
