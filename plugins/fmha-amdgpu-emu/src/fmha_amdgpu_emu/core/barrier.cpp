@@ -10,11 +10,13 @@ namespace {
 
 constexpr int kWorkgroup = -1, kTrap = -2;  // barrier ids
 
-void signal(Wave& w) {
+void signal(Wave& w, const Inst& i) {
   ++w.signals;
   ++counts().barriers;
   barrier_arrived(w);
-  if (w.group) ++w.group->arrived, complete_phase(*w.group);
+  if (!w.group) return;
+  ++w.group->arrived;
+  if (complete_phase(*w.group)) report_divergence(w, i);
 }
 
 // Sleeps until the phase that the wave signalled is complete.
@@ -34,16 +36,25 @@ bool complete_phase(Group& group) {
   return true;
 }
 
-void run_barrier(Wave& w, const Inst&) {
-  signal(w);
+void report_divergence(const Wave& w, const Inst& i) {
+  const Group& g = *w.group;
+  if (g.live >= g.started || !w.launch || !w.launch->report) return;
+  w.launch->report->add(Finding::DivergentBarrier, w, i, -1, [&] {
+    return "the barrier was passed by " + std::to_string(g.live) + " of the workgroup's " + std::to_string(g.started) +
+           " waves: the others had ended";
+  });
+}
+
+void run_barrier(Wave& w, const Inst& i) {
+  signal(w, i);
   w.waited = w.signals;
   wait(w);
 }
 
-void run_barrier_signal(Wave& w, const Inst&) {
+void run_barrier_signal(Wave& w, const Inst& i) {
   if (!waited_for_last(w))
     throw Unexecutable{"the wave signals the workgroup's barrier again before the phase that it signalled is complete"};
-  signal(w);
+  signal(w, i);
 }
 
 // SCC: whether this wave is the first to signal in this phase.

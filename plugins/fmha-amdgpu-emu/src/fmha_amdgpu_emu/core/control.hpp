@@ -31,6 +31,8 @@ std::string bind_barrier(Inst& i, Arch arch);
 
 // Ends the phase if every live wave has signalled it. Called by signals, and when a wave ends.
 bool complete_phase(Group& group);
+// A finding where a phase is complete without every wave of the workgroup.
+void report_divergence(const Wave& w, const Inst& i);
 
 // gpr_index.cpp: CDNA's relative addressing of vector registers between s_set_gpr_idx_on and _off.
 void run_gpr_index(Wave& w, const Inst& i);

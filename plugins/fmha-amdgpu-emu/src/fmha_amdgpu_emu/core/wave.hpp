@@ -54,6 +54,7 @@ struct alignas(64) Wave {
   uint32_t scratch_bytes = 0;
   uint64_t scratch_va = 0;     // where the private aperture or the scratch buffer says that memory is
   uint32_t hw_id = 0;
+  uint64_t executed = 0;       // instructions since the wave began
   uint32_t signals = 0, waited = 0;  // barrier phases that this wave signalled, and waited for (barrier.cpp)
   Tracker track;               // tracking.hpp
 
@@ -80,6 +81,7 @@ struct Group {
   LdsBooks books;                // tracking.hpp
   uint32_t arrived = 0;          // waves that signalled the barrier's present phase
   uint32_t phase = 0;            // phases that are complete
+  uint32_t started = 0;          // waves that the dispatcher began: fewer than `waves` in a partial workgroup
   uint32_t live = 0;             // waves that have not ended: ended ones are not waited for
 };
 
