@@ -114,32 +114,58 @@ uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& a, uint32_t bytes, bo
   if (in_lds) may |= flat_lds(w, i, a, in_lds, bytes, write);
   if (in_scratch) {
     a.mask = in_scratch;
-    each_lane(in_scratch, [&](int l) { a.at[l] = uint32_t(a.at[l]); });
-    may |= reachable_scratch(w, i, a, bytes, write);
+    uint64_t offsets[kLanes];
+    each_lane(in_scratch, [&](int l) { offsets[l] = a.at[l] = uint32_t(a.at[l]); });
+    const uint64_t inside = reachable_scratch(w, i, a, bytes, write);
+    if (write && w.track.on) scratch_stored(w, inside, offsets, bytes, i.op[1].reg);
+    may |= inside;
   }
   a.mask = all;
   return may;
 }
 
-void scratch_stored(Wave& w, int lane, uint32_t offset, uint32_t bytes, int reg) {
-  std::vector<uint64_t>& books = w.track.scratch;
-  const uint64_t bit = 1ull << lane;
-  for (uint32_t at = offset; at < offset + bytes; at = (at | 3) + 1) {
-    if (at / 4 >= books.size()) return;
-    const bool holds = defined_lanes(w, reg + int((at - offset) / 4)) & bit;
-    if (holds) books[at / 4] |= bit;
-    else if (at % 4 == 0 && offset + bytes - at >= 4) books[at / 4] &= ~bit;
-  }
+namespace {
+
+// The dwords that an access touches are the same for all lanes: what spilling does.
+bool uniform(uint64_t mask, const uint64_t* offsets, uint32_t bytes) {
+  if (bytes % 4 || !mask) return false;
+  const uint64_t first = offsets[std::countr_zero(mask)];
+  if (first % 4) return false;
+  bool same = true;
+  each_lane(mask, [&](int l) { same &= offsets[l] == first; });
+  return same;
 }
 
-void scratch_loaded(Wave& w, int lane, uint32_t offset, uint32_t bytes, int reg) {
+// f(dword of private memory, register) for what an access of a lane touches.
+template <class F> void each_dword(const Wave& w, uint64_t offset, uint32_t bytes, int reg, F f) {
+  for (uint64_t at = offset; at < offset + bytes; at = (at | 3) + 1)
+    if (at / 4 < w.track.scratch.size()) f(size_t(at / 4), reg + int((at - offset) / 4));
+}
+
+}  // namespace
+
+void scratch_stored(Wave& w, uint64_t mask, const uint64_t* offsets, uint32_t bytes, int reg) {
+  std::vector<uint64_t>& books = w.track.scratch;
+  const auto store = [&](uint64_t lanes, uint64_t offset) {
+    each_dword(w, offset, bytes, reg, [&](size_t dword, int from) {
+      const uint64_t holds = lanes & defined_lanes(w, from);
+      books[dword] = bytes < 4 ? books[dword] | holds : (books[dword] & ~lanes) | holds;
+    });
+  };
+  if (uniform(mask, offsets, bytes)) return store(mask, offsets[std::countr_zero(mask)]);
+  each_lane(mask, [&](int l) { store(1ull << l, offsets[l]); });
+}
+
+void scratch_loaded(Wave& w, uint64_t mask, const uint64_t* offsets, uint32_t bytes, int reg) {
   const std::vector<uint64_t>& books = w.track.scratch;
-  const uint64_t bit = 1ull << lane;
-  for (uint32_t at = offset; at < offset + bytes; at = (at | 3) + 1) {
-    const int dword = reg + int((at - offset) / 4);
-    if (at / 4 < books.size() && !(books[at / 4] & bit)) undefine(w, dword, bit);
-    else define(w, dword, bit);
-  }
+  const auto load = [&](uint64_t lanes, uint64_t offset) {
+    each_dword(w, offset, bytes, reg, [&](size_t dword, int to) {
+      undefine(w, to, lanes & ~books[dword]);
+      define(w, to, lanes & books[dword]);
+    });
+  };
+  if (uniform(mask, offsets, bytes)) return load(mask, offsets[std::countr_zero(mask)]);
+  each_lane(mask, [&](int l) { load(1ull << l, offsets[l]); });
 }
 
 void require_defined(Wave& w, const Inst& i, const Operand& op, uint64_t active) {

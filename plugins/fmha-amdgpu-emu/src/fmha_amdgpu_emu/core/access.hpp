@@ -119,9 +119,9 @@ uint64_t reachable_scratch(Wave& w, const Inst& i, Addresses& offsets, uint32_t 
 // RDNA3 ISA 11.2 "Apertures"). The books of LDS and of private memory are kept. Returns the lanes within bounds.
 uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& addresses, uint32_t bytes, bool write);
 
-// Definedness of private memory: of dword `d` of a lane's access at byte `offset`.
-void scratch_stored(Wave& w, int lane, uint32_t offset, uint32_t bytes, int reg);
-void scratch_loaded(Wave& w, int lane, uint32_t offset, uint32_t bytes, int reg);
+// Definedness of private memory: of the lanes' accesses at byte `offsets`, registers from `reg` on.
+void scratch_stored(Wave& w, uint64_t mask, const uint64_t* offsets, uint32_t bytes, int reg);
+void scratch_loaded(Wave& w, uint64_t mask, const uint64_t* offsets, uint32_t bytes, int reg);
 
 // Undefined lanes of an operand are a finding (for handlers that keep the books themselves).
 void require_defined(Wave& w, const Inst& i, const Operand& op, uint64_t active);

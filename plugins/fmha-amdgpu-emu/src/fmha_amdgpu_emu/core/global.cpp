@@ -80,6 +80,10 @@ template <Part P> void global_to_lds(Wave& w, const Inst& i) {
 
 void nothing(Wave&, const Inst&) {}
 
+// gfx12 counts invalidations with loads and write-backs with stores (LLVM AMDGPU backend guide, memory model of gfx12).
+void invalidate(Wave& w, const Inst&) { issue(w, Counter::Load, {}); }
+void write_back(Wave& w, const Inst&) { issue(w, Counter::Store, {}); }
+
 std::string bind_to_lds(Inst& i, Arch arch) {
   if (!is_cdna(arch)) return "loads straight to LDS exist on CDNA alone";
   set_roles(i, 0);
@@ -100,7 +104,7 @@ std::string bind_load(Inst& i, Arch) {
   {"flat_store_" name, flat_store<Part::part>, 0, Class::Global, Flow::Sink, 0, {}, nullptr, kFlat}
 #define TO_LDS(name, part) \
   {"global_load_lds_" name, global_to_lds<Part::part>, 0, Class::Global, Flow::Sink, 0, {}, bind_to_lds, kToLds}
-#define NOTHING(name) {name, nothing, 0, Class::Global, Flow::Defined, 0, {}, nullptr, kCache}
+#define NOTHING(name, handler) {name, handler, 0, Class::Global, Flow::Defined, 0, {}, nullptr, kCache}
 
 const Entry kEntries[] = {
     GLOBAL_LOAD("ubyte", U8), GLOBAL_LOAD("sbyte", I8), GLOBAL_LOAD("ushort", U16), GLOBAL_LOAD("sshort", I16),
@@ -122,8 +126,8 @@ const Entry kEntries[] = {
     TO_LDS("ubyte", U8), TO_LDS("sbyte", I8), TO_LDS("ushort", U16), TO_LDS("sshort", I16), TO_LDS("dword", B32),
     TO_LDS("dwordx3", B96), TO_LDS("dwordx4", B128),
 
-    NOTHING("global_inv"), NOTHING("global_wb"), NOTHING("global_wbinv"), NOTHING("global_prefetch_b8"),
-    NOTHING("flat_prefetch_b8"),
+    NOTHING("global_inv", invalidate), NOTHING("global_wb", write_back), NOTHING("global_wbinv", write_back),
+    NOTHING("global_prefetch_b8", nothing), NOTHING("flat_prefetch_b8", nothing),
 };
 
 }  // namespace

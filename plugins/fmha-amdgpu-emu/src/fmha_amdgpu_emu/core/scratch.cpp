@@ -29,7 +29,7 @@ template <Part P> void scratch_load(Wave& w, const Inst& i) {
   load_lanes<P>(w, i.op[0].reg, a, reachable_scratch(w, i, a, bytes_of(P), false));
   counts().scratch_read += moved(a.mask, bytes_of(P));
   if (!w.track.on) return;
-  each_lane(a.mask, [&](int l) { scratch_loaded(w, l, uint32_t(offsets.at[l]), bytes_of(P), i.op[0].reg); });
+  scratch_loaded(w, a.mask, offsets.at, bytes_of(P), i.op[0].reg);
   issue(w, Counter::Load, {.first = i.op[0].reg, .count = uint8_t(dwords_of(P))});
 }
 
@@ -42,7 +42,7 @@ template <Part P> void scratch_store(Wave& w, const Inst& i) {
   store_lanes<P>(w, i.op[1].reg, a, may);
   counts().scratch_written += moved(a.mask, bytes_of(P));
   if (!w.track.on) return;
-  each_lane(may, [&](int l) { scratch_stored(w, l, uint32_t(offsets.at[l]), bytes_of(P), i.op[1].reg); });
+  scratch_stored(w, may, offsets.at, bytes_of(P), i.op[1].reg);
   issue(w, Counter::Store, {});
 }
 

@@ -175,8 +175,9 @@ void issue_flat(Wave& w, Counter counter, const Outstanding& what) {
   if (!w.track.on) return;
   Outstanding one = what;
   one.unordered = true;
-  push(w, counter, one);
   push(w, Counter::Ds, one);
+  one.sequence = 0;  // the LDS part is complete when the counter of LDS says so
+  push(w, counter, one);
 }
 
 void wait_for(Wave& w, Counter counter, uint32_t remaining) {
