@@ -25,9 +25,10 @@ template <class T, Fill F> void read_part(Wave& w, const Inst& i) {
   Access access(w, i);
   const uint64_t mask = w.exec();
   Row& to = w.v[i.op[0].reg];
+  const uint64_t inside = access.reads(mask, at, sizeof(T));
   each_lane(mask, [&](int l) {
     T value = 0;
-    if (const uint8_t* from = access.read(l, at[l], sizeof(T))) std::memcpy(&value, from, sizeof value);
+    if (inside >> l & 1) std::memcpy(&value, access.bytes_at(at[l]), sizeof value);
     to.x[l] = filled<T, F>(value, to.x[l]);
   });
   count_read(w, at, mask, sizeof(T));
@@ -35,10 +36,14 @@ template <class T, Fill F> void read_part(Wave& w, const Inst& i) {
 }
 
 template <int Dwords> void read_lanes(Wave& w, Access& access, const uint32_t* at, int reg, uint64_t mask) {
-  each_lane(mask, [&](int l) {
-    uint32_t value[Dwords] = {};
-    if (const uint8_t* from = access.read(l, at[l], 4 * Dwords)) std::memcpy(value, from, sizeof value);
+  const uint64_t inside = access.reads(mask, at, 4 * Dwords);
+  each_lane(inside, [&](int l) {
+    uint32_t value[Dwords];
+    std::memcpy(value, access.bytes_at(at[l]), sizeof value);
     for (int d = 0; d < Dwords; ++d) w.v[reg + d].x[l] = value[d];
+  });
+  each_lane(mask & ~inside, [&](int l) {
+    for (int d = 0; d < Dwords; ++d) w.v[reg + d].x[l] = 0;
   });
   count_read(w, at, mask, 4 * Dwords);
 }
@@ -70,19 +75,19 @@ template <class T, int Shift> void write_part(Wave& w, const Inst& i) {
   Access access(w, i);
   const uint64_t mask = w.exec();
   const Row& from = w.v[i.op[1].reg];
-  each_lane(mask, [&](int l) {
+  each_lane(access.writes(mask, at, sizeof(T)), [&](int l) {
     const T value = T(from.x[l] >> Shift);
-    if (uint8_t* to = access.written(l, at[l], sizeof(T))) std::memcpy(to, &value, sizeof value);
+    std::memcpy(access.bytes_at(at[l]), &value, sizeof value);
   });
   count_written(w, at, mask, sizeof(T));
   access.issued(nullptr, 0);
 }
 
 template <int Dwords> void write_lanes(Wave& w, Access& access, const uint32_t* at, int reg, uint64_t mask) {
-  each_lane(mask, [&](int l) {
+  each_lane(access.writes(mask, at, 4 * Dwords), [&](int l) {
     uint32_t value[Dwords];
     for (int d = 0; d < Dwords; ++d) value[d] = w.v[reg + d].x[l];
-    if (uint8_t* to = access.written(l, at[l], 4 * Dwords)) std::memcpy(to, value, sizeof value);
+    std::memcpy(access.bytes_at(at[l]), value, sizeof value);
   });
   count_written(w, at, mask, 4 * Dwords);
 }

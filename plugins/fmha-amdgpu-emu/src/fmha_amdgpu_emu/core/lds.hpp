@@ -23,35 +23,33 @@ enum class Same : uint8_t { Free, Costs };
 // Cycles beyond those of an access without conflicts (lds_banks.cpp).
 uint32_t conflict_cycles(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same);
 
+// Lanes are masks; what comes back is the lanes whose bytes lie in the LDS.
 class Access {
  public:
   Access(Wave& w, const Inst& i)
       : wave_(w), inst_(i), lds_(w.group->lds), tracked_(w.launch->options.track),
         sequence_(tracked_ ? lds_access_begins(w) : 0) {}
 
-  // The bytes that a lane reads; nullptr: out of range, zero is read.
-  const uint8_t* read(int lane, uint32_t address, uint32_t bytes) {
-    if (!inside(lane, address, bytes, "read")) return nullptr;
-    if (tracked_) lds_read(wave_, inst_, lane, address, bytes, sequence_);
-    return lds_.data() + address;
+  uint64_t reads(uint64_t mask, const uint32_t* at, uint32_t bytes) {
+    const uint64_t inside = bounded(mask, at, bytes, "read");
+    if (tracked_) lds_read(wave_, inst_, inside, at, bytes, sequence_);
+    return inside;
   }
 
-  // The bytes that a lane writes; nullptr: out of range, the write is dropped.
-  uint8_t* written(int lane, uint32_t address, uint32_t bytes) {
-    if (!inside(lane, address, bytes, "written")) return nullptr;
-    if (tracked_) lds_written(wave_, inst_, lane, address, bytes, sequence_, false);
-    return lds_.data() + address;
+  uint64_t writes(uint64_t mask, const uint32_t* at, uint32_t bytes) {
+    const uint64_t inside = bounded(mask, at, bytes, "written");
+    if (tracked_) lds_written(wave_, inst_, inside, at, bytes, sequence_, false);
+    return inside;
   }
 
-  // The bytes that a lane's atomic reads and writes; nullptr: out of range, or not aligned as atomics must be.
-  uint8_t* changed(int lane, uint32_t address, uint32_t bytes) {
-    if (!inside(lane, address, bytes, address % bytes ? "changed, not aligned," : "changed", bytes)) return nullptr;
-    if (tracked_) {
-      lds_read(wave_, inst_, lane, address, bytes, sequence_);
-      lds_written(wave_, inst_, lane, address, bytes, sequence_, false);
-    }
-    return lds_.data() + address;
+  // Atomics. Their addresses must be multiples of their size; others are dropped too.
+  uint64_t changes(uint64_t mask, const uint32_t* at, uint32_t bytes) {
+    const uint64_t inside = bounded(mask, at, bytes, "changed", bytes);
+    if (tracked_) lds_changed(wave_, inst_, inside, at, bytes, sequence_);
+    return inside;
   }
+
+  uint8_t* bytes_at(uint32_t address) { return lds_.data() + address; }
 
   // The destination is pending from here on (count 0: a write, which is outstanding too).
   void issued(const Operand* to, int count) {
@@ -64,16 +62,26 @@ class Access {
   }
 
  private:
-  bool inside(int lane, uint32_t address, uint32_t bytes, const char* how, uint32_t alignment = 1) {
-    if (uint64_t(address) + bytes <= lds_.size() && address % alignment == 0) [[likely]] return true;
-    if (wave_.launch->report)
-      wave_.launch->report->add(Finding::OutOfBounds, wave_, inst_, lane, [&] {
+  uint64_t bounded(uint64_t mask, const uint32_t* at, uint32_t bytes, const char* how, uint32_t alignment = 1) {
+    const uint64_t size = lds_.size();
+    uint64_t bad = 0;
+    for (int l = 0; l < kLanes; ++l) bad |= uint64_t(at[l] + uint64_t(bytes) > size || at[l] % alignment != 0) << l;
+    bad &= mask;
+    if (bad) [[unlikely]] report(bad, at, bytes, how);
+    return mask & ~bad;
+  }
+
+  void report(uint64_t bad, const uint32_t* at, uint32_t bytes, const char* how) {
+    if (!wave_.launch->report) return;
+    each_lane(bad, [&](int l) {
+      wave_.launch->report->add(Finding::OutOfBounds, wave_, inst_, l, [&] {
         char text[160];
-        std::snprintf(text, sizeof text, "lane %d: %u bytes %s at LDS address 0x%x; the workgroup has 0x%zx bytes", lane,
-                      bytes, how, address, lds_.size());
+        const bool outside = at[l] + uint64_t(bytes) > lds_.size();
+        std::snprintf(text, sizeof text, "lane %d: %u bytes %s at LDS address 0x%x; the workgroup has 0x%zx bytes%s", l,
+                      bytes, how, at[l], lds_.size(), outside ? "" : ", and atomics must be aligned");
         return std::string(text);
       });
-    return false;
+    });
   }
 
   Wave& wave_;

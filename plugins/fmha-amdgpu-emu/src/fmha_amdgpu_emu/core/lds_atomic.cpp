@@ -107,9 +107,11 @@ template <class T, class F, int Data, bool Return> void atomic(Wave& w, const In
   addresses(w, i, Return, uint32_t(i.mod.offset), at);
   Access access(w, i);
   const uint64_t mask = w.exec();
+  const uint64_t inside = access.changes(mask, at, sizeof(T));
   each_lane(mask, [&](int l) {
     T old{};
-    if (uint8_t* memory = access.changed(l, at[l], sizeof(T))) {
+    if (inside >> l & 1) {
+      uint8_t* memory = access.bytes_at(at[l]);
       std::memcpy(&old, memory, sizeof old);
       const T stored = changed<T, F, Data>(w, &i.op[Return + 1], l, old);
       std::memcpy(memory, &stored, sizeof stored);
@@ -128,11 +130,13 @@ template <class T, int Stride> void exchange_two(Wave& w, const Inst& i) {
   addresses(w, i, 1, i.mod.offset1 * step, at[1]);
   Access access(w, i);
   const uint64_t mask = w.exec();
+  const uint64_t inside[2] = {access.changes(mask, at[0], sizeof(T)), access.changes(mask, at[1], sizeof(T))};
   each_lane(mask, [&](int l) {
     T old[2]{};
     for (int k = 0; k < 2; ++k) {
       const T data = data_of<T>(w, i.op[2 + k], l);
-      if (uint8_t* memory = access.changed(l, at[k][l], sizeof(T))) {
+      if (inside[k] >> l & 1) {
+        uint8_t* memory = access.bytes_at(at[k][l]);
         std::memcpy(&old[k], memory, sizeof old[k]);
         std::memcpy(memory, &data, sizeof data);
       }
