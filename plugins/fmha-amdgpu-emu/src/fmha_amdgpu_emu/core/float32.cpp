@@ -1,33 +1,11 @@
 // binary32 arithmetic: sums, products, fused and unfused multiply-adds, rounding to integers, exponents.
 // MODE's rounding and denormals hold for all of them except v_mad_f32 and v_mac_f32, which never have denormals.
-#include "floats.hpp"
+#include "arith.hpp"
 #include "tables.hpp"
 
 namespace emu {
 
 namespace {
-
-// Each operation: its result to nearest even, and the exact one (rounded to odd) for the other modes.
-struct Add {
-  static float at(float a, float b) { return a + b; }
-  static double exact(double a, double b, int round) { return odd_sum(a, b, round); }
-};
-struct Sub {
-  static float at(float a, float b) { return a - b; }
-  static double exact(double a, double b, int round) { return odd_sum(a, -b, round); }
-};
-struct SubRev {
-  static float at(float a, float b) { return b - a; }
-  static double exact(double a, double b, int round) { return odd_sum(b, -a, round); }
-};
-struct Mul {
-  static float at(float a, float b) { return a * b; }
-  static double exact(double a, double b, int) { return a * b; }
-};
-struct Fma {
-  static float at(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
-  static double exact(double a, double b, double c, int round) { return odd_sum(a * b, c, round); }
-};
 
 // DX9's rule: zero times anything is +0, infinities and NaN included.
 void zero_wins(Fetched& a, Fetched& b) {
@@ -53,25 +31,7 @@ template <class Op, int N, bool Accumulates = false, bool Dx9 = false> void arit
   fetch_all<N, Accumulates>(w, i, in, w.mode.flush_in32());
   if constexpr (Dx9) zero_wins(in[0], in[1]);
   Row out;
-  const int round = w.mode.round32();
-  const uint32_t *a = in[0].x, *b = in[1].x;
-  if constexpr (N == 2) {
-    if (round == kNearest) {
-      EMU_LANES out.x[l] = bits_of(Op::at(as_float(a[l]), as_float(b[l])));
-    } else {
-      for (int l = 0; l < kLanes; ++l)
-        out.x[l] = bits_of(round_to_single(Op::exact(as_float(a[l]), as_float(b[l]), round), round));
-    }
-  } else {
-    const uint32_t* c = in[2].x;
-    if (round == kNearest) {
-      EMU_LANES out.x[l] = bits_of(Op::at(as_float(a[l]), as_float(b[l]), as_float(c[l])));
-    } else {
-      for (int l = 0; l < kLanes; ++l)
-        out.x[l] = bits_of(round_to_single(Op::exact(as_float(a[l]), as_float(b[l]), as_float(c[l]), round), round));
-    }
-  }
-  settle_nans32(out.x, in);
+  compute32<Op>(out.x, in, w.mode.round32());
   finish32(w, i, out.x, w.mode.flush_out32(), !w.mode.flush_out32());
   commit(w, i, out);
 }

@@ -309,10 +309,4 @@ inline void commit64(Wave& w, const Inst& i, const uint64_t* x) {
   commit(w, i, high, 1);
 }
 
-// Entries of 16-bit results that leave the other half of their register alone: not plain.
-inline std::string keeps_other_half(Inst& i, Arch) {
-  i.plain = false;
-  return {};
-}
-
 }  // namespace emu

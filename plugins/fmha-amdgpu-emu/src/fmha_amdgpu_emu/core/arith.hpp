@@ -1,0 +1,95 @@
+// Sums, products and fused multiply-adds of rows, binary32 and binary16, in MODE's rounding; results not yet finished
+// (omod, clamp, denormals).
+#pragma once
+
+#include "floats.hpp"
+
+namespace emu {
+
+// Each operation: its result to nearest even, and the exact one (rounded to odd) for the other modes.
+struct Add {
+  static float at(float a, float b) { return a + b; }
+  static double exact(double a, double b, int round) { return odd_sum(a, b, round); }
+};
+struct Sub {
+  static float at(float a, float b) { return a - b; }
+  static double exact(double a, double b, int round) { return odd_sum(a, -b, round); }
+};
+struct SubRev {
+  static float at(float a, float b) { return b - a; }
+  static double exact(double a, double b, int round) { return odd_sum(b, -a, round); }
+};
+struct Mul {
+  static float at(float a, float b) { return a * b; }
+  static double exact(double a, double b, int) { return a * b; }
+};
+struct Fma {
+  static float at(float a, float b, float c) { return __builtin_fmaf(a, b, c); }
+  static double exact(double a, double b, double c, int round) { return odd_sum(a * b, c, round); }
+};
+
+// out = op(in) in a rounding mode; NaNs are settled.
+template <class Op, int N> inline void compute32(uint32_t* out, const Fetched (&in)[N], int round) {
+  const uint32_t *a = in[0].x, *b = in[1].x, *c = in[N - 1].x;
+  if (round == kNearest) {
+    EMU_LANES {
+      if constexpr (N == 2) out[l] = bits_of(Op::at(as_float(a[l]), as_float(b[l])));
+      else out[l] = bits_of(Op::at(as_float(a[l]), as_float(b[l]), as_float(c[l])));
+    }
+  } else {
+    for (int l = 0; l < kLanes; ++l) {
+      double exact;
+      if constexpr (N == 2) exact = Op::exact(as_float(a[l]), as_float(b[l]), round);
+      else exact = Op::exact(as_float(a[l]), as_float(b[l]), as_float(c[l]), round);
+      out[l] = bits_of(round_to_single(exact, round));
+    }
+  }
+  settle_nans32(out, in);
+}
+
+// A double as a float whose last digit is one where digits were lost: rounding it to binary16 is rounding the double.
+inline float odd_float(double x) {
+  const float near = float(x);
+  const uint32_t bits = bits_of(near);
+  const double lost = x - double(near);
+  const uint32_t step = (lost > 0) == (x > 0) ? 1u : ~0u;
+  const bool exact = lost == 0 || (bits & 1) || (bits & kInfinity32) == kInfinity32;
+  return as_float(exact ? bits : bits + step);
+}
+
+// MODE.FP16_OVFL: infinite results of finite sources become the largest number.
+template <int N> inline void saturate16(uint32_t* out, const Fetched (&in)[N]) {
+  for (int l = 0; l < kLanes; ++l) {
+    bool infinite = false;
+    for (int k = 0; k < N; ++k) infinite |= (in[k].x[l] & 0x7fff) == kInfinity16;
+    if ((out[l] & 0x7fff) == kInfinity16 && !infinite) out[l] -= 1;
+  }
+}
+
+// The same for binary16 in the low halves. Sums and products of binary16 may be rounded to binary32 first: 24 digits are
+// enough to round again to 11 (2 x 11 + 2). A fused product and sum may not: it goes through double and odd rounding.
+template <class Op, int N> inline void compute16(uint32_t* out, const Fetched (&in)[N], int round, bool saturate) {
+  alignas(64) float a[kLanes], b[kLanes], c[kLanes];
+  halves_to_floats(a, in[0].x);
+  halves_to_floats(b, in[1].x);
+  if (N == 3) halves_to_floats(c, in[N - 1].x);
+  if (round == kNearest) {
+    alignas(64) float result[kLanes];
+    EMU_LANES {
+      if constexpr (N == 2) result[l] = Op::at(a[l], b[l]);
+      else result[l] = odd_float(double(a[l]) * double(b[l]) + double(c[l]));
+    }
+    floats_to_halves(out, result);
+  } else {
+    for (int l = 0; l < kLanes; ++l) {
+      double exact;
+      if constexpr (N == 2) exact = Op::exact(a[l], b[l], round);
+      else exact = Op::exact(a[l], b[l], c[l], round);
+      out[l] = uint32_t(encode(kHalf, exact, round));
+    }
+  }
+  settle_nans16(out, in);
+  if (saturate) saturate16(out, in);
+}
+
+}  // namespace emu
