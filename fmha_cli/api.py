@@ -34,8 +34,10 @@ from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScale
 from fmha_cli.verdict import Verdict
 
 if TYPE_CHECKING:
+    from fmha_cli.backends.hip.standin.sources import hip_host_files
     from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
     from fmha_cli.build.parallel import Job, build_many
+    from fmha_cli.build.rocm.occupancy import limits_of
     from fmha_cli.build.root import cache_root
     from fmha_cli.build.toolchain import Toolchain
     from fmha_cli.report.record import Record
@@ -48,6 +50,8 @@ _BUILDING = {
     "build_many": "fmha_cli.build.parallel",
     "cache_root": "fmha_cli.build.root",
     "Toolchain": "fmha_cli.build.toolchain",
+    "hip_host_files": "fmha_cli.backends.hip.standin.sources",
+    "limits_of": "fmha_cli.build.rocm.occupancy",
 }
 
 
@@ -185,7 +189,9 @@ __all__ = [
     "build_registry",
     "cache_root",
     "explain",
+    "hip_host_files",
     "hookimpl",
+    "limits_of",
     "list_kernels",
     "load_arch",
     "reasons_against",

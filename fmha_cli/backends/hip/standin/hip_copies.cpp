@@ -96,8 +96,7 @@ Error symbol_range(const void* symbol, size_t offset, size_t bytes, char** out, 
   if (it == host().variables.end()) return fail(InvalidSymbol, std::string(name) + ": a variable that nobody registered");
   void* address = nullptr;
   size_t size = 0;
-  const Error error = fail(sink().global(*it->second.module, thread().device, it->second.name, &address, &size));
-  if (error) return error;
+  if (const Error error = variable(*it->second.module, it->second.name, &address, &size)) return error;
   if (offset > size || bytes > size - offset)
     return fail(InvalidValue, std::string(name) + ": beyond the " + number(size) + " bytes of " + it->second.name);
   *out = static_cast<char*>(address) + offset;
@@ -200,5 +199,5 @@ API int hipGetSymbolSize(size_t* out, const void* symbol) {
   auto it = host().variables.find(symbol);
   if (it == host().variables.end()) return fail(InvalidSymbol, "hipGetSymbolSize: a variable that nobody registered");
   void* address = nullptr;
-  return fail(sink().global(*it->second.module, thread().device, it->second.name, &address, out));
+  return variable(*it->second.module, it->second.name, &address, out);
 }

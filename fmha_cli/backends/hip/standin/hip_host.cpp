@@ -16,7 +16,7 @@ Thread& thread() {
 Error fail(Error error, const std::string& complaint) {
   host().complaint = complaint;
   thread().last = error;
-  sink().complained(complaint);
+  sink().complained(error, complaint);
   return error;
 }
 

@@ -12,12 +12,13 @@
 
 namespace fmha::hip {
 
-// An allocation, or host memory that was registered.
+// An allocation, host memory that was registered (type Unregistered), or a variable of a module (owner).
 struct Block {
   size_t bytes;
   MemoryType type;
   unsigned flags;
   int device;
+  const Module* owner = nullptr;
 };
 
 struct Configuration {
@@ -71,6 +72,10 @@ const Properties& current();
 // The allocation that holds [address, address + bytes), or end(); whether the bytes touch any allocation.
 std::map<char*, Block>::iterator holder(const void* address, size_t bytes);
 bool touches(const void* address, size_t bytes);
+
+// A variable of a module: its place, which counts as device memory from now on.
+Error variable(Module& module, const std::string& name, void** address, size_t* bytes);
+void forget_variables(const Module& module);
 
 // The kernel that a stub or a handle means; nullptr: none.
 Function* function_of(const void* stub_or_handle);

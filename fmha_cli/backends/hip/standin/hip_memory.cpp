@@ -21,7 +21,7 @@ Error allocate(void** out, size_t bytes, MemoryType type, unsigned flags, const 
   void* address = sink().allocate(bytes);
   if (!address) return fail(OutOfMemory, what);
   *out = address;
-  h.blocks[static_cast<char*>(address)] = {bytes, type, flags, thread().device};
+  h.blocks[static_cast<char*>(address)] = {bytes, type, flags, thread().device, nullptr};
   h.used += bytes;
   return Success;
 }
@@ -31,7 +31,7 @@ Error release(void* address, const char* call) {
   if (!address) return Success;
   Host& h = host();
   auto it = h.blocks.find(static_cast<char*>(address));
-  if (it == h.blocks.end() || it->second.type == Unregistered)
+  if (it == h.blocks.end() || it->second.type == Unregistered || it->second.owner)
     return fail(InvalidValue, std::string(call) + ": not the start of an allocation");
   h.used -= it->second.bytes;
   h.blocks.erase(it);
@@ -104,7 +104,7 @@ API int hipHostRegister(void* address, size_t bytes, unsigned flags) {
   Guard guard(host().mutex);
   if (!address || !bytes) return fail(InvalidValue, "hipHostRegister: nothing to register");
   if (touches(address, bytes)) return fail(HostMemoryAlreadyRegistered, "hipHostRegister: already known memory");
-  host().blocks[static_cast<char*>(address)] = {bytes, Unregistered, flags, thread().device};
+  host().blocks[static_cast<char*>(address)] = {bytes, Unregistered, flags, thread().device, nullptr};
   sink().adopted(address, bytes);
   return Success;
 }

@@ -1,6 +1,7 @@
 // Modules: code objects from a file or from memory, their kernels and variables, and attributes of kernels.
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 
 #include "hip_host.hpp"
 
@@ -102,6 +103,7 @@ API int hipModuleUnload(Module* handle) {
   if (!module) return fail(InvalidHandle, "hipModuleUnload: no such module");
   auto& loaded = host().loaded;
   for (auto it = loaded.begin(); it != loaded.end();) it = it->first.first == module ? loaded.erase(it) : std::next(it);
+  forget_variables(*module);
   host().modules.remove_if([&](const Module& m) { return &m == module; });
   return Success;
 }
@@ -123,7 +125,7 @@ API int hipModuleGetGlobal(void** address, size_t* bytes, Module* handle, const 
   if (!module) return fail(InvalidHandle, "hipModuleGetGlobal: no such module");
   void* place = nullptr;
   size_t size = 0;
-  if (const Error error = fail(sink().global(*module, thread().device, name, &place, &size))) return error;
+  if (const Error error = variable(*module, name, &place, &size)) return error;
   if (address) *address = place;
   if (bytes) *bytes = size;
   return Success;

@@ -1,5 +1,6 @@
 // Code objects, kernels and variables, as clang's host code registers them.
 #include <cstdlib>
+#include <iterator>
 
 #include "hip_host.hpp"
 
@@ -11,6 +12,17 @@ Module* module_of(const void* handle) {
   for (Module& module : host().modules)
     if (&module == handle) return module.live ? &module : nullptr;
   return nullptr;
+}
+
+Error variable(Module& module, const std::string& name, void** address, size_t* bytes) {
+  if (const Error error = fail(sink().global(module, thread().device, name, address, bytes))) return error;
+  host().blocks[static_cast<char*>(*address)] = {*bytes, DeviceMemory, 0, thread().device, &module};
+  return Success;
+}
+
+void forget_variables(const Module& module) {
+  auto& blocks = host().blocks;
+  for (auto it = blocks.begin(); it != blocks.end();) it = it->second.owner == &module ? blocks.erase(it) : std::next(it);
 }
 
 Function* function_of(const void* stub_or_handle) {
@@ -41,6 +53,7 @@ API void __hipUnregisterFatBinary(void** modules) {
   Guard guard(host().mutex);
   Module* module = reinterpret_cast<Module*>(modules);
   module->live = false;
+  forget_variables(*module);
   module->code.reset();
 }
 

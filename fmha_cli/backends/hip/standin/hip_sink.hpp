@@ -71,7 +71,7 @@ class Sink {
   // The configuration is a valid one. What follows in the stream may assume that the launch is over.
   virtual Outcome launch(Function& function, int device, const Request& request) = 0;
   // A call was used wrongly, or failed: the sentence about it.
-  virtual void complained(const std::string&) {}
+  virtual void complained(Error, const std::string&) {}
 };
 
 Sink& sink();

@@ -10,7 +10,7 @@ _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILI
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
 
 
-def host_files() -> dict[str, str]:
+def hip_host_files() -> dict[str, str]:
     """Texts by file name: headers, and translation units of which each includes what it needs by these names."""
     folder = resources.files("fmha_cli.backends.hip.standin")
     return {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
@@ -25,7 +25,7 @@ def one_text(sink: str, text: str) -> str:
     Raises:
         KeyError: an ``#include "x"`` that names none of the host's files.
     """
-    files = {**host_files(), sink: text}
+    files = {**hip_host_files(), sink: text}
     units = [*sorted(name for name in files if name.endswith(".cpp") and name != sink), sink]
     seen: set[str] = set()
     return "".join(_laid_out(name, files, seen) for name in units)

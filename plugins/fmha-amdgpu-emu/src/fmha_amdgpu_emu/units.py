@@ -10,6 +10,9 @@ from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
+from fmha_amdgpu_emu.device_facts import device_table
+from fmha_cli.api import hip_host_files
+
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
 
@@ -38,9 +41,10 @@ def amalgamated(name: str, files: Mapping[str, str], seen: set[str] | None = Non
 
 
 def core_files() -> dict[str, str]:
-    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name."""
+    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with those of the HIP host API and the devices."""
     folder: Traversable = resources.files("fmha_amdgpu_emu") / "core"
-    return {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
+    own = {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
+    return {**hip_host_files(), **own, "emulated_devices.cpp": device_table()}
 
 
 def core_units() -> dict[str, str]:

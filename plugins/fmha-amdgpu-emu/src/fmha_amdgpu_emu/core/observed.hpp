@@ -1,0 +1,35 @@
+// What launches did and what was found meanwhile, until somebody takes it; and the report file of a program.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "launch.hpp"
+
+namespace emu {
+
+// One launch's results, or several together.
+class Observed {
+ public:
+  void add(const std::string& kernel, const Counts& counts, const std::vector<Found>& findings, const std::string& fault);
+  // {"executed": [...], "fault": ..., "findings": [...]}: fmha_cli.emulation.Observed.to_dict.
+  std::string json() const;
+  const std::string& fault() const { return fault_; }
+
+ private:
+  struct Sum {
+    uint64_t launches = 0;
+    Counts counts;
+  };
+  std::vector<std::string> order_;  // kernels, by their first launches
+  std::map<std::string, Sum> executed_;
+  std::vector<Found> findings_;
+  std::map<std::string, size_t> places_;
+  std::string fault_;
+};
+
+// One line at the end of the file that FMHA_EMU_REPORT names, if it does.
+void report_line(const std::string& json);
+
+}  // namespace emu
