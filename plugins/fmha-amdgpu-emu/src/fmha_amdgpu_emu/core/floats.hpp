@@ -62,10 +62,15 @@ inline uint32_t float_to_brain(float x) {
 
 // ---- rows ----
 
+#if defined(__AVX512F__)
+// The masked forms: g++ 12 warns of the others' undefined upper parts.
+constexpr __mmask16 kAll = 0xffff;
+#endif
+
 inline void halves_to_floats(float* to, const uint32_t* halves) {
 #if defined(__AVX512F__)
   for (int k = 0; k < kLanes; k += 16)
-    _mm512_storeu_ps(to + k, _mm512_cvtph_ps(_mm512_cvtepi32_epi16(_mm512_loadu_si512(halves + k))));
+    _mm512_storeu_ps(to + k, _mm512_maskz_cvtph_ps(kAll, _mm512_maskz_cvtepi32_epi16(kAll, _mm512_loadu_si512(halves + k))));
 #else
   EMU_LANES to[l] = half_to_float(halves[l] & 0xffff);
 #endif
@@ -73,8 +78,10 @@ inline void halves_to_floats(float* to, const uint32_t* halves) {
 
 #if defined(__AVX512F__)
 template <int R> inline void floats_to_halves_as(uint32_t* to, const float* x) {
-  for (int k = 0; k < kLanes; k += 16)
-    _mm512_storeu_si512(to + k, _mm512_cvtepu16_epi32(_mm512_cvtps_ph(_mm512_loadu_ps(x + k), R | _MM_FROUND_NO_EXC)));
+  for (int k = 0; k < kLanes; k += 16) {
+    const __m256i codes = _mm512_maskz_cvtps_ph(kAll, _mm512_loadu_ps(x + k), R | _MM_FROUND_NO_EXC);
+    _mm512_storeu_si512(to + k, _mm512_maskz_cvtepu16_epi32(kAll, codes));
+  }
 }
 #endif
 
