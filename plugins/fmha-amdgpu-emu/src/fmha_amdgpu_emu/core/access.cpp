@@ -33,7 +33,7 @@ std::string access_text(int lane, uint32_t bytes, bool write, const std::string&
 inline uint32_t aperture_word(const Wave& w, Aperture which) { return uint32_t(aperture_of(w, which) >> 32); }
 
 // LDS by FLAT addresses: books, bounds, host addresses.
-uint64_t flat_lds(Wave& w, const Inst& i, Addresses& a, uint64_t mask, uint32_t bytes, bool write) {
+uint64_t flat_lds(Wave& w, const Inst& i, Addresses& a, uint64_t mask, uint32_t bytes, Touch touch) {
   uint64_t may = 0;
   uint32_t offsets[kLanes];
   const size_t size = w.group ? w.group->lds.size() : 0;
@@ -44,13 +44,14 @@ uint64_t flat_lds(Wave& w, const Inst& i, Addresses& a, uint64_t mask, uint32_t 
       may |= 1ull << l;
     } else {
       report_bounds(w, i, l, [&] {
-        return access_text(l, bytes, write, std::to_string(offsets[l])) + " of the workgroup's LDS, which has " +
+        return access_text(l, bytes, touch != Touch::Read, std::to_string(offsets[l])) + " of the workgroup's LDS, which has " +
                std::to_string(size) + " bytes";
       });
     }
   });
   const uint32_t sequence = lds_access_begins(w);
-  if (write) lds_written(w, i, may, offsets, bytes, sequence, false);
+  if (touch == Touch::Change) lds_changed(w, i, may, offsets, bytes, sequence);
+  else if (touch == Touch::Write) lds_written(w, i, may, offsets, bytes, sequence, false);
   else lds_read(w, i, may, offsets, bytes, sequence);
   return may;
 }
@@ -99,7 +100,8 @@ uint64_t reachable_scratch(Wave& w, const Inst& i, Addresses& offsets, uint32_t 
   return may;
 }
 
-uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& a, uint32_t bytes, bool write) {
+uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& a, uint32_t bytes, Touch touch) {
+  const bool write = touch != Touch::Read;
   const uint32_t shared = aperture_word(w, SharedBase), priv = aperture_word(w, PrivateBase);
   uint64_t in_lds = 0, in_scratch = 0;
   each_lane(a.mask, [&](int l) {
@@ -111,13 +113,13 @@ uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& a, uint32_t bytes, bo
   const uint64_t all = a.mask;
   a.mask = all & ~(in_lds | in_scratch);
   uint64_t may = reachable(w, i, a, bytes, write);
-  if (in_lds) may |= flat_lds(w, i, a, in_lds, bytes, write);
+  if (in_lds) may |= flat_lds(w, i, a, in_lds, bytes, touch);
   if (in_scratch) {
     a.mask = in_scratch;
     uint64_t offsets[kLanes];
     each_lane(in_scratch, [&](int l) { offsets[l] = a.at[l] = uint32_t(a.at[l]); });
     const uint64_t inside = reachable_scratch(w, i, a, bytes, write);
-    if (write && w.track.on) scratch_stored(w, inside, offsets, bytes, i.op[1].reg);
+    if (touch == Touch::Write && w.track.on) scratch_stored(w, inside, offsets, bytes, i.op[1].reg);
     may |= inside;
   }
   a.mask = all;

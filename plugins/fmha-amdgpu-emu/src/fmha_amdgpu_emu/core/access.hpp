@@ -117,7 +117,8 @@ uint64_t reachable_scratch(Wave& w, const Inst& i, Addresses& offsets, uint32_t 
 
 // FLAT addresses, in the apertures of LDS or private memory or in neither, to host addresses (CDNA3 ISA 9.4 "Flat",
 // RDNA3 ISA 11.2 "Apertures"). The books of LDS and of private memory are kept. Returns the lanes within bounds.
-uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& addresses, uint32_t bytes, bool write);
+enum class Touch : uint8_t { Read, Write, Change };  // Change: an atomic
+uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& addresses, uint32_t bytes, Touch touch);
 
 // Definedness of private memory: of the lanes' accesses at byte `offsets`, registers from `reg` on.
 void scratch_stored(Wave& w, uint64_t mask, const uint64_t* offsets, uint32_t bytes, int reg);

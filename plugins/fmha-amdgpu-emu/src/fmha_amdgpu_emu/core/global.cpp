@@ -54,7 +54,7 @@ const Operand& flat_base(const Inst& i, int k) { return k < i.ops ? i.op[k] : kN
 template <Part P> void flat_load(Wave& w, const Inst& i) {
   Addresses a;
   global_addresses(w, i, i.op[1], flat_base(i, 2), a);
-  load_lanes<P>(w, i.op[0].reg, a, reachable_flat(w, i, a, bytes_of(P), false));
+  load_lanes<P>(w, i.op[0].reg, a, reachable_flat(w, i, a, bytes_of(P), Touch::Read));
   counts().global_read += moved(a.mask, bytes_of(P));
   issue_flat(w, Counter::Load, {.first = i.op[0].reg, .count = uint8_t(dwords_of(P)), .sequence = w.track.sequence});
 }
@@ -62,7 +62,7 @@ template <Part P> void flat_load(Wave& w, const Inst& i) {
 template <Part P> void flat_store(Wave& w, const Inst& i) {
   Addresses a;
   global_addresses(w, i, i.op[0], flat_base(i, 2), a);
-  store_lanes<P>(w, i.op[1].reg, a, reachable_flat(w, i, a, bytes_of(P), true));
+  store_lanes<P>(w, i.op[1].reg, a, reachable_flat(w, i, a, bytes_of(P), Touch::Write));
   counts().global_written += moved(a.mask, bytes_of(P));
   issue_flat(w, Counter::Store, {.sequence = w.track.sequence});
 }
