@@ -148,7 +148,7 @@ class Executor final : public fmha::hip::Sink {
     const Kernel* kernel = nullptr;
     const Outcome found = find(function, device, kernel);
     if (found.error) return found;
-    out = {kernel->lds_bytes, kernel->scratch_bytes, vgprs_of(*kernel, device_->arch), 0, 0};
+    out = {kernel->lds_bytes, kernel->scratch_bytes, vgprs_of(*kernel, device_->arch), 0, kernel->most_workitems};
     return {};
   }
 
@@ -168,6 +168,10 @@ class Executor final : public fmha::hip::Sink {
     if (outcome.error) return outcome;
     if (size_t(kernel->lds_bytes) + request.dynamic_lds > properties_.lds_per_block)
       return {fmha::hip::OutOfMemory, kernel->name + ": more LDS than a workgroup may have"};
+    const uint64_t threads = uint64_t(request.block.x) * request.block.y * request.block.z;
+    if (kernel->most_workitems && threads > kernel->most_workitems)
+      return {fmha::hip::LaunchFailure, kernel->name + ": a block of " + std::to_string(threads) + " threads, but it was compiled for " +
+                                            std::to_string(kernel->most_workitems)};
     Launch launch;
     outcome = pack(*kernel, request, launch.kernargs);
     if (outcome.error) return outcome;
