@@ -1,4 +1,4 @@
-"""``fmha inspect``: one kernel, a table of many, or two side by side."""
+"""``fmha inspect``: one kernel, a table of many, or two side by side; and what a problem's kernels execute."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from fmha_cli.cli.build import WEIGHT
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, Opt
 from fmha_cli.cli.kernels import SELECTING, named_kernel, selected_kernels
-from fmha_cli.cli.options import BUILDING, CACHE_DIR, JOBS, OFFLINE, ROWS
+from fmha_cli.cli.options import (
+    BUILDING,
+    CACHE_DIR,
+    CHOOSING,
+    EMULATING,
+    FILL_SEED,
+    JOBS,
+    OFFLINE,
+    PROBLEM,
+    ROWS,
+    TIMEOUT,
+)
+from fmha_cli.cli.settings import FLAG
 from fmha_cli.errors import ExitCode, FmhaError, UsageError
 from fmha_cli.flags import Flag, FlagKind
 
@@ -33,11 +45,21 @@ COMPILER = Opt(
     ),
     "Choosing",
 )
+EXECUTED = Opt(
+    Flag("executed", FlagKind.SWITCH, "Run a problem on an emulated device (--device emu:ARCH) and count"), "Executing"
+)
 _SELECTION = tuple(option.key for option in SELECTING if option.key not in ("arch", "backend"))
+_SELECTORS = {option.key for option in SELECTING}
+_EXECUTING = tuple(option for option in (*PROBLEM, CHOOSING[2], FILL_SEED, *EMULATING) if option.key not in _SELECTORS)
 
 
 def inspect(call: Call) -> int:
     """What built kernels need; what is not in the cache is built."""
+    if call.settings.on("executed"):
+        from fmha_cli.cli.executed import executed
+
+        _require_alone(call)
+        return executed(call)
     compilers = call.settings.many("compiler")
     pair = call.settings.many("diff")
     _require_one(call, pair, compilers)
@@ -49,6 +71,24 @@ def inspect(call: Call) -> int:
     kernel = named_kernel(call)
     call.output.document(_inspected(call, kernel, _built(call, kernel, _context(call, *compilers))))
     return int(ExitCode.OK)
+
+
+def _require_alone(call: Call) -> None:
+    """A problem is executed by the kernel that is named, or the best one.
+
+    Raises:
+        UsageError: E002, together with what shows kernels as they were built.
+    """
+    others = [key for key in ("all", "diff", "compiler", "profile", "family", "ck_rev", "filter") if _given(call, key)]
+    if others:
+        raise UsageError(
+            f"--executed and --{others[0].replace('_', '-')} contradict each other", code="E002", where="--executed"
+        )
+
+
+def _given(call: Call, key: str) -> bool:
+    value = call.settings.values.get(key)
+    return value is not None and value.source == FLAG and value.value is not False
 
 
 def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) -> None:
@@ -68,6 +108,10 @@ def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) 
     if len(compilers) > (2 if call.argument("kernel") else 1):
         text = "two compilers are compared on one kernel"
         raise UsageError(text, code="E002", where="--compiler", help="KERNEL --compiler A --compiler B")
+    asked_to_run = [option.key for option in _EXECUTING if _given(call, option.key)]
+    if asked_to_run:
+        flag = f"--{asked_to_run[0].replace('_', '-')}"
+        raise UsageError(f"{flag} is for --executed", code="E002", where=flag, help="add --executed")
     chosen = [key for key in _SELECTION if key in call.settings.values]
     if chosen and not call.settings.on("all"):
         raise UsageError(
@@ -135,8 +179,13 @@ def _inspected(call: Call, kernel: KernelSpec, artifact: Artifact) -> dict[str, 
 
 COMMAND = Command(
     inspect,
-    options=(*SELECTING, ALL, DIFF, COMPILER, JOBS, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
+    options=(
+        *(*SELECTING, ALL, DIFF, COMPILER, EXECUTED, *_EXECUTING, TIMEOUT),
+        *(JOBS, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
+    ),
     arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix"),),
     detail="KERNEL shows one kernel; --all the selected ones as a table; --diff K1 K2 two side by side; two --compiler "
-    "one kernel as both compilers build it. Registers and spills are what the named compiler says.",
+    "one kernel as both compilers build it. Registers and spills are what the named compiler says. --executed runs one "
+    "problem on the emulated device that --device names and counts: instructions by class, matrix FLOP against those "
+    "that the problem needs, bytes, LDS bank conflicts, barriers. It takes the best kernel where none is named.",
 )

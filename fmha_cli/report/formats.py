@@ -27,6 +27,7 @@ ROWS: Mapping[str, str] = {
     "devices": "devices",
     "differences": "rows",
     "doctor": "checks",
+    "executed": "kernels",
     "explain": "decisions",
     "inspections": "kernels",
     "kernels": "kernels",

@@ -38,6 +38,10 @@ def _views(name: str) -> Mapping[str, Callable[[Document], Table]]:
         from fmha_cli.report import inspect_views
 
         return inspect_views.VIEWS
+    if name == "executed":
+        from fmha_cli.report import executed
+
+        return executed.VIEWS
     if name == "parity":
         from fmha_cli.report import parity_view
 

@@ -19,6 +19,7 @@ from fmha_cli.build.prune import Pruned
 from fmha_cli.build.why import Difference, Standing, Why
 from fmha_cli.decision import Supported, Trace, Unsupported
 from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.emulation import Executed, Finding, FindingKind
 from fmha_cli.errors import KernelFailure, UsageError
 from fmha_cli.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.measure.compare import Ratio
@@ -29,6 +30,7 @@ from fmha_cli.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.problem import Problem
 from fmha_cli.report import cache, document, inspections, tools
 from fmha_cli.report.environment import environment
+from fmha_cli.report.executed import executed_document
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
 from fmha_cli.rules import Reason
@@ -130,6 +132,35 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
     return Record(**{**fields, **changes})
 
 
+FINDING = Finding(
+    kind=FindingKind.LDS_RACE,
+    kernel="_Z1k",
+    instruction="ds_read_b32 v1, v2",
+    address=64,
+    text="word 3 was written by wave 1",
+    wave=2,
+    lane=5,
+    group=(1, 0, 0),
+    count=3,
+)
+EXECUTED = Executed(kernel="_Z1k", instructions=9, classes={"valu": 7, "matrix": 2}, matrix_flops=65536, barriers=4)
+
+
+def emulated(verdict: Verdict = Verdict.HAZARD) -> Record:
+    """A row of an emulated device."""
+    return record(
+        verdict,
+        device="emu:gfx942",
+        arch="gfx942",
+        measurement=None,
+        regret=None,
+        baseline=None,
+        ab=None,
+        findings=(FINDING.to_dict(),),
+        executed=(EXECUTED.to_dict(), replace(EXECUTED, kernel="_Z2k").to_dict()),
+    )
+
+
 def bare(verdict: Verdict = Verdict.UNSUPPORTED) -> Record:
     """A row of which nothing is known but that it was asked for."""
     return Record(problem=PROBLEM.to_dict(), repro="fmha run", verdict=verdict, reasons=(REASON,))
@@ -205,6 +236,10 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         ],
         "doctor": [tools.doctor_document(doctor, ENVIRONMENT)],
         "error": [document.error_document(UsageError("no such flag", code="E002", where="--x"))],
+        "executed": [
+            executed_document(PROBLEM, emulated()),
+            executed_document(PROBLEM, replace(emulated(), kernel=None, findings=None, executed=(EXECUTED.to_dict(),))),
+        ],
         "explain": [
             document.explain_document(PROBLEM, TRACE, kernel()),
             document.explain_document(PROBLEM, Trace(()), None),
@@ -351,4 +386,6 @@ def records(draw: st.DrawFn) -> Record:
         default_choice=draw(st.none() | st.booleans()),
         notes=tuple(draw(st.lists(words, max_size=2, unique=True))),
         log=draw(st.none() | words),
+        findings=draw(st.sampled_from([None, (), (FINDING.to_dict(),)])),
+        executed=draw(st.sampled_from([None, (), (EXECUTED.to_dict(),)])),
     )

@@ -18,6 +18,7 @@ from strategies import problems
 
 from fmha_cli import signature
 from fmha_cli.device import State
+from fmha_cli.emulation import Executed, Finding, FindingKind
 from fmha_cli.errors import ExitCode, UsageError
 from fmha_cli.kernel import Family
 from fmha_cli.measure.compare import Speed
@@ -83,6 +84,7 @@ def test_drawn_problems_validate(problem: Problem) -> None:
 
 
 OPEN = (
+    "classes",
     "algorithm",
     "details",
     "detail",
@@ -158,6 +160,12 @@ def test_wrong_values_fail(path: tuple[str, ...], value: Any) -> None:
 
 COMMON = schemas.load("common")["$defs"]
 RECORD = schemas.load("record")
+
+
+def test_members_of_findings_and_counts_are_the_fields() -> None:
+    assert set(COMMON["finding"]["properties"]) == {f.name for f in fields(Finding)}
+    assert set(COMMON["executed"]["properties"]) == {f.name for f in fields(Executed)}
+    assert set(COMMON["finding"]["properties"]["kind"]["enum"]) == {kind.value for kind in FindingKind}
 
 
 def enum_of(*path: str, root: Any = RECORD) -> set[Any]:
