@@ -10,7 +10,18 @@ from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.device import Availability, DeviceFacts, State
 from fmha_cli.dtypes import DType
-from fmha_cli.emulation import Attached, Emulator, EmulatorOptions, Executed, Finding, FindingKind, Observed, Region
+from fmha_cli.emulation import (
+    Attached,
+    Emulator,
+    EmulatorOptions,
+    Executed,
+    Finding,
+    FindingKind,
+    Observed,
+    Region,
+    merged,
+    summed,
+)
 from fmha_cli.errors import (
     DeviceLost,
     EnvironmentProblem,
@@ -37,6 +48,7 @@ if TYPE_CHECKING:
     from fmha_cli.backends.hip.standin.sources import hip_host_files
     from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
     from fmha_cli.build.parallel import Job, build_many
+    from fmha_cli.build.rocm.llvm_tools import llvm_tool
     from fmha_cli.build.rocm.occupancy import limits_of
     from fmha_cli.build.root import cache_root
     from fmha_cli.build.toolchain import Toolchain
@@ -52,6 +64,7 @@ _BUILDING = {
     "Toolchain": "fmha_cli.build.toolchain",
     "hip_host_files": "fmha_cli.backends.hip.standin.sources",
     "limits_of": "fmha_cli.build.rocm.occupancy",
+    "llvm_tool": "fmha_cli.build.rocm.llvm_tools",
 }
 
 
@@ -193,8 +206,11 @@ __all__ = [
     "hookimpl",
     "limits_of",
     "list_kernels",
+    "llvm_tool",
     "load_arch",
+    "merged",
     "reasons_against",
     "run",
     "select",
+    "summed",
 ]

@@ -181,11 +181,13 @@ class EmulatorOptions:
     Attributes:
         seed: of the order in which the waves of a workgroup run between barriers.
         threads: workgroups at once. checks: look for everything but accesses out of bounds, which are always seen.
+        cache: a private folder for what is worth keeping between processes; None: keep nothing.
     """
 
     seed: int = 0
     threads: int = 1
     checks: bool = True
+    cache: str | None = None
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from fmha_cli.build.files import as_environment_problem, make_private_dir
 from fmha_cli.device import is_emulated, usable_cores
 from fmha_cli.emulated import emulated_device
 from fmha_cli.emulation import EmulatorOptions
@@ -28,17 +31,23 @@ def refuse_timing(request: Request) -> None:
         )
 
 
-def emulator_options(request: Request) -> EmulatorOptions:
-    """How to execute, as the request says."""
+ROOM = "emulators"
+"""Below the cache root: a folder for each emulator."""
+
+
+def _options(request: Request, cache: Path) -> EmulatorOptions:
+    with as_environment_problem("keeping what an emulator found"):
+        make_private_dir(cache.parent)
+        make_private_dir(cache)
     threads = request.emu_threads or usable_cores()
-    return EmulatorOptions(seed=request.emu_seed, threads=threads, checks=request.emu_checks)
+    return EmulatorOptions(seed=request.emu_seed, threads=threads, checks=request.emu_checks, cache=str(cache))
 
 
 def emulation_of(request: Request, registry: Registry, context: BuildContext) -> Emulation | None:
     """What the jobs of a request need to run on its emulated device, built; None for any other device.
 
     Raises:
-        EnvironmentProblem: Z001, Z002; no compiler. KernelFailure: the emulator does not compile.
+        EnvironmentProblem: Z001, Z002; no compiler; the cache cannot be written. KernelFailure: the emulator does not compile.
     """
     if request.device is None or not is_emulated(request.device):
         return None
@@ -47,5 +56,5 @@ def emulation_of(request: Request, registry: Registry, context: BuildContext) ->
         entry=registry.emulator_entry(emulator.name),
         name=emulator.name,
         library=emulator.build(device, context),
-        options=emulator_options(request),
+        options=_options(request, context.cache_root / ROOM / emulator.name),
     )

@@ -154,7 +154,9 @@ def test_every_run_takes_another_order_of_waves(emulator: Told) -> None:
 
 def test_options_reach_the_emulator(emulator: Told) -> None:
     run(emu_seed=7, emu_threads=3)
-    assert [call["options"] for call in emulator("attach")] == [{"seed": 7, "threads": 3, "checks": True}]
+    (options,) = (call["options"] for call in emulator("attach"))
+    assert (options["seed"], options["threads"], options["checks"]) == (7, 3, True)
+    assert Path(options["cache"]).is_dir()
 
 
 def test_one_worker_serves_one_runtime(emulator: Told, shared_cache: Path) -> None:
