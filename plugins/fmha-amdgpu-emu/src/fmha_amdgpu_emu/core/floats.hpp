@@ -69,8 +69,10 @@ constexpr __mmask16 kAll = 0xffff;
 
 inline void halves_to_floats(float* to, const uint32_t* halves) {
 #if defined(__AVX512F__)
-  for (int k = 0; k < kLanes; k += 16)
-    _mm512_storeu_ps(to + k, _mm512_maskz_cvtph_ps(kAll, _mm512_maskz_cvtepi32_epi16(kAll, _mm512_loadu_si512(halves + k))));
+  for (int k = 0; k < kLanes; k += 16) {
+    const __m256i codes = _mm512_maskz_cvtepi32_epi16(kAll, _mm512_loadu_si512(halves + k));
+    _mm512_storeu_ps(to + k, _mm512_maskz_cvtph_ps(kAll, codes));
+  }
 #else
   EMU_LANES to[l] = half_to_float(halves[l] & 0xffff);
 #endif

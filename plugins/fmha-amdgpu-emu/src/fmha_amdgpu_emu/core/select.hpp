@@ -100,7 +100,7 @@ template <class T> struct Median {
   template <class How, class B> static B at(const How& how, B a, B b, B c) {
     if (how.any_nan(a, b, c)) return how.template two<false>(how.template two<false>(a, b), c);
     const B most = how.template two<true>(how.template two<true>(a, b), c);
-    const bool is_a = most == a || !((most | a) & ~T::sign), is_b = most == b || !((most | b) & ~T::sign);
+    const bool is_a = (most == a) | !((most | a) & ~T::sign), is_b = (most == b) | !((most | b) & ~T::sign);
     const B bc = how.template two<true>(b, c), ac = how.template two<true>(a, c), ab = how.template two<true>(a, b);
     return is_a ? bc : is_b ? ac : ab;
   }
