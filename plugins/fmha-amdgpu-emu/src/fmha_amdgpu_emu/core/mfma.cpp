@@ -3,7 +3,7 @@
 // EXEC is ignored. Denormals of f16, bf16 and float are kept and made, whatever MODE says, on gfx942 and gfx950; on
 // gfx90a the f16 and bf16 products take and make zeros instead (ROCm documentation, MIOpen, "MI200 MFMA behavior
 // specifics": MFMA_F16, MFMA_BF16 and MFMA_BF16_1K flush subnormal input and output data to zero).
-#include "matrix.hpp"
+#include "mfma.hpp"
 #include "tables.hpp"
 
 namespace emu {
@@ -11,49 +11,6 @@ namespace emu {
 namespace {
 
 using namespace matrix;
-
-// B's lanes as BLGP says (CDNA3 ISA 7.1, "Broadcasting values"): 1 and 2: the first, second 32 lanes for all; 3: all
-// lanes 16 further down, round; 4 to 7: one group of 16 for all.
-void permute_lanes(Row* rows, int count, int blgp) {
-  if (!blgp) return;
-  for (int r = 0; r < count; ++r) {
-    const Row from = rows[r];
-    for (int l = 0; l < kLanes; ++l) {
-      int lane = l;
-      if (blgp == 1 || blgp == 2) lane = l % 32 + 32 * (blgp - 1);
-      else if (blgp == 3) lane = (l + 16) % 64;
-      else lane = l % 16 + 16 * (blgp - 4);
-      rows[r].x[l] = from.x[lane];
-    }
-  }
-}
-
-// The block of A that block `b` multiplies: CBSZ makes groups of 2^CBSZ blocks, ABID names the one that all of a group use.
-int block_of_a(const Inst& i, int b) {
-  const int size = 1 << i.mod.cbsz;
-  return i.mod.cbsz ? (b & ~(size - 1)) + (i.mod.abid & (size - 1)) : b;
-}
-
-// 16 blocks of 4 x 4: block lane / 4, row r, column lane % 4.
-template <int Pack>
-void multiply_small(const Inst& i, const Row* a, const Row* b, Row* d) {
-  for (int r = 0; r < 4; ++r) {
-    Float* sum = floats(d[r]);
-    for (int q = 0; q < Pack; ++q) {
-      const Float *left = floats(a[q]), *right = floats(b[q]);
-      for (int block = 0; block < 16; ++block) {
-        const float x = left[4 * block_of_a(i, block) + r];
-        for (int j = 0; j < 4; ++j) sum[4 * block + j] = sum[4 * block + j] + x * right[4 * block + j];
-      }
-    }
-  }
-}
-
-template <int N, int K, int Blocks> struct Shape {
-  static constexpr int kPack = N * K * Blocks / 64;            // elements of A in a lane
-  static constexpr int kGroups = Blocks == 1 ? 64 / N : 1;     // lane groups with different k
-  static constexpr int kResults = N * N * Blocks / 64;         // registers of D
-};
 
 template <int N, int K, int Blocks, class A, class B>
 void product(Wave& w, const Inst& i) {
@@ -70,12 +27,7 @@ void product(Wave& w, const Inst& i) {
     for (int r = 0; r < S::kResults; ++r) flush(d[r], 0x1p-126f);
   }
   permute_lanes(b, S::kPack, i.mod.blgp);
-  if constexpr (N == 4) {
-    multiply_small<S::kPack>(i, a, b, d);
-  } else {
-    for (int block = 0; block < Blocks; ++block)
-      multiply_block<N, S::kGroups, S::kPack>(a, b, N * block_of_a(i, block), N * block, d + block * (N * N / 64));
-  }
+  multiply<N, K, Blocks>(i, a, b, d);
   if (flushes)
     for (int r = 0; r < S::kResults; ++r) flush(d[r], 0x1p-126f);
   counts().matrix_flops += 2ull * N * N * K * Blocks;

@@ -1,7 +1,107 @@
+// v_wmma_*: 16 x 16 products of gfx11 and gfx12.
+//
+// gfx11: lane i (and i + 16, which must hold the same) has all k of row i. gfx12: lanes i and i + 16 share them; A and
+// B alike, so which k a lane has matters to nobody but the order of the sum. EXEC is ignored. Sums are in float whatever
+// the result is; a result of 16 bits is rounded once at the end.
 #include "tables.hpp"
+#include "wmma.hpp"
 
 namespace emu {
 
-const Table kWmmaTable{nullptr, 0};
+namespace {
+
+using namespace matrix;
+
+// C: registers, or a constant in every element. NEG_LO bit 2 negates it, NEG_HI bit 2 takes its size first.
+void take_c(Wave& w, const Inst& i, Out out, int upper, Results& to) {
+  if (i.op[3].kind == Kind::Vgpr) {
+    take({w, i.op[3].reg, out, upper}, to);
+  } else {
+    for (auto& row : to.x)
+      for (uint32_t& x : row) x = scalar32(w, i.op[3]);
+  }
+  if (out == Out::Int || !((i.mod.neg_lo | i.mod.neg_hi) >> 2 & 1)) return;
+  const uint32_t sign = out == Out::Float ? 0x80000000u : 0x8000u;
+  for (auto& row : to.x)
+    for (uint32_t& x : row) {
+      if (i.mod.neg_hi >> 2 & 1) x &= ~sign;
+      if (i.mod.neg_lo >> 2 & 1) x ^= sign;
+    }
+}
+
+// `a` and `b`: rows of two lane groups with K / 2 elements (gfx12), or of one with K (gfx11).
+template <int K>
+void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
+  const int upper = i.mod.op_sel >> 2 & 1;
+  Results c;
+  take_c(w, i, out, upper, c);
+  Row sum[4] = {};
+  if (out != Out::Int) to_sum(c, out, sum);
+  if (w.arch == Arch::gfx1100) multiply_block<16, 1, K>(a, b, 0, 0, sum);
+  else multiply_block<16, 2, K / 2>(a, b, 0, 0, sum);
+  put_results(i, {w, i.op[0].reg, out, upper}, sum, c);
+}
+
+// Elements of A or B that a lane holds.
+int held(Arch arch, int k) { return arch == Arch::gfx1100 ? k : k / 2; }
+
+template <int K, class A, class B, Out Result>
+void product(Wave& w, const Inst& i) {
+  only_32(w);
+  const int count = held(w.arch, K);
+  Row a[K], b[K];
+  widen<A>(w, i.op[1].reg, count / A::kPer, a);
+  widen<B>(w, i.op[2].reg, count / B::kPer, b);
+  negate(i, 0, count, a);
+  negate(i, 1, count, b);
+  finish<K>(w, i, a, b, Result);
+  counts().matrix_flops += 2 * 16 * 16 * K;
+}
+
+template <int K, int Bits>
+void product_integer(Wave& w, const Inst& i) {
+  only_32(w);
+  Row a[K], b[K];
+  widen_integer<Bits>(w, i, 0, held(w.arch, K), a);
+  widen_integer<Bits>(w, i, 1, held(w.arch, K), b);
+  finish<K>(w, i, a, b, Out::Int);
+  counts().matrix_flops += 2 * 16 * 16 * K;
+}
+
+template <int K, int Bits, Out Result>
+std::string fits(Inst& i, Arch arch) {
+  const bool wide = Result == Out::Float || Result == Out::Int;
+  const int sources = held(arch, K) * Bits / 32, results = wide || arch == Arch::gfx1100 ? 8 : 4;
+  if (Bits == 8 && Result == Out::Float && (i.mod.neg_lo | i.mod.neg_hi) & 3) return "fp8 and bf8 have no negation";
+  return misfit(i, results, sources, sources, results);
+}
+
+constexpr const char* kSource = "RDNA3 ISA 7.9 WMMA, RDNA4 ISA 7.12 WMMA, 15.10 VOP3P";
+
+// gfx11's 16-bit results keep half of D.
+#define PRODUCT(NAME, K, A, B, OUT, TYPE, FLAGS)                                      \
+  {NAME, product<K, A, B, OUT>, 1, Class::Matrix, Flow::Cross, FLAGS,                 \
+   {Type::Wide, Type::Wide, Type::Wide, TYPE}, fits<K, 32 / A::kPer, OUT>, kSource}
+#define INTEGER(NAME, K, BITS)                                                        \
+  {NAME, product_integer<K, BITS>, 1, Class::Matrix, Flow::Cross, kIgnoresExec,       \
+   {Type::Wide, Type::Wide, Type::Wide, Type::B32}, fits<K, BITS, Out::Int>, kSource}
+
+constexpr Entry kEntries[] = {
+    PRODUCT("v_wmma_f32_16x16x16_f16", 16, F16, F16, Out::Float, Type::F32, kIgnoresExec),
+    PRODUCT("v_wmma_f32_16x16x16_bf16", 16, Bf16, Bf16, Out::Float, Type::F32, kIgnoresExec),
+    PRODUCT("v_wmma_f16_16x16x16_f16", 16, F16, F16, Out::Half, Type::F16, kIgnoresExec),
+    PRODUCT("v_wmma_bf16_16x16x16_bf16", 16, Bf16, Bf16, Out::Brain, Type::BF16, kIgnoresExec),
+    PRODUCT("v_wmma_f32_16x16x16_fp8_fp8", 16, Fp8, Fp8, Out::Float, Type::F32, kIgnoresExec),
+    PRODUCT("v_wmma_f32_16x16x16_fp8_bf8", 16, Fp8, Bf8, Out::Float, Type::F32, kIgnoresExec),
+    PRODUCT("v_wmma_f32_16x16x16_bf8_fp8", 16, Bf8, Fp8, Out::Float, Type::F32, kIgnoresExec),
+    PRODUCT("v_wmma_f32_16x16x16_bf8_bf8", 16, Bf8, Bf8, Out::Float, Type::F32, kIgnoresExec),
+    INTEGER("v_wmma_i32_16x16x16_iu8", 16, 8),
+    INTEGER("v_wmma_i32_16x16x16_iu4", 16, 4),
+    INTEGER("v_wmma_i32_16x16x32_iu4", 32, 4),
+};
+
+}  // namespace
+
+const Table kWmmaTable{kEntries, std::size(kEntries)};
 
 }  // namespace emu
