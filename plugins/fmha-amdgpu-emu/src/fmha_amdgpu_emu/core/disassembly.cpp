@@ -70,13 +70,15 @@ std::vector<char*> child_environment() {
   return out;
 }
 
-void run_objdump(const std::string& objdump, const std::string& input, const std::string& output, const std::string& errors) {
+void run_objdump(const std::string& objdump, const std::string& features, const std::string& input, const std::string& output,
+                 const std::string& errors) {
   posix_spawn_file_actions_t files;
   posix_spawn_file_actions_init(&files);
   posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_addopen(&files, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_addopen(&files, 2, errors.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-  const char* arguments[] = {objdump.c_str(), "-d", input.c_str(), nullptr};
+  const std::string attributes = "--mattr=" + features;
+  const char* arguments[] = {objdump.c_str(), "-d", input.c_str(), features.empty() ? nullptr : attributes.c_str(), nullptr};
   std::vector<char*> environment = child_environment();
   pid_t child = 0;
   const int failed = posix_spawn(&child, objdump.c_str(), &files, nullptr, const_cast<char**>(arguments), environment.data());
@@ -121,11 +123,11 @@ void keep(const std::string& folder, const std::string& name, const std::string&
 
 }  // namespace
 
-std::string disassemble(const uint8_t* elf, size_t bytes, const std::string& digest) {
+std::string disassemble(const uint8_t* elf, size_t bytes, const std::string& digest, const std::string& features) {
   const std::string objdump = find_objdump();
   const char* cache = std::getenv("FMHA_EMU_CACHE");
   const std::string folder = cache ? cache : "";
-  const std::string name = digest + "-" + mark_of(objdump) + ".lst";
+  const std::string name = digest + "-" + mark_of(objdump) + features + ".lst";
   if (!folder.empty())
     if (std::string kept = read_file(folder + "/" + name); complete(kept)) return kept;
   const TemporaryFolder temporary;
@@ -135,7 +137,7 @@ std::string disassemble(const uint8_t* elf, size_t bytes, const std::string& dig
     out.write(reinterpret_cast<const char*>(elf), std::streamsize(bytes));
     if (!out.flush()) throw LoadError{"the code object cannot be written for the disassembler"};
   }
-  run_objdump(objdump, input, temporary.path + "/text", temporary.path + "/errors");
+  run_objdump(objdump, features, input, temporary.path + "/text", temporary.path + "/errors");
   std::string text = read_file(temporary.path + "/text");
   if (!complete(text)) throw LoadError{"the disassembler " + objdump + " printed no AMDGPU code"};
   if (!folder.empty()) keep(folder, name, text);

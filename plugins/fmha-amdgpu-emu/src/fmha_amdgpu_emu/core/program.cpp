@@ -87,6 +87,10 @@ void close_ends(Program& program) {
 
 }  // namespace
 
+// gfx11 and gfx12 name halves of registers, whatever the compiler believed: the encoding is the same, and the
+// disassembler's default is without them for some targets, which leaves instructions undecoded.
+static std::string features_of(Arch arch) { return is_rdna(arch) ? "+real-true16" : ""; }
+
 std::shared_ptr<Program> load_program(const uint8_t* elf, size_t bytes) {
   auto program = std::make_shared<Program>();
   const std::string digest = sha256(elf, bytes);
@@ -94,7 +98,7 @@ std::shared_ptr<Program> load_program(const uint8_t* elf, size_t bytes) {
   program->image = std::make_unique<Image>();
   load_image(*program->image, elf, bytes, program->name);
   program->arch = program->image->arch;
-  program->listing = read_listing(disassemble(elf, bytes, digest), program->arch);
+  program->listing = read_listing(disassemble(elf, bytes, digest, features_of(program->arch)), program->arch);
   close_ends(*program);
   read_kernels(*program);
   return program;
