@@ -23,6 +23,8 @@ from fmha_cli.api import BuildContext, cache_root
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
 WAVE32 = ("gfx1100", "gfx1201")
+FEATURES = {arch: ("+real-true16",) if arch in WAVE32 else () for arch in ARCHS}
+"""Registers' halves by name, as the emulator has objdump print them."""
 _LABEL = re.compile(r"^[0-9a-f]+ <(\w+)>:$", re.MULTILINE)
 
 
@@ -58,18 +60,20 @@ def assemble(arch: str, text: str, folder: Path, flags: tuple[str, ...] = ()) ->
     source.write_text(text, "utf-8")
     clang = tool("clang-22", "clang")
     target = ("-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}")
+    features = [word for feature in FEATURES[arch] for word in ("-Xclangas", "-target-feature", "-Xclangas", feature)]
     done = subprocess.run(
-        (clang, "-x", "assembler", *target, *flags, "-c", str(source), "-o", str(out)),
+        (clang, "-x", "assembler", *target, *features, *flags, "-c", str(source), "-o", str(out)),
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return out
 
 
-def disassemble(path: Path, flags: tuple[str, ...] = ()) -> str:
+def disassemble(path: Path, features: tuple[str, ...] = ()) -> str:
     """objdump's text of a code object."""
     objdump = tool("llvm-objdump-22", "llvm-objdump")
-    return subprocess.run((objdump, "-d", *flags, str(path)), capture_output=True, text=True, check=True).stdout
+    attributes = (f"--mattr={','.join(features)}",) if features else ()
+    return subprocess.run((objdump, "-d", *attributes, str(path)), capture_output=True, text=True, check=True).stdout
 
 
 class Snippets:
@@ -91,17 +95,17 @@ class Snippets:
         self._folder = folder
         self._texts = dict(texts)
         self._flags = flags
-        self._wide = ("--mattr=+wavefrontsize64",) if wave64 and arch in WAVE32 else ()
+        rdna = arch in WAVE32
+        self._wide = ("-mwavefrontsize64",) if rdna and wave64 else ()
+        self._features = FEATURES[arch] + (("+wavefrontsize64",) if self._wide else ())
         self._listings: dict[str, str] | None = None
 
     def listing(self, name: str) -> str:
         """What the disassembler says about one text."""
         if self._listings is None:
             body = "".join(f".globl {key}\n{key}:\n{text}\ns_endpgm\n" for key, text in self._texts.items())
-            wide = ("-Xclang", "-target-feature", "-Xclang", "+wavefrontsize64") if self._wide else ()
-            listing = disassemble(
-                assemble(self.arch, ".text\n" + body, self._folder, (*self._flags, *wide)), self._wide
-            )
+            flags = (*self._flags, *self._wide)
+            listing = disassemble(assemble(self.arch, ".text\n" + body, self._folder, flags), self._features)
             parts = _LABEL.split(listing)
             self._listings = dict(zip(parts[1::2], parts[2::2], strict=True))
         return self._listings[name]

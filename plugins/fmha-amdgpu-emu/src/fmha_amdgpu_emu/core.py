@@ -145,6 +145,27 @@ class Core:
             executed=raw.executed,
         )
 
+    def describe(self, arch: str, listing: str) -> list[dict[str, Any]]:
+        """How each line of code (``llvm-objdump -d`` text) was read and bound: see ``emu_describe`` of ``capi.hpp``."""
+        described: list[dict[str, Any]] = json.loads(self._text(self._library.emu_describe, arch, listing))
+        return described
+
+    def unexecutable(self, arch: str, listing: str) -> dict[str, int]:
+        """Lines of a listing that cannot be executed: ``MNEMONIC: WHY`` and how many."""
+        counted: dict[str, int] = json.loads(self._text(self._library.emu_unexecutable, arch, listing))["problems"]
+        return counted
+
+    def _text(self, function: Any, arch: str, listing: str) -> str:
+        """What a function that returns the room it needs writes."""
+        function.restype = ctypes.c_size_t
+        room = 1 << 16
+        while True:
+            out = ctypes.create_string_buffer(room)
+            needed: int = function(arch.encode(), listing.encode(), out, ctypes.c_size_t(room))
+            if needed <= room:
+                return out.value.decode()
+            room = needed
+
 
 def state_of(
     v: Mapping[int, npt.ArrayLike] | None = None,

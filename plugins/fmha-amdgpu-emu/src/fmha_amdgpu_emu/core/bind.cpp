@@ -164,6 +164,9 @@ void bind(Inst& i, const std::string& mnemonic, Arch arch) {
     const size_t at = size_t(k + missing);
     i.op[k].value = constant_bits(i.op[k], at < entry.types.size() ? entry.types[at] : Type::None);
   }
+  // Halves are written twice, v0.h and op_sel: the register's name is enough.
+  for (int k = 0; k < i.ops; ++k)
+    if (i.op[k].half) i.mod.op_sel = 0;
   bool mixed = false;
   i.vop3p = is_vop3p(entry.name, mixed);
   if (mixed && !i.mod.has_op_sel_hi) i.mod.op_sel_hi = 0;  // mixed precision: absent means 32-bit sources

@@ -2,6 +2,7 @@
 #include <cstdio>
 #include <string>
 
+#include "archs.hpp"
 #include "capi.hpp"
 #include "json.hpp"
 #include "launch.hpp"
@@ -12,16 +13,6 @@ namespace emu {
 namespace {
 
 constexpr uint64_t kMostInstructions = 10'000'000;
-
-bool arch_named(const std::string& name, Arch& arch) {
-  constexpr const char* kNames[] = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
-  for (int k = 0; k < 5; ++k)
-    if (name == kNames[k]) {
-      arch = Arch(k);
-      return true;
-    }
-  return false;
-}
 
 void put(const std::string& text, char* to, size_t room) {
   if (to && room) std::snprintf(to, room, "%s", text.c_str());
