@@ -48,7 +48,7 @@ _COMPILE = (
 """-ffp-contract=off: a product and a sum round twice unless the instruction says otherwise. -w: GCC 12 warns inside its
 own intrinsic headers."""
 
-_LINK = ("-shared", "-Wl,-z,lazy", "-fPIC", "-pthread", "-ldl", f"-Wl,-soname,{SONAME}")
+_LINK = ("-shared", "-Wl,--no-undefined", "-fPIC", "-pthread", "-ldl", f"-Wl,-soname,{SONAME}")
 _COMPILE_BYTES = 700 * 2**20
 _SECONDS = 600.0
 
