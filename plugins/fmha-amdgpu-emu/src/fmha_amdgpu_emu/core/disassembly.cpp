@@ -57,9 +57,10 @@ std::string read_file(const std::string& path) {
   return in ? out.str() : std::string();
 }
 
-bool complete(const std::string& text) {
-  return !text.empty() && text.back() == '\n' && text.substr(0, 4096).find(kMark) != std::string::npos;
-}
+bool is_amdgpu(const std::string& text) { return text.substr(0, 4096).find(kMark) != std::string::npos; }
+
+// A kept text ends with this line, or something cut it short.
+std::string last_line(const std::string& digest) { return "end of " + digest + "\n"; }
 
 // The child must not be emulated itself: a preloaded runtime and its report are this process's.
 std::vector<char*> child_environment() {
@@ -128,8 +129,10 @@ std::string disassemble(const uint8_t* elf, size_t bytes, const std::string& dig
   const char* cache = std::getenv("FMHA_EMU_CACHE");
   const std::string folder = cache ? cache : "";
   const std::string name = digest + "-" + mark_of(objdump) + features + ".lst";
-  if (!folder.empty())
-    if (std::string kept = read_file(folder + "/" + name); complete(kept)) return kept;
+  if (!folder.empty()) {
+    std::string kept = read_file(folder + "/" + name);
+    if (kept.ends_with(last_line(digest))) return kept.erase(kept.size() - last_line(digest).size());
+  }
   const TemporaryFolder temporary;
   const std::string input = temporary.path + "/code.co";
   {
@@ -139,8 +142,8 @@ std::string disassemble(const uint8_t* elf, size_t bytes, const std::string& dig
   }
   run_objdump(objdump, features, input, temporary.path + "/text", temporary.path + "/errors");
   std::string text = read_file(temporary.path + "/text");
-  if (!complete(text)) throw LoadError{"the disassembler " + objdump + " printed no AMDGPU code"};
-  if (!folder.empty()) keep(folder, name, text);
+  if (!is_amdgpu(text)) throw LoadError{"the disassembler " + objdump + " printed no AMDGPU code"};
+  if (!folder.empty()) keep(folder, name, text + last_line(digest));
   return text;
 }
 
