@@ -60,6 +60,13 @@ inline uint32_t float_to_brain(float x) {
   return is_nan32(bits) ? (bits >> 16) | 0x40 : even;
 }
 
+// Bits of one or the other without a branch: a compiler that honours floating-point traps would compute the operand of a
+// branch inside it, and then not vectorise.
+[[gnu::always_inline]] inline uint32_t choose(bool first, uint32_t a, uint32_t b) {
+  const uint32_t mask = -uint32_t(first);
+  return (a & mask) | (b & ~mask);
+}
+
 // ---- rows ----
 
 #if defined(__AVX512F__)

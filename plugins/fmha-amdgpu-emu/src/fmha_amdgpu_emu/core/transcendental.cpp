@@ -35,13 +35,6 @@ template <int N> [[gnu::always_inline]] inline double horner(const double* c, do
 // 1.5 x 2^52: adding and subtracting it rounds a small double to an integer, to nearest even.
 constexpr double kShift = 6755399441055744.0;
 
-// Bits of one or the other without a branch: a compiler that honours floating-point traps would compute the operand of a
-// branch inside it, and then not vectorise.
-[[gnu::always_inline]] inline uint32_t choose(bool first, uint32_t a, uint32_t b) {
-  const uint32_t mask = -uint32_t(first);
-  return (a & mask) | (b & ~mask);
-}
-
 [[gnu::always_inline]] inline float exp2_of(float a) {
   const uint32_t bits = bits_of(a);
   const bool high = int32_t(bits) > 0x43010000, low = bits > 0xc3480000;  // above 129, below -200
