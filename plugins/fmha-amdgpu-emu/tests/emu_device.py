@@ -1,0 +1,147 @@
+"""Device memory for instructions under test, and small kernels from assembly: both through the library's own HIP API."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from fmha_amdgpu_emu.core import Core
+from harness import WAVE32, assemble, core, tool
+
+
+class Device:
+    """The emulated device of one library. Device addresses are host addresses, so arrays are copied with memmove."""
+
+    def __init__(self, library: Core, arch: str) -> None:
+        self._library = ctypes.CDLL(str(library.path))
+        self._library.emu_take.restype = ctypes.c_char_p
+        self._library.emu_last_fault.restype = ctypes.c_char_p
+        assert self._library.emu_device(arch.encode()) == 0
+        self._held: list[int] = []
+
+    def put(self, array: npt.NDArray[Any]) -> int:
+        """A new allocation that holds the array's bytes; its address."""
+        address = ctypes.c_void_p()
+        assert self._library.hipMalloc(ctypes.byref(address), ctypes.c_size_t(array.nbytes)) == 0
+        data = np.ascontiguousarray(array)
+        assert address.value is not None
+        ctypes.memmove(address.value, data.ctypes.data, data.nbytes)
+        self._held.append(address.value)
+        return address.value
+
+    def get(self, address: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What now lies at an address, in the shape and type of ``like``."""
+        return np.frombuffer(ctypes.string_at(address, like.nbytes), like.dtype).reshape(like.shape).copy()
+
+    def options(self, *, seed: int = 0, threads: int = 1, checks: bool = True) -> None:
+        """How launches run."""
+        self._library.emu_options(ctypes.c_uint64(seed), threads, int(checks))
+
+    def launch(
+        self,
+        code: bytes,
+        name: str,
+        arguments: bytes,
+        *,
+        grid: Sequence[int] = (1, 1, 1),
+        block: Sequence[int] = (64, 1, 1),
+    ) -> dict[str, Any]:
+        """Run a kernel to its end; what was observed: ``executed``, ``findings``, ``fault``."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        assert self._library.hipModuleLoadData(ctypes.byref(module), code) == 0
+        try:
+            assert self._library.hipModuleGetFunction(ctypes.byref(function), module, name.encode()) == 0
+            self._library.emu_take()
+            size = ctypes.c_size_t(len(arguments))
+            kept = ctypes.create_string_buffer(arguments, len(arguments))
+            extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(kept), 2, ctypes.addressof(size), 3)
+            status = self._library.hipModuleLaunchKernel(function, *grid, *block, 0, None, None, extra)
+            observed: dict[str, Any] = json.loads(self._library.emu_take())
+            observed["status"] = status
+            return observed
+        finally:
+            self._library.hipModuleUnload(module)
+
+    def close(self) -> None:
+        """Free what was put."""
+        for address in self._held:
+            self._library.hipFree(ctypes.c_void_p(address))
+        self._held.clear()
+
+
+@contextmanager
+def device(arch: str) -> Iterator[Device]:
+    """A device whose allocations end with the block."""
+    opened = Device(core(), arch)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def kernel(
+    arch: str,
+    folder: Path,
+    body: str,
+    *,
+    name: str = "k",
+    lds: int = 0,
+    scratch: int = 0,
+    arguments: int = 64,
+    vgprs: int = 128,
+) -> bytes:
+    """A code object with one kernel: s[0:1] points to its arguments, s2 (ttmp9 on gfx12) is the workgroup's number."""
+    agprs = f".amdhsa_accum_offset {vgprs}" if arch in ("gfx90a", "gfx942", "gfx950") else ""
+    wave = f".amdhsa_wavefront_size32 {int(arch in WAVE32)}" if arch in WAVE32 else ""
+    text = f"""
+.amdgcn_target "amdgcn-amd-amdhsa--{arch}"
+.text
+.globl {name}
+.p2align 8
+.type {name},@function
+{name}:
+{body}
+s_endpgm
+.rodata
+.p2align 6
+.amdhsa_kernel {name}
+.amdhsa_group_segment_fixed_size {lds}
+.amdhsa_private_segment_fixed_size {scratch}
+.amdhsa_kernarg_size {arguments}
+.amdhsa_user_sgpr_kernarg_segment_ptr 1
+.amdhsa_system_sgpr_workgroup_id_x 1
+.amdhsa_next_free_vgpr {vgprs}
+.amdhsa_next_free_sgpr 96
+{agprs}
+{wave}
+.end_amdhsa_kernel
+.amdgpu_metadata
+---
+amdhsa.version: [1, 2]
+amdhsa.target: amdgcn-amd-amdhsa--{arch}
+amdhsa.kernels:
+  - .name: {name}
+    .symbol: {name}.kd
+    .kernarg_segment_size: {arguments}
+    .group_segment_fixed_size: {lds}
+    .private_segment_fixed_size: {scratch}
+    .kernarg_segment_align: 8
+    .wavefront_size: {32 if arch in WAVE32 else 64}
+    .sgpr_count: 96
+    .vgpr_count: {vgprs}
+    .max_flat_workgroup_size: 1024
+...
+.end_amdgpu_metadata
+"""
+    relocatable = assemble(arch, text, folder)
+    out = folder / f"{name}.co"
+    linker = tool("ld.lld-22", "ld.lld")
+    subprocess.run((linker, "-shared", str(relocatable), "-o", str(out)), check=True, capture_output=True)
+    return out.read_bytes()
