@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -129,6 +130,14 @@ def reason_text(reason: Row) -> str:
     return f"{reason['id']} {reason['text']}" + (f" (help: {reason['hint']})" if reason["hint"] else "")
 
 
+_SYMBOL = re.compile(r"\b(_Z\w{60})\w{20,}")
+"""A mangled name, which may have a thousand characters; JSON has all of them."""
+
+
+def _shortened(note: str) -> str:
+    return _SYMBOL.sub(r"\1...", note)
+
+
 def _details(index: int, record: Row) -> list[str]:
     """Why a row is not good and how to see it again; notes of the others."""
     good = Verdict(record["verdict"]).exit_code is ExitCode.OK
@@ -144,7 +153,9 @@ def _details(index: int, record: Row) -> list[str]:
         )
     lines += [f"fill {n['fill']}: {n['distrust']}" for n in record["fill_notes"] if n["distrust"]]
     lines += [line for launch in record["launches"] for line in launch_lines(launch)]
-    lines += [note for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get("notes", [])
+    lines += [_shortened(note) for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get(
+        "notes", []
+    )
     if not good:
         lines += [f"log ends: {record['log'].strip().splitlines()[-1]}"] if (record["log"] or "").strip() else []
         lines += [f"saved: {record['saved']}"] if record["saved"] else []

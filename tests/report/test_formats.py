@@ -19,7 +19,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.report.records_view import problem_text, summary
 from fmha_cli.report.units import digits, duration, size, time_unit
 from fmha_cli.verdict import Comparison, Verdict
-from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, record, records
+from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, emulated, record, records
 
 ALL = [
     (name, i, doc)
@@ -171,3 +171,18 @@ def test_units() -> None:
     assert duration(1_500_000_000) == "1.50 s"
     assert size(3 * 2**20) == "3.00 MiB"
     assert size(100) == "100 B"
+
+
+def test_mangled_names_are_cut_for_people() -> None:
+    name = "_ZN7ck_tile" + "6kentry" * 100
+    row = record(notes=(f"v_what at 0x40 in {name}: not implemented",)).to_dict()
+    table = render(report_document([row], ENVIRONMENT), Format.TABLE)
+    assert f"{name[:62]}...: not implemented" in table
+    assert name not in table
+
+
+def test_a_row_of_an_emulated_device_shows_the_device_and_no_time() -> None:
+    table = render(report_document([emulated()], ENVIRONMENT), Format.TABLE)
+    assert "cpu emu:gfx942 " in table
+    assert "HAZARD" in table
+    assert "TFLOP/s" not in table
