@@ -1,0 +1,156 @@
+"""Upstream's own example programs and this tool, both on one emulated AMD device: ``fmha parity`` without hardware.
+
+    python benchmarks/emulator_parity.py [--arch gfx942] [--cases 320] [--list] [--json FILE] [--markdown FILE]
+
+All cases of ``basic``, then cases of ``smoke``: first one of each kind (group, type, mode, mask, bias, dropout,
+determinism, dbias), each the smallest among those that need the fewest kernels more; then the smallest others for which
+every kernel is there already. The programs are built with just these kernels. Exits as ``fmha parity`` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.api import Registry, build_registry, select
+from fmha_cli.parity.case import Case
+from fmha_cli.parity.mapping import mapped
+from fmha_cli.parity.suite import load_suite
+from fmha_cli.problem import Problem
+from fmha_cli.select import Wanted
+
+BACKEND = "ck_tile"
+_KIND = ("prec", "mode", "deterministic", "dbias")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A case that both sides can be given: its kernels (none where it is unsupported) and its multiply-adds."""
+
+    case: Case
+    kernels: frozenset[str]
+    work: int
+
+    @property
+    def kind(self) -> tuple[str, ...]:
+        s = self.case.settings
+        drops = str(float(s.get("p_drop", "0")) > 0)
+        return (self.case.group, *(s.get(k, "") for k in _KIND), s.get("mask", "0")[0], s.get("bias", "n")[0], drops)
+
+
+def comparable(arch: str, registry: Registry) -> list[Point]:
+    """The comparable cases of ``smoke``."""
+    found = []
+    for case in load_suite("smoke").cases():
+        whole = mapped(case)
+        if whole.problem is None or whole.reasons:
+            continue
+        choice = select(whole.problem, registry, {}, Wanted(backend=BACKEND, arch=arch)).best
+        stages = (
+            () if choice is None else registry.backend(BACKEND).plan(whole.problem, choice.kernel, choice.device).stages
+        )
+        found.append(Point(case, frozenset(s.kernel.digest for s in stages), _work(whole.problem)))
+    return found
+
+
+def _work(problem: Problem) -> int:
+    queries = sum(problem.seqlens_q) if problem.seqlens_q else problem.batch * problem.seqlen_q
+    keys = max(problem.seqlens_k) if problem.seqlens_k else problem.seqlen_k
+    return problem.heads * queries * keys * problem.hdim * (2 if problem.direction.forward else 5)
+
+
+def chosen(points: Sequence[Point], count: int) -> list[Point]:
+    """One of each kind, then the smallest that need no further kernel, ``count`` in all."""
+    kinds: dict[tuple[str, ...], list[Point]] = defaultdict(list)
+    for point in points:
+        kinds[point.kind].append(point)
+    kernels: set[str] = set()
+    found = []
+    for group in kinds.values():
+        best = min(group, key=lambda p: (not p.kernels, len(p.kernels - kernels), p.work))
+        found.append(best)
+        kernels |= best.kernels
+    names = {id(point) for point in found}
+    rest = [p for p in points if id(p) not in names and p.kernels and p.kernels <= kernels]
+    return (found + sorted(rest, key=lambda p: p.work))[: max(count, len(found))]
+
+
+def suite_of(points: Sequence[Point]) -> dict[str, Any]:
+    """The cases as a suite file."""
+    basic, smoke = load_suite("basic"), load_suite("smoke")
+    cases = [*basic.cases(), *(p.case for p in points)]
+    groups: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
+    for case in cases:
+        groups[case.program.value, case.group][case.name] = dict(case.settings)
+    sources = [{"file": s.file, "revision": s.revision} for s in dict.fromkeys((*basic.sources, *smoke.sources))]
+    matrices = [{"program": program, "group": group, "cases": named} for (program, group), named in groups.items()]
+    return {"title": "basic, and the smallest of each kind of smoke", "sources": sources, "matrices": matrices}
+
+
+def table(document: dict[str, Any]) -> str:
+    """Markdown: outcomes by group, then every case that does not agree."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
+    for case in document["cases"]:
+        counts[case["group"] or "basic"][case["outcome"]] += 1
+    outcomes = sorted({outcome for group in counts.values() for outcome in group})
+    lines = [f"| group | {' | '.join(outcomes)} |", "|---" * (len(outcomes) + 1) + "|"]
+    lines += [f"| {group} | {' | '.join(str(found[o]) for o in outcomes)} |" for group, found in counts.items()]
+    total: Counter[str] = sum(counts.values(), Counter())
+    lines.append(f"| **all: {total.total()}** | {' | '.join(str(total[o]) for o in outcomes)} |")
+    odd = [c for c in document["cases"] if not c["outcome"].startswith("agree-")]
+    return "\n".join(
+        [*lines, "", *(f"- {c['group']} {c['name']}: {c['outcome']}: {'; '.join(c['why'])[:300]}" for c in odd)]
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run; the exit status of ``fmha parity``."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", default="gfx942")
+    parser.add_argument("--cases", type=int, default=320, help="of smoke")
+    parser.add_argument("--jobs", type=int, default=2, help="compilers at once")
+    parser.add_argument("--list", action="store_true", help="count kinds and kernels and stop")
+    parser.add_argument("--json", type=Path, help="keep the document")
+    parser.add_argument("--markdown", type=Path, help="keep the table")
+    given = parser.parse_args(arguments)
+    points = chosen(comparable(given.arch, build_registry()), given.cases)
+    kernels = frozenset[str]().union(*(p.kernels for p in points))
+    print(
+        f"{len(points)} cases of smoke, {len({p.kind for p in points})} kinds, {len(kernels)} kernels", file=sys.stderr
+    )
+    if given.list:
+        return 0
+    with tempfile.TemporaryDirectory() as folder:
+        suite, out = Path(folder, "smallest.json"), given.json or Path(folder, "parity.json")
+        suite.write_text(json.dumps(suite_of(points)), "utf-8")
+        command = [sys.executable, "-m", "fmha_cli", "parity", "--build-upstream", "--suite", str(suite)]
+        command += [
+            "--device",
+            f"emu:{given.arch}",
+            "--jobs",
+            str(given.jobs),
+            "--rounds",
+            "0",
+            "--json",
+            "-o",
+            str(out),
+        ]
+        status = subprocess.run(command, check=False).returncode
+        document = json.loads(out.read_text("utf-8"))
+    text = table(document)
+    print(text)
+    if given.markdown:
+        given.markdown.write_text(text + "\n", "utf-8")
+    return status
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
