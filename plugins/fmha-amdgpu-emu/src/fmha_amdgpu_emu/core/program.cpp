@@ -13,6 +13,7 @@ namespace {
 
 constexpr size_t kShortDigest = 12;
 constexpr const char* kSuffix = ".kd";
+constexpr uint16_t kWave32 = 1 << 10;  // ENABLE_WAVEFRONT_SIZE32
 
 // LLVM AMDGPU backend guide, "Code Object V3 Kernel Descriptor": 64 bytes.
 struct Descriptor {
@@ -29,11 +30,28 @@ void leave_code(Wave&, const Inst&) { throw Unexecutable{"execution runs past th
 
 const Entry kOutside{"(outside)", leave_code, 0, Class::Branch, Flow::Defined, kEnds, {}, nullptr, "no instruction"};
 
-Kernel read_kernel(const Program& program, const Symbol& symbol, const std::string& name) {
-  if (!program.image->holds(symbol.address, sizeof(Descriptor)))
-    throw LoadError{"the descriptor of kernel " + name + " lies outside of the code object"};
+bool describes_kernel(const Symbol& symbol) { return symbol.address && symbol.name.ends_with(kSuffix); }
+
+Descriptor read_descriptor(const Image& image, const Symbol& symbol) {
+  if (!image.holds(symbol.address, sizeof(Descriptor)))
+    throw LoadError{"the kernel descriptor " + symbol.name + " lies outside of the code object"};
   Descriptor d;
-  std::memcpy(&d, program.image->at(symbol.address), sizeof d);
+  std::memcpy(&d, image.at(symbol.address), sizeof d);
+  return d;
+}
+
+// What the disassembler must be told: halves of registers on gfx11 and gfx12, and that a wave has 64 lanes there.
+std::string features_of(const Image& image) {
+  if (!is_rdna(image.arch)) return "";
+  bool narrow = false, wide = false;
+  for (const Symbol& symbol : image.symbols)
+    if (describes_kernel(symbol)) (read_descriptor(image, symbol).properties & kWave32 ? narrow : wide) = true;
+  if (narrow && wide) throw LoadError{"the code object has kernels of 32 and of 64 lanes"};
+  return wide ? "+real-true16,+wavefrontsize64" : "+real-true16";
+}
+
+Kernel read_kernel(const Program& program, const Symbol& symbol, const std::string& name) {
+  const Descriptor d = read_descriptor(*program.image, symbol);
   Kernel out;
   out.name = name;
   out.descriptor = symbol.address;
@@ -65,7 +83,7 @@ void add_metadata(Kernel& kernel, const std::vector<KernelMetadata>& all) {
 void read_kernels(Program& program) {
   const std::vector<KernelMetadata> metadata = read_metadata(program.image->metadata);
   for (const Symbol& symbol : program.image->symbols) {
-    if (!symbol.name.ends_with(kSuffix) || !symbol.address) continue;
+    if (!describes_kernel(symbol)) continue;
     const std::string name = symbol.name.substr(0, symbol.name.size() - std::strlen(kSuffix));
     if (program.kernels.count(name)) continue;
     Kernel kernel = read_kernel(program, symbol, name);
@@ -87,10 +105,6 @@ void close_ends(Program& program) {
 
 }  // namespace
 
-// gfx11 and gfx12 name halves of registers, whatever the compiler believed: the encoding is the same, and the
-// disassembler's default is without them for some targets, which leaves instructions undecoded.
-static std::string features_of(Arch arch) { return is_rdna(arch) ? "+real-true16" : ""; }
-
 std::shared_ptr<Program> load_program(const uint8_t* elf, size_t bytes) {
   auto program = std::make_shared<Program>();
   const std::string digest = sha256(elf, bytes);
@@ -98,7 +112,7 @@ std::shared_ptr<Program> load_program(const uint8_t* elf, size_t bytes) {
   program->image = std::make_unique<Image>();
   load_image(*program->image, elf, bytes, program->name);
   program->arch = program->image->arch;
-  program->listing = read_listing(disassemble(elf, bytes, digest, features_of(program->arch)), program->arch);
+  program->listing = read_listing(disassemble(elf, bytes, digest, features_of(*program->image)), program->arch);
   close_ends(*program);
   read_kernels(*program);
   return program;
