@@ -113,6 +113,14 @@ Result flow_of(Wave& w, const Inst& i, const Sets& sets) {
   return out;
 }
 
+// Lanes in which the first register of every source holds a value.
+uint64_t low_defined(const Wave& w, const Inst& i) {
+  uint64_t lanes = w.full;
+  for (int k = i.dsts; k < i.ops; ++k)
+    if (i.op[k].kind == Kind::Vgpr) lanes &= defined_lanes(w, i.op[k].reg);
+  return lanes;
+}
+
 void apply(Wave& w, const Sets& sets, const Result& result) {
   each(sets.writes, [&](int reg) {
     undefine(w, reg, result.written & ~result.defined);
@@ -147,6 +155,13 @@ void sink_undefined(Wave& w, const Inst& i, int reg, uint64_t active) {
 
 void flow_undefined(Wave& w, const Inst& i) {
   if (i.entry->flow == Flow::Custom) return;
+  if (i.entry->flags & kCarriesUp) {
+    const uint64_t low = low_defined(w, i);
+    const Sets sets = sets_of(i);
+    const Result result = flow_of(w, i, sets);
+    apply(w, sets, result);
+    return define(w, i.op[0].reg, result.written & low);
+  }
   if (!i.second) {
     // Loads and stores name what they read in their sets: binders put right what the text's order does not say.
     const Sets sets = i.entry->flow == Flow::Sink ? Sets{i.v_reads, i.v_writes} : sets_of(i);

@@ -5,6 +5,10 @@
 
 namespace emu {
 
+// A flag of entries: the low dword of the 64-bit result comes from the low dwords of the sources alone. Compilers leave
+// the upper half of a sum undefined where they use the lower one only.
+constexpr uint32_t kCarriesUp = 1u << 16;
+
 void flow_undefined(Wave& w, const Inst& i);
 
 // Undefined lanes of the register among `active` become a finding.

@@ -1,5 +1,6 @@
 // Vector integers of 64 bits: shifts, sums, products of 32-bit factors. CDNA3 12.11, RDNA3 and RDNA4 16.12 VOP3.
 
+#include "definedness.hpp"
 #include "tables.hpp"
 #include "vector_rows.hpp"
 
@@ -78,13 +79,13 @@ template <int kOperand> std::string signed_literal(Inst& i, Arch arch) {
 }
 
 constexpr Entry mad(const char* name, Handler run, Binder bind = no_clamp) {
-  return {name, run, 2, Class::Valu, Flow::Lane, 0, kMad, bind, "CDNA3 12.11, RDNA4 16.12 VOP3"};
+  return {name, run, 2, Class::Valu, Flow::Lane, kCarriesUp, kMad, bind, "CDNA3 12.11, RDNA4 16.12 VOP3"};
 }
 
 const Entry kRows[] = {
-    vop3("v_lshlrev_b64", lshlrev, kShift), vop3("v_lshrrev_b64", lshrrev, kShift),
+    vop3("v_lshlrev_b64", lshlrev, kShift, kCarriesUp), vop3("v_lshrrev_b64", lshrrev, kShift),
     vop3("v_ashrrev_i64", ashrrev, kShift, 0, signed_literal<2>),
-    vop("v_lshl_add_u64", lshl_add, "CDNA3 12.11 VOP3", {Type::B64, Type::B64, Type::B32, Type::B64}),
+    vop("v_lshl_add_u64", lshl_add, "CDNA3 12.11 VOP3", {Type::B64, Type::B64, Type::B32, Type::B64}, kCarriesUp),
     mad("v_mad_u64_u32", mad_u64_u32), mad("v_mad_co_u64_u32", mad_u64_u32),
     mad("v_mad_i64_i32", mad_i64_i32, signed_literal<4>), mad("v_mad_co_i64_i32", mad_i64_i32, signed_literal<4>),
 };
