@@ -63,6 +63,7 @@ constexpr Entry kEntries[] = {
     // bf16, the first kind (gfx90a): half the k, and one register of A.
     PRODUCT("v_mfma_f32_32x32x2bf16", 32, 2, 2, Bf16), PRODUCT("v_mfma_f32_16x16x2bf16", 16, 2, 4, Bf16),
     PRODUCT("v_mfma_f32_4x4x2bf16", 4, 2, 16, Bf16), PRODUCT("v_mfma_f32_16x16x8bf16", 16, 8, 1, Bf16),
+    PRODUCT("v_mfma_f32_32x32x4bf16", 32, 4, 1, Bf16),
     // bf16, the second kind; gfx90a says _1k, gfx942 says _bf16.
     PRODUCT("v_mfma_f32_32x32x4bf16_1k", 32, 4, 2, Bf16), PRODUCT("v_mfma_f32_32x32x4_2b_bf16", 32, 4, 2, Bf16),
     PRODUCT("v_mfma_f32_16x16x4bf16_1k", 16, 4, 4, Bf16), PRODUCT("v_mfma_f32_16x16x4_4b_bf16", 16, 4, 4, Bf16),
