@@ -142,8 +142,8 @@ std::string Memory::nearest(uint64_t address) const {
 }
 
 Memory& memory() {
-  static Memory one;
-  return one;
+  static Memory* one = new Memory;  // never destroyed: code objects are given back while the process ends
+  return *one;
 }
 
 }  // namespace emu
