@@ -162,7 +162,11 @@ void bind(Inst& i, const std::string& mnemonic, Arch arch) {
   for (int k = 0; k < i.ops; ++k) {
     if (i.op[k].kind != Kind::Constant) continue;
     const size_t at = size_t(k + missing);
-    i.op[k].value = constant_bits(i.op[k], at < entry.types.size() ? entry.types[at] : Type::None);
+    const Type type = at < entry.types.size() ? entry.types[at] : Type::None;
+    i.op[k].value = constant_bits(i.op[k], type);
+    // A 32-bit literal is sign-extended for a signed 64-bit operand, else zero-extended.
+    if (type == Type::B64 && i.op[k].literal && name.find("_i64") != name.npos && i.op[k].value <= 0xffffffffu)
+      i.op[k].value = uint64_t(int64_t(int32_t(i.op[k].value)));
   }
   // Halves are written twice, v0.h and op_sel: the register's name is enough.
   for (int k = 0; k < i.ops; ++k)

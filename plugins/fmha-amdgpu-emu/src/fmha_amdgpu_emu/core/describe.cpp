@@ -95,8 +95,9 @@ size_t emu_describe(const char* arch, const char* text, char* out, size_t room) 
   using namespace emu;
   Arch which;
   if (!arch_named(arch, which)) return put("[]", out, room);
+  const auto listing = read_listing(text, which);
   std::string all = "[";
-  for (const Inst& inst : read_listing(text, which)->code) all += (all.size() > 1 ? ",\n" : "") + described(inst);
+  for (const Inst& inst : listing->code) all += (all.size() > 1 ? ",\n" : "") + described(inst);
   return put(all + ']', out, room);
 }
 
