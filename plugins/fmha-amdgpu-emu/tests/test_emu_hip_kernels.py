@@ -1,0 +1,60 @@
+"""Plain HIP kernels, compiled by clang and launched through unmodified hip-python, against numpy.
+
+Neither the kernels nor the expectations know of the emulator: an anchor beside the tests of single instructions.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("ml_dtypes")
+pytest.importorskip("hip", reason="hip-python is not installed")
+
+from hip_building import VARIANTS, arch_of, code_object, library, run_child
+from hip_cases import CASES
+
+HERE = Path(__file__).parent
+KERNELS = HERE / "hip_kernels.hip"
+ACROSS_HALVES = {"reduce_shuffle", "lanes", "lanes_64"}
+"""Cases that permute lanes of a whole wave through LDS, which RDNA does not do for 64 of them."""
+
+Answers = dict[str, dict[str, Any]]
+
+
+@pytest.fixture(scope="module", params=VARIANTS)
+def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Answers]:
+    """What came of every case on one variant, all in one process."""
+    variant: str = request.param
+    folder = tmp_path_factory.mktemp(variant)
+    code = code_object(KERNELS, variant, folder)
+    cases = sorted(set(CASES) - ACROSS_HALVES) if variant.endswith("-wave64") else ()
+    return variant, json.loads(
+        run_child(HERE / "hip_child.py", arch_of(variant), folder, str(library()), str(code), "7", *cases)
+    )
+
+
+@pytest.mark.parametrize("case", sorted(CASES))
+def test_kernel(answers: tuple[str, Answers], case: str) -> None:
+    variant, found = answers
+    if case not in found:
+        pytest.skip(f"{variant} does not permute 64 lanes")
+    answer = found[case]
+    assert not answer["fault"], answer["fault"]
+    assert answer["observed"]["fault"] is None
+    assert answer["observed"]["findings"] == []
+
+
+def test_counts_add_up(answers: tuple[str, Answers]) -> None:
+    variant, found = answers
+    counts = [kernel for answer in found.values() for kernel in answer["observed"]["executed"]]
+    assert {"reduce_lds", "collatz", "integers_64"} <= {kernel["kernel"] for kernel in counts}
+    for kernel in counts:
+        assert kernel["launches"] >= 1
+        assert sum(kernel["classes"].values()) == kernel["instructions"], (variant, kernel["kernel"])
+    (narrow,) = (kernel for kernel in counts if kernel["kernel"] == "narrow_memory")
+    assert (narrow["global_read_bytes"], narrow["global_written_bytes"]) == (128 * 3, 128 * 7)
