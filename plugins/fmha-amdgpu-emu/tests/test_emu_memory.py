@@ -38,8 +38,7 @@ def texts(arch: str) -> dict[str, str]:
                 f"{verb}_{kind.cdna}_flat": line("flat", "v[2:3]", " offset:24"),
                 f"{verb}_{kind.cdna}_scratch": line("scratch", "v4", ", off offset:8"),
             }
-            if arch not in ("gfx90a",):
-                out[f"{verb}_{kind.cdna}_scratch_saddr"] = line("scratch", "off", ", s6 offset:8")
+            out[f"{verb}_{kind.cdna}_scratch_saddr"] = line("scratch", "off", ", s6 offset:8")
     wide, scalar = ("dword", "dwordx") if arch.startswith("gfx9") else ("b", "b")
     sizes = {1: wide + ("32" if wide == "b" else "")}
     sizes |= {n: scalar + str(n * 32 if wide == "b" else n) for n in (2, 4, 8, 16)}
@@ -131,8 +130,6 @@ def test_scratch_loads(case: Case, kind: Kind) -> None:
     scratch = np.random.default_rng(6).integers(0, 256, (64, SCRATCH), np.uint8)
     places = np.random.default_rng(7).integers(0, SCRATCH - 32, 64) & ~3
     for name, where in (("scratch", places), ("scratch_saddr", np.full(64, 40))):
-        if f"load_{kind.cdna}_{name}" not in texts(case.arch):
-            continue
         want = before.copy()
         for lane in active(case.exec, case.lanes):
             want[: kind.dwords, lane] = kind.loaded(scratch[lane], int(where[lane]) + 8, before[:, lane])

@@ -1,0 +1,189 @@
+"""Planted faults are found and named, and the right code has no findings: waits, undefined registers, LDS order."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from emu_device import Device, device, kernel
+from harness import ARCHS, WAVE32, Snippets
+
+ALL = 2**64 - 1
+Finding = dict[str, Any]
+
+
+def names(arch: str) -> dict[str, str]:
+    """Mnemonics and waits that the texts below fill in."""
+    if arch == "gfx1201":
+        return {
+            "load": "global_load_b32", "store": "global_store_b32", "sload": "s_load_b64", "read": "ds_load_b32",
+            "write": "ds_store_b32", "vm0": "s_wait_loadcnt 0x0", "vm1": "s_wait_loadcnt 0x1",
+            "ds0": "s_wait_dscnt 0x0", "ds1": "s_wait_dscnt 0x1", "sm0": "s_wait_kmcnt 0x0",
+            "flat0": "s_wait_loadcnt_dscnt 0x0", "fload": "flat_load_b32",
+            "barrier": "s_barrier_signal -1\ns_barrier_wait 0xffff", "atomic": "global_atomic_add_u32",
+            "old": "th:TH_ATOMIC_RETURN", "sstore": "scratch_store_b32", "slane": "scratch_load_b32",
+        }  # fmt: skip
+    rdna = arch == "gfx1100"
+    return {
+        "load": "global_load_b32" if rdna else "global_load_dword",
+        "store": "global_store_b32" if rdna else "global_store_dword",
+        "sload": "s_load_b64" if rdna else "s_load_dwordx2",
+        "read": "ds_load_b32" if rdna else "ds_read_b32",
+        "write": "ds_store_b32" if rdna else "ds_write_b32",
+        "vm0": "s_waitcnt vmcnt(0)", "vm1": "s_waitcnt vmcnt(1)",
+        "ds0": "s_waitcnt lgkmcnt(0)", "ds1": "s_waitcnt lgkmcnt(1)", "sm0": "s_waitcnt lgkmcnt(0)",
+        "flat0": "s_waitcnt vmcnt(0) lgkmcnt(0)", "fload": "flat_load_b32" if rdna else "flat_load_dword",
+        "barrier": "s_barrier", "atomic": "global_atomic_add_u32" if rdna else "global_atomic_add",
+        "old": "sc0" if arch in ("gfx942", "gfx950") else "glc",
+        "sstore": "scratch_store_b32" if rdna else "scratch_store_dword",
+        "slane": "scratch_load_b32" if rdna else "scratch_load_dword",
+    }  # fmt: skip
+
+
+# Name, text, findings (kind, instruction's mnemonic without its suffix), each in order.
+MISSING, UNDEFINED = "missing-wait", "uninitialised-register"
+SNIPPETS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
+    ("waited", "{load} v2, v1, s[4:5]\n{vm0}\nv_mov_b32 v3, v2", ()),
+    ("not_waited", "{load} v2, v1, s[4:5]\nv_mov_b32 v3, v2", ((MISSING, "v_mov_b32"),)),
+    ("reported_once", "{load} v2, v1, s[4:5]\nv_mov_b32 v3, v2\nv_mov_b32 v4, v2", ((MISSING, "v_mov_b32"),)),
+    ("in_order", "{load} v2, v1, s[4:5]\n{load} v3, v1, s[4:5] offset:4\n{vm1}\nv_mov_b32 v4, v2", ()),
+    ("the_newer", "{load} v2, v1, s[4:5]\n{load} v3, v1, s[4:5] offset:4\n{vm1}\nv_mov_b32 v4, v3", ((MISSING, "v_mov_b32"),)),
+    ("overwritten", "{load} v2, v1, s[4:5]\nv_mov_b32 v2, 0", ((MISSING, "v_mov_b32"),)),
+    ("loaded_again", "{load} v2, v1, s[4:5]\n{load} v2, v1, s[4:5] offset:4\n{vm0}\nv_mov_b32 v3, v2", ()),
+    ("loaded_again_not_waited", "{load} v2, v1, s[4:5]\n{load} v2, v1, s[4:5]\n{vm1}\nv_mov_b32 v3, v2", ((MISSING, "v_mov_b32"),)),
+    ("stored_before_it_came", "{load} v2, v1, s[4:5]\n{store} v1, v2, s[4:5]", ((MISSING, "{store}"),)),
+    ("as_an_address", "{load} v2, v1, s[4:5]\n{load} v3, v2, s[4:5]", ((MISSING, "{load}"),)),
+    ("atomic_waited", "{atomic} v2, v1, v3, s[4:5] {old}\n{vm0}\nv_mov_b32 v4, v2", ()),
+    ("atomic_not_waited", "{atomic} v2, v1, v3, s[4:5] {old}\nv_mov_b32 v4, v2", ((MISSING, "v_mov_b32"),)),
+    ("atomic_without_result", "{atomic} v1, v3, s[4:5]\nv_mov_b32 v4, v3", ()),
+    ("scalar_waited", "{sload} s[8:9], s[4:5], 0x0\n{sm0}\ns_mov_b32 s10, s8", ()),
+    ("scalar_not_waited", "{sload} s[8:9], s[4:5], 0x0\ns_mov_b32 s10, s9", ((MISSING, "s_mov_b32"),)),
+    ("scalar_in_vector", "{sload} s[8:9], s[4:5], 0x0\nv_mov_b32 v3, s9", ((MISSING, "v_mov_b32"),)),
+    ("scalar_overwritten", "{sload} s[8:9], s[4:5], 0x0\ns_mov_b32 s9, 0", ((MISSING, "s_mov_b32"),)),
+    ("lds_waited", "{read} v2, v1\n{ds0}\nv_mov_b32 v3, v2", ()),
+    ("lds_in_order", "{read} v2, v1\n{read} v3, v1 offset:4\n{ds1}\nv_mov_b32 v4, v2", ()),
+    ("lds_not_waited", "{read} v2, v1\n{vm0}\nv_mov_b32 v3, v2", ((MISSING, "v_mov_b32"),)),
+    ("flat_waited", "{fload} v2, v[6:7]\n{flat0}\nv_mov_b32 v3, v2", ()),
+    ("flat_half_waited", "{fload} v2, v[6:7]\n{vm0}\nv_mov_b32 v3, v2", ((MISSING, "v_mov_b32"),)),
+    ("undefined_moved", "v_mov_b32 v3, v30", ()),
+    ("undefined_address", "{load} v2, v30, s[4:5]", ((UNDEFINED, "{load}"),)),
+    ("undefined_stored", "{store} v1, v30, s[4:5]", ((UNDEFINED, "{store}"),)),
+    ("undefined_through_a_move", "v_mov_b32 v3, v30\n{store} v1, v3, s[4:5]", ((UNDEFINED, "{store}"),)),
+    ("undefined_sum", "v_add_f32 v3, v30, v1\n{store} v1, v3, s[4:5]", ((UNDEFINED, "{store}"),)),
+    ("defined_after_all", "v_mov_b32 v30, 1\n{store} v1, v30, s[4:5]", ()),
+    ("spilt", "{sstore} off, v30, s6\n{slane} v31, off, s6\n{flat0}", ()),
+    ("spilt_and_used", "{sstore} off, v30, s6\n{slane} v31, off, s6\n{flat0}\n{store} v1, v31, s[4:5]", ((UNDEFINED, "{store}"),)),
+    ("private_never_written", "{slane} v31, off, s6\n{flat0}\n{store} v1, v31, s[4:5]", ((UNDEFINED, "{store}"),)),
+    ("chosen", "v_cndmask_b32 v3, v1, v30, s[20:21]\n{store} v1, v3, s[4:5]", ((UNDEFINED, "{store}"),)),
+    ("not_chosen", "v_cndmask_b32 v3, v1, v30, s[22:23]\n{store} v1, v3, s[4:5]", ()),
+    ("lane_written", "v_writelane_b32 v30, s4, 3\nv_readlane_b32 s12, v30, 3", ()),
+    ("other_lane_read", "v_writelane_b32 v30, s4, 3\nv_readlane_b32 s12, v30, 4", ((UNDEFINED, "v_readlane_b32"),)),
+)  # fmt: skip
+
+
+class Case:
+    def __init__(self, arch: str, opened: Device, folder: Path) -> None:
+        self.arch, self.device = arch, opened
+        self.names = names(arch)
+        texts = {name: text.format(**self.names) for name, text, _ in SNIPPETS}
+        if arch in WAVE32:
+            texts = {name: text.replace("s[20:21]", "s20").replace("s[22:23]", "s22") for name, text in texts.items()}
+        self.snippets = Snippets(arch, folder, texts)
+        self.lanes = self.snippets.lanes
+        self.address = opened.put(np.zeros(1024, np.uint32))
+
+
+@pytest.fixture(scope="module", params=ARCHS)
+def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Case]:
+    with device(request.param) as opened:
+        yield Case(request.param, opened, tmp_path_factory.mktemp(request.param))
+
+
+def found(findings: list[Finding]) -> list[tuple[str, str]]:
+    """(kind, mnemonic) of each, encodings' suffixes dropped."""
+    return [(f["kind"], f["instruction"].split()[0].removesuffix("_e32").removesuffix("_e64")) for f in findings]
+
+
+@pytest.mark.parametrize(("name", "expected"), [(name, expected) for name, _, expected in SNIPPETS])
+def test_one_wave(case: Case, name: str, expected: tuple[tuple[str, str], ...]) -> None:
+    defined = np.full(512, ALL, np.uint64)
+    defined[[30, 31]] = 0
+    lanes = np.arange(64) * 4
+    place = case.address + lanes
+    after = case.snippets.run(
+        name,
+        v={1: lanes, 3: 1, 6: np.stack([place & 0xFFFFFFFF, place >> 32])},
+        s={4: case.address & 0xFFFFFFFF, 5: case.address >> 32, 20: 1, 21: 0, 22: 0, 23: 0},
+        defined=defined, lds=np.zeros(1024, np.uint8), scratch=np.zeros(64 * 64, np.uint8), track=True,
+    )  # fmt: skip
+    assert found(after.findings) == [(kind, text.format(**case.names)) for kind, text in expected]
+    assert not case.snippets.run(
+        name,
+        s={4: case.address & 0xFFFFFFFF, 5: case.address >> 32},
+        v={1: lanes, 6: np.stack([place & 0xFFFFFFFF, place >> 32])},
+        lds=np.zeros(1024, np.uint8),
+        scratch=np.zeros(64 * 64, np.uint8),
+    ).findings
+
+
+def test_undefined_lanes_are_told_apart(case: Case) -> None:
+    """Only lanes that EXEC holds matter, and a lane is named."""
+    defined = np.full(512, ALL, np.uint64)
+    defined[30] = ALL & ~(1 << 5)
+    s = {4: case.address & 0xFFFFFFFF, 5: case.address >> 32}
+    run: Callable[[int], list[Finding]] = lambda mask: (
+        case.snippets.run(  # noqa: E731
+            "undefined_stored", v={1: np.arange(64) * 4}, s=s, defined=defined, exec=mask, track=True
+        ).findings
+    )
+    assert not run(0xFFDF)
+    (finding,) = run(0xFFFF)
+    assert finding["lane"] == 5
+    assert "v30" in finding["text"]
+
+
+WAVES = 4
+BODY = """
+{sload} s[4:5], s[0:1], 0x0
+v_and_b32 v0, 0x3ff, v0
+v_lshlrev_b32 v1, 2, v0
+v_xor_b32 v2, 0x100, v1
+{sm0}
+"""
+LDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("own", "{write} v1, v0\n{read} v3, v1\n{ds0}", ()),
+    ("exchange", "{write} v1, v0\n{ds0}\n{barrier}\n{read} v3, v2\n{ds0}", ()),
+    ("no_barrier", "{write} v1, v0\n{ds0}\n{read} v3, v2\n{ds0}", ("lds-race", "uninitialised-lds")),
+    ("no_wait", "{write} v1, v0\n{barrier}\n{read} v3, v2\n{ds0}", ("lds-race",)),
+    ("write_after_read", "{write} v1, v0\n{ds0}\n{barrier}\n{read} v3, v2\n{ds0}\n{barrier}\n{write} v1, v0\n{ds0}", ()),
+    ("write_after_read_no_barrier", "{write} v1, v0\n{ds0}\n{barrier}\n{read} v3, v2\n{ds0}\n{write} v1, v0\n{ds0}", ("lds-race",)),
+    ("write_after_write", "v_lshlrev_b32 v4, 2, v0\nv_and_b32 v4, 0xfc, v4\n{write} v4, v0\n{ds0}", ("lds-race",)),
+    ("never_written", "{read} v3, v1\n{ds0}", ("uninitialised-lds",)),
+    ("half_written", "ds_{b8} v1, v0\n{ds0}\n{read} v3, v1\n{ds0}", ("uninitialised-lds",)),
+    ("divergent_order", "{write} v1, v0\n{ds0}\n{barrier}\n{barrier}\n{read} v3, v2\n{ds0}", ()),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "text", "expected"), LDS, ids=[name for name, _, _ in LDS])
+def test_waves_that_share_lds(case: Case, name: str, text: str, expected: tuple[str, ...], tmp_path: Path) -> None:
+    """What orders two waves' accesses is a barrier, and a wait before it. Every seed finds the same kinds."""
+    fill = case.names | {"b8": "store_b8" if case.arch in WAVE32 else "write_b8"}
+    body = (BODY + text).format(**fill)
+    if case.arch == "gfx90a" or case.arch == "gfx942" or case.arch == "gfx950":
+        body = "s_mov_b32 m0, -1\n" + body
+    code = kernel(case.arch, tmp_path, body, lds=2048)
+    for seed in (0, 7):
+        case.device.options(seed=seed)
+        observed = case.device.launch(
+            code, "k", struct.pack("<Q", case.address) + bytes(56), block=(WAVES * case.lanes, 1, 1)
+        )
+        case.device.options()
+        assert observed["status"] == 0, observed["fault"]
+        kinds = {finding["kind"] for finding in observed["findings"]}
+        assert kinds <= set(expected), observed["findings"]
+        assert bool(kinds) == bool(expected)
+        assert name != "no_barrier" or "lds-race" in kinds
