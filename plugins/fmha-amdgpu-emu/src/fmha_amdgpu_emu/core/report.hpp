@@ -1,6 +1,7 @@
 // Findings: what hardware would hide. Each place in the code is one finding with a count and its first example.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -46,6 +47,7 @@ class Report {
 
  private:
   Found* count(Finding kind, const Wave& w, const Inst& i, int lane);  // not null: a new place
+  Found* place(Finding kind, const Wave& w, const Inst& i, int lane, bool& fresh);
   void describe(Found* place, std::string words);
   struct Key {
     Finding kind;
@@ -60,6 +62,7 @@ class Report {
   };
   std::mutex mutex_;
   std::map<Key, std::unique_ptr<Found>, Less> places_;
+  std::atomic<uint64_t> life_{0};  // another number for each report and after each `take`; 0: not begun
 };
 
 // The instruction cannot be executed: the launch stops with this sentence (mnemonic, address, kernel are added).
