@@ -75,20 +75,18 @@ template <class T, int Shift> void write_part(Wave& w, const Inst& i) {
   Access access(w, i);
   const uint64_t mask = w.exec();
   const Row& from = w.v[i.op[1].reg];
-  each_lane(access.writes(mask, at, sizeof(T)), [&](int l) {
-    const T value = T(from.x[l] >> Shift);
-    std::memcpy(access.bytes_at(at[l]), &value, sizeof value);
-  });
+  T values[kLanes];
+  for (int l = 0; l < kLanes; ++l) values[l] = T(from.x[l] >> Shift);
+  access.write(mask, at, values, sizeof(T));
   count_written(w, at, mask, sizeof(T));
   access.issued(nullptr, 0);
 }
 
 template <int Dwords> void write_lanes(Wave& w, Access& access, const uint32_t* at, int reg, uint64_t mask) {
-  each_lane(access.writes(mask, at, 4 * Dwords), [&](int l) {
-    uint32_t value[Dwords];
-    for (int d = 0; d < Dwords; ++d) value[d] = w.v[reg + d].x[l];
-    std::memcpy(access.bytes_at(at[l]), value, sizeof value);
-  });
+  uint32_t values[kLanes][Dwords];
+  for (int l = 0; l < kLanes; ++l)
+    for (int d = 0; d < Dwords; ++d) values[l][d] = w.v[reg + d].x[l];
+  access.write(mask, at, values, 4 * Dwords);
   count_written(w, at, mask, 4 * Dwords);
 }
 

@@ -36,10 +36,19 @@ class Access {
     return inside;
   }
 
-  uint64_t writes(uint64_t mask, const uint32_t* at, uint32_t bytes) {
+  // `values`: `bytes` for each lane, lane after lane.
+  void write(uint64_t mask, const uint32_t* at, const void* values, uint32_t bytes) {
     const uint64_t inside = bounded(mask, at, bytes, "written");
-    if (tracked_) lds_written(wave_, inst_, inside, at, bytes, sequence_, false);
-    return inside;
+    const uint8_t* from = static_cast<const uint8_t*>(values);
+    uint64_t changed = 0;
+    each_lane(inside, [&](int l) {
+      changed |= uint64_t(std::memcmp(bytes_at(at[l]), from + l * bytes, bytes) != 0) << l;
+    });
+    if (tracked_) {
+      lds_written(wave_, inst_, changed, at, bytes, sequence_, false);
+      lds_rewritten(wave_, inst_, inside & ~changed, at, bytes, sequence_);
+    }
+    each_lane(changed, [&](int l) { std::memcpy(bytes_at(at[l]), from + l * bytes, bytes); });
   }
 
   // Atomics. Their addresses must be multiples of their size; others are dropped too.

@@ -1,5 +1,6 @@
 // LDS words never written, and words that two waves touch without a barrier between (tracking.hpp says what orders
 // accesses). Bytes of a word count apart: two waves may hold its halves.
+#include <algorithm>
 #include <bit>
 #include <string>
 
@@ -41,6 +42,7 @@ void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const LdsBook
       return at(word) + what + " in lane " + std::to_string(lane) + " while a load into it is still outstanding";
     });
   }
+  if (!write && (last.same >> w.index & 1)) return;
   const uint32_t seen = (last.to_lds ? t.seen_to_lds : t.seen)[last.writer];
   if (last.writer_sequence <= seen) return;
   report(Finding::LdsRace, w, i, lane, [&] {
@@ -101,6 +103,23 @@ inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32
     last.written |= uint8_t(mask);
     last.to_lds = to_lds;
     last.atomic = false;
+    last.same = 0;
+  }
+}
+
+// A write of what is there already. Compilers let several waves store the same values (rows that two waves hold): no
+// order of such writes can be told from another, so they are no race, and the first writer stays the writer.
+inline void one_rewrite(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
+  LdsBooks& books = w.group->books;
+  for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
+    const uint32_t mask = bytes_in(word, address, address + bytes);
+    LdsBooks::Word& last = books.words[word];
+    if ((mask & ~last.written) || last.writer == w.index) {
+      const uint32_t from = std::max(address, 4 * word), end = std::min(address + bytes, 4 * word + 4);
+      one_write(w, i, lane, from, end - from, sequence, false);
+    } else {
+      last.same |= 1u << w.index;
+    }
   }
 }
 
@@ -111,7 +130,7 @@ inline void one_change(Wave& w, const Inst& i, int lane, uint32_t address, uint3
     if (last.written != 0xf) report_unwritten(w, i, lane, word), last.written = 0xf;
     if (last.writer != kNobody && !last.atomic) check_writer(w, i, lane, word, last, false, true);
     check_readers(w, i, lane, word, 0xf);
-    last = {sequence, uint8_t(w.index), 0xf, 0xf, false, true};
+    last = {sequence, uint8_t(w.index), 0xf, 0xf, false, true, 0};
   }
 }
 
@@ -155,6 +174,15 @@ void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresse
     const int lane = std::countr_zero(mask);
     if (!outside(w.group->books, addresses[lane], bytes))
       one_write(w, i, lane, addresses[lane], bytes, sequence, to_lds);
+  }
+}
+
+void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes,
+                   uint32_t sequence) {
+  if (!w.group || w.group->books.words.empty()) return;
+  for (; mask; mask &= mask - 1) {
+    const int lane = std::countr_zero(mask);
+    if (!outside(w.group->books, addresses[lane], bytes)) one_rewrite(w, i, lane, addresses[lane], bytes, sequence);
   }
 }
 

@@ -69,6 +69,7 @@ struct LdsBooks {
     uint8_t last = 0;             // bytes of the last writer's access
     bool to_lds = false;          // by a load that writes LDS
     bool atomic = false;          // by an atomic
+    uint32_t same = 0;            // waves that stored the same value again since
   };
   std::vector<Word> words;        // empty: nothing is tracked
   std::vector<uint32_t> readers;  // per wave all words: sequence of the wave's last read << 4 | its bytes; 0 none
@@ -104,6 +105,8 @@ void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t by
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds);
+// A write of the bytes that are there already: no race, whoever wrote them.
+void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 // Atomics read and write; the hardware orders them among each other, whichever waves they come from.
 void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 
