@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -135,11 +135,11 @@ def test_undefined_lanes_are_told_apart(case: Case) -> None:
     defined = np.full(512, ALL, np.uint64)
     defined[30] = ALL & ~(1 << 5)
     s = {4: case.address & 0xFFFFFFFF, 5: case.address >> 32}
-    run: Callable[[int], list[Finding]] = lambda mask: (
-        case.snippets.run(  # noqa: E731
-            "undefined_stored", v={1: np.arange(64) * 4}, s=s, defined=defined, exec=mask, track=True
-        ).findings
-    )
+
+    def run(mask: int) -> list[Finding]:
+        rows = {1: np.arange(64) * 4}
+        return case.snippets.run("undefined_stored", v=rows, s=s, defined=defined, exec=mask, track=True).findings
+
     assert not run(0xFFDF)
     (finding,) = run(0xFFFF)
     assert finding["lane"] == 5
