@@ -1,0 +1,103 @@
+"""A backend for tests: numpy computes the right result on the host, and beside it runs whatever kernel the variable
+``ASM_CODE`` names, on the device's copy of the arena. So every finding is the kernel's, and the numbers never are.
+
+The kernel ``k`` gets the device's address of the arena, of Q, and of the first byte behind Q.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from fmha_cli import api
+from fmha_cli.backends.hip.runtime import Hip
+from fmha_cli.backends.null import NullBackend
+from fmha_cli.backends.null_kernels import NullAlgorithm, null_kernel
+from fmha_cli.backends.null_session import NullSession
+
+ARCH = "gfx942"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AsmAlgorithm(NullAlgorithm):
+    """Nothing more to choose."""
+
+
+class AsmSession(NullSession):
+    def __init__(self, device: api.DeviceFacts) -> None:
+        super().__init__()
+        self._hip = Hip.open()
+        self._hip.use(0)
+
+    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+        honest = null_kernel(plan.problem.dtype, api.Family.FWD)
+        self._plan = api.Plan(plan.problem, (api.Stage(honest),))
+        module, self._kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        library = self._hip.library
+        assert library.hipModuleLoadData(ctypes.byref(module), Path(os.environ["ASM_CODE"]).read_bytes()) == 0
+        assert library.hipModuleGetFunction(ctypes.byref(self._kernel), module, b"k") == 0
+
+    def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+        super().bind(arena, tensors, threads)
+        self._host = np.frombuffer(arena, np.uint8)
+        self._base = self._hip.malloc(arena.nbytes)
+        q = tensors["q"]
+        size = (sum((n - 1) * s for n, s in zip(q.shape, q.strides, strict=True)) + 1) * 2
+        self._arguments = (self._base, self._base + q.offset, self._base + q.offset + size)
+
+    def upload(self) -> None:
+        self._hip.copy_in(self._base, self._host.ctypes.data, self._host.nbytes)
+
+    def launch(self) -> tuple[int, ...]:
+        packed = ctypes.create_string_buffer(struct.pack("<3Q", *self._arguments), 24)
+        size = ctypes.c_size_t(24)
+        extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(packed), 2, ctypes.addressof(size), 3)
+        one = (1, 1, 1)
+        status = self._hip.library.hipModuleLaunchKernel(self._kernel, *one, 64, 1, 1, 0, None, None, extra)
+        if status:
+            raise api.KernelFailure(f"the launch failed ({status})", code="K999")
+        return super().launch()
+
+    def close(self) -> None:
+        super().close()
+        self._hip.free(self._base)
+
+
+class AsmBackend(NullBackend):
+    name = "asm"
+    algorithm = AsmAlgorithm
+    runtime = "hip"
+
+    def probe(self) -> api.Availability:
+        raise AssertionError("an emulated device is not probed")
+
+    def archs(self) -> tuple[str, ...]:
+        return (ARCH,)
+
+    def kernels(self, arch: api.ArchSpec) -> Iterable[api.KernelSpec]:
+        yield _kernel()
+
+    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterable[api.Decision]:
+        yield api.Supported(_kernel(), (0,))
+
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
+        return api.Plan(problem, (api.Stage(kernel),))
+
+    def open(self, device: api.DeviceFacts) -> api.Session:
+        assert device.emulated
+        return AsmSession(device)
+
+
+def _kernel() -> api.KernelSpec:
+    return replace(null_kernel(api.DType.FP16, api.Family.FWD), backend="asm", arch=ARCH, algorithm=AsmAlgorithm())
+
+
+@api.hookimpl
+def fmha_register_backends() -> list[api.Backend]:
+    return [AsmBackend()]
