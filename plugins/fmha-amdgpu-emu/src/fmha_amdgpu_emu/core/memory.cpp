@@ -123,9 +123,10 @@ bool Memory::mapped(uint64_t address, uint64_t bytes) const {
 
 std::string Memory::nearest(uint64_t address) const {
   std::shared_lock lock(mutex_);
+  std::string past;
   for (const Region& gone : gone_)
     if (address >= gone.start && address < gone.end && !holding(address))
-      return describe(address, gone.name + ", which was freed", gone.start, gone.end);
+      past = "; " + span(gone.name, gone.start, gone.end) + " was there until it was freed";
   uint64_t best = ~0ull;
   const std::string* name = nullptr;
   uint64_t start = 0, end = 0;
@@ -138,7 +139,7 @@ std::string Memory::nearest(uint64_t address) const {
     if (allocation.regions.empty()) offer(allocation.name, allocation.start, allocation.end);
     for (const Region& region : allocation.regions) offer(region.name, region.start, region.end);
   }
-  return name ? describe(address, *name, start, end) : "nothing is allocated";
+  return (name ? describe(address, *name, start, end) : "nothing is allocated") + past;
 }
 
 Memory& memory() {
