@@ -25,6 +25,12 @@ constexpr uint32_t bytes_of(Part part) {
   }
 }
 
+// Half of the register that a load writes: 1 low, 2 high, 3 both.
+constexpr uint8_t half_of(Part part) {
+  if (part == Part::LowU8 || part == Part::LowI8 || part == Part::Low16) return 1;
+  return part == Part::HighU8 || part == Part::HighI8 || part == Part::High16 ? 2 : 3;
+}
+
 constexpr int dwords_of(Part part) { return bytes_of(part) < 4 ? 1 : int(bytes_of(part) / 4); }
 
 // Where each lane's data lies on the host; only lanes of `mask` have an address.

@@ -68,7 +68,7 @@ template <Part P> void buffer_load(Wave& w, const Inst& i) {
   if (!w.track.on) return;
   if (access.scratch) scratch_loaded(w, exec, access.offsets.at, bytes_of(P), reg);
   else for (int d = 0; d < dwords_of(P); ++d) define(w, reg + d, exec);
-  issue(w, Counter::Load, {.first = uint16_t(reg), .count = uint8_t(dwords_of(P))});
+  issue(w, Counter::Load, {.first = uint16_t(reg), .count = uint8_t(dwords_of(P)), .half = half_of(P)});
 }
 
 template <Part P> void buffer_store(Wave& w, const Inst& i) {

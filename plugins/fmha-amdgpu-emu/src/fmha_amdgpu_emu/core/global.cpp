@@ -36,7 +36,7 @@ template <Part P> void global_load(Wave& w, const Inst& i) {
   global_addresses(w, i, i.op[1], i.op[2], a);
   load_lanes<P>(w, i.op[0].reg, a, reachable(w, i, a, bytes_of(P), false));
   counts().global_read += moved(a.mask, bytes_of(P));
-  issue(w, Counter::Load, {.first = i.op[0].reg, .count = uint8_t(dwords_of(P))});
+  issue(w, Counter::Load, {.first = i.op[0].reg, .count = uint8_t(dwords_of(P)), .half = half_of(P)});
 }
 
 template <Part P> void global_store(Wave& w, const Inst& i) {

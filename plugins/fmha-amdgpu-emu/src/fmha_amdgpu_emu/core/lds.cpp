@@ -32,7 +32,7 @@ template <class T, Fill F> void read_part(Wave& w, const Inst& i) {
     to.x[l] = filled<T, F>(value, to.x[l]);
   });
   count_read(w, at, mask, sizeof(T));
-  access.issued(&i.op[0], 1);
+  access.issued(&i.op[0], 1, F == Fill::Low ? 1 : F == Fill::High ? 2 : 3);
 }
 
 template <int Dwords> void read_lanes(Wave& w, Access& access, const uint32_t* at, int reg, uint64_t mask) {

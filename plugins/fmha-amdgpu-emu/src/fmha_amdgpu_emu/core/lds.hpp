@@ -61,9 +61,10 @@ class Access {
   uint8_t* bytes_at(uint32_t address) { return lds_.data() + address; }
 
   // The destination is pending from here on (count 0: a write, which is outstanding too).
-  void issued(const Operand* to, int count) {
+  void issued(const Operand* to, int count, uint8_t half = 3) {
     if (!tracked_) return;
     Outstanding what;
+    what.half = half;
     if (to) what.first = to->reg;
     what.count = uint8_t(count);
     what.sequence = sequence_;

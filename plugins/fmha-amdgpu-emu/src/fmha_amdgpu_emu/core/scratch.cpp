@@ -30,7 +30,7 @@ template <Part P> void scratch_load(Wave& w, const Inst& i) {
   counts().scratch_read += moved(a.mask, bytes_of(P));
   if (!w.track.on) return;
   scratch_loaded(w, a.mask, offsets.at, bytes_of(P), i.op[0].reg);
-  issue(w, Counter::Load, {.first = i.op[0].reg, .count = uint8_t(dwords_of(P))});
+  issue(w, Counter::Load, {.first = i.op[0].reg, .count = uint8_t(dwords_of(P)), .half = half_of(P)});
 }
 
 template <Part P> void scratch_store(Wave& w, const Inst& i) {

@@ -4,6 +4,7 @@
 
 #include <bit>
 #include <string>
+#include <string_view>
 
 #include "definedness.hpp"
 #include "launch.hpp"
@@ -113,6 +114,34 @@ bool loads_again(Wave& w, const Inst& i, int reg) {
   return covered == w.track.v_loads[reg];
 }
 
+// Halves of a register that an instruction reads: 1 low, 2 high, 3 both. Narrow stores and true16 operands read one.
+uint32_t halves_read(const Inst& i, int reg) {
+  const std::string_view name = i.entry ? i.entry->name : "";
+  const auto has = [&](const char* part) { return name.find(part) != name.npos; };
+  const bool store = has("store_") || has("ds_write_b");
+  const bool narrow = store && (has("b8") || has("b16") || has("byte") || has("short"));
+  uint32_t halves = 0;
+  for (int k = 0; k < i.ops; ++k) {
+    const Operand& op = i.op[size_t(k)];
+    if (op.kind != Kind::Vgpr || reg < op.reg || reg >= op.reg + op.count) continue;
+    if (k < i.dsts && !(i.entry && (i.entry->flags & kReadsDst))) continue;
+    const bool data = narrow && k == (has("buffer_") ? 0 : 1);
+    halves |= op.half ? op.half : data ? (has("d16_hi") ? 2u : 1u) : 3u;
+  }
+  return halves ? halves : 3;
+}
+
+// Whether every outstanding load into the register writes a half other than these.
+bool other_half(Wave& w, int reg, uint32_t halves) {
+  if (halves == 3) return false;
+  for (Pending& queue : w.track.queue)
+    for (uint32_t k = 0; k < queue.size; ++k) {
+      const Outstanding& what = queue.at(k);
+      if (!what.scalar && reg >= what.first && reg < what.first + what.count && (what.half & halves)) return false;
+    }
+  return true;
+}
+
 void report_pending(Wave& w, const Inst& i, int reg, bool scalar, bool write) {
   if (scalar) w.track.s_pending.reset(reg);
   else w.track.v_pending.reset(reg);
@@ -126,9 +155,13 @@ void report_pending(Wave& w, const Inst& i, int reg, bool scalar, bool write) {
 void check_pending(Wave& w, const Inst& i) {
   Tracker& t = w.track;
   const VSet reads = i.v_reads & t.v_pending, writes = i.v_writes & t.v_pending;
-  each(reads, [&](int reg) { report_pending(w, i, reg, false, false); });
+  each(reads, [&](int reg) {
+    if (!other_half(w, reg, halves_read(i, reg))) report_pending(w, i, reg, false, false);
+  });
   each(writes, [&](int reg) {
-    if (t.v_pending.test(reg) && !loads_again(w, i, reg)) report_pending(w, i, reg, false, true);
+    const uint32_t halves = i.op[0].half && i.op[0].reg == reg ? i.op[0].half : 3u;
+    if (t.v_pending.test(reg) && !loads_again(w, i, reg) && !other_half(w, reg, halves))
+      report_pending(w, i, reg, false, true);
   });
   const SSet s_reads = i.s_reads & t.s_pending, s_writes = i.s_writes & t.s_pending;
   for (int reg = 0; reg < kScalars; ++reg) {

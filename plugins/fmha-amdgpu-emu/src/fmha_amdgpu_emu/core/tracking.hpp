@@ -31,6 +31,7 @@ struct Outstanding {
   bool scalar = false;     // SGPRs
   bool to_lds = false;     // a load that writes LDS
   uint32_t sequence = 0;   // of the LDS access, where it is one
+  uint8_t half = 3;        // of the register: 1 low, 2 high, 3 both (d16 loads keep the other one)
   bool unordered = false;  // may complete before older ones of its counter (scalar memory, flat): set by issue()
 };
 
