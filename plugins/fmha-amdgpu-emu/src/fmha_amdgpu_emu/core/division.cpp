@@ -27,7 +27,7 @@ struct Double {
 };
 struct Half {
   using Bits = uint32_t;
-  static constexpr int mantissa = 10, exponents = 0x1f, scale = 0, far = 0, tiny = 0, gone = -1000, middle = 15;
+  static constexpr int mantissa = 10, exponents = 0x1f, gone = -1000;  // nothing is scaled
   static constexpr Bits nan = kNan16, infinity = kInfinity16, sign = 0x8000;
   static bool is_nan(Bits x) { return is_nan16(x); }
   static Bits quiet(Bits x) { return quiet16(x); }
