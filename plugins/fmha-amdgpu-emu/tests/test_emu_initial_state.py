@@ -55,6 +55,10 @@ DEVICE __attribute__((noinline)) u32 thrice(u32 x) { return x * 3 + 1; }
 typedef u32 (*F)(u32);
 DEVICE F functions[2] = {twice, thrice};
 KERNEL void calls(u32* out, u32 which) { out[TX] = functions[which](TX) + twice(7); }
+KERNEL void hostcall(u32* out) {
+  const u64* hidden = (const u64*)__builtin_amdgcn_implicitarg_ptr();
+  out[TX] = *(const u32*)hidden[10];
+}
 KERNEL __attribute__((amdgpu_flat_work_group_size(1, 64))) void small(u32* out) { out[TX] = 1; }
 KERNEL void preloaded(u32* out, u32 a, u32 b, u32* other) { out[TX] = a + 10 * b + other[0]; }
 """
@@ -169,6 +173,14 @@ def test_calls_and_function_pointers(arch: str, which: int) -> None:
     with device(np.zeros(64, np.uint32)) as out:
         program(arch).launch("calls", (1, 1, 1), (64, 1, 1), out, which)
     np.testing.assert_array_equal(out, t * (2 + which) + 1 + 15)
+
+
+def test_device_printf_is_not_offered() -> None:
+    """Whoever reads the hostcall buffer is told so: it is out of bounds, with its name."""
+    with device(np.ones(64, np.uint32)) as out:
+        seen = program("gfx942").launch("hostcall", (1, 1, 1), (64, 1, 1), out)
+    assert [f["kind"] for f in seen["findings"]] == ["out-of-bounds"]
+    assert "hostcall buffer of printf and assert, which is not offered" in seen["findings"][0]["text"]
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])

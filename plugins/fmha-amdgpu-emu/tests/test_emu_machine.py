@@ -59,6 +59,14 @@ KERNEL void grid_barrier(u32* out, u32* count, u32 groups) {
   SYNC;
   out[BX * 64 + TX] = count[0];
 }
+KERNEL void group_spin(u32* out, u32 setter) {
+  LDS static u32 flag[1];
+  if (TX == 0) flag[0] = 0;
+  SYNC;
+  if (TX / 64 == setter) __hip_atomic_store(flag, 5u, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_WORKGROUP);
+  else while (__hip_atomic_load(flag, __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_WORKGROUP) != 5);
+  out[TX] = flag[0];
+}
 KERNEL void gives_up(u32* out) { out[0] = 5; __builtin_trap(); }
 KERNEL void endless(u32* out) { for (;;) __hip_atomic_fetch_add(out, 1u, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT); }
 KERNEL void reads(u32* out, const u32* in) { out[TX] = in[TX]; }
@@ -161,6 +169,14 @@ def test_workgroups_that_wait_for_later_ones(threads: int, sleep: str) -> None:
     with device(np.zeros(12 * 64, np.uint32)) as out, device(np.zeros(1, np.uint32), "count") as count:
         program("gfx942", sleep).launch("grid_barrier", (12, 1, 1), (64, 1, 1), out, count, 12, threads=threads)
     assert (out == 12).all()
+
+
+@pytest.mark.parametrize("setter", [0, 3])
+def test_waves_that_spin_for_each_other(setter: int) -> None:
+    """A loop without sleep that waits for another wave of the workgroup ends, whichever runs first."""
+    with device(np.zeros(256, np.uint32)) as out:
+        program("gfx942").launch("group_spin", (1, 1, 1), (256, 1, 1), out, setter)
+    assert (out == 5).all()
 
 
 def test_threads_share_the_grid() -> None:

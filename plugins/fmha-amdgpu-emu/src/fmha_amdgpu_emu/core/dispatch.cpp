@@ -14,6 +14,7 @@ namespace {
 
 constexpr uint32_t kDynamicStackBytes = 16384;  // of a lane, where the kernel's need is not known beforehand
 constexpr size_t kGuard = 64, kAlign = 64;
+constexpr uint64_t kHostcall = 3ull << 48;
 constexpr size_t kPacketBytes = 64, kQueueBytes = 256;
 
 // Kernel code properties.
@@ -124,8 +125,11 @@ void Dispatch::fill_kernargs() {
   for (const Kernel::Argument& a : launch.kernel->arguments) {
     if (a.kind.rfind("hidden_", 0) != 0 || uint64_t(a.offset) + a.size > kernarg_bytes(launch)) continue;
     const auto known = values.find(a.kind);
-    // The others (hostcall, heap, printf, multigrid, ...) are services that are not offered: null pointers.
-    const uint64_t value = known == values.end() ? 0 : known->second;
+    // The others (heap, printf, multigrid, ...) are services that are not offered: null pointers. Device printf and
+    // assert speak through the hostcall buffer: its address is nobody's, and whoever touches it is told.
+    const bool hostcall = a.kind == "hidden_hostcall_buffer";
+    const uint64_t value = hostcall ? kHostcall : known == values.end() ? 0 : known->second;
+    if (hostcall) memory().allocated(kHostcall, 0, "the hostcall buffer of printf and assert, which is not offered", false);
     std::memset(kernargs.data() + a.offset, 0, a.size);
     std::memcpy(kernargs.data() + a.offset, &value, std::min<size_t>(a.size, sizeof value));
   }

@@ -16,7 +16,7 @@ namespace emu {
 namespace {
 
 // A wave that neither ends nor waits gives way after this many instructions: what it spins for may be another's to do.
-constexpr uint64_t kTurn = 1 << 20;
+constexpr uint64_t kTurn = 1 << 16;
 // Rounds of a workgroup in which nothing but spinning happened before other workgroups get their turn.
 constexpr int kPatience = 16;
 constexpr size_t kMostGroups = 1024;  // of one thread at once
@@ -87,6 +87,7 @@ class Worker {
   template <bool Track> uint64_t steps(Wave& w, uint64_t most, const Inst*& at);
   void fail(uint64_t linear, const std::string& sentence);
   void end_wave(Wave& w);
+  uint64_t work_done() const;
 
   Shared& shared_;
   const Dispatch& d_;
@@ -168,6 +169,9 @@ void Worker::end_wave(Wave& w) {
   if (complete_phase(g)) report_divergence(w, *w.pc);
 }
 
+// What a loop that only waits for another wave does not do: it may well store and try atomics.
+uint64_t Worker::work_done() const { return counts_.matrix_flops + counts_.lds_written + counts_.scratch_written; }
+
 // Every wave that can run does so once, in an order by the seed. True: some wave did more than spin.
 bool Worker::round(Running& r) {
   Group& g = *r.group;
@@ -181,8 +185,9 @@ bool Worker::round(Running& r) {
     Wave& w = *g.waves[order[k]];
     if (w.state == State::Yielded) w.state = State::Running;
     if (w.state != State::Running) continue;
+    const uint64_t before = work_done();
     execute(r, w);
-    progress |= w.state != State::Yielded;
+    progress |= w.state != State::Yielded || work_done() != before;
     if (w.state == State::Stopped) return true;
   }
   for (auto& w : g.waves)
