@@ -32,19 +32,21 @@ void report_unwritten(Wave& w, const Inst& i, int lane, uint32_t word) {
 }
 
 // Whether the last write of these bytes is complete where this access comes.
-void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const LdsBooks::Word& last, bool to_lds, bool write) {
+inline bool after_writer(const Wave& w, const LdsBooks::Word& last, bool to_lds, bool write) {
   const Tracker& t = w.track;
+  // A wave's own LDS operations are in order; its loads into LDS are in order among themselves.
+  if (last.writer == w.index) return !last.to_lds || to_lds || last.writer_sequence <= t.done_to_lds;
+  if (last.writer_sequence <= (last.to_lds ? t.seen_to_lds : t.seen)[last.writer]) return true;
+  return !write && (last.same >> w.index & 1);
+}
+
+[[gnu::noinline, gnu::cold]] void report_writer(Wave& w, const Inst& i, int lane, uint32_t word,
+                                                const LdsBooks::Word& last, bool write) {
   const char* what = write ? " is written again" : " is read";
-  if (last.writer == w.index) {
-    // A wave's own LDS operations are in order; its loads into LDS are in order among themselves.
-    if (!last.to_lds || to_lds || last.writer_sequence <= t.done_to_lds) return;
+  if (last.writer == w.index)
     return report(Finding::MissingWait, w, i, lane, [&] {
       return at(word) + what + " in lane " + std::to_string(lane) + " while a load into it is still outstanding";
     });
-  }
-  if (!write && (last.same >> w.index & 1)) return;
-  const uint32_t seen = (last.to_lds ? t.seen_to_lds : t.seen)[last.writer];
-  if (last.writer_sequence <= seen) return;
   report(Finding::LdsRace, w, i, lane, [&] {
     return at(word) + what + " by wave " + std::to_string(w.index) + ", lane " + std::to_string(lane) + "; wave " +
            std::to_string(last.writer) + (last.to_lds ? " loaded into it" : " wrote it") +
@@ -52,19 +54,25 @@ void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const LdsBook
   });
 }
 
-void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
+inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const LdsBooks::Word& last, bool to_lds, bool write) {
+  if (!after_writer(w, last, to_lds, write)) [[unlikely]] report_writer(w, i, lane, word, last, write);
+}
+
+[[gnu::noinline, gnu::cold]] void report_reader(Wave& w, const Inst& i, int lane, uint32_t word, size_t reader) {
+  report(Finding::LdsRace, w, i, lane, [&] {
+    return at(word) + " is written by wave " + std::to_string(w.index) + ", lane " + std::to_string(lane) + "; wave " +
+           std::to_string(reader) + " read it with no barrier between";
+  });
+}
+
+inline void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
   const LdsBooks& books = w.group->books;
-  const size_t words = books.words.size();
-  const Tracker& t = w.track;
-  const size_t waves = t.seen.size();
-  for (size_t other = 0; other < waves; ++other) {
-    const uint32_t read = books.readers[other * words + word];
-    if (!(read & mask) || other == size_t(w.index) || read >> 4 <= t.seen[other]) continue;
-    report(Finding::LdsRace, w, i, lane, [&] {
-      return at(word) + " is written by wave " + std::to_string(w.index) + ", lane " + std::to_string(lane) +
-             "; wave " + std::to_string(other) + " read it with no wait and barrier between";
-    });
-  }
+  const size_t words = books.words.size(), waves = w.track.seen.size();
+  const uint32_t* const seen = w.track.seen.data();
+  const uint32_t* read = books.readers.data() + word;
+  for (size_t other = 0; other < waves; ++other, read += words)
+    if (*read >> 4 > seen[other] && *read & mask && other != size_t(w.index)) [[unlikely]]
+      report_reader(w, i, lane, word, other);
 }
 
 inline bool outside(const LdsBooks& books, uint32_t address, uint32_t bytes) {
@@ -142,8 +150,8 @@ void track_begin(Group& group) {
   group.books.readers.assign(words * waves, 0);
   for (const auto& wave : group.waves) {
     track_begin(*wave);
-    wave->track.seen.assign(waves, 0);
-    wave->track.seen_to_lds.assign(waves, 0);
+    Tracker& t = wave->track;
+    for (std::vector<uint32_t>* seen : {&t.seen, &t.seen_to_lds, &t.seen_issued}) seen->assign(waves, 0);
   }
 }
 
@@ -200,6 +208,7 @@ void barrier_arrived(Wave& w) {
   ++t.arrivals;
   t.done_at_arrival.push_back(t.done);
   t.to_lds_at_arrival.push_back(t.done_to_lds);
+  t.issued_at_arrival.push_back(t.sequence);
 }
 
 void barrier_passed(Wave& w) {
@@ -212,6 +221,7 @@ void barrier_passed(Wave& w) {
     const bool ended = other.arrivals < t.waits;
     t.seen[k] = ended ? ~0u : other.done_at_arrival[t.waits];
     t.seen_to_lds[k] = ended ? ~0u : other.to_lds_at_arrival[t.waits];
+    t.seen_issued[k] = ended ? ~0u : other.issued_at_arrival[t.waits];
   }
 }
 
