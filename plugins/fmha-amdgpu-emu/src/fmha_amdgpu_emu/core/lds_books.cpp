@@ -68,7 +68,7 @@ inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const 
 inline void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
   const LdsBooks& books = w.group->books;
   const size_t words = books.words.size(), waves = w.track.seen.size();
-  const uint32_t* const seen = w.track.seen.data();
+  const uint32_t* const seen = w.track.seen_issued.data();
   const uint32_t* read = books.readers.data() + word;
   for (size_t other = 0; other < waves; ++other, read += words)
     if (*read >> 4 > seen[other] && *read & mask && other != size_t(w.index)) [[unlikely]]

@@ -175,9 +175,8 @@ void check_pending(Wave& w, const Inst& i) {
 void track_begin(Wave& w) {
   w.track = Tracker();
   w.track.on = true;
-  w.track.done_at_arrival = w.track.to_lds_at_arrival = {0};
-  w.track.seen.assign(1, 0);
-  w.track.seen_to_lds.assign(1, 0);
+  w.track.done_at_arrival = w.track.to_lds_at_arrival = w.track.issued_at_arrival = {0};
+  w.track.seen = w.track.seen_to_lds = w.track.seen_issued = {0};
   w.track.scratch.assign(w.scratch_bytes / 4, 0);
 }
 

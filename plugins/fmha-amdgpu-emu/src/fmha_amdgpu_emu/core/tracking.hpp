@@ -8,6 +8,9 @@
 // wave writes down which of its accesses were complete by then (by its own waits). An access X of wave A comes before an
 // access Y of wave B iff X was complete at an arrival of A that B has waited for:
 //     A.done_at_arrival[B.waits] >= X.sequence
+// For a read X it is enough that A had issued it: LDS serves what was issued before a barrier ahead of what is issued
+// behind it, and kernels overwrite a buffer behind a barrier whose readers wait for their data only after it (CK-Tile's
+// pipelines have a bare barrier there). A write must have been waited for.
 #pragma once
 
 #include <array>
@@ -57,8 +60,9 @@ struct Tracker {
   uint32_t done = 0;              // all LDS accesses up to this one are complete
   uint32_t done_to_lds = 0;       // the same for loads that write LDS
   uint32_t arrivals = 0, waits = 0;
-  std::vector<uint32_t> done_at_arrival, to_lds_at_arrival;  // [0]: before the first arrival
-  std::vector<uint32_t> seen, seen_to_lds;    // per wave: its accesses up to this one come before this wave's next
+  std::vector<uint32_t> done_at_arrival, to_lds_at_arrival, issued_at_arrival;  // [0]: before the first arrival
+  // Per wave: its accesses up to this one come before this wave's next.
+  std::vector<uint32_t> seen, seen_to_lds, seen_issued;
   std::vector<uint64_t> scratch;  // per dword of private memory: lanes that hold a value
 };
 
