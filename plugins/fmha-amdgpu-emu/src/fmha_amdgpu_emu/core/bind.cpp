@@ -168,9 +168,10 @@ void bind(Inst& i, const std::string& mnemonic, Arch arch) {
     if (type == Type::B64 && i.op[k].literal && name.find("_i64") != name.npos && i.op[k].value <= 0xffffffffu)
       i.op[k].value = uint64_t(int64_t(int32_t(i.op[k].value)));
   }
-  // Halves are written twice, v0.h and op_sel: the register's name is enough.
+  // Halves are written twice, v0.h and op_sel: the register's name is enough (scalars have op_sel alone). The bits are
+  // those of the sources, then the destination's.
   for (int k = 0; k < i.ops; ++k)
-    if (i.op[k].half) i.mod.op_sel = 0;
+    if (i.op[k].half) i.mod.op_sel &= uint8_t(~(1u << (k < i.dsts ? i.ops - i.dsts : k - i.dsts)));
   bool mixed = false;
   i.vop3p = is_vop3p(entry.name, mixed);
   if (mixed && !i.mod.has_op_sel_hi) i.mod.op_sel_hi = 0;  // mixed precision: absent means 32-bit sources
