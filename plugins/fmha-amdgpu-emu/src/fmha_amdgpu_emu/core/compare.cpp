@@ -2,8 +2,6 @@
 // CDNA3 12.9 VOPC (V_CMPX writes EXEC and its destination), RDNA3 and RDNA4 16.9 (V_CMPX writes EXEC alone and has no
 // destination). Denormals that MODE flushes on input compare as zeros; the class tests see them as they are.
 
-#include <string>
-
 #include "floats.hpp"
 #include "tables.hpp"
 
@@ -129,51 +127,44 @@ template <bool kExecToo> void class64(Wave& w, const Inst& i) {
   write_mask<kExecToo>(w, i, out.x);
 }
 
-// A literal is 32 bits: sign extended where the operand is a signed number (RDNA3 "Literal constants").
-std::string signed_literal(Inst& i, Arch) {
-  for (int k = i.dsts; k < i.ops; ++k)
-    if (i.op[k].kind == Kind::Constant && i.op[k].literal) i.op[k].value = uint64_t(int64_t(int32_t(i.op[k].value)));
-  return "";
+constexpr Entry row(const char* name, Handler run, Type a, Type b) {
+  return {name, run, 1, Class::Valu, Flow::Sink, kReadsExec, {Type::B64, a, b}, nullptr, "CDNA3 12.9, RDNA4 16.9 VOPC"};
 }
 
-constexpr Entry row(const char* name, Handler run, Type a, Type b, Binder bind = nullptr) {
-  return {name, run, 1, Class::Valu, Flow::Sink, kReadsExec, {Type::B64, a, b}, bind, "CDNA3 12.9, RDNA4 16.9 VOPC"};
-}
+#define INTEGERS(name, handler, T, type, condition)             \
+  row("v_cmp_" name, handler<T, condition, false>, type, type), \
+      row("v_cmpx_" name, handler<T, condition, true>, type, type)
+#define ALL_INTEGERS(suffix, handler, T, type)                                                 \
+  INTEGERS("f_" suffix, handler, T, type, 0), INTEGERS("lt_" suffix, handler, T, type, kLess), \
+      INTEGERS("eq_" suffix, handler, T, type, kEqual),                                        \
+      INTEGERS("le_" suffix, handler, T, type, (kLess | kEqual)),                              \
+      INTEGERS("gt_" suffix, handler, T, type, kGreater),                                      \
+      INTEGERS("ne_" suffix, handler, T, type, (kLess | kGreater)),                            \
+      INTEGERS("ge_" suffix, handler, T, type, (kGreater | kEqual)), INTEGERS("t_" suffix, handler, T, type, 7)
 
-#define INTEGERS(name, handler, T, type, condition, bind)                           \
-  row("v_cmp_" name, handler<T, condition, false>, type, type, bind),               \
-      row("v_cmpx_" name, handler<T, condition, true>, type, type, bind)
-#define ALL_INTEGERS(suffix, handler, T, type, bind)                                                                 \
-  INTEGERS("f_" suffix, handler, T, type, 0, bind), INTEGERS("lt_" suffix, handler, T, type, kLess, bind),           \
-      INTEGERS("eq_" suffix, handler, T, type, kEqual, bind),                                                        \
-      INTEGERS("le_" suffix, handler, T, type, (kLess | kEqual), bind),                                              \
-      INTEGERS("gt_" suffix, handler, T, type, kGreater, bind),                                                      \
-      INTEGERS("ne_" suffix, handler, T, type, (kLess | kGreater), bind),                                            \
-      INTEGERS("ge_" suffix, handler, T, type, (kGreater | kEqual), bind), INTEGERS("t_" suffix, handler, T, type, 7, bind)
-
-#define FLOATS(name, handler, type, condition)                    \
-  row("v_cmp_" name, handler<condition, false>, type, type),      \
+#define FLOATS(name, handler, type, condition)               \
+  row("v_cmp_" name, handler<condition, false>, type, type), \
       row("v_cmpx_" name, handler<condition, true>, type, type)
-#define ALL_FLOATS(suffix, handler, type)                                                                             \
+#define ALL_FLOATS(suffix, handler, type)                                                                                \
   FLOATS("f_" suffix, handler, type, 0), FLOATS("lt_" suffix, handler, type, 1), FLOATS("eq_" suffix, handler, type, 2), \
-      FLOATS("le_" suffix, handler, type, 3), FLOATS("gt_" suffix, handler, type, 4),                                 \
-      FLOATS("lg_" suffix, handler, type, 5), FLOATS("ge_" suffix, handler, type, 6),                                 \
-      FLOATS("o_" suffix, handler, type, 7), FLOATS("u_" suffix, handler, type, 8),                                   \
-      FLOATS("nge_" suffix, handler, type, 9), FLOATS("nlg_" suffix, handler, type, 10),                              \
-      FLOATS("ngt_" suffix, handler, type, 11), FLOATS("nle_" suffix, handler, type, 12),                             \
-      FLOATS("neq_" suffix, handler, type, 13), FLOATS("nlt_" suffix, handler, type, 14),                             \
+      FLOATS("le_" suffix, handler, type, 3), FLOATS("gt_" suffix, handler, type, 4),                                    \
+      FLOATS("lg_" suffix, handler, type, 5), FLOATS("ge_" suffix, handler, type, 6),                                    \
+      FLOATS("o_" suffix, handler, type, 7), FLOATS("u_" suffix, handler, type, 8),                                      \
+      FLOATS("nge_" suffix, handler, type, 9), FLOATS("nlg_" suffix, handler, type, 10),                                 \
+      FLOATS("ngt_" suffix, handler, type, 11), FLOATS("nle_" suffix, handler, type, 12),                                \
+      FLOATS("neq_" suffix, handler, type, 13), FLOATS("nlt_" suffix, handler, type, 14),                                \
       FLOATS("tru_" suffix, handler, type, 15), FLOATS("t_" suffix, handler, type, 15)
 
 #define CLASS(suffix, handler, a, b) \
   row("v_cmp_class_" suffix, handler<false>, a, b), row("v_cmpx_class_" suffix, handler<true>, a, b)
 
 const Entry kRows[] = {
-    ALL_INTEGERS("i16", integers, int16_t, Type::B16, nullptr),
-    ALL_INTEGERS("u16", integers, uint16_t, Type::B16, nullptr),
-    ALL_INTEGERS("i32", integers, int32_t, Type::B32, nullptr),
-    ALL_INTEGERS("u32", integers, uint32_t, Type::B32, nullptr),
-    ALL_INTEGERS("i64", integers64, int64_t, Type::B64, signed_literal),
-    ALL_INTEGERS("u64", integers64, uint64_t, Type::B64, nullptr),
+    ALL_INTEGERS("i16", integers, int16_t, Type::B16),
+    ALL_INTEGERS("u16", integers, uint16_t, Type::B16),
+    ALL_INTEGERS("i32", integers, int32_t, Type::B32),
+    ALL_INTEGERS("u32", integers, uint32_t, Type::B32),
+    ALL_INTEGERS("i64", integers64, int64_t, Type::B64),
+    ALL_INTEGERS("u64", integers64, uint64_t, Type::B64),
     ALL_FLOATS("f16", floats16, Type::F16),
     ALL_FLOATS("f32", floats32, Type::F32),
     ALL_FLOATS("f64", floats64, Type::F64),

@@ -71,23 +71,16 @@ void mad_i64_i32(Wave& w, const Inst& i) {
 constexpr Types kMad{Type::B64, Type::B64, Type::B32, Type::B32, Type::B64};
 constexpr Types kShift{Type::B64, Type::B32, Type::B64};
 
-// A literal is 32 bits: sign extended where the operand is a signed number (RDNA3 "Literal constants").
-template <int kOperand> std::string signed_literal(Inst& i, Arch arch) {
-  Operand& op = i.op[kOperand];
-  if (op.kind == Kind::Constant && op.literal) op.value = uint64_t(int64_t(int32_t(op.value)));
-  return no_clamp(i, arch);
-}
-
-constexpr Entry mad(const char* name, Handler run, Binder bind = no_clamp) {
-  return {name, run, 2, Class::Valu, Flow::Lane, kCarriesUp, kMad, bind, "CDNA3 12.11, RDNA4 16.12 VOP3"};
+constexpr Entry mad(const char* name, Handler run) {
+  return {name, run, 2, Class::Valu, Flow::Lane, kCarriesUp, kMad, no_clamp, "CDNA3 12.11, RDNA4 16.12 VOP3"};
 }
 
 const Entry kRows[] = {
     vop3("v_lshlrev_b64", lshlrev, kShift, kCarriesUp), vop3("v_lshrrev_b64", lshrrev, kShift),
-    vop3("v_ashrrev_i64", ashrrev, kShift, 0, signed_literal<2>),
+    vop3("v_ashrrev_i64", ashrrev, kShift),
     vop("v_lshl_add_u64", lshl_add, "CDNA3 12.11 VOP3", {Type::B64, Type::B64, Type::B32, Type::B64}, kCarriesUp),
     mad("v_mad_u64_u32", mad_u64_u32), mad("v_mad_co_u64_u32", mad_u64_u32),
-    mad("v_mad_i64_i32", mad_i64_i32, signed_literal<4>), mad("v_mad_co_i64_i32", mad_i64_i32, signed_literal<4>),
+    mad("v_mad_i64_i32", mad_i64_i32), mad("v_mad_co_i64_i32", mad_i64_i32),
 };
 
 }  // namespace
