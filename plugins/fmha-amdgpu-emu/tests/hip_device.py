@@ -37,7 +37,7 @@ class Device:
         """The value of a call. Raises HipFault."""
         status, *values = getattr(self.hip, name)(*arguments, **named)
         if int(status):
-            raise HipFault(name, int(status), str(self.hip.hipGetErrorString(status)))
+            raise HipFault(name, int(status), str(self.hip.hipGetErrorString(status)[1]))
         return values[0] if len(values) == 1 else tuple(values)
 
     def properties(self) -> Any:

@@ -69,9 +69,6 @@ API int hipLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** argu
   Guard guard(host().mutex);
   return launch("hipLaunchKernel", function, {grid, block, shared, stream, arguments});
 }
-API int hipLaunchKernel_spt(const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
-  return hipLaunchKernel(function, grid, block, arguments, shared, stream);
-}
 
 API int hipLaunchKernelExC(const LaunchConfig* config, const void* function, void** arguments) {
   Guard guard(host().mutex);
