@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from threading import Event
+from typing import Any
 
 from fmha_amdgpu_emu.units import core_units
 from fmha_cli.api import (
@@ -71,7 +72,7 @@ def build_emulator(context: BuildContext) -> Artifact:
     arch, flags = _host()
     units = core_units()
     jobs = [Job(name, _compile(name, text, arch, flags, context), _COMPILE_BYTES) for name, text in units.items()]
-    batch = build_many(jobs, max(1, context.jobs))
+    batch = build_many(jobs, max(1, context.jobs), _saying_once(context.notify))
     for outcome in batch.outcomes:
         if outcome.error and not isinstance(outcome.error, Interrupted):
             raise outcome.error
@@ -82,6 +83,19 @@ def build_emulator(context: BuildContext) -> Artifact:
     inputs = [str(one.path).replace(root, "${cache}", 1) for one in objects]
     text = "// " + "\n// ".join(f"{one.sha256} {name}" for name, one in zip(units, objects, strict=True)) + "\n"
     return build_cpp(_spec("library", arch), text, context, (*_LINK, *inputs), places={"cache": root})
+
+
+def _saying_once(notify: Callable[[str], None]) -> Callable[[int, int, Any], None]:
+    """What hears of finished units, and says that the emulator is being built: the first time takes minutes."""
+    said = False
+
+    def done(count: int, total: int, outcome: Any) -> None:
+        nonlocal said
+        if not said and outcome.value is not None and not outcome.value.cached:
+            said = True
+            notify(f"building the emulator ({total} files), once for this machine")
+
+    return done
 
 
 def _compile(
