@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ from fmha_amdgpu_emu.core import Fault
 from harness import ARCHS, Snippets
 
 CDNA = ("gfx90a", "gfx942", "gfx950")
-BRANCHES = {
+BRANCHES: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "scc0": ("s_cbranch_scc0", {"scc": 0}, {"scc": 1}),
     "scc1": ("s_cbranch_scc1", {"scc": 1}, {"scc": 0}),
     "vccz": ("s_cbranch_vccz", {"vcc": 0}, {"vcc": 1 << 20}),
