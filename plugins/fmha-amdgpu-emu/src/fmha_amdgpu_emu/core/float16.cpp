@@ -63,12 +63,8 @@ struct Floor {
 struct RoundEven {
   static float at(float x) { return __builtin_roundevenf(x); }
 };
-// Below one also where the difference of a small negative number would round to it.
 struct Fract {
-  static float at(float x) {
-    const float rest = x - __builtin_floorf(x), most = as_float(0x3f7fe000);
-    return rest > most ? most : rest;
-  }
+  static float at(float x) { return x - __builtin_floorf(x); }  // exact in binary32
 };
 struct Significand {
   static float at(float x) {
@@ -77,14 +73,15 @@ struct Significand {
   }
 };
 
-template <class Op> void unary(Wave& w, const Inst& i) {
+template <class Op, bool BelowOne = false> void unary(Wave& w, const Inst& i) {
   Fetched in[1];
   fetch16(w, i, 0, in[0], w.mode.flush_in16_64());
   alignas(64) float x[kLanes];
   halves_to_floats(x, in[0].x);
   for (int l = 0; l < kLanes; ++l) x[l] = Op::at(x[l]);
   Row out;
-  floats_to_halves(out.x, x);
+  floats_to_halves(out.x, x, w.mode.round16_64());
+  if (BelowOne) EMU_LANES out.x[l] = out.x[l] == 0x3c00 ? 0x3bff : out.x[l];
   settle_nans16(out.x, in);
   finish16(w, i, out.x, w.mode.flush_out16_64(), !w.mode.flush_out16_64());
   commit(w, i, out);
@@ -109,8 +106,10 @@ void ldexp(Wave& w, const Inst& i) {
   power.x = source(w, i, 1, power.room);
   const int round = w.mode.round16_64();
   Row out;
-  for (int l = 0; l < kLanes; ++l)
-    out.x[l] = uint32_t(encode(kHalf, std::ldexp(double(half_to_float(in[0].x[l])), int16_t(power.x[l])), round));
+  for (int l = 0; l < kLanes; ++l) {
+    const int wanted = int16_t(power.x[l]), bounded = wanted < -200 ? -200 : wanted > 200 ? 200 : wanted;
+    out.x[l] = uint32_t(encode(kHalf, std::ldexp(double(half_to_float(in[0].x[l])), bounded), round));
+  }
   settle_nans16(out.x, in);
   if (fp16_overflow(w)) saturate16(out.x, in);
   finish16(w, i, out.x, w.mode.flush_out16_64(), !w.mode.flush_out16_64());
@@ -152,7 +151,7 @@ constexpr Entry kEntries[] = {
     ROW("v_ceil_f16", unary<Ceil>, 0, k1, "CDNA4 12.8 VOP1 69, RDNA4 16.8 VOP1 92"),
     ROW("v_rndne_f16", unary<RoundEven>, 0, k1, "CDNA4 12.8 VOP1 71, RDNA4 16.8 VOP1 94"),
     ROW("v_floor_f16", unary<Floor>, 0, k1, "CDNA4 12.8 VOP1 68, RDNA4 16.8 VOP1 91"),
-    ROW("v_fract_f16", unary<Fract>, 0, k1, "CDNA4 12.8 VOP1 72, RDNA4 16.8 VOP1 95"),
+    ROW("v_fract_f16", (unary<Fract, true>), 0, k1, "CDNA4 12.8 VOP1 72, RDNA4 16.8 VOP1 95"),
     ROW("v_frexp_mant_f16", unary<Significand>, 0, k1, "CDNA4 12.8 VOP1 66, RDNA4 16.8 VOP1 89"),
     ROW("v_frexp_exp_i16_f16", frexp_exponent, 0, (Types{I, H}), "CDNA4 12.8 VOP1 67, RDNA4 16.8 VOP1 90"),
     ROW("v_ldexp_f16", ldexp, 0, (Types{H, H, I}), "CDNA4 12.7 VOP2 51, RDNA4 16.7 VOP2 59"),

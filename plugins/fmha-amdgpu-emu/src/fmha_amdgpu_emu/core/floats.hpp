@@ -295,7 +295,7 @@ inline void finish64(const Wave& w, const Inst& i, uint64_t* x, bool flush, bool
   for (int l = 0; l < kLanes; ++l) {
     uint64_t value = flush || omod ? flushed64(x[l]) : x[l];
     if (omod && !is_nan64(value)) {
-      const bool zero = !(value << 1);
+      const bool zero = !(x[l] << 1);
       value = zero ? 0 : flushed64(bits_of(as_double(value) * omod_factor(omod)));
     }
     if (i.mod.clamp) {
