@@ -206,7 +206,7 @@ void issue(Wave& w, Counter counter, const Outstanding& what) {
 void issue_flat(Wave& w, Counter counter, const Outstanding& what) {
   if (!w.track.on) return;
   Outstanding one = what;
-  one.unordered = true;
+  one.unordered = is_cdna(w.arch);  // from gfx10 on each counter counts them in order (LLVM waits for some of several)
   push(w, Counter::Ds, one);
   one.sequence = 0;  // the LDS part is complete when the counter of LDS says so
   push(w, counter, one);
