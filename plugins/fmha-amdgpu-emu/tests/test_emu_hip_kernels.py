@@ -58,3 +58,18 @@ def test_counts_add_up(answers: tuple[str, Answers]) -> None:
         assert sum(kernel["classes"].values()) == kernel["instructions"], (variant, kernel["kernel"])
     (narrow,) = (kernel for kernel in counts if kernel["kernel"] == "narrow_memory")
     assert (narrow["global_read_bytes"], narrow["global_written_bytes"]) == (128 * 3, 128 * 7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
+@pytest.mark.parametrize("level", ["-O0", "-O1", "-Os"])
+def test_other_code_for_the_same_kernels(level: str, variant: str, tmp_path: Path) -> None:
+    """Other instructions, the same results.
+
+    At ``-O0`` the compiler also spills scalars that hold nothing yet, and reads LDS between atomics.
+    """
+    code = code_object(KERNELS, variant, tmp_path, level)
+    found: Answers = json.loads(run_child(HERE / "hip_child.py", variant, tmp_path, str(library()), str(code), "11"))
+    assert {name: answer["fault"] for name, answer in found.items() if answer["fault"]} == {}
+    kinds = {finding["kind"] for answer in found.values() for finding in answer["observed"]["findings"]}
+    assert kinds <= ({"uninitialised-register", "lds-race"} if level == "-O0" else set())
