@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import json
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -52,8 +52,9 @@ class Device:
         *,
         grid: Sequence[int] = (1, 1, 1),
         block: Sequence[int] = (64, 1, 1),
+        lds: int = 0,
     ) -> dict[str, Any]:
-        """Run a kernel to its end; what was observed: ``executed``, ``findings``, ``fault``."""
+        """Run a kernel to its end, with ``lds`` dynamic bytes; what was observed: ``executed``, ``findings``, ``fault``."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         assert self._library.hipModuleLoadData(ctypes.byref(module), code) == 0
         try:
@@ -62,7 +63,7 @@ class Device:
             size = ctypes.c_size_t(len(arguments))
             kept = ctypes.create_string_buffer(arguments, len(arguments))
             extra = (ctypes.c_void_p * 5)(1, ctypes.addressof(kept), 2, ctypes.addressof(size), 3)
-            status = self._library.hipModuleLaunchKernel(function, *grid, *block, 0, None, None, extra)
+            status = self._library.hipModuleLaunchKernel(function, *grid, *block, lds, None, None, extra)
             observed: dict[str, Any] = json.loads(self._library.emu_take())
             observed["status"] = status
             return observed
@@ -86,29 +87,49 @@ def device(arch: str) -> Iterator[Device]:
         opened.close()
 
 
-def kernel(
+def kernel(arch: str, folder: Path, body: str, *, name: str = "k", **facts: int) -> bytes:
+    """A code object with one kernel: s[0:1] points to its arguments, s2 (ttmp9 on gfx12) is the workgroup's number."""
+    return kernels(arch, folder, {name: body}, **facts)
+
+
+def kernels(
     arch: str,
     folder: Path,
-    body: str,
+    bodies: Mapping[str, str],
     *,
-    name: str = "k",
     lds: int = 0,
     scratch: int = 0,
     arguments: int = 64,
     vgprs: int = 128,
 ) -> bytes:
-    """A code object with one kernel: s[0:1] points to its arguments, s2 (ttmp9 on gfx12) is the workgroup's number."""
-    agprs = f".amdhsa_accum_offset {vgprs}" if arch in ("gfx90a", "gfx942", "gfx950") else ""
-    wave = f".amdhsa_wavefront_size32 {int(arch in WAVE32)}" if arch in WAVE32 else ""
-    text = f"""
-.amdgcn_target "amdgcn-amd-amdhsa--{arch}"
-.text
-.globl {name}
-.p2align 8
-.type {name},@function
-{name}:
-{body}
-s_endpgm
+    """A code object with several kernels of the same resources."""
+    head = f'.amdgcn_target "amdgcn-amd-amdhsa--{arch}"\n'
+    codes = "".join(_code(name, body) for name, body in bodies.items())
+    descriptors = "".join(_descriptor(name, arch, lds, scratch, arguments, vgprs) for name in bodies)
+    metadata = "".join(_metadata(name, arch, lds, scratch, arguments, vgprs) for name in bodies)
+    notes = f"""
+.amdgpu_metadata
+---
+amdhsa.version: [1, 2]
+amdhsa.target: amdgcn-amd-amdhsa--{arch}
+amdhsa.kernels:
+{metadata}...
+.end_amdgpu_metadata
+"""
+    relocatable = assemble(arch, head + codes + descriptors + notes, folder)
+    out = folder / "kernels.co"
+    linker = tool("ld.lld-22", "ld.lld")
+    subprocess.run((linker, "-shared", str(relocatable), "-o", str(out)), check=True, capture_output=True)
+    return out.read_bytes()
+
+
+def _code(name: str, body: str) -> str:
+    return f".text\n.globl {name}\n.p2align 8\n.type {name},@function\n{name}:\n{body}\ns_endpgm\n"
+
+
+def _descriptor(name: str, arch: str, lds: int, scratch: int, arguments: int, vgprs: int) -> str:
+    own = f".amdhsa_wavefront_size32 {int(arch in WAVE32)}" if arch in WAVE32 else f".amdhsa_accum_offset {vgprs}"
+    return f"""
 .rodata
 .p2align 6
 .amdhsa_kernel {name}
@@ -119,15 +140,13 @@ s_endpgm
 .amdhsa_system_sgpr_workgroup_id_x 1
 .amdhsa_next_free_vgpr {vgprs}
 .amdhsa_next_free_sgpr 96
-{agprs}
-{wave}
+{own}
 .end_amdhsa_kernel
-.amdgpu_metadata
----
-amdhsa.version: [1, 2]
-amdhsa.target: amdgcn-amd-amdhsa--{arch}
-amdhsa.kernels:
-  - .name: {name}
+"""
+
+
+def _metadata(name: str, arch: str, lds: int, scratch: int, arguments: int, vgprs: int) -> str:
+    return f"""  - .name: {name}
     .symbol: {name}.kd
     .kernarg_segment_size: {arguments}
     .group_segment_fixed_size: {lds}
@@ -137,11 +156,4 @@ amdhsa.kernels:
     .sgpr_count: 96
     .vgpr_count: {vgprs}
     .max_flat_workgroup_size: 1024
-...
-.end_amdgpu_metadata
 """
-    relocatable = assemble(arch, text, folder)
-    out = folder / f"{name}.co"
-    linker = tool("ld.lld-22", "ld.lld")
-    subprocess.run((linker, "-shared", str(relocatable), "-o", str(out)), check=True, capture_output=True)
-    return out.read_bytes()

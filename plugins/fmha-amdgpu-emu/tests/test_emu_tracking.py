@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from emu_device import Device, device, kernel
+from emu_device import Device, device, kernels
 from harness import ARCHS, WAVE32, Snippets
 
 ALL = 2**64 - 1
@@ -66,6 +66,7 @@ SNIPPETS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("scalar_overwritten", "{sload} s[8:9], s[4:5], 0x0\ns_mov_b32 s9, 0", ((MISSING, "s_mov_b32"),)),
     ("lds_waited", "{read} v2, v1\n{ds0}\nv_mov_b32 v3, v2", ()),
     ("lds_in_order", "{read} v2, v1\n{read} v3, v1 offset:4\n{ds1}\nv_mov_b32 v4, v2", ()),
+    ("lds_many", "\n".join(f"{{read}} v{10 + k}, v1" for k in range(18)) + "\nv_mov_b32 v4, v10", ((MISSING, "v_mov_b32"),)),
     ("lds_not_waited", "{read} v2, v1\n{vm0}\nv_mov_b32 v3, v2", ((MISSING, "v_mov_b32"),)),
     ("flat_waited", "{fload} v2, v[6:7]\n{flat0}\nv_mov_b32 v3, v2", ()),
     ("flat_half_waited", "{fload} v2, v[6:7]\n{vm0}\nv_mov_b32 v3, v2", ((MISSING, "v_mov_b32"),)),
@@ -164,26 +165,29 @@ LDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("write_after_write", "v_lshlrev_b32 v4, 2, v0\nv_and_b32 v4, 0xfc, v4\n{write} v4, v0\n{ds0}", ("lds-race",)),
     ("never_written", "{read} v3, v1\n{ds0}", ("uninitialised-lds",)),
     ("half_written", "ds_{b8} v1, v0\n{ds0}\n{read} v3, v1\n{ds0}", ("uninitialised-lds",)),
-    ("divergent_order", "{write} v1, v0\n{ds0}\n{barrier}\n{barrier}\n{read} v3, v2\n{ds0}", ()),
+    ("read_before_a_barrier", "{write} v1, v0\n{ds0}\n{barrier}\n{read} v3, v2\n{barrier}\n{write} v1, v0\n{ds0}", ()),
+    ("two_barriers", "{write} v1, v0\n{ds0}\n{barrier}\n{barrier}\n{read} v3, v2\n{ds0}", ()),
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(("name", "text", "expected"), LDS, ids=[name for name, _, _ in LDS])
-def test_waves_that_share_lds(case: Case, name: str, text: str, expected: tuple[str, ...], tmp_path: Path) -> None:
-    """What orders two waves' accesses is a barrier, and a wait before it. Every seed finds the same kinds."""
+def lds_kernels(case: Case, folder: Path) -> bytes:
+    """All of them in one code object."""
     fill = case.names | {"b8": "store_b8" if case.arch in WAVE32 else "write_b8"}
-    body = (BODY + text).format(**fill)
-    if case.arch == "gfx90a" or case.arch == "gfx942" or case.arch == "gfx950":
-        body = "s_mov_b32 m0, -1\n" + body
-    code = kernel(case.arch, tmp_path, body, lds=2048)
-    for seed in (0, 7):
-        case.device.options(seed=seed)
-        observed = case.device.launch(
-            code, "k", struct.pack("<Q", case.address) + bytes(56), block=(WAVES * case.lanes, 1, 1)
-        )
-        case.device.options()
-        assert observed["status"] == 0, observed["fault"]
-        kinds = {finding["kind"] for finding in observed["findings"]}
-        assert kinds <= set(expected), observed["findings"]
-        assert bool(kinds) == bool(expected)
-        assert name != "no_barrier" or "lds-race" in kinds
+    first = "" if case.arch in WAVE32 else "s_mov_b32 m0, -1\n"
+    return kernels(case.arch, folder, {name: first + (BODY + text).format(**fill) for name, text, _ in LDS}, lds=2048)
+
+
+def test_waves_that_share_lds(case: Case, tmp_path: Path) -> None:
+    """What orders two waves' accesses is a barrier, and a wait before it. Every seed finds the same kinds."""
+    code = lds_kernels(case, tmp_path)
+    arguments, block = struct.pack("<Q", case.address) + bytes(56), (WAVES * case.lanes, 1, 1)
+    for name, _, expected in LDS:
+        for seed in (0, 7):
+            case.device.options(seed=seed)
+            observed = case.device.launch(code, name, arguments, block=block)
+            case.device.options()
+            assert observed["status"] == 0, observed["fault"]
+            kinds = {finding["kind"] for finding in observed["findings"]}
+            assert kinds <= set(expected), (name, observed["findings"])
+            assert bool(kinds) == bool(expected), name
+            assert name != "no_barrier" or "lds-race" in kinds

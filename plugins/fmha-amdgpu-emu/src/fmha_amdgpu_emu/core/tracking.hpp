@@ -38,9 +38,10 @@ struct Outstanding {
   bool unordered = false;  // may complete before older ones of its counter (scalar memory, flat): set by issue()
 };
 
-// What one counter counts, oldest first.
+// What one counter counts, oldest first. The device lets no more be outstanding than the counter can count; here they
+// stay outstanding until a wait, because no code relies on that, up to twice of what the widest counter counts.
 struct Pending {
-  static constexpr uint32_t kRoom = 64;  // no counter of any generation goes further
+  static constexpr uint32_t kRoom = 128;
   std::array<Outstanding, kRoom> items;
   uint32_t first = 0, size = 0, unordered = 0;
   Outstanding& at(uint32_t k) { return items[(first + k) % kRoom]; }
@@ -80,8 +81,8 @@ struct LdsBooks {
   std::vector<uint32_t> readers;  // per wave all words: sequence of the wave's last read << 4 | its bytes; 0 none
 };
 
-// A new workgroup: its waves know of nothing written yet. B's launch calls it once waves and LDS are allocated, then
-// `define`s the registers that the dispatcher fills. Without it nothing is tracked.
+// A new workgroup: its waves know of nothing written yet. Called once waves and LDS are allocated; then the registers that
+// the dispatcher fills are `define`d. Without it nothing is tracked.
 void track_begin(Group& group);
 void track_begin(Wave& w);  // of a wave without a workgroup
 
