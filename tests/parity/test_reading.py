@@ -196,6 +196,7 @@ AGREEMENTS = {
     (Said.WRONG, Verdict.WRONG): Outcome.AGREE_FAIL,
     (Said.WRONG, Verdict.MISTRUSTED): Outcome.AGREE_FAIL,
     (Said.WRONG, Verdict.NONDETERMINISTIC): Outcome.AGREE_FAIL,
+    (Said.WRONG, Verdict.HAZARD): Outcome.AGREE_FAIL,
     (Said.WRONG, Verdict.OUT_OF_BOUNDS): Outcome.AGREE_FAIL,
 }
 """The only pairs that agree."""
