@@ -45,7 +45,6 @@ from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScale
 from fmha_cli.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fmha_cli.backends.hip.standin.sources import hip_host_files
     from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
     from fmha_cli.build.parallel import Job, build_many
     from fmha_cli.build.rocm.llvm_tools import llvm_tool
@@ -62,7 +61,6 @@ _BUILDING = {
     "build_many": "fmha_cli.build.parallel",
     "cache_root": "fmha_cli.build.root",
     "Toolchain": "fmha_cli.build.toolchain",
-    "hip_host_files": "fmha_cli.backends.hip.standin.sources",
     "limits_of": "fmha_cli.build.rocm.occupancy",
     "llvm_tool": "fmha_cli.build.rocm.llvm_tools",
 }
@@ -73,6 +71,12 @@ def __getattr__(name: str) -> Any:
     if name in _BUILDING:
         return getattr(import_module(_BUILDING[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def hip_host_files() -> dict[str, str]:
+    """Name -> text of the C++ files of a HIP runtime's host side, for a library that stands in for one."""
+    files: dict[str, str] = import_module("fmha_cli.backends.hip.standin.sources").hip_host_files()
+    return files
 
 
 def run(*problems: Problem, registry: Registry | None = None, **options: Any) -> tuple[Record, ...]:
