@@ -11,7 +11,8 @@ namespace {
 // What the macro knows about a binary format.
 struct Single {
   using Bits = uint32_t;
-  static constexpr int mantissa = 23, exponents = 0xff, scale = 64, far = 96, tiny = 23, gone = -150, middle = 127;
+  static constexpr int mantissa = 23, exponents = 0xff, scale = 64, far = 96, tiny = 23, gone = -150, middle = 127,
+                       most = 128;
   static constexpr Bits nan = kNan32, infinity = kInfinity32, sign = 0x80000000;
   static bool is_nan(Bits x) { return is_nan32(x); }
   static Bits quiet(Bits x) { return quiet32(x); }
@@ -19,7 +20,8 @@ struct Single {
 };
 struct Double {
   using Bits = uint64_t;
-  static constexpr int mantissa = 52, exponents = 0x7ff, scale = 128, far = 768, tiny = 53, gone = -1075, middle = 1023;
+  static constexpr int mantissa = 52, exponents = 0x7ff, scale = 128, far = 768, tiny = 53, gone = -1075,
+                       middle = 1023, most = 1024;
   static constexpr Bits nan = kNan64, infinity = kInfinity64, sign = uint64_t(1) << 63;
   static bool is_nan(Bits x) { return is_nan64(x); }
   static Bits quiet(Bits x) { return quiet64(x); }
@@ -27,7 +29,7 @@ struct Double {
 };
 struct Half {
   using Bits = uint32_t;
-  static constexpr int mantissa = 10, exponents = 0x1f, gone = -1000;  // nothing is scaled
+  static constexpr int mantissa = 10, exponents = 0x1f, gone = -1000, most = 1000;  // nothing is scaled
   static constexpr Bits nan = kNan16, infinity = kInfinity16, sign = 0x8000;
   static bool is_nan(Bits x) { return is_nan16(x); }
   static Bits quiet(Bits x) { return quiet16(x); }
@@ -62,9 +64,11 @@ template <class T> typename T::Bits scale_one(typename T::Bits s0, typename T::B
   }
   if (is_denormal<T>(s1)) return scaled(s0, T::scale);
   const bool small_inverse = quotient_is_denormal<T>(1.0, d), small = quotient_is_denormal<T>(n, d);
+  // The documents' text scales this denominator up: it is so large that it would become infinite, and 1 / 2^127 a NaN. Down,
+  // as below where the inverse alone is denormal, the macro gives the quotient.
   if (small_inverse && small) {
     back = true;
-    return is_denominator ? scaled(s0, T::scale) : s0;
+    return is_denominator ? scaled(s0, -T::scale) : s0;
   }
   if (small_inverse) return scaled(s0, -T::scale);
   if (small) {
@@ -151,7 +155,11 @@ template <class T> typename T::Bits fixed(typename T::Bits q, typename T::Bits d
   if (size_d == T::infinity || size_n == 0) return sign;
   // Less than half of the smallest denormal.
   const bool away = round == (sign ? kDown : kUp);
-  if (exponent<T>(n) - exponent<T>(d) < T::gone) return sign | Bits(away ? 1 : 0);
+  const int distance = exponent<T>(n) - exponent<T>(d);
+  if (distance < T::gone) return sign | Bits(away ? 1 : 0);
+  // Beyond the largest number: the quotient so far is a NaN of infinities then. The documents' condition for "overflow"
+  // (an exponent of S1 that only infinities and NaNs have) cannot hold here; divisions overflow on hardware all the same.
+  if (distance > T::most) return sign | (T::infinity - (away || round == kNearest ? 0 : 1));
   return sign | (q & ~T::sign);
 }
 

@@ -63,9 +63,6 @@ struct Floor {
 struct RoundEven {
   static float at(float x) { return __builtin_roundevenf(x); }
 };
-struct Fract {
-  static float at(float x) { return x - __builtin_floorf(x); }  // exact in binary32
-};
 struct Significand {
   static float at(float x) {
     int exponent;
@@ -73,15 +70,30 @@ struct Significand {
   }
 };
 
-template <class Op, bool BelowOne = false> void unary(Wave& w, const Inst& i) {
+template <class Op> void unary(Wave& w, const Inst& i) {
   Fetched in[1];
   fetch16(w, i, 0, in[0], w.mode.flush_in16_64());
   alignas(64) float x[kLanes];
   halves_to_floats(x, in[0].x);
   for (int l = 0; l < kLanes; ++l) x[l] = Op::at(x[l]);
   Row out;
-  floats_to_halves(out.x, x, w.mode.round16_64());
-  if (BelowOne) EMU_LANES out.x[l] = out.x[l] == 0x3c00 ? 0x3bff : out.x[l];
+  floats_to_halves(out.x, x);
+  settle_nans16(out.x, in);
+  finish16(w, i, out.x, w.mode.flush_out16_64(), !w.mode.flush_out16_64());
+  commit(w, i, out);
+}
+
+// x - floor(x), below one also where the difference of a small negative number would round to it.
+void fract(Wave& w, const Inst& i) {
+  Fetched in[1];
+  fetch16(w, i, 0, in[0], w.mode.flush_in16_64());
+  const int round = w.mode.round16_64();
+  Row out;
+  for (int l = 0; l < kLanes; ++l) {
+    const double x = half_to_float(in[0].x[l]);
+    const uint32_t rest = uint32_t(encode(kHalf, odd_sum(x, -std::floor(x), round), round));
+    out.x[l] = rest == 0x3c00 ? 0x3bff : rest;
+  }
   settle_nans16(out.x, in);
   finish16(w, i, out.x, w.mode.flush_out16_64(), !w.mode.flush_out16_64());
   commit(w, i, out);
@@ -151,7 +163,7 @@ constexpr Entry kEntries[] = {
     ROW("v_ceil_f16", unary<Ceil>, 0, k1, "CDNA4 12.8 VOP1 69, RDNA4 16.8 VOP1 92"),
     ROW("v_rndne_f16", unary<RoundEven>, 0, k1, "CDNA4 12.8 VOP1 71, RDNA4 16.8 VOP1 94"),
     ROW("v_floor_f16", unary<Floor>, 0, k1, "CDNA4 12.8 VOP1 68, RDNA4 16.8 VOP1 91"),
-    ROW("v_fract_f16", (unary<Fract, true>), 0, k1, "CDNA4 12.8 VOP1 72, RDNA4 16.8 VOP1 95"),
+    ROW("v_fract_f16", fract, 0, k1, "CDNA4 12.8 VOP1 72, RDNA4 16.8 VOP1 95"),
     ROW("v_frexp_mant_f16", unary<Significand>, 0, k1, "CDNA4 12.8 VOP1 66, RDNA4 16.8 VOP1 89"),
     ROW("v_frexp_exp_i16_f16", frexp_exponent, 0, (Types{I, H}), "CDNA4 12.8 VOP1 67, RDNA4 16.8 VOP1 90"),
     ROW("v_ldexp_f16", ldexp, 0, (Types{H, H, I}), "CDNA4 12.7 VOP2 51, RDNA4 16.7 VOP2 59"),
