@@ -1,7 +1,7 @@
 """Runs in a process of its own: ``python hip_runtime_child.py LIBRARY CODE WHAT``; prints one JSON object.
 
 ``cases``: every case of hip_runtime_cases.py. ``absent``: what hip-python says of each function that the runtime lacks.
-``modules``: the kernel ``beyond`` of each further code object named.
+``modules``: the kernel ``beyond`` of each further code object named. ``services``: the kernels of hip_services.hip.
 """
 
 from __future__ import annotations
@@ -11,11 +11,12 @@ import os
 import re
 import sys
 import traceback
+from functools import partial
 from typing import Any
 
 import numpy as np
 from hip_device import U32, Device, HipFault
-from hip_runtime_cases import CASES
+from hip_runtime_cases import CASES, fails
 
 _ARGUMENT = re.compile(r"^\s+\w+ \(`~?\.?([\w.]+)`", re.MULTILINE)
 _OTHER_NAMES = {"hipGetDeviceProperties": "hipGetDevicePropertiesR0600", "hipChooseDevice": "hipChooseDeviceR0600"}
@@ -102,9 +103,23 @@ def modules(device: Device, paths: list[str]) -> dict[str, Any]:
     return answer
 
 
+def services(device: Device) -> dict[str, Any]:
+    answer: dict[str, Any] = {}
+    for name in ("says", "allocates"):
+        x = np.full(64, 7, np.int32)
+        fails(719, partial(device.launch, name, 1, 64, x))
+        answer[name] = [device.observed()["fault"], bool((x == 7).all())]
+    return answer
+
+
 def main(library: str, code: str, what: str, *more: str) -> None:
     device = Device(library, code)
-    answers: dict[str, Any] = {"cases": cases, "absent": absent, "modules": lambda d: modules(d, list(more))}
+    answers: dict[str, Any] = {
+        "cases": cases,
+        "absent": absent,
+        "modules": lambda d: modules(d, list(more)),
+        "services": services,
+    }
     json.dump(answers[what](device), sys.stdout)
 
 

@@ -59,6 +59,19 @@ def test_what_is_not_provided_is_said_by_name(codes: Codes, tmp_path: Path) -> N
     assert {"hipGraphCreate", "hipDeviceReset", "hipLaunchCooperativeKernel", "hipIpcGetMemHandle"} <= said
 
 
+@pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
+def test_services_of_the_host_are_not_offered(arch: str, tmp_path: Path) -> None:
+    """printf and malloc on the device stop the launch, and say so."""
+    code = code_object(HERE / "hip_services.hip", arch, tmp_path)
+    found = json.loads(run_child(CHILD, arch, tmp_path, str(library()), str(code), "services"))
+    (says, kept), (allocates, kept_too) = found["says"], found["allocates"]
+    assert says.endswith("the kernel calls the host (printf or assert), and hostcalls are not offered")
+    assert " in says: " in says
+    assert allocates.endswith("the kernel allocates memory (malloc or new), and a device heap is not offered")
+    assert kept
+    assert kept_too
+
+
 def _bundle(entries: list[tuple[str, bytes]]) -> bytes:
     """An offload bundle: clang's documentation, "Clang Offload Bundler", bundled binary layout."""
     offset = 32 + sum(24 + len(name) for name, _ in entries)

@@ -61,6 +61,9 @@ uint64_t flat_lds(Wave& w, const Inst& i, Addresses& a, uint64_t mask, uint32_t 
 bool reachable_one(Wave& w, const Inst& i, int lane, uint64_t address, uint32_t bytes, bool write) {
   const Memory::Place place = memory().place(address, bytes, write);
   if (place == Memory::Place::Inside) return true;
+  if (address >= kHostcallBuffer && address < kServicesEnd)
+    throw Unexecutable{address < kDeviceHeap ? "the kernel calls the host (printf or assert), and hostcalls are not offered"
+                                             : "the kernel allocates memory (malloc or new), and a device heap is not offered"};
   report_bounds(w, i, lane, [&] {
     return access_text(lane, bytes, write, hex(address)) +
            (place == Memory::Place::ReadOnly ? ", which is read-only: " : ": ") + memory().nearest(address);

@@ -111,6 +111,9 @@ template <Part P> inline void store_lanes(const Wave& w, int reg, const Addresse
   });
 }
 
+// Addresses of what the host would serve a kernel with, and does not here: who touches one stops the launch.
+constexpr uint64_t kHostcallBuffer = 3ull << 48, kDeviceHeap = kHostcallBuffer + (1ull << 40), kServicesEnd = 4ull << 48;
+
 inline uint64_t moved(uint64_t mask, uint32_t bytes) { return uint64_t(std::popcount(mask)) * bytes; }
 
 // Lanes whose [address, address + bytes) in global memory the host may touch. An access outside of every region is a

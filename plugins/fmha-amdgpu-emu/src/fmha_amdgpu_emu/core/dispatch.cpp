@@ -4,6 +4,7 @@
 #include <cstring>
 #include <map>
 
+#include "access.hpp"
 #include "lanes.hpp"
 #include "memory.hpp"
 #include "program.hpp"
@@ -14,7 +15,6 @@ namespace {
 
 constexpr uint32_t kDynamicStackBytes = 16384;  // of a lane, where the kernel's need is not known beforehand
 constexpr size_t kGuard = 64, kAlign = 64;
-constexpr uint64_t kHostcall = 3ull << 48;
 constexpr size_t kPacketBytes = 64, kQueueBytes = 256;
 
 // Kernel code properties.
@@ -121,15 +121,13 @@ void Dispatch::fill_kernargs() {
       {"hidden_grid_dims", dimensions}, {"hidden_dynamic_lds_size", launch.dynamic_lds},
       {"hidden_private_base", kPrivateAperture >> 32}, {"hidden_shared_base", kSharedAperture >> 32},
       {"hidden_queue_ptr", queue.address()},
+      {"hidden_hostcall_buffer", kHostcallBuffer}, {"hidden_heap_v1", kDeviceHeap},
   };
   for (const Kernel::Argument& a : launch.kernel->arguments) {
     if (a.kind.rfind("hidden_", 0) != 0 || uint64_t(a.offset) + a.size > kernarg_bytes(launch)) continue;
     const auto known = values.find(a.kind);
-    // The others (heap, printf, multigrid, ...) are services that are not offered: null pointers. Device printf and
-    // assert speak through the hostcall buffer: its address is nobody's, and whoever touches it is told.
-    const bool hostcall = a.kind == "hidden_hostcall_buffer";
-    const uint64_t value = hostcall ? kHostcall : known == values.end() ? 0 : known->second;
-    if (hostcall) memory().allocated(kHostcall, 0, "the hostcall buffer of printf and assert, which is not offered", false);
+    // The others (printf buffer, multigrid, ...) are services of other languages and launches: null pointers.
+    const uint64_t value = known == values.end() ? 0 : known->second;
     std::memset(kernargs.data() + a.offset, 0, a.size);
     std::memcpy(kernargs.data() + a.offset, &value, std::min<size_t>(a.size, sizeof value));
   }
