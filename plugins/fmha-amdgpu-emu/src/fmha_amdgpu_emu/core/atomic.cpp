@@ -37,9 +37,9 @@ template <class T, class F, int Data> T exchange(const Wave& w, int reg, int lan
   using U = typename Bits<sizeof(T)>::type;
   U* const memory = reinterpret_cast<U*>(address);
   U old = __atomic_load_n(memory, __ATOMIC_RELAXED);
-  while (!__atomic_compare_exchange_n(memory, &old, std::bit_cast<U>(stored<T, F, Data>(w, reg, lane, std::bit_cast<T>(old))),
-                                      true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED)) {
-  }
+  U next;
+  do next = std::bit_cast<U>(stored<T, F, Data>(w, reg, lane, std::bit_cast<T>(old)));
+  while (!__atomic_compare_exchange_n(memory, &old, next, true, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED));
   return std::bit_cast<T>(old);
 }
 
@@ -130,7 +130,8 @@ std::string bind_global(Inst& i, Arch) { return bind_addressed(i, 3); }
 std::string bind_flat(Inst& i, Arch) { return bind_addressed(i, 2); }
 
 std::string bind_buffer(Inst& i, Arch) {
-  if (i.ops != 4 || i.op[2].kind != Kind::Sgpr || i.op[2].count != 4) return "its operands are not vdata, vaddr, resource, soffset";
+  if (i.ops != 4 || i.op[2].kind != Kind::Sgpr || i.op[2].count != 4)
+    return "its operands are not vdata, vaddr, resource, soffset";
   if (i.mod.idxen + i.mod.offen > 0 && i.op[1].kind != Kind::Vgpr) return "no register holds index or offset";
   set_roles(i, 0);
   if (returns_old(i)) {

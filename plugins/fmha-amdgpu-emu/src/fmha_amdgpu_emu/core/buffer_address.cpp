@@ -43,6 +43,13 @@ bool in_range(const Wave& w, const Inst& i, const Resource& r, uint64_t index, u
   }
 }
 
+// Of a linear buffer: whether even the largest index and the largest end (soffset included) are in range.
+bool all_in_range(const Wave& w, const Inst& i, const Resource& r, uint64_t index, uint64_t end) {
+  if (is_cdna(w.arch)) return i.mod.idxen && r.stride ? index < r.records : end <= r.records;
+  if (r.bounds == kRaw) return end <= r.records;
+  return r.bounds == kIndexOnly ? index < r.records : r.bounds == kEmptyOnly && r.records != 0;
+}
+
 // CDNA3 ISA 9.1.5.4 "Swizzled buffer addressing".
 uint64_t swizzled(const Resource& r, uint64_t index, uint64_t offset) {
   const uint64_t index_high = index / r.index_stride, index_low = index % r.index_stride;
@@ -88,18 +95,31 @@ void buffer_access(Wave& w, const Inst& i, const BufferPlace& place, uint32_t by
   out.scratch = is_scratch(w, r);
   const uint64_t fixed = uint32_t(i.mod.offset);
 
-  // Most buffers are raw and linear: one comparison tells that every lane is within.
-  if (!r.swizzle && !r.add_tid && !indexed && (is_cdna(w.arch) || r.bounds == kRaw)) {
-    uint64_t last = 0;
+  const auto everything = [&] {
+    out.in_range[0] = out.in_range[1] = out.in_range[2] = out.in_range[3] = out.every = exec;
+  };
+  // Most buffers are linear, and the largest index or sum tells that every lane is within.
+  if (!r.swizzle && !r.add_tid) {
+    uint64_t last = 0, last_index = 0;
     for (int l = 0; l < kLanes; ++l) {
-      const uint64_t offset = fixed + (voffset ? voffset[l] : 0);
-      out.addresses.at[l] = base + offset;
-      if (exec >> l & 1) last = std::max(last, offset);
+      const uint64_t index = vindex ? vindex[l] : 0;
+      const uint64_t sum = fixed + (voffset ? voffset[l] : 0) + r.stride * index;
+      out.addresses.at[l] = base + sum;
+      if (exec >> l & 1) last = std::max(last, sum), last_index = std::max(last_index, index);
     }
-    if (last + bytes + soffset <= r.records) {
-      out.in_range[0] = out.in_range[1] = out.in_range[2] = out.in_range[3] = out.every = exec;
-      return;
+    if (all_in_range(w, i, r, last_index, last + bytes + soffset)) return everything();
+  }
+  // Spilling: the lanes' dwords are side by side, so each lane's place is the same in its own memory.
+  const uint64_t behind = base - w.scratch_va;
+  if (out.scratch && !indexed && r.index_stride == uint32_t(w.lanes) && behind % (4ull * r.index_stride) == 0) {
+    const uint64_t start = behind / r.index_stride + fixed;
+    uint64_t last = 0;
+    out.offsets.mask = exec;
+    for (int l = 0; l < kLanes; ++l) {
+      out.offsets.at[l] = start + (voffset ? voffset[l] : 0);
+      if (exec >> l & 1) last = std::max(last, fixed + (voffset ? voffset[l] : 0));
     }
+    if ((last + bytes + 3) / 4 * 4 * r.index_stride + soffset <= r.records) return everything();
   }
   uint64_t any_outside = 0;
   for (int d = 0; d < 4; ++d) out.in_range[d] = 0;
