@@ -81,10 +81,16 @@ uint32_t insert(uint32_t old, uint32_t value, Sel sel, Unused unused) {
 
 const DppMap& dpp_map(const Inst& i, int lanes) {
   thread_local std::unordered_map<uint64_t, DppMap> maps;
+  thread_local uint64_t last_key = ~uint64_t(0);
+  thread_local const DppMap* last = nullptr;
   const uint64_t key = uint64_t(i.mod.dpp_arg) << 16 | uint64_t(lanes == 64) << 15 | uint64_t(i.mod.dpp) << 8 |
                        uint64_t(i.mod.row_mask) << 4 | i.mod.bank_mask;
-  const auto known = maps.find(key);
-  return known != maps.end() ? known->second : maps.emplace(key, make_map(i, lanes)).first->second;
+  if (key != last_key) {
+    const auto known = maps.find(key);
+    last = known != maps.end() ? &known->second : &maps.emplace(key, make_map(i, lanes)).first->second;
+    last_key = key;
+  }
+  return *last;
 }
 
 // CDNA3 13.4 "DPP": a lane whose source is out of its row, or switched off by EXEC (unless FI says that it counts),
@@ -96,7 +102,14 @@ void apply_dpp(Wave& w, const Inst& i, const uint32_t* from, uint32_t* to) {
   if (!i.mod.fi && exec != w.full)
     for (int l = 0; l < kLanes; ++l)
       if (!(exec >> (map.from[l] & 63) & 1)) valid &= ~(uint64_t(1) << l);
+#if defined(__AVX512F__)
+  for (int k = 0; k < kLanes; k += 16) {
+    const __m512i index = _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(map.from + k)));
+    _mm512_storeu_si512(to + k, _mm512_mask_i32gather_epi32(_mm512_setzero_si512(), __mmask16(valid >> k), index, from, 4));
+  }
+#else
   for (int l = 0; l < kLanes; ++l) to[l] = valid >> l & 1 ? from[map.from[l] & 63] : 0;
+#endif
   const bool zero = i.mod.bound_ctrl || i.mod.dpp == Dpp::Dpp8;
   w.dpp_mask = map.rows & (zero ? ~uint64_t(0) : valid);
 }

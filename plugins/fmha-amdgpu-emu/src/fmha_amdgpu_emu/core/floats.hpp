@@ -6,13 +6,6 @@
 #include "formats.hpp"
 #include "lanes.hpp"
 
-// Lanes are independent: rows that alias are the same row.
-#if defined(__GNUC__) && !defined(__clang__)
-#define EMU_LANES _Pragma("GCC ivdep") for (int l = 0; l < kLanes; ++l)
-#else
-#define EMU_LANES for (int l = 0; l < kLanes; ++l)
-#endif
-
 namespace emu {
 
 // ---- single values: binary32 as bits, binary16 in the low half, binary64 ----

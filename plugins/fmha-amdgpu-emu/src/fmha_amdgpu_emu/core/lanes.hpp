@@ -7,6 +7,13 @@
 
 #include "wave.hpp"
 
+// Lanes are independent: rows that alias are the same row.
+#if defined(__GNUC__) && !defined(__clang__)
+#define EMU_LANES _Pragma("GCC ivdep") for (int l = 0; l < kLanes; ++l)
+#else
+#define EMU_LANES for (int l = 0; l < kLanes; ++l)
+#endif
+
 namespace emu {
 
 // ---- masks and rows ----
@@ -34,8 +41,17 @@ inline uint64_t nonzero(const uint32_t* x) {
   return bits;
 }
 
+// x[l] is bit l.
+inline void spread(uint64_t bits, uint32_t* x) {
+#if defined(__AVX512F__)
+  for (int k = 0; k < kLanes; k += 16) _mm512_storeu_si512(x + k, _mm512_maskz_set1_epi32(__mmask16(bits >> k), 1));
+#else
+  for (int l = 0; l < kLanes; ++l) x[l] = bits >> l & 1;
+#endif
+}
+
 inline void fill(uint32_t* row, uint32_t value) {
-  for (int l = 0; l < kLanes; ++l) row[l] = value;
+  EMU_LANES row[l] = value;
 }
 
 // ---- scalars ----
@@ -123,29 +139,38 @@ inline void commit(Wave& w, const Inst& i, const Row& row, int d = 0) {
   else blend(to, row.x, exec);
 }
 
+// result[l] = f(l). With all lanes on it goes straight into the register: f reads lane l of its sources and no other.
+template <class F> inline void each_lane(Wave& w, const Inst& i, F f) {
+  if (i.plain && w.exec() == w.full) {
+    uint32_t* to = w.v[i.op[0].reg].x;
+    EMU_LANES to[l] = f(l);
+    return;
+  }
+  Row out;
+  EMU_LANES out.x[l] = f(l);
+  commit(w, i, out);
+}
+
 // result = f(a), f(a, b), f(a, b, c) on raw 32-bit lanes.
 template <class F> inline void map1(Wave& w, const Inst& i, F f) {
-  Row ra, out;
+  Row ra;
   const uint32_t* a = source(w, i, 0, ra);
-  for (int l = 0; l < kLanes; ++l) out.x[l] = f(a[l]);
-  commit(w, i, out);
+  each_lane(w, i, [=](int l) { return f(a[l]); });
 }
 
 template <class F> inline void map2(Wave& w, const Inst& i, F f) {
-  Row ra, rb, out;
+  Row ra, rb;
   const uint32_t* a = source(w, i, 0, ra);
   const uint32_t* b = source(w, i, 1, rb);
-  for (int l = 0; l < kLanes; ++l) out.x[l] = f(a[l], b[l]);
-  commit(w, i, out);
+  each_lane(w, i, [=](int l) { return f(a[l], b[l]); });
 }
 
 template <class F> inline void map3(Wave& w, const Inst& i, F f) {
-  Row ra, rb, rc, out;
+  Row ra, rb, rc;
   const uint32_t* a = source(w, i, 0, ra);
   const uint32_t* b = source(w, i, 1, rb);
   const uint32_t* c = source(w, i, 2, rc);
-  for (int l = 0; l < kLanes; ++l) out.x[l] = f(a[l], b[l], c[l]);
-  commit(w, i, out);
+  each_lane(w, i, [=](int l) { return f(a[l], b[l], c[l]); });
 }
 
 }  // namespace emu

@@ -66,17 +66,35 @@ void quad_masked_sad_dwords(Wave& w, const Inst& i) {
 
 // Bytes of {S0, S1}, chosen by the bytes of S2: 0-3 are S1's, 4-7 S0's, 8-11 signs of bytes 1, 3, 5, 7, 12 zero, above
 // all ones.
-uint32_t chosen_byte(uint64_t bytes, uint32_t which) {
-  if (which < 8) return uint32_t(bytes >> (8 * which)) & 0xff;
-  if (which < 12) return bytes >> (16 * (which - 8) + 15) & 1 ? 0xff : 0;
-  return which == 12 ? 0 : 0xff;
+uint32_t chosen_byte(uint32_t a, uint32_t b, uint32_t which) {
+  const uint32_t place = which < 8 ? which : 2 * which - 15;  // a sign is that of an odd byte
+  const uint32_t found = (place & 4 ? a : b) >> (8 * (place & 3)) & 0xff;
+  const uint32_t sign = found & 0x80 ? 0xff : 0;
+  return which < 8 ? found : which < 12 ? sign : which == 12 ? 0 : 0xff;
 }
-MAP3(perm, {
-  const uint64_t bytes = uint64_t(a) << 32 | b;
-  uint32_t r = 0;
-  for (int k = 0; k < 4; ++k) r |= chosen_byte(bytes, byte(c, k)) << (8 * k);
-  return r;
+MAP3(perm_by_lane, {
+  return chosen_byte(a, b, byte(c, 0)) | chosen_byte(a, b, byte(c, 1)) << 8 | chosen_byte(a, b, byte(c, 2)) << 16 |
+         chosen_byte(a, b, byte(c, 3)) << 24;
 })
+// Nearly always one choice for all lanes, of bytes that are there.
+void perm(Wave& w, const Inst& i) {
+  const uint32_t chosen = scalar32(w, i.src(2));
+  if (i.src(2).kind == Kind::Vgpr || chosen & 0xf8f8f8f8) return perm_by_lane(w, i);
+  Row ra, rb;
+  const uint32_t* a = source(w, i, 0, ra);
+  const uint32_t* b = source(w, i, 1, rb);
+  const uint32_t* from[4];
+  int at[4];
+  for (int k = 0; k < 4; ++k) {
+    from[k] = byte(chosen, k) & 4 ? a : b;
+    at[k] = 8 * int(byte(chosen, k) & 3);
+  }
+  const uint32_t *f0 = from[0], *f1 = from[1], *f2 = from[2], *f3 = from[3];
+  const int s0 = at[0], s1 = at[1], s2 = at[2], s3 = at[3];
+  each_lane(w, i, [=](int l) {
+    return (f0[l] >> s0 & 0xff) | (f1[l] >> s1 & 0xff) << 8 | (f2[l] >> s2 & 0xff) << 16 | f3[l] >> s3 << 24;
+  });
+}
 MAP3(alignbyte, { return uint32_t((uint64_t(a) << 32 | b) >> (8 * (c & 3))); })
 // Averages of bytes; bit 0 of S2's byte rounds up.
 MAP3(lerp, {

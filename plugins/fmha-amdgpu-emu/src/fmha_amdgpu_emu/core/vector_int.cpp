@@ -23,30 +23,41 @@ MAP2(add_i_clamped, { return uint32_t(to_int32(int64_t(int32_t(a)) + int32_t(b))
 MAP2(sub_i_clamped, { return uint32_t(to_int32(int64_t(int32_t(a)) - int32_t(b))); })
 
 // op[1] receives the carry or borrow of the active lanes, zeros elsewhere; S2 is the one that comes in.
+// f(a, b, carry in, carry out).
 template <bool kIn, class F> void with_carry(Wave& w, const Inst& i, F f) {
-  Row ra, rb, out, carry;
+  Row ra, rb, in, out, carry;
   const uint32_t* a = source(w, i, 0, ra);
   const uint32_t* b = source(w, i, 1, rb);
-  const uint64_t in = kIn ? mask_of(w, i.src(2)) : 0;
-  for (int l = 0; l < kLanes; ++l) {
-    const uint64_t r = f(uint64_t(a[l]), uint64_t(b[l]), in >> l & 1);
-    out.x[l] = uint32_t(r);
-    carry.x[l] = uint32_t(r >> 32 & 1);
+  if constexpr (kIn) {
+    spread(mask_of(w, i.src(2)), in.x);
+    EMU_LANES out.x[l] = f(a[l], b[l], in.x[l], carry.x[l]);
+  } else {
+    EMU_LANES out.x[l] = f(a[l], b[l], 0u, carry.x[l]);
   }
   const uint64_t exec = w.exec();
   commit(w, i, out);
   set_mask_of(w, i.op[1], nonzero(carry.x) & exec);
 }
-#define CARRY(name, in, expression)                                                                 \
-  void name(Wave& w, const Inst& i) {                                                               \
-    with_carry<in>(w, i, [](uint64_t a, uint64_t b, [[maybe_unused]] uint64_t c) { return expression; }); \
+uint32_t sum(uint32_t a, uint32_t b, uint32_t in, uint32_t& carry) {
+  const uint32_t part = a + b, r = part + in;
+  carry = (part < a) + (r < part);
+  return r;
+}
+uint32_t difference(uint32_t a, uint32_t b, uint32_t in, uint32_t& borrow) {
+  const uint32_t part = a - b;
+  borrow = (a < b) + (part < in);
+  return part - in;
+}
+#define CARRY(name, in, expression)                                                                        \
+  void name(Wave& w, const Inst& i) {                                                                      \
+    with_carry<in>(w, i, [](uint32_t a, uint32_t b, uint32_t c, uint32_t& carry) { return expression; });  \
   }
-CARRY(add_co, false, a + b)
-CARRY(sub_co, false, a - b)
-CARRY(subrev_co, false, b - a)
-CARRY(add_co_ci, true, a + b + c)
-CARRY(sub_co_ci, true, a - b - c)
-CARRY(subrev_co_ci, true, b - a - c)
+CARRY(add_co, false, sum(a, b, c, carry))
+CARRY(sub_co, false, difference(a, b, c, carry))
+CARRY(subrev_co, false, difference(b, a, c, carry))
+CARRY(add_co_ci, true, sum(a, b, c, carry))
+CARRY(sub_co_ci, true, difference(a, b, c, carry))
+CARRY(subrev_co_ci, true, difference(b, a, c, carry))
 
 // ---- products ----
 

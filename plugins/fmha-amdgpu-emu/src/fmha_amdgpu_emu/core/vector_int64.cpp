@@ -14,7 +14,7 @@ template <class F> void shift64(Wave& w, const Inst& i, F f) {
   WideResult out;
   const uint32_t* by = source(w, i, 0, room);
   const Wide b(w, i, 1);
-  for (int l = 0; l < kLanes; ++l) out.set(l, f(b[l], by[l] & 63));
+  EMU_LANES out.set(l, f(b[l], by[l] & 63));
   out.commit_to(w, i);
 }
 void lshlrev(Wave& w, const Inst& i) {
@@ -33,7 +33,7 @@ void lshl_add(Wave& w, const Inst& i) {
   WideResult out;
   const Wide a(w, i, 0), c(w, i, 2);
   const uint32_t* by = source(w, i, 1, room);
-  for (int l = 0; l < kLanes; ++l) out.set(l, (a[l] << (by[l] & 7)) + c[l]);
+  EMU_LANES out.set(l, (a[l] << (by[l] & 7)) + c[l]);
   out.commit_to(w, i);
 }
 
@@ -44,7 +44,7 @@ template <class F> void mad64(Wave& w, const Inst& i, F f) {
   const uint32_t* a = source(w, i, 0, ra);
   const uint32_t* b = source(w, i, 1, rb);
   const Wide c(w, i, 2);
-  for (int l = 0; l < kLanes; ++l) {
+  EMU_LANES {
     bool beyond;
     out.set(l, f(a[l], b[l], c[l], beyond));
     carry.x[l] = beyond;

@@ -69,26 +69,21 @@ void permlane64(Wave& w, const Inst& i) {
 
 // The upper `kRow` lanes of each pair of rows of op[0] change places with the lower ones of op[1].
 template <int kRow> void permlane_swap(Wave& w, const Inst& i) {
+  constexpr uint64_t kUpper = kRow == 16 ? 0xffff0000ffff0000 : 0xffffffff00000000;
   const int a = i.op[0].reg, b = i.op[1].reg;
-  const Row old_a = w.v[a], old_b = w.v[b];
-  const uint64_t exec = w.exec(), known_a = known_lanes(w, a), known_b = known_lanes(w, b);
-  Row out_a = old_a, out_b = old_b;
-  uint64_t wrote_a = 0, wrote_b = 0, defined_a = 0, defined_b = 0;
-  for (int lower = 0; lower < kLanes; ++lower) {
-    if (lower & kRow) continue;
-    const int upper = lower | kRow;
-    const bool there_a = i.mod.fi || exec >> upper & 1, there_b = i.mod.fi || exec >> lower & 1;
-    out_a.x[upper] = there_b ? old_b.x[lower] : 0;
-    out_b.x[lower] = there_a ? old_a.x[upper] : 0;
-    wrote_a |= uint64_t(there_b || i.mod.bound_ctrl) << upper;
-    wrote_b |= uint64_t(there_a || i.mod.bound_ctrl) << lower;
-    defined_a |= (there_b ? known_b >> lower & 1 : 1) << upper;
-    defined_b |= (there_a ? known_a >> upper & 1 : 1) << lower;
-  }
-  blend(w.v[a].x, out_a.x, wrote_a & exec);
-  blend(w.v[b].x, out_b.x, wrote_b & exec);
-  become(w, a, wrote_a & exec, defined_a);
-  become(w, b, wrote_b & exec, defined_b);
+  const uint64_t exec = w.exec(), there = i.mod.fi ? w.full : exec, known_a = known_lanes(w, a), known_b = known_lanes(w, b);
+  Row out_a = w.v[a], out_b = w.v[b];
+  for (int at = 0; at < kLanes; at += 2 * kRow) std::swap_ranges(out_a.x + at + kRow, out_a.x + at + 2 * kRow, out_b.x + at);
+  // Lanes whose partner is off read zero with BOUND_CTRL and are not written without.
+  const uint64_t partner = (there & kUpper) >> kRow | (there & ~kUpper) << kRow;
+  const uint64_t written = exec & (i.mod.bound_ctrl ? ~uint64_t(0) : partner);
+  if (i.mod.bound_ctrl && partner != w.full)
+    for (int l = 0; l < kLanes; ++l)
+      if (!(partner >> l & 1)) (kUpper >> l & 1 ? out_a : out_b).x[l] = 0;
+  blend(w.v[a].x, out_a.x, written & kUpper);
+  blend(w.v[b].x, out_b.x, written & ~kUpper);
+  become(w, a, written & kUpper, (known_b & ~kUpper) << kRow | ~partner);
+  become(w, b, written & ~kUpper, (known_a & kUpper) >> kRow | ~partner);
 }
 
 void exchange(Wave& w, int a, int b) {

@@ -75,16 +75,23 @@ std::string scalar_destination(Inst& i, Arch) {
 
 // ---- lanes before this one ----
 
+struct Below {
+  uint32_t x[2][kLanes];
+};
+// The lanes below each lane: of 0-31, of 32-63.
+constexpr Below kBelow = [] {
+  Below out{};
+  for (int l = 0; l < kLanes; ++l)
+    for (int k = 0; k < 2; ++k) out.x[k][l] = uint32_t(((uint64_t(1) << l) - 1) >> (32 * k));
+  return out;
+}();
+
 // D = bits of S0 below this lane's, in lanes 0-31 (lo) or 32-63 (hi), + S1. S0 is a mask, or each lane's own.
-template <bool kHigh> void mbcnt(Wave& w, const Inst& i) {
-  Row ra, rb, out;
+template <int kHalf> void mbcnt(Wave& w, const Inst& i) {
+  Row ra, rb;
   const uint32_t* a = source(w, i, 0, ra);
   const uint32_t* b = source(w, i, 1, rb);
-  for (int l = 0; l < kLanes; ++l) {
-    const uint64_t below = (uint64_t(1) << l) - 1;
-    out.x[l] = uint32_t(std::popcount(a[l] & uint32_t(kHigh ? below >> 32 : below))) + b[l];
-  }
-  commit(w, i, out);
+  each_lane(w, i, [=](int l) { return uint32_t(std::popcount(a[l] & kBelow.x[kHalf][l])) + b[l]; });
 }
 
 constexpr Types kB16{Type::B16, Type::B16, Type::B16, Type::B64};
@@ -112,7 +119,7 @@ const Entry kRows[] = {
     row("v_readfirstlane_b32", readfirstlane, Flow::ReadLane, kReadsExec, kV32, scalar_destination, kVop1),
     row("v_readlane_b32", readlane, Flow::ReadLane, kIgnoresExec, kV32, scalar_destination, kVop3),
     row("v_writelane_b32", writelane, Flow::WriteLane, kIgnoresExec, kV32, nullptr, kVop3),
-    vop3("v_mbcnt_lo_u32_b32", mbcnt<false>), vop3("v_mbcnt_hi_u32_b32", mbcnt<true>),
+    vop3("v_mbcnt_lo_u32_b32", mbcnt<0>), vop3("v_mbcnt_hi_u32_b32", mbcnt<1>),
 };
 
 }  // namespace
