@@ -6,7 +6,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from integer_cases import ALL, CDNA, RDNA, Case, check_vector, clamp, name_of, pairs, signed, snippets_of
+from harness import Snippets
+from integer_cases import ALL, CDNA, RDNA, Case, check_vector, clamp, name_of, pairs, signed, snippets_of, words
 
 M32, M64 = 2**32 - 1, 2**64 - 1
 T3 = (32, 32, 32)
@@ -296,3 +297,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(("arch", "case"), pairs(CASES), ids=name_of)
 def test_vector_integers(arch: str, case: Case, folder: Path) -> None:
     check_vector(case, arch, snippets_of(CASES, arch, folder))
+
+
+@pytest.mark.parametrize("arch", ALL)
+def test_permuted_by_one_choice(arch: str, tmp_path: Path) -> None:
+    """v_perm_b32 with a scalar selector, as compilers write it."""
+    choices = (0x07060302, 0x05040100, 0x03020504, 0x00000000, 0x0C0C0503, 0x070D0A08, 0x0B090706)
+    run = Snippets(arch, tmp_path, {f"c{c:x}": f"s_mov_b32 s2, {c:#x}\nv_perm_b32 v1, v2, v3, s2" for c in choices})
+    v = words(31, 4, 64)
+    for c in choices:
+        got = run.run(f"c{c:x}", v=dict(enumerate(v)), exec=0xFFF0FF0F).v[1]
+        for lane in range(run.lanes):
+            on = 0xFFF0FF0F >> lane & 1
+            want = permuted(int(v[2][lane]), int(v[3][lane]), c) if on else int(v[1][lane])
+            assert int(got[lane]) == want, f"{c:#x} lane {lane}"

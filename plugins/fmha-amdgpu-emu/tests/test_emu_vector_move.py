@@ -306,19 +306,24 @@ def test_permutes_in_rows(arch: str, wave64: bool, tmp_path: Path) -> None:
         same(after.v[1], gathered(v[2], v[1], exec_, run.lanes, bool(option & 1), bool(option & 2), source), name)
 
 
-def test_swaps_of_rows(tmp_path: Path) -> None:
+@pytest.mark.parametrize("options", ["", "bound_ctrl:1", "fi:1", "bound_ctrl:1 fi:1"])
+def test_swaps_of_rows(options: str, tmp_path: Path) -> None:
     """CDNA4: rows 1 and 3 of the first register against rows 0 and 2 of the second; or halves of the wave."""
-    run = Snippets(
-        "gfx950", tmp_path, {"rows": "v_permlane16_swap_b32 v1, v2", "halves": "v_permlane32_swap_b32 v1, v2"}
-    )
+    suffix = "_e64" if options else ""
+    texts = {f"r{row}": f"v_permlane{row}_swap_b32{suffix} v1, v2 {options}" for row in (16, 32)}
+    run = Snippets("gfx950", tmp_path, texts)
     v = words(13, 3, 64)
-    a, b = v[1].reshape(4, 16), v[2].reshape(4, 16)
-    after = run.run("rows", v=dict(enumerate(v)))
-    same(after.v[1], np.concatenate([a[0], b[0], a[2], b[2]]))
-    same(after.v[2], np.concatenate([a[1], b[1], a[3], b[3]]))
-    after = run.run("halves", v=dict(enumerate(v)))
-    same(after.v[1], np.concatenate([a[0], a[1], b[0], b[1]]))
-    same(after.v[2], np.concatenate([a[2], a[3], b[2], b[3]]))
+    for row in (16, 32):
+        for exec_ in (M64, EXEC):
+            after = run.run(f"r{row}", v=dict(enumerate(v)), exec=exec_)
+            want = [x.copy() for x in v]
+            for lane in range(64):
+                mine, register = (1, v[2]) if lane & row else (2, v[1])
+                there = "fi" in options or exec_ >> (lane ^ row) & 1
+                if exec_ >> lane & 1 and (there or "bound_ctrl" in options):
+                    want[mine][lane] = register[lane ^ row] if there else 0
+            same(after.v[1], want[1], f"{row} {options}")
+            same(after.v[2], want[2], f"{row} {options}")
 
 
 @pytest.mark.parametrize("arch", RDNA)
