@@ -141,7 +141,7 @@ def test_composable_kernel_runs_there(tmp_path: Path) -> None:
     for name in ("clang-22", "ld.lld-22", "llvm-objdump-22"):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
-    problem = api.Problem.from_cli("-b 1 -H 1 -s 200 -d 128 --causal")
+    problem = api.Problem.from_cli("-b 1 -H 1 -s 200 -d 128 --causal --splits 1")
     (row,) = api.run(problem, backend="ck_tile", device="emu:gfx942")
     assert row.verdict is api.Verdict.PASSED, row.notes
     assert row.findings == ()
