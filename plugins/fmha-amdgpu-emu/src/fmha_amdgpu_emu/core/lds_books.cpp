@@ -65,79 +65,128 @@ inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const 
   });
 }
 
-inline void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask) {
-  const LdsBooks& books = w.group->books;
-  const size_t words = books.words.size(), waves = w.track.seen.size();
-  const uint32_t* const seen = w.track.seen_issued.data();
-  const uint32_t* read = books.readers.data() + word;
-  for (size_t other = 0; other < waves; ++other, read += words)
-    if (*read >> 4 > seen[other] && *read & mask && other != size_t(w.index)) [[unlikely]]
-      report_reader(w, i, lane, word, other);
+// The waves' last reads of a word lie side by side, as many as fill whole fours.
+using Four [[gnu::vector_size(16)]] = uint32_t;
+inline size_t stride_of(size_t waves) { return (waves + 3) / 4 * 4; }
+
+// What one access goes by: which reads came before it, wave by wave, and words whose like was found in order.
+struct Order {
+  explicit Order(const Wave& w) : stride(stride_of(w.track.seen.size())) {}
+
+  // For writes: reads up to these sequences came before; of the wave's own all did.
+  void look_at_readers(const Wave& w) {
+    for (size_t k = 0; k < stride; ++k) seen[k] = k < w.track.seen_issued.size() ? w.track.seen_issued[k] : ~0u;
+    if (size_t(w.index) < stride) seen[w.index] = ~0u;
+  }
+
+  const size_t stride;
+  uint64_t good = 0;  // the first 8 bytes of such a word; 0 is the like of none, for it says that nothing was written
+  alignas(16) uint32_t seen[64];
+};
+
+inline uint64_t like(const LdsBooks::Word& word) {
+  uint64_t out;
+  __builtin_memcpy(&out, &word, sizeof out);
+  return out;
+}
+
+// In order by the writer's sequence alone, so that every byte of a word like it is.
+inline bool wholly_in_order(const Wave& w, const LdsBooks::Word& last, bool to_lds) {
+  if (last.written != 0xf) return false;
+  if (last.writer == kNobody) return true;
+  LdsBooks::Word plain = last;
+  plain.same = 0;
+  return after_writer(w, plain, to_lds, true);
+}
+
+[[gnu::noinline, gnu::cold]] void check_each_reader(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask,
+                                                    const Order& order) {
+  const uint32_t* const read = w.group->books.readers.data() + word * order.stride;
+  for (size_t other = 0; other < order.stride; ++other)
+    if (read[other] >> 4 > order.seen[other] && read[other] & mask) report_reader(w, i, lane, word, other);
+}
+
+inline void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, const Order& order) {
+  const uint32_t* const read = w.group->books.readers.data() + word * order.stride;
+  Four late = {0, 0, 0, 0};
+  for (size_t k = 0; k < order.stride; k += 4) {
+    Four reads, seen;
+    __builtin_memcpy(&reads, read + k, sizeof reads);
+    __builtin_memcpy(&seen, order.seen + k, sizeof seen);
+    late |= Four(reads >> 4 > seen) & reads & mask;
+  }
+  uint64_t halves[2];
+  __builtin_memcpy(halves, &late, sizeof halves);
+  if (halves[0] | halves[1]) [[unlikely]] check_each_reader(w, i, lane, word, mask, order);
 }
 
 inline bool outside(const LdsBooks& books, uint32_t address, uint32_t bytes) {
   return uint64_t(address) + bytes > 4ull * books.words.size();
 }
 
-inline void one_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
+inline void one_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, Order& order) {
   LdsBooks& books = w.group->books;
   const uint32_t end = address + bytes;
-  uint32_t* const mine = books.readers.data() + size_t(w.index) * books.words.size();
+  uint32_t* const mine = books.readers.data() + w.index;
   for (uint32_t word = address / 4; 4 * word < end; ++word) {
     const uint32_t mask = bytes_in(word, address, end);
     const LdsBooks::Word& last = books.words[word];
-    if (mask & ~last.written) [[unlikely]] {
-      report_unwritten(w, i, lane, word);
-      books.words[word].written |= uint8_t(mask);
+    if (like(last) != order.good) {
+      if (mask & ~last.written) [[unlikely]] {
+        report_unwritten(w, i, lane, word);
+        books.words[word].written |= uint8_t(mask);
+      }
+      if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, false, false);
+      if (wholly_in_order(w, last, false)) order.good = like(last);
     }
-    if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, false, false);
-    mine[word] = sequence << 4 | mask | (mine[word] >> 4 == sequence ? mine[word] & 15 : 0);
+    uint32_t& read = mine[word * order.stride];
+    read = sequence << 4 | mask | (read >> 4 == sequence ? read & 15 : 0);
   }
 }
 
 inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
-                      bool to_lds) {
+                      bool to_lds, Order& order) {
   LdsBooks& books = w.group->books;
   const uint32_t end = address + bytes;
   for (uint32_t word = address / 4; 4 * word < end; ++word) {
     const uint32_t mask = bytes_in(word, address, end);
     LdsBooks::Word& last = books.words[word];
-    if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, to_lds, true);
-    check_readers(w, i, lane, word, mask);
+    if (like(last) != order.good) {
+      if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, to_lds, true);
+      if (wholly_in_order(w, last, to_lds)) order.good = like(last);
+    }
+    check_readers(w, i, lane, word, mask, order);
     const bool same = last.writer == w.index && last.writer_sequence == sequence;
-    last.last = uint8_t(same ? last.last | mask : mask);
-    last.writer = uint8_t(w.index);
-    last.writer_sequence = sequence;
-    last.written |= uint8_t(mask);
-    last.to_lds = to_lds;
-    last.atomic = false;
-    last.same = 0;
+    const uint8_t bits = uint8_t(same ? last.last | mask : mask);
+    last = {sequence, uint8_t(w.index), uint8_t(last.written | mask), bits, to_lds, false, 0};
   }
 }
 
 // A write of what is there already. Compilers let several waves store the same values (rows that two waves hold): no
 // order of such writes can be told from another, so they are no race, and the first writer stays the writer.
-inline void one_rewrite(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
+inline void one_rewrite(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
+                        Order& order) {
   LdsBooks& books = w.group->books;
   for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
     const uint32_t mask = bytes_in(word, address, address + bytes);
     LdsBooks::Word& last = books.words[word];
     if ((mask & ~last.written) || last.writer == w.index) {
       const uint32_t from = std::max(address, 4 * word), end = std::min(address + bytes, 4 * word + 4);
-      one_write(w, i, lane, from, end - from, sequence, false);
+      one_write(w, i, lane, from, end - from, sequence, false, order);
     } else {
       last.same |= 1u << w.index;
     }
   }
 }
 
-inline void one_change(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
+inline void one_change(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
+                       const Order& order) {
   LdsBooks& books = w.group->books;
   for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
     LdsBooks::Word& last = books.words[word];
     if (last.written != 0xf) report_unwritten(w, i, lane, word), last.written = 0xf;
     if (last.writer != kNobody && !last.atomic) check_writer(w, i, lane, word, last, false, true);
-    check_readers(w, i, lane, word, 0xf);
+    check_readers(w, i, lane, word, 0xf, order);
     last = {sequence, uint8_t(w.index), 0xf, 0xf, false, true, 0};
   }
 }
@@ -147,7 +196,7 @@ inline void one_change(Wave& w, const Inst& i, int lane, uint32_t address, uint3
 void track_begin(Group& group) {
   const size_t words = (group.lds.size() + 3) / 4, waves = group.waves.size();
   group.books.words.assign(words, {});
-  group.books.readers.assign(words * waves, 0);
+  group.books.readers.assign(words * stride_of(waves), 0);
   for (const auto& wave : group.waves) {
     track_begin(*wave);
     Tracker& t = wave->track;
@@ -159,46 +208,56 @@ uint32_t lds_access_begins(Wave& w) { return ++w.track.sequence; }
 
 void lds_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence) {
   if (!w.group || outside(w.group->books, address, bytes)) return;
-  one_read(w, i, lane, address, bytes, sequence);
+  Order order(w);
+  one_read(w, i, lane, address, bytes, sequence, order);
 }
 
 void lds_written(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, bool to_lds) {
   if (!w.group || outside(w.group->books, address, bytes)) return;
-  one_write(w, i, lane, address, bytes, sequence, to_lds);
+  Order order(w);
+  order.look_at_readers(w);
+  one_write(w, i, lane, address, bytes, sequence, to_lds, order);
 }
 
 void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || w.group->books.words.empty()) return;
+  if (!w.group || w.group->books.words.empty() || !mask) return;
+  Order order(w);
   for (; mask; mask &= mask - 1) {
     const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes)) one_read(w, i, lane, addresses[lane], bytes, sequence);
+    if (!outside(w.group->books, addresses[lane], bytes)) one_read(w, i, lane, addresses[lane], bytes, sequence, order);
   }
 }
 
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds) {
-  if (!w.group || w.group->books.words.empty()) return;
+  if (!w.group || w.group->books.words.empty() || !mask) return;
+  Order order(w);
+  order.look_at_readers(w);
   for (; mask; mask &= mask - 1) {
     const int lane = std::countr_zero(mask);
     if (!outside(w.group->books, addresses[lane], bytes))
-      one_write(w, i, lane, addresses[lane], bytes, sequence, to_lds);
+      one_write(w, i, lane, addresses[lane], bytes, sequence, to_lds, order);
   }
 }
 
 void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes,
                    uint32_t sequence) {
-  if (!w.group || w.group->books.words.empty()) return;
+  if (!w.group || w.group->books.words.empty() || !mask) return;
+  Order order(w);
+  order.look_at_readers(w);
   for (; mask; mask &= mask - 1) {
     const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes)) one_rewrite(w, i, lane, addresses[lane], bytes, sequence);
+    if (!outside(w.group->books, addresses[lane], bytes)) one_rewrite(w, i, lane, addresses[lane], bytes, sequence, order);
   }
 }
 
 void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence) {
-  if (!w.group || w.group->books.words.empty()) return;
+  if (!w.group || w.group->books.words.empty() || !mask) return;
+  Order order(w);
+  order.look_at_readers(w);
   for (; mask; mask &= mask - 1) {
     const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes)) one_change(w, i, lane, addresses[lane], bytes, sequence);
+    if (!outside(w.group->books, addresses[lane], bytes)) one_change(w, i, lane, addresses[lane], bytes, sequence, order);
   }
 }
 
