@@ -1,0 +1,110 @@
+"""Units from files, objects from units through the cache, a library from objects."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from fmha_amdgpu_emu import building
+from fmha_amdgpu_emu.units import amalgamated, core_files, core_units
+
+from fmha_cli.api import BuildContext, KernelFailure
+
+TWO = {
+    "shared.hpp": "#pragma once\nint twice(int);\n",
+    "one.cpp": '#include "shared.hpp"\nextern "C" __attribute__((visibility("default"))) int answer() { return twice(21); }\n',
+    "other.cpp": '#include "shared.hpp"\nint twice(int x) { return 2 * x; }\n',
+}
+
+
+def test_a_header_is_laid_in_once_and_lines_keep_their_names() -> None:
+    files = {
+        "a.hpp": "#pragma once\nint a;\n",
+        "b.hpp": '#pragma once\n#include "a.hpp"\nint b;\n',
+        "x.cpp": '#include <vector>\n#include "a.hpp"\n#include "b.hpp"\nint x;\n',
+    }
+    text = amalgamated("x.cpp", files)
+    assert text.count("int a;") == text.count("int b;") == text.count("int x;") == 1
+    assert text.index("int a;") < text.index("int b;") < text.index("int x;")
+    assert "#include <vector>" in text
+    assert "pragma" not in text
+    assert '#include "' not in text
+    assert text.endswith('#line 4 "x.cpp"\nint x;\n')
+
+
+def test_an_include_that_names_no_file() -> None:
+    with pytest.raises(KeyError, match=r"nowhere\.hpp"):
+        amalgamated("x.cpp", {"x.cpp": '#include "nowhere.hpp"\n'})
+
+
+def test_every_table_is_in_the_index() -> None:
+    """A table that nobody registers would be instructions that nobody finds."""
+    files = core_files()
+    defined = {
+        name
+        for text in files.values()
+        for name in re.findall(r"^(?:extern )?const Table (k\w+Table)\s*[{=]", text, re.M)
+    }
+    assert len(defined) > 20
+    assert defined == set(re.findall(r"&(k\w+Table)", files["tables.cpp"]))
+
+
+def test_units_are_small_enough_to_read() -> None:
+    sizes = {name: text.count("\n") for name, text in core_files().items()}
+    assert {name: size for name, size in sizes.items() if size >= 500} == {}
+
+
+@pytest.fixture
+def two(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """Two small units instead of the emulator's; the test may change them."""
+    files = dict(TWO)
+
+    def units() -> Mapping[str, str]:
+        return {name.removesuffix(".cpp"): amalgamated(name, files) for name in sorted(files) if name.endswith(".cpp")}
+
+    monkeypatch.setattr(building, "core_units", units)
+    return files
+
+
+def test_from_an_empty_cache_and_again(two: dict[str, str], tmp_path: Path) -> None:
+    """All is compiled once; an edit compiles its own unit and links."""
+    context = BuildContext(cache_root=tmp_path / "cache", jobs=2)
+    first = building.build_emulator(context)
+    assert not first.cached
+    assert ctypes.CDLL(str(first.path)).answer() == 42
+    assert len(entries(tmp_path)) == 3
+    again = building.build_emulator(context)
+    assert again.cached
+    assert (again.path, again.sha256) == (first.path, first.sha256)
+    two["other.cpp"] = two["other.cpp"].replace("2 * x", "3 * x")
+    edited = building.build_emulator(context)
+    assert ctypes.CDLL(str(edited.path)).answer() == 63
+    assert len(entries(tmp_path)) == 5
+
+
+def test_the_library_is_the_runtimes_own_name(two: dict[str, str], tmp_path: Path) -> None:
+    built = building.build_emulator(BuildContext(cache_root=tmp_path / "cache", jobs=1))
+    assert building.SONAME.encode() + b"\0" in built.path.read_bytes()
+
+
+def test_what_does_not_compile_or_link_is_said(two: dict[str, str], tmp_path: Path) -> None:
+    context = BuildContext(cache_root=tmp_path / "cache", jobs=2)
+    two["other.cpp"] = '#include "shared.hpp"\n'
+    with pytest.raises(KernelFailure, match="twice"):
+        building.build_emulator(context)
+    two["other.cpp"] = '#include "shared.hpp"\nint twice(int x) { return y; }\n'
+    with pytest.raises(KernelFailure, match=r"other\.cpp:2:.*y"):
+        building.build_emulator(context)
+
+
+def test_the_emulators_own_units_are_whole() -> None:
+    """Nothing but the compiler's own headers is included, so a unit's text is all that its object depends on."""
+    for name, text in core_units().items():
+        assert not re.search(r'^\s*#\s*include\s*"', text, re.M), name
+
+
+def entries(root: Path) -> list[Path]:
+    return sorted(root.glob("cache/v1/*/*/artifact"))
