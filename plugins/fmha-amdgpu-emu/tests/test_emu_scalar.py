@@ -230,7 +230,7 @@ def _name(number: int, width: int) -> str:
 
 def text_of(op: Op) -> str:
     """Each instance uses s[8n:8n+7]: destination, sources, SCC before, SCC after."""
-    lines = []
+    lines: list[str] = []
     for at in range(INSTANCES):
         base = 8 * at
         operands = [_name(base, op.widths[0])] if op.widths[0] else []
@@ -292,26 +292,26 @@ SAVES: dict[str, Callable[[int, int], int]] = {
 WRITES = {name: SAVES[name] for name in ("andn2", "andn1", "and_not1", "and_not0")}
 
 
-def _exec_names(arch: str) -> list[tuple[str, Callable[[int, int], int]]]:
+def _exec_names(arch: str, width: int) -> list[tuple[str, Callable[[int, int], int]]]:
     new = arch not in CDNA
     kinds = ((SAVES, "saveexec"), (WRITES, "wrexec"))
     return [
-        (f"s_{name}_{kind}_b{32 if new else 64}", formula)
+        (f"s_{name}_{kind}_b{width}", formula)
         for table, kind in kinds
         for name, formula in table.items()
         if ("_not" in name) == new or name in ("and", "or", "xor", "nand", "nor", "xnor")
     ]
 
 
-@pytest.mark.parametrize("arch", ALL)
-def test_exec_saved_and_written(arch: str, folder: Path) -> None:
+@pytest.mark.parametrize(("arch", "wave64"), [*((a, True) for a in ALL), *((a, False) for a in RDNA)])
+def test_exec_saved_and_written(arch: str, wave64: bool, folder: Path) -> None:
     """saveexec keeps the old EXEC, wrexec gives the new one; SCC says whether a lane is left."""
-    width = 64 if arch in CDNA else 32
+    width = 64 if wave64 else 32
     full = (1 << width) - 1
-    names = _exec_names(arch)
+    names = _exec_names(arch, width)
     assert len(names) == 12
     pair = _name(4, width), _name(6, width)
-    run = Snippets(arch, folder, {name: f"{name} {pair[0]}, {pair[1]}" for name, _ in names})
+    run = Snippets(arch, folder, {name: f"{name} {pair[0]}, {pair[1]}" for name, _ in names}, wave64=wave64)
     rng = random.Random(5)
     for name, formula in names:
         for a, exec_ in (

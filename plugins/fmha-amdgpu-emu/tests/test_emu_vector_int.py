@@ -98,6 +98,7 @@ SUMS = (
 
 PRODUCTS = (
     Case("v_mul_lo_u32", ALL, T3, lambda a, b: a * b),
+    Case("v_mul_lo_i32", CDNA, T3, lambda a, b: a * b),
     Case("v_mul_hi_u32", ALL, T3, lambda a, b: a * b >> 32),
     Case("v_mul_hi_i32", ALL, T3, lambda a, b: i32(a) * i32(b) >> 32),
     Case("v_mul_u32_u24", ALL, T3, lambda a, b: (a & 0xFFFFFF) * (b & 0xFFFFFF)),

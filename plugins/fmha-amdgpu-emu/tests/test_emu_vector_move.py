@@ -54,7 +54,7 @@ def test_moves(arch: str, tmp_path: Path) -> None:
         "inline": "v_mov_b32 v1, -5",
         "real": "v_mov_b32 v1, 2.0",
         "mask": f"v_mov_b32 v1, {vcc(arch) if arch in RDNA else 'vcc_lo'}",
-        "nop": "v_nop",
+        "nop": "v_nop\n" + ("v_clrexcp" if arch in CDNA else "v_pipeflush"),
         "swap": "v_swap_b32 v1, v2",
     }
     if arch in ("gfx942", "gfx950"):
