@@ -38,7 +38,7 @@ uint32_t narrowed_stochastic(const Wave& w, const Format& f, Wide from, uint32_t
 
 uint32_t widened(const Format& f, Wide to, uint32_t code, Scale scale) {
   const double x = scale.nan ? double(NAN) : std::ldexp(decode(f, code), scale.exponent);
-  if (to == Wide::F32) return std::isnan(x) ? 0x7fc00000 : bits_of(float(x));
+  if (to == Wide::F32) return std::isnan(x) ? 0x7fc00000 | uint32_t(std::signbit(x)) << 31 : bits_of(float(x));
   return uint32_t(encode(to == Wide::F16 ? kHalf : kBrain, x));
 }
 

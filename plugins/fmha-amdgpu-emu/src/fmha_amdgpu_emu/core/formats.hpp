@@ -54,7 +54,7 @@ inline double decode(const Format& f, uint64_t code) {
   const uint64_t size = code & (f.sign() - 1);
   const double nan = as_double(0x7ff8000000000000);
   if (f.specials == Specials::Fnuz && negative && size == 0) return nan;
-  if (f.specials == Specials::NanOnly && size == f.sign() - 1) return nan;
+  if (f.specials == Specials::NanOnly && size == f.sign() - 1) return negative ? -nan : nan;
   double value;
   if (f.specials == Specials::Ieee && size >= f.infinity()) {
     value = size == f.infinity() ? HUGE_VAL : nan;

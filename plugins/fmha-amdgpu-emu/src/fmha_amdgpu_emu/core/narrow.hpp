@@ -13,8 +13,8 @@ inline const float* numbers_of(const Format& format) {
     std::array<float, 256> numbers{};
     for (uint32_t code = 0; code < 256; ++code) {
       const double x = decode(f, code & ((1u << f.width()) - 1));
-      numbers[code] = std::isnan(x) ? as_float(0x7fc00000 | (f.specials == Specials::Ieee && code & f.sign() ? 0x80000000 : 0))
-                                    : float(x);
+      const uint32_t sign = f.specials != Specials::Fnuz && code & f.sign() ? 0x80000000 : 0;
+      numbers[code] = std::isnan(x) ? as_float(0x7fc00000 | sign) : float(x);
     }
     return numbers;
   };
