@@ -65,23 +65,19 @@ inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const 
   });
 }
 
-// The waves' last reads of a word lie side by side, as many as fill whole fours.
-using Four [[gnu::vector_size(16)]] = uint32_t;
-inline size_t stride_of(size_t waves) { return (waves + 3) / 4 * 4; }
-
 // What one access goes by: which reads came before it, wave by wave, and words whose like was found in order.
 struct Order {
-  explicit Order(const Wave& w) : stride(stride_of(w.track.seen.size())) {}
+  explicit Order(const Wave& w) : waves(w.track.seen.size()), words(w.group->books.words.size()) {}
 
   // For writes: reads up to these sequences came before; of the wave's own all did.
   void look_at_readers(const Wave& w) {
-    for (size_t k = 0; k < stride; ++k) seen[k] = k < w.track.seen_issued.size() ? w.track.seen_issued[k] : ~0u;
-    if (size_t(w.index) < stride) seen[w.index] = ~0u;
+    std::copy(w.track.seen_issued.begin(), w.track.seen_issued.end(), seen);
+    if (size_t(w.index) < waves) seen[w.index] = ~0u;
   }
 
-  const size_t stride;
+  const size_t waves, words;
   uint64_t good = 0;  // the first 8 bytes of such a word; 0 is the like of none, for it says that nothing was written
-  alignas(16) uint32_t seen[64];
+  uint32_t seen[64];
 };
 
 inline uint64_t like(const LdsBooks::Word& word) {
@@ -101,46 +97,48 @@ inline bool wholly_in_order(const Wave& w, const LdsBooks::Word& last, bool to_l
 
 [[gnu::noinline, gnu::cold]] void check_each_reader(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask,
                                                     const Order& order) {
-  const uint32_t* const read = w.group->books.readers.data() + word * order.stride;
-  for (size_t other = 0; other < order.stride; ++other)
-    if (read[other] >> 4 > order.seen[other] && read[other] & mask) report_reader(w, i, lane, word, other);
+  const uint32_t* read = w.group->books.readers.data() + word;
+  for (size_t other = 0; other < order.waves; ++other, read += order.words)
+    if (*read >> 4 > order.seen[other] && *read & mask) report_reader(w, i, lane, word, other);
 }
 
 inline void check_readers(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, const Order& order) {
-  const uint32_t* const read = w.group->books.readers.data() + word * order.stride;
-  Four late = {0, 0, 0, 0};
-  for (size_t k = 0; k < order.stride; k += 4) {
-    Four reads, seen;
-    __builtin_memcpy(&reads, read + k, sizeof reads);
-    __builtin_memcpy(&seen, order.seen + k, sizeof seen);
-    late |= Four(reads >> 4 > seen) & reads & mask;
-  }
-  uint64_t halves[2];
-  __builtin_memcpy(halves, &late, sizeof halves);
-  if (halves[0] | halves[1]) [[unlikely]] check_each_reader(w, i, lane, word, mask, order);
+  const uint32_t* read = w.group->books.readers.data() + word;
+  uint32_t late = 0;
+  for (size_t other = 0; other < order.waves; ++other, read += order.words)
+    late |= *read >> 4 > order.seen[other] ? *read & mask : 0;
+  if (late) [[unlikely]] check_each_reader(w, i, lane, word, mask, order);
 }
 
 inline bool outside(const LdsBooks& books, uint32_t address, uint32_t bytes) {
   return uint64_t(address) + bytes > 4ull * books.words.size();
 }
 
+inline void check_read(Wave& w, const Inst& i, int lane, uint32_t word, uint32_t mask, Order& order) {
+  LdsBooks::Word& last = w.group->books.words[word];
+  if (like(last) == order.good) [[likely]] return;
+  if (mask & ~last.written) [[unlikely]] {
+    report_unwritten(w, i, lane, word);
+    last.written |= uint8_t(mask);
+  }
+  if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, false, false);
+  if (wholly_in_order(w, last, false)) order.good = like(last);
+}
+
 inline void one_read(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence, Order& order) {
-  LdsBooks& books = w.group->books;
   const uint32_t end = address + bytes;
-  uint32_t* const mine = books.readers.data() + w.index;
+  uint32_t* const mine = w.group->books.readers.data() + size_t(w.index) * order.words;
+  if (((address | bytes) & 3) == 0) [[likely]] {
+    for (uint32_t word = address / 4; 4 * word < end; ++word) {
+      check_read(w, i, lane, word, 0xf, order);
+      mine[word] = sequence << 4 | 0xf;
+    }
+    return;
+  }
   for (uint32_t word = address / 4; 4 * word < end; ++word) {
     const uint32_t mask = bytes_in(word, address, end);
-    const LdsBooks::Word& last = books.words[word];
-    if (like(last) != order.good) {
-      if (mask & ~last.written) [[unlikely]] {
-        report_unwritten(w, i, lane, word);
-        books.words[word].written |= uint8_t(mask);
-      }
-      if (last.writer != kNobody && (last.last & mask)) check_writer(w, i, lane, word, last, false, false);
-      if (wholly_in_order(w, last, false)) order.good = like(last);
-    }
-    uint32_t& read = mine[word * order.stride];
-    read = sequence << 4 | mask | (read >> 4 == sequence ? read & 15 : 0);
+    check_read(w, i, lane, word, mask, order);
+    mine[word] = sequence << 4 | mask | (mine[word] >> 4 == sequence ? mine[word] & 15 : 0);
   }
 }
 
@@ -196,7 +194,7 @@ inline void one_change(Wave& w, const Inst& i, int lane, uint32_t address, uint3
 void track_begin(Group& group) {
   const size_t words = (group.lds.size() + 3) / 4, waves = group.waves.size();
   group.books.words.assign(words, {});
-  group.books.readers.assign(words * stride_of(waves), 0);
+  group.books.readers.assign(words * waves, 0);
   for (const auto& wave : group.waves) {
     track_begin(*wave);
     Tracker& t = wave->track;
