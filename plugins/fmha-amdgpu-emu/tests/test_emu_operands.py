@@ -251,6 +251,7 @@ def test_cdna_is_not_true16(tmp_path: Path) -> None:
             "add": "v_add_u16_e32 v1, v2, v200", "long": "v_add_u16_e64 v1, v2, v200",
             "shift": "v_lshlrev_b16_e32 v1, 4, v200", "keep": "v_add_i16 v1, v2, v200",
             "compare": "v_cmp_lt_u16_e32 vcc, v2, v200",
+            "dpp": "v_add_u16_dpp v1, v2, v200 quad_perm:[0,1,2,3] row_mask:0xf bank_mask:0xf",
         }  # fmt: skip
         run = Snippets(arch, tmp_path, texts)
         v = words(25, 3, 64)
@@ -258,6 +259,7 @@ def test_cdna_is_not_true16(tmp_path: Path) -> None:
         total = v[1] + v[2] & np.uint32(0xFFFF)
         assert np.array_equal(run.run("add", v=rows).v[1], total)
         assert np.array_equal(run.run("long", v=rows).v[1], total)
+        assert np.array_equal(run.run("dpp", v=rows).v[1], total)
         assert np.array_equal(run.run("shift", v=rows).v[1], v[2] << np.uint32(4) & np.uint32(0xFFFF))
         assert np.array_equal(run.run("keep", v=rows).v[1], v[0] & np.uint32(0xFFFF0000) | total)
         want = np.flatnonzero((v[1] & 0xFFFF) < (v[2] & 0xFFFF))
