@@ -203,7 +203,10 @@ def append(standin: str, cache: str) -> None:
 
 
 def prefill(standin: str, cache: str) -> None:
-    """The block table becomes one list of pages, sequence after sequence; it is read again at every upload."""
+    """The block table becomes one list of pages, sequence after sequence; it is read again at every upload.
+
+    The list goes on with the last page for as far as whole tiles of keys, and V one step ahead, are read.
+    """
     line = "--seqlens-q 2,1 --kv-cache paged:1 --cache-seqlens 3,2 -H 2 -d 128 --causal --splits 1"
     b = Bench(Path(standin), Path(cache), plan_for(line, "gfx942", Family.BATCH_PREFILL))
     b.put("block_table", [[4, 0, 2], [5, 1, -1]])
@@ -211,7 +214,9 @@ def prefill(standin: str, cache: str) -> None:
     b.session.launch()
     last = b.fakes[0].last
     assert b.pointed(last.kv_indptr, 3) == [0, 3, 5]
-    assert b.pointed(last.kv_page_indices, 5) == [4, 0, 2, 5, 1]
+    tile = b.plan.main.algorithm.tile
+    read = 3 + tile[1] + tile[4]
+    assert b.pointed(last.kv_page_indices, read) == [4, 0, 2, 5, 1] + [1] * (read - 5)
     b.put("block_table", [[0, 1, 2], [3, 4, -1]])
     b.session.upload()
     assert b.pointed(last.kv_page_indices, 5) == [0, 1, 2, 3, 4]
