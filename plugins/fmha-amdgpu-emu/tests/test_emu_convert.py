@@ -7,7 +7,23 @@ from pathlib import Path
 
 import pytest
 from float_cases import ALL, B16, B32, CDNA, RDNA, Case, Mode, check, name_of, pairs, snippets_of, variants
-from float_reference import BF16, F16, F32, F64, NEAREST, ZERO, Exact, Form, add, decode, encode, floor, integer, is_nan, scale
+from float_reference import (
+    BF16,
+    F16,
+    F32,
+    F64,
+    NEAREST,
+    ZERO,
+    Exact,
+    Form,
+    add,
+    decode,
+    encode,
+    floor,
+    integer,
+    is_nan,
+    scale,
+)
 
 Formula = Callable[..., int]
 
@@ -103,7 +119,7 @@ def byte(mode: Mode, x: int, which: int, into: int) -> int:
         rest = add(exact, integer(-below))
         half = add(rest, Exact(True, 1, -1))
         up = {
-            NEAREST: half.digits and not half.negative or (half.digits == 0 and below % 2 == 1),
+            NEAREST: (half.digits and not half.negative) or (half.digits == 0 and below % 2 == 1),
             1: rest.digits != 0,
             2: False,
             ZERO: rest.digits != 0 and exact.negative,

@@ -136,7 +136,7 @@ def operands(form: Form, seed: int) -> list[list[int]]:
     return out
 
 
-@pytest.mark.parametrize("form", (F32, F64), ids=("f32", "f64"))
+@pytest.mark.parametrize("form", [F32, F64], ids=("f32", "f64"))
 @pytest.mark.parametrize("arch", ALL)
 def test_scale_and_fmas(arch: str, form: Form, tmp_path: Path) -> None:
     tail = f"f{form.width}"
@@ -196,7 +196,7 @@ v_div_fixup_{t} {8}, {7}, {0}, {1}
 """
 
 
-@pytest.mark.parametrize("form", (F32, F64), ids=("f32", "f64"))
+@pytest.mark.parametrize("form", [F32, F64], ids=("f32", "f64"))
 @pytest.mark.parametrize("arch", ALL)
 def test_division(arch: str, form: Form, tmp_path: Path) -> None:
     """{0}: denominator, {1}: numerator, {8}: quotient, as LLVM expands a division with denormals."""

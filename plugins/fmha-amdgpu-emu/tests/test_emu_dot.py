@@ -110,8 +110,15 @@ def dot4(left: Form, right: Form) -> Formula:
 
 def fixed(name: str, archs: tuple[str, ...], width: int, signed: bool, forms: tuple[Form, ...]) -> list[Case]:
     return [
-        Case(name, archs, forms, integers(width, (signed, signed), clamp), modifiers=False, modes=(0,),
-             mods="clamp" if clamp else "")  # fmt: skip
+        Case(
+            name,
+            archs,
+            forms,
+            integers(width, (signed, signed), clamp),
+            modifiers=False,
+            modes=(0,),
+            mods="clamp" if clamp else "",
+        )
         for clamp in (False, True)
     ]
 
@@ -188,4 +195,5 @@ def test_dot(arch: str, case: Case, tmp_path_factory: pytest.TempPathFactory) ->
 
 
 def test_the_reference_knows_nan() -> None:
-    assert total(NAN, decode(F32, 0)).special == "nan" and is_nan(F32, F32.infinity | F32.quiet)
+    assert total(NAN, decode(F32, 0)).special == "nan"
+    assert is_nan(F32, F32.infinity | F32.quiet)

@@ -59,7 +59,9 @@ def test_the_reference_is_ml_dtypes(form: Form) -> None:
         assert np.isnan(number) if x.special == "nan" else encode(F32, x) == int(number.view(np.uint32))
     finite = np.sort(numbers[np.isfinite(numbers)])
     ties = (finite[1:] + finite[:-1]) / 2
-    for value in np.concatenate([ties, np.nextafter(ties, np.float32(9)), draw(F32, 5, 500).astype(np.uint32).view(np.float32)]):
+    for value in np.concatenate(
+        [ties, np.nextafter(ties, np.float32(9)), draw(F32, 5, 500).astype(np.uint32).view(np.float32)]
+    ):
         if not np.isfinite(value):
             continue
         with np.errstate(all="ignore"):
@@ -114,7 +116,7 @@ def test_every_code_widens(arch: str, tmp_path: Path) -> None:
                     assert int(after[1, lane]) == number(name, word >> (8 * at) & 255), key
 
 
-@pytest.mark.parametrize("overflow", (0, OVERFLOW), ids=("to_nan", "saturated"))
+@pytest.mark.parametrize("overflow", [0, OVERFLOW], ids=("to_nan", "saturated"))
 @pytest.mark.parametrize("arch", HAVE)
 def test_two_narrow(arch: str, overflow: int, tmp_path: Path) -> None:
     """v_cvt_pk_fp8_f32 and its like: one half of the destination, the other stays."""
@@ -319,7 +321,10 @@ def scaled_pairs(narrow: str, wide: str, form: Form, big: Form, tmp: Path) -> No
                     elif kind == "sr":
                         codes = [narrowed(form, big, words[1] & mask, s, rnd)]
                     else:
-                        codes = [narrowed(form, big, second[0], s, rnd), narrowed(form, big, second[1], s, next_seed(rnd))]
+                        codes = [
+                            narrowed(form, big, second[0], s, rnd),
+                            narrowed(form, big, second[1], s, next_seed(rnd)),
+                        ]
                     bits = width * len(codes)
                     value = sum(code << (width * k) for k, code in enumerate(codes))
                     shift = int(at) * bits

@@ -85,7 +85,7 @@ def floats(name: str, archs: tuple[str, ...], form: Form, formula: Callable[...,
             packed(form, chosen, formula, flush),
             modifiers=False,
             mods=mods_of(chosen),
-        )  # fmt: skip
+        )
         for chosen in selections(count)
     ]
 
@@ -115,7 +115,7 @@ def integers(name: str, archs: tuple[str, ...], formula: Callable[..., int], cou
             modifiers=False,
             mods=f"{mods_of(chosen)}{' clamp' if clamp else ''}",
             modes=(0,),
-        )  # fmt: skip
+        )
         for chosen in selections(count, signs=False)
         for clamp in ((False, True) if clamps else (False,))
     ]
@@ -184,7 +184,7 @@ def moves() -> list[Case]:
             modifiers=False,
             modes=(0,),
             mods=f"op_sel:[{select[0]},{select[1]}]",
-        )  # fmt: skip
+        )
         for select in ((0, 0), (0, 1), (1, 0), (1, 1))
     ]
 

@@ -35,7 +35,12 @@ def arithmetic(form: Form) -> list[Case]:
         for name, operation in (("add", plus), ("sub", minus), ("mul", times))
     ]
     cases += [
-        Case(f"s_{'max' if largest else 'min'}{name}_{tail}", (ARCH,), (form,) * 3, flushing(form, choose(form, largest, rule)))
+        Case(
+            f"s_{'max' if largest else 'min'}{name}_{tail}",
+            (ARCH,),
+            (form,) * 3,
+            flushing(form, choose(form, largest, rule)),
+        )
         for largest in (False, True)
         for name, rule in (("_num", "number"), ("imum", "propagate"))
     ]
@@ -89,7 +94,9 @@ def test_arithmetic_and_conversions(tmp_path: Path) -> None:
                         registers[8 + k] |= 0x7BCD0000
                 after = made.run(case.name, s=registers, exec=0, mode=mode.bits)
                 want = case.formula(mode, *row)
-                assert int(after.s[4]) == want, f"{case.name} {mode} of {[hex(x) for x in row]}: {int(after.s[4]):#x}, not {want:#x}"
+                assert int(after.s[4]) == want, (
+                    f"{case.name} {mode} of {[hex(x) for x in row]}: {int(after.s[4]):#x}, not {want:#x}"
+                )
 
 
 RELATIONS = {
@@ -98,7 +105,7 @@ RELATIONS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("form", (F16, F32), ids=("f16", "f32"))
+@pytest.mark.parametrize("form", [F16, F32], ids=("f16", "f32"))
 def test_comparisons(form: Form, tmp_path: Path) -> None:
     made = Snippets(ARCH, tmp_path, {n: f"s_cmp_{n}_f{form.width} s8, s9" for n in RELATIONS})
     left, right = ([int(x) for x in draw(form, seed, 40)] for seed in (3, 4))

@@ -105,8 +105,14 @@ def family(form: Form, archs: tuple[str, ...], names: dict[str, str], rule: str,
     for operation, name in names.items():
         sources, formula = made[operation]
         out.append(
-            Case(f"v_{name}_f{form.width}", archs, (form,) * (1 + sources), flushing(form, formula), flush=False,
-                 keeps=keeps)  # fmt: skip
+            Case(
+                f"v_{name}_f{form.width}",
+                archs,
+                (form,) * (1 + sources),
+                flushing(form, formula),
+                flush=False,
+                keeps=keeps,
+            )
         )
     return out
 
