@@ -15,8 +15,20 @@ from importlib.resources import files
 from itertools import repeat
 from pathlib import Path
 
+from fmha_cli.dtypes import DType
 from fmha_cli.faults import Fault
-from fmha_cli.oracle.campaign import GROSS, RULES, Run, faulty_run, gradient_runs, honest_run, plan_faulty, plan_honest
+from fmha_cli.oracle.campaign import (
+    GROSS,
+    OTHERS,
+    RULES,
+    Run,
+    faulty_run,
+    gradient_runs,
+    honest_run,
+    plan_faulty,
+    plan_honest,
+    plan_others,
+)
 from fmha_cli.oracle.fills import FILLS
 
 
@@ -73,17 +85,22 @@ def accepted_tables(faulty: list[Run], honest: list[Run]) -> None:
 
 def write_measured(honest: list[Run], backward: list[tuple[str, Run]], seed: int) -> None:
     """Store beside each constant of ``budgets.json`` how much of it honest runs used; the constants stay."""
-    runs: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    runs: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     for name, run in [("o", r) for r in honest] + backward:
-        runs[name, run.dtype].append(run)
+        runs[name, run.dtype, run.backend].append(run)
     path = Path(str(files("fmha_cli.oracle").joinpath("budgets.json")))
     document = json.loads(path.read_text(encoding="utf-8"))
     for entry in document["budgets"]:
-        members = runs[entry["tensor"], entry["dtype"]]
+        members = runs[entry["tensor"], entry["dtype"], entry["backend"]]
         used = {field: round(max(getattr(r, field) for r in members), 2) for field in ("row", "element", "rms")}
         used["lse"] = float(f"{max(r.lse for r in members) / entry['lse']:.1e}")
         entry["measured"] = {"by": "benchmarks/tolerance.py", "runs": len(members), "seed": seed, "used": used}
     path.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def _cells(args: argparse.Namespace) -> list[tuple[int, DType, str, Fault]]:
+    """Faulty runs of one data type: a third of the plan, whose cells hold every one."""
+    return [cell for cell in plan_faulty(args.per_cell, args.seed) if cell[1] is DType.FP16]
 
 
 def main() -> None:
@@ -99,6 +116,9 @@ def main() -> None:
     args = parser.parse_args()
     with ProcessPoolExecutor(args.jobs) as pool:
         honest = list(pool.map(honest_run, *zip(*plan_honest(args.honest, args.seed), strict=True), chunksize=50))
+        others = list(pool.map(honest_run, *zip(*plan_others(args.honest // 3, args.seed), strict=True), chunksize=50))
+        cells = [(*cell[:1], dtype, *cell[2:], backend) for dtype, backend in OTHERS for cell in _cells(args)]
+        missed = list(pool.map(faulty_run, *zip(*cells, strict=True), chunksize=50))
         faulty = list(pool.map(faulty_run, *zip(*plan_faulty(args.per_cell, args.seed), strict=True), chunksize=50))
         planned = list(plan_honest(args.gradients, args.seed))
         backward = list(pool.map(gradient_runs, *zip(*planned, strict=True), chunksize=50)) if planned else []
@@ -111,9 +131,20 @@ def main() -> None:
         groups[f"{name} {run.dtype}"].append(run)
     largest_table(f"{len(backward)} honest backward runs, largest share of each budget", dict(sorted(groups.items())))
     accepted_tables(faulty, honest)
+    groups.clear()
+    for run in others:
+        groups[f"{run.dtype} {run.backend} {run.fill}"].append(run)
+    largest_table(f"{len(others)} honest forward runs with budgets of their own", dict(sorted(groups.items())))
+    print(f"{len(missed)} faulty runs under the budgets of their own, accepted\n")
+    rows = []
+    for dtype, backend in OTHERS:
+        members = [r for r in missed if (r.dtype, r.backend) == (dtype.value, backend)]
+        gross = [r for r in members if r.fault in GROSS]
+        rows.append([f"{dtype.value} {backend}", accepted(members, RULES[-1]), accepted(gross, RULES[-1])])
+    table(["", "all faults", "gross"], rows)
     wrong = [r for r in faulty if r.accepted["all rules"]] + [r for r in honest if not r.accepted["all rules"]]
     if args.write:
-        write_measured(honest, [pair for pairs in backward for pair in pairs], args.seed)
+        write_measured([*honest, *others], [pair for pairs in backward for pair in pairs], args.seed)
     for run, _ in zip(wrong, repeat(None, args.show), strict=False):
         print(run)
 

@@ -17,11 +17,11 @@ from fmha_cli.dtypes import DType
 from fmha_cli.errors import UnsupportedError
 from fmha_cli.problem import Problem
 
-EPS = {DType.FP32: 2.0**-24, DType.FP16: 2.0**-11, DType.BF16: 2.0**-8}
+EPS = {DType.FP32: 2.0**-24, DType.FP16: 2.0**-11, DType.BF16: 2.0**-8, DType.FP8_E4M3: 2.0**-4}
 """Unit roundoff: the largest relative error of one rounding to nearest."""
 
-HALF_STEP = {DType.FP32: 2.0**-126, DType.FP16: 2.0**-25, DType.BF16: 2.0**-126}
-"""Largest absolute error of a number too small for a relative one: half a step of subnormal fp16; fp32 and bf16
+HALF_STEP = {DType.FP32: 2.0**-126, DType.FP16: 2.0**-25, DType.BF16: 2.0**-126, DType.FP8_E4M3: 2.0**-10}
+"""Largest absolute error of a number too small for a relative one: half a step of subnormal fp16 or fp8; fp32 and bf16
 kernels may take what is below the smallest normal number for zero (every fast exp2 and the matrix units do)."""
 
 ANY = "*"

@@ -7,7 +7,7 @@ Everything follows from a seed. ``benchmarks/tolerance.py`` runs it at full size
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ import numpy as np
 from fmha_cli.dtypes import DType
 from fmha_cli.faults import Fault
 from fmha_cli.features import Alibi
+from fmha_cli.oracle.budgets import ANY
 from fmha_cli.oracle.emulate import Emulated, Style, emulate
 from fmha_cli.oracle.emulate_backward import emulate_backward
 from fmha_cli.oracle.fills import FILLS, fill
@@ -29,6 +30,15 @@ RULES = ("fixed rtol = atol (CK)", "row", "row, element, rms", "row and LSE", "a
 """Names of the rules that are compared; the last one is what ``compare`` applies."""
 
 DTYPES = (DType.FP32, DType.FP16, DType.BF16)
+
+CK = "ck_tile"
+OTHERS = ((DType.FP16, CK), (DType.FP8_E4M3, ANY))
+"""(dtype, backend) of honest kernels with budgets of their own: P towards zero in fp16 (``cast_tile_pkrtz_fp16_fp32`` of
+ck_tile/core/tensor/tile_elementwise.hpp), P in fp8."""
+
+FP8_FLAGS = ("--dtype", "fp8_e4m3:bf16", "--qscale", "tensor")
+FP8_STRETCH = 240.0
+"""The largest number of e4m3 in its smaller range; OCP's 448 leaves room for dropout's factor."""
 
 GROSS = frozenset(
     {
@@ -49,7 +59,7 @@ MANY_TILES, SMALL_TILE = 8, 16
 SIDES_APART = 8
 """Window bounds closer than this make an exchange a matter of a few keys, not a gross fault."""
 
-CK_TOLERANCE = {DType.FP32: 1e-5, DType.FP16: 1e-3, DType.BF16: 1e-2}
+CK_TOLERANCE = {DType.FP32: 1e-5, DType.FP16: 1e-3, DType.BF16: 1e-2, DType.FP8_E4M3: 16e-2}
 """rtol = atol of ROCm/composable_kernel ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` ``get_elimit``."""
 
 
@@ -70,6 +80,7 @@ class Run:
     lse: float
     accepted: dict[str, bool]
     repro: str
+    backend: str = ANY
 
 
 def sample_problem(rng: np.random.Generator, dtype: DType, fault: Fault | None, *, extra: str = "") -> Problem:
@@ -79,7 +90,8 @@ def sample_problem(rng: np.random.Generator, dtype: DType, fault: Fault | None, 
     if fault is Fault.GQA_HEADS_SWAPPED:
         groups, kv_heads = max(2, groups), 2
     rows, keys = int(rng.integers(16, 161)), int(rng.integers(low_k, 161))
-    words: list[Any] = ["--dtype", dtype.value, "-H", groups * kv_heads, "--kv-heads", kv_heads, "--lse"]
+    kind = FP8_FLAGS if dtype is DType.FP8_E4M3 else ("--dtype", dtype.value)
+    words: list[Any] = [*kind, "-H", groups * kv_heads, "--kv-heads", kv_heads, "--lse"]
     words += ["-d", rng.choice([16, 32, 40, 64, 128]), "--hdim-v", rng.choice([16, 32, 40, 64, 128])]
     if rng.integers(5) == 0:
         words += ["--seqlens-q", f"{rows},{rng.integers(0, 40)}", "--seqlens-k", f"{keys},{rng.integers(1, 40)}"]
@@ -113,10 +125,15 @@ def _features(rng: np.random.Generator, fault: Fault | None) -> list[str]:
     return choices[name]
 
 
-def sample_style(rng: np.random.Generator, fault: Fault | None) -> Style:
+def sample_style(
+    rng: np.random.Generator, fault: Fault | None, dtype: DType | None = None, backend: str = ANY
+) -> Style:
     """How the emulated kernel is built."""
     tile = SMALL_TILE if fault is Fault.LOW_PRECISION_ACC else int(rng.choice([SMALL_TILE, 32, 64]))
-    return Style(tile, bool(rng.integers(4)), bool(rng.integers(2)))
+    style = Style(tile, bool(rng.integers(4)), bool(rng.integers(2)))
+    if dtype is DType.FP8_E4M3:
+        return replace(style, round_p=True, stretch_p=float(rng.choice([1.0, FP8_STRETCH])))
+    return replace(style, truncate_p=True) if backend == CK and dtype is DType.FP16 else style
 
 
 def can_matter(fault: Fault, problem: Problem) -> bool:
@@ -135,32 +152,39 @@ def can_matter(fault: Fault, problem: Problem) -> bool:
     return True
 
 
-def honest_run(seed: int, dtype: DType, kind: str) -> Run:
-    """One honest run."""
+def honest_run(seed: int, dtype: DType, kind: str, backend: str = ANY) -> Run:
+    """One honest run, judged by the budgets of a backend and built as its kernels are."""
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     problem = sample_problem(rng, dtype, None)
     inputs = fill(problem, kind, seed)
-    got = emulate(problem, inputs, style=sample_style(rng, None))
-    return _judge(problem, inputs, got, kind, None, forward(problem, inputs))
+    got = emulate(problem, inputs, style=sample_style(rng, None, dtype, backend))
+    return _judge(problem, inputs, got, kind, None, forward(problem, inputs), backend)
 
 
-def faulty_run(seed: int, dtype: DType, kind: str, fault: Fault) -> Run:
+def faulty_run(seed: int, dtype: DType, kind: str, fault: Fault, backend: str = ANY) -> Run:
     """One run with a fault, on the first random problem of the seed where the output differs from the honest one."""
     rng = np.random.Generator(np.random.PCG64([seed, 2]))
     while True:
         problem = sample_problem(rng, dtype, fault)
         if not can_matter(fault, problem):
             continue
-        inputs, style = fill(problem, kind, int(rng.integers(2**31))), sample_style(rng, fault)
+        inputs = fill(problem, kind, int(rng.integers(2**31)))
+        style = sample_style(rng, fault, dtype, backend)
         honest, got = emulate(problem, inputs, style=style), emulate(problem, inputs, fault=fault, style=style)
         if honest.o.tobytes() != got.o.tobytes() or honest.lse.tobytes() != got.lse.tobytes():
-            return _judge(problem, inputs, got, kind, fault, forward(problem, inputs))
+            return _judge(problem, inputs, got, kind, fault, forward(problem, inputs), backend)
 
 
 def _judge(
-    problem: Problem, inputs: Inputs, got: Emulated, kind: str, fault: Fault | None, reference: Reference
+    problem: Problem,
+    inputs: Inputs,
+    got: Emulated,
+    kind: str,
+    fault: Fault | None,
+    reference: Reference,
+    backend: str,
 ) -> Run:
-    checks = dict(compare(problem, got.o, got.lse, reference, fill=kind).checks)
+    checks = dict(compare(problem, got.o, got.lse, reference, fill=kind, backend=backend).checks)
     o, lse = checks["o"], checks["lse"]
     row, lse_good = o.nonfinite == 0 and o.row_l2 <= o.row_l2_budget, lse.passed
     actual = reference.rows.take(problem, got.o, problem.layout_out).astype(np.float64)
@@ -170,17 +194,26 @@ def _judge(
         "all rules": o.passed and lse_good,
     }
     if fault is Fault.LSE_LOG2:  # no rule that looks at O alone can see it
-        return _run(problem, kind, fault, o, lse.row_l2, accepted)
+        return _run(problem, kind, fault, o, lse.row_l2, accepted, backend)
     accepted |= {
         "fixed rtol = atol (CK)": bool(np.allclose(actual, reference.o, rtol=tolerance, atol=tolerance)),
         "row": row,
         "row, element, rms": o.passed,
     }
-    return _run(problem, kind, fault, o, lse.row_l2, accepted)
+    return _run(problem, kind, fault, o, lse.row_l2, accepted, backend)
 
 
-def _run(problem: Problem, kind: str, fault: Fault | None, o: Check, lse: float, accepted: dict[str, bool]) -> Run:
+def _run(
+    problem: Problem,
+    kind: str,
+    fault: Fault | None,
+    o: Check,
+    lse: float,
+    accepted: dict[str, bool],
+    backend: str = ANY,
+) -> Run:
     return Run(
+        backend=backend,
         dtype=problem.dtype.value,
         fill=kind,
         fault=None if fault is None else fault.value,
@@ -209,6 +242,12 @@ def plan_honest(count: int, first_seed: int = 0) -> Iterator[tuple[int, DType, s
     """(seed, dtype, fill) of ``count`` honest runs, all combinations in turn."""
     for n in range(count):
         yield first_seed + n, DTYPES[n % 3], FILLS[n // 3 % len(FILLS)]
+
+
+def plan_others(count: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str, str]]:
+    """(seed, dtype, fill, backend) of ``count`` honest runs of kernels with budgets of their own."""
+    for n in range(count):
+        yield first_seed + n, OTHERS[n % 2][0], FILLS[n // 2 % len(FILLS)], OTHERS[n % 2][1]
 
 
 def plan_faulty(per_cell: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str, Fault]]:

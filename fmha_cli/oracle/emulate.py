@@ -31,11 +31,19 @@ _LOG2E = np.float32(1.4426950408889634)
 
 @dataclass(frozen=True)
 class Style:
-    """Free choices of an honest kernel: keys per tile, whether P is rounded to the input type, exp or exp2."""
+    """Free choices of an honest kernel.
+
+    Attributes:
+        tile: keys per tile. base2: exp2 instead of exp.
+        round_p: whether P is rounded to the input type; truncate_p: towards zero, as AMD's packed conversion to fp16 does.
+        stretch_p: P is multiplied by it before rounding and the sum divided by it: what fp8 kernels with scales do.
+    """
 
     tile: int = 64
     round_p: bool = True
     base2: bool = False
+    truncate_p: bool = False
+    stretch_p: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -100,7 +108,7 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
             total = total + weights.sum(axis=-1, dtype=np.float32)
         weights = _dropped(view, weights, first, end, fault)
         if style.round_p and p.dtype is not DType.FP32:
-            weights = round_to(weights, Element.of(p.dtype)).astype(np.float32)
+            weights = _rounded(weights, Element.of(p.dtype), style)
         if fault is not Fault.STALE_MAX:
             acc = acc * shrink[..., None]
         acc = acc + weights @ _values(v, first, end, fault)
@@ -109,6 +117,16 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
             acc = round_to(acc, low).astype(np.float32)
         top = new_top
     return _finish(view, acc, total, top, fault)
+
+
+def _rounded(weights: F32, element: Element, style: Style) -> F32:
+    """P (not negative) as the second product takes it."""
+    stretch = np.float32(style.stretch_p)
+    low = round_to(weights * stretch, element)
+    if style.truncate_p:
+        low = np.where(low.astype(np.float32) > weights * stretch, np.nextafter(low, low.dtype.type(0)), low)
+    out: F32 = low.astype(np.float32) / stretch
+    return out
 
 
 def _values(v: F32, first: int, end: int, fault: Fault | None) -> F32:

@@ -5,12 +5,34 @@ from __future__ import annotations
 from collections import Counter
 
 from fmha_cli.faults import Fault
-from fmha_cli.oracle.campaign import GROSS, RULES, faulty_run, gradient_runs, honest_run, plan_faulty, plan_honest
+from fmha_cli.oracle.campaign import (
+    CK,
+    GROSS,
+    RULES,
+    faulty_run,
+    gradient_runs,
+    honest_run,
+    plan_faulty,
+    plan_honest,
+    plan_others,
+)
 
 
 def test_honest_runs_pass() -> None:
     runs = [honest_run(*planned) for planned in plan_honest(240, first_seed=10**6)]
     assert [run for run in runs if not run.accepted[RULES[-1]]] == []
+
+
+def test_kernels_with_budgets_of_their_own_pass() -> None:
+    runs = [honest_run(*planned) for planned in plan_others(120, first_seed=10**6)]
+    assert {(run.dtype, run.backend) for run in runs} == {("fp16", CK), ("fp8_e4m3", "*")}
+    assert [run for run in runs if not run.accepted[RULES[-1]]] == []
+
+
+def test_p_towards_zero_needs_its_own_budget() -> None:
+    runs = [honest_run(*planned) for planned in plan_others(120, first_seed=10**6)]
+    truncated = [run for run in runs if run.backend == CK]
+    assert any(run.rms * 1.1 > 0.72 for run in truncated)
 
 
 def test_honest_backward_runs_pass() -> None:
