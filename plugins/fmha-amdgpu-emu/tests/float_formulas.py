@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from float_cases import Mode, flushed, settled
+from float_cases import settled
 from float_reference import Exact, Form, add, decode, encode, floor, integer, is_nan, multiply, negate, scale
+from float_values import Mode, flushed
 
 Operation = Callable[..., Exact]
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from float_cases import ALL, B16, B32, CDNA, RDNA, Case, Mode, check, name_of, pairs, snippets_of, variants
+from float_cases import ALL, CDNA, RDNA, Case, check, name_of, pairs, snippets_of, variants
 from float_reference import (
     BF16,
     F16,
@@ -24,6 +24,7 @@ from float_reference import (
     is_nan,
     scale,
 )
+from float_values import B16, B32, Mode
 
 Formula = Callable[..., int]
 

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from float_cases import ALL, CDNA, RDNA, Case, Mode, check, draw, name_of, pairs, snippets_of
+from float_cases import ALL, CDNA, RDNA, Case, check, name_of, pairs, snippets_of
 from float_reference import F16, F32, F64, Form, add, decode, encode, is_nan, multiply, scale
+from float_values import Mode, draw
 from harness import Snippets
 
 CONSTANTS = {F32: (64, 96, 23, -150, 127), F64: (128, 768, 53, -1075, 1023)}

@@ -7,8 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from float_cases import ALL, B32, BRAINS, CDNA, HALVES, RDNA, Case, Mode, check, name_of, pairs, snippets_of
+from float_cases import ALL, CDNA, RDNA, Case, check, name_of, pairs, snippets_of
 from float_reference import BF8, BF16, F16, F32, FP8, NAN, Exact, Form, add, decode, encode, is_nan, multiply
+from float_values import B32, BRAINS, HALVES, Mode
 from test_emu_packed import Selections, mods_of, selections
 
 Formula = Callable[..., int]

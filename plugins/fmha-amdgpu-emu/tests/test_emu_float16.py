@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from float_cases import ALL, B16, B32, CDNA, RDNA, Case, Mode, check, name_of, pairs, snippets_of, variants
+from float_cases import ALL, CDNA, RDNA, Case, check, name_of, pairs, snippets_of, variants
 from float_formulas import (
     exponent,
     fraction,
@@ -21,6 +21,7 @@ from float_formulas import (
     whole,
 )
 from float_reference import F16
+from float_values import B16, B32, Mode
 
 T1, T2, T3 = (F16,) * 2, (F16,) * 3, (F16,) * 4
 fma, mad = rounded(F16, fused), rounded(F16, unfused(F16), always_flush=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from float_cases import ALL, B32, CDNA, RDNA, Case, Mode, check, name_of, pairs, snippets_of, variants
+from float_cases import ALL, CDNA, RDNA, Case, check, name_of, pairs, snippets_of, variants
 from float_formulas import (
     exponent,
     fraction,
@@ -23,6 +23,7 @@ from float_formulas import (
     whole,
 )
 from float_reference import DOWN, F32, F64, NEAREST, ZERO, Exact, Form, add, decode, encode, integer, negate, scale
+from float_values import B32, Mode
 
 
 def one_operand(form: Form) -> tuple[Case, ...]:

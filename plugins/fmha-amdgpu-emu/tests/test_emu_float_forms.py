@@ -6,8 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from float_cases import ALL, CDNA, RDNA, draw
+from float_cases import ALL, CDNA, RDNA
 from float_reference import F16, F32, add, decode, encode, is_nan, multiply
+from float_values import draw
 from harness import Snippets
 
 OVERFLOW = 1 << 23

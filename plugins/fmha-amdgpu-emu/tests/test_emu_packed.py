@@ -7,24 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from float_cases import (
-    ALL,
-    B32,
-    CDNA,
-    HALVES,
-    PAIR,
-    RDNA,
-    Case,
-    Mode,
-    check,
-    finished,
-    name_of,
-    pairs,
-    settled,
-    snippets_of,
-)
+from float_cases import ALL, CDNA, RDNA, Case, check, finished, name_of, pairs, settled, snippets_of
 from float_formulas import Operation, fused, plus, rounded, times
 from float_reference import F16, F32, Form, decode, encode, is_nan
+from float_values import B32, HALVES, PAIR, Mode
 from test_emu_select import flushing, nested, two
 
 Selections = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]

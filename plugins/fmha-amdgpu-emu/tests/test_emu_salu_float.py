@@ -6,9 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from float_cases import B32, MODES, Case, Mode, draw
+from float_cases import Case
 from float_formulas import fused, minus, plus, rounded, times, whole
 from float_reference import F16, F32, ZERO, Form, integer, is_nan, order
+from float_values import B32, MODES, Mode, draw
 from harness import Snippets
 from test_emu_convert import between, from_integer, signed, to_integer, two
 from test_emu_select import flushing

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from float_cases import ALL, CDNA, RDNA, Case, Mode, check, name_of, pairs, snippets_of, variants
+from float_cases import ALL, CDNA, RDNA, Case, check, name_of, pairs, snippets_of, variants
 from float_reference import F16, F32, F64, Form, is_nan, order
+from float_values import Mode
 
 GFX11, GFX12 = ("gfx1100",), ("gfx1201",)
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from float_cases import ALL, CDNA, RDNA, Mode, draw, flushed
+from float_cases import ALL, CDNA, RDNA
 from float_reference import F16, F32, F64, Form, encode, from_float, is_nan, to_float
+from float_values import Mode, draw, flushed
 from harness import Snippets
 
 LIMIT = 0.51
