@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from float_cases import ALL, CDNA, RDNA
-from float_reference import F16, F32, add, decode, encode, is_nan, multiply
+from float_reference import F16, F32, F64, add, decode, encode, integer, is_nan, multiply, scale
 from float_values import draw
 from harness import Snippets
 
@@ -121,6 +121,56 @@ def test_dual_issue(arch: str, tmp_path: Path) -> None:
     after = snippets.run("g", v=v, exec=(1 << n) - 1, mode=MODE).v.view(np.float32)
     assert np.array_equal(after[3, :n], (x[0] * x[4])[:n])
     assert np.allclose(after[0, :n], (x[0] + x[1] * x[2])[:n], rtol=1e-5, atol=1e-5)
+
+
+def test_dual_dot(tmp_path: Path) -> None:
+    """v_dual_dot2acc of gfx11, both formats, exact small numbers."""
+    texts = {name: f"v_dual_dot2acc_f32_{name} v0, v1, v2 :: v_dual_mul_f32 v3, v4, v5" for name in ("f16", "bf16")}
+    snippets = Snippets("gfx1100", tmp_path, texts)
+    x = np.random.default_rng(8).integers(-9, 10, (2, 2, 64)).astype(np.float32)
+    start = np.random.default_rng(9).integers(-99, 99, 64).astype(np.float32)
+    want = (start + (x[0] * x[1]).sum(axis=0))[:32]
+    for name in texts:
+        codes = x.astype(np.float16).view(np.uint16) if name == "f16" else (x.view(np.uint32) >> 16).astype(np.uint16)
+        words = codes[:, 0].astype(np.uint32) | codes[:, 1].astype(np.uint32) << np.uint32(16)
+        v = {0: start.view(np.uint32), 1: words[0], 2: words[1], 4: start.view(np.uint32), 5: start.view(np.uint32)}
+        after = snippets.run(name, v=v, exec=(1 << 32) - 1, mode=MODE).v.view(np.float32)
+        assert np.array_equal(after[0, :32], want) and np.array_equal(after[3, :32], (start * start)[:32])
+
+
+def two_over_pi(bits: int) -> int:
+    """floor(2 / pi x 2^bits), by Machin's formula."""
+    one = 1 << (bits + 64)
+
+    def arctangent(inverse: int) -> int:
+        power, total, k = one // inverse, 0, 0
+        while power:
+            total += (-1) ** k * (power // (2 * k + 1))
+            power, k = power // (inverse * inverse), k + 1
+        return total
+
+    pi = 4 * (4 * arctangent(5) - arctangent(239))
+    return (2 * one << bits) // pi
+
+
+@pytest.mark.parametrize("arch", ALL)
+def test_segments_of_two_over_pi(arch: str, tmp_path: Path) -> None:
+    """v_trig_preop_f64: 53 bits of 2/pi from a segment on, moved by the exponent of the argument."""
+    snippets = Snippets(arch, tmp_path, {"f": "v_trig_preop_f64 v[2:3], v[0:1], v4"})
+    lanes = snippets.lanes
+    exponents = np.random.default_rng(10).integers(1, 2047, 64).astype(np.uint64)
+    exponents[:5] = 1022, 1077, 1078, 1967, 1968
+    segment = np.arange(64, dtype=np.uint32) % np.uint32(20)
+    v = {0: np.zeros(64, np.uint32), 1: (exponents << np.uint64(20)).astype(np.uint32), 4: segment}
+    after = snippets.run("f", v=v, exec=(1 << lanes) - 1, mode=MODE).v
+    digits = two_over_pi(1201)
+    for lane in range(lanes):
+        exponent, shift = int(exponents[lane]), int(segment[lane]) * 53
+        shift += max(0, exponent - 1077)
+        part = (digits << shift) >> (1201 - 53) & ((1 << 53) - 1)
+        want = scale(integer(part), -53 - shift + (128 if exponent >= 1968 else 0))
+        got = int(after[2, lane]) | int(after[3, lane]) << 32
+        assert got == encode(F64, want), (lane, exponent, hex(got))
 
 
 @pytest.mark.parametrize("arch", ALL)
