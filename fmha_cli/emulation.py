@@ -180,11 +180,14 @@ class EmulatorOptions:
 
     Attributes:
         seed: of the order in which the waves of a workgroup run between barriers.
+        turn: instructions that a wave executes before another one's turn; 0: up to a barrier. Short turns keep waves in
+            step, as a GPU mostly does; without them one wave is as far ahead of another as barriers let it.
         threads: workgroups at once. checks: look for everything but accesses out of bounds, which are always seen.
         cache: a private folder for what is worth keeping between processes; None: keep nothing.
     """
 
     seed: int = 0
+    turn: int = 0
     threads: int = 1
     checks: bool = True
     cache: str | None = None

@@ -74,6 +74,12 @@ EMULATING = (
         Flag("emu-seed", _S, "Order of waves on an emulated device; runs take this seed and the next [default: 0]"),
         "Running",
     ),
+    Opt(
+        Flag(
+            "emu-turn", _S, "Instructions of a wave there before another one's turn, 0 = up to a barrier [default: 0]"
+        ),
+        "Running",
+    ),
     Opt(Flag("emu-threads", _S, "Workgroups at once on an emulated device, 0 = all allowed [default: 0]"), "Running"),
     Opt(Flag("no-emu-checks", _B, "On an emulated device look only for accesses out of bounds"), "Running"),
 )

@@ -50,6 +50,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         resume=s.text("resume"),
         cache_root=s.text("cache_dir"),
         emu_seed=s.size("emu_seed", default.emu_seed),
+        emu_turn=s.size("emu_turn", default.emu_turn),
         emu_threads=s.size("emu_threads", default.emu_threads),
         emu_checks=not s.on("no_emu_checks"),
         options={option.flag.name: text for option in BUILDING if (text := s.text(option.key))},

@@ -40,7 +40,13 @@ def _options(request: Request, cache: Path) -> EmulatorOptions:
         make_private_dir(cache.parent)
         make_private_dir(cache)
     threads = request.emu_threads or usable_cores()
-    return EmulatorOptions(seed=request.emu_seed, threads=threads, checks=request.emu_checks, cache=str(cache))
+    return EmulatorOptions(
+        seed=request.emu_seed,
+        turn=request.emu_turn,
+        threads=threads,
+        checks=request.emu_checks,
+        cache=str(cache),
+    )
 
 
 def emulation_of(request: Request, registry: Registry, context: BuildContext) -> Emulation | None:

@@ -34,6 +34,7 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     words += ["--threads", str(request.threads)] if request.threads else []
     if is_emulated(request.device):
         words += ["--emu-seed", str(request.emu_seed)] if request.emu_seed else []
+        words += ["--emu-turn", str(request.emu_turn)] if request.emu_turn else []
         words += ["--no-emu-checks"] if not request.emu_checks else []
     words += ["--no-check"] if not request.check else []
     return shlex.join(words)

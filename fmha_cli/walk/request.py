@@ -34,7 +34,7 @@ class Request:
         budget_s: time for the samples of one row of ``bench``.
         oracle_s: seconds that checking one row may take; larger problems are checked on sampled rows.
         options: what the user set of backends' own options, by flag name (``ck-home``).
-        emu_seed, emu_threads, emu_checks: of an emulated device; see ``EmulatorOptions`` (threads 0 = all allowed).
+        emu_seed, emu_turn, emu_threads, emu_checks: of an emulated device; see ``EmulatorOptions`` (threads 0 = all allowed).
     """
 
     command: Command = Command.RUN
@@ -68,6 +68,7 @@ class Request:
     cache_root: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     emu_seed: int = 0
+    emu_turn: int = 0
     emu_threads: int = 0
     emu_checks: bool = True
 

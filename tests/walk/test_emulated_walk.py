@@ -153,9 +153,9 @@ def test_every_run_takes_another_order_of_waves(emulator: Told) -> None:
 
 
 def test_options_reach_the_emulator(emulator: Told) -> None:
-    run(emu_seed=7, emu_threads=3)
+    run(emu_seed=7, emu_turn=40, emu_threads=3)
     (options,) = (call["options"] for call in emulator("attach"))
-    assert (options["seed"], options["threads"], options["checks"]) == (7, 3, True)
+    assert (options["seed"], options["turn"], options["threads"], options["checks"]) == (7, 40, 3, True)
     assert Path(options["cache"]).is_dir()
 
 

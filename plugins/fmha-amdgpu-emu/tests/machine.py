@@ -46,6 +46,7 @@ class _Launch(ctypes.Structure):
         ("threads", ctypes.c_int32),
         ("track", ctypes.c_int32),
         ("most_instructions", ctypes.c_uint64),
+        ("turn", ctypes.c_uint64),
     )
 
 
@@ -110,6 +111,7 @@ class Program:
         threads: int = 1,
         track: bool = True,
         limit: int = 0,
+        turn: int = 0,
     ) -> dict[str, Any]:
         """Run a kernel: arrays are passed as pointers (8 bytes), numbers as 4 bytes, naturally aligned.
 
@@ -128,7 +130,7 @@ class Program:
             )
         request = _Launch(
             (ctypes.c_uint32 * 3)(*grid), (ctypes.c_uint32 * 3)(*block), (ctypes.c_uint32 * 3)(*items), lds,
-            bytes(packed), len(packed), seed, threads, int(track), limit,
+            bytes(packed), len(packed), seed, threads, int(track), limit, turn,
         )  # fmt: skip
         message = ctypes.create_string_buffer(4096)
         self._library.emu_observed()

@@ -162,6 +162,35 @@ def test_the_order_of_waves_follows_the_seed() -> None:
     assert len(set(run("phases", 5)[:8])) > 2
 
 
+def test_short_turns_keep_waves_in_step(tmp_path: Path) -> None:
+    """Each wave reads the next one's word 16 instructions behind its own write: in step all find them written."""
+    body = """
+    LOAD s[2:3], s[0:1], 0x0
+    v_lshlrev_b32 v2, 2, v0
+    v_add_u32 v3, 256, v2
+    v_and_b32 v3, 0x3ff, v3
+    ds_write_b32 v2, v0
+    s_waitcnt lgkmcnt(0)
+    .rept 16
+    s_nop 0
+    .endr
+    ds_read_b32 v4, v3
+    s_waitcnt lgkmcnt(0)
+    STORE v2, v4, s[2:3]
+    s_endpgm
+    """
+    loaded, found = assembled("gfx942", body, tmp_path, lds=1024), {}
+    t = np.arange(256)
+    for turn in (0, 1, 8, 100):
+        with device(np.zeros(256, np.uint32)) as out:
+            found[turn] = kinds(loaded.launch("k", (1, 1, 1), (256, 1, 1), out, turn=turn))
+        in_step = np.array_equal(out, (t + 64) % 256)
+        assert in_step == (turn in (1, 8))
+        assert out[255] == 63
+    assert found == {0: found[0], 1: {"lds-race"}, 8: {"lds-race"}, 100: found[0]}
+    assert found[0] == {"lds-race", "uninitialised-lds"}
+
+
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("sleep", ["__builtin_amdgcn_s_sleep(1)", ""])
 def test_workgroups_that_wait_for_later_ones(threads: int, sleep: str) -> None:

@@ -52,6 +52,7 @@ class AttachedLibrary:
                 f"the emulator's library has no device {device.id}", code="Z011", where=str(library)
             )
         self._wanted = options
+        self._entry("emu_turn", None, ctypes.c_uint64)(options.turn)
         self.order(options.seed)
 
     def _entry(self, name: str, result: Any, *arguments: Any) -> Any:
@@ -77,6 +78,7 @@ def variables(device: DeviceFacts, options: EmulatorOptions) -> dict[str, str]:
         "FMHA_EMU_CHECKS": str(int(options.checks)),
         "FMHA_EMU_SEED": str(options.seed),
         "FMHA_EMU_THREADS": str(options.threads),
+        "FMHA_EMU_TURN": str(options.turn),
     }
     if options.cache is not None:
         out["FMHA_EMU_CACHE"] = options.cache

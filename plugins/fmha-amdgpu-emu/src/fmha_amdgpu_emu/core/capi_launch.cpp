@@ -93,6 +93,7 @@ int emu_launch(void* program, const char* kernel, const EmuLaunch* launch, char*
   l.dynamic_lds = launch->dynamic_lds;
   if (launch->kernarg_bytes) l.kernargs.assign(launch->kernargs, launch->kernargs + launch->kernarg_bytes);
   l.options.seed = launch->seed;
+  l.options.turn = launch->turn;
   l.options.threads = launch->threads;
   l.options.track = launch->track != 0;
   l.options.most_instructions = launch->most_instructions;

@@ -13,6 +13,7 @@ struct EmuLaunch {
   uint64_t seed;
   int32_t threads, track;
   uint64_t most_instructions;  // of one wave; 0: no limit
+  uint64_t turn;               // instructions of a wave before another one's turn; 0: up to a barrier
 };
 
 EMU_API int emu_load(const uint8_t* elf, uint64_t bytes, void** program, char* message, size_t room);

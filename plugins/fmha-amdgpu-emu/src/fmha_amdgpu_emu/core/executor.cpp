@@ -78,6 +78,7 @@ class Executor final : public fmha::hip::Sink {
   Executor() {
     if (const char* name = std::getenv("FMHA_EMU_ARCH")) play(name);
     options_.seed = number_in("FMHA_EMU_SEED", 0);
+    options_.turn = number_in("FMHA_EMU_TURN", 0);
     options_.threads = int(number_in("FMHA_EMU_THREADS", 1));
     options_.track = number_in("FMHA_EMU_CHECKS", 1) != 0;
   }
@@ -94,6 +95,8 @@ class Executor final : public fmha::hip::Sink {
     options_.seed = seed, options_.threads = threads, options_.track = checks;
     own_seeds_ = true;
   }
+
+  void take_turns(uint64_t instructions) { options_.turn = instructions; }
 
   void watch(uint64_t start, uint64_t bytes, std::vector<Region> regions) {
     if (regions.empty()) watches_.erase(start);
@@ -274,6 +277,11 @@ EXECUTOR_API int emu_device(const char* arch) {
 EXECUTOR_API void emu_options(uint64_t seed, int threads, int checks) {
   fmha::hip::Guard guard(fmha::hip::host().mutex);
   emu::executor().choose(seed, threads < 1 ? 1 : threads, checks != 0);
+}
+
+EXECUTOR_API void emu_turn(uint64_t instructions) {
+  fmha::hip::Guard guard(fmha::hip::host().mutex);
+  emu::executor().take_turns(instructions);
 }
 
 EXECUTOR_API void emu_watch(const void* start, uint64_t bytes, const EmuRegion* regions, uint64_t count) {

@@ -38,6 +38,7 @@ struct LoadError {
 
 struct Options {
   uint64_t seed = 0;        // order of waves between barriers
+  uint64_t turn = 0;        // instructions of a wave before another one's turn; 0: up to a barrier
   int threads = 1;          // workgroups at once
   bool track = true;        // pending, undefined, races
   uint64_t most_instructions = 0;  // of one wave; 0 = no limit (an endless loop is the supervisor's to end)

@@ -14,8 +14,8 @@ namespace {
 
 // A wave that neither ends nor waits gives way after this many instructions: what it spins for may be another's to do.
 constexpr uint64_t kTurn = 1 << 16;
-// Rounds of a workgroup in which nothing but spinning happened before other workgroups get their turn.
-constexpr int kPatience = 16;
+// Instructions of each wave in which nothing but spinning happened before other workgroups get their turn.
+constexpr uint64_t kPatience = 16 * kTurn;
 constexpr size_t kMostGroups = 1024;  // of one thread at once
 
 thread_local Counts* current = nullptr;
@@ -37,12 +37,14 @@ struct Running {
   std::vector<uint8_t> scratch;
   uint64_t linear = 0;
   Random random{0};
-  int spinning = 0;
+  uint64_t spinning = 0;  // rounds
 };
 
 class Worker {
  public:
-  explicit Worker(Shared& shared) : shared_(shared), d_(shared.dispatch), options_(shared.dispatch.launch.options) {}
+  explicit Worker(Shared& shared)
+      : shared_(shared), d_(shared.dispatch), options_(shared.dispatch.launch.options),
+        turn_(options_.turn ? std::min(options_.turn, kTurn) : kTurn), patience_(kPatience / turn_) {}
 
   void work() {
     std::fenv_t before;
@@ -77,6 +79,7 @@ class Worker {
   Shared& shared_;
   const Dispatch& d_;
   const Options& options_;
+  const uint64_t turn_, patience_;  // instructions of a wave's turn; rounds of only spinning
   Counts counts_;
   std::vector<std::unique_ptr<Running>> live_, free_;
   size_t at_ = 0;         // whose turn it is
@@ -143,9 +146,9 @@ bool Worker::turn() {
     r.spinning = 0;
     return true;
   }
-  if (++r.spinning < kPatience) return true;
+  if (++r.spinning < patience_) return true;
   ++at_;
-  return !std::all_of(live_.begin(), live_.end(), [](const auto& one) { return one->spinning >= kPatience; });
+  return !std::all_of(live_.begin(), live_.end(), [&](const auto& one) { return one->spinning >= patience_; });
 }
 
 void Worker::end_wave(Wave& w) {
@@ -201,7 +204,7 @@ template <bool Track> uint64_t Worker::steps(Wave& w, uint64_t most, const Inst*
 void Worker::execute(Running& r, Wave& w) {
   const Inst* at = w.pc;
   const uint64_t limit = options_.most_instructions;
-  const uint64_t most = limit ? std::min(kTurn, limit - w.executed) : kTurn;
+  const uint64_t most = limit ? std::min(turn_, limit - w.executed) : turn_;
   std::string why;
   uint64_t done = 0;
   try {
