@@ -28,6 +28,7 @@ class KnownBad:
         archs, families, revisions: where it holds; empty = everywhere.
         fields: field -> texts of the values that are concerned.
         effect: ``refused``: such kernels are not offered; ``noted``: they are.
+        finding: the kind of finding that an emulated device has because of it; empty: none.
     """
 
     archs: tuple[str, ...]
@@ -37,6 +38,7 @@ class KnownBad:
     effect: str
     what: str
     link: str
+    finding: str = ""
 
     def holds_for(self, arch: str, family: Family, revision: str) -> bool:
         """Whether some kernel there may be of the class."""
@@ -69,6 +71,7 @@ def _report(row: Mapping[str, Any]) -> KnownBad:
         effect=row["effect"],
         what=row["what"],
         link=row["link"],
+        finding=row.get("finding", ""),
     )
 
 

@@ -396,6 +396,35 @@ def test_known_bad_kernels_are_refused_with_their_link() -> None:
     assert not set(bad) & set(buildable_kernels(load_arch("gfx1201"), Family.BWD_DQ_DK_DV))
 
 
+TABLED = {(4, 4): "12010120", (4, 2): "120120", (2, 4): "120120", (3, 3): "120120", (3, 4): "1200120", (2, 2): "1210"}
+"""``LdsBufferSequence`` (block_fmha_pipeline_qx_ks_vs_custom_policy.hpp) where it is a table: LDS buffers of the steps."""
+
+
+def lds_buffers(keys: int, values: int) -> list[int]:
+    """Which of three LDS buffers each K tile and then each V tile of ``qr_async`` is in."""
+    if (keys, values) in TABLED:
+        return [int(digit) for digit in TABLED[keys, values]]
+    return [k % 3 for k in range(keys)] + [(2 + v - (values - 1)) % 3 for v in range(values)]
+
+
+@pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
+def test_the_reported_race_is_where_k_and_v_follow_each_other_in_one_buffer(arch: str) -> None:
+    """The last K tile is read and the first V tile is written with no barrier between."""
+    (report,) = (r for r in known_bad() if r.finding == "lds-race")
+    found = set()
+    for kernel in buildable_kernels(load_arch(arch), Family.FWD):
+        algorithm = kernel.algorithm
+        assert isinstance(algorithm, CkAlgorithm)
+        if algorithm.pipeline is not Pipeline.QR_ASYNC or algorithm.rev != "baseline":
+            continue
+        _, bn0, bk0, _, bk1, whole = algorithm.tile
+        keys = whole // bk0
+        buffers = lds_buffers(keys, bn0 // bk1)
+        assert report.meets(kernel) == (buffers[keys - 1] == buffers[keys]), kernel.name
+        found.add((kernel.signature.hdim, report.meets(kernel)))
+    assert found >= {(96, True), (192, True), (64, False), (128, False)}
+
+
 def test_a_rule_is_the_table_s_whatever_problem_and_device() -> None:
     problem, device = Problem.of(), DeviceFacts.of_arch("gfx942")
     rule = next(rule for rule in KERNEL_RULES if rule.id == "K246")
