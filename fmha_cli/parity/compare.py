@@ -190,7 +190,8 @@ class _Walk:
 
     def _upstream(self, program: Program, argv: tuple[str, ...], record: Record) -> Ran:
         env = environment_for(record.device, self.setup.environ)
-        return run_program(self.setup.binaries.found[program], argv, env, self.setup.request.timeout)
+        ran = run_program(self.setup.binaries.found[program], argv, env, self.setup.request.timeout)
+        return replace(ran, device=record.device)
 
     def _timed(self, row: Row) -> Row:
         """The row with times of both sides, taken in turns; the case stays what it is where one does not time."""

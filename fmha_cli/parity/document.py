@@ -77,6 +77,7 @@ def _upstream(row: Row) -> dict[str, Any] | None:
         return None
     return {
         "argv": list(ran.argv),
+        "device": ran.device,
         "executed": None if row.seen is None else [counts.to_dict() for counts in row.seen.executed],
         "exit_code": ran.returncode,
         "findings": None if row.seen is None else [finding.to_dict() for finding in row.seen.findings],
@@ -86,5 +87,6 @@ def _upstream(row: Row) -> dict[str, Any] | None:
         "said": reading.said.value,
         "seconds": ran.seconds,
         "stderr": ran.stderr[-_STDERR_KEPT:],
+        "variables": dict(sorted(ran.variables.items())),
         "why": reading.why or None,
     }

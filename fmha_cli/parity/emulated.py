@@ -12,7 +12,7 @@ from fmha_cli.emulated import emulated_device
 from fmha_cli.emulation import Emulator, EmulatorOptions, Observed
 from fmha_cli.errors import UsageError
 from fmha_cli.execution.job import Emulation
-from fmha_cli.parity.reading import Ran, Reading, Said
+from fmha_cli.parity.reading import Ran, Reading, Said, without_times
 from fmha_cli.parity.upstream import run_program
 from fmha_cli.registry import Registry
 
@@ -51,6 +51,8 @@ class EmulatedSide:
             report = Path(folder, "report")
             own = self.emulator.program_environment(self.library, self.device, self.options, report)
             ran = run_program(path, once(argv), {**environ, "LC_ALL": "C", **own}, timeout)
+            lasting = {name: value for name, value in own.items() if value != str(report)}
+            ran = replace(ran, device=self.device.id, variables=lasting)
             try:
                 return ran, self.emulator.read_report(report.read_text("utf-8"))
             except (OSError, ValueError):
@@ -66,14 +68,15 @@ def once(argv: tuple[str, ...]) -> tuple[str, ...]:
 def read_with(reading: Reading, seen: Observed | None) -> Reading:
     """What a run means once it is known what the emulator saw. Its times are none.
 
-    A result that the program calls valid is not, where the emulator found something; and one that left no report did
-    not run on the device.
+    A result that the program calls valid is not, where the emulator found something; and one that left no report of a
+    launch did not run on the device.
     """
-    reading = replace(reading, ms=None)
-    if seen is None:
+    reading = without_times(reading)
+    if seen is None or not (seen.executed or seen.fault):
         if reading.said is not Said.VALID:
             return reading
-        return replace(reading, said=Said.UNREADABLE, why="it left no report: it did not run on the emulated device")
+        why = "it left no report of a launch: it did not run on the emulated device"
+        return replace(reading, said=Said.UNREADABLE, why=why)
     if seen.fault is not None:
         return replace(reading, said=Said.FAILED, why="; ".join(filter(None, (seen.fault, reading.why))))
     if seen.findings and reading.said is Said.VALID:

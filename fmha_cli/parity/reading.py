@@ -13,7 +13,8 @@ together mean anything. Whatever does not agree in all three is ``UNREADABLE``.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fmha_cli.parity.case import Case, Program
@@ -49,7 +50,13 @@ class Said(StrEnum):
 
 @dataclass(frozen=True)
 class Ran:
-    """One run of the program as the system saw it; ``returncode`` is negative for a signal."""
+    """One run of the program as the system saw it.
+
+    Attributes:
+        returncode: negative for a signal.
+        device: where it was made to run, as ``fmha devices`` lists it; None where that was left to the program.
+        variables: what it had in its environment to run there.
+    """
 
     argv: tuple[str, ...]
     returncode: int
@@ -57,6 +64,8 @@ class Ran:
     stderr: str
     timed_out: bool = False
     seconds: float = 0.0
+    device: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,12 @@ def read(ran: Ran, case: Case, *, validated: bool = True) -> Reading:
     if line is None:
         return _no_line(ran)
     return _from_line(ran, line, case, validated)
+
+
+def without_times(reading: Reading) -> Reading:
+    """What a run meant where its times are none, as on an emulated device: gone from the line of results too."""
+    line = reading.line and _TIMES.sub(lambda found: found["valid"] or "", reading.line)
+    return replace(reading, line=line, ms=None)
 
 
 def _from_line(ran: Ran, line: str, case: Case, validated: bool) -> Reading:

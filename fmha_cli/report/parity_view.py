@@ -47,7 +47,11 @@ def _again(case: Mapping[str, Any]) -> list[str]:
     if case["outcome"] not in ("we-fail", "they-fail", "agree-fail", "crashed", "timed-out"):
         return []
     ours = [f"again: {case['ours']['repro']}"] if case["ours"] else []
-    return ours + ([f"again, upstream: {' '.join(case['upstream']['argv'])}"] if case["upstream"] else [])
+    theirs = case["upstream"]
+    if not theirs:
+        return ours
+    variables = [f"{name}={value}" for name, value in theirs["variables"].items()]
+    return [*ours, f"again, upstream: {' '.join([*variables, *theirs['argv']])}"]
 
 
 def _ranges(numbers: list[int]) -> str:

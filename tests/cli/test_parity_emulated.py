@@ -37,7 +37,11 @@ def test_both_sides_run_there_once_and_nothing_is_timed(
     assert case["ours"]["device"] == ID
     assert case["ours"]["measurement"] is None
     theirs = case["upstream"]
-    assert (theirs["ms"], theirs["findings"], len(theirs["executed"])) == (None, [], 1)
+    assert (theirs["device"], theirs["ms"], theirs["findings"], len(theirs["executed"])) == (ID, None, [], 1)
+    assert theirs["line"].endswith(", valid:y")
+    assert " ms" not in theirs["line"]
+    assert "TFlops" not in theirs["line"]
+    assert theirs["variables"] == {"PAPER_DEVICE": ID}
     assert {"-warmup=0", "-repeat=1"} <= set(theirs["argv"])
     assert len(log.read_text().splitlines()) == 1
 
@@ -69,15 +73,25 @@ def test_findings_of_either_side_are_no_pass(
     assert any("lds-race" in line for line in case["why"])
 
 
-def test_a_program_without_a_report_did_not_run_there(
-    fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told
+@pytest.mark.parametrize(("report", "findings"), [("none", None), ("null", [])], ids=["absent", "without-launches"])
+def test_a_program_without_a_report_of_a_launch_did_not_run_there(
+    fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told, report: str, findings: list[str] | None
 ) -> None:
     """``valid:y`` of a program that found another device proves nothing about this one."""
-    done = parity(fmha, programs, tmp_path, STANDIN_REPORT="none")
+    done = parity(fmha, programs, tmp_path, STANDIN_REPORT=report)
     assert (outcomes(done), done.code) == (["they-fail"], 1)
     (case,) = done.document["cases"]
-    assert (case["upstream"]["said"], case["upstream"]["findings"]) == ("unreadable", None)
-    assert any("no report" in line for line in case["why"])
+    assert (case["upstream"]["said"], case["upstream"]["findings"]) == ("unreadable", findings)
+    assert any("no report of a launch" in line for line in case["why"])
+
+
+def test_a_case_can_be_seen_again_with_what_its_program_had(
+    fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told
+) -> None:
+    suite = suite_of(tmp_path, {})
+    words = ("parity", "--upstream-bin", str(programs), "--suite", suite, "--backend", "null", "--device", ID)
+    done = fmha(*words, STANDIN_REPORT='["lds-race"]')
+    assert f"again, upstream: PAPER_DEVICE={ID} {programs}" in " ".join(done.out.split())
 
 
 def test_rounds_of_timing_are_refused(fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told) -> None:
