@@ -66,7 +66,9 @@ SNIPPETS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("scalar_overwritten", "{sload} s[8:9], s[4:5], 0x0\ns_mov_b32 s9, 0", ((MISSING, "s_mov_b32"),)),
     ("lds_waited", "{read} v2, v1\n{ds0}\nv_mov_b32 v3, v2", ()),
     ("lds_in_order", "{read} v2, v1\n{read} v3, v1 offset:4\n{ds1}\nv_mov_b32 v4, v2", ()),
-    ("lds_many", "\n".join(f"{{read}} v{10 + k}, v1" for k in range(18)) + "\nv_mov_b32 v4, v10", ((MISSING, "v_mov_b32"),)),
+    ("lds_many", "\n".join(f"{{read}} v{10 + k}, v1" for k in range(12)) + "\nv_mov_b32 v4, v10", ((MISSING, "v_mov_b32"),)),
+    ("lds_more_than_counted", "{read} v10, v1\n" + 9 * "".join(f"{{read}} v{k}, v1\n" for k in range(11, 19)) + "v_mov_b32 v4, v10", ()),
+    ("lds_last_of_many", 9 * "".join(f"{{read}} v{k}, v1\n" for k in range(11, 19)) + "v_mov_b32 v4, v18", ((MISSING, "v_mov_b32"),)),
     ("lds_not_waited", "{read} v2, v1\n{vm0}\nv_mov_b32 v3, v2", ((MISSING, "v_mov_b32"),)),
     ("flat_waited", "{fload} v2, v[6:7]\n{flat0}\nv_mov_b32 v3, v2", ()),
     ("flat_half_waited", "{fload} v2, v[6:7]\n{vm0}\nv_mov_b32 v3, v2", ((MISSING, "v_mov_b32"),)),
@@ -191,3 +193,36 @@ def test_waves_that_share_lds(case: Case, tmp_path: Path) -> None:
             assert kinds <= set(expected), (name, observed["findings"])
             assert bool(kinds) == bool(expected), name
             assert name != "no_barrier" or "lds-race" in kinds
+
+
+LOADED = (
+    BODY
+    + """
+s_mov_b32 s8, s4
+s_and_b32 s9, s5, 0xffff
+s_movk_i32 s10, 0x1000
+s_mov_b32 s11, 0x27000
+v_and_b32 v4, {mask}, v1
+s_mov_b32 m0, 0
+buffer_load_dword v4, s[8:11], 0 offen lds
+{wait}
+{barrier}
+v_and_b32 v5, 0xfc, v1
+{read} v3, v5
+{ds0}
+"""
+)
+
+
+def test_waves_that_load_the_same_to_lds(case: Case, tmp_path: Path) -> None:
+    """Waves may load the same values to the same place, each with its own wait; other values are a race."""
+    if case.arch in WAVE32:
+        pytest.skip("no loads to LDS")
+    fills = {"alike": ("0xfc", "{vm0}"), "not_alike": ("0xffc", "{vm0}"), "no_wait": ("0xfc", "")}
+    texts = {name: LOADED.replace("{mask}", m).replace("{wait}", w) for name, (m, w) in fills.items()}
+    code = kernels(case.arch, tmp_path, {name: text.format(**case.names) for name, text in texts.items()}, lds=1024)
+    values = case.device.put(np.arange(1024, dtype=np.uint32))
+    for name, expected in (("alike", set()), ("not_alike", {"lds-race"}), ("no_wait", {"lds-race", "missing-wait"})):
+        observed = case.device.launch(code, name, struct.pack("<Q", values) + bytes(56), block=(256, 1, 1))
+        assert observed["status"] == 0, observed["fault"]
+        assert {finding["kind"] for finding in observed["findings"]} == expected, name

@@ -161,17 +161,18 @@ inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32
 }
 
 // A write of what is there already. Compilers let several waves store the same values (rows that two waves hold): no
-// order of such writes can be told from another, so they are no race, and the first writer stays the writer.
+// order of such writes can be told from another, so they are no race, and the first writer stays the writer. So do loads
+// straight to LDS, but a wave that reads what it loaded so has to wait: `same` is not for them.
 inline void one_rewrite(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
-                        Order& order) {
+                        bool to_lds, Order& order) {
   LdsBooks& books = w.group->books;
   for (uint32_t word = address / 4; 4 * word < address + bytes; ++word) {
     const uint32_t mask = bytes_in(word, address, address + bytes);
     LdsBooks::Word& last = books.words[word];
     if ((mask & ~last.written) || last.writer == w.index) {
       const uint32_t from = std::max(address, 4 * word), end = std::min(address + bytes, 4 * word + 4);
-      one_write(w, i, lane, from, end - from, sequence, false, order);
-    } else {
+      one_write(w, i, lane, from, end - from, sequence, to_lds, order);
+    } else if (!to_lds) {
       last.same |= 1u << w.index;
     }
   }
@@ -239,13 +240,14 @@ void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresse
 }
 
 void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes,
-                   uint32_t sequence) {
+                   uint32_t sequence, bool to_lds) {
   if (!w.group || w.group->books.words.empty() || !mask) return;
   Order order(w);
   order.look_at_readers(w);
   for (; mask; mask &= mask - 1) {
     const int lane = std::countr_zero(mask);
-    if (!outside(w.group->books, addresses[lane], bytes)) one_rewrite(w, i, lane, addresses[lane], bytes, sequence, order);
+    if (!outside(w.group->books, addresses[lane], bytes))
+      one_rewrite(w, i, lane, addresses[lane], bytes, sequence, to_lds, order);
   }
 }
 
@@ -265,7 +267,8 @@ void barrier_arrived(Wave& w) {
   ++t.arrivals;
   t.done_at_arrival.push_back(t.done);
   t.to_lds_at_arrival.push_back(t.done_to_lds);
-  t.issued_at_arrival.push_back(t.sequence);
+  const bool strict = w.launch && w.launch->options.strict;
+  t.issued_at_arrival.push_back(strict ? t.done : t.sequence);
 }
 
 void barrier_passed(Wave& w) {

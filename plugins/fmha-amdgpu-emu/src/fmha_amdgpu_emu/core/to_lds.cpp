@@ -20,11 +20,15 @@ void rows_to_lds(Wave& w, const Inst& i, const Row* rows, int dwords, uint64_t m
   const size_t size = w.group ? w.group->lds.size() : 0;
   const uint32_t sequence = lds_access_begins(w);
   uint32_t addresses[kLanes];
-  uint64_t inside = 0;
+  uint64_t inside = 0, changed = 0;
   each_lane(mask, [&](int l) {
     addresses[l] = base + uint32_t(l) * bytes;
     if (uint64_t(addresses[l]) + bytes <= size) {
-      for (int d = 0; d < dwords; ++d) std::memcpy(lds + addresses[l] + 4 * d, &rows[d].x[l], 4);
+      for (int d = 0; d < dwords; ++d) {
+        uint8_t* const place = lds + addresses[l] + 4 * d;
+        if (std::memcmp(place, &rows[d].x[l], 4) != 0) changed |= 1ull << l;
+        std::memcpy(place, &rows[d].x[l], 4);
+      }
       inside |= 1ull << l;
     } else if (w.launch && w.launch->report) {
       w.launch->report->add(Finding::OutOfBounds, w, i, l, [&] {
@@ -33,7 +37,8 @@ void rows_to_lds(Wave& w, const Inst& i, const Row* rows, int dwords, uint64_t m
       });
     }
   });
-  lds_written(w, i, inside, addresses, bytes, sequence, true);
+  lds_written(w, i, changed, addresses, bytes, sequence, true);
+  lds_rewritten(w, i, inside & ~changed, addresses, bytes, sequence, true);
   counts().lds_written += moved(inside, bytes);
   issue(w, Counter::Load, {.to_lds = true, .sequence = sequence});
 }

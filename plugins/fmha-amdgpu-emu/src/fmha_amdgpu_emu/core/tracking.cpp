@@ -30,6 +30,14 @@ Pending& queue_of(Wave& w, Counter counter) {
   return w.track.queue[size_t(counter)];
 }
 
+// What the counter counts to (the widths of s_waitcnt's and s_wait_*'s fields): an instruction that would take it further
+// is not issued until an older one completes. Hand-written kernels leave waits out where more loads than that follow.
+uint32_t most_of(Arch arch, Counter counter) {
+  if (counter == Counter::Load || counter == Counter::Store) return 63;
+  if (is_cdna(arch)) return 15;
+  return counter == Counter::Scalar && arch == Arch::gfx1201 ? 31 : 63;
+}
+
 void completed(Tracker& t, const Outstanding& what) {
   if (what.sequence) {
     uint32_t& done = what.to_lds ? t.done_to_lds : t.done;
@@ -80,7 +88,7 @@ bool anything(const Tracker& t) { return any(t.v_pending) || t.s_pending.any(); 
 void push(Wave& w, Counter counter, const Outstanding& what) {
   Tracker& t = w.track;
   Pending& queue = queue_of(w, counter);
-  if (queue.size == Pending::kRoom) complete(t, queue, Pending::kRoom - 1);
+  if (const uint32_t most = most_of(w.arch, counter); queue.size >= most) complete(t, queue, most - 1);
   if (queue.size == Pending::kRoom) complete_all(t, queue);  // all of them unordered
   queue.at(queue.size++) = what;
   queue.unordered += what.unordered;

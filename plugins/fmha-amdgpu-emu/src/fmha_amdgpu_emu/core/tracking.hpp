@@ -8,9 +8,11 @@
 // wave writes down which of its accesses were complete by then (by its own waits). An access X of wave A comes before an
 // access Y of wave B iff X was complete at an arrival of A that B has waited for:
 //     A.done_at_arrival[B.waits] >= X.sequence
-// For a read X it is enough that A had issued it: LDS serves what was issued before a barrier ahead of what is issued
-// behind it, and kernels overwrite a buffer behind a barrier whose readers wait for their data only after it (CK-Tile's
-// pipelines have a bare barrier there). A write must have been waited for.
+// For a read X it is enough that A had issued it, unless the launch is `strict`. LLVM's memory model says both that a CU
+// performs LDS operations in one global order, and that its several request queues may reorder those of different waves;
+// code that its rules write waits before a barrier. CK-Tile's qr_async has a bare barrier there (its readers wait behind
+// it, and hundreds of instructions lie before the overwriting store), so the rule is an option and no finding by default.
+// A write must have been waited for.
 #pragma once
 
 #include <array>
@@ -38,8 +40,8 @@ struct Outstanding {
   bool unordered = false;  // may complete before older ones of its counter (scalar memory, flat): set by issue()
 };
 
-// What one counter counts, oldest first. The device lets no more be outstanding than the counter can count; here they
-// stay outstanding until a wait, because no code relies on that, up to twice of what the widest counter counts.
+// What one counter counts, oldest first. No more are outstanding than the counter can count, but for those of which the
+// order is not known (`unordered`): there is room for twice of what the widest counter counts.
 struct Pending {
   static constexpr uint32_t kRoom = 128;
   std::array<Outstanding, kRoom> items;
@@ -112,7 +114,8 @@ void lds_read(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, 
 void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                  bool to_lds);
 // A write of the bytes that are there already: no race, whoever wrote them.
-void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
+void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
+                   bool to_lds = false);
 // Atomics read and write; the hardware orders them among each other, whichever waves they come from.
 void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 
