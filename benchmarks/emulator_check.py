@@ -54,16 +54,22 @@ def points(archs: Sequence[str], only: str | None, registry: Registry) -> list[P
 
 
 def sampled(every: Sequence[Point], count: int, seed: int) -> list[Point]:
-    """``count`` of the points, each architecture and family as often as chance and turns have it."""
+    """``count`` of the points: architectures in turns, and each architecture's families in turns."""
     rng = random.Random(seed)
-    groups: dict[tuple[str, tuple[str, ...]], list[Point]] = defaultdict(list)
+    groups: dict[str, dict[tuple[str, ...], list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in every:
-        groups[point[0], point[1].families].append(point)
-    for group in groups.values():
-        rng.shuffle(group)
-    order = sorted(groups)
-    rng.shuffle(order)
-    turns = (group[turn] for turn in range(len(every)) for key in order if turn < len(group := groups[key]))
+        groups[point[0]][point[1].families].append(point)
+    lines: list[list[Point]] = []
+    families = sorted({case.families for _, case in every})
+    rng.shuffle(families)
+    for number, arch in enumerate(sorted(groups)):
+        for group in groups[arch].values():
+            rng.shuffle(group)
+        turned = families[number:] + families[:number]  # so that the first turns differ in their families too
+        lines.append(
+            [group[turn] for turn in range(len(every)) for f in turned if turn < len(group := groups[arch][f])]
+        )
+    turns = (line[turn] for turn in range(len(every)) for line in lines if turn < len(line))
     return [point for point, _ in zip(turns, range(count), strict=False)]
 
 
