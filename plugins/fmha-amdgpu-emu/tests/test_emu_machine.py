@@ -320,10 +320,16 @@ def test_waiting_without_a_signal_is_a_finding(body: str, words: str, tmp_path: 
     assert words in seen["findings"][0]["text"]
 
 
-def test_signalling_twice_stops(tmp_path: Path) -> None:
+@pytest.mark.parametrize("seed", range(3))
+def test_signalling_twice_is_a_finding(seed: int, tmp_path: Path) -> None:
+    """The wave goes on as if it had waited, so that the launch ends whichever wave is first."""
     body = "s_barrier_signal -1\ns_barrier_signal -1\ns_barrier_wait -1\ns_endpgm"
-    with pytest.raises(Refused, match="signals the workgroup's barrier again"):
-        assembled("gfx1201", body, tmp_path).launch("k", (1, 1, 1), (64, 1, 1))
+    seen = assembled("gfx1201", body, tmp_path).launch("k", (1, 1, 1), (96, 1, 1), seed=seed)
+    (finding,) = seen["findings"]
+    assert (finding["kind"], finding["instruction"]) == ("divergent-barrier", "s_barrier_signal -1")
+    assert "signals the workgroup's barrier again" in finding["text"]
+    assert finding["count"] == 3
+    assert seen["executed"][0]["barriers"] == 6
 
 
 def test_named_barriers_are_not_guessed(tmp_path: Path) -> None:

@@ -51,17 +51,28 @@ void run_barrier(Wave& w, const Inst& i) {
   wait(w);
 }
 
+// A second signal with no wait between would count twice in a phase that other waves have not reached, and let them pass
+// each other. It is told; then the wave goes on as if it had waited, so that the numbers do not depend on it.
 void run_barrier_signal(Wave& w, const Inst& i) {
-  if (!waited_for_last(w))
-    throw Unexecutable{"the wave signals the workgroup's barrier again before the phase that it signalled is complete"};
-  signal(w, i);
+  if (w.waited < w.signals && w.launch && w.launch->report)
+    w.launch->report->add(Finding::DivergentBarrier, w, i, -1, [] {
+      return std::string("the wave signals the workgroup's barrier again without having waited for the phase that it "
+                         "signalled before");
+    });
+  if (waited_for_last(w)) {
+    if (w.waited < w.signals) w.waited = w.signals, barrier_passed(w);
+    return signal(w, i);
+  }
+  w.waited = w.signals;
+  w.pc = &i;  // once the phase is complete
+  wait(w);
 }
 
 // SCC: whether this wave is the first to signal in this phase.
 void run_barrier_signal_isfirst(Wave& w, const Inst& i) {
-  const bool first = !w.group || w.group->arrived == 0;
+  const bool first = !w.group || w.group->arrived == 0, waits = !waited_for_last(w);
   run_barrier_signal(w, i);
-  w.scc = first;
+  if (!waits) w.scc = first;
 }
 
 void run_barrier_wait(Wave& w, const Inst& i) {

@@ -81,6 +81,7 @@ class Executor final : public fmha::hip::Sink {
     options_.turn = number_in("FMHA_EMU_TURN", 0);
     options_.threads = int(number_in("FMHA_EMU_THREADS", 1));
     options_.track = number_in("FMHA_EMU_CHECKS", 1) != 0;
+    options_.strict = number_in("FMHA_EMU_STRICT", 0) != 0;
   }
 
   bool play(const std::string& name) {

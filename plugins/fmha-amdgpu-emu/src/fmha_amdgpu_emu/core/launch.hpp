@@ -41,6 +41,7 @@ struct Options {
   uint64_t turn = 0;        // instructions of a wave before another one's turn; 0: up to a barrier
   int threads = 1;          // workgroups at once
   bool track = true;        // pending, undefined, races
+  bool strict = false;      // LDS reads that are outstanding at a barrier are not ordered by it
   uint64_t most_instructions = 0;  // of one wave; 0 = no limit (an endless loop is the supervisor's to end)
 };
 
