@@ -323,6 +323,21 @@ def test_denormals(arch: str, name: str, snippets: dict[str, Snippets]) -> None:
     assert arch == "gfx90a" or np.count_nonzero(want) == 2
 
 
+@pytest.mark.parametrize("kind", ["fp8", "bf8"])
+@pytest.mark.parametrize("arch", NEW)
+def test_all_codes_of_8_bits(arch: str, kind: str, snippets: dict[str, Snippets]) -> None:
+    """Every code times one: FNUZ numbers on gfx942, OCP's on gfx950, with their infinities, NaNs and zeros."""
+    case = BY_NAME[f"v_mfma_f32_16x16x32_{kind}_fp8"]
+    number_one = number("fp8", arch).encode(np.array(1.0))
+    for first in range(0, 256, 16):
+        a, b = np.zeros((1, 16, 32), np.uint64), np.zeros((1, 32, 16), np.uint64)
+        a[0, :, 7], b[0, 7, :] = first + np.arange(16), number_one
+        data = operands(case, arch, (a, b), np.zeros((1, 16, 16), np.float32))
+        got = result(case, snippets[arch].run(case.name, data.registers))
+        want = np.repeat(data.a[:, :, 7:8], 16, axis=2)
+        assert np.array_equal(got, want.astype(np.float32), equal_nan=True)
+
+
 def test_rows_of_32(snippets: dict[str, Snippets]) -> None:
     """Register r of lane l is row 8 (r / 4) + 4 (l / 32) + r % 4 of a 32 x 32 result."""
     ones = np.full((1, 64), 0x3C003C00, np.uint32)

@@ -31,11 +31,11 @@ template <class T, Fill F> void read_part(Wave& w, const Inst& i) {
     if (inside >> l & 1) std::memcpy(&value, access.bytes_at(at[l]), sizeof value);
     to.x[l] = filled<T, F>(value, to.x[l]);
   });
-  count_read(w, at, mask, sizeof(T));
+  count_read(w, i, at, mask, sizeof(T));
   access.issued(&i.op[0], 1, F == Fill::Low ? 1 : F == Fill::High ? 2 : 3);
 }
 
-template <int Dwords> void read_lanes(Wave& w, Access& access, const uint32_t* at, int reg, uint64_t mask) {
+template <int Dwords> void read_lanes(Wave& w, const Inst& i, Access& access, const uint32_t* at, int reg, uint64_t mask) {
   const uint64_t inside = access.reads(mask, at, 4 * Dwords);
   each_lane(inside, [&](int l) {
     uint32_t value[Dwords];
@@ -45,14 +45,14 @@ template <int Dwords> void read_lanes(Wave& w, Access& access, const uint32_t* a
   each_lane(mask & ~inside, [&](int l) {
     for (int d = 0; d < Dwords; ++d) w.v[reg + d].x[l] = 0;
   });
-  count_read(w, at, mask, 4 * Dwords);
+  count_read(w, i, at, mask, 4 * Dwords);
 }
 
 template <int Dwords> void read(Wave& w, const Inst& i) {
   uint32_t at[kLanes];
   addresses(w, i, 1, uint32_t(i.mod.offset), at);
   Access access(w, i);
-  read_lanes<Dwords>(w, access, at, i.op[0].reg, w.exec());
+  read_lanes<Dwords>(w, i, access, at, i.op[0].reg, w.exec());
   access.issued(&i.op[0], Dwords);
 }
 
@@ -63,8 +63,8 @@ template <int Dwords, int Stride> void read_two(Wave& w, const Inst& i) {
   addresses(w, i, 1, i.mod.offset0 * step, first);
   addresses(w, i, 1, i.mod.offset1 * step, second);
   Access access(w, i);
-  read_lanes<Dwords>(w, access, first, i.op[0].reg, w.exec());
-  read_lanes<Dwords>(w, access, second, i.op[0].reg + Dwords, w.exec());
+  read_lanes<Dwords>(w, i, access, first, i.op[0].reg, w.exec());
+  read_lanes<Dwords>(w, i, access, second, i.op[0].reg + Dwords, w.exec());
   access.issued(&i.op[0], 2 * Dwords);
 }
 
@@ -78,23 +78,23 @@ template <class T, int Shift> void write_part(Wave& w, const Inst& i) {
   T values[kLanes];
   for (int l = 0; l < kLanes; ++l) values[l] = T(from.x[l] >> Shift);
   access.write(mask, at, values, sizeof(T));
-  count_written(w, at, mask, sizeof(T));
+  count_written(w, i, at, mask, sizeof(T));
   access.issued(nullptr, 0);
 }
 
-template <int Dwords> void write_lanes(Wave& w, Access& access, const uint32_t* at, int reg, uint64_t mask) {
+template <int Dwords> void write_lanes(Wave& w, const Inst& i, Access& access, const uint32_t* at, int reg, uint64_t mask) {
   uint32_t values[kLanes][Dwords];
   for (int l = 0; l < kLanes; ++l)
     for (int d = 0; d < Dwords; ++d) values[l][d] = w.v[reg + d].x[l];
   access.write(mask, at, values, 4 * Dwords);
-  count_written(w, at, mask, 4 * Dwords);
+  count_written(w, i, at, mask, 4 * Dwords);
 }
 
 template <int Dwords> void write(Wave& w, const Inst& i) {
   uint32_t at[kLanes];
   addresses(w, i, 0, uint32_t(i.mod.offset), at);
   Access access(w, i);
-  write_lanes<Dwords>(w, access, at, i.op[1].reg, w.exec());
+  write_lanes<Dwords>(w, i, access, at, i.op[1].reg, w.exec());
   access.issued(nullptr, 0);
 }
 
@@ -104,8 +104,8 @@ template <int Dwords, int Stride> void write_two(Wave& w, const Inst& i) {
   addresses(w, i, 0, i.mod.offset0 * step, first);
   addresses(w, i, 0, i.mod.offset1 * step, second);
   Access access(w, i);
-  write_lanes<Dwords>(w, access, first, i.op[1].reg, w.exec());
-  write_lanes<Dwords>(w, access, second, i.op[2].reg, w.exec());
+  write_lanes<Dwords>(w, i, access, first, i.op[1].reg, w.exec());
+  write_lanes<Dwords>(w, i, access, second, i.op[2].reg, w.exec());
   access.issued(nullptr, 0);
 }
 
@@ -118,7 +118,7 @@ void read_own(Wave& w, const Inst& i) {
   uint32_t at[kLanes];
   own_addresses(w, i, at);
   Access access(w, i);
-  read_lanes<1>(w, access, at, i.op[0].reg, w.exec());
+  read_lanes<1>(w, i, access, at, i.op[0].reg, w.exec());
   access.issued(&i.op[0], 1);
 }
 
@@ -126,7 +126,7 @@ void write_own(Wave& w, const Inst& i) {
   uint32_t at[kLanes];
   own_addresses(w, i, at);
   Access access(w, i);
-  write_lanes<1>(w, access, at, i.op[0].reg, w.exec());
+  write_lanes<1>(w, i, access, at, i.op[0].reg, w.exec());
   access.issued(nullptr, 0);
 }
 

@@ -21,7 +21,8 @@ template <class F> inline void each_lane(uint64_t mask, F f) {
 enum class Same : uint8_t { Free, Costs };
 
 // Cycles beyond those of an access without conflicts (lds_banks.cpp).
-uint32_t conflict_cycles(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same);
+uint32_t conflict_cycles(const Wave& w, const Inst& i, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read,
+                         Same same);
 
 // Lanes are masks; what comes back is the lanes whose bytes lie in the LDS.
 class Access {
@@ -74,6 +75,10 @@ class Access {
  private:
   uint64_t bounded(uint64_t mask, const uint32_t* at, uint32_t bytes, const char* how, uint32_t alignment = 1) {
     const uint64_t size = lds_.size();
+    uint32_t most = 0, any = 0;  // of all lanes, those that are off too: nearly always enough to know
+    for (int l = 0; l < kLanes; ++l) most = at[l] > most ? at[l] : most;
+    for (int l = 0; l < kLanes; ++l) any |= at[l];
+    if (most + uint64_t(bytes) <= size && any % alignment == 0) [[likely]] return mask;
     uint64_t bad = 0;
     for (int l = 0; l < kLanes; ++l) bad |= uint64_t(at[l] + uint64_t(bytes) > size || at[l] % alignment != 0) << l;
     bad &= mask;
@@ -107,18 +112,18 @@ inline void addresses(const Wave& w, const Inst& i, int k, uint32_t offset, uint
   for (int l = 0; l < kLanes; ++l) to[l] = from[l] + offset;
 }
 
-inline void count_read(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes) {
+inline void count_read(const Wave& w, const Inst& i, const uint32_t* address, uint64_t mask, uint32_t bytes) {
   Counts& c = counts();
   c.lds_accesses += 1;
   c.lds_read += uint64_t(std::popcount(mask)) * bytes;
-  c.lds_conflict_cycles += conflict_cycles(w, address, mask, bytes, true, Same::Free);
+  c.lds_conflict_cycles += conflict_cycles(w, i, address, mask, bytes, true, Same::Free);
 }
 
-inline void count_written(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes) {
+inline void count_written(const Wave& w, const Inst& i, const uint32_t* address, uint64_t mask, uint32_t bytes) {
   Counts& c = counts();
   c.lds_accesses += 1;
   c.lds_written += uint64_t(std::popcount(mask)) * bytes;
-  c.lds_conflict_cycles += conflict_cycles(w, address, mask, bytes, false, Same::Free);
+  c.lds_conflict_cycles += conflict_cycles(w, i, address, mask, bytes, false, Same::Free);
 }
 
 // Binders. There is no GDS here, and operand k must be `dwords[k]` registers (0: end).

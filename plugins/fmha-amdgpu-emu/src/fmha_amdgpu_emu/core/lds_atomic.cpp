@@ -26,13 +26,13 @@ template <class T> void put(Wave& w, int reg, int lane, T value) {
   for (size_t d = 0; d < sizeof(T) / 4; ++d) w.v[reg + d].x[lane] = words[d];
 }
 
-void count_atomic(const Wave& w, const uint32_t* at, uint64_t mask, uint32_t bytes) {
+void count_atomic(const Wave& w, const Inst& i, const uint32_t* at, uint64_t mask, uint32_t bytes) {
   Counts& c = counts();
   const uint64_t moved = uint64_t(std::popcount(mask)) * bytes;
   c.lds_accesses += 1;
   c.lds_read += moved;
   c.lds_written += moved;
-  c.lds_conflict_cycles += conflict_cycles(w, at, mask, bytes, false, Same::Costs);
+  c.lds_conflict_cycles += conflict_cycles(w, i, at, mask, bytes, false, Same::Costs);
 }
 
 template <class T, class F, int Data> T changed(const Wave& w, const Operand* data, int lane, T old) {
@@ -56,7 +56,7 @@ template <class T, class F, int Data, bool Return> void atomic(Wave& w, const In
     }
     if constexpr (Return) put(w, i.op[0].reg, l, old);
   });
-  count_atomic(w, at, mask, sizeof(T));
+  count_atomic(w, i, at, mask, sizeof(T));
   access.issued(Return ? &i.op[0] : nullptr, Return ? int(sizeof(T) / 4) : 0);
 }
 
@@ -81,7 +81,7 @@ template <class T, int Stride> void exchange_two(Wave& w, const Inst& i) {
     }
     for (int k = 0; k < 2; ++k) put(w, i.op[0].reg + k * int(sizeof(T) / 4), l, old[k]);
   });
-  for (int k = 0; k < 2; ++k) count_atomic(w, at[k], mask, sizeof(T));
+  for (int k = 0; k < 2; ++k) count_atomic(w, i, at[k], mask, sizeof(T));
   access.issued(&i.op[0], int(2 * sizeof(T) / 4));
 }
 

@@ -45,22 +45,23 @@ struct Phase {
   }
 };
 
-// All lanes one behind the other, or all at one address: nothing to work out.
-bool plain(const uint32_t* address, uint64_t mask, uint64_t full, uint32_t step) {
-  if (mask != full) return false;
-  const int lanes = full == ~0ull ? 64 : 32;
-  uint32_t different = 0, apart = 0;
-  for (int l = 0; l < lanes; ++l) different |= address[l] ^ (address[0] + uint32_t(l) * step);
-  for (int l = 0; l < lanes; ++l) apart |= address[l] ^ address[0];
-  return different == 0 || apart == 0;
+// What an instruction's last access cost, and where its lanes were relative to the first. In a loop, and in all waves
+// of a kernel, the distances are the same; the banks are only rotated.
+struct Remembered {
+  const Inst* inst = nullptr;
+  uint32_t kind = 0;  // of access, and where the first address lies in its unit
+  uint32_t cycles = 0;
+  uint32_t apart[kLanes];
+};
+
+Remembered& remembered(const Inst& i) {
+  static thread_local Remembered kept[256];
+  return kept[reinterpret_cast<uintptr_t>(&i) / 64 % 256];
 }
 
-}  // namespace
-
-uint32_t conflict_cycles(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same) {
+uint32_t worked_out(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same) {
   const uint32_t size = bytes <= 4 ? 4 : bytes;
   const bool aligned = (size & (size - 1)) == 0;
-  if (same == Same::Free && aligned && address[0] % size == 0 && plain(address, mask, w.full, size)) return 0;
   const uint32_t banks = w.arch == Arch::gfx950 ? 64 : 32;
   const uint32_t dwords = size / 4, lanes = banks / (dwords == 3 ? 4 : dwords);
   const bool ordered = read && dwords == 4 && (w.arch == Arch::gfx90a || w.arch == Arch::gfx942);
@@ -81,6 +82,25 @@ uint32_t conflict_cycles(const Wave& w, const uint32_t* address, uint64_t mask, 
     if (phase.busiest > 1) cycles += phase.busiest - 1;
   }
   return cycles;
+}
+
+}  // namespace
+
+uint32_t conflict_cycles(const Wave& w, const Inst& i, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read,
+                         Same same) {
+  if (mask != w.full) return worked_out(w, address, mask, bytes, read, same);
+  Remembered& last = remembered(i);
+  const uint32_t kind = uint32_t(w.arch) << 28 | uint32_t(same) << 25 | uint32_t(read) << 24 | uint32_t(w.lanes) << 16 |
+                        (address[0] & 15) << 8 | bytes;
+  uint32_t apart[kLanes], different = 0;
+  for (int l = 0; l < kLanes; ++l) apart[l] = address[l] - address[0];
+  for (int l = 0; l < kLanes; ++l) different |= apart[l] ^ last.apart[l];
+  if (last.inst == &i && last.kind == kind && different == 0) return last.cycles;
+  last.inst = &i;
+  last.kind = kind;
+  last.cycles = worked_out(w, address, mask, bytes, read, same);
+  std::memcpy(last.apart, apart, sizeof apart);
+  return last.cycles;
 }
 
 }  // namespace emu::lds

@@ -127,7 +127,7 @@ template <int Bits, int Dwords> void read_transposed(Wave& w, const Inst& i) {
     }
     for (int d = 0; d < Dwords; ++d) w.v[i.op[0].reg + d].x[l] = out[d];
   });
-  count_read(w, at, mask, 4 * Dwords);
+  count_read(w, i, at, mask, 4 * Dwords);
   access.issued(&i.op[0], Dwords);
 }
 

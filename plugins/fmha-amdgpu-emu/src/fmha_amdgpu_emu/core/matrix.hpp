@@ -86,14 +86,21 @@ inline std::array<float, Codes> numbers_of(const Format& format) {
   for (int code = 0; code < Codes; ++code) out[code] = float(decode(format, uint64_t(code)));
   return out;
 }
-inline const auto kFp8Numbers = numbers_of<256>(kFp8), kBf8Numbers = numbers_of<256>(kBf8);
-inline const auto kFp8FnuzNumbers = numbers_of<256>(kFp8Fnuz), kBf8FnuzNumbers = numbers_of<256>(kBf8Fnuz);
-
-inline void look_up(const Row& from, Row* to, const float* table) {
-  for (int byte = 0; byte < 4; ++byte) {
-    Float* out = floats(to[byte]);
-    for (int l = 0; l < kLanes; ++l) out[l] = table[from.x[l] >> 8 * byte & 0xff];
-  }
+// Four codes of 8 bits in a dword, by arithmetic on rows: a normal number's digits and exponent move up, a denormal one
+// is the difference of two floats of one exponent.
+template <int Mantissa, int Bias, bool Fnuz>
+inline void widen_bytes(const Row& from, Row* to) {
+  constexpr uint32_t up = 23 - Mantissa, one = uint32_t(127 - Bias) << 23, least = uint32_t(128 - Bias) << 23;
+  for (int byte = 0; byte < 4; ++byte)
+    for (int l = 0; l < kLanes; ++l) {
+      const uint32_t code = from.x[l] >> 8 * byte & 0xff, size = code & 0x7f, sign = (code & 0x80) << 24;
+      const uint32_t normal = (size << up) + one;
+      const uint32_t tiny = bits_of(as_float((size << up) + least) - as_float(least));
+      const uint32_t number = (size < (1u << Mantissa) ? tiny : normal) | sign;
+      const bool nan = Fnuz ? code == 0x80 : Mantissa == 3 ? size == 0x7f : size > 0x7c;
+      const bool infinite = !Fnuz && Mantissa == 2 && size == 0x7c;
+      to[byte].x[l] = nan ? 0x7fc00000u : infinite ? 0x7f800000u | sign : number;
+    }
 }
 
 // gfx942 has the FNUZ formats, its successors those of OCP.
@@ -101,7 +108,7 @@ struct Fp8 {
   static constexpr int kPer = 4;
   static constexpr float kLeastNormal = 0;
   static void widen(const Row& from, Row* to, Arch arch) {
-    look_up(from, to, (arch == Arch::gfx942 ? kFp8FnuzNumbers : kFp8Numbers).data());
+    arch == Arch::gfx942 ? widen_bytes<3, 8, true>(from, to) : widen_bytes<3, 7, false>(from, to);
   }
 };
 
@@ -109,7 +116,7 @@ struct Bf8 {
   static constexpr int kPer = 4;
   static constexpr float kLeastNormal = 0;
   static void widen(const Row& from, Row* to, Arch arch) {
-    look_up(from, to, (arch == Arch::gfx942 ? kBf8FnuzNumbers : kBf8Numbers).data());
+    arch == Arch::gfx942 ? widen_bytes<2, 16, true>(from, to) : widen_bytes<2, 15, false>(from, to);
   }
 };
 

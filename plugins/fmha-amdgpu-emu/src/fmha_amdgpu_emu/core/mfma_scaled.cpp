@@ -15,6 +15,7 @@ namespace {
 
 using namespace matrix;
 
+const auto kFp8Numbers = numbers_of<256>(kFp8), kBf8Numbers = numbers_of<256>(kBf8);
 const auto kFp6Numbers = numbers_of<64>(kFp6), kBf6Numbers = numbers_of<64>(kBf6);
 const auto kFp4Numbers = numbers_of<16>(kFp4);
 
