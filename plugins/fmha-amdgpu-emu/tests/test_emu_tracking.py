@@ -149,6 +149,23 @@ def test_undefined_lanes_are_told_apart(case: Case) -> None:
     assert "v30" in finding["text"]
 
 
+@pytest.mark.parametrize(
+    ("text", "undefined"),
+    [
+        ("v_pk_add_f32 v[8:9], v[2:3], v[30:31] op_sel_hi:[1,0]", 31),
+        ("v_pk_mul_f32 v[8:9], v[2:3], v[30:31] op_sel:[0,1]", 30),
+        ("v_pk_mov_b32 v[8:9], v[2:3], v[30:31] op_sel:[0,1]", 30),
+    ],
+)
+def test_the_other_half_of_a_pair_is_not_read(tmp_path: Path, text: str, undefined: int) -> None:
+    """Compilers leave the dword unwritten that op_sel does not name; the one that it names is read."""
+    pairs = Snippets("gfx942", tmp_path, {"sum": text + "\nv_cmp_gt_f32 vcc, v8, v9"})
+    for missing, findings in ((undefined, 0), (61 - undefined, 1)):
+        defined = np.full(512, ALL, np.uint64)
+        defined[missing] = 0
+        assert bool(pairs.run("sum", defined=defined, track=True).findings) == bool(findings)
+
+
 WAVES = 4
 BODY = """
 {sload} s[4:5], s[0:1], 0x0

@@ -164,7 +164,8 @@ void flow_undefined(Wave& w, const Inst& i) {
   }
   if (!i.second) {
     // Loads and stores name what they read in their sets: binders put right what the text's order does not say.
-    const Sets sets = i.entry->flow == Flow::Sink ? Sets{i.v_reads, i.v_writes} : sets_of(i);
+    const bool named = i.entry->flow == Flow::Sink || (i.entry->flags & kNamesReads);
+    const Sets sets = named ? Sets{i.v_reads, i.v_writes} : sets_of(i);
     return apply(w, sets, flow_of(w, i, sets));
   }
   const Sets x = sets_of(i), y = sets_of(*i.second);

@@ -158,6 +158,7 @@ enum : uint32_t {
   kEnds = 8,          // control flow: never falls through
   kKeepsUpper = 16,   // a 16-bit result leaves the other half of its register as it is, on CDNA too (VOP3-only
                       // operations, v_mac_f16 and its kin); the binder must not call such an instruction plain
+  kNamesReads = 32,   // the entry's binder put right which registers are read (v_reads)
 };
 
 struct Program;  // program.hpp

@@ -143,6 +143,22 @@ void pair_move(Wave& w, const Inst& i) {
   whole_commit(w, i, part[1].x, 1);
 }
 
+// Of a pair only the dwords are read that op_sel and op_sel_hi name; compilers leave the others unwritten.
+template <bool Move> std::string bind_pairs(Inst& i, Arch) {
+  for (int k = 0; k < i.ops - i.dsts; ++k) {
+    const Operand& op = i.src(k);
+    if (op.kind != Kind::Vgpr) continue;
+    for (int d = 0; d < op.count; ++d) i.v_reads.reset(op.reg + d);
+  }
+  for (int k = 0; k < i.ops - i.dsts; ++k) {
+    const Operand& op = i.src(k);
+    if (op.kind != Kind::Vgpr) continue;
+    i.v_reads.set(op.reg + (i.mod.op_sel >> k & 1));
+    if (!Move) i.v_reads.set(op.reg + (i.mod.op_sel_hi >> k & 1));
+  }
+  return {};
+}
+
 // ---- mixed precision ----
 
 // Each source is binary32, or with op_sel_hi the half of a register that op_sel names.
@@ -235,10 +251,10 @@ constexpr Entry kEntries[] = {
     ROW("v_pk_sub_u16", (part_integers<IntSub, 2, false>), 0, kInts, nullptr, "CDNA4 12.10 VOP3P 11"),
     ROW("v_pk_max_u16", (part_integers<IntMax, 2, false>), 0, kInts, nullptr, "CDNA4 12.10 VOP3P 12"),
     ROW("v_pk_min_u16", (part_integers<IntMin, 2, false>), 0, kInts, nullptr, "CDNA4 12.10 VOP3P 13"),
-    ROW("v_pk_fma_f32", (pair_arithmetic<Fma, 3>), 0, kSingles, nullptr, "CDNA4 12.10 VOP3P 48"),
-    ROW("v_pk_mul_f32", (pair_arithmetic<Mul, 2>), 0, kSingles, nullptr, "CDNA4 12.10 VOP3P 49"),
-    ROW("v_pk_add_f32", (pair_arithmetic<Add, 2>), 0, kSingles, nullptr, "CDNA4 12.10 VOP3P 50"),
-    ROW("v_pk_mov_b32", pair_move, 0, kSingles, nullptr, "CDNA4 12.10 VOP3P 51"),
+    ROW("v_pk_fma_f32", (pair_arithmetic<Fma, 3>), kNamesReads, kSingles, bind_pairs<false>, "CDNA4 12.10 VOP3P 48"),
+    ROW("v_pk_mul_f32", (pair_arithmetic<Mul, 2>), kNamesReads, kSingles, bind_pairs<false>, "CDNA4 12.10 VOP3P 49"),
+    ROW("v_pk_add_f32", (pair_arithmetic<Add, 2>), kNamesReads, kSingles, bind_pairs<false>, "CDNA4 12.10 VOP3P 50"),
+    ROW("v_pk_mov_b32", pair_move, kNamesReads, kSingles, bind_pairs<true>, "CDNA4 12.10 VOP3P 51"),
     ROW("v_fma_mix_f32", fma_mix, 0, kMixed, bind_mixed, "CDNA3 12.10 VOP3P 32, RDNA4 16.10 VOP3P 32"),
     ROW("v_fma_mixlo_f16", fma_mix_half<false>, 0, kMixed, bind_mixed, "CDNA3 12.10 VOP3P 33, RDNA4 16.10 VOP3P 33"),
     ROW("v_fma_mixhi_f16", fma_mix_half<true>, 0, kMixed, bind_mixed, "CDNA3 12.10 VOP3P 34, RDNA4 16.10 VOP3P 34"),
