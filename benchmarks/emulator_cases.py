@@ -11,6 +11,7 @@ _ONE = f"{_SHAPE} --splits 1"
 _GROUP = "--seqlens-q 70,1,130 --seqlens-k 100,65,33 -H 2 --splits 1"
 _BACK = f"{_SHAPE} --direction bwd"
 _BACK_GROUP = "--seqlens-q 70,1,130 --seqlens-k 100,65,33 -H 2 --direction bwd"
+_LONG = "-b 1 -H 2 -s 300 --seqlen-k 400"
 
 _MASKS = ("--causal", "--mask causal-tl", "--mask window:40,7", "--mask window-tl:33,20", "--mask generic:50,20")
 
@@ -43,6 +44,11 @@ def forward_cases() -> Iterator[Case]:
     yield Case("MQA, causal, d128", "-b 1 -H 4 --kv-heads 1 -s 65 -d 128 --causal --splits 1", FWD)
     yield Case("one query", "-b 2 -H 2 -s 1 --seqlen-k 77 -d 64 --splits 1", FWD)
     yield Case("one key", "-b 1 -H 2 -s 33 --seqlen-k 1 -d 64 --splits 1", FWD)
+    yield Case("window, key tiles left out", f"{_LONG} -d 64 --mask window:20,5 --lse --splits 1", FWD)
+    yield Case(
+        "window, key tiles left out, bf16 d128", f"{_LONG} -d 128 --dtype bf16 --mask window:20,5 --splits 1", FWD
+    )
+    yield Case("rows without keys", "-b 1 -H 2 -s 200 --seqlen-k 60 -d 64 --causal --lse --splits 1", FWD)
     yield Case("long keys", "-b 1 -H 1 -s 40 --seqlen-k 700 -d 64 --splits 1", FWD)
     for hdim in (64, 128):
         yield Case(f"packed d{hdim}", f"{_GROUP} -d {hdim}", FWD)
@@ -65,6 +71,9 @@ def cache_cases() -> Iterator[Case]:
         yield Case(f"split d{hdim}", f"{_SHAPE} -d {hdim} --splits 3", SPLITKV)
         yield Case(f"split d{hdim}, causal, LSE", f"{_SHAPE} -d {hdim} --splits 2 --causal --lse --dtype bf16", SPLITKV)
     yield Case("split, window", f"{_SHAPE} -d 64 --splits 3 --mask window:60,9", SPLITKV)
+    yield Case(
+        "split, key tiles left out", "-b 1 -H 2 -s 100 --seqlen-k 700 -d 64 --splits 3 --mask window:60,9", SPLITKV
+    )
     yield Case("split, ALiBi", f"{_SHAPE} -d 64 --splits 2 --alibi", SPLITKV)
     yield Case("split, bias", f"{_SHAPE} -d 64 --splits 2 --bias elementwise:1hss", SPLITKV)
     yield Case("split, softcap", f"{_SHAPE} -d 64 --splits 2 --softcap 25", SPLITKV)
@@ -98,12 +107,18 @@ def cache_cases() -> Iterator[Case]:
     yield Case("paged prefill, bf16", f"{paged} -d 128 --dtype bf16", ("fwd_pagedkv",))
     yield Case("paged prefill, LSE", f"{paged} -d 64 --lse", SPLITKV)
     yield Case("paged prefill, softcap", f"{paged} -d 128 --softcap 30", ("fwd_pagedkv",))
+    yield Case(
+        "paged prefill, key tiles left out",
+        f"{paged.replace('200,150', '700,450')} -d 128 --mask window:40,3",
+        ("fwd_pagedkv",),
+    )
     batch = "--seqlens-q 70,40 --cache-seqlens 150,90 -H 2 --splits 1"
     for dtype in ("fp16", "bf16"):
         yield Case(
             f"batch prefill {dtype}", f"{batch} --kv-cache paged:1 -d 128 --dtype {dtype} --causal", ("batch_prefill",)
         )
     yield Case("batch prefill, LSE", f"{batch} --kv-cache paged:1 -d 128 --lse", ("batch_prefill",))
+    yield Case("batch prefill, window", f"{batch} --kv-cache paged:1 -d 128 --mask window:40,3", ("batch_prefill",))
     yield Case("batch prefill, softcap", f"{batch} --kv-cache paged:1 -d 128 --softcap 30", ("batch_prefill",))
 
 
@@ -115,6 +130,8 @@ def backward_cases() -> Iterator[Case]:
     yield Case("backward, divisible", "-b 1 -H 2 -s 128 -d 64 --direction bwd", BWD)
     for mask in _MASKS[:4]:
         yield Case(f"backward, {mask.split()[-1].lstrip('-')}", f"{_BACK} -d 64 {mask}", BWD)
+    yield Case("backward, tiles left out", f"{_LONG} -d 64 --mask window:20,5 --direction bwd", BWD)
+    yield Case("backward, rows without keys", "-b 1 -H 2 -s 200 --seqlen-k 60 -d 64 --causal --direction bwd", BWD)
     yield Case("backward, causal, bf16 d128", f"{_BACK} -d 128 --dtype bf16 --causal", BWD)
     yield Case("backward, GQA", "-b 1 -H 4 --kv-heads 2 -s 70 -d 64 --dtype bf16 --causal --direction bwd", BWD)
     yield Case("backward, deterministic", f"{_BACK} -d 64 --deterministic", BWD)

@@ -133,6 +133,18 @@ def _positive_scale(s: Situation, kernel: KernelSpec) -> Reason | None:
     return Reason("K337", text, "a scale above 0 (and the signs of Q turned)", Severity.OPTION)
 
 
+def _pages_before_window(s: Situation, kernel: KernelSpec) -> Reason | None:
+    p, (bm0, bn0) = s.problem, algorithm_of(kernel).tile[:2]
+    if p.mask.left is None:
+        return None
+    for rows, keys in zip(p.query_lengths(), p.key_lengths(), strict=True):
+        first_row = max(rows - 1, 0) // bm0 * bm0
+        if first_row + p.mask.delta(rows, keys) - p.mask.left >= bn0:
+            text = f"mask {p.mask.text()}: a window that begins behind key {bn0}, whose pages the kernel takes from key 0 on"
+            return Reason("K338", text, "--kv-cache paged:128, or --causal", Severity.SHAPE)
+    return None
+
+
 _FWD_RUNNER = "example/ck_tile/01_fmha/fmha_fwd_runner.hpp fmha_fwd_run"
 _CACHED = (Family.FWD_SPLITKV, Family.FWD_PAGEDKV)
 
@@ -238,6 +250,15 @@ LIMITS: tuple[Condition, ...] = (
         "With fast exp2 (gfx9) and nothing added to the scores, a row's maximum is taken of unscaled scores: with a "
         "negative scale the exponents would be above 0 and overflow, with 0 a masked row is NaN.",
         "include/ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs.hpp operator()",
+    ),
+    Condition(
+        "K338",
+        "batch prefill begins with the first key",
+        _pages_before_window,
+        (Family.BATCH_PREFILL,),
+        "Where a window leaves out whole key tiles, the loop begins with a later tile, but its pages are looked up from "
+        "the sequence's first on: keys and values are those of other positions, and the output is wrong.",
+        "include/ck_tile/ops/fmha/pipeline/block_fmha_batch_prefill_pipeline_qr_ks_vs_async.hpp operator()",
     ),
     Condition("K334", "there are keys", _no_keys, BACKWARD, "Backward blocks are over keys.", "HIP hipLaunchKernel"),
 )

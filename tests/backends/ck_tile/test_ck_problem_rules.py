@@ -105,6 +105,11 @@ CASES: list[tuple[str, str, Family, int, Want, str, str]] = [
     ("K335", "gfx942", SPLITKV, 128, lambda k, a: plain(k, a) and not a.pad_sk, "--seqlen-k 0 --splits 2", "--seqlen-k 128 --splits 2"),
     ("K336", "gfx942", FWD, 128, lambda k, a: k.signature.bias.value == "alibi" and plain(k, a) and a.pad_sk, "-s 64 --seqlen-k 65537 --alibi", "-s 64 --seqlen-k 65536 --alibi"),
     ("K337", "gfx942", FWD, 128, plain, "-s 128 --scale -0.5", "-s 128 --scale 0.5"),
+    (
+        *("K338", "gfx942", PREFILL, 128, lambda k, a: plain(k, a) and a.tile[:2] == (128, 128)),
+        "-s 129 --kv-cache paged:1 --cache-seqlens 277 --mask window:148,0",
+        "-s 129 --kv-cache paged:1 --cache-seqlens 277 --mask window:149,0",
+    ),
     ("K334", "gfx942", BWD, 128, plain, "--direction bwd --seqlen-k 0", "--direction bwd --seqlen-k 1"),
 ]  # fmt: skip
 
