@@ -1,0 +1,74 @@
+"""Attention kernels that somebody wrote in assembly, executed: an anchor in which no compiler takes part."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("numpy")
+pytest.importorskip("ml_dtypes")
+
+from assembly_backward import Backward, backward
+from assembly_cases import MANY_BACKWARD, MANY_FORWARD, QUICK_BACKWARD, QUICK_FORWARD
+from assembly_forward import Forward, forward
+
+LSE_ERROR = 3e-6
+WRITES = ("ds_write", "buffer_load")
+
+
+def title(case: object) -> str:
+    return case.title if isinstance(case, Forward | Backward) else ""
+
+
+def check_findings(case: Forward | Backward, findings: list[dict[str, Any]]) -> None:
+    """None; or races in which a write comes too early, never a read of what is not there yet."""
+    assert case.races or findings == []
+    for finding in findings:
+        assert finding["kind"] == "lds-race"
+        assert finding["instruction"].startswith(WRITES)
+
+
+def check_forward(case: Forward) -> None:
+    outcome = forward(case)
+    assert outcome.error < case.limit
+    assert outcome.lse_error < LSE_ERROR
+    check_findings(case, outcome.findings)
+
+
+def check_backward(case: Backward) -> None:
+    outcome = backward(case)
+    assert max(outcome.errors) < case.limit, outcome.errors
+    check_findings(case, outcome.findings)
+
+
+@pytest.mark.parametrize("case", QUICK_FORWARD, ids=title)
+def test_forward(case: Forward) -> None:
+    check_forward(case)
+
+
+@pytest.mark.parametrize("case", QUICK_BACKWARD, ids=title)
+def test_backward(case: Backward) -> None:
+    check_backward(case)
+
+
+@pytest.mark.parametrize("case", [c for c in QUICK_FORWARD if c.races], ids=title)
+def test_a_race_shows(case: Forward) -> None:
+    """Upstream's race: in step it is named and does no harm, wave after wave it spoils the numbers."""
+    assert [f["kind"] for f in forward(case).findings] != []
+    late = forward(replace(case, turn=0))
+    assert late.error > 0.1
+    assert "is read by" in " ".join(f["text"] for f in late.findings)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MANY_FORWARD, ids=title)
+def test_forward_of_many_shapes(case: Forward) -> None:
+    check_forward(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MANY_BACKWARD, ids=title)
+def test_backward_of_many_shapes(case: Backward) -> None:
+    check_backward(case)
