@@ -1,6 +1,7 @@
 """Upstream's own example programs and this tool, both on one emulated AMD device: ``fmha parity`` without hardware.
 
-    python benchmarks/emulator_parity.py [--arch gfx942] [--cases 320] [--list] [--json FILE] [--markdown FILE]
+    python benchmarks/emulator_parity.py [--arch gfx942] [--cases 320] [--list] [--suite FILE] [--document FILE]
+        [--json FILE] [--markdown FILE]
 
 All cases of ``basic``, then cases of ``smoke``: first one of each kind (group, type, mode, mask, bias, dropout,
 determinism, dbias), each the smallest among those that need the fewest kernels more; then the smallest others for which
@@ -15,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,20 +96,87 @@ def suite_of(points: Sequence[Point]) -> dict[str, Any]:
     return {"title": "basic, and the smallest of each kind of smoke", "sources": sources, "matrices": matrices}
 
 
-def table(document: dict[str, Any]) -> str:
-    """Markdown: outcomes by group, then every case that does not agree."""
+def small(document: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """What is kept of each case: not the whole records, and nothing of a time but how long upstream's program took."""
+    return [_small(case) for case in document["cases"]]
+
+
+def _small(case: Mapping[str, Any]) -> dict[str, Any]:
+    ours, theirs = case["ours"] or {}, case["upstream"] or {}
+    return {
+        "group": case["group"],
+        "name": case["name"],
+        "program": case["program"],
+        "problem": case["problem"],
+        "outcome": case["outcome"],
+        "why": case["why"],
+        "devices": sorted({side["device"] for side in (ours, theirs) if side.get("device")}),
+        "said": theirs.get("said"),
+        "verdict": ours.get("verdict"),
+        "findings": {
+            "ours": [finding["kind"] for finding in ours.get("findings") or []],
+            "upstream": [finding["kind"] for finding in theirs.get("findings") or []],
+        },
+        "same": {
+            "kernels": bool(theirs) and _work_done(ours).keys() == _work_done(theirs).keys(),
+            "instructions": bool(theirs) and _work_done(ours) == _work_done(theirs),
+        },
+        "seconds": None if not theirs else round(theirs["seconds"], 1),
+    }
+
+
+def _work_done(side: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Kernel symbol -> (instructions, matrix FLOP) of one launch."""
+    return {
+        one["kernel"]: (one["instructions"] // one["launches"], one["matrix_flops"] // one["launches"])
+        for one in side.get("executed") or []
+    }
+
+
+def table(cases: Sequence[Mapping[str, Any]]) -> str:
+    """Markdown: outcomes by group, then what the two sides executed, then every case that does not agree."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
-    for case in document["cases"]:
-        counts[case["group"] or "basic"][case["outcome"]] += 1
+    for case in cases:
+        counts[f"{case['program']} {case['group']}"][case["outcome"]] += 1
     outcomes = sorted({outcome for group in counts.values() for outcome in group})
-    lines = [f"| group | {' | '.join(outcomes)} |", "|---" * (len(outcomes) + 1) + "|"]
+    lines = [f"| group | {' | '.join(outcomes)} |", "|---" + "|---:" * len(outcomes) + "|"]
     lines += [f"| {group} | {' | '.join(str(found[o]) for o in outcomes)} |" for group, found in counts.items()]
     total: Counter[str] = sum(counts.values(), Counter())
     lines.append(f"| **all: {total.total()}** | {' | '.join(str(total[o]) for o in outcomes)} |")
-    odd = [c for c in document["cases"] if not c["outcome"].startswith("agree-")]
-    return "\n".join(
-        [*lines, "", *(f"- {c['group']} {c['name']}: {c['outcome']}: {'; '.join(c['why'])[:300]}" for c in odd)]
-    )
+    both = [case for case in cases if case["said"] is not None]
+    lines += [
+        "",
+        f"Run on both sides: {len(both)}, on {', '.join(sorted({d for case in both for d in case['devices']}))}. "
+        f"Of these, with the same kernels (symbols of the functions) on both sides: {_count(both, 'kernels')}; and with "
+        f"the same number of instructions and matrix operations: {_count(both, 'instructions')}. With findings: "
+        f"{sum(any(case['findings'].values()) for case in both)}.",
+    ]
+    odd: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for case in cases:
+        if not case["outcome"].startswith("agree-"):
+            odd[case["outcome"], "; ".join(case["why"])[:300]].append(f"{case['program']} {case['name']}")
+    lines += ["", *(f"- {outcome}, {len(names)}: {why}: {', '.join(names)}" for (outcome, why), names in odd.items())]
+    return "\n".join(lines).rstrip()
+
+
+def _count(cases: Sequence[Mapping[str, Any]], what: str) -> int:
+    return sum(case["same"][what] for case in cases)
+
+
+def page(cases: Sequence[Mapping[str, Any]], arch: str, points: Sequence[Point]) -> str:
+    """The whole page of results."""
+    kinds, kernels = len({p.kind for p in points}), len(frozenset[str]().union(*(p.kernels for p in points)))
+    return f"""# Parity on an emulated device
+
+Upstream's `tile_example_fmha_fwd` and `tile_example_fmha_bwd`, built from the baseline and unmodified, and this tool, on `emu:{arch}`:
+all {len(cases) - len(points)} cases of `basic`, and {len(points)} of `smoke`: one of each of {kinds} kinds (group, type, mode, mask, bias, dropout,
+determinism, dbias), then the smallest others of the same {kernels} kernels. No GPU, no ROCm; nothing is timed.
+
+Made by `python benchmarks/emulator_parity.py --markdown docs/results/emulator_parity.md --json docs/results/emulator_parity.json`.
+What the outcomes mean: [parity.md](../parity.md).
+
+{table(cases)}
+"""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -118,38 +186,44 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=int, default=320, help="of smoke")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at once")
     parser.add_argument("--list", action="store_true", help="count kinds and kernels and stop")
-    parser.add_argument("--json", type=Path, help="keep the document")
-    parser.add_argument("--markdown", type=Path, help="keep the table")
+    parser.add_argument("--suite", type=Path, help="keep the cases, for fmha parity --suite")
+    parser.add_argument("--document", type=Path, help="keep the whole document of fmha parity")
+    parser.add_argument("--json", type=Path, help="keep what each case came to")
+    parser.add_argument("--markdown", type=Path, help="keep the page")
     given = parser.parse_args(arguments)
     points = chosen(comparable(given.arch, build_registry()), given.cases)
     kernels = frozenset[str]().union(*(p.kernels for p in points))
     print(
         f"{len(points)} cases of smoke, {len({p.kind for p in points})} kinds, {len(kernels)} kernels", file=sys.stderr
     )
+    if given.suite:
+        given.suite.write_text(json.dumps(suite_of(points)), "utf-8")
     if given.list:
         return 0
     with tempfile.TemporaryDirectory() as folder:
-        suite, out = Path(folder, "smallest.json"), given.json or Path(folder, "parity.json")
+        suite, out = Path(folder, "smallest.json"), given.document or Path(folder, "parity.json")
         suite.write_text(json.dumps(suite_of(points)), "utf-8")
         command = [sys.executable, "-m", "fmha_cli", "parity", "--build-upstream", "--suite", str(suite)]
-        command += [
-            "--device",
-            f"emu:{given.arch}",
-            "--jobs",
-            str(given.jobs),
-            "--rounds",
-            "0",
-            "--json",
-            "-o",
-            str(out),
-        ]
+        command += ["--device", f"emu:{given.arch}", "--jobs", str(given.jobs), "--json", "-o", str(out)]
         status = subprocess.run(command, check=False).returncode
-        document = json.loads(out.read_text("utf-8"))
-    text = table(document)
+        if not out.is_file():
+            return status
+        cases = small(json.loads(out.read_text("utf-8")))
+    text = page(cases, given.arch, points)
     print(text)
+    if given.json:
+        document = {"schema": "fmha.emulator-parity/1", "device": f"emu:{given.arch}", "cases": cases}
+        given.json.write_text(_lines(document), "utf-8")
     if given.markdown:
-        given.markdown.write_text(text + "\n", "utf-8")
+        given.markdown.write_text(text, "utf-8")
     return status
+
+
+def _lines(document: Mapping[str, Any]) -> str:
+    """JSON with a line for each case."""
+    rows = ",\n".join(f"  {json.dumps(case)}" for case in document["cases"])
+    head = json.dumps({key: value for key, value in document.items() if key != "cases"})
+    return f'{head[:-1]}, "cases": [\n{rows}\n]}}\n'
 
 
 if __name__ == "__main__":

@@ -1,0 +1,93 @@
+"""Upstream's own example programs on an emulated device, beside this tool: a seeded sample here, hundreds of cases in the
+slow suite."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from emulator_parity import main as every_case
+from harness import tool
+
+SEED = 5
+DEVICE = "emu:gfx942"
+CASES = 3
+
+
+def ragged(seed: int) -> dict[str, dict[str, str]]:
+    """Forward cases of one kernel: lengths that fill no tile."""
+    draw = random.Random(seed)
+    cases = {}
+    for number in range(CASES):
+        lengths = {"s": str(draw.randrange(1, 90) * 2 + 1), "s_k": str(draw.randrange(1, 120) * 2 + 1)}
+        cases[f"ragged{number}"] = {"b": str(draw.choice((1, 2))), "h": "2", "h_k": "1", "seed": str(seed), **lengths}
+    return cases
+
+
+def parity(folder: Path, program: str, settings: dict[str, str], cases: dict[str, dict[str, str]]) -> list[Any]:
+    """The rows of ``fmha parity`` for cases, with programs built for just their kernels."""
+    tool("clang++-22", "clang++-21", "clang++-20", "clang++-19", "hipcc")
+    suite, out = folder / "suite.json", folder / "parity.json"
+    matrix = {"program": program, "group": "g", "settings": settings, "cases": cases}
+    suite.write_text(json.dumps({"title": "t", "sources": [], "matrices": [matrix]}), "utf-8")
+    words = ["--build-upstream", "--suite", str(suite), "--device", DEVICE, "--emu-seed", str(SEED), "--jobs", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "fmha_cli", "parity", *words, "--json", "-o", str(out)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = json.loads(out.read_text("utf-8"))["cases"]
+    assert len(rows) == len(cases)
+    return list(rows)
+
+
+def agrees(row: dict[str, Any], kernels: int) -> None:
+    """Both sides passed, did the same work on the device, and nothing was found and nothing timed on either."""
+    ours, theirs = row["ours"], row["upstream"]
+    assert row["outcome"] == "agree-pass", row["why"]
+    assert (ours["device"], theirs["device"]) == (DEVICE, DEVICE)
+    assert (ours["findings"], theirs["findings"]) == ([], [])
+    assert (ours["measurement"], theirs["ms"], row["times"]) == (None, None, None)
+    assert " ms" not in theirs["line"]
+    assert len(theirs["executed"]) == kernels
+    assert work(theirs) == work(ours)
+
+
+def work(side: dict[str, Any]) -> dict[str, tuple[int, int]]:
+    """Kernel -> instructions and matrix operations of a launch."""
+    executed = side["executed"]
+    return {e["kernel"]: (e["instructions"] // e["launches"], e["matrix_flops"] // e["launches"]) for e in executed}
+
+
+def test_the_forward_program_agrees(tmp_path: Path) -> None:
+    for row in parity(tmp_path, "fwd", {"prec": "fp16", "d": "64", "kname": "1"}, ragged(SEED)):
+        agrees(row, 1)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+def test_the_backward_program_agrees(tmp_path: Path) -> None:
+    """The three stages, with a mask and lengths that fill no tile."""
+    settings = {"prec": "bf16", "b": "1", "h": "2", "d": "32", "mask": "1", "kname": "1"}
+    (row,) = parity(tmp_path, "bwd", settings, {"case": {"s": "77", "s_k": "90"}})
+    agrees(row, 3)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(4 * 3600)
+def test_every_case_agrees(tmp_path: Path) -> None:
+    """``basic``, and the smallest of every kind of ``smoke``: all that both sides can be given."""
+    out = tmp_path / "cases.json"
+    assert every_case(["--json", str(out)]) == 0
+    cases = json.loads(out.read_text("utf-8"))["cases"]
+    passed = [case for case in cases if case["outcome"] == "agree-pass"]
+    assert sum(case["group"] == "basic" for case in passed) == 14
+    assert sum(case["group"] != "basic" for case in passed) >= 300
+    assert all(case["devices"] == [DEVICE] for case in passed)
