@@ -50,7 +50,8 @@ class EmulatedSide:
         with tempfile.TemporaryDirectory(prefix="fmha-parity-") as folder:
             report = Path(folder, "report")
             own = self.emulator.program_environment(self.library, self.device, self.options, report)
-            ran = run_program(path, once(argv), {**environ, "LC_ALL": "C", **own}, timeout)
+            # What is killed cannot tidy up behind it: its temporary files go with this folder.
+            ran = run_program(path, once(argv), {**environ, "LC_ALL": "C", "TMPDIR": folder, **own}, timeout)
             lasting = {name: value for name, value in own.items() if value != str(report)}
             ran = replace(ran, device=self.device.id, variables=lasting)
             try:

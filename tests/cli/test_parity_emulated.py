@@ -94,6 +94,14 @@ def test_a_case_can_be_seen_again_with_what_its_program_had(
     assert f"again, upstream: PAPER_DEVICE={ID} {programs}" in " ".join(done.out.split())
 
 
+def test_nothing_is_left_of_a_program_that_died(fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told) -> None:
+    place = tmp_path / "temporary"
+    place.mkdir()
+    done = parity(fmha, programs, tmp_path, STANDIN="segv", STANDIN_LITTER="1", TMPDIR=str(place))
+    assert (outcomes(done), done.code) == (["crashed"], 6)
+    assert [left.name for left in place.iterdir() if "litter" in left.name or "parity" in left.name] == []
+
+
 def test_rounds_of_timing_are_refused(fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told) -> None:
     done = parity(fmha, programs, tmp_path, "--rounds", "3")
     assert done.code == 2

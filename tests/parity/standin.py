@@ -22,6 +22,9 @@ REPORT = os.environ.get("PAPER_REPORT")
 if REPORT and os.environ.get("STANDIN_REPORT") != "none":
     with open(REPORT, "w") as stream:
         stream.write(os.environ.get("STANDIN_REPORT", "[]"))
+if os.environ.get("STANDIN_LITTER"):  # a temporary file that it does not live to remove
+    import tempfile
+    tempfile.mkstemp(prefix="standin-litter-")
 if LOG:
     with open(LOG, "a") as stream:
         stream.write(" ".join([NAME, *sys.argv[1:]]) + "\t" + os.environ.get("HIP_VISIBLE_DEVICES", "") + "\n")
