@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from assembly_backward import Backward
 from assembly_forward import Forward
-
-IN_STEP = 16
-"""Instructions of a wave before the next one's turn, where a kernel relies on waves staying together."""
+from assembly_kernels import IN_STEP
 
 
 def _forward(

@@ -20,6 +20,9 @@ from fmha_cli.sources.store import fetched
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
 
+IN_STEP = 16
+"""Instructions of a wave before the next one's turn, where a kernel relies on waves staying together."""
+
 
 @cache
 def folder(root: Path) -> Path:
@@ -47,15 +50,17 @@ def describe(lengths: Sequence[tuple[int, int]]) -> str:
     return " ".join(f"{q}x{k}" for q, k in lengths)
 
 
-def slots(members: Sequence[int | Array], width: int) -> list[int | Array]:
-    """Arguments of which every number takes a slot of ``width`` bytes; pointers too where slots are that wide.
+def slots(members: Sequence[int | Array | bytes], width: int) -> list[int | Array]:
+    """Arguments of which every number takes a slot of ``width`` bytes; pointers too where slots are that wide. No bytes
+    stand for a null pointer.
 
     ``csrc/include/aiter_hip_common.h`` (``p1``, ``p2``, ``p3``): packed structs with padding members.
     """
     out: list[int | Array] = []
     for member in members:
+        held: list[int | Array] = [0, 0] if isinstance(member, bytes) else [member]
         used = 4 if isinstance(member, int) else 8
-        out += [member, *[0] * ((width - used) // 4)]
+        out += [*held, *[0] * ((width - used) // 4)]
     return out
 
 

@@ -13,13 +13,14 @@ pytest.importorskip("ml_dtypes")
 from assembly_backward import Backward, backward
 from assembly_cases import MANY_BACKWARD, MANY_FORWARD, QUICK_BACKWARD, QUICK_FORWARD
 from assembly_forward import Forward, forward
+from assembly_others import MANY_OTHERS, QUICK_OTHERS, Other
 
 LSE_ERROR = 3e-6
 WRITES = ("ds_write", "buffer_load")
 
 
 def title(case: object) -> str:
-    return case.title if isinstance(case, Forward | Backward) else ""
+    return case.title if isinstance(case, Forward | Backward | Other) else ""
 
 
 def check_findings(case: Forward | Backward, findings: list[dict[str, Any]]) -> None:
@@ -43,6 +44,12 @@ def check_backward(case: Backward) -> None:
     check_findings(case, outcome.findings)
 
 
+def check_other(case: Other) -> None:
+    error, observed = case.call()
+    assert error < case.limit
+    assert {finding["kind"] for finding in observed["findings"]} <= {case.known}
+
+
 @pytest.mark.parametrize("case", QUICK_FORWARD, ids=title)
 def test_forward(case: Forward) -> None:
     check_forward(case)
@@ -51,6 +58,11 @@ def test_forward(case: Forward) -> None:
 @pytest.mark.parametrize("case", QUICK_BACKWARD, ids=title)
 def test_backward(case: Backward) -> None:
     check_backward(case)
+
+
+@pytest.mark.parametrize("case", QUICK_OTHERS, ids=title)
+def test_other_kernels(case: Other) -> None:
+    check_other(case)
 
 
 @pytest.mark.parametrize("case", [c for c in QUICK_FORWARD if c.races], ids=title)
@@ -72,3 +84,9 @@ def test_forward_of_many_shapes(case: Forward) -> None:
 @pytest.mark.parametrize("case", MANY_BACKWARD, ids=title)
 def test_backward_of_many_shapes(case: Backward) -> None:
     check_backward(case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", MANY_OTHERS, ids=title)
+def test_more_of_the_others(case: Other) -> None:
+    check_other(case)
