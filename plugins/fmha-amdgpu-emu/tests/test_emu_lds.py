@@ -244,7 +244,7 @@ def test_out_of_range(arch: str, snippets: dict[str, Snippets]) -> None:
     assert "0x1000 bytes" in after.findings[0]["text"]
 
 
-@pytest.mark.parametrize(("arch", "waited"), itertools.product(ARCHS, (True, False)))
+@pytest.mark.parametrize(("arch", "waited"), list(itertools.product(ARCHS, (True, False))))
 def test_results_are_pending(arch: str, waited: bool, snippets: dict[str, Snippets]) -> None:
     """Using what an LDS read delivers before its wait is a finding."""
     wave = Wave(arch, 80)
