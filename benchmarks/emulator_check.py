@@ -77,19 +77,7 @@ def sampled(every: Sequence[Point], count: int, seed: int) -> list[Point]:
 def executed(every: Sequence[Point], registry: Registry, seed: int) -> Iterator[dict[str, Any]]:
     """One row for each point, as it is done."""
     for number, (arch, case) in enumerate(every, 1):
-        began = time.monotonic()
-        problem = Problem.from_cli(case.flags)
-        record = run(problem, registry=registry, backend=BACKEND, device=f"emu:{arch}", fill_seed=seed)[0].to_dict()
-        row = {
-            "arch": arch,
-            "case": case.name,
-            "flags": case.flags,
-            "seconds": round(time.monotonic() - began, 2),
-            **_figures(record),
-        }
-        if tuple(s["family"] for s in record["stages"]) != case.families:
-            row["notes"] = [*row["notes"], f"expected {', '.join(case.families)}"]
-        row |= _known(problem, arch, registry, seed, row)
+        row = row_of((arch, case), registry, seed)
         kinds = ", ".join(f["kind"] for f in row["findings"])
         print(
             f"{number}/{len(every)} {arch} {case.name}: {row['verdict']} {kinds} {row['seconds']} s",
@@ -97,6 +85,23 @@ def executed(every: Sequence[Point], registry: Registry, seed: int) -> Iterator[
             flush=True,
         )
         yield row
+
+
+def row_of(point: Point, registry: Registry, seed: int) -> dict[str, Any]:
+    """Execute and judge one point."""
+    (arch, case), began = point, time.monotonic()
+    problem = Problem.from_cli(case.flags)
+    record = run(problem, registry=registry, backend=BACKEND, device=f"emu:{arch}", fill_seed=seed)[0].to_dict()
+    row = {
+        "arch": arch,
+        "case": case.name,
+        "flags": case.flags,
+        "seconds": round(time.monotonic() - began, 2),
+        **_figures(record),
+    }
+    if tuple(s["family"] for s in record["stages"]) != case.families:
+        row["notes"] = [*row["notes"], f"expected {', '.join(case.families)}"]
+    return row | _known(problem, arch, registry, seed, row)
 
 
 def _known(problem: Problem, arch: str, registry: Registry, seed: int, row: Mapping[str, Any]) -> dict[str, Any]:
