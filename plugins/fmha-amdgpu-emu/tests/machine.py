@@ -110,6 +110,7 @@ class Program:
         seed: int = 0,
         threads: int = 1,
         track: bool = True,
+        strict: bool = False,
         limit: int = 0,
         turn: int = 0,
     ) -> dict[str, Any]:
@@ -130,7 +131,7 @@ class Program:
             )
         request = _Launch(
             (ctypes.c_uint32 * 3)(*grid), (ctypes.c_uint32 * 3)(*block), (ctypes.c_uint32 * 3)(*items), lds,
-            bytes(packed), len(packed), seed, threads, int(track), limit, turn,
+            bytes(packed), len(packed), seed, threads, int(track) + strict, limit, turn,
         )  # fmt: skip
         message = ctypes.create_string_buffer(4096)
         self._library.emu_observed()

@@ -96,6 +96,7 @@ int emu_launch(void* program, const char* kernel, const EmuLaunch* launch, char*
   l.options.turn = launch->turn;
   l.options.threads = launch->threads;
   l.options.track = launch->track != 0;
+  l.options.strict = launch->track > 1;
   l.options.most_instructions = launch->most_instructions;
   l.report = &report;
   run(l);

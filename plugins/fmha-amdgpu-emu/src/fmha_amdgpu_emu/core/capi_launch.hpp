@@ -11,7 +11,7 @@ struct EmuLaunch {
   const uint8_t* kernargs;     // explicit arguments, laid out as the kernel's metadata says
   uint64_t kernarg_bytes;
   uint64_t seed;
-  int32_t threads, track;
+  int32_t threads, track;  // track: 0 off, 1 on, 2 on and strict (launch.hpp)
   uint64_t most_instructions;  // of one wave; 0: no limit
   uint64_t turn;               // instructions of a wave before another one's turn; 0: up to a barrier
 };

@@ -1,0 +1,143 @@
+"""What became of planted faults, as rows: how each was caught, and of each that was not, why it could not be."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
+from typing import Any, Protocol
+
+from planted_text import Fault, Planted, body
+
+
+class Caught(StrEnum):
+    """How a fault shows."""
+
+    NAMED = "named"
+    """A finding with its kind and an instruction, or a launch that stopped with a sentence about one."""
+    NUMBERS = "numbers"
+    """Wrong results and nothing else."""
+    HANGS = "hangs"
+    NEVER_EXECUTED = "never executed"
+    """Not by any wave of this problem."""
+    NO_EFFECT = "no effect"
+    """Every output is the same to the last bit: for this problem the changed kernel computes the same."""
+    COVERED = "covered"
+    """Others do the same work: without it and them there are findings that there are not without them alone."""
+    READS_AT_A_BARRIER = "reads at a barrier"
+    """Guards nothing but reads outstanding at a barrier; a finding with ``FMHA_EMU_STRICT``."""
+    GLOBAL_MEMORY = "global memory alone"
+    """A wait for vector memory that guards no register and no LDS word, with the other waits or without them: at most the
+    order of global memory between waves, which is not looked at."""
+    ENDS = "end of the kernel"
+    """A wait with nothing behind it."""
+    WITHIN_BUDGET = "within the budget"
+    """Other numbers, as good as right ones: the maximum of a row's scores may be any that scales alike."""
+    UNEXPLAINED = "unexplained"
+
+
+EXPLAINED = (
+    Caught.NEVER_EXECUTED,
+    Caught.NO_EFFECT,
+    Caught.COVERED,
+    Caught.READS_AT_A_BARRIER,
+    Caught.GLOBAL_MEMORY,
+    Caught.ENDS,
+    Caught.WITHIN_BUDGET,
+)  # fmt: skip
+
+ORDERING = (Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.BARRIER, Planted.SIGNAL, Planted.WAIT)
+"""Faults that never change a number here, because loads deliver at once and waves run to their barriers."""
+
+_NEAREST = 8
+"""How many other waits and barriers are tried as what covers one."""
+
+Places = Counter[tuple[str, int]]
+Lines = tuple[int, ...]
+
+
+class Result(Protocol):
+    """See ``planted_runs.Seen``."""
+
+    verdict: str
+    findings: tuple[dict[str, Any], ...]
+    note: str
+    outputs: str
+
+    @property
+    def places(self) -> Places: ...
+
+
+class Subject(Protocol):
+    """A kernel to plant in; see ``planted_runs.PlantedKernel``."""
+
+    text: str
+
+    @property
+    def plain(self) -> Result: ...
+    def run(self, *faults: Fault) -> Result: ...
+    def reaches(self, fault: Fault) -> bool: ...
+    def strictly(self, fault: Fault) -> Places: ...
+
+
+def rows(kernel: Subject, every: Sequence[Fault], among: Iterable[Fault]) -> Iterator[dict[str, Any]]:
+    """One row for each fault of ``every``: where it is, what it was, how it was caught.
+
+    Args:
+        among: all faults of the kernel, to look for what covers one. Faults that do not assemble are left out.
+    """
+    drops = [f for f in among if f.kind in (Planted.WAIT_DROPPED, Planted.BARRIER)]
+    known: dict[Lines, Places] = {}
+    for fault in every:
+        try:
+            seen = kernel.run(fault)
+        except ValueError:
+            continue
+        caught, why = _caught(kernel, fault, seen, drops, known)
+        yield {
+            "fault": fault.kind.value,
+            "line": fault.lines[0] + 1,
+            "before": fault.before,
+            "after": fault.after,
+            "caught": caught.value,
+            "why": why,
+            "verdict": seen.verdict,
+            "kinds": sorted({finding["kind"] for finding in seen.findings}),
+            "first": seen.findings[0] if seen.findings else None,
+            "note": seen.note,
+        }
+
+
+def _caught(
+    kernel: Subject, fault: Fault, seen: Result, drops: Sequence[Fault], known: dict[Lines, Places]
+) -> tuple[Caught, str]:
+    if seen.findings or seen.verdict == "LAUNCH_FAILED":
+        return Caught.NAMED, ""
+    if seen.verdict != "PASSED":
+        return (Caught.HANGS if seen.verdict == "TIMED_OUT" else Caught.NUMBERS), ""
+    if not kernel.reaches(fault):
+        return Caught.NEVER_EXECUTED, ""
+    if fault.kind not in ORDERING:
+        return (Caught.NO_EFFECT if seen.outputs == kernel.plain.outputs else Caught.WITHIN_BUDGET), ""
+    following = next((c for c in body(kernel.text) if c.line > fault.lines[-1]), None)
+    if following is not None and following.mnemonic == "s_endpgm":
+        return Caught.ENDS, ""
+    if places := kernel.strictly(fault):
+        return Caught.READS_AT_A_BARRIER, ", ".join(sorted({kind for kind, _ in places}))
+    return _covered(kernel, fault, drops, known)
+
+
+def _covered(kernel: Subject, fault: Fault, drops: Sequence[Fault], known: dict[Lines, Places]) -> tuple[Caught, str]:
+    """Looks for waits and barriers that do the fault's work: the nearest, each alone, then more and more of them."""
+    others = [d for d in drops if not set(d.lines) & set(fault.lines)]
+    others.sort(key=lambda d: abs(d.lines[0] - fault.lines[0]))
+    for near in (*([other] for other in others[:_NEAREST]), *(others[:n] for n in (2, 4, _NEAREST, len(others)))):
+        lines = tuple(sorted(other.lines[0] + 1 for other in near))
+        if lines not in known:
+            known[lines] = kernel.run(*near).places
+        if kernel.run(fault, *near).places - known[lines]:
+            return Caught.COVERED, f"lines {', '.join(map(str, lines[:4]))}{', ...' if len(lines) > 4 else ''}"
+    waits = fault.kind in (Planted.WAIT_DROPPED, Planted.WAIT_RAISED)
+    if waits and any(name in fault.before for name in ("vmcnt", "vscnt", "loadcnt", "storecnt")):
+        return Caught.GLOBAL_MEMORY, ""
+    return Caught.UNEXPLAINED, ""
