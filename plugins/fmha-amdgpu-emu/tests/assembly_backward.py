@@ -15,7 +15,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from anchor_reference import gradients
-from assembly_kernels import bits, describe, run, slots
+from assembly_kernels import Argument, bits, describe, run, slots
 
 Array = npt.NDArray[Any]
 
@@ -91,14 +91,15 @@ class _Tensors:
 
 def backward(case: Backward) -> Gradients:
     """Run it; inputs are standard normal."""
-    dtype = np.float16 if case.has("fp16") else ml_dtypes.bfloat16
+    dtype: Any = np.float16 if case.has("fp16") else ml_dtypes.bfloat16
     (hq, hk), d, count = case.heads, case.hdim, len(case.lengths)
     rows, keys = ([n[i] for n in case.lengths] for i in range(2))
     group = case.has("group")
     rng = np.random.default_rng([rows[0], keys[0], hq, d])
     q, do = (rng.standard_normal((sum(rows), hq, d)).astype(dtype) for _ in range(2))
     k, v = (rng.standard_normal((sum(keys), hk, d)).astype(dtype) for _ in range(2))
-    starts = tuple(np.concatenate([[0], np.cumsum(n)]).astype(np.int32) for n in (rows, keys))
+    starts_q, starts_k = (np.concatenate([[0], np.cumsum(n)]).astype(np.int32) for n in (rows, keys))
+    starts = (starts_q, starts_k)
     scale = d**-0.5
     wanted, logs = [], []
     for b in range(count):
@@ -108,17 +109,12 @@ def backward(case: Backward) -> Gradients:
         dq, dk, dv, delta, lse = gradients(qb, kb, vb, dob, scale, causal=case.has("causal"))
         wanted.append((dq, dk, dv))
         logs.append((lse, delta))
-    lse, delta = (
-        np.ascontiguousarray(np.concatenate(x, -1) if group else np.stack(x)).astype(np.float32)
-        for x in ([n[0] for n in logs], [n[1] for n in logs])
-    )
-    t = _Tensors(
-        q, k, v, do, *(np.full((sum(keys), hq, d), np.nan, dtype) for _ in range(2)),
-        np.zeros_like(q), _accumulator(case, dtype), lse, delta, (starts[0], starts[1]),
-    )  # fmt: skip
+    joined = [np.concatenate(x, -1) if group else np.stack(x) for x in zip(*logs, strict=True)]
+    dk_out, dv_out = (np.full((sum(keys), hq, d), np.nan, dtype) for _ in range(2))
+    lse_in, delta_in = (np.ascontiguousarray(x, np.float32) for x in joined)
+    t = _Tensors(q, k, v, do, dk_out, dv_out, np.zeros_like(q), _accumulator(case, dtype), lse_in, delta_in, starts)
     observed = _launch(case, t, scale)
-    got = [np.zeros((hq, sum(rows), d)), *(x.transpose(1, 0, 2).astype(np.float64) for x in (t.dk, t.dv))]
-    got[0] = _dq(case, t)
+    got = [_dq(case, t), *(x.transpose(1, 0, 2).astype(np.float64) for x in (t.dk, t.dv))]
     errors = [0.0, 0.0, 0.0]
     for b in range(count):
         for n, (start, have, want) in enumerate(zip((starts[0], starts[1], starts[1]), got, wanted[b], strict=True)):
@@ -168,7 +164,7 @@ def _launch(case: Backward, t: _Tensors, scale: float) -> list[dict[str, Any]]:
     head = [dq, t.dk, t.dv, t.q, t.k, t.v, t.do, t.lse, t.delta]
     tile = case.tile * k[2]
     width = 16
-    arguments: list[int | Array]
+    arguments: list[Argument]
     if _plain(case):
         arguments = [*head, bits(scale), log2e, rows, tile, *q, hq // hk, *k, dk[2]]
     elif case.code.startswith("gfx950") and case.hdim == 128 and not case.has("swa"):
@@ -201,7 +197,7 @@ def _shuffle(case: Backward, t: _Tensors) -> dict[str, Any]:
     """gfx950's last kernel: ``fmha_bwd_dq_shuffle_args``, ``dq_shuffle_traits_``."""
     rows = max(n for n, _ in case.lengths)
     acc, dq = t.dq_acc.strides, t.dq.strides
-    arguments: list[int | Array] = [
+    arguments: list[Argument] = [
         t.dq_acc, t.dq, 64 * dq[0], acc[1], acc[0], acc[2], dq[1], rows * dq[0], dq[0], rows, case.hdim,
         t.starts[0], t.starts[0], t.dq_acc.shape[2],
     ]  # fmt: skip

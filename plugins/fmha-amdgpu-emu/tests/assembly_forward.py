@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from anchor_reference import attention, row_error
-from assembly_kernels import bits, describe, run, slots
+from assembly_kernels import Argument, bits, describe, run, slots
 
 Array = npt.NDArray[Any]
 
@@ -85,7 +85,7 @@ def forward(case: Forward) -> Outcome:
         return row, head, 0 if case.group else length * row
 
     q_s, k_s, v_s, o_s = (strides(a, n) for a, n in ((q, longest), (k, keys[0]), (v, keys[0]), (o, longest)))
-    arguments = [
+    arguments: list[Argument] = [
         o, q, k, v, lse, bits(scale), longest, q_s[0], tile * q_s[0], q_s[1], q_s[2], hq // hk, *k_s, tune, 1,
         max(keys), dq, dv, hq, *v_s, *o_s, starts[0], starts[1], lse.shape[-1] * 4, starts[0], starts[1],
     ]  # fmt: skip

@@ -19,6 +19,8 @@ from fmha_cli.sources.store import fetched
 
 Bytes = npt.NDArray[np.uint8]
 Array = npt.NDArray[Any]
+Argument = int | Array | bytes
+"""A number of 4 bytes, a pointer to an array, or (no bytes) a null pointer."""
 
 IN_STEP = 16
 """Instructions of a wave before the next one's turn, where a kernel relies on waves staying together."""
@@ -50,9 +52,8 @@ def describe(lengths: Sequence[tuple[int, int]]) -> str:
     return " ".join(f"{q}x{k}" for q, k in lengths)
 
 
-def slots(members: Sequence[int | Array | bytes], width: int) -> list[int | Array]:
-    """Arguments of which every number takes a slot of ``width`` bytes; pointers too where slots are that wide. No bytes
-    stand for a null pointer.
+def slots(members: Sequence[Argument], width: int) -> list[int | Array]:
+    """Arguments of which every number takes a slot of ``width`` bytes; pointers too where slots are that wide.
 
     ``csrc/include/aiter_hip_common.h`` (``p1``, ``p2``, ``p3``): packed structs with padding members.
     """

@@ -13,7 +13,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 from anchor_reference import attention, row_error
-from assembly_kernels import IN_STEP, bits, run, slots
+from assembly_kernels import IN_STEP, Argument, bits, run, slots
 
 Array = npt.NDArray[Any]
 BF16 = ml_dtypes.bfloat16
@@ -49,7 +49,7 @@ def layer_norm(rows: int, turn: int = 0) -> tuple[float, dict[str, Any]]:
     given, residual = (rng.standard_normal((rows, n)).astype(BF16) for _ in range(2))
     weight, bias = (rng.standard_normal(n).astype(BF16) for _ in range(2))
     out, summed = (np.full((rows, n), np.nan, BF16) for _ in range(2))
-    arguments = [out, given, weight, bias, bits(epsilon), rows, n, summed, residual, NOTHING, NOTHING]
+    arguments: list[Argument] = [out, given, weight, bias, bits(epsilon), rows, n, summed, residual, NOTHING, NOTHING]
     observed = run(
         "gfx942/layer_norm.co",
         ((rows + 1) // 2, 1, 1),
@@ -71,7 +71,7 @@ def topk_softmax(block: int, experts: int, count: int, tokens: int, renormalise:
     gating = rng.standard_normal((tokens, experts)).astype(np.float32)
     chosen = np.full((tokens, count), -1, np.int32)
     weights = np.full((tokens, count), np.nan, np.float32)
-    arguments = [chosen, weights, gating, tokens, experts, count, int(renormalise), count * 4]
+    arguments: list[Argument] = [chosen, weights, gating, tokens, experts, count, int(renormalise), count * 4]
     observed = run(
         f"gfx942/topksoftmax/topksoftmax_{block}x{experts}x{count}.co",
         (-(-tokens // block), 1, 1),
