@@ -26,9 +26,10 @@ class Caught(StrEnum):
     """Others do the same work: without it and them there are findings that there are not without them alone."""
     READS_AT_A_BARRIER = "reads at a barrier"
     """Guards nothing but reads outstanding at a barrier; a finding with ``FMHA_EMU_STRICT``."""
-    GLOBAL_MEMORY = "global memory alone"
-    """A wait for vector memory that guards no register and no LDS word, with the other waits or without them: at most the
-    order of global memory between waves, which is not looked at."""
+    IDLE = "guards nothing used"
+    """A wait behind which, with every other wait and barrier or without them, no register and no LDS word is used sooner
+    than it may be. What it orders is global memory (not looked at), or complete because no more may be outstanding than
+    the counter counts, or the same bytes stored again."""
     ENDS = "end of the kernel"
     """A wait with nothing behind it."""
     WITHIN_BUDGET = "within the budget"
@@ -41,7 +42,7 @@ EXPLAINED = (
     Caught.NO_EFFECT,
     Caught.COVERED,
     Caught.READS_AT_A_BARRIER,
-    Caught.GLOBAL_MEMORY,
+    Caught.IDLE,
     Caught.ENDS,
     Caught.WITHIN_BUDGET,
 )  # fmt: skip
@@ -132,12 +133,11 @@ def _covered(kernel: Subject, fault: Fault, drops: Sequence[Fault], known: dict[
     others = [d for d in drops if not set(d.lines) & set(fault.lines)]
     others.sort(key=lambda d: abs(d.lines[0] - fault.lines[0]))
     for near in (*([other] for other in others[:_NEAREST]), *(others[:n] for n in (2, 4, _NEAREST, len(others)))):
-        lines = tuple(sorted(other.lines[0] + 1 for other in near))
+        lines = tuple(other.lines[0] + 1 for other in near)
         if lines not in known:
             known[lines] = kernel.run(*near).places
         if kernel.run(fault, *near).places - known[lines]:
             return Caught.COVERED, f"lines {', '.join(map(str, lines[:4]))}{', ...' if len(lines) > 4 else ''}"
-    waits = fault.kind in (Planted.WAIT_DROPPED, Planted.WAIT_RAISED)
-    if waits and any(name in fault.before for name in ("vmcnt", "vscnt", "loadcnt", "storecnt")):
-        return Caught.GLOBAL_MEMORY, ""
+    if fault.kind in (Planted.WAIT_DROPPED, Planted.WAIT_RAISED):
+        return Caught.IDLE, ""
     return Caught.UNEXPLAINED, ""

@@ -57,7 +57,7 @@ KERNELS = (
     Kernel(
         "bwd_dq_dk_dv d64 causal",
         "gfx942",
-        "-b 1 -H 1 -s 70 --seqlen-k 90 -d 64 --causal --direction bwd",
+        "-b 1 -H 1 -s 70 --seqlen-k 120 -d 64 --causal --direction bwd",
         "bwd_dq_dk_dv",
     ),
 )

@@ -335,3 +335,23 @@ def test_signalling_twice_is_a_finding(seed: int, tmp_path: Path) -> None:
 def test_named_barriers_are_not_guessed(tmp_path: Path) -> None:
     with pytest.raises(Refused, match=r"s_barrier_signal at .*named barriers are not implemented"):
         assembled("gfx1201", "s_barrier_signal m0\ns_endpgm", tmp_path).launch("k", (1, 1, 1), (32, 1, 1))
+
+
+def test_reads_outstanding_at_a_barrier_are_races_when_launches_are_strict(tmp_path: Path) -> None:
+    """Waves 0 and 1 write their words, read each other's, and write their own again behind a bare barrier."""
+    body = """
+    v_lshlrev_b32 v1, 2, v0
+    v_xor_b32 v2, 0x100, v1
+    ds_write_b32 v1, v0
+    s_waitcnt lgkmcnt(0)
+    s_barrier
+    ds_read_b32 v3, v2
+    WAIT
+    s_barrier
+    ds_write_b32 v1, v2
+    s_waitcnt lgkmcnt(0)
+    s_endpgm
+    """
+    for wait, strict, expected in (("", False, set()), ("", True, {"lds-race"}), ("s_waitcnt lgkmcnt(0)", True, set())):
+        loaded = assembled("gfx942", body.replace("WAIT", wait), tmp_path, lds=512)
+        assert kinds(loaded.launch("k", (1, 1, 1), (128, 1, 1), strict=strict)) == expected, (wait, strict)
