@@ -107,51 +107,84 @@ def gemm(arch: str, tile: int, m: int, n: int, k: int, split: int = 1) -> tuple[
 
 
 def paged(
-    arch: str, dtype: str, ratio: int, lengths: tuple[int, ...], kv_heads: int = 2
+    arch: str, kernel: str, ratio: int, lengths: tuple[int, ...], kv_heads: int = 2
 ) -> tuple[float, dict[str, Any]]:
     """``csrc/py_itfs_cu/asm_pa.cu`` ``pa_fwd``: one query of each sequence, pages of 16 keys in any order.
 
-    Its loop fetches the next page numbers, then 23 times K and V, and waits for all but 24 loads: one too many.
+    K and V of 16 bits, or of 8 bits with a scale for each key and head. The kernels of 16 bits fetch the next page numbers,
+    then 23 times K and V, and wait for all but 24 loads: one too many. Those of 8 bits and 16 queries a head read LDS and
+    multiply behind ``s_waitcnt vmcnt(0)``, which does not cover that.
     """
-    kind = np.float16 if dtype == "fp16" else BF16
+    kind = np.float16 if "fp16" in kernel else BF16
     rng = np.random.default_rng([ratio, *lengths])
-    d, page, packed = 128, 16, 8
+    d, page = 128, 16
     heads, most = ratio * kv_heads, max(-(-n // page) for n in lengths)
     pages = len(lengths) * most
     q = rng.standard_normal((len(lengths), heads, d)).astype(kind)
-    k, v = (rng.standard_normal((pages, kv_heads, page, d)).astype(kind) for _ in range(2))
-    table = rng.permutation(pages).astype(np.int32).reshape(len(lengths), most)
+    shape = (pages, kv_heads, page, d)
+    scaled = "pertoken" in kernel
+    if "Int8" in kernel:
+        k, v = (rng.integers(-100, 101, shape).astype(np.int8) for _ in range(2))
+    else:
+        fp8 = ml_dtypes.float8_e4m3fnuz if arch == "gfx942" else ml_dtypes.float8_e4m3fn
+        k, v = (rng.standard_normal(shape).astype(fp8 if scaled else kind) for _ in range(2))
+    unit = 0.01 if "Int8" in kernel else 1
+    k_scale, v_scale = ((unit * rng.uniform(0.5, 1.5, shape[:3])).astype(np.float32) for _ in range(2))
+    packed = 16 // k.itemsize
     k_paged = np.ascontiguousarray(k.reshape(pages, kv_heads, page, d // packed, packed).transpose(0, 1, 3, 2, 4))
     v_paged = np.ascontiguousarray(v.reshape(pages, kv_heads, page // packed, packed, d).transpose(0, 1, 2, 4, 3))
+    table = rng.permutation(pages).astype(np.int32).reshape(len(lengths), most)
     context = np.array(lengths, np.int32)
     out = np.full_like(q, np.nan)
     scale = d**-0.5
-    numbers = [
-        bits(scale * math.log2(math.e)),
-        most,
-        kv_heads,
-        q.strides[0],
-        k_paged.strides[0],
-        k_paged.strides[1],
-        ratio,
-    ]
+    block, head = k_paged.strides[:2]
+    numbers = [bits(scale * math.log2(math.e)), most, kv_heads, q.strides[0], block, head, ratio]
+    scales: list[Argument] = [k_scale, v_scale] if scaled else [NOTHING, NOTHING]
     observed = run(
-        f"{arch}/pa/pa_{dtype}_noquant_gqa{ratio}_1tg_4w.co",
+        f"{arch}/pa/{kernel}.co",
         (kv_heads, len(lengths), 1),
         256,
-        slots([out, q, k_paged, v_paged, table, context, NOTHING, NOTHING, *numbers, NOTHING], 16),
+        slots([out, q, k_paged, v_paged, table, context, *scales, *numbers, NOTHING], 16),
         {"out": out},
-        {"q": q, "k": k_paged, "v": v_paged, "table": table, "lengths": context},
+        {
+            "q": q,
+            "k": k_paged,
+            "v": v_paged,
+            "k_scale": k_scale,
+            "v_scale": v_scale,
+            "table": table,
+            "lengths": context,
+        },
     )
+    wide = [k.astype(np.float64), v.astype(np.float64)]
+    if scaled:
+        wide = [x * s[..., None] for x, s in zip(wide, (k_scale, v_scale), strict=True)]
     error = 0.0
     for b, n in enumerate(lengths):
-        kb, vb = (x[table[b]].transpose(1, 0, 2, 3).reshape(kv_heads, -1, d)[:, :n].astype(np.float64) for x in (k, v))
+        kb, vb = (x[table[b]].transpose(1, 0, 2, 3).reshape(kv_heads, -1, d)[:, :n] for x in wide)
         wanted, _, _ = attention(q[b, :, None].astype(np.float64), kb, vb, scale)
         error = max(error, row_error(out[b].astype(np.float64), wanted[:, 0]))
     return error, observed
 
 
 FP32, ROUNDED, CUT = 1e-6, 1.5 * 2.0**-8, 3 * 2.0**-8
+FP8 = INT8 = 0.1
+"""Q and P are rounded to 8 bits too; the scales of another layout give errors of 0.8 and more."""
+_PAGED = (
+    ("pa_bf16_noquant_gqa8_1tg_4w", ROUNDED),
+    ("pa_bf16_pertokenFp8_gqa8_2tg_4w", FP8),
+    ("pa_bf16_pertokenInt8_gqa8_2tg_4w", INT8),
+)
+_MORE_PAGED = (
+    ("pa_bf16_noquant_gqa16_1tg_4w", ROUNDED),
+    ("pa_fp16_noquant_gqa8_1tg_4w", 2.0**-9),
+    ("pa_fp16_noquant_gqa16_1tg_4w", 2.0**-9),
+    *(
+        (f"pa_{dtype}_pertoken{kind}_gqa16_2tg_4w", limit)
+        for dtype in ("fp16", "bf16")
+        for kind, limit in (("Fp8", FP8), ("Int8", INT8))
+    ),
+)
 
 
 def _cases(many: bool) -> tuple[Other, ...]:
@@ -166,11 +199,12 @@ def _cases(many: bool) -> tuple[Other, ...]:
         ):
             title = f"{arch}/bf16gemm_outf32_tn_{tile}x64_pf3 {m}x{n}x{k}, K in {split}"
             out.append(Other(title, FP32, partial(gemm, arch, tile, m, n, k, split)))
-        for dtype, ratio in (("bf16", 8), *((("bf16", 16), ("fp16", 8), ("fp16", 16)) if many else ())):
+        for kernel, limit in (*_PAGED, *(_MORE_PAGED if many else ())):
             lengths = (50, 16, 333)
-            title = f"{arch}/pa_{dtype}_noquant_gqa{ratio}_1tg_4w contexts {' '.join(map(str, lengths))}"
-            limit = ROUNDED if dtype == "bf16" else 2.0**-9
-            out.append(Other(title, limit, partial(paged, arch, dtype, ratio, lengths), "missing-wait"))
+            ratio = 16 if "gqa16" in kernel else 8
+            known = "missing-wait" if "noquant" in kernel or ratio == 16 else ""
+            title = f"{arch}/{kernel} contexts {' '.join(map(str, lengths))}"
+            out.append(Other(title, limit, partial(paged, arch, kernel, ratio, lengths), known))
     if many:
         for block, experts, count in itertools.product((4, 12), (128, 256), (6, 8)):
             call = partial(topk_softmax, block, experts, count, 50, count == 6)
