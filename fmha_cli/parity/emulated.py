@@ -80,9 +80,10 @@ def read_with(reading: Reading, seen: Observed | None) -> Reading:
         return replace(reading, said=Said.UNREADABLE, why=why)
     if seen.fault is not None:
         return replace(reading, said=Said.FAILED, why="; ".join(filter(None, (seen.fault, reading.why))))
-    if seen.findings and reading.said is Said.VALID:
+    if seen.findings and reading.said in (Said.VALID, Said.WRONG):
         kinds = ", ".join(dict.fromkeys(finding.kind.value for finding in seen.findings))
-        return replace(reading, said=Said.WRONG, why=f"the emulator found {kinds}: {seen.findings[0].line()}")
+        found = f"the emulator found {kinds}: {seen.findings[0].line()}"
+        return replace(reading, said=Said.WRONG, why="; ".join(filter(None, (found, reading.why))))
     return reading
 
 

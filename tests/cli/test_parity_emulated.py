@@ -73,6 +73,17 @@ def test_findings_of_either_side_are_no_pass(
     assert any("lds-race" in line for line in case["why"])
 
 
+def test_findings_are_told_beside_wrong_numbers(
+    fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told, sees: Sees
+) -> None:
+    sees("lds-race")
+    done = parity(fmha, programs, tmp_path, STANDIN="wrong", STANDIN_REPORT='["lds-race"]')
+    assert (outcomes(done), done.code) == (["agree-fail"], 1)
+    theirs = done.document["cases"][0]["upstream"]
+    assert "the emulator found lds-race" in theirs["why"]
+    assert "Incorrect results" in theirs["why"]
+
+
 @pytest.mark.parametrize(("report", "findings"), [("none", None), ("null", [])], ids=["absent", "without-launches"])
 def test_a_program_without_a_report_of_a_launch_did_not_run_there(
     fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told, report: str, findings: list[str] | None
