@@ -55,7 +55,10 @@ def find_toolchain(
             )
         notify(Notice(NoticeKind.TOOLCHAIN, f"passing over the compiler {fault}"))
         faults.append(fault)
-    tried = "; ".join(faults) or "there is no g++, clang++ or c++ on PATH and no ziglang package"
+    tried = (
+        "; ".join(faults)
+        or "there is no g++, clang++ or c++ on PATH, with or without a version in its name, and no ziglang package"
+    )
     raise EnvironmentProblem("no C++ compiler works here", code="B006", why=tried, help=INSTALL_HELP)
 
 

@@ -98,8 +98,13 @@ class Candidate:
         return shlex.join(self.argv0)
 
 
+_NEWEST, _OLDEST = 40, 10
+_VERSIONED = tuple(f"{name}-{version}" for name in ("g++", "clang++") for version in range(_NEWEST, _OLDEST - 1, -1))
+
+
 def candidates(environ: Mapping[str, str] | None = None) -> Iterator[Candidate]:
-    """Compilers in order of preference: FMHA_CXX, CXX, g++, clang++, c++, the ``ziglang`` package.
+    """Compilers in order of preference: FMHA_CXX, CXX, g++, clang++, c++, those with a version in their name (newest
+    first: distributions install ``clang++-22`` alone), the ``ziglang`` package.
 
     A program that two names lead to is given once. Programs that a variable names but that do not exist are
     given with ``found=False``; others that do not exist are left out.
@@ -121,7 +126,7 @@ def _all_candidates(env: Mapping[str, str]) -> Iterator[Candidate]:
             path = shutil.which(words[0], path=search)
             argv0 = (os.path.abspath(path) if path else words[0], *words[1:])
             yield Candidate(argv0, variable, found=path is not None, wished=variable == "FMHA_CXX")
-    for name in ("g++", "clang++", "c++"):
+    for name in ("g++", "clang++", "c++", *_VERSIONED):
         path = shutil.which(name, path=search)
         if path:
             yield Candidate((os.path.abspath(path),), "PATH")

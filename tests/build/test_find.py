@@ -72,6 +72,13 @@ def test_order_of_preference(tmp_path: Path, script: Any) -> None:
     assert [c.wished for c in candidates(env)] == [True, False, False, False, False]
 
 
+def test_a_version_in_the_name_comes_last_and_the_newest_first(tmp_path: Path, script: Any) -> None:
+    for name in ("clang++-14", "clang++-22", "g++-12", "c++"):
+        script(tmp_path / name, f"#!/bin/sh\n# {name}\n")
+    found = [name for name, _ in names({"PATH": str(tmp_path)})]
+    assert found == ["c++", "g++-12", "clang++-22", "clang++-14"]
+
+
 def test_two_names_of_one_program_are_one_candidate(tmp_path: Path, script: Any) -> None:
     script(tmp_path / "g++", "#!/bin/sh\n")
     (tmp_path / "c++").symlink_to(tmp_path / "g++")
