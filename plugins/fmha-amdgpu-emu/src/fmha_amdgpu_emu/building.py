@@ -71,12 +71,14 @@ def build_emulator(context: BuildContext) -> Artifact:
     """
     arch, flags = _host()
     units = core_units()
-    jobs = [Job(name, _compile(name, text, arch, flags, context), _COMPILE_BYTES) for name, text in units.items()]
+    (head, *rest) = [(name, _compile(name, text, arch, flags, context)) for name, text in units.items()]
+    first = head[1](Event())  # alone, so that a machine without a compiler is told so once
+    jobs = [Job(name, compile_unit, _COMPILE_BYTES) for name, compile_unit in rest]
     batch = build_many(jobs, max(1, context.jobs), _saying_once(context.notify))
     for outcome in batch.outcomes:
         if outcome.error and not isinstance(outcome.error, Interrupted):
             raise outcome.error
-    objects = [outcome.value for outcome in batch.outcomes if outcome.value is not None]
+    objects = [first, *(outcome.value for outcome in batch.outcomes if outcome.value is not None)]
     if len(objects) < len(units):
         raise Interrupted("the emulator was not built: interrupted", code="B009")
     root = str(context.cache_root)
