@@ -47,12 +47,12 @@ class Call:
     def address(self, name: str) -> int:
         """Device address of element 0 of a tensor, workspace or auxiliary array; 0 when there is none.
 
-        A tensor without elements has no address either: nothing may be read there.
+        A tensor without elements has the address where it would be, between guards: kernels want a pointer even to no keys.
         """
         if name in self.auxiliaries:
             return self.auxiliaries[name]
         bound = self.tensors.get(name)
-        return 0 if bound is None or 0 in bound.shape else self.arena + bound.offset
+        return 0 if bound is None else self.arena + bound.offset
 
     def rows(self, name: str) -> Strides:
         """Strides of q, k, v, o, do and the gradients, or of an appended tensor."""

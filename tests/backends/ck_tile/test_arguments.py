@@ -110,6 +110,14 @@ def test_forward_tensors_are_found(sizes: str, layout: str, data: st.DataObject)
     assert block.lse_ptr + 4 * (first + h * block.nhead_stride_lse + i) == at(lse, *index)
 
 
+def test_no_keys_have_an_address() -> None:
+    """Kernels refuse a null pointer; nothing may be read there, for the guards of the neighbours are next to it."""
+    call, (block,) = bound("-s 33 --seqlen-k 0 -d 64 --causal", Family.FWD)
+    for name in ("k", "v"):
+        assert getattr(block, f"{name}_ptr") == ARENA + call.tensors[name].offset
+    assert call.address("no such tensor") == 0
+
+
 @pytest.mark.parametrize("rank", ["11ss", "1hss", "bhss"])
 def test_bias_broadcasts(rank: str) -> None:
     call, (block,) = bound(f"-b 2 -H 3 -s 4 --seqlen-k 6 -d 64 --bias elementwise:{rank}", Family.FWD)
