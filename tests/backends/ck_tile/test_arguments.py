@@ -36,7 +36,7 @@ BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "int32": 4, "fp8_e4m3": 1}
 def stage(family: Family, problem: Problem, *, deterministic: bool = False) -> Stage:
     """A stage of a family; only what the arguments look at is real."""
     signature = replace(Signature.of(problem), deterministic=Need.of(deterministic))
-    algorithm = CkAlgorithm(pipeline=Pipeline.BWD, tile=(32, 64))
+    algorithm = CkAlgorithm(pipeline=Pipeline.BWD, tile=(32, 64, 32, 64, 32, 64))
     return Stage(KernelSpec(backend="ck_tile", family=family, arch="gfx942", signature=signature, algorithm=algorithm))
 
 
