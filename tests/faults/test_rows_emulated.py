@@ -93,7 +93,7 @@ def test_rows_outside_the_sample_are_not_forgotten(any_supervisor: Supervisor, s
 
 
 def test_a_dtype_without_a_budget_is_not_trusted(any_supervisor: Supervisor) -> None:
-    found = row(any_supervisor, "-b 1 -H 1 -s 8 -d 8 --dtype fp8_e4m3:fp8_e4m3")
+    found = row(any_supervisor, "-b 1 -H 1 -s 8 -d 8 --dtype fp8_e5m2:fp8_e4m3")
     assert found.verdict is Verdict.MISTRUSTED
     assert "no measured error budget" in found.notes[0]
 
