@@ -81,7 +81,7 @@ class PaperEmulator:
         return api.Availability(state=api.State.OK, devices=self.devices(), version="1")
 
     def build(self, device: api.DeviceFacts, context: api.BuildContext) -> api.Artifact:
-        path = context.cache_root / "paper-emulator"
+        path = context.cache_root / f"paper-emulator-{os.getpid()}"  # other processes of a run damage theirs
         path.write_text("a library", "utf-8")
         log("build", device=device.id)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()

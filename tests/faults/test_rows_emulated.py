@@ -6,10 +6,12 @@ import pytest
 from emulated_backend import ENTRY, Slip, emulated_plan
 from fault_rows import CLOSE, DEVICE, judged
 
+from fmha_cli.dtypes import DType
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.judge import Judged, JudgePolicy
 from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.oracle import budgets
 from fmha_cli.oracle.fills import fill
 from fmha_cli.problem import Problem
 from fmha_cli.verdict import Verdict
@@ -92,8 +94,9 @@ def test_rows_outside_the_sample_are_not_forgotten(any_supervisor: Supervisor, s
     assert row(any_supervisor, flags, oracle_s=1e-9).verdict is Verdict.PASSED
 
 
-def test_a_dtype_without_a_budget_is_not_trusted(any_supervisor: Supervisor) -> None:
-    found = row(any_supervisor, "-b 1 -H 1 -s 8 -d 8 --dtype fp8_e5m2:fp8_e4m3")
+def test_a_dtype_without_a_budget_is_not_trusted(any_supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(budgets.EPS, DType.FP8_E4M3)
+    found = row(any_supervisor, "-b 1 -H 1 -s 8 -d 8 --dtype fp8_e4m3:fp8_e4m3")
     assert found.verdict is Verdict.MISTRUSTED
     assert "no measured error budget" in found.notes[0]
 
