@@ -26,6 +26,7 @@ from fmha_cli.device import usable_cores
 from fmha_cli.emulated import emulated_availability, emulated_device
 from fmha_cli.emulation import EmulatorOptions
 from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.oracle.fills import fill
@@ -61,7 +62,8 @@ def measured(arch: str, flags: str, threads: int, checks: bool, rounds: int) -> 
     layout = layout_of(problem, plan.workspaces)
     with Arena(layout) as arena:
         memory = map_shared(arena.fd, layout.size)
-        arena.write(fill(problem, "normal", 0))
+        cases = Cases(lambda one, kind: fill(one, kind, 0), oracle_s=1.0)
+        arena.write(cases.case(problem, "normal", stream=backend.dropout_stream, check=True).inputs)
         arena.prepare()
         session.load(plan, [built[stage.kernel.digest].value.path for stage in plan.stages])
         session.bind(memoryview(memory), dict(layout.tensors), 1)
