@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hip_cases import same
+from hip_compare import same
 from hip_device import U32, Device, HipFault
 
 Case = Callable[[Device], None]

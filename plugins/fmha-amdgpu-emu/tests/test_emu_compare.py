@@ -299,6 +299,6 @@ def test_v_cmpx_writes_exec_and_its_destination(folder: Path) -> None:
     for arch in CDNA:
         run = Snippets(arch, folder, {"x": "v_cmpx_lt_u32_e64 s[10:11], v1, v2"})
         after = run.run("x", v={1: np.arange(64), 2: 20}, exec=0xFFFF0)
-        assert (after.exec, after.mask(10)) == (0xFFFF0, 0xFFFF0)
+        assert (after.exec_mask, after.mask(10)) == (0xFFFF0, 0xFFFF0)
         after = run.run("x", v={1: np.arange(64), 2: 10}, exec=0xFFFF0)
-        assert (after.exec, after.mask(10)) == (0x3F0, 0x3F0)
+        assert (after.exec_mask, after.mask(10)) == (0x3F0, 0x3F0)

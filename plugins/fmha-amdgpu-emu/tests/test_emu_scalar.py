@@ -323,7 +323,7 @@ def test_exec_saved_and_written(arch: str, wave64: bool, folder: Path) -> None:
         ):
             after = run.run(name, s={6: a & M32, 7: a >> 32}, exec=exec_, scc=int(exec_ == 0))
             new = formula(a, exec_) & full
-            assert after.exec == new, name
+            assert after.exec_mask == new, name
             assert after.mask(4) == (new if "wrexec" in name else exec_), name
             assert after.scc == (new != 0), name
 

@@ -19,7 +19,7 @@ def test_state_round_trip(arch: str, tmp_path: Path) -> None:
     on = (0x0F0F0F0F >> np.arange(64, dtype=np.uint64) & 1).astype(bool)
     assert np.array_equal(after.v[3], np.where(on, lanes, 0xABCDEF01).astype(np.uint32))
     assert np.array_equal(after.v[4], lanes)
-    assert (after.s[5], after.vcc, after.s[124], after.exec) == (77, 5, 9, 0x0F0F0F0F)
+    assert (after.s[5], after.vcc, after.s[124], after.exec_mask) == (77, 5, 9, 0x0F0F0F0F)
     assert snippets.run("scalar").s[7] == 0x12345678
 
 

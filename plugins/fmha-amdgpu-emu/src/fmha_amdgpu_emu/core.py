@@ -71,7 +71,7 @@ class WaveState:
     executed: int = 0
 
     @property
-    def exec(self) -> int:
+    def exec_mask(self) -> int:
         """The EXEC mask."""
         return self.mask(EXEC)
 
