@@ -1,6 +1,6 @@
 """Upstream's own example programs and this tool, both on one emulated AMD device: ``fmha parity`` without hardware.
 
-    python benchmarks/emulator_parity.py [--arch gfx942] [--cases 320] [--list] [--suite FILE] [--document FILE]
+    python benchmarks/emulator_parity.py [--arch gfx942] [--cases 340] [--list] [--suite FILE] [--document FILE]
         [--json FILE] [--markdown FILE]
 
 All cases of ``basic``, then cases of ``smoke``: first one of each kind (group, type, mode, mask, bias, dropout,
@@ -183,7 +183,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run; the exit status of ``fmha parity``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default="gfx942")
-    parser.add_argument("--cases", type=int, default=320, help="of smoke")
+    parser.add_argument("--cases", type=int, default=340, help="of smoke")
     parser.add_argument("--jobs", type=int, default=2, help="compilers at once")
     parser.add_argument("--list", action="store_true", help="count kinds and kernels and stop")
     parser.add_argument("--suite", type=Path, help="keep the cases, for fmha parity --suite")

@@ -34,7 +34,7 @@ def view(arena: Bytes, tensor: BoundTensor) -> Array:
     dtype = DTYPES[tensor.dtype]
     strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
     start = arena[tensor.offset : tensor.offset + max(extent(tensor), dtype.itemsize)]
-    return np.lib.stride_tricks.as_strided(start.view(dtype), tensor.shape, strides)
+    return np.ndarray(tensor.shape, dtype, start, strides=strides)
 
 
 def extent(tensor: BoundTensor) -> int:

@@ -124,4 +124,4 @@ def _array(arena: memoryview, tensor: BoundTensor) -> Array:
         return np.frombuffer(arena, dtype, tensor.shape[0] // dtype.itemsize, tensor.offset)
     rows = np.frombuffer(arena, dtype, (len(arena) - tensor.offset) // dtype.itemsize, tensor.offset)
     strides = tuple(stride * dtype.itemsize for stride in tensor.strides)
-    return np.lib.stride_tricks.as_strided(rows, tensor.shape, strides)
+    return np.ndarray(tensor.shape, dtype, rows, strides=strides)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
@@ -22,7 +23,11 @@ from fmha_cli.errors import FmhaError, InternalError
 
 
 def main() -> NoReturn:
-    """``fmha`` as the shell calls it."""
+    """``fmha`` as the shell calls it. A CI system and ``timeout`` end it with SIGTERM, a closed terminal with SIGHUP: as
+    Ctrl-C, so that no compiler outlives it and its journal can be resumed."""
+    for ended_by in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ended_by) is signal.SIG_DFL:  # not where nohup ignores it
+            signal.signal(ended_by, signal.default_int_handler)
     sys.exit(run(sys.argv[1:], os.environ))
 
 

@@ -92,7 +92,7 @@ class Arena:
         dtype = np.dtype(np.uint8) if slot.role is None else numpy_dtype(Element(slot.tensor.dtype))
         strides = tuple(stride * slot.itemsize for stride in slot.tensor.strides)
         start = self._bytes[slot.start : slot.start + max(slot.end - slot.start, slot.itemsize)]
-        return np.lib.stride_tricks.as_strided(start.view(dtype), slot.tensor.shape, strides)
+        return np.ndarray(slot.tensor.shape, dtype, start, strides=strides)
 
     def write(self, inputs: Inputs) -> None:
         """Take the inputs of the following runs. They are kept by reference, to compare with: do not change them.

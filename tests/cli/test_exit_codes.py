@@ -103,21 +103,22 @@ def _hear_ctrl_c() -> None:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def interrupted_after(rows: int, argv: Sequence[str]) -> tuple[int, list[Any], str]:
-    """Ctrl-C after some rows of ``--jsonl``: (exit code, all rows, stderr)."""
+def interrupted_after(rows: int, argv: Sequence[str], by: signal.Signals) -> tuple[int, list[Any], str]:
+    """The signal after some rows of ``--jsonl``: (exit code, all rows, stderr)."""
     process = subprocess.Popen(
         [*PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_ctrl_c
     )
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(rows)]
-    process.send_signal(signal.SIGINT)
+    process.send_signal(by)
     out, err = process.communicate(timeout=60)
     return process.returncode, [json.loads(line) for line in (*lines, *out.splitlines())], err
 
 
-def test_130_loses_nothing_and_resumes(home: Path) -> None:
+@pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_130_loses_nothing_and_resumes(home: Path, by: signal.Signals) -> None:
     sweep = ("run", *SMALL, "--dtype", "fp16", "--softcap", "1:30:+1", "--kernel", kernel(Behaviour.SLOW), "--jsonl")
-    code, rows, err = interrupted_after(3, (*sweep, "--journal", "rows.journal"))
+    code, rows, err = interrupted_after(3, (*sweep, "--journal", "rows.journal"), by)
     assert code == 130, err
     verdicts = [row["verdict"] for row in rows]
     assert len(rows) == 30

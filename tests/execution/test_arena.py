@@ -26,6 +26,7 @@ LINES = {
     "fp32": "-b 1 -H 2 -s 3 --seqlen-k 4 -d 5 --dtype fp32 --lse",
     "fp16": "-b 2 -H 2 -s 3 -d 8 --dtype fp16 --lse --layout bshd",
     "fp8": "-b 1 -H 2 -s 3 -d 3 --dtype fp8_e4m3:fp8_e4m3",
+    "bf8": "-b 1 -H 2 -s 3 -d 3 --dtype fp8_e5m2:fp8_e5m2",
     "group": "--seqlens-q 3,0,2 -H 2 -d 4 --dtype bf16 --bias elementwise:1hss",
 }
 FLOATS = [element for element in Element if element is not Element.INT32]
