@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
+from fmha_cli.arch import arch_names, load_arch
 from fmha_cli.emulation import Finding, FindingKind
 from fmha_cli.errors import UnsupportedError
 from fmha_cli.execution.arena import Unwritten
@@ -27,6 +28,9 @@ Bools = npt.NDArray[np.bool_]
 
 _GRADIENTS = ("dq", "dk", "dv", "dbias")
 
+FLUSHES = "matrix_flushes_subnormals"
+"""The fact of an architecture: the types whose subnormal numbers its matrix instructions take for zero."""
+
 
 def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
     """The outputs of one run against the case's right answers; every output that the kernel returns is checked.
@@ -34,17 +38,20 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
     An output whose error budget nobody measured cannot be judged: the comparison is distrusted.
     """
     budget = {"fill": case.fill, "family": plan.main.family.value, "backend": plan.main.backend}
+    flushes = _flushes(plan)
     parts = []
     try:
         if case.reference is not None:
             cache = {name: outputs[name] for name in case.reference.cache}
             lse = outputs.get("lse")
-            parts.append(compare(plan.problem, outputs["o"], lse, case.reference, cache=cache, **budget))
+            parts.append(
+                compare(plan.problem, outputs["o"], lse, case.reference, cache=cache, flushes=flushes, **budget)
+            )
         if case.gradients is not None:
             grads = {
                 name: _without_padding(plan.problem, name, outputs[name]) for name in _GRADIENTS if name in outputs
             }
-            parts.append(compare_gradients(plan.problem, grads, case.gradients, **budget))
+            parts.append(compare_gradients(plan.problem, grads, case.gradients, flushes=flushes, **budget))
     except UnsupportedError as fault:
         return Comparison(checks=(), distrust=f"not judged: {fault.what}")
     return Comparison(
@@ -52,6 +59,12 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
         distrust=next((part.distrust for part in parts if part.distrust), None),
         notes=tuple(note for part in parts for note in part.notes),
     )
+
+
+def _flushes(plan: Plan) -> bool:
+    arch = plan.main.arch
+    facts = load_arch(arch).facts if arch in arch_names() else {}
+    return FLUSHES in facts and plan.problem.dtype.value in facts[FLUSHES]["value"]
 
 
 def never_written(problem: Problem, found: Iterable[Unwritten]) -> list[str]:

@@ -24,6 +24,10 @@ HALF_STEP = {DType.FP32: 2.0**-126, DType.FP16: 2.0**-25, DType.BF16: 2.0**-126,
 """Largest absolute error of a number too small for a relative one: half a step of subnormal fp16 or fp8; fp32 and bf16
 kernels may take what is below the smallest normal number for zero (every fast exp2 and the matrix units do)."""
 
+LEAST_NORMAL = {DType.FP16: 2.0**-14}
+"""Smallest normal number, of the types whose subnormal numbers are within a softmax's reach: what they hold may be lost
+on an architecture that states ``matrix_flushes_subnormals``."""
+
 ANY = "*"
 
 

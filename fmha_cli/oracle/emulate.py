@@ -17,6 +17,7 @@ from fmha_cli.dtypes import DType
 from fmha_cli.faults import Fault
 from fmha_cli.features import Mode
 from fmha_cli.oracle.dropout import keep_scale, stream_of
+from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to, sequence_views
 from fmha_cli.problem import Problem
@@ -37,6 +38,7 @@ class Style:
         tile: keys per tile. base2: exp2 instead of exp.
         round_p: whether P is rounded to the input type; truncate_p: towards zero, as AMD's packed conversion to fp16 does.
         stretch_p: P is multiplied by it before rounding and the sum divided by it: what fp8 kernels with scales do.
+        flush: P and dS that are subnormal in the input type count as zero (``reference.flushed``).
     """
 
     tile: int = 64
@@ -44,6 +46,7 @@ class Style:
     base2: bool = False
     truncate_p: bool = False
     stretch_p: float = 1.0
+    flush: bool = False
 
 
 @dataclass(frozen=True)
@@ -109,6 +112,8 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
         weights = _dropped(view, weights, first, end, fault)
         if style.round_p and p.dtype is not DType.FP32:
             weights = _rounded(weights, Element.of(p.dtype), style)
+            if style.flush:
+                weights = weights - flushed(weights, p.dtype)
         if fault is not Fault.STALE_MAX:
             acc = acc * shrink[..., None]
         acc = acc + weights @ _values(v, first, end, fault)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from fmha_cli.dtypes import DType
 from fmha_cli.oracle.dropout import fmha_stream, keep_scale
 from fmha_cli.oracle.emulate import Style, emulate, operands, scores32
+from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, round_to, sequence_views
 from fmha_cli.problem import Problem
@@ -91,7 +92,8 @@ def _before_cap(view: SequenceView, q: F32, k: F32) -> F32:
 def _low(x: F32, p: Problem, style: Style) -> F32:
     if not style.round_p or p.dtype is DType.FP32:
         return x
-    return round_to(x, Element.of(p.dtype)).astype(np.float32)
+    low = round_to(x, Element.of(p.dtype)).astype(np.float32)
+    return low - flushed(low, p.dtype) if style.flush else low
 
 
 def _add_bias(view: SequenceView, ds: F32, dbias: F32) -> None:

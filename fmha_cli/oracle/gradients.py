@@ -21,7 +21,7 @@ from fmha_cli.errors import ImpossibleProblem
 from fmha_cli.features import CacheKind
 from fmha_cli.oracle.budgets import EPS, HALF_STEP
 from fmha_cli.oracle.dropout import keep_scale, stream_of
-from fmha_cli.oracle.reference import RowResult, attend, squares, weigh
+from fmha_cli.oracle.reference import RowResult, attend, flushed, squares, weigh
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Inputs, SequenceView, head_rows
@@ -35,7 +35,8 @@ class Gradients:
 
     The ``_noise`` tensors hold, for every row (for dbias every element), the size at which relative errors of the
     terms P (dP - D) and of D's own terms dO O show. ``reach``: the largest ``RowResult.reach``. ``widths``: by
-    name, how far a row moves when every P or dS is off by an absolute 1, at random.
+    name, how far a row moves when every P or dS is off by an absolute 1, at random. ``lost``: by name, the part of dq's,
+    dk's and dv's rows (shaped as their noise) that comes from P and dS below the least normal number of their type.
     """
 
     dq: F64
@@ -48,16 +49,20 @@ class Gradients:
     dbias_noise: F64 | None
     reach: float
     widths: dict[str, float]
+    lost: dict[str, F64]
 
 
 @dataclass
 class _Sums:
-    """Where one key/value head's gradients accumulate: (keys, d) and squared sizes of their terms (keys,)."""
+    """Where one key/value head's gradients accumulate: (keys, d), squared sizes of their terms (keys,), and the same of the
+    subnormal ones."""
 
     dk: F64
     dv: F64
     dk_square: F64
     dv_square: F64
+    dk_lost: F64
+    dv_lost: F64
 
 
 def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") -> Gradients:
@@ -74,7 +79,7 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
         k64, v64 = view.keys64("k", g), view.keys64("v", g)
-        sums = _Sums(np.zeros_like(k64), np.zeros_like(v64), np.zeros(len(k64)), np.zeros(len(k64)))
+        sums = _Sums(np.zeros_like(k64), np.zeros_like(v64), *(np.zeros(len(k64)) for _ in range(4)))
         for _, block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
                 top, size = _block(block, k64, v64, dropout_stream, sums, out)
@@ -85,7 +90,8 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
         keys = problem.key_lengths()
         head_rows(out.dk, problem, problem.layout, keys, b, g)[...] = sums.dk
         head_rows(out.dv, problem, problem.layout, keys, b, g)[...] = sums.dv
-        for noise, square in ((out.dk_noise, sums.dk_square), (out.dv_noise, sums.dv_square)):
+        squared = (sums.dk_square, sums.dv_square, sums.dk_lost, sums.dv_lost)
+        for noise, square in zip((out.dk_noise, out.dv_noise, out.lost["dk"], out.lost["dv"]), squared, strict=True):
             head_rows(noise[..., None], problem, problem.layout, keys, b, g)[:, 0] = np.sqrt(square)
     if out.dbias_noise is not None:
         np.sqrt(out.dbias_noise, out=out.dbias_noise)
@@ -118,6 +124,7 @@ def _zeros(problem: Problem) -> Gradients:
         dbias_noise=None if bias is None else np.zeros(bias),
         reach=0.0,
         widths={},
+        lost={"dq": np.zeros(q[:-1]), "dk": np.zeros(k[:-1]), "dv": np.zeros(v[:-1])},
     )
 
 
@@ -134,7 +141,7 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
     dot_noise = np.linalg.norm(do * forward.o, axis=1) + np.linalg.norm(do, axis=1) * _output_noise(p, forward)
     lse = np.where(np.isneginf(forward.lse), np.inf, forward.lse)
     dq, mean_key = np.zeros_like(block.q), np.zeros_like(block.q)
-    dq_square, do_size, q_size = np.zeros(len(block.i)), squares(do), squares(block.q)
+    dq_square, dq_lost, do_size, q_size = np.zeros(len(block.i)), np.zeros(len(block.i)), squares(do), squares(block.q)
     for first, end in block.key_blocks():
         keys = _clean(block, k, first, end)
         s, capped = block.scores(keys, first, end)
@@ -146,6 +153,7 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
         used = weights if factor is None else weights * factor
         sums.dv[first:end] += used.T @ do
         sums.dv_square[first:end] += (used**2).T @ do_size
+        sums.dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
         dp = do @ _clean(block, v, first, end).T
         if factor is not None:
             dp *= factor
@@ -158,13 +166,16 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
             slope = np.where(unused, 0.0, 1 - capped**2)
             ds *= slope
             spread *= slope
+        lost = flushed(ds, p.dtype) * p.scale
         ds *= p.scale
         spread *= p.scale
         dq += weigh(block, ds, keys, first, end)
         dq_square += (spread**2) @ squares(keys)
+        dq_lost += (lost**2) @ squares(keys)
         mean_key += weigh(block, weights * p.scale, keys, first, end)
         sums.dk[first:end] += ds.T @ block.q
         sums.dk_square[first:end] += (spread**2).T @ q_size
+        sums.dk_lost[first:end] += (lost**2).T @ q_size
     # an error of D moves all terms of a row together
     dq_noise = np.sqrt(dq_square) + dot_noise * np.linalg.norm(mean_key, axis=1)
     for head in np.unique(block.h):
@@ -172,6 +183,7 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
         lengths = p.query_lengths()
         head_rows(out.dq, p, p.layout, lengths, view.b, int(head))[i] = dq[mine]
         head_rows(out.dq_noise[..., None], p, p.layout, lengths, view.b, int(head))[i, 0] = dq_noise[mine]
+        head_rows(out.lost["dq"][..., None], p, p.layout, lengths, view.b, int(head))[i, 0] = np.sqrt(dq_lost[mine])
     return float(forward.reach.max(initial=0.0)), float(do_size.max())
 
 

@@ -64,13 +64,13 @@ def score_error(problem: Problem) -> float:
     return F32_EPS + (EPS[problem.dtype] / problem.hdim**0.5 if rotated else 0.0)
 
 
-def floors(problem: Problem, reference: RowResult, dim: int) -> F64:
-    """(R,) the floor of each row's scale."""
+def floors(problem: Problem, reference: RowResult, dim: int, *, flushes: bool = False) -> F64:
+    """(R,) the floor of each row's scale; ``flushes``: on a matrix unit that takes subnormal P for zero."""
     eps = eps_of(problem)
     scores: F64 = (score_error(problem) * reference.reach + F32_EPS * np.sqrt(reference.visible)) / eps
     floor: F64 = reference.noise * (1 + scores) + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
     floor += reference.width * HALF_STEP[problem.dtype] / eps
-    return floor
+    return floor + reference.lost / eps if flushes else floor
 
 
 def row_errors(actual: Array, expected: F64, floor: F64, limit: float) -> RowErrors:

@@ -7,16 +7,22 @@ and Gimelshein, "Online normalizer calculation for softmax" (2018). Memory is O(
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
+from fmha_cli.dtypes import DType
 from fmha_cli.features import Mode
+from fmha_cli.oracle.budgets import LEAST_NORMAL
 from fmha_cli.oracle.dropout import keep_scale, stream_of
 from fmha_cli.oracle.rows import Ints, Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Array, Inputs, SequenceView, appended_cache
 from fmha_cli.problem import Problem
 from fmha_cli.tensors import lse_shape, shapes_of
+
+Floats = TypeVar("Floats", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
 LIFTED = 4.0
 """Roundings of single precision that a row's lifted scores go through (``RowBlock.lift``): up to 2.5 were met."""
@@ -30,7 +36,8 @@ class RowResult:
     independent relative errors of P show in O; reach (R,): a bound on the size of the scores that
     rounding errors of the scores scale with, ALiBi's shifted form among them; width (R,): how far O moves when every P (relative to the row's
     largest) is off by an absolute 1, at random; peak (R,): the largest probability before dropout;
-    visible (R,): number of visible keys.
+    visible (R,): number of visible keys; lost (R,): the part of noise that is due to P below the least normal number of
+    the inputs' type (relative to the row's largest so far), which some matrix units take for zero.
     """
 
     o: F64
@@ -40,6 +47,7 @@ class RowResult:
     width: F64
     peak: F64
     visible: Ints
+    lost: F64
 
 
 @dataclass(frozen=True)
@@ -91,6 +99,7 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, dropo
         width=np.zeros(n),
         peak=np.zeros(n),
         visible=np.zeros(n, np.int64),
+        lost=np.zeros(n),
         rows=rows,
         flat_v=_flat(problem, inputs, rows),
         cache=appended_cache(problem, inputs),
@@ -103,7 +112,7 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, dropo
             with np.errstate(invalid="ignore", over="ignore"):
                 result = attend(block, k, v, dropout_stream)
             target = slice(part.start + inner.start, min(part.start + inner.stop, part.stop))
-            for name in ("o", "lse", "noise", "reach", "width", "peak", "visible"):
+            for name in ("o", "lse", "noise", "reach", "width", "peak", "visible", "lost"):
                 getattr(out, name)[target] = getattr(result, name)
     return out
 
@@ -130,7 +139,7 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
     sinks = block.view.sinks() if key_range is None else None
     top = np.full(count, -np.inf) if sinks is None else sinks[block.h]
     total = np.zeros(count) if sinks is None else np.ones(count)
-    peak, square = np.full(count, -np.inf), np.zeros(count)
+    peak, square, lost = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
     acc = np.zeros((count, v.shape[1]))
     key_norm, value_norm = 0.0, 0.0
     stream = stream_of(dropout_stream) if p.dropout else None
@@ -150,6 +159,7 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         acc = acc * shrink[:, None] + weigh(block, weights, values, first, end)
         sizes = squares(values)
         square = square * shrink**2 + (weights**2) @ sizes
+        lost = lost * shrink**2 + flushed(weights, p.dtype) ** 2 @ sizes
         key_norm = max(key_norm, float(squares(keys).max()) ** 0.5)
         value_norm = max(value_norm, float(sizes.max()) ** 0.5)
         top = new_top
@@ -166,7 +176,14 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         width=np.sqrt(block.visible()) * value_norm * inverse * keep_scale(p.dropout),
         peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
         visible=block.visible(),
+        lost=np.sqrt(lost) * inverse,
     )
+
+
+def flushed(terms: Floats, dtype: DType) -> Floats:
+    """Of the terms those that are subnormal in the type, and 0 for the others; all 0 for a type where none matters."""
+    least = LEAST_NORMAL.get(dtype)
+    return np.zeros_like(terms) if least is None else np.where(np.abs(terms) < least, terms, terms.dtype.type(0))
 
 
 def squares(rows: F64) -> F64:

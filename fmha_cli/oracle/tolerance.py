@@ -42,6 +42,7 @@ def compare(
     fill: str = "normal",
     family: str = ANY,
     backend: str = ANY,
+    flushes: bool = False,
     cache: dict[str, Array] | None = None,
 ) -> Comparison:
     """Judge a kernel's output on the reference's rows.
@@ -51,6 +52,7 @@ def compare(
         lse: natural logarithm, or None when the kernel returns none.
         fill: name of the data, for the record; ``coded`` lets a wrong key be named.
         family, backend: select the budget.
+        flushes: the device's matrix unit takes subnormal numbers for zero.
         cache: k and v after an append, when the kernel appends.
 
     Raises:
@@ -60,7 +62,7 @@ def compare(
     budget = budget_of(problem, "o", family, backend)
     got = rows.take(problem, o, problem.layout_out)
     limit = largest(Element.of(problem.dtype_out))
-    errors = row_errors(got, reference.o, floors(problem, reference, problem.hdim_v), limit)
+    errors = row_errors(got, reference.o, floors(problem, reference, problem.hdim_v, flushes=flushes), limit)
     check, worst = output_check(errors, budget, fill, rows)
     checks: list[tuple[str, Check]] = [("o", check)]
     notes = [] if check.passed else diagnose(problem, got, reference, fill, worst)
@@ -80,8 +82,10 @@ def compare_gradients(
     fill: str = "normal",
     family: str = ANY,
     backend: str = ANY,
+    flushes: bool = False,
 ) -> Comparison:
     """Judge dq, dk, dv and dbias (those that ``outputs`` holds) by rules 1 to 4; a row is the last axis, in dbias one element.
+    ``flushes`` as in ``compare``.
 
     Raises:
         UnsupportedError: O003, a dtype without a budget.
@@ -95,6 +99,8 @@ def compare_gradients(
         dim = 1 if name == "dbias" else expected.shape[-1]  # every element of dbias is a sum of its own
         floor = noise * (1 + F32_EPS * (gradients.reach + keys) / budget.eps)
         floor += (dim**0.5 + gradients.widths[name]) * HALF_STEP[problem.dtype] / budget.eps
+        if flushes and name in gradients.lost:  # dS goes into dBias without a matrix product
+            floor = floor + gradients.lost[name] / budget.eps
         errors = row_errors(actual.reshape(-1, dim), expected.reshape(-1, dim), floor.reshape(-1), limit)
         check, worst = output_check(errors, budget, fill, None)
         at = ", ".join(str(n) for n in np.unravel_index(worst, noise.shape)) if check.rows else ""
