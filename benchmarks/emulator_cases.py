@@ -62,6 +62,8 @@ def forward_cases() -> Iterator[Case]:
         yield Case(f"fp8, scale {scale}", f"{_ONE} -d 128 --dtype fp8_e4m3:bf16 --qscale {scale}", FWD)
         yield Case(f"fp8 d64, scale {scale}", f"{_ONE} -d 64 --dtype fp8_e4m3:bf16 --qscale {scale} --causal", FWD)
     yield Case("fp8 to fp8", f"{_ONE} -d 128 --dtype fp8_e4m3:fp8_e4m3 --qscale tensor", FWD)
+    yield Case("fp8, bias", f"{_ONE} -d 128 --dtype fp8_e4m3:bf16 --qscale tensor --bias elementwise", FWD)
+    yield Case("fp8, ALiBi", f"{_ONE} -d 64 --dtype fp8_e4m3:bf16 --qscale tensor --alibi", FWD)
     yield Case("fp8 to fp32", f"{_ONE} -d 128 --dtype fp8_e4m3:fp32 --qscale tensor --causal", FWD)
 
 

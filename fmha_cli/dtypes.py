@@ -28,6 +28,12 @@ class DType(StrEnum):
         """The output type when only an input type was named (8 and 4-bit inputs give bf16)."""
         return self if self in (DType.FP32, DType.FP16, DType.BF16) else DType.BF16
 
+    @property
+    def bias(self) -> DType:
+        """The type of an elementwise bias beside such inputs (Composable Kernel, example/ck_tile/01_fmha/fmha_fwd.hpp,
+        ``FmhaFwdTypeConfig``: ``BiasDataType``)."""
+        return DType.FP32 if self in (DType.FP8_E4M3, DType.MXFP8, DType.MXFP4) else self
+
 
 _BITS = {
     DType.FP32: 32,

@@ -125,13 +125,13 @@ class Problem:
         q, o = self.heads * rows * self.hdim, self.heads * rows * self.hdim_v
         k, v = self.kv_heads * keys * self.hdim, self.kv_heads * keys * self.hdim_v
         bits = (q + k + v) * self.dtype.bits + o * self.dtype_out.bits
-        bits += self._bias_elements() * self.dtype.bits
+        bits += self._bias_elements() * self.dtype.bias.bits
         bits += {Alibi.NONE: 0, Alibi.BATCH_HEADS: self.batch * self.heads}.get(self.alibi, self.heads) * 32
         bits += self.heads * 32 if self.sink_logits else 0
         bits += self.heads * rows * 32 if self.lse or self.direction.backward else 0
         if self.direction.backward:  # dO is read; dQ, dK, dV (and dBias) are written
             bits += (o + q + k + v) * self.dtype.bits
-            bits += self._bias_elements() * self.dtype.bits if self.dbias else 0
+            bits += self._bias_elements() * self.dtype.bias.bits if self.dbias else 0
         return bits // 8
 
     def _bias_elements(self) -> int:

@@ -10,7 +10,7 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
 - k_new and v_new (appended keys) are batch-shaped with ``append`` rows;
 - lse is fp32 (batch, heads, seqlen_q) or, packed, (heads, total_q), in both layouts;
 - bias is (1, 1, S, K), (1, heads, S, K) or (batch, heads, S, K) with S and K the largest lengths, also in
-  group mode, where row i and key j count inside the sequence and the rest is padding;
+  group mode, where row i and key j count inside the sequence and the rest is padding; its type is ``DType.bias``;
 - do has the shape and layout of o; a gradient has its tensor's shape, layout and element type.
 """
 
@@ -140,7 +140,7 @@ def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
         yield "v_new", TensorShape(_batched(p.batch, p.kv_heads, p.append, p.hdim_v, p.layout), element)
     bias = bias_shape(p)
     if bias is not None:
-        yield "bias", TensorShape(bias, element)
+        yield "bias", TensorShape(bias, Element.of(p.dtype.bias))
     if p.alibi is not Alibi.NONE:
         rank = (p.batch, p.heads) if p.alibi is Alibi.BATCH_HEADS else (p.heads,)
         yield "alibi_slopes", TensorShape(rank, Element.FP32)
@@ -157,7 +157,7 @@ def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
         yield "dk", TensorShape(k, element, Role.OUTPUT)
         yield "dv", TensorShape(v, element, Role.OUTPUT)
         if p.dbias and bias is not None:
-            yield "dbias", TensorShape(bias, element, Role.OUTPUT)
+            yield "dbias", TensorShape(bias, Element.of(p.dtype.bias), Role.OUTPUT)
 
 
 def lse_shape(p: Problem) -> tuple[int, ...]:

@@ -9,7 +9,7 @@ from strategies import problems
 from fmha_cli.encode import canonical_json
 from fmha_cli.errors import ImpossibleProblem, UsageError
 from fmha_cli.problem import Problem
-from fmha_cli.tensors import shapes_of
+from fmha_cli.tensors import Element, shapes_of
 
 
 @given(problems())
@@ -49,6 +49,15 @@ def test_flops_and_bytes_by_hand() -> None:
     b = Problem.from_cli([*p.repro().split(), "--direction", "bwd"])
     assert b.flops() == 4 * 24 * (6 * 8 + 4 * 16)
     assert b.bytes() == p.bytes() + 4 * (2 * 4 * 3) + 4 * (o + q + k + v)
+
+
+def test_a_bias_beside_e4m3_is_fp32() -> None:
+    plain = Problem.from_cli("-H 2 -s 4 --seqlen-k 6 -d 8 --dtype fp8_e4m3")
+    biased = Problem.from_cli("-H 2 -s 4 --seqlen-k 6 -d 8 --dtype fp8_e4m3 --bias elementwise:1hss")
+    assert shapes_of(biased)["bias"].dtype is Element.FP32
+    assert biased.bytes() == plain.bytes() + 4 * 2 * 4 * 6
+    halves = Problem.from_cli("-H 2 -s 4 --seqlen-k 6 -d 8 --bias elementwise --direction bwd --dbias")
+    assert {shapes_of(halves)[name].dtype for name in ("bias", "dbias")} == {Element.FP16}
 
 
 def test_defaults_of_the_contract() -> None:

@@ -20,12 +20,12 @@ DTYPES: Mapping[str, str] = {
     "fp32": "fp32",
     "fp16": "fp16",
     "bf16": "bf16",
-    "fp8": "fp8_e4m3",
-    "bf8": "fp8_e5m2",
+    "fp8": "fp8_e4m3:fp8_e4m3",
+    "bf8": "fp8_e5m2:fp8_e5m2",
     "fp8bf16": "fp8_e4m3:bf16",
     "fp8fp32": "fp8_e4m3:fp32",
 }
-"""``-prec`` -> ``--dtype``."""
+"""``-prec`` -> ``--dtype``: types of Q, K, V and of O (``fmha_fwd.hpp`` FmhaFwdTypeConfig)."""
 
 FILLS: Mapping[str, str] = {"ui": "sparse_int", "0": "sparse_int", "ni": "sparse_int"}
 """``-init`` -> ``--fill``; whatever is absent is ``normal``. Each side makes its own data and judges its own result."""

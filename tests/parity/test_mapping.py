@@ -35,7 +35,7 @@ SAME: dict[str, tuple[Case, str]] = {
     "the program's defaults": (forward(), "-b 2 -H 8 -s 3328 -d 128 --splits 1"),
     "types": (forward(prec="fp8bf16"), "-b 2 -s 3328 --dtype fp8_e4m3:bf16 --splits 1"),
     "static quantisation": (forward(prec="fp8fp32", squant="1"), "-b 2 -s 3328 --dtype fp8_e4m3:fp32 --qscale tensor --splits 1"),
-    "fp8 quantises by itself": (forward(prec="fp8"), "-b 2 -s 3328 --dtype fp8_e4m3 --qscale tensor --splits 1"),
+    "fp8 quantises by itself": (forward(prec="fp8"), "-b 2 -s 3328 --dtype fp8_e4m3:fp8_e4m3 --qscale tensor --splits 1"),
     "causal, top left": (forward(mask="1"), "-b 2 -s 3328 --mask causal-tl --splits 1"),
     "causal, bottom right": (forward(mask="b"), "-b 2 -s 3328 --causal --splits 1"),
     "windows": (forward(mask="t:128,30"), "-b 2 -s 3328 --mask window-tl:128,30 --splits 1"),

@@ -55,4 +55,4 @@ def _views(p: Problem) -> Iterator[tuple[str, int, int]]:
     yield "v", held * kv_heads * p.hdim_v, p.dtype.bits
     yield "o", rows * (1 if p.layout_out is Layout.BHSD else p.heads) * p.hdim_v, p.dtype_out.bits
     if p.bias.value != "none":
-        yield "bias", rows * keys, p.dtype.bits
+        yield "bias", rows * keys, p.dtype.bias.bits

@@ -28,7 +28,7 @@ def _cpp(dtype: DType) -> str:
 
 
 def forward_types(signature: Signature) -> dict[str, str]:
-    """Aliases of a forward problem: P has the input type, sums and softmax are float; the bias of e4m3 inputs is float.
+    """Aliases of a forward problem: P has the input type, sums and softmax are float; the bias ``DType.bias``.
 
     Raises:
         InternalError: a type that the baseline does not have.
@@ -38,7 +38,7 @@ def forward_types(signature: Signature) -> dict[str, str]:
         "QDataType": given,
         "KDataType": given,
         "VDataType": given,
-        "BiasDataType": _FLOAT if signature.dtype is DType.FP8_E4M3 else given,
+        "BiasDataType": _cpp(signature.dtype.bias),
         "RandValOutputDataType": _BYTE,
         "LSEDataType": _FLOAT,
         "SaccDataType": _FLOAT,
