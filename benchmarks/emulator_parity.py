@@ -148,7 +148,8 @@ def table(cases: Sequence[Mapping[str, Any]]) -> str:
         "",
         f"Run on both sides: {len(both)}, on {', '.join(sorted({d for case in both for d in case['devices']}))}. "
         f"Of these, with the same kernels (symbols of the functions) on both sides: {_count(both, 'kernels')}; and with "
-        f"the same number of instructions and matrix operations: {_count(both, 'instructions')}. With findings: "
+        f"the same number of instructions and matrix operations: {_count(both, 'instructions')}; of the others "
+        f"{_stored(both)} have dropout, whose random numbers upstream's programs store too, to verify with. With findings: "
         f"{sum(any(case['findings'].values()) for case in both)}.",
     ]
     odd: dict[tuple[str, str], list[str]] = defaultdict(list)
@@ -161,6 +162,10 @@ def table(cases: Sequence[Mapping[str, Any]]) -> str:
 
 def _count(cases: Sequence[Mapping[str, Any]], what: str) -> int:
     return sum(case["same"][what] for case in cases)
+
+
+def _stored(cases: Sequence[Mapping[str, Any]]) -> int:
+    return sum(not case["same"]["instructions"] and "--dropout" in case["problem"] for case in cases)
 
 
 def page(cases: Sequence[Mapping[str, Any]], arch: str, points: Sequence[Point]) -> str:

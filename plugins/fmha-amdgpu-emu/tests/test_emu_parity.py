@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from emulator_parity import main as every_case
+from emulator_parity import small, table
 from harness import tool
 
 SEED = 5
@@ -64,6 +65,36 @@ def work(side: dict[str, Any]) -> dict[str, tuple[int, int]]:
     """Kernel -> instructions and matrix operations of a launch."""
     executed = side["executed"]
     return {e["kernel"]: (e["instructions"] // e["launches"], e["matrix_flops"] // e["launches"]) for e in executed}
+
+
+def one_case(name: str, flags: str, theirs: dict[str, Any] | None, outcome: str) -> dict[str, Any]:
+    """A case of a document of ``fmha parity``; this tool executes one kernel, 40 instructions in each of two launches."""
+    ours = {"device": DEVICE, "verdict": "PASSED", "findings": [], "executed": [executed("k", 80, 2)]}
+    upstream = theirs and {"device": DEVICE, "said": "valid", "findings": [], "seconds": 0.26, **theirs}
+    known = {"group": "g", "name": name, "program": "fwd", "problem": flags, "outcome": outcome, "why": [outcome]}
+    return {**known, "ours": ours, "upstream": upstream}
+
+
+def executed(kernel: str, instructions: int, launches: int) -> dict[str, Any]:
+    return {"kernel": kernel, "instructions": instructions, "launches": launches, "matrix_flops": 0}
+
+
+def test_the_page_counts_what_both_sides_executed() -> None:
+    cases = [
+        one_case("same", "-s 4", {"executed": [executed("k", 40, 1)]}, "agree-pass"),
+        one_case("more", "-s 4 --dropout 0.2", {"executed": [executed("k", 41, 1)]}, "agree-pass"),
+        one_case(
+            "another", "-s 4", {"executed": [executed("j", 40, 1)], "findings": [{"kind": "lds-race"}]}, "we-fail"
+        ),
+        one_case("none", "-s 4", None, "not-comparable"),
+    ]
+    text = table(small({"cases": cases}))
+    assert "| fwd g | 2 | 1 | 1 |" in text
+    assert "Run on both sides: 3, on emu:gfx942." in text
+    assert "(symbols of the functions) on both sides: 2; and with the same number of instructions" in text
+    assert "matrix operations: 1; of the others 1 have dropout" in text
+    assert "With findings: 1." in text
+    assert "- we-fail, 1: we-fail: fwd another" in text
 
 
 def test_the_forward_program_agrees(tmp_path: Path) -> None:
