@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -92,8 +92,9 @@ class Cases:
 
 
 def _nbytes(noun: object) -> int:
-    """Bytes of all arrays in a mapping or dataclass."""
-    if noun is None:
-        return 0
-    values = noun.values() if isinstance(noun, Mapping) else (getattr(noun, f.name) for f in fields(noun))  # type: ignore[arg-type]
-    return sum(v.nbytes for v in values if isinstance(v, np.ndarray))
+    """Bytes of all arrays in a mapping or dataclass, and in the mappings that it holds."""
+    if isinstance(noun, np.ndarray):
+        return noun.nbytes
+    if isinstance(noun, Mapping):
+        return sum(_nbytes(value) for value in noun.values())
+    return sum(_nbytes(getattr(noun, f.name)) for f in fields(noun)) if is_dataclass(noun) else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,23 @@ def test_the_oldest_case_goes_when_room_is_short(maker: Maker) -> None:
     cases.case(Problem.from_cli(FLAGS), "ties", stream="fmha")
     cases.case(Problem.from_cli(FLAGS), "normal", stream="fmha")
     assert len(maker.calls) == 3
+
+
+def test_the_size_of_a_case_counts_every_array(maker: Maker) -> None:
+    cases = Cases(maker, oracle_s=5.0)
+    case = cases.case(Problem.from_cli(f"{FLAGS} --direction bwd"), "normal", stream="fmha")
+    gradients = case.gradients
+    assert gradients is not None
+    held = [gradients.dq, gradients.dk, gradients.dv, gradients.dq_noise, gradients.dk_noise, gradients.dv_noise]
+    held += [*gradients.lost.values(), *case.inputs.values()]
+    assert case.nbytes == sum(array.nbytes for array in held)
+    appended = Problem.from_cli("-b 1 -H 2 -s 1 -d 8 --kv-cache linear --cache-seqlens 5 --append 1")
+    forward = cases.case(appended, "normal", stream="fmha")
+    assert forward.reference is not None
+    cache = forward.reference.cache
+    assert len(cache) == 2
+    without = replace(forward, reference=replace(forward.reference, cache={}))
+    assert forward.nbytes == without.nbytes + sum(array.nbytes for array in cache.values())
 
 
 @pytest.mark.parametrize("mode", ["-b 1 -s 5", "--seqlens-q 3,2"])
