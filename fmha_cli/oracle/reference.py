@@ -140,7 +140,7 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
     top = np.full(count, -np.inf) if sinks is None else sinks[block.h]
     total = np.zeros(count) if sinks is None else np.ones(count)
     peak, square, lost = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
-    acc = np.zeros((count, v.shape[1]))
+    acc, left = np.zeros((count, v.shape[1])), np.zeros(count)
     key_norm, value_norm = 0.0, 0.0
     stream = stream_of(dropout_stream) if p.dropout else None
     for first, end in _clipped(block, key_range):
@@ -151,6 +151,7 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         new_top = np.maximum(top, block_top)
         safe = np.where(np.isneginf(new_top), 0.0, new_top)
         shrink = np.exp(top - safe)
+        scores = None if stream is None else np.where(np.isneginf(s), 0.0, s)
         s -= safe[:, None]
         weights = np.exp(s, out=s)
         total = total * shrink + weights.sum(axis=1)
@@ -159,6 +160,8 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         acc = acc * shrink[:, None] + weigh(block, weights, values, first, end)
         sizes = squares(values)
         square = square * shrink**2 + (weights**2) @ sizes
+        if scores is not None:
+            left = left * shrink**2 + ((weights * scores) ** 2) @ sizes
         lost = lost * shrink**2 + flushed(weights, p.dtype) ** 2 @ sizes
         key_norm = max(key_norm, float(squares(keys).max()) ** 0.5)
         value_norm = max(value_norm, float(sizes.max()) ** 0.5)
@@ -168,16 +171,23 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
     lse = np.where(some | np.isnan(total), top + np.log(np.where(some, total, 1.0)), -np.inf)
     lse[np.isnan(total)] = np.nan
     reach = abs(p.scale) * np.sqrt(np.einsum("rd,rd->r", block.q, block.q)) * key_norm
+    # dropout may leave improbable keys alone, whose scores are far from the row's largest
+    size = np.maximum(np.where(np.isfinite(peak), np.abs(peak), 0.0), _quotient(np.sqrt(left), np.sqrt(square)))
     return RowResult(
         o=acc * inverse[:, None],
         lse=lse,
         noise=np.sqrt(square) * inverse,
-        reach=reach + np.where(np.isfinite(peak), np.abs(peak), 0.0) + LIFTED * block.lift(),
+        reach=reach + size + LIFTED * block.lift(),
         width=np.sqrt(block.visible()) * value_norm * inverse * keep_scale(p.dropout),
         peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
         visible=block.visible(),
         lost=np.sqrt(lost) * inverse,
     )
+
+
+def _quotient(above: F64, below: F64) -> F64:
+    out: F64 = np.divide(above, below, where=below > 0, out=np.zeros_like(above))
+    return out
 
 
 def flushed(terms: Floats, dtype: DType) -> Floats:

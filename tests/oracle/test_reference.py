@@ -8,8 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fmha_cli.oracle import scores
+from fmha_cli.oracle.dropout import fmha_stream
 from fmha_cli.oracle.fills import FILLS, fill
 from fmha_cli.oracle.reference import forward
+from fmha_cli.oracle.rows import all_rows
 from fmha_cli.problem import Problem
 
 from .brute import attention
@@ -132,3 +134,17 @@ def test_any_problem(line: str, kind: str, key_block: int, row_block: int) -> No
         patch.setattr(scores, "KEY_BLOCK", key_block)
         patch.setattr(scores, "ROW_BLOCK", row_block)
         assert_matches_brute(Problem.from_cli(line), kind)
+
+
+def test_the_reach_is_that_of_the_keys_that_dropout_leaves() -> None:
+    problem = Problem.from_cli("-b 1 -H 64 -s 1 --seqlen-k 2 -d 4 --dtype fp32 --bias elementwise --dropout 0.5")
+    inputs = dict(fill(problem))
+    inputs["k"] = np.zeros_like(inputs["k"])
+    inputs["bias"] = np.array([[[[0.0, -50.0]]]], np.float32)
+    rows = all_rows(problem)
+    kept = fmha_stream(problem, 0, rows.h, rows.i, 0, 2) > 0
+    alone = kept[:, 1] & ~kept[:, 0]
+    assert 0 < alone.sum() < len(alone)
+    reach = forward(problem, inputs).reach
+    np.testing.assert_allclose(reach[alone], 50.0)
+    np.testing.assert_allclose(reach[~alone], 0.0, atol=1e-12)
