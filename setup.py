@@ -1,5 +1,10 @@
-"""The one thing that pyproject.toml cannot say: the packages that are found, and ``arch_specs/`` as one of them."""
+"""What pyproject.toml cannot say: every folder of the package is one of its packages, and so is ``arch_specs/``.
 
-from setuptools import find_packages, setup
+Folders of data alone are namespace packages; so each file in the tree is installed, and no list names any folder.
+"""
 
-setup(packages=[*find_packages(include=["fmha_cli", "fmha_cli.*"]), "fmha_cli.arch_specs"])
+from setuptools import find_namespace_packages, setup
+
+PACKAGES = find_namespace_packages(include=["fmha_cli", "fmha_cli.*"], exclude=["*.__pycache__"])
+
+setup(packages=[*PACKAGES, "fmha_cli.arch_specs"])

@@ -1,4 +1,4 @@
-"""``Case``: a problem of ``gpu_check.py`` and the families that it is to lead to."""
+"""``Case``: a problem of ``gpu_check.py`` and the kernel families that it must use."""
 
 from __future__ import annotations
 

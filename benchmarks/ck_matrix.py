@@ -1,11 +1,11 @@
-"""Build a matrix of CK-Tile kernels for several architectures and compare what ``fmha`` reads in them with LLVM's tools.
+"""Build a matrix of CK-Tile kernels for several architectures; compare what ``fmha`` reads in them with LLVM's tools.
 
     python benchmarks/ck_matrix.py [--jobs 2] [--only ARCH[:FAMILY]] [--ci] [--json FILE] [--markdown FILE]
 
-The kernels are listed in ``ck_matrix.json`` by upstream's names. For each: wall time and peak memory of the compile,
-registers, spills, LDS, occupancy, counts of instructions. Then ``llvm-readelf --notes`` and ``llvm-objdump -d`` are
-read by code of their own (:func:`notes_of`, :func:`mnemonics_of`) and compared. Exits 1 when a kernel does not build
-or a figure differs.
+``ck_matrix.json`` lists the kernels by upstream's names. For each kernel, the script reports wall time and peak memory
+of the compile, registers, spills, LDS, occupancy and counts of instructions. Separate code (:func:`notes_of`,
+:func:`mnemonics_of`) then reads ``llvm-readelf --notes`` and ``llvm-objdump -d``, and the script compares the figures.
+It exits with 1 if a kernel does not build or a figure differs.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import Any
 from matrix_parts import Matrix, cost, counts_that_differ, listed_in, run, table
 
 from fmha_cli.backends.ck_tile.inspection import device_code
-from fmha_cli.build.rocm.llvm_tools import llvm_tool
-from fmha_cli.device import usable_cores
-from fmha_cli.errors import FmhaError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Artifact
-from fmha_cli.registry import Registry
-from fmha_cli.report.document import inspect_document
-from fmha_cli.report.inspections import figures_of
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.report.documents.inspect import inspect_document
+from fmha_cli.report.documents.inspections import figures_of
+from fmha_cli.toolchain.rocm.candidates import llvm_tool
 from fmha_cli.walk.builds import Built
 
 LIST = Path(__file__).with_name("ck_matrix.json")
@@ -170,7 +170,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int) -> st
         f"{usable_cores()} cores, the others before it; {sum(row['build_s'] for row in good):.0f} s is the sum of all compiles. "
         "build s: wall clock of one compile, host and device code; memory: peak of the compiler. A library of several "
         "GPU kernels shows the largest registers and LDS of any, and the sum of its instructions. VGPRs include AGPRs "
-        "on gfx90a, gfx942 and gfx950; occupancy is waves per SIMD (`fmha_cli/build/rocm/occupancy.py`).",
+        "on gfx90a, gfx942 and gfx950; occupancy is waves per SIMD (`fmha_cli/toolchain/rocm/occupancy.py`).",
         "",
         "Made by `python benchmarks/ck_matrix.py --markdown docs/results/ck_matrix.md --json docs/results/ck_matrix.json`.",
         "",

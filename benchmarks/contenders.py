@@ -1,6 +1,6 @@
-"""What takes part in ``cpu_attention.py``: this project's kernel, its peers, and the machine's own ceilings.
+"""The contenders of ``cpu_attention.py``: this project's kernel, its peers, and the machine's own ceilings.
 
-A contender is a callable that runs once. Tensors are made outside; a contender that cannot run the shape, or
+A contender is a callable that runs once. Its tensors are made outside. A contender that cannot run the shape, or
 whose library is not installed, is left out with the reason.
 """
 
@@ -15,18 +15,18 @@ from typing import Any
 
 import numpy as np
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
-from fmha_cli.build.root import cache_root
-from fmha_cli.decision import Supported
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext
+from fmha_cli.toolchain.cache.root import cache_root
 
 Run = Callable[[], object]
 

@@ -1,13 +1,15 @@
-"""The CPU kernel beside its peers and the machine's own ceilings, in one run, interleaved.
+"""Compare the CPU kernel with its peers and the machine's own ceilings, interleaved in one run.
 
     python benchmarks/cpu_attention.py [--quick] [--only TEXT] [--rounds N] [--threads N] [--json FILE]
 
-Needs the extra ``peers``. Every round samples each contender and the ceiling loop once, in an order drawn anew, with a
-pause before each (thread pools spin). A sample waits for a quiet machine and is taken again when others used it
-(``quiet.py``); what others used stands beside the result. Reported are medians over the rounds: GFLOP/s (or GB/s), the
-share of the ceiling of the same round with its 95 % interval, and the time of each peer / our time with its interval.
-Data are normal. Every contender's output is compared with ours before anything is timed. ONNX Runtime's idle threads
-do not spin here, which may cost it a little on small shapes.
+Needs the extra ``peers``. Every round samples each contender and the ceiling loop once, in a new random order, with a
+pause before each sample (thread pools spin). A sample waits for a quiet machine and is repeated if other processes used
+the machine (``quiet.py``); the result shows how much they used.
+
+The script reports medians over the rounds: GFLOP/s (or GB/s), the share of the ceiling of the same round with its 95 %
+interval, and the time of each peer divided by our time, with its interval. Data are normally distributed. Before
+timing, every contender's output is compared with ours. ONNX Runtime's idle threads do not spin in this script, which
+may slow it down a little on small shapes.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ import numpy as np  # noqa: E402 - the variables above must be set first
 from contenders import Ceiling, Contender, ceilings, library_versions, machine, ours, peers, tensors  # noqa: E402
 from quiet import Clock, repeats_for  # noqa: E402
 
+from fmha_cli.domain.problem import Problem  # noqa: E402
 from fmha_cli.measure.stats import median, median_interval  # noqa: E402
-from fmha_cli.problem import Problem  # noqa: E402
 
 PAUSE_S = 0.010
 CEILING = "ceiling"

@@ -1,13 +1,15 @@
-"""Execute what neither this project nor Composable Kernel wrote on the emulated AMD devices; one table of all anchors.
+"""Execute code from outside this project and Composable Kernel on the emulated AMD devices; one table of all anchors.
 
     python benchmarks/emulator_anchors.py [--all] [--only TEXT] [--json FILE]
 
-Three anchors, each compared with numpy: attention in Triton's language by Triton's compiler, kernels written in assembly
-(the code objects of the source ``aiter-asm``), and plain HIP kernels by clang. The launches are those of the plugin's
-tests (``plugins/fmha-amdgpu-emu/tests``); ``--all`` takes the shapes of the slow suite too. An error is the largest of a
-row over its norm, at most its limit; a HIP kernel checks its own values, most of them bit for bit. A finding that is the
-kernel's own (``assembly_cases.py`` tells why) is *known*. What a machine has not got is skipped with its reason. Exits 1
-unless every row is right. No figure here is a time of a GPU.
+There are three anchors, each compared with numpy: attention in Triton's language, compiled by Triton; kernels written
+in assembly (the code objects of the source ``aiter-asm``); and plain HIP kernels, compiled by clang. The launches are
+those of the plugin's tests (``plugins/fmha-amdgpu-emu/tests``); ``--all`` also uses the shapes of the slow suite.
+
+An error is the largest error of a row divided by the row's norm, and must not exceed its limit. A HIP kernel checks its
+own values, most of them bit for bit. A finding that is the kernel's own fault is *known* (``assembly_cases.py`` says
+why). Anchors that the machine cannot run are skipped with the reason. The script exits with 1 unless every row is
+right. None of the figures is a time of a GPU.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The problems whose CK-Tile kernels are executed on emulated devices: every family, every feature, small and ragged."""
+"""The problems whose CK-Tile kernels run on emulated devices: every family and every feature, small and ragged."""
 
 from __future__ import annotations
 

@@ -2,14 +2,15 @@
 
     python benchmarks/emulator_check.py [--arch A ...] [--only TEXT] [--sample N --seed S] [--list] [--json FILE] [--markdown FILE]
 
-The problems are those of ``emulator_cases.py``. Each runs through the same walk as ``fmha run``: chosen, built, launched
-on the device ``emu:ARCH``, compared with the reference, looked at for findings. The table counts distinct kernels (by
-digest) for each architecture and family, and names the worst errors. Nothing here is a time of a GPU.
+``emulator_cases.py`` defines the problems. Each goes through the same walk as ``fmha run``: the kernel is chosen, built
+and launched on the device ``emu:ARCH``; its result is compared with the reference, and its findings are examined. The
+table counts distinct kernels (by digest) for each architecture and family, and names the worst errors. None of the
+figures is a time of a GPU.
 
-A kernel may have findings that are reported of it (``arch_specs/_known_bad.json``, ``finding``). A race makes its numbers
-depend on the order of its waves, so such a row is executed again with waves in step, and is *known* if its numbers are
-right then. (A missing wait changes no number here, since loads deliver at once; it does on a GPU.) Known rows are no
-kernels executed and right. Exits 1 unless every row passed or is known.
+A kernel may have known findings (``arch_specs/_known_bad.json``, ``finding``). A race makes its numbers depend on the
+order of its waves. Such a row is therefore executed again with waves in step, and is *known* if its numbers are then
+right. (A missing wait changes no number on the emulator, where loads deliver at once; on a GPU it does.) Known rows do
+not count as kernels that were executed and right. The script exits with 1 unless every row passed or is known.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +31,8 @@ from emulator_cases import all_cases
 
 from fmha_cli.api import Registry, build_registry, run, select
 from fmha_cli.backends.ck_tile.kernel_rules_target import known_bad
-from fmha_cli.problem import Problem
-from fmha_cli.select import Wanted
+from fmha_cli.discovery.select import Wanted
+from fmha_cli.domain.problem import Problem
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 BACKEND = "ck_tile"
@@ -41,21 +43,23 @@ STEP = 4
 """Instructions of a wave's turn that keep waves in step."""
 
 
-def points(archs: Sequence[str], only: str | None, registry: Registry) -> list[Point]:
-    """(architecture, case) that the backend has kernels for."""
-    found = []
-    for arch in archs:
-        for case in all_cases():
-            if only is not None and only not in case.name:
-                continue
-            problem = Problem.from_cli(case.flags)
-            if select(problem, registry, {}, Wanted(backend=BACKEND, arch=arch)).best is not None:
-                found.append((arch, case))
-    return found
+def candidates(archs: Sequence[str], only: str | None = None) -> list[Point]:
+    """(architecture, case): all of them, or those whose case's name contains ``only``."""
+    return [(arch, case) for arch in archs for case in all_cases() if only is None or only in case.name]
 
 
-def sampled(every: Sequence[Point], count: int, seed: int) -> list[Point]:
-    """``count`` of the points: architectures in turns, and each architecture's families in turns."""
+def exists(point: Point, registry: Registry) -> bool:
+    """Whether the backend has a kernel for a point. The answer takes tens of milliseconds."""
+    arch, case = point
+    wanted = Wanted(backend=BACKEND, arch=arch)
+    return select(Problem.from_cli(case.flags), registry, {}, wanted).best is not None
+
+
+def in_turns(every: Sequence[Point], seed: int, registry: Registry) -> Iterator[Point]:
+    """The points that have a kernel in a random order: architectures in turns, and each one's families in turns.
+
+    Only points that come up are asked for their kernels.
+    """
     rng = random.Random(seed)
     groups: dict[str, dict[tuple[str, ...], list[Point]]] = defaultdict(lambda: defaultdict(list))
     for point in every:
@@ -71,7 +75,7 @@ def sampled(every: Sequence[Point], count: int, seed: int) -> list[Point]:
             [group[turn] for turn in range(len(every)) for f in turned if turn < len(group := groups[arch][f])]
         )
     turns = (line[turn] for turn in range(len(every)) for line in lines if turn < len(line))
-    return [point for point, _ in zip(turns, range(count), strict=False)]
+    return (point for point in turns if exists(point, registry))
 
 
 def executed(every: Sequence[Point], registry: Registry, seed: int) -> Iterator[dict[str, Any]]:
@@ -211,9 +215,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--markdown", type=Path, help="write the table")
     given = parser.parse_args(arguments)
     registry = build_registry()
-    every = points(given.arch, given.only, registry)
+    every = candidates(given.arch, given.only)
     if given.sample is not None:
-        every = sampled(every, given.sample, given.seed)
+        every = list(islice(in_turns(every, given.seed, registry), given.sample))
+    else:
+        every = [point for point in every if exists(point, registry)]
     if given.list:
         print("\n".join(f"{arch} {case.name}: {case.flags}" for arch, case in every))
         return 0

@@ -1,12 +1,14 @@
-"""Plant faults in real kernels' assembly and see how an emulated device catches them.
+"""Plant faults in real kernels' assembly and record how an emulated device catches them.
 
     python benchmarks/emulator_faults.py [--only TEXT] [--fault TEXT] [--sample N --seed S] [--json FILE] [--markdown FILE]
 
-Kernels of CK-Tile (``planted_runs.KERNELS``) go the way of ``fmha run``; one of Triton's compiler is launched alone where
-Triton is installed. Each fault of ``planted_text.py`` is one assembly text, one code object, one run. The table counts,
-for each kernel and class of faults: planted; caught by name (a finding or a sentence with kind and instruction); caught
-by wrong numbers alone (or by a launch that never ends); not caught. Each of the last has a reason, shown below the table:
-never executed, of no effect on any bit of the results, covered by another wait, ... Exits 1 where one has none.
+Kernels of CK-Tile (``planted_runs.KERNELS``) run as with ``fmha run``. If Triton is installed, one kernel of its
+compiler is launched alone. Each fault of ``planted_text.py`` is one assembly text, one code object and one run.
+
+For each kernel and class of faults, the table counts the faults that were planted; those that were caught by name (by a
+finding or a sentence with kind and instruction); those that were caught by wrong numbers alone (or by a launch that
+never ends); and those that were not caught. Below the table, each uncaught fault has a reason: it was never executed,
+has no effect on any bit of the results, is covered by another wait, ... The script exits with 1 if one has no reason.
 """
 
 from __future__ import annotations

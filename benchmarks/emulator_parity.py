@@ -1,11 +1,12 @@
-"""Upstream's own example programs and this tool, both on one emulated AMD device: ``fmha parity`` without hardware.
+"""Run upstream's own example programs and this tool on one emulated AMD device: ``fmha parity`` without hardware.
 
     python benchmarks/emulator_parity.py [--arch gfx942] [--cases 340] [--list] [--suite FILE] [--document FILE]
         [--json FILE] [--markdown FILE]
 
-All cases of ``basic``, then cases of ``smoke``: first one of each kind (group, type, mode, mask, bias, dropout,
-determinism, dbias), each the smallest among those that need the fewest kernels more; then the smallest others for which
-every kernel is there already. The programs are built with just these kernels. Exits as ``fmha parity`` does.
+The script runs all cases of ``basic``, then cases of ``smoke``. It first takes one case of each kind (group, type,
+mode, mask, bias, dropout, determinism, dbias): the smallest of those that need the fewest additional kernels. Then it
+takes the smallest other cases whose kernels are all built already. The programs are built with exactly these kernels.
+The exit codes are those of ``fmha parity``.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.api import Registry, build_registry, select
-from fmha_cli.parity.case import Case
-from fmha_cli.parity.mapping import mapped
+from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
+from fmha_cli.backends.ck_tile.parity.mapping import mapped
+from fmha_cli.discovery.select import Wanted
+from fmha_cli.domain.counterpart import Case
+from fmha_cli.domain.problem import Problem
 from fmha_cli.parity.suite import load_suite
-from fmha_cli.problem import Problem
-from fmha_cli.select import Wanted
 
 BACKEND = "ck_tile"
 _KIND = ("prec", "mode", "deterministic", "dbias")
@@ -50,7 +52,7 @@ class Point:
 def comparable(arch: str, registry: Registry) -> list[Point]:
     """The comparable cases of ``smoke``."""
     found = []
-    for case in load_suite("smoke").cases():
+    for case in load_suite("smoke", CkCounterpart()).cases():
         whole = mapped(case)
         if whole.problem is None or whole.reasons:
             continue
@@ -86,7 +88,7 @@ def chosen(points: Sequence[Point], count: int) -> list[Point]:
 
 def suite_of(points: Sequence[Point]) -> dict[str, Any]:
     """The cases as a suite file."""
-    basic, smoke = load_suite("basic"), load_suite("smoke")
+    basic, smoke = load_suite("basic", CkCounterpart()), load_suite("smoke", CkCounterpart())
     cases = [*basic.cases(), *(p.case for p in points)]
     groups: dict[tuple[str, str], dict[str, Any]] = defaultdict(dict)
     for case in cases:

@@ -1,10 +1,10 @@
-"""How fast the emulator executes, and how much memory it takes: a property of this machine, not of any GPU.
+"""Measure the emulator's speed and memory use, which are properties of this machine and not of any GPU.
 
     python benchmarks/emulator_speed.py [--rounds 9] [--json FILE] [--markdown FILE]
 
-For each kernel a process of its own loads the emulator, opens the backend's session and launches in turns with one
-thread and all, with the checks and without. Reported: wave-instructions for each second of processor time (one thread),
-wall seconds of a launch with all threads, and the process's largest resident size.
+For each kernel, a separate process loads the emulator, opens the backend's session and launches alternately with one
+thread and with all threads, with and without the checks. The script reports wave-instructions per second of processor
+time (one thread), wall seconds of a launch with all threads, and the process's largest resident size.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.api import BuildContext, build_registry, select
-from fmha_cli.build.root import cache_root
-from fmha_cli.device import usable_cores
-from fmha_cli.emulated import emulated_availability, emulated_device
-from fmha_cli.emulation import EmulatorOptions
+from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
+from fmha_cli.discovery.select import Wanted
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.emulation import EmulatorOptions
+from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.oracle.fills import fill
-from fmha_cli.problem import Problem
-from fmha_cli.select import Wanted
+from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.walk.builds import build_stages
 
 BACKEND = "ck_tile"

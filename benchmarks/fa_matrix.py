@@ -2,11 +2,12 @@
 
     python benchmarks/fa_matrix.py [--jobs 2] [--only ARCH[:FAMILY]] [--ci] [--json FILE] [--markdown FILE]
 
-No driver, no GPU and no CUDA toolkit is used. The kernels are listed in ``fa_matrix.json`` by upstream's template-ids.
-For each: wall time and peak memory of the compile, registers, spills, shared memory, occupancy, size of the cubin,
-counts of instructions. Where ``cuobjdump`` and ``nvdisasm`` are installed (a toolkit, or the packages
-``nvidia-cuda-cuobjdump`` and ``nvidia-cuda-nvdisasm``), what they print is read by code of its own and compared.
-Exits 1 when a kernel does not build, was not built by NVRTC, holds an unknown instruction, or a figure differs.
+The script uses no driver, no GPU and no CUDA toolkit. ``fa_matrix.json`` lists the kernels by upstream's template-ids.
+For each kernel, the script reports wall time and peak memory of the compile, registers, spills, shared memory,
+occupancy, size of the cubin and counts of instructions. If ``cuobjdump`` and ``nvdisasm`` are installed (a toolkit, or
+the packages ``nvidia-cuda-cuobjdump`` and ``nvidia-cuda-nvdisasm``), separate code reads their output and the script
+compares the figures. It exits with 1 if a kernel does not build, was not built by NVRTC, contains an unknown
+instruction, calls code that it does not contain, or if a figure differs.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from fa_templates import kernel_of_template
 from matrix_parts import Matrix, cost, counts_that_differ, listed_in, run, table
 
-from fmha_cli.backends.flash_attn.upstream_names import kernel_of_template
-from fmha_cli.device import usable_cores
-from fmha_cli.errors import FmhaError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Artifact
-from fmha_cli.registry import Registry
-from fmha_cli.report.document import inspect_document
-from fmha_cli.report.inspections import figures_of
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.report.documents.inspect import inspect_document
+from fmha_cli.report.documents.inspections import figures_of
 from fmha_cli.walk.builds import Built
 
 LIST = Path(__file__).with_name("fa_matrix.json")
@@ -58,8 +59,7 @@ def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[Ke
     """The kernels of the rows.
 
     Raises:
-        UsageError: a template-id that upstream does not instantiate for the architecture.
-        LookupError: one that is of another family.
+        LookupError: upstream does not instantiate a template-id for the architecture, or it is of another family.
     """
     found = []
     for row in rows:
@@ -144,6 +144,8 @@ def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry:
         faults.append(f"it was compiled by {figures['compiler']}, not by {NVRTC}")
     if findings["unknown_instructions"]:
         faults.append(f"unknown instructions: {findings['unknown_instructions']}")
+    if findings["extern_calls"]:
+        faults.append(f"it calls {', '.join(findings['extern_calls'])}, which it does not hold")
     return {
         **row,
         **{key: value for key, value in figures.items() if value is not None},
@@ -224,7 +226,7 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int, where
         f"{max(memories, default=0)} MiB. build s: wall clock of one compile in a process of its own; memory: its "
         "peak. gpr: registers of a thread. Spills are bytes of one thread, as the assembler counts "
         "them. shared bytes: static and dynamic, without the 1024 that the driver keeps. occupancy: warps of one of the four "
-        "schedulers (`fmha_cli/build/cuda/occupancy.py`). Nearly all of a cubin is names of symbols.",
+        "schedulers (`fmha_cli/toolchain/cuda/occupancy.py`). Nearly all of a cubin is names of symbols.",
         "",
         "Made in an empty cache by `python benchmarks/fa_matrix.py --markdown docs/results/fa_matrix.md --json docs/results/fa_matrix.json`.",
         "",

@@ -2,16 +2,16 @@
 
     python benchmarks/gpu_check.py [--vendor amd|nvidia] [--minutes 8.5] [--jobs N] [-o gpu_check.json]
 
-AMD: each case is a problem that leads to certain families. All kernels are built first, in parallel; then every case is
+AMD: each case is a problem that uses certain families. All kernels are built first, in parallel. Then every case is
 checked against the oracle and timed (``fmha bench``).
 
-NVIDIA: every family and feature checked with all fills, speed against PyTorch's FlashAttention, decoding, 500 random
-problems, compute-sanitizer (``fa_check``). ``--archive FILE`` brings kernels that ``gpu_prepare.py`` built; only what is
-missing is built here. ``--dry-run`` needs no GPU: everything up to the launch. ``--results DIR`` writes the record with its
-environment and a page beside it.
+NVIDIA: every family and feature is checked with all fills. Then follow speed compared with PyTorch's FlashAttention,
+decoding, 500 random problems and compute-sanitizer (``fa_check``). ``--archive FILE`` imports kernels that
+``gpu_prepare.py`` built, and only missing kernels are built. ``--dry-run`` needs no GPU and does everything up to the
+launch. ``--results DIR`` writes the record with its environment, and a page beside it.
 
-Exit code 0: nothing is wrong; 1: something is; 4: no such GPU, and every row is NOT_RUN with the reason. What does not fit
-into the time is NOT_RUN too, and says so.
+Exit codes: 0 if nothing is wrong; 1 if something is wrong; 4 if there is no such GPU, and then every row is NOT_RUN
+with the reason. Work that does not fit into the time is also NOT_RUN, with that reason.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Build every kernel that ``gpu_check.py --vendor nvidia`` needs, and pack them into one archive for a machine without a network.
+"""Build every kernel that ``gpu_check.py --vendor nvidia`` needs, and pack them for a machine without a network.
 
     python benchmarks/gpu_prepare.py [--arch sm_90] [--jobs 2] [--minutes M] [-o fa_sm_90.tar.xz]
 
-There: ``PYTHONPATH=. python benchmarks/gpu_check.py --vendor nvidia --archive fa_sm_90.tar.xz``. What is in the cache already
-is not built again, so that an interrupted run goes on where it was. Exit code 0: the archive holds all kernels and is small
-enough to travel; 1: some are missing or it is too large, and why.
+On that machine: ``PYTHONPATH=. python benchmarks/gpu_check.py --vendor nvidia --archive fa_sm_90.tar.xz``. Kernels in
+the cache are not built again, so an interrupted run continues where it stopped. Exit codes: 0 if the archive holds all
+kernels and is small enough to transfer; 1 if kernels are missing or it is too large, with the reason.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from pathlib import Path
 from fa_check.check import BACKEND
 from fa_check.kernels import pool_of, supply
 
-from fmha_cli.build.exporting import export_entries
-from fmha_cli.build.root import cache_root, open_root
-from fmha_cli.device import DeviceFacts, usable_cores
-from fmha_cli.registry import build_registry
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.device import DeviceFacts, usable_cores
+from fmha_cli.toolchain.cache.exporting import export_entries
+from fmha_cli.toolchain.cache.root import cache_root, open_root
 
 TRAVELS = 50 * 10**6
 """Bytes that the archive may have."""

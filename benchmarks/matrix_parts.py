@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.build.root import cache_root
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Stage
-from fmha_cli.protocols import BuildContext
-from fmha_cli.registry import Registry, build_registry
+from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Stage
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.walk.builds import Built, build_stages
 
 Row = Mapping[str, Any]

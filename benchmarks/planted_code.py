@@ -1,4 +1,4 @@
-"""From a kernel to its assembly text, from a text to a code object, and into the kernel's library."""
+"""Convert a kernel to its assembly text and a text to a code object, and put the object into the kernel's library."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 
 from fmha_cli.api import load_arch
 from fmha_cli.backends.ck_tile.building import Workshop
-from fmha_cli.build.kernel_build import build_kernel
-from fmha_cli.build.key import key_for
-from fmha_cli.build.rocm.compile import HipProduct, hip_flags, hip_places
 from fmha_cli.codegen.ck_tile.emit import emit
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.toolchain.cache.key import key_for
+from fmha_cli.toolchain.cpp.library import build_kernel
+from fmha_cli.toolchain.kernels import kernel_build
+from fmha_cli.toolchain.rocm.compile import HipProduct, hip_flags, hip_places
 
 _ENTRY = struct.Struct("<QQQ")
 _BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
@@ -25,7 +26,7 @@ def device_assembly(kernel: KernelSpec, shop: Workshop) -> str:
     arch = load_arch(kernel.arch)
     flags = (*hip_flags(shop.toolchain, arch, kernel.family.value, HipProduct.CODE_OBJECT, folders), "-S")
     digests = [digest for _, digest in shop.headers.values()]
-    key = key_for(kernel, emit(kernel), flags, shop.toolchain, header_trees=digests)
+    key = key_for(kernel_build(kernel, emit(kernel)), flags, shop.toolchain, header_trees=digests)
     places = hip_places(shop.toolchain, folders)
     return build_kernel(shop.cache, key, shop.toolchain, places=places).path.read_text("utf-8")
 

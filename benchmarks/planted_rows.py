@@ -1,4 +1,4 @@
-"""What became of planted faults, as rows: how each was caught, and of each that was not, why it could not be."""
+"""The outcomes of planted faults, as rows: how each was caught, or why it could not be caught."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Kernels with a fault in their assembly, run as a user's kernel is: built, judged and looked at on an emulated device.
+"""Runs kernels with a fault in their assembly as a user's kernel runs: built, judged and watched on an emulated device.
 
-The kernel's text comes from the compiler that builds it, with the flags that it is built with. A text with a fault is
-assembled and linked again and takes the place of the code object in a copy of the kernel's library.
+The kernel's text comes from the compiler and the flags that build the kernel. A text with a fault is assembled and
+linked again, and replaces the code object in a copy of the kernel's library.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from planted_text import Fault, planted, trapped
 
 from fmha_cli.api import Artifact, BuildContext, Problem, Registry, cache_root, wanted_backends
 from fmha_cli.backends.ck_tile.building import workshop
-from fmha_cli.build.rocm.offload import code_objects
+from fmha_cli.domain.codec import to_json
 from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.job import Emulation
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
+from fmha_cli.toolchain.rocm.offload import code_objects
 from fmha_cli.walk.builds import build_stages
 from fmha_cli.walk.emulation import emulation_of
 from fmha_cli.walk.execute import Executor
 from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.request import Request
+from fmha_cli.walk.request import Context, Request
 from fmha_cli.walk.rows import plan_rows
 
 SECONDS = 60.0
@@ -108,15 +108,15 @@ class PlantedKernel(AbstractContextManager["PlantedKernel"]):
         assert self._row.plan is not None, f"no kernel for {self.problem.repro()}"
         stages = self._row.plan.stages
         self._stage = [s.kernel.family.value for s in stages].index(self.kernel.family)
-        context = BuildContext(cache_root=cache_root(), jobs=2)
-        built = build_stages(stages, registry, context)
+        self._building = BuildContext(cache_root=cache_root(), jobs=2)
+        built = build_stages(stages, registry, self._building)
         self._artifacts = tuple(_value(built[s.kernel.digest]) for s in stages)
-        shop = workshop(context)
+        shop = workshop(self._building)
         self._compiler = shop.toolchain.argv0
         self.spec = stages[self._stage].kernel
         self.text = device_assembly(self.spec, shop)
         self._library = self._artifacts[self._stage].path.read_bytes()
-        self._emulation = emulation_of(request, registry, context)
+        self._emulation = emulation_of(request, registry, self._building)
         self.plain = self.run()
         self.plain_strict: Seen | None = None
         return self
@@ -153,10 +153,14 @@ class PlantedKernel(AbstractContextManager["PlantedKernel"]):
         if strict not in self._executors:
             supervisor = self._stack.enter_context(Supervisor())
             cases = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=60.0)
-            emulation: Emulation | None = self._emulation
-            self._executors[strict] = Executor(
-                self._request, self._registry, supervisor, cases, threads=1, peaks=lambda row: None, emulation=emulation
+            context = Context(
+                request=replace(self._request, threads=1),
+                registry=self._registry,
+                supervisor=supervisor,
+                building=self._building,
+                emulation=self._emulation,
             )
+            self._executors[strict] = Executor(context, cases, lambda row: None)
         return self._executors[strict]
 
     def _judged(self, text: str, strict: bool = False) -> Seen:
@@ -173,7 +177,7 @@ class PlantedKernel(AbstractContextManager["PlantedKernel"]):
         finally:
             path.unlink()
         outputs = hashlib.sha256(self._out.read_bytes()).hexdigest() if self._out.is_file() else ""
-        findings = tuple(finding.to_dict() for finding in fate.findings or ())
+        findings = tuple(to_json(finding) for finding in fate.findings or ())
         return Seen(fate.verdict.value, findings, "; ".join(fate.notes)[:300], outputs)
 
 

@@ -1,7 +1,7 @@
-"""Time something on a machine that others use too: wait for quiet, see who else ran, try again.
+"""Time something on a shared machine: wait for quiet, see how much other processes used, try again.
 
-What others used during a sample is the machine's busy time (``/proc/stat``, stolen time included) less this process's
-own. Without ``/proc/stat`` every sample counts as quiet.
+Their use during a sample is the machine's busy time (``/proc/stat``, stolen time included) minus this process's own.
+Without ``/proc/stat``, every sample counts as quiet.
 """
 
 from __future__ import annotations

@@ -1,10 +1,16 @@
-"""How long the command line takes before and around the kernel: whole processes, medians of several runs.
+"""Measure the command line's time before and around the kernel: whole processes, medians of several runs.
 
     python benchmarks/startup.py [--runs 11] [--json FILE]
 
-Goals: ``--help`` and ``list-kernels`` 150 ms (aim 70), a first compile 1.5 s, a worker with a cached kernel callable
-150 ms after its spawn, a whole ``fmha run`` of a cached 1 x 1 x 64 x 64 problem with ``--no-check`` 450 ms, a list of
-one CK-Tile family (7,584 kernels) 1 s, their count 300 ms, and a decision over some 6,000 candidates 60 ms.
+Goals:
+
+- ``--help`` and ``list-kernels``: 150 ms (aim 70)
+- a first compile: 1.5 s
+- a worker with a callable cached kernel: 150 ms after its spawn
+- a whole ``fmha run`` of a cached 1 x 1 x 64 x 64 problem with ``--no-check``: 450 ms
+- a list of one CK-Tile family (7,584 kernels): 1 s; their count: 300 ms
+- a list of FlashAttention's kernels: 500 ms
+- a decision over some 6,000 CK-Tile candidates: 60 ms; one over FlashAttention's: 20 ms
 """
 
 from __future__ import annotations
@@ -19,20 +25,22 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from fmha_cli.device import DeviceFacts
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.discovery.select import Wanted, select
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.stats import median, median_interval
 from fmha_cli.oracle.fills import fill
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext
-from fmha_cli.registry import build_registry
-from fmha_cli.select import Wanted, select
 from fmha_cli.walk.probing import probe_backends
 
 TINY = "-b 1 -H 1 -s 64 -d 64"
+AMD = DeviceFacts(id="hip:0", archs=("gfx942",), units=304)
+NVIDIA = DeviceFacts(id="cuda:0", archs=("sm_90",), units=132)
 LISTED = ("list-kernels", "--arch", "gfx942", "--backend", "ck_tile", "--family", "bwd_dq_dk_dv")
 
 
@@ -77,12 +85,11 @@ def spawned(job: Job) -> Callable[[], int]:
     return run
 
 
-def deciding(arch: str, units: int) -> Callable[[], int]:
-    """Nanoseconds of one decision over every CK-Tile candidate, the kernels enumerated before."""
-    backend = build_registry().backend("ck_tile")
-    device = DeviceFacts(id="hip:0", archs=(arch,), units=units)
+def deciding(name: str, device: DeviceFacts, least: int) -> Callable[[], int]:
+    """Nanoseconds of one decision over every candidate of a backend, the kernels enumerated before."""
+    backend = build_registry().backend(name)
     problem = Problem.of(hdim=128, seqlen=1000)
-    assert sum(1 for _ in backend.decide(problem, device)) > 4000
+    assert sum(1 for _ in backend.decide(problem, device)) > least
 
     def run() -> int:
         start = time.perf_counter_ns()
@@ -123,7 +130,12 @@ def main() -> None:
             "first compile": (1500, first_compile(job)),
             "list-kernels gfx942 ck_tile, one family": (1000, process(*LISTED)),
             "the same, --count": (300, process(*LISTED, "--count")),
-            "decide over all ck_tile forward kernels": (60, deciding("gfx942", 304)),
+            "list-kernels sm_90 flash_attn": (
+                500,
+                process("list-kernels", "--arch", "sm_90", "--backend", "flash_attn"),
+            ),
+            "decide over all ck_tile forward kernels": (60, deciding("ck_tile", AMD, 4000)),
+            "decide over all flash_attn forward kernels": (20, deciding("flash_attn", NVIDIA, 200)),
         }
         samples: dict[str, list[int]] = {name: [] for name in timed}
         for number in range(chosen.runs + 1):

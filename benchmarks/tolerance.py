@@ -1,8 +1,8 @@
-"""Measure how good the rules of ``fmha_cli.oracle.tolerance`` are; prints the tables of docs/numerics.md.
+"""Measure how good the rules of ``fmha_cli.oracle.tolerance`` are; print the tables of docs/numerics.md.
 
     python benchmarks/tolerance.py [--honest 12000] [--per-cell 40] [--gradients 1500] [--seed 0] [--jobs 2] [--write]
 
-Units: row, element and rms as a share of their budget (above 1 fails), lse relative to its allowance.
+Units: row, element and rms are shares of their budget (above 1 fails); lse is relative to its allowance.
 """
 
 from __future__ import annotations
@@ -15,9 +15,8 @@ from importlib.resources import files
 from itertools import repeat
 from pathlib import Path
 
-from fmha_cli.dtypes import DType
-from fmha_cli.faults import Fault
-from fmha_cli.oracle.campaign import (
+from numerics.campaign import (
+    FILLS,
     GROSS,
     OTHERS,
     RULES,
@@ -29,7 +28,9 @@ from fmha_cli.oracle.campaign import (
     plan_honest,
     plan_others,
 )
-from fmha_cli.oracle.fills import FILLS
+from numerics.faults import Fault
+
+from fmha_cli.domain.dtypes import DType
 
 
 def percent(part: int, whole: int) -> str:

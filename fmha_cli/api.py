@@ -6,11 +6,15 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.arch import ArchSpec, load_arch
-from fmha_cli.decision import Decision, Supported, Trace, Unsupported
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.dtypes import DType
-from fmha_cli.emulation import (
+from fmha_cli.discovery.hookspecs import hookimpl
+from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.discovery.select import Wanted, select, wanted_backends
+from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.emulation import (
     Attached,
     Emulator,
     EmulatorOptions,
@@ -22,7 +26,7 @@ from fmha_cli.emulation import (
     merged,
     summed,
 )
-from fmha_cli.errors import (
+from fmha_cli.domain.errors import (
     DeviceLost,
     EnvironmentProblem,
     FmhaError,
@@ -31,45 +35,76 @@ from fmha_cli.errors import (
     UnsupportedError,
     UsageError,
 )
-from fmha_cli.features import Alibi, Bias, CacheKind, Direction, Layout, Mode, QScale
-from fmha_cli.hookspecs import hookimpl
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.mask import Mask, MaskKind
-from fmha_cli.plan import Artifact, Plan, Stage, Workspace
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend, BoundTensor, BuildContext, HostSession, PeakLoops, Session
-from fmha_cli.registry import Registry, build_registry
-from fmha_cli.rules import CORE_RULES, LEFTPAD_CORE_RULES, Reason, Rule, Severity, reasons_against
-from fmha_cli.select import Wanted, select, wanted_backends
-from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
-from fmha_cli.verdict import Verdict
+from fmha_cli.domain.features import Alibi, Bias, CacheKind, Direction, Layout, Mode, QScale
+from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.mask import Mask, MaskKind
+from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, PeakLoops, Session
+from fmha_cli.domain.rules import CORE_RULES, LEFTPAD_CORE_RULES, Reason, Refusal, Rule, Severity, reasons_against
+from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
+from fmha_cli.domain.verdict import Verdict
 
 if TYPE_CHECKING:
-    from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
-    from fmha_cli.build.parallel import Job, build_many
-    from fmha_cli.build.rocm.llvm_tools import llvm_tool
-    from fmha_cli.build.rocm.occupancy import limits_of
-    from fmha_cli.build.root import cache_root
-    from fmha_cli.build.toolchain import Toolchain
+    from fmha_cli.backends.cuda.cubin_backend import CubinBackend
+    from fmha_cli.backends.cuda.driver import Cuda
+    from fmha_cli.backends.cuda.launch import Launch
+    from fmha_cli.backends.cuda.probe import probe_cuda
+    from fmha_cli.backends.cuda.session import CudaSession
+    from fmha_cli.backends.cuda.tables import Expected
+    from fmha_cli.backends.cuda.timing import StageTimer
+    from fmha_cli.backends.cuda.upstream import Upstream
+    from fmha_cli.backends.gpu.call import Call
+    from fmha_cli.backends.gpu.mirror import Mirror
+    from fmha_cli.backends.gpu.session import GpuSession
+    from fmha_cli.backends.hip.probe import probe_hip
+    from fmha_cli.backends.hip.runtime import Hip
     from fmha_cli.report.record import Record
+    from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
+    from fmha_cli.toolchain.cache.root import cache_root
+    from fmha_cli.toolchain.cpp.library import PORTABLE_FLAGS, build_cpp
+    from fmha_cli.toolchain.cpp.toolchain import Toolchain
+    from fmha_cli.toolchain.kernels import kernel_build, no_build, no_build_key
+    from fmha_cli.toolchain.parallel import Job, build_many
+    from fmha_cli.toolchain.rocm.candidates import llvm_tool
+    from fmha_cli.toolchain.rocm.occupancy import limits_of
 
 
-_BUILDING = {
-    "PORTABLE_FLAGS": "fmha_cli.build.cpp",
-    "build_cpp": "fmha_cli.build.cpp",
-    "Job": "fmha_cli.build.parallel",
-    "build_many": "fmha_cli.build.parallel",
-    "cache_root": "fmha_cli.build.root",
-    "Toolchain": "fmha_cli.build.toolchain",
-    "limits_of": "fmha_cli.build.rocm.occupancy",
-    "llvm_tool": "fmha_cli.build.rocm.llvm_tools",
+_LATE = {
+    "CubinBackend": "fmha_cli.backends.cuda.cubin_backend",
+    "Cuda": "fmha_cli.backends.cuda.driver",
+    "Launch": "fmha_cli.backends.cuda.launch",
+    "probe_cuda": "fmha_cli.backends.cuda.probe",
+    "CudaSession": "fmha_cli.backends.cuda.session",
+    "Expected": "fmha_cli.backends.cuda.tables",
+    "StageTimer": "fmha_cli.backends.cuda.timing",
+    "Upstream": "fmha_cli.backends.cuda.upstream",
+    "Call": "fmha_cli.backends.gpu.call",
+    "Mirror": "fmha_cli.backends.gpu.mirror",
+    "GpuSession": "fmha_cli.backends.gpu.session",
+    "probe_hip": "fmha_cli.backends.hip.probe",
+    "Hip": "fmha_cli.backends.hip.runtime",
+    "BuildKind": "fmha_cli.toolchain.cache.key",
+    "BuildSpec": "fmha_cli.toolchain.cache.key",
+    "PORTABLE_FLAGS": "fmha_cli.toolchain.cpp.library",
+    "build_cpp": "fmha_cli.toolchain.cpp.library",
+    "kernel_build": "fmha_cli.toolchain.kernels",
+    "no_build": "fmha_cli.toolchain.kernels",
+    "no_build_key": "fmha_cli.toolchain.kernels",
+    "Job": "fmha_cli.toolchain.parallel",
+    "build_many": "fmha_cli.toolchain.parallel",
+    "cache_root": "fmha_cli.toolchain.cache.root",
+    "Toolchain": "fmha_cli.toolchain.cpp.toolchain",
+    "limits_of": "fmha_cli.toolchain.rocm.occupancy",
+    "llvm_tool": "fmha_cli.toolchain.rocm.candidates",
 }
 
 
 def __getattr__(name: str) -> Any:
-    """Names that are slow to import, when first used: listing kernels imports every plugin, and builds nothing."""
-    if name in _BUILDING:
-        return getattr(import_module(_BUILDING[name]), name)
+    """Import a slow name on first use: listing kernels imports every plugin but builds nothing."""
+    if name in _LATE:
+        return getattr(import_module(_LATE[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
@@ -136,85 +171,17 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 
 __all__ = [
-    "CORE_RULES",
-    "LEFTPAD_CORE_RULES",
-    "PORTABLE_FLAGS",
-    "Algorithm",
-    "Alibi",
-    "ArchSpec",
-    "Artifact",
-    "Attached",
-    "Availability",
-    "Backend",
-    "Bias",
-    "BiasKey",
-    "BoundTensor",
-    "BuildContext",
-    "CacheKey",
-    "CacheKind",
-    "DType",
-    "Decision",
-    "DeviceFacts",
-    "DeviceLost",
-    "Direction",
-    "Emulator",
-    "EmulatorOptions",
-    "EnvironmentProblem",
-    "Executed",
-    "Family",
-    "Finding",
-    "FindingKind",
-    "FmhaError",
-    "HostSession",
-    "Interrupted",
-    "Job",
-    "KernelFailure",
-    "KernelSpec",
-    "Layout",
-    "Mask",
-    "MaskKey",
-    "MaskKind",
-    "Mode",
-    "ModeKey",
-    "Need",
-    "Observed",
-    "PeakLoops",
-    "Plan",
-    "Problem",
-    "QScale",
-    "QScaleKey",
-    "Reason",
-    "Region",
-    "Registry",
-    "RotaryKey",
-    "Rule",
-    "Session",
-    "Severity",
-    "Signature",
-    "Stage",
-    "State",
-    "Supported",
-    "Toolchain",
-    "Trace",
-    "Unsupported",
-    "UnsupportedError",
-    "UsageError",
-    "Verdict",
-    "Workspace",
-    "build_cpp",
-    "build_many",
-    "build_registry",
-    "cache_root",
-    "explain",
-    "hip_host_files",
-    "hookimpl",
-    "limits_of",
-    "list_kernels",
-    "llvm_tool",
-    "load_arch",
-    "merged",
-    "reasons_against",
-    "run",
-    "select",
-    "summed",
-]
+    "CORE_RULES", "LEFTPAD_CORE_RULES", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec", "Artifact", "Attached",
+    "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "BuildKind", "BuildSpec",
+    "CacheKey", "CacheKind", "Call", "CheckState", "CubinBackend", "Cuda", "CudaSession", "DType", "Decision",
+    "DeviceFacts", "DeviceLost", "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem",
+    "Executed", "Expected", "Family", "Finding", "FindingKind", "FmhaError", "GpuSession", "Hip", "HostSession",
+    "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout", "Mask", "MaskKey", "MaskKind",
+    "Mirror", "Mode", "ModeKey", "Need", "Observed", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
+    "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Severity", "Signature", "Stage",
+    "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "Unsupported", "UnsupportedError",
+    "Upstream", "UsageError", "Verdict", "Workspace", "build_cpp", "build_many", "build_registry", "cache_root",
+    "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool",
+    "load_arch", "merged", "no_build", "no_build_key", "probe_cuda", "probe_hip", "reasons_against", "run",
+    "select", "summed", "to_json",
+]  # fmt: skip

@@ -14,23 +14,24 @@ Claims drive tests: what the backend accepts must run and pass, what it refuses 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from fmha_cli.decision import Supported, Unsupported
-from fmha_cli.device import Availability, DeviceFacts
-from fmha_cli.errors import ImpossibleProblem
-from fmha_cli.hookspecs import hookimpl
-from fmha_cli.kernel import parse_kernel
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
-from fmha_cli.registry import Registry
-from fmha_cli.verdict import Verdict
-from fmha_cli.walk.request import FILLS, Command, Request
+from fmha_cli.discovery.hookspecs import hookimpl
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.decision import Supported, Unsupported
+from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.kernel import parse_kernel
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 
 ASKED = 200
@@ -47,23 +48,35 @@ class Subject:
     Attributes:
         entry: where the worker finds it: ``module`` or ``module:attribute``.
         cache_root: a private folder for built kernels (created with mode 0700).
-        seed: of the problems.
+        seed: seed of the drawn problems.
+        dropout_streams: what the plugin's ``fmha_register_dropout_streams`` returns.
+        arch_specs: what the plugin's ``fmha_register_arch_specs`` returns.
     """
 
     backend: Backend
     entry: str
     cache_root: Path
     seed: int = 0
+    dropout_streams: Mapping[str, Any] = field(default_factory=dict)
+    arch_specs: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def registry(self) -> Registry:
         """A registry with this backend alone."""
-        backend = self.backend
+        backend, streams, specs = self.backend, self.dropout_streams, self.arch_specs
 
         class Module:
             @hookimpl
             def fmha_register_backends(self) -> list[Backend]:
                 return [backend]
+
+            @hookimpl
+            def fmha_register_dropout_streams(self) -> Mapping[str, Any]:
+                return streams
+
+            @hookimpl
+            def fmha_register_arch_specs(self) -> Mapping[str, str]:
+                return specs
 
         plugin = SimpleNamespace(name="subject", value=self.entry, dist=None, load=Module)
         return Registry({}, lambda: [cast(Any, plugin)])

@@ -8,8 +8,13 @@ from pathlib import Path
 # Small matrix products crawl when the threads of several test processes fight for two cores. Before numpy.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+from importlib.util import find_spec
+
 import pytest
 from hypothesis import HealthCheck, settings
+
+if find_spec("fmha_null") is None:
+    raise pytest.UsageError("tests need a plugin: pip install --no-deps --no-build-isolation -e plugins/fmha-null")
 
 settings.register_profile(
     "ci", derandomize=True, deadline=None, print_blob=True, suppress_health_check=[HealthCheck.too_slow]

@@ -1,4 +1,4 @@
-"""The paper emulator, installed for one test, and what it was told."""
+"""The paper emulator, installed for one test, and the calls that it received."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""An emulator on paper: the device ``emu:null``, on which the null backend's kernels run as they always do.
+"""An emulator on paper: the device ``emu:null``, on which the null backend's kernels run as usual.
 
-What it claims to have seen is in the variable ``FAKE_EMULATOR`` (JSON): ``findings``, a list of kinds; ``launch``, the
-number of the launch, from 0, that they are found in (without it, every one); ``fault``, why the launch stopped. What it
-was told goes to the file ``FAKE_EMULATOR_LOG``, a JSON line for each call. A program that runs on it writes its own report.
+The variable ``FAKE_EMULATOR`` (JSON) holds what it claims to have observed. ``findings`` is a list of kinds. ``launch``
+is the number of the launch, from 0, that has them (every launch if absent). ``fault`` says why the launch stopped. Each
+call that it receives becomes a JSON line in the file ``FAKE_EMULATOR_LOG``. A program that runs on it writes its own
+report.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Backends that exist on paper only, for tests of selection: no device, no compiler, no worker."""
+"""Backends that exist only on paper, for tests of selection: no device, no compiler, no worker."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.decision import Decision, Supported, Unsupported
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.plan import Artifact, Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend, BuildContext, Session
-from fmha_cli.rules import CORE_RULES, Rule, reasons_against
-from fmha_cli.signature import MaskKey, ModeKey, Need, Signature
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.decision import Decision, Supported, Unsupported
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.plan import Artifact, Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend, BuildContext, Session
+from fmha_cli.domain.rules import CORE_RULES, Rule, reasons_against
+from fmha_cli.domain.signature import MaskKey, ModeKey, Need, Signature
 
 
 @dataclass(frozen=True, kw_only=True)

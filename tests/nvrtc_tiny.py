@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.build.cuda.nvrtc import LIBRARY, Compiled, Nvrtc
-from fmha_cli.build.cuda.packages import COMPILER, RUNTIME, WheelProblem, recorded, wheel
+from fmha_cli.toolchain.cuda.nvrtc import LIBRARY, Compiled, Nvrtc
+from fmha_cli.toolchain.cuda.packages import COMPILER, RUNTIME, WheelProblem, recorded, wheel
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
 _SAID = re.compile(

@@ -9,17 +9,16 @@ from pathlib import Path
 
 from cubin_tiny import tiny_cubin
 
-from fmha_cli.build.cpp import PORTABLE_FLAGS, build_cpp
-from fmha_cli.build.cuda.nvrtc import BUILTINS, LIBRARY
-from fmha_cli.build.cuda.packages import CCCL, COMPILER, RUNTIME
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.protocols import BuildContext
-from fmha_cli.signature import Signature
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
+from fmha_cli.toolchain.cpp.library import PORTABLE_FLAGS, build_cpp
+from fmha_cli.toolchain.cuda.nvrtc import BUILTINS, LIBRARY
+from fmha_cli.toolchain.cuda.packages import ASSEMBLER, CCCL, COMPILER, RUNTIME
 
 SOURCE = Path(__file__).with_name("played_nvrtc.cpp")
 VERSIONS = {COMPILER: "13.0.48", RUNTIME: "13.0.48", CCCL: "13.0.50"}
-LIB, INCLUDE = "nvidia/cu13/lib", "nvidia/cu13/include"
+WITH_PTXAS = VERSIONS | {ASSEMBLER: "13.0.88"}
+LIB, INCLUDE, BIN = "nvidia/cu13/lib", "nvidia/cu13/include", "nvidia/cu13/bin"
 
 
 @dataclass(frozen=True)
@@ -37,11 +36,8 @@ class Site:
 
 def library(cache: Path) -> Path:
     """The played NVRTC, compiled once for all tests."""
-    signature = Signature(dtype=DType.FP32, dtype_out=DType.FP32, hdim=0, hdim_v=0)
-    spec = KernelSpec(
-        backend="played-nvrtc", family=Family.FWD, arch="generic", signature=signature, algorithm=Algorithm()
-    )
-    return build_cpp(spec, SOURCE.read_text("utf-8"), BuildContext(cache), (*PORTABLE_FLAGS, "-ldl")).path
+    spec = BuildSpec(BuildKind.HOST_LIBRARY, "tests:played-nvrtc", "generic", {}, SOURCE.read_text("utf-8"))
+    return build_cpp(spec, BuildContext(cache), (*PORTABLE_FLAGS, "-ldl")).path
 
 
 def site(folder: Path, cache: Path, versions: dict[str, str] | None = None) -> Site:
@@ -55,6 +51,7 @@ def site(folder: Path, cache: Path, versions: dict[str, str] | None = None) -> S
             f"{INCLUDE}/cccl/nv/target": "// targets\n",
             f"{INCLUDE}/cccl/thrust/sort.h": "// no part of any kernel\n",
         },
+        ASSEMBLER: {f"{BIN}/ptxas": PTXAS.format(folder=folder / BIN)},
     }
     for name, version in wanted.items():
         for path, content in files[name].items():
@@ -64,6 +61,7 @@ def site(folder: Path, cache: Path, versions: dict[str, str] | None = None) -> S
                 shutil.copyfile(content, place)
             else:
                 place.write_text(content)
+                place.chmod(0o755 if path.startswith(BIN) else 0o644)
         info = folder / f"{name.replace('-', '_')}-{version}.dist-info"
         info.mkdir()
         (info / "RECORD").write_text("".join(f"{path},sha256=x,1\n" for path in [*files[name], f"{info.name}/RECORD"]))
@@ -72,6 +70,31 @@ def site(folder: Path, cache: Path, versions: dict[str, str] | None = None) -> S
         cubin = tiny_cubin("fmha_probe", (8,), data={"fmha_version": struct.pack("<3i", 13, 0, build)})
         (folder / LIB / "default.cubin").write_bytes(cubin)
     return Site(folder)
+
+
+PTXAS = """#!/bin/sh
+if [ "$1" = --version ]; then echo "Cuda compilation tools, release 13.0, V13.0.88"; exit 0; fi
+echo "$@" >> "{folder}/ptxas-calls.txt"
+for word; do
+  if [ "$previous" = -o ]; then out=$word; fi
+  case "$word" in *.ptx) text=$word;; esac
+  previous=$word
+done
+message=$(sed -n 's/.*ptxas-fails //p' "$text")
+if [ -n "$message" ]; then echo "ptxas $text, line 3; error   : $message"; exit 255; fi
+echo "ptxas info    : Used 32 registers"
+sed -n 's/.*ptxas-says //p' "$text"
+cp "$(sed -n 's/.*ptxas-cubin //p' "$text")" "$out"
+"""
+
+
+def ptxas(folder: Path) -> Path:
+    """A played ptxas in a folder, which gives the file after ``ptxas-cubin`` in the PTX and says ``ptxas-says``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    program = folder / "ptxas"
+    program.write_text(PTXAS.format(folder=folder))
+    program.chmod(0o755)
+    return program
 
 
 NVCC = """#!/bin/sh

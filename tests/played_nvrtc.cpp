@@ -1,7 +1,8 @@
 // An NVRTC that compiles nothing and does what the text asks for:
 //   "cubin PATH"  gives the bytes of a file        "fail MESSAGE"  refuses the text with this message
 //   "hang"        never returns                    "crash"         ends the process
-//   "grow BYTES"  touches that much memory first   (nothing)       gives the file default.cubin beside the library
+//   "grow BYTES"  touches that much memory first   "ptx PATH"      gives the text of a file, a short one otherwise
+//   (nothing)     gives the file default.cubin beside the library; no cubin for -arch=compute_...
 // What it was given is appended to the file calls.txt beside the library.
 #include <dlfcn.h>
 #include <unistd.h>
@@ -14,7 +15,7 @@
 
 namespace {
 struct Program {
-  std::string text, name, log, cubin;
+  std::string text, name, log, cubin, ptx;
 };
 
 std::string beside(const char* file) {
@@ -61,7 +62,7 @@ int nvrtcGetSupportedArchs(int* archs) {
 }
 
 int nvrtcCreateProgram(Program** program, const char* text, const char* name, int, const char**, const char**) {
-  *program = new Program{text, name, "", ""};
+  *program = new Program{text, name, "", "", ""};
   return 0;
 }
 
@@ -84,11 +85,26 @@ int nvrtcCompileProgram(Program* program, int count, const char** options) {
   }
   const std::string fail = word_after(text, "fail ");
   if (!fail.empty()) {
-    program->log = "a first line\nfmha_fa2.cu(7): error: " + fail + "\n  more of it\n";
+    program->log = "a first line\nfmha.cu(7): error: " + fail + "\n  more of it\n";
     return 6;
+  }
+  const std::string ptx = word_after(text, "ptx ");
+  program->ptx = ptx.empty() ? ".version 9.0\n.target sm_90\n.address_size 64\n" : contents(ptx);
+  for (int i = 0; i < count; ++i) {
+    if (std::strncmp(options[i], "-arch=compute_", 14) == 0) return 0;
   }
   const std::string path = word_after(text, "cubin ");
   program->cubin = contents(path.empty() ? beside("default.cubin") : path);
+  return 0;
+}
+
+int nvrtcGetPTXSize(Program* program, size_t* size) {
+  *size = program->ptx.size() + 1;
+  return 0;
+}
+
+int nvrtcGetPTX(Program* program, char* ptx) {
+  std::memcpy(ptx, program->ptx.c_str(), program->ptx.size() + 1);
   return 0;
 }
 

@@ -1,11 +1,11 @@
-"""Hypothesis strategies for problems: everything that contract section 1 can say, as command lines."""
+"""Hypothesis strategies for problems: everything that contract section 1 can express, as command lines."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from fmha_cli.errors import ImpossibleProblem
-from fmha_cli.problem import Problem
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.problem import Problem
 
 sizes = st.integers(1, 300)
 window = st.tuples(st.integers(-2, 60), st.integers(-2, 60))

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from fmha_cli import api
-from fmha_cli.verdict import Verdict
+from fmha_cli.domain.verdict import Verdict
 
 
 def test_the_three_verbs() -> None:
@@ -29,7 +29,7 @@ def test_validate_and_bench_through_the_same_verb() -> None:
     assert rows[1].problem["lse"] is True
     (timed,) = api.run(problem, command="bench", backend="null", budget_s=0.05)
     assert timed.measurement is not None
-    assert len(timed.measurement.samples_ns) > 1
+    assert timed.measurement.samples_ns
 
 
 def test_every_name_is_there() -> None:

@@ -14,9 +14,20 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 CODE = (
-    "from fmha_cli.arch import arch_names, load_arch; from fmha_cli.report.schemas import names;"
+    "from fmha_cli.domain.arch import arch_names, load_arch; from fmha_cli.report.schemas import names;"
     "print(len(arch_names()), load_arch('x86_64_v4').name, len(names()) > 5)"
 )
+
+
+PLANTED = ("fmha_cli/backends/new/kernels/cuda/kernel.inc", "fmha_cli/backends/new/kernels/NOTICE")
+"""Data of a backend that no list names."""
+
+
+def package_files() -> set[str]:
+    """Every file of the package in the working tree, by its place in a wheel."""
+    found = {p.relative_to(ROOT).as_posix() for p in (ROOT / "fmha_cli").rglob("*") if p.is_file()}
+    specs = {f"fmha_cli/arch_specs/{p.name}" for p in (ROOT / "arch_specs").iterdir() if p.is_file()}
+    return {name for name in found | specs if "__pycache__" not in name}
 
 
 def checkout(tmp_path: Path) -> Path:
@@ -53,11 +64,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     tmp_path = tmp_path_factory.mktemp("wheel")
     pytest.importorskip("setuptools", reason="building a wheel needs setuptools")
     source = checkout(tmp_path)
+    for name in PLANTED:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_text("")
     code = "import setuptools.build_meta as b, sys; print(b.build_wheel(sys.argv[1]))"
     done = subprocess.run(
         [sys.executable, "-c", code, str(tmp_path)], cwd=source, capture_output=True, text=True, check=False
     )
     assert done.returncode == 0, done.stderr
+    assert "is absent from" not in done.stdout + done.stderr
     return next(tmp_path.glob("*.whl"))
 
 
@@ -67,9 +82,12 @@ def test_wheel(wheel: Path, tmp_path: Path) -> None:
         names = archive.namelist()
         archive.extractall(site)
     assert "fmha_cli/arch_specs/x86_64_v4.json" in names
-    assert any(n.startswith("fmha_cli/schemas/") for n in names)
+    assert "fmha_cli/report/documents/report.py" in names
     assert any(n.startswith("fmha_cli/codegen/cpu/src/") for n in names)
     assert not any(n.startswith("tests/") for n in names)
+    assert set(PLANTED) <= set(names)
+    assert not any("__pycache__" in n for n in names)
+    assert {n for n in names if n.startswith("fmha_cli/")} == set(PLANTED) | package_files()
     assert answer(bare_environment(tmp_path), tmp_path, PYTHONPATH=str(site)) == expected()
 
 

@@ -1,4 +1,4 @@
-"""The time of one call, handed out part by part: what does not fit is left out, and says so."""
+"""The time budget of one call, divided among its parts in turn. A part that does not fit is left out and reported."""
 
 from __future__ import annotations
 

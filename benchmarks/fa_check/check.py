@@ -1,4 +1,4 @@
-"""The whole NVIDIA check in its order: kernels, cases, speed, decoding, random problems, sanitizer; within one budget."""
+"""The whole NVIDIA check in order, within one budget: kernels, cases, speed, decoding, random problems, sanitizer."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from fa_check.results import NOT_RUN, Result, not_run
 from fa_check.sanitizer import sanitize, tool
 from fa_check.shards import Setting, Wanted, environ_of_children, validate
 from fa_check.speed_points import POINTS
-from fmha_cli.build.importing import import_entries
-from fmha_cli.build.root import open_root
-from fmha_cli.device import DeviceFacts, State
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.device import DeviceFacts, State
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
-from fmha_cli.registry import build_registry
-from fmha_cli.walk.request import FILLS
+from fmha_cli.toolchain.cache.importing import import_entries
+from fmha_cli.toolchain.cache.root import open_root
 
 BACKEND = "flash_attn"
 SPEED = Path(__file__).with_name("speed.py")

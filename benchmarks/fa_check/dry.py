@@ -1,4 +1,4 @@
-"""The check without a device: everything up to the launch is done, every row is NOT_RUN and says how far it came."""
+"""The check without a device: it does everything up to the launch. Every row is NOT_RUN and says how far it got."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from fa_check.sanitizer import tool
 from fa_check.shards import Wanted
 from fa_check.speed_points import POINTS
 from fa_check.torch_side import operators
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import FmhaError
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
-from fmha_cli.registry import Registry, build_registry
+from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
 from fmha_cli.walk.dry_run import dry_fates
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import plan_rows

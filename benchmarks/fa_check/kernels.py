@@ -1,4 +1,4 @@
-"""The kernels that a check needs: which there are, which are in the cache already, and building what is missing."""
+"""The kernels that a check needs: lists them, finds those in the cache, and builds the missing ones."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from threading import Event, Timer
 from fa_check.cases import CASES
 from fa_check.plans import planned, stages_of
 from fa_check.speed_points import POINTS
-from fmha_cli.build.parallel import COMPILE_BYTES, Job, build_many
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import EnvironmentProblem, Interrupted
-from fmha_cli.plan import Artifact, Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend, Batched, BuildContext
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import EnvironmentProblem, Interrupted
+from fmha_cli.domain.plan import Artifact, Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend, Batched, BuildContext
+from fmha_cli.toolchain.parallel import COMPILE_BYTES, Job, build_many
 
 FLAGS = tuple(dict.fromkeys((*(case.flags for case in CASES), *(point.flags for point in POINTS))))
 """Every problem of the check but the random ones, which take no further kernels."""

@@ -1,4 +1,4 @@
-"""The page of a check for ``docs/results``: what ran where, and its figures."""
+"""The page of a check for ``docs/results``: what ran on which system, and the figures."""
 
 from __future__ import annotations
 

@@ -1,14 +1,14 @@
-"""The plans of problems on a device, without the device: what is to be built, and what random problems may use."""
+"""The plans of problems for a device, made without it: what must be built, and what random problems may use."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fmha_cli.decision import Supported, Unsupported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.plan import Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
+from fmha_cli.domain.decision import Supported, Unsupported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
 
 
 def planned(backend: Backend, problem: Problem, device: DeviceFacts) -> Plan | str:

@@ -1,7 +1,7 @@
-"""Random problems that a given set of kernels serves: cases with everything drawn anew that kernels take at run time.
+"""Random problems that a given set of kernels serves. They vary everything that kernels take at run time.
 
-Sizes, head counts, layouts, window bounds, caps, probabilities, cache lengths, paddings, pages, splits and positions follow
-from a seed. A draw whose kernels are not in the set is drawn again, so that no further kernel has to be built.
+A seed determines sizes, head counts, layouts, window bounds, caps, probabilities, cache lengths, paddings, pages,
+splits and positions. A draw whose kernels are not in the set is repeated, so no further kernel needs a build.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import random
 from collections.abc import Callable, Sequence
 
 from fa_check.shards import Wanted, key_of
-from fmha_cli.errors import ImpossibleProblem
-from fmha_cli.features import Alibi, CacheKind
-from fmha_cli.mask import MaskKind
-from fmha_cli.problem import Problem
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.features import Alibi, CacheKind
+from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.problem import Problem
 
 SEED, COUNT = 20, 500
 TRIES = 200

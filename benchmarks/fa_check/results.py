@@ -1,4 +1,4 @@
-"""``Result``: what became of one thing that was to be checked; and the table of them."""
+"""``Result``: the outcome of one check; and the table of all outcomes."""
 
 from __future__ import annotations
 

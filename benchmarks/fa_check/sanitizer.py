@@ -1,4 +1,4 @@
-"""compute-sanitizer over a few cases: memcheck and racecheck, where the tool is and where it accepts the device."""
+"""compute-sanitizer on a few cases: memcheck and racecheck, if the tool is installed and accepts the device."""
 
 from __future__ import annotations
 

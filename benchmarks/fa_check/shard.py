@@ -1,9 +1,10 @@
-"""One process of the check: ``fmha validate`` over a list of unlike problems, with one worker for all of them.
+"""One process of the check: ``fmha validate`` over a list of different problems, with one worker for all of them.
 
     python benchmarks/fa_check/shard.py JOB.json
 
-The job names the problems by their flags, the device, the fills, and the file that every record is appended to as soon as
-it is complete; so what was done before this process is killed is not lost. The journal beside that file is the walk's own.
+The job names the problems by their flags, the device, the fills, and the output file. Every record is appended to that
+file as soon as it is complete, so a killed process loses no finished work. The journal beside the file is the walk's
+own.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ import json
 import sys
 from pathlib import Path
 
-from fmha_cli.problem import Problem
-from fmha_cli.registry import build_registry
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.problem import Problem
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points

@@ -1,7 +1,7 @@
-"""Checking many problems at once: processes side by side on one device, each with a worker of its own.
+"""Check many problems at once: parallel processes on one device, each with its own worker.
 
-Judging takes the host far longer than the device, so that the processes hardly wait for each other. What a process had not
-done when the time was over is NOT_RUN; what a process that died had not done is too, with its last words.
+Judging takes the host far longer than the device, so the processes hardly wait for each other. A problem that a process
+did not finish in time is NOT_RUN. So is a problem that a process left when it died, with the process's last output.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import fmha_cli
 from fa_check.budget import Budget
 from fa_check.results import Result
-from fmha_cli.problem import Problem
+from fmha_cli.domain.problem import Problem
 
 SCRIPT = Path(__file__).with_name("shard.py")
 WORST = ("PASSED", "UNCHECKED", "MISTRUSTED", "NOT_RUN", "UNSUPPORTED")

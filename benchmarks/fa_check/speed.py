@@ -1,10 +1,10 @@
-"""Our kernels against PyTorch's bundled FlashAttention, in one process, in turns; and the machine's own ceilings.
+"""Time our kernels and PyTorch's bundled FlashAttention alternately in one process, and measure the machine's ceilings.
 
     python benchmarks/fa_check/speed.py JOB.json
 
-Both sides work on the same numbers in the same layout. Ours runs as in the worker: plan, session, and its own event times,
-stages summed. PyTorch's operator is captured in a CUDA graph, so that neither side pays for the host. Every result is one
-line of the job's file as soon as it is known.
+Both sides work on the same numbers in the same layout. Our side runs as in the worker: plan, session, and its own event
+times, summed over stages. PyTorch's operator is captured in a CUDA graph, so neither side pays for the host. Every
+result becomes one line of the job's file as soon as it is known.
 """
 
 from __future__ import annotations
@@ -21,6 +21,11 @@ from fa_check.plans import planned
 from fa_check.results import Result
 from fa_check.speed_points import GOAL, POINTS, Point
 from fa_check.torch_side import Torch, ceilings
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend, BuildContext
+from fmha_cli.domain.tensors import Role
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.measure.ab import AbSampler
@@ -28,11 +33,6 @@ from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.measure.stats import median, median_interval
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend, BuildContext
-from fmha_cli.registry import build_registry
-from fmha_cli.tensors import Role
 from fmha_cli.walk.timing import sample_pair
 
 POLICY = SamplingPolicy(min_samples=20, max_samples=200, budget_ns=1_000_000_000, rel_ci=0.01)

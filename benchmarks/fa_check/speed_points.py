@@ -1,4 +1,4 @@
-"""What is timed against PyTorch: training shapes of constant work per call, and decoding."""
+"""The shapes that are timed against PyTorch: training shapes with constant work per call, and decoding."""
 
 from __future__ import annotations
 

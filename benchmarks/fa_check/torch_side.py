@@ -1,4 +1,4 @@
-"""PyTorch's side of the race: its operators, their timing, and the machine's ceilings through it."""
+"""PyTorch's side of the comparison: its operators, their timing, and the machine's ceilings as PyTorch reaches them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import numpy as np
 
 from fa_check.results import Result
 from fa_check.speed_points import Point
+from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.stats import median, median_interval
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.problem import Problem
 
 GRAPH_NS = 1_000_000
 """Length of one timed graph: operators are repeated in it up to this."""

@@ -1,4 +1,4 @@
-"""The entry point ``fmha``: parse, carry out one command, and turn whatever happens into an exit code."""
+"""The entry point ``fmha``: parse, carry out one command, and turn every outcome into an exit code."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from typing import Any, NoReturn
 from fmha_cli.cli import failure
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, CommandSet, Opt
-from fmha_cli.cli.options import TALK
+from fmha_cli.cli.console import Console, colored
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.settings import FLAG, Settings, Value, check_choices, layer_of_variables, merge
 from fmha_cli.cli.shell import Shell
-from fmha_cli.cli.table import COMMANDS
-from fmha_cli.cli.voice import Voice, colored
-from fmha_cli.errors import FmhaError, InternalError
+from fmha_cli.cli.table import COMMANDS, TALK
+from fmha_cli.domain.errors import FmhaError, InternalError
+from fmha_cli.report.form import Format
 
 
 def main() -> NoReturn:
-    """``fmha`` as the shell calls it. A CI system and ``timeout`` end it with SIGTERM, a closed terminal with SIGHUP: as
-    Ctrl-C, so that no compiler outlives it and its journal can be resumed."""
+    """``fmha`` as the shell calls it. SIGTERM (from CI, ``timeout``) and SIGHUP (a closed terminal) act like Ctrl-C: no
+    compiler outlives the command, and its journal can be resumed."""
     for ended_by in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ended_by) is signal.SIG_DFL:  # not where nohup ignores it
             signal.signal(ended_by, signal.default_int_handler)
@@ -39,21 +39,21 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         failure.silence_stdout()
         return int(code or 0)
     except KeyboardInterrupt:
-        return failure.interrupted(process.voice)
+        return failure.interrupted(process.console)
     except InternalError as error:
-        return failure.bug(error, process.voice, argv)
+        return failure.bug(error, process.console, argv)
     except FmhaError as error:
-        return failure.report(error, process.voice, process.output, process.command)
+        return failure.report(error, process.console, process.output, process.command)
     except Exception as fault:  # noqa: BLE001 - the last resort: every other exception is a bug, and says so
         if hasattr(fault, "format_message"):  # Typer's own, from whichever parser it carries
             return failure.report(
-                failure.from_typer(fault, process.command), process.voice, process.output, process.command
+                failure.from_typer(fault, process.command), process.console, process.output, process.command
             )
-        return failure.bug(fault, process.voice, argv)
+        return failure.bug(fault, process.console, argv)
 
 
 class Process:
-    """What is known of this command line so far, for whoever has to report an error."""
+    """What is known about this command line so far, for reporting errors."""
 
     def __init__(self, argv: tuple[str, ...], environ: Mapping[str, str]) -> None:
         self.argv = argv
@@ -62,15 +62,15 @@ class Process:
         self.command = next((word for word in argv if word in COMMANDS), None)
         before = argv[: argv.index("--")] if "--" in argv else argv
         wants_json = "--json" in before or environ.get("FMHA_JSON", "").lower() in ("1", "true", "yes", "on")
-        self.output: Output | None = Output("json" if wants_json else "table", None, color=False)
-        self.voice = Voice(color=colored(sys.stderr, "auto", environ))
+        self.output: Output | None = Output(Format.JSON if wants_json else Format.TABLE, None, color=False)
+        self.console = Console(color=colored(sys.stderr, "auto", environ))
 
     def _plugin_commands(self) -> Mapping[str, Callable[..., Any]]:
-        from fmha_cli.entries import installed_entry_points
+        from fmha_cli.discovery.entry_points import installed_entry_points
 
         if not installed_entry_points():
             return {}
-        from fmha_cli.registry import Registry  # without the built-ins: they add no commands
+        from fmha_cli.discovery.registry import Registry  # without the built-ins: they add no commands
 
         return Registry({}).commands
 
@@ -79,16 +79,16 @@ class Process:
         self.command = name
         settings, files = self._settings(name, options, given)
         color = settings.text("color") or "auto"
-        self.voice = Voice(
+        self.console = Console(
             quiet=settings.on("quiet"), verbose=settings.on("verbose"), color=colored(sys.stderr, color, self.environ)
         )
         on_stdout = colored(sys.stdout, color, self.environ)
-        call = Call(name, self.argv, settings, arguments, self.voice, self.environ, files, on_stdout)
+        call = Call(name, self.argv, settings, arguments, self.console, self.environ, files, on_stdout)
         self.output = call.output
         check_choices(options, settings)
         for key, value in settings.values.items():
             if value.source != FLAG:
-                self.voice.detail(f"{settings.where(key)}: {value.value}")
+                self.console.detail(f"{settings.where(key)}: {value.value}")
         try:
             return command.run(call)
         except FmhaError as error:
@@ -98,7 +98,7 @@ class Process:
     def _settings(
         self, name: str, options: tuple[Opt, ...], given: Mapping[str, Value]
     ) -> tuple[Settings, tuple[Path, ...]]:
-        """The options in force, and the configuration files that were read."""
+        """The effective options, and the configuration files that were read."""
         from fmha_cli.cli.config import config_files, layers_of_file
 
         files = config_files(Path.cwd())

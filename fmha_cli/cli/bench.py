@@ -5,8 +5,8 @@ from __future__ import annotations
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import ALL_KERNELS, DRY_RUN, FILES, FILL, FILL_SEED, JOURNALS, NO_CHECK, ROOM, ROWS, RUNNING
-from fmha_cli.errors import UsageError
-from fmha_cli.flags import Flag, FlagKind
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.flags import Flag, FlagKind
 
 _T, _N = FlagKind.TEXT, FlagKind.NUMBER
 CACHE = Opt(

@@ -8,20 +8,25 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command
-from fmha_cli.cli.kernels import CK_REV, FAMILY, SELECTING, selected_kernels
-from fmha_cli.cli.options import BUILDING, CACHE_DIR, DRY_RUN, FILTER, JOBS, OFFLINE, PROFILE, ROOM, ROWS, TIMEOUT
-from fmha_cli.errors import (
-    EnvironmentProblem,
-    ExitCode,
-    FmhaError,
-    KernelFailure,
-    UnsupportedError,
-    UsageError,
+from fmha_cli.cli.kernels import FAMILY, SELECTING, selected_kernels
+from fmha_cli.cli.options import (
+    BUILDING,
+    CACHE_DIR,
+    DRY_RUN,
+    FILTER,
+    JOBS,
+    OFFLINE,
+    PROFILE,
+    REVISIONS,
+    ROOM,
+    ROWS,
+    TIMEOUT,
 )
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
-    from fmha_cli.cli.voice import Voice
-    from fmha_cli.plan import Artifact, Stage
+    from fmha_cli.cli.console import Console
+    from fmha_cli.domain.plan import Artifact, Stage
     from fmha_cli.walk.builds import Built
 
 COMPILE_TIMEOUT = TIMEOUT.says("Seconds for one compile [default: 600]")
@@ -31,8 +36,8 @@ SETS = ("profile", "filter", "family")
 def build(call: Call) -> int:
     """With problem flags, the plan of that problem; with --profile or --filter, the set."""
     from fmha_cli.cli.request import request_of
-    from fmha_cli.report.document import kernel_entry, kernels_document
-    from fmha_cli.report.tools import build_document, build_entry
+    from fmha_cli.report.documents.build import build_document, build_entry
+    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
     from fmha_cli.walk.builds import build_context, build_stages
 
     stages = _stages(call)
@@ -42,9 +47,9 @@ def build(call: Call) -> int:
         entries = [kernel_entry(stage.kernel, named[stage.kernel.digest]) for stage in stages]
         call.output.document(kernels_document(request.arch, entries))
         return int(ExitCode.OK)
-    context = replace(build_context(request, call.voice.say), timeout=request.timeout)
-    with call.voice.progress("build") as progress:
-        built = build_stages(stages, registry, context, progress, _Teller(call.voice, len(stages)))
+    context = replace(build_context(request, call.console.say), timeout=request.timeout)
+    with call.console.progress("build") as progress:
+        built = build_stages(stages, registry, context, progress, _Teller(call.console, len(stages)))
     outcomes = [_outcome(built[stage.kernel.digest]) for stage in stages]
     entries = [
         build_entry(stage.kernel, outcome, named[stage.kernel.digest])
@@ -52,7 +57,7 @@ def build(call: Call) -> int:
     ]
     call.output.document(build_document(entries))
     errors = [outcome for outcome in outcomes if isinstance(outcome, FmhaError)]
-    _sum_up(call.voice, stages, outcomes)
+    _sum_up(call.console, stages, outcomes)
     return int(max((error.exit_code for error in errors), key=WEIGHT.index, default=ExitCode.OK))
 
 
@@ -74,10 +79,10 @@ def _outcome(built: Built) -> Artifact | FmhaError:
 
 
 class _Teller:
-    """Says on stderr what becomes of each kernel while a set is built. What was in the cache is counted in silence."""
+    """Reports on stderr what becomes of each kernel of a set. Kernels from the cache are counted silently."""
 
-    def __init__(self, voice: Voice, total: int) -> None:
-        self.voice = voice
+    def __init__(self, console: Console, total: int) -> None:
+        self.console = console
         self.total = total
         self.done = 0
 
@@ -87,42 +92,35 @@ class _Teller:
             return  # the summary groups them
         place = f"[{self.done}/{self.total}]"
         if built.error is not None:
-            self.voice.say(f"{place} failed: {built.name}: {built.error.what}")
+            self.console.say(f"{place} failed: {built.name}: {built.error.what}")
         elif built.value is not None and not built.value.cached:
-            self.voice.say(f"{place} compiled in {built.value.build_seconds:.1f} s: {built.name}")
+            self.console.say(f"{place} compiled in {built.value.build_seconds:.1f} s: {built.name}")
 
 
-def _sum_up(voice: Voice, stages: Sequence[Stage], outcomes: Sequence[Artifact | FmhaError]) -> None:
-    """The failures once more, at the end, where they are found: the first error line of each, and its log."""
+def _sum_up(console: Console, stages: Sequence[Stage], outcomes: Sequence[Artifact | FmhaError]) -> None:
+    """Repeat the failures at the end, where readers look: the first error line of each, and its log."""
     failed = [(stage, error) for stage, error in zip(stages, outcomes, strict=True) if isinstance(error, KernelFailure)]
     if not failed or len(stages) == 1:
         return
-    voice.warn(f"{len(failed)} of {len(stages)} kernels did not compile:")
+    console.warn(f"{len(failed)} of {len(stages)} kernels did not compile:")
     for stage, error in failed:
-        voice.error(f"  {stage.kernel.digest[:8]} {stage.kernel.name}")
-        voice.error(f"    {error.what.partition(' [log: ')[0]}")
-        voice.error(f"    log: {error.where}")
+        console.error(f"  {stage.kernel.digest[:8]} {stage.kernel.name}")
+        console.error(f"    {error.what.partition(' [log: ')[0]}")
+        console.error(f"    log: {error.where}")
 
 
 def _stages(call: Call) -> list[Stage]:
-    """What is to be built, each kernel once.
-
-    Raises:
-        UsageError: problem flags and a set at the same time.
-    """
+    """The stages to build, each kernel once. Raises UsageError: problem flags and a set at the same time."""
     from fmha_cli.cli.choosing import chosen_plan
     from fmha_cli.cli.problems import problems_of
     from fmha_cli.cli.request import request_of
-    from fmha_cli.plan import Stage
+    from fmha_cli.domain.plan import Stage
 
     sets = [name for name in SETS if name in call.settings.values]
     flags = [key for key in call.problem_flags if key != "dtype"]
     if sets and flags:
-        raise UsageError(
-            f"--{sets[0]} and --{flags[0].replace('_', '-')} contradict each other",
-            code="E013",
-            why="problem flags build the plan of a problem, --profile and --filter a set of kernels",
-        )
+        why = "problem flags build the plan of a problem, --profile and --filter a set of kernels"
+        raise UsageError(f"--{sets[0]} and --{flags[0].replace('_', '-')} contradict each other", code="E013", why=why)
     if sets:
         return [Stage(kernel) for kernel in selected_kernels(call)]
     plans = [chosen_plan(call, problem, request_of(call))[1] for problem in problems_of(call)]
@@ -132,18 +130,8 @@ def _stages(call: Call) -> list[Stage]:
 COMMAND = Command(
     build,
     options=(
-        *ROOM,
-        FAMILY,
-        PROFILE,
-        CK_REV,
-        FILTER,
-        JOBS,
-        COMPILE_TIMEOUT,
-        OFFLINE,
-        *BUILDING,
-        DRY_RUN,
-        CACHE_DIR,
-        *ROWS,
+        *(*ROOM, FAMILY, PROFILE, *REVISIONS, FILTER, JOBS, COMPILE_TIMEOUT, OFFLINE),
+        *(*BUILDING, DRY_RUN, CACHE_DIR, *ROWS),
     ),
     detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set.",
 )

@@ -11,41 +11,45 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.options import ARCH, BACKEND, BUILDING, CACHE_DIR, DRY_RUN, OFFLINE, ROWS
-from fmha_cli.errors import EmptySelection, ExitCode, UsageError
-from fmha_cli.flags import Flag, FlagKind
-from fmha_cli.protocols import Keyed
+from fmha_cli.domain.errors import EmptySelection, ExitCode, UsageError
+from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.protocols import Keyed
+from fmha_cli.toolchain.cache.key import BuildKind
 
 if TYPE_CHECKING:
-    from fmha_cli.build.layout import CacheLayout
-    from fmha_cli.build.listing import EntryInfo
+    from fmha_cli.toolchain.cache.layout import CacheLayout
+    from fmha_cli.toolchain.cache.listing import EntryInfo
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
-MAX_AGE = Opt(Flag("max-age", FlagKind.TEXT, "Remove what was not used for so long", metavar="30d|12h"), "Selecting")
+MAX_AGE = Opt(Flag("max-age", FlagKind.TEXT, "Remove entries not used for this long", metavar="30d|12h"), "Selecting")
 MAX_SIZE = Opt(
-    Flag("max-size", FlagKind.TEXT, "Remove the least recently used above it", metavar="2G|500M"), "Selecting"
+    Flag("max-size", FlagKind.TEXT, "Remove the least recently used above this size", metavar="2G|500M"), "Selecting"
 )
 LEFTOVERS = tuple(
     Opt(Flag(name, FlagKind.SWITCH, f"Remove {what} too"), "Selecting")
     for name, what in (("quarantine", "quarantined entries"), ("failed", "logs of failed builds"))
 )
 FIX = Opt(Flag("fix", FlagKind.SWITCH, "Quarantine damaged entries, so that their next use rebuilds them"), "Selecting")
-ENTRIES = Argument("entries", "Digest prefixes or globs over kernel names", many=True)
-KERNEL = Argument("kernel", "Canonical name, upstream name, or digest prefix", required=True)
+KIND = Opt(Flag("kind", FlagKind.TEXT, "Only entries of this kind"), "Selecting", choices=tuple(BuildKind))
+ENTRIES = Argument("entries", "Digest prefixes or globs over names", many=True)
+KERNEL = Argument(
+    "kernel", "A kernel's canonical name, upstream name or digest prefix; or another entry of `cache ls`", required=True
+)
 ARCHIVE = Argument("archive", "The archive (.tar, or .tar.xz to compress)", required=True)
 
 
-def _layout(call: Call) -> CacheLayout:
-    """The cache in force; refused when it is unsafe."""
-    from fmha_cli.build.root import cache_root, open_root
+def _layout(call: Call, *, create: bool = False) -> CacheLayout:
+    """The cache in use, after a check that it is safe."""
+    from fmha_cli.toolchain.cache.root import open_root
 
-    return open_root(cache_root(call.settings.text("cache_dir"), call.environ), create=False)
+    return open_root(call.cache_root, create=create)
 
 
 def _selected(call: Call, layout: CacheLayout) -> tuple[EntryInfo, ...]:
     """The entries that the arguments name; all without arguments."""
-    from fmha_cli.build.listing import list_entries
+    from fmha_cli.toolchain.cache.listing import list_entries
 
     found, texts = list_entries(layout), call.arguments.get("entries") or ()
     for text in texts:
@@ -55,11 +59,11 @@ def _selected(call: Call, layout: CacheLayout) -> tuple[EntryInfo, ...]:
 
 
 def _names(text: str, info: EntryInfo) -> bool:
-    return info.digest.startswith(text.lower()) or fnmatchcase(info.kernel_name, text)
+    return info.digest.startswith(text.lower()) or fnmatchcase(info.name, text)
 
 
 def _show(call: Call, layout: CacheLayout, result: Any = None, entries: tuple[EntryInfo, ...] = ()) -> int:
-    from fmha_cli.report.cache import cache_document
+    from fmha_cli.report.documents.cache import cache_document
 
     call.output.document(cache_document(str(layout.root), entries, result))
     return int(ExitCode.OK)
@@ -67,13 +71,14 @@ def _show(call: Call, layout: CacheLayout, result: Any = None, entries: tuple[En
 
 def ls(call: Call) -> int:
     """The entries."""
-    layout = _layout(call)
-    return _show(call, layout, entries=_selected(call, layout))
+    layout, kind = _layout(call), call.settings.text("kind")
+    found = _selected(call, layout)
+    return _show(call, layout, entries=tuple(info for info in found if kind in (None, info.kind)))
 
 
 def stats(call: Call) -> int:
     """Counts and sizes."""
-    from fmha_cli.build.listing import cache_stats
+    from fmha_cli.toolchain.cache.listing import cache_stats
 
     layout = _layout(call)
     return _show(call, layout, cache_stats(layout))
@@ -81,17 +86,17 @@ def stats(call: Call) -> int:
 
 def verify(call: Call) -> int:
     """Re-hash every entry; exit 1 when one is damaged."""
-    from fmha_cli.build.audit import verify_cache
+    from fmha_cli.toolchain.cache.audit import verify_cache
 
     layout = _layout(call)
-    found = verify_cache(layout, fix=call.settings.on("fix"), notify=lambda notice: call.voice.say(notice.text))
+    found = verify_cache(layout, fix=call.settings.on("fix"), notify=lambda notice: call.console.say(notice.text))
     _show(call, layout, found)
     return int(ExitCode.WRONG if found.damaged else ExitCode.OK)
 
 
 def prune(call: Call) -> int:
-    """Remove what age and size condemn, and what killed builds left behind."""
-    from fmha_cli.build.prune import PrunePolicy, prune_cache
+    """Remove entries by age and size, and what killed builds left behind."""
+    from fmha_cli.toolchain.cache.prune import PrunePolicy, prune_cache
 
     s, layout = call.settings, _layout(call)
     policy = PrunePolicy(
@@ -111,36 +116,41 @@ def _amount(call: Call, key: str, form: str, units: dict[str, int]) -> int | Non
         return None
     match = re.fullmatch(form, text.strip().lower())
     if match is None:
-        raise UsageError(
-            f"{call.settings.where(key)} {text}: a number and one of {' '.join(filter(None, units))}",
-            code="E002",
-            where=call.settings.where(key),
-        )
+        what = f"{call.settings.where(key)} {text}: a number and one of {' '.join(filter(None, units))}"
+        raise UsageError(what, code="E002", where=call.settings.where(key))
     return int(match[1]) * units[match[2]]
 
 
 def why(call: Call) -> int:
-    """Whether the kernel would be found, and in which parts of its key the nearest entry differs."""
-    from fmha_cli.build.key import BuildKey
-    from fmha_cli.build.why import explain_key
+    """Whether a kernel would be found, and in which parts of its key the nearest entry differs.
+
+    No backend can compute the key of an entry of another kind. Such an entry is compared with its nearest relative.
+    """
     from fmha_cli.cli.kernels import named_kernel
     from fmha_cli.cli.request import request_of
-    from fmha_cli.plan import Stage
+    from fmha_cli.domain.plan import Stage
+    from fmha_cli.toolchain.cache.key import BuildKey
+    from fmha_cli.toolchain.cache.listing import list_entries
+    from fmha_cli.toolchain.cache.why import explain_entry, explain_key
     from fmha_cli.walk.builds import build_context
 
-    kernel, layout = named_kernel(call), _layout(call)
+    layout, text = _layout(call), str(call.argument("kernel"))
+    others = [info for info in list_entries(layout) if info.kind not in ("", BuildKind.KERNEL) and _names(text, info)]
+    if others:
+        return _show(call, layout, explain_entry(layout, max(others, key=lambda info: info.created_ns).digest))
+    kernel = named_kernel(call)
     backend = call.registry.backend(kernel.backend)
     key = None
     if isinstance(backend, Keyed):
-        key = backend.cache_key(Stage(kernel), build_context(request_of(call), call.voice.say))
+        key = backend.cache_key(Stage(kernel), build_context(request_of(call), call.console.say))
     if not isinstance(key, BuildKey):
-        raise UsageError(f"backend {kernel.backend} does not tell its cache keys", code="E015", where=kernel.name)
+        raise UsageError(f"backend {kernel.backend} does not expose its cache keys", code="E015", where=kernel.name)
     return _show(call, layout, explain_key(layout, key))
 
 
 def export(call: Call) -> int:
     """Write entries into an archive."""
-    from fmha_cli.build.exporting import export_entries
+    from fmha_cli.toolchain.cache.exporting import export_entries
 
     layout = _layout(call)
     digests = [info.digest for info in _selected(call, layout)]
@@ -149,12 +159,10 @@ def export(call: Call) -> int:
 
 def import_(call: Call) -> int:
     """Bring the entries of an archive in, after verifying all of them."""
-    from fmha_cli.build.importing import import_entries
-    from fmha_cli.build.root import cache_root, open_root
+    from fmha_cli.toolchain.cache.importing import import_entries
 
-    layout = open_root(cache_root(call.settings.text("cache_dir"), call.environ))
-    archive = Path(str(call.argument("archive")))
-    done = import_entries(layout, archive, notify=lambda notice: call.voice.say(notice.text))
+    layout, archive = _layout(call, create=True), Path(str(call.argument("archive")))
+    done = import_entries(layout, archive, notify=lambda notice: call.console.say(notice.text))
     return _show(call, layout, done)
 
 
@@ -166,12 +174,16 @@ def _part(
 
 COMMAND = CommandSet(
     {
-        "ls": _part(ls, "List the entries", ENTRIES),
+        "ls": _part(ls, "List the entries", ENTRIES, options=(KIND,)),
         "stats": _part(stats, "Count and measure everything in it"),
         "verify": _part(verify, "Re-hash every file of every entry; exit 1 when one is damaged", options=(FIX,)),
-        "prune": _part(prune, "Remove old entries and leftovers", options=(MAX_AGE, MAX_SIZE, *LEFTOVERS, DRY_RUN)),
+        "prune": _part(
+            prune,
+            "Remove old entries, entries of older versions, and leftovers",
+            options=(MAX_AGE, MAX_SIZE, *LEFTOVERS, DRY_RUN),
+        ),
         "why": _part(
-            why, "Why a kernel is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND, OFFLINE, *BUILDING)
+            why, "Why something is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND, OFFLINE, *BUILDING)
         ),
         "export": _part(export, "Write entries into an archive", ARCHIVE, ENTRIES),
         "import": _part(import_, "Bring the entries of an archive in", ARCHIVE),

@@ -8,15 +8,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fmha_cli.cli.options import FORMATS
+from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.settings import Settings
-from fmha_cli.cli.voice import Voice
-from fmha_cli.errors import UsageError
-from fmha_cli.flags import BY_KEY
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.flags import BY_KEY
+from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
-    from fmha_cli.registry import Registry
+    from fmha_cli.discovery.registry import Registry
 
 
 @dataclass
@@ -24,16 +24,17 @@ class Call:
     """One command being carried out.
 
     Attributes:
-        command: its full name (``cache ls``); argv: the words after ``fmha``.
+        command: its full name (``cache ls``).
+        argv: the words after ``fmha``.
         arguments: positional arguments by name, None or empty where not given.
-        files: the configuration files in force.
+        files: the configuration files in use.
     """
 
     command: str
     argv: tuple[str, ...]
     settings: Settings
     arguments: Mapping[str, Any]
-    voice: Voice
+    console: Console
     environ: Mapping[str, str]
     files: tuple[Path, ...] = ()
     color: bool = False
@@ -48,7 +49,7 @@ class Call:
     @cached_property
     def registry(self) -> Registry:
         """The registry, built when first needed."""
-        from fmha_cli.registry import build_registry
+        from fmha_cli.discovery.registry import build_registry
 
         return build_registry()
 
@@ -59,13 +60,20 @@ class Call:
         Raises:
             UsageError: several formats.
         """
-        forms = [name for name in FORMATS if self.settings.on(name)]
+        forms = [form for form in Format if self.settings.on(form)]
         if len(forms) > 1:
-            first, second = (f"--{name}" for name in forms[:2])
+            first, second = (f"--{form}" for form in forms[:2])
             raise UsageError(f"{first} and {second} contradict each other", code="E002", where=second)
-        form = forms[0] if forms else "table"
+        form = forms[0] if forms else Format.TABLE
         path = self.settings.text("output")
         return Output(form, Path(path) if path and path != "-" else None, color=self.color)
+
+    @property
+    def cache_root(self) -> Path:
+        """The root of the build cache."""
+        from fmha_cli.toolchain.cache.root import cache_root
+
+        return cache_root(self.settings.text("cache_dir"), self.environ)
 
     def argument(self, name: str) -> str | None:
         """The text of one argument."""

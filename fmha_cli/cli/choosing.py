@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fmha_cli.cli.call import Call
-from fmha_cli.device import Availability
-from fmha_cli.errors import UnsupportedError
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.select import Choice, Selection, Wanted, select, wanted_backends
+from fmha_cli.discovery.select import Choice, Selection, Wanted, select, wanted_backends
+from fmha_cli.domain.device import Availability
+from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
 from fmha_cli.walk.request import Request
 
 
@@ -35,11 +35,9 @@ def chosen_plan(call: Call, problem: Problem, request: Request) -> tuple[Choice,
     best = selection.best
     if best is None:
         reasons = selection.trace.reasons()
-        raise UnsupportedError(
-            "no kernel serves this problem",
-            code=reasons[0].id if reasons else "K000",
-            why="; ".join(f"{r.id} {r.text}" for r in reasons) or None,
-            help=next((r.hint for r in reasons if r.hint), None),
-        )
+        what = "no kernel serves this problem"
+        why = "; ".join(f"{r.id} {r.text}" for r in reasons) or None
+        help = next((r.hint for r in reasons if r.hint), None)
+        raise UnsupportedError(what, code=reasons[0].id if reasons else "K000", why=why, help=help)
     backend = call.registry.backend(best.kernel.backend)
     return best, backend.plan(problem, best.kernel, best.device)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from fmha_cli.flags import Flag, FlagKind
+from fmha_cli.domain.flags import Flag, FlagKind
 
 if TYPE_CHECKING:
     from fmha_cli.cli.call import Call
@@ -78,9 +78,9 @@ class Command:
 
 @dataclass(frozen=True)
 class CommandSet:
-    """A command that has commands of its own (``fmha cache ls``): name -> (one line of help, command).
+    """A command with subcommands (``fmha cache ls``): name -> (one line of help, command).
 
-    ``alone`` names the one that is meant where none is given; it takes no arguments.
+    ``alone`` names the subcommand that runs where none is given; it takes no arguments.
     """
 
     commands: Mapping[str, tuple[str, Command]] = field(default_factory=dict)

@@ -3,61 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from importlib import import_module
 
-
-def _archs() -> Iterable[str]:
-    from fmha_cli.arch import arch_names
-
-    return arch_names()
+from fmha_cli.domain.features import FILLS
 
 
 def _backends() -> Iterable[str]:
-    from fmha_cli.entries import installed_entry_points
-    from fmha_cli.registry import BUILTINS
+    from fmha_cli.discovery.builtins import BUILTINS
+    from fmha_cli.discovery.entry_points import installed_entry_points
 
     return ("auto", *BUILTINS, *(entry.name for entry in installed_entry_points()))
 
 
 def _schemas() -> Iterable[str]:
-    from fmha_cli.report.schemas import names
+    from fmha_cli.report.document import names
 
     return names()
 
 
-def _dtypes() -> Iterable[str]:
-    from fmha_cli.dtypes import DType
-
-    return (d.value for d in DType)
-
-
-def _features(kind: str) -> Callable[[], Iterable[str]]:
-    def values() -> Iterable[str]:
-        from fmha_cli import features
-
-        return (member.value for member in getattr(features, kind))
-
-    return values
-
-
-def _masks() -> Iterable[str]:
-    return ("none", "causal", "causal-tl", "window:", "window-tl:", "generic:")
-
-
-def _fills() -> Iterable[str]:
-    from fmha_cli.walk.request import FILLS
-
-    return FILLS
+def _members(module: str, kind: str) -> Callable[[], Iterable[str]]:
+    """The values of an enumeration of ``fmha_cli.domain``."""
+    return lambda: (member.value for member in getattr(import_module(f"fmha_cli.domain.{module}"), kind))
 
 
 _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
-    "archs": _archs,
+    "archs": lambda: import_module("fmha_cli.domain.arch").arch_names(),
     "backends": _backends,
-    "directions": _features("Direction"),
-    "dtypes": _dtypes,
-    "fills": _fills,
-    "layouts": _features("Layout"),
-    "masks": _masks,
-    "qscales": _features("QScale"),
+    "directions": _members("features", "Direction"),
+    "dtypes": _members("dtypes", "DType"),
+    "fills": lambda: FILLS,
+    "layouts": _members("features", "Layout"),
+    "masks": lambda: ("none", "causal", "causal-tl", "window:", "window-tl:", "generic:"),
+    "qscales": _members("features", "QScale"),
     "schemas": _schemas,
 }
 

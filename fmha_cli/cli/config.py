@@ -1,7 +1,7 @@
 """Configuration files: ``fmha.toml`` of the project, searched upward, and the user's own.
 
-A key is an option's name (``kv-heads = 2``); a table named after a command holds for that command alone and
-goes before the keys outside it (``[bench]`` / ``cache = "both"``). Lists stand for sweeps and repeated options.
+A key is an option's name (``kv-heads = 2``); a table named after a command applies to that command alone and
+takes precedence over the keys outside it (``[bench]`` / ``cache = "both"``). A list is a sweep or a repeated option.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import Any
 
 from fmha_cli.cli.command import Opt
 from fmha_cli.cli.settings import Value
-from fmha_cli.errors import UsageError
-from fmha_cli.near import suggest
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.suggest import suggest
 
 NAME = "fmha.toml"
 
@@ -32,7 +32,7 @@ def user_file() -> Path | None:
 
 
 def config_files(start: Path) -> tuple[Path, ...]:
-    """The files in force, strongest first; one that is both project's and user's counts once."""
+    """The files in use, strongest first. A file that is both the project's and the user's counts once."""
     return tuple(dict.fromkeys(path for path in (project_file(start), user_file()) if path is not None))
 
 
@@ -42,7 +42,7 @@ def layers_of_file(
     """The command's own table, then the keys outside any table, as layers for ``settings.merge``.
 
     Args:
-        known: every command and the names of its options, to tell a mistake from an option of another command.
+        known: every command and the names of its options, to distinguish a mistake from an option of another command.
 
     Raises:
         UsageError: C001 unreadable, C002 unknown key (with near keys), C003 a value of the wrong kind.

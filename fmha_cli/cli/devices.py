@@ -10,9 +10,9 @@ from fmha_cli.cli.options import BACKEND, ROWS
 def devices(call: Call) -> int:
     """Every device of every backend, the emulated ones last, and why the others have none."""
     from fmha_cli.cli.choosing import found_by
-    from fmha_cli.emulated import emulated_devices, runs_on
-    from fmha_cli.report.tools import devices_document
-    from fmha_cli.select import Wanted, wanted_backends
+    from fmha_cli.discovery.emulated_devices import emulated_devices, runs_on
+    from fmha_cli.discovery.select import Wanted, wanted_backends
+    from fmha_cli.report.documents.devices import devices_document
 
     wanted = Wanted(backend=call.settings.text("backend") or "auto")
     backends = wanted_backends(call.registry, wanted)

@@ -6,12 +6,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
-from fmha_cli.device import is_emulated
-from fmha_cli.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
+from fmha_cli.domain.device import is_emulated
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
 
 if TYPE_CHECKING:
     from fmha_cli.report.record import Record
-    from fmha_cli.walk.request import Request
 
 _KINDS = {
     ExitCode.UNSUPPORTED: UnsupportedError,
@@ -29,14 +28,17 @@ def executed(call: Call) -> int:
     """
     from fmha_cli.cli.problems import one_problem
     from fmha_cli.cli.request import request_of
-    from fmha_cli.report.executed import executed_document
+    from fmha_cli.report.documents.executed import executed_document
     from fmha_cli.walk.run import run_points
 
     problem = one_problem(call)
     request = replace(request_of(call), kernel=call.argument("kernel"))
-    _require_device(request)
-    with call.voice.progress("run") as progress:
-        outcome = run_points((problem,), request, call.registry, notify=call.voice.say, progress=progress)
+    if not is_emulated(request.device):
+        what = "--executed: only an emulated device counts what it executes"
+        help = "--device emu:ARCH; `fmha devices` lists those that are installed"
+        raise UsageError(what, code="Z005", where="--device", help=help)
+    with call.console.progress("run") as progress:
+        outcome = run_points((problem,), request, call.registry, notify=call.console.say, progress=progress)
     (record,) = outcome.records
     if outcome.interrupted:
         raise KeyboardInterrupt
@@ -44,16 +46,6 @@ def executed(call: Call) -> int:
         raise _nothing(record)
     call.output.document(executed_document(problem, record))
     return int(record.verdict.exit_code)
-
-
-def _require_device(request: Request) -> None:
-    if not is_emulated(request.device):
-        raise UsageError(
-            "--executed: only an emulated device counts what it executes",
-            code="Z005",
-            where="--device",
-            help="--device emu:gfx942; `fmha devices` lists those that are installed",
-        )
 
 
 def _nothing(record: Record) -> FmhaError:

@@ -2,29 +2,48 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Iterator, Mapping
+from importlib import resources
+from itertools import combinations, islice
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command
 from fmha_cli.cli.options import CACHE_DIR, FILES, ROOM, ROWS
-from fmha_cli.errors import UsageError
-from fmha_cli.near import suggest
+from fmha_cli.domain.decision import Trace
+from fmha_cli.domain.errors import ImpossibleProblem, UsageError
+from fmha_cli.domain.flag_text import flags_of, raw_from_text
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.suggest import suggest
 
 if TYPE_CHECKING:
-    from fmha_cli.registry import Registry
+    from fmha_cli.discovery.registry import Registry
+
+Raw = Mapping[str, Any]
+
+_DROPPED = (
+    "lse", "deterministic", "dbias", "splits", "sink", "sink_logits", "dropout", "softcap", "alibi", "alibi_slopes",
+)  # fmt: skip
+"""Flags that are dropped before another head dimension is tried."""
+_DROPPED_KINDS = (
+    "bias", "bias_file", "rotary", "append", "qscale", "layout", "kv_cache", "direction", "causal", "mask",
+)  # fmt: skip
+"""Flags that are dropped only after that."""
+_DTYPES = ("fp16", "bf16", "fp32")
+_MOST_PAIRS = 200
 
 
 def explain(call: Call) -> int:
-    """Exits 0 whenever it could answer, also when nothing serves the problem."""
+    """Exits 0 whenever it could answer, even if nothing serves the problem."""
     code = call.argument("rule")
     if code is not None:
         return page(call, code)
-    from fmha_cli.cli.change import smallest_change
     from fmha_cli.cli.choosing import found_by
     from fmha_cli.cli.problems import one_problem
     from fmha_cli.cli.request import request_of
-    from fmha_cli.report.document import explain_document
-    from fmha_cli.select import select
+    from fmha_cli.discovery.select import select
+    from fmha_cli.report.documents.explain import explain_document
 
     problem, wanted = one_problem(call), request_of(call).wanted
     found = found_by(call, wanted)
@@ -58,9 +77,7 @@ def page_of(code: str, registry: Registry) -> dict[str, Any]:
     Raises:
         UsageError: no such rule or error, with near ids.
     """
-    from fmha_cli.cli.codes import pages
-
-    errors = pages()
+    errors = error_pages()
     wanted = code.upper()
     owners = [b for b in registry.backends.values() for rule in b.rules() if rule.id == wanted]
     rules = {rule.id: rule for backend in registry.backends.values() for rule in backend.rules()}
@@ -69,15 +86,64 @@ def page_of(code: str, registry: Registry) -> dict[str, Any]:
         help, source = rule.help or rule.text, rule.source or None
         return _page(wanted, rule.text, help, source, sorted({b.name for b in owners}))
     if wanted not in errors:
-        raise UsageError(
-            f"{code}: no such rule or error", code="E012", help=suggest(wanted, [*rules, *errors]), where="explain"
-        )
+        what = f"{code}: no such rule or error"
+        raise UsageError(what, code="E012", help=suggest(wanted, [*rules, *errors]), where="explain")
     text, help = errors[wanted]
     return _page(wanted, text, help, None, [])
 
 
+def error_pages() -> dict[str, tuple[str, str]]:
+    """Every error code with its meaning and remedy, from ``codes.json``. Rules of backends bring their own pages."""
+    data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
+    return {code: (text, help) for code, (text, help) in data.items()}
+
+
 def _page(id: str, text: str, help: str, source: str | None, backends: list[str]) -> dict[str, Any]:
-    return {"backends": backends, "help": help, "id": id, "schema": "fmha.rule/1", "source": source, "text": text}
+    from fmha_cli.domain.codec import to_json
+    from fmha_cli.report.documents.rule import RulePage
+
+    return to_json(RulePage(id=id, text=text, help=help, source=source, backends=tuple(backends)))
+
+
+def smallest_change(problem: Problem, trace: Trace, serves: Callable[[Problem], bool]) -> str | None:
+    """``--hdim 80``, ``no --lse``; None if no change of one or two flags works.
+
+    Args:
+        trace: the refusals; their kernels show which head dims exist.
+        serves: whether some kernel serves a problem.
+    """
+    raw = raw_from_text(flags_of(problem))
+    singles = list(_changes(problem, raw, trace))
+    pairs = islice(combinations(singles, 2), _MOST_PAIRS)
+    for changes in (*((single,) for single in singles), *pairs):
+        changed = dict(raw)
+        for key, value in changes:
+            changed.pop(key, None) if value is None else changed.update({key: value})
+        try:
+            other = Problem.of(**changed)
+        except ImpossibleProblem:
+            continue
+        if serves(other):
+            return " and ".join(_text(key, value) for key, value in changes)
+    return None
+
+
+def _changes(problem: Problem, raw: Raw, trace: Trace) -> Iterator[tuple[str, str | None]]:
+    """Single changes, the least intrusive first: (flag, its new value or None to drop it)."""
+    yield from ((key, None) for key in _DROPPED if key in raw)
+    kernels = [miss.kernel for miss in trace.unsupported if miss.kernel is not None]
+    for key in ("hdim", "hdim_v"):
+        held = sorted({getattr(kernel.signature, key) for kernel in kernels})
+        wanted = getattr(problem, key)
+        near = sorted(held, key=lambda size: (abs(size - wanted), size))[:3]
+        yield from ((key, str(size)) for size in near if size != wanted)
+    yield from ((key, None) for key in _DROPPED_KINDS if key in raw)
+    yield from (("dtype", dtype) for dtype in _DTYPES if dtype != problem.dtype.value)
+
+
+def _text(key: str, value: str | None) -> str:
+    flag = f"--{key.replace('_', '-')}"
+    return f"no {flag}" if value is None else f"{flag} {value}"
 
 
 COMMAND = Command(

@@ -1,4 +1,4 @@
-"""What happens to an exception: text on stderr, a document with ``--json``, and the exit code. One place."""
+"""How every exception is reported: text on stderr, a document with ``--json``, and the exit code."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli import __version__
+from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.table import COMMANDS
-from fmha_cli.cli.voice import Voice
-from fmha_cli.errors import ExitCode, FmhaError, UsageError
-from fmha_cli.near import suggest
+from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.domain.suggest import suggest
+from fmha_cli.report.form import Format
 
 
 def from_typer(error: Any, command: str | None) -> FmhaError:
@@ -32,12 +33,13 @@ def from_typer(error: Any, command: str | None) -> FmhaError:
     return UsageError(f"{path}: {what[:1].lower()}{what[1:]}", code="E002", where=name, help=help)
 
 
-def report(error: FmhaError, voice: Voice, output: Output | None, command: str | None) -> int:
-    """Say the error, print the document of a machine-readable format, and give the exit code."""
-    voice.error(error.render())
+def report(error: FmhaError, console: Console, output: Output | None, command: str | None) -> int:
+    """Report the error on stderr, and as a document with ``--json``. Returns the exit code."""
+    console.error(error.render())
     code = error.exit_code
-    if output is not None and output.form == "json" and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
-        from fmha_cli.report.document import error_document, report_document
+    if output is not None and output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
+        from fmha_cli.report.documents.error import error_document
+        from fmha_cli.report.documents.report import report_document
 
         entry = COMMANDS.get(command or "")
         if entry is not None and entry.report:
@@ -49,8 +51,8 @@ def report(error: FmhaError, voice: Voice, output: Output | None, command: str |
     return int(code)
 
 
-def bug(fault: BaseException, voice: Voice, argv: Sequence[str]) -> int:
-    """The bug-report block for an exception that nobody expected; the traceback goes to a file."""
+def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
+    """The bug report of an unexpected exception; the traceback goes to a file."""
     import platform
     import tempfile
     import traceback
@@ -58,7 +60,7 @@ def bug(fault: BaseException, voice: Voice, argv: Sequence[str]) -> int:
     trace = "".join(traceback.format_exception(fault))
     with tempfile.NamedTemporaryFile("w", prefix="fmha-traceback-", suffix=".txt", delete=False) as stream:
         stream.write(trace)
-    voice.error(f"error[E070]: internal error: {type(fault).__name__}: {fault}")
+    console.error(f"error[E070]: internal error: {type(fault).__name__}: {fault}")
     facts = {
         "fmha": __version__,
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
@@ -67,9 +69,9 @@ def bug(fault: BaseException, voice: Voice, argv: Sequence[str]) -> int:
         "raised in": _place(fault),
         "traceback": stream.name,
     }
-    voice.error("  = help: this is a bug in fmha; please report it with the lines below and the traceback")
+    console.error("  = help: this is a bug in fmha; please report it with the lines below and the traceback")
     for name, value in facts.items():
-        voice.error(f"  {name:<10} {value}")
+        console.error(f"  {name:<10} {value}")
     return int(ExitCode.INTERNAL)
 
 
@@ -83,9 +85,9 @@ def _place(fault: BaseException) -> str:
     return f"{Path(last.filename).name}, {last.name}"
 
 
-def interrupted(voice: Voice) -> int:
-    """The exit code after Ctrl-C, on a line of its own."""
-    voice.error("interrupted")
+def interrupted(console: Console) -> int:
+    """Say that the user interrupted. Returns the exit code."""
+    console.error("interrupted")
     return int(ExitCode.INTERRUPTED)
 
 

@@ -19,17 +19,18 @@ from fmha_cli.cli.options import (
     JOBS,
     OFFLINE,
     PROBLEM,
+    REVISIONS,
     ROWS,
     TIMEOUT,
 )
 from fmha_cli.cli.settings import FLAG
-from fmha_cli.errors import ExitCode, FmhaError, UsageError
-from fmha_cli.flags import Flag, FlagKind
+from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.domain.flags import Flag, FlagKind
 
 if TYPE_CHECKING:
-    from fmha_cli.kernel import KernelSpec
-    from fmha_cli.plan import Artifact
-    from fmha_cli.protocols import BuildContext
+    from fmha_cli.domain.kernel import KernelSpec
+    from fmha_cli.domain.plan import Artifact
+    from fmha_cli.domain.protocols import BuildContext
 
 ALL = Opt(Flag("all", FlagKind.SWITCH, "A table of every selected kernel"), "Choosing")
 DIFF = Opt(
@@ -54,7 +55,7 @@ _EXECUTING = tuple(option for option in (*PROBLEM, CHOOSING[2], FILL_SEED, *EMUL
 
 
 def inspect(call: Call) -> int:
-    """What built kernels need; what is not in the cache is built."""
+    """Show what built kernels need. Kernels that are not in the cache are built."""
     if call.settings.on("executed"):
         from fmha_cli.cli.executed import executed
 
@@ -74,16 +75,14 @@ def inspect(call: Call) -> int:
 
 
 def _require_alone(call: Call) -> None:
-    """A problem is executed by the kernel that is named, or the best one.
-
-    Raises:
-        UsageError: E002, together with what shows kernels as they were built.
-    """
-    others = [key for key in ("all", "diff", "compiler", "profile", "family", "ck_rev", "filter") if _given(call, key)]
+    """A problem is executed by the kernel that is named, or the best one. Raises UsageError: E002, an option is given
+    that shows kernels as they were built."""
+    revisions = [option.key for option in REVISIONS]
+    keys = ("all", "diff", "compiler", "profile", "family", *revisions, "filter")
+    others = [key for key in keys if _given(call, key)]
     if others:
-        raise UsageError(
-            f"--executed and --{others[0].replace('_', '-')} contradict each other", code="E002", where="--executed"
-        )
+        what = f"--executed and --{others[0].replace('_', '-')} contradict each other"
+        raise UsageError(what, code="E002", where="--executed")
 
 
 def _given(call: Call, key: str) -> bool:
@@ -92,11 +91,7 @@ def _given(call: Call, key: str) -> bool:
 
 
 def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) -> None:
-    """One of KERNEL, --all and --diff; not more compilers than can be compared.
-
-    Raises:
-        UsageError: E002.
-    """
+    """One of KERNEL, --all and --diff; not more compilers than can be compared. Raises UsageError: E002."""
     asked = {"KERNEL": bool(call.argument("kernel")), "--all": call.settings.on("all"), "--diff": bool(pair)}
     named = [name for name, given in asked.items() if given]
     if not named:
@@ -114,19 +109,18 @@ def _require_one(call: Call, pair: tuple[str, ...], compilers: tuple[str, ...]) 
         raise UsageError(f"{flag} is for --executed", code="E002", where=flag, help="add --executed")
     chosen = [key for key in _SELECTION if key in call.settings.values]
     if chosen and not call.settings.on("all"):
-        raise UsageError(
-            f"--{chosen[0]} selects kernels for --all", code="E002", where=f"--{chosen[0]}", help="add --all"
-        )
+        what = f"--{chosen[0]} selects kernels for --all"
+        raise UsageError(what, code="E002", where=f"--{chosen[0]}", help="add --all")
 
 
 def _all(call: Call) -> int:
-    from fmha_cli.plan import Stage
-    from fmha_cli.report.inspections import inspection_row, inspections_document
+    from fmha_cli.domain.plan import Stage
+    from fmha_cli.report.documents.inspections import inspection_row, inspections_document
     from fmha_cli.walk.builds import build_stages
 
     kernels = list({kernel.digest: kernel for kernel in selected_kernels(call)}.values())
     context = _context(call, *call.settings.many("compiler"))
-    with call.voice.progress("build") as progress:
+    with call.console.progress("build") as progress:
         built = build_stages([Stage(kernel) for kernel in kernels], call.registry, context, progress)
     rows, worst = [], ExitCode.OK
     for kernel in kernels:
@@ -145,7 +139,7 @@ def _all(call: Call) -> int:
 
 
 def _side_by_side(call: Call, kernels: list[KernelSpec], compilers: tuple[str | None, ...]) -> int:
-    from fmha_cli.report.inspections import differences_document
+    from fmha_cli.report.documents.differences import differences_document
 
     contexts = [_context(call, *filter(None, [compilers[0]])), _context(call, *filter(None, [compilers[-1]]))]
     sides = [
@@ -160,18 +154,18 @@ def _context(call: Call, compiler: str | None = None) -> BuildContext:
     from fmha_cli.cli.request import request_of
     from fmha_cli.walk.builds import build_context
 
-    context = build_context(request_of(call), call.voice.say)
+    context = build_context(request_of(call), call.console.say)
     return context if compiler is None else replace(context, options={**context.options, "compiler": compiler})
 
 
 def _built(call: Call, kernel: KernelSpec, context: BuildContext) -> Artifact:
-    from fmha_cli.plan import Stage
+    from fmha_cli.domain.plan import Stage
 
     return call.registry.backend(kernel.backend).build(Stage(kernel), context)
 
 
 def _inspected(call: Call, kernel: KernelSpec, artifact: Artifact) -> dict[str, Any]:
-    from fmha_cli.report.document import inspect_document
+    from fmha_cli.report.documents.inspect import inspect_document
 
     backend = call.registry.backend(kernel.backend)
     return inspect_document(kernel, backend.inspect(kernel, artifact), artifact, backend.upstream_name(kernel))

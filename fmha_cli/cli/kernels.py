@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Opt
-from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE
-from fmha_cli.errors import EmptySelection
-from fmha_cli.filters import Filter, parse_filter
-from fmha_cli.flags import Flag, FlagKind
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.protocols import Catalogued
+from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE, REVISIONS
+from fmha_cli.discovery.builtins import revision_option
+from fmha_cli.discovery.filters import Filter, parse_filter
+from fmha_cli.domain.errors import EmptySelection
+from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.protocols import Catalogued
 
 if TYPE_CHECKING:
-    from fmha_cli.profiles import Profile
-    from fmha_cli.rules import Reason
+    from fmha_cli.discovery.profiles import Profile
+    from fmha_cli.domain.rules import Reason
 
 FAMILY = Opt(
     Flag("family", FlagKind.TEXT, "Globs over the family, like --filter family:GLOB", metavar="GLOB,..."), "Choosing"
@@ -24,13 +25,7 @@ FAMILY = Opt(
 DTYPE = Opt(
     Flag("dtype", FlagKind.TEXT, "Globs over the input type, like --filter dtype:GLOB", metavar="GLOB,..."), "Choosing"
 )
-CK_REV = Opt(
-    Flag(
-        "ck-rev", FlagKind.TEXT, "Revision of Composable Kernel: baseline, 2026-08 [default: baseline]", metavar="REV"
-    ),
-    "Choosing",
-)
-SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, CK_REV, FILTER)
+SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, *REVISIONS, FILTER)
 
 
 def selected_kernels(call: Call) -> Iterator[KernelSpec]:
@@ -58,19 +53,16 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
         raise missing[0]
     if empty:
         where = " ".join(f"--{key} {settings.text(key)}" for key in ("backend", "arch") if settings.text(key))
-        raise EmptySelection(
-            f"no kernel exists for {where or 'any architecture'}",
-            code="F004",
-            where=where or None,
-            help="`fmha archs` and `fmha plugins` list what there is",
-        )
+        what = f"no kernel exists for {where or 'any architecture'}"
+        help = "`fmha archs` and `fmha plugins` list what there is"
+        raise EmptySelection(what, code="F004", where=where or None, help=help)
 
 
 def _profile(call: Call) -> Profile | None:
     name = call.settings.text("profile")
     if name is None:
         return None
-    from fmha_cli.profiles import profile_of
+    from fmha_cli.discovery.profiles import profile_of
 
     return profile_of(name)
 
@@ -78,9 +70,9 @@ def _profile(call: Call) -> Profile | None:
 def _kernels(
     call: Call, profile: Profile | None, filter_: Filter, missing: list[EmptySelection]
 ) -> Iterator[KernelSpec]:
-    """What the backends offer before any filter; ``missing`` takes what a backend says that has nothing."""
+    """What the backends offer before any filter. ``missing`` collects the errors of backends that offer nothing."""
     arch, name = call.settings.text("arch"), call.settings.text("backend") or "auto"
-    registry, revision = call.registry, call.settings.text("ck_rev")
+    registry = call.registry
     families = tuple(map(Family, filter_.first_values("family", list(Family), after=("backend",))))
     backends = list(registry.backends.values()) if name == "auto" else [registry.backend(name)]
     if profile is not None and profile.backend in registry.backends and name == "auto":
@@ -94,16 +86,21 @@ def _kernels(
                 continue
             mine = profile.name if profile is not None and profile.backend == backend.name else None
             try:
-                listed = backend.catalogue(registry.arch(found), mine, revision, families)
+                listed = backend.catalogue(registry.arch(found), mine, _revision(call, backend.name), families)
             except EmptySelection as nothing:
                 missing.append(nothing)
                 continue
             yield from listed
 
 
+def _revision(call: Call, backend: str) -> str | None:
+    option = revision_option(backend)
+    return None if option is None else call.settings.text(option.key)
+
+
 def refuser(call: Call) -> Callable[[KernelSpec], tuple[Reason, ...]]:
-    """What tells why a selected kernel cannot be built; nothing for one that can. Only a profile of the backend
-    itself selects others."""
+    """The function that returns why a selected kernel cannot be built; empty for one that can. Only a backend's own
+    profiles select kernels that cannot."""
     profile = _profile(call)
     backend = None if profile is None else call.registry.backends.get(profile.backend)
     if backend is None or not isinstance(backend, Catalogued):
@@ -117,7 +114,7 @@ def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
     Raises:
         UsageError: unknown or ambiguous; no such architecture or backend.
     """
-    from fmha_cli.select import find_kernel
+    from fmha_cli.discovery.select import find_kernel
 
     registry, arch, name = call.registry, call.settings.text("arch"), call.settings.text("backend") or "auto"
     backends = list(registry.backends.values()) if name == "auto" else [registry.backend(name)]

@@ -6,16 +6,17 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.kernels import SELECTING, refuser, selected_kernels
 from fmha_cli.cli.options import ROWS
-from fmha_cli.flags import Flag, FlagKind
+from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.report.form import Format
 
 COUNT = Opt(Flag("count", FlagKind.SWITCH, "Print the number alone"), "Output")
 
 
 def list_kernels(call: Call) -> int:
     """Every selected kernel; needs no device, sources or compiler."""
-    from fmha_cli.report.document import kernel_entry, kernels_document
+    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
 
-    if call.settings.on("count") and call.output.form == "table":
+    if call.settings.on("count") and call.output.form is Format.TABLE:
         call.output.text(str(sum(1 for _ in selected_kernels(call))))
         return 0
     backends = call.registry.backends

@@ -8,18 +8,19 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.report.form import Format
 
 
 class Output:
     """Prints documents.
 
     Args:
-        form: ``table json jsonl csv md``.
+        form: how documents are printed.
         path: the file of ``-o``, None for stdout.
     """
 
-    def __init__(self, form: str, path: Path | None, *, color: bool) -> None:
+    def __init__(self, form: Format, path: Path | None, *, color: bool) -> None:
         self.form = form
         self.path = path
         self.color = color and path is None
@@ -27,7 +28,7 @@ class Output:
     @property
     def streams(self) -> bool:
         """Whether rows are printed as they come: ``--jsonl`` on stdout."""
-        return self.form == "jsonl" and self.path is None
+        return self.form is Format.JSONL and self.path is None
 
     def row(self, row: Mapping[str, Any]) -> None:
         """One row of a stream."""
@@ -41,9 +42,9 @@ class Output:
         Raises:
             EnvironmentProblem: the file cannot be written.
         """
-        from fmha_cli.report.formats import Format, render
+        from fmha_cli.report.formats import render
 
-        self._put(render(document, Format(self.form), color=self.color))
+        self._put(render(document, self.form, color=self.color))
 
     def text(self, text: str) -> None:
         """Text that is data already, in every format alike."""
@@ -53,7 +54,7 @@ class Output:
             put_line(text)
 
     def _put(self, text: str) -> None:
-        if text or self.form != "jsonl" or self.path is not None:
+        if text or self.form is not Format.JSONL or self.path is not None:
             self.text(text)
 
 
@@ -73,20 +74,10 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         EnvironmentProblem: E010, the folder cannot be written to.
     """
-    import tempfile
+    from fmha_cli.toolchain.cache.files import replacing
 
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                stream.write(text)
-                stream.flush()
-                os.fsync(stream.fileno())
-            mask = os.umask(0)
-            os.umask(mask)
-            Path(name).chmod(0o666 & ~mask)
-            Path(name).replace(path)
-        finally:
-            Path(name).unlink(missing_ok=True)
+        with replacing(path) as file:
+            file.write(text.encode())
     except OSError as fault:
         raise EnvironmentProblem(f"-o {path}: cannot be written", code="E010", where="-o", why=str(fault)) from fault

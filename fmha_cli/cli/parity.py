@@ -9,33 +9,30 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import CHOOSING, EMULATING, FILL_SEED, FILTER, ROWS, RUNNING
-from fmha_cli.device import is_emulated
-from fmha_cli.errors import ExitCode, UsageError
-from fmha_cli.flags import Flag, FlagKind
+from fmha_cli.discovery.builtins import programs
+from fmha_cli.domain.device import is_emulated
+from fmha_cli.domain.errors import ExitCode, UsageError
+from fmha_cli.domain.flags import Flag, FlagKind
 
 if TYPE_CHECKING:
-    from fmha_cli.parity.case import Case
+    from fmha_cli.domain.counterpart import Binaries, Case, Counterpart
     from fmha_cli.parity.compare import Row
-    from fmha_cli.parity.emulated import EmulatedSide
     from fmha_cli.parity.suite import Suite
-    from fmha_cli.parity.upstream import Binaries
     from fmha_cli.walk.request import Request
 
 _S, _T, _F, _B = FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 _HERE = "Upstream"
 
+BACKEND, PROGRAMS = programs()
+"""The backend whose upstream's programs are run, and what is known of them before it is imported."""
+
 SUITE = Opt(
     Flag(
-        "suite",
-        _T,
-        "basic, smoke, smoke_fwd, smoke_bwd, smoke_fwd_splitkv, smoke_fwd_appendkv, or a suite file [default: basic]",
-        metavar="SUITE",
+        "suite", _T, f"{', '.join(PROGRAMS.suites)}, or a suite file [default: {PROGRAMS.suites[0]}]", metavar="SUITE"
     ),
     _HERE,
 )
-UPSTREAM_BIN = Opt(
-    Flag("upstream-bin", _F, "Folder of tile_example_fmha_fwd and tile_example_fmha_bwd", metavar="DIR"), _HERE
-)
+UPSTREAM_BIN = Opt(Flag("upstream-bin", _F, f"Folder of {' and '.join(PROGRAMS.binaries)}", metavar="DIR"), _HERE)
 BUILD_UPSTREAM = Opt(
     Flag("build-upstream", _B, "Build the programs for the cases' kernels first, into --upstream-bin or the cache"),
     _HERE,
@@ -51,45 +48,44 @@ ROUNDS = Opt(
 )
 LIST = Opt(Flag("list", _B, "List the cases with both sides' command lines, and run nothing"), "Running")
 
-BACKEND = "ck_tile"
-"""The backend of this tool's side: the one whose kernels are upstream's."""
-
 FEW = 100
-"""Up to this many cases are timed without being asked: 7 rounds take some seconds each."""
+"""At most this many cases are timed by default, because 7 rounds of one case take some seconds."""
 
 
 def parity(call: Call) -> int:
     """Every case of the suite on both sides; one row each, also after Ctrl-C."""
     from fmha_cli.cli.request import request_of
-    from fmha_cli.parity.choosing import chosen, parse_terms
+    from fmha_cli.parity.choosing import chosen, terms_of
     from fmha_cli.parity.compare import Setup, compare
     from fmha_cli.parity.document import parity_document, row_dict
+    from fmha_cli.parity.emulated import EmulatedSide
     from fmha_cli.parity.outcome import exit_code_of
     from fmha_cli.parity.suite import load_suite
     from fmha_cli.report.environment import environment
 
-    suite = load_suite(call.settings.text("suite") or "basic")
+    upstream = _upstream(call)
+    suite = load_suite(call.settings.text("suite") or PROGRAMS.suites[0], upstream)
     limit = call.settings.size("limit", 0, 1) if call.settings.text("limit") else None
-    cases = chosen(suite.cases(), parse_terms(call.settings.many("filter")), limit)
+    cases = chosen(suite.cases(), terms_of(call.settings.many("filter"), upstream.options), limit)
     if call.settings.on("list"):
-        return listed(call, suite, cases)
+        return listed(call, suite, cases, upstream)
     emulated = is_emulated(call.settings.text("device"))
     rounds = call.settings.size("rounds", 7 if len(cases) <= FEW and not emulated else 0)
-    # What is compared here are results; the peaks of this machine need no measuring for that.
+    # Only results are compared, so the peaks of this machine need not be measured.
     request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND, peak="spec")
-    built = call.settings.on("build_upstream")
-    side = _emulated_side(call, request, rounds) if emulated else None
-    binaries = _built(call, cases, request) if built else _binaries(call)
+    side = EmulatedSide.of(request, call.registry, rounds, call.console.say) if emulated else None
+    binaries = _binaries(call, cases, upstream, request)
     setup = Setup(
+        upstream=upstream,
         request=request,
         registry=call.registry,
         binaries=binaries,
         environ=dict(call.environ),
         rounds=rounds,
-        for_these_cases=built,
+        for_these_cases=call.settings.on("build_upstream"),
         emulated=side,
     )
-    call.voice.say(f"{suite.name}: {len(cases)} {'case' if len(cases) == 1 else 'cases'}")
+    call.console.say(f"{suite.name}: {len(cases)} {'case' if len(cases) == 1 else 'cases'}")
 
     rows: list[dict[str, Any]] = []
 
@@ -99,89 +95,67 @@ def parity(call: Call) -> int:
         else:
             rows.append(row_dict(row))
 
-    with call.voice.progress("parity") as progress:
-        done = compare(cases, setup, on_row=on_row, notify=call.voice.say, progress=progress)
+    with call.console.progress("parity") as progress:
+        done = compare(cases, setup, on_row=on_row, notify=call.console.say, progress=progress)
     if not call.output.streams:
         call.output.document(parity_document(suite, rows, binaries, environment(done.availability)))
     _say_missing(call, binaries, cases)
     if done.interrupted:
-        call.voice.error("interrupted")
+        call.console.error("interrupted")
     return int(exit_code_of(done.outcomes, interrupted=done.interrupted))
 
 
-def listed(call: Call, suite: Suite, cases: list[Case]) -> int:
+def _upstream(call: Call) -> Counterpart:
+    """The programs of the named backend, or of the default one if that has none (``--backend cpu``)."""
+    from fmha_cli.domain.counterpart import Comparable
+
+    asked = call.registry.backends.get(call.settings.text("backend") or BACKEND)
+    backend = asked if isinstance(asked, Comparable) else call.registry.backend(BACKEND)
+    assert isinstance(backend, Comparable)
+    return backend.counterpart()
+
+
+def listed(call: Call, suite: Suite, cases: list[Case], upstream: Counterpart) -> int:
     """The cases with what each side would be given."""
     from fmha_cli.parity.document import listed_dict, parity_document
-    from fmha_cli.parity.mapping import mapped
     from fmha_cli.report.environment import environment
 
-    rows = [listed_dict(mapped(case)) for case in cases]
+    rows = [listed_dict(upstream.mapped(case)) for case in cases]
     call.output.document(parity_document(suite, rows, None, environment({})))
     return int(ExitCode.OK)
 
 
-def _emulated_side(call: Call, request: Request, rounds: int) -> EmulatedSide:
-    """What the programs run on, built.
-
-    Raises:
-        UsageError: Z004, rounds of timing. EnvironmentProblem: no such device. KernelFailure: it does not compile.
-    """
-    from fmha_cli.parity.emulated import EmulatedSide, refuse_rounds
-    from fmha_cli.walk.builds import build_context
-    from fmha_cli.walk.emulation import emulation_of
-
-    assert request.device is not None
-    refuse_rounds(request.device, rounds)
-    emulation = emulation_of(request, call.registry, build_context(request, call.voice.say))
-    assert emulation is not None
-    return EmulatedSide.of(call.registry, request.device, emulation)
-
-
-def _binaries(call: Call) -> Binaries:
-    from fmha_cli.parity.upstream import find_binaries
-
-    folder = call.settings.text("upstream_bin")
-    if folder is None:
-        raise UsageError(
-            "fmha parity needs the upstream programs",
-            code="Y005",
-            where="--upstream-bin",
-            help="--upstream-bin DIR, or --build-upstream; --list shows the cases without them",
-        )
-    return find_binaries(Path(folder))
-
-
-def _built(call: Call, cases: list[Case], request: Request) -> Binaries:
-    """The programs, built for the kernels that the cases need."""
+def _binaries(call: Call, cases: list[Case], upstream: Counterpart, request: Request) -> Binaries:
+    """The programs of ``--upstream-bin``, or those built for the kernels that the cases need."""
     from fmha_cli.parity.making import make_programs
-    from fmha_cli.parity.mapping import mapped
+    from fmha_cli.parity.programs import find_binaries
 
     folder = call.settings.text("upstream_bin")
-    with call.voice.progress("build") as progress:
-        return make_programs(
-            [mapped(case) for case in cases],
-            request,
-            call.registry,
-            into=Path(folder) if folder else None,
-            notify=call.voice.say,
-            progress=progress,
+    if call.settings.on("build_upstream"):
+        mapped, into, say = (
+            [upstream.mapped(case) for case in cases],
+            Path(folder) if folder else None,
+            call.console.say,
         )
+        with call.console.progress("build") as progress:
+            return make_programs(mapped, upstream, request, call.registry, into=into, notify=say, progress=progress)
+    if folder is None:
+        help = "--upstream-bin DIR, or --build-upstream; --list shows the cases without them"
+        raise UsageError("fmha parity needs the upstream programs", code="Y005", where="--upstream-bin", help=help)
+    return find_binaries(Path(folder), upstream.binaries)
 
 
 def _say_missing(call: Call, binaries: Binaries, cases: list[Case]) -> None:
-    """An error for every program that a case needed and that is not there: such cases are no agreement."""
-    from fmha_cli.errors import EnvironmentProblem
+    """Report every missing program that a case needed: such a case is not an agreement."""
+    from fmha_cli.domain.errors import EnvironmentProblem
 
     for program, why in binaries.missing.items():
         count = sum(case.program is program for case in cases)
         if count:
-            error = EnvironmentProblem(
-                f"{why}: {count} of {len(cases)} cases did not run",
-                code="Y006",
-                where="--upstream-bin",
-                help="build it (--build-upstream), or leave its cases out: --filter -program:" + program.value,
-            )
-            call.voice.error(error.render())
+            what = f"{why}: {count} of {len(cases)} cases did not run"
+            help = f"build it (--build-upstream), or leave its cases out: --filter -program:{program.value}"
+            error = EnvironmentProblem(what, code="Y006", where="--upstream-bin", help=help)
+            call.console.error(error.render())
 
 
 COMMAND = Command(

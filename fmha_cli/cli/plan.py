@@ -5,7 +5,7 @@ from __future__ import annotations
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command
 from fmha_cli.cli.options import CACHE_DIR, FILES, ROOM, ROWS
-from fmha_cli.errors import ExitCode
+from fmha_cli.domain.errors import ExitCode
 
 
 def plan(call: Call) -> int:
@@ -13,7 +13,7 @@ def plan(call: Call) -> int:
     from fmha_cli.cli.choosing import selection_of
     from fmha_cli.cli.problems import one_problem
     from fmha_cli.cli.request import request_of
-    from fmha_cli.report.document import plan_document
+    from fmha_cli.report.documents.plan import plan_document
 
     problem = one_problem(call)
     selection = selection_of(call, problem, request_of(call))

@@ -10,18 +10,18 @@ from fmha_cli.cli.command import Command
 from fmha_cli.cli.options import ROWS
 
 if TYPE_CHECKING:
-    from fmha_cli.registry import Registry
-    from fmha_cli.report.tools import PluginRow
+    from fmha_cli.discovery.registry import Registry
+    from fmha_cli.report.documents.plugins import PluginRow
 
 
 def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
     """Every plugin with what it brings, and those known by their faults alone."""
-    from fmha_cli.registry import BUILTINS
-    from fmha_cli.report.tools import PluginRow
+    from fmha_cli.discovery.registry import BUILTINS
+    from fmha_cli.report.documents.plugins import Fault, PluginRow
 
-    faults: dict[str, list[tuple[str, str]]] = {}
+    faults: dict[str, list[Fault]] = {}
     for fault in registry.faults:
-        faults.setdefault(fault.plugin, []).append((fault.what, fault.help))
+        faults.setdefault(fault.plugin, []).append(Fault(fault.what, fault.help))
     strangers = {plugin.name for plugin in registry.plugins if plugin.value not in BUILTINS.values()}
     for plugin in registry.plugins:
         builtin = plugin.value in BUILTINS.values()
@@ -41,7 +41,7 @@ def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
 
 def plugins(call: Call) -> int:
     """Every plugin; a broken one is named and breaks nothing else."""
-    from fmha_cli.report.tools import plugins_document
+    from fmha_cli.report.documents.plugins import plugins_document
 
     call.output.document(plugins_document(plugin_rows(call.registry)))
     return 0

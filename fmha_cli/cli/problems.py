@@ -2,29 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from fmha_cli.cli.call import Call
-from fmha_cli.errors import UsageError
-from fmha_cli.problem import Problem
-from fmha_cli.sweep import expand, resolve
-
-FILE_FLAGS = ("q", "k", "v", "do", "bias_file", "alibi_slopes", "sink_logits", "block_table") + (
-    "q_descale",
-    "k_descale",
-    "v_descale",
-)
-"""Options that name tensor files; the contract's section 3."""
+from fmha_cli.discovery.sweep import expand, resolve
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.problem import Problem
+from fmha_cli.walk.request import TENSOR_OF_FLAG
 
 
 def file_flags(call: Call) -> dict[str, str]:
     """Flag key -> FILE[:KEY] of the tensors given as files."""
-    return {key: text for key in FILE_FLAGS if (text := call.settings.text(key))}
+    return {key: text for key in TENSOR_OF_FLAG if (text := call.settings.text(key))}
 
 
 def problems_of(call: Call) -> tuple[Problem, ...]:
-    """Every problem asked for, in the order of ``fmha_cli.sweep``.
+    """Every problem asked for, in the order of ``fmha_cli.discovery.sweep``.
 
     Raises:
         UsageError: a malformed value or unreadable file.
@@ -34,10 +28,10 @@ def problems_of(call: Call) -> tuple[Problem, ...]:
     complete = _completion(call)
     problems, dropped = resolve(sweep, skip_impossible=call.settings.on("skip_impossible"), complete=complete)
     for point in dropped:
-        call.voice.say(f"dropped {point.text}: {point.error.what}")
+        call.console.say(f"dropped {point.text}: {point.error.what}")
     if sweep.axes:
         less = f", {len(dropped)} impossible ones dropped" if dropped else ""
-        call.voice.say(f"{sweep.text()}{less}")
+        call.console.say(f"{sweep.text()}{less}")
     return problems
 
 
@@ -58,11 +52,6 @@ def _completion(call: Call) -> Any:
     files = file_flags(call)
     if not files or all(text.startswith("filled") for text in files.values()):
         return None
-    from fmha_cli.walk.given import flags_from_files, read_given
+    from fmha_cli.walk.input_files import flags_from_files, read_input_files
 
-    given = read_given(files)
-
-    def complete(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-        return flags_from_files(raw, given)
-
-    return complete
+    return partial(flags_from_files, given=read_input_files(files))

@@ -9,8 +9,8 @@ from fmha_cli.cli.options import ROWS
 
 def profiles(call: Call) -> int:
     """The named sets of kernels that ``--profile`` takes."""
-    from fmha_cli import profiles as domain
-    from fmha_cli.report.tools import ProfileRow, profiles_document
+    from fmha_cli.discovery import profiles as domain
+    from fmha_cli.report.documents.profiles import ProfileRow, profiles_document
 
     rows = [
         ProfileRow(name=p.name, backend=p.backend, title=p.title, aliases=p.aliases, source=p.source)

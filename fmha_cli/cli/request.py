@@ -1,13 +1,19 @@
-"""The options of a walking command as a ``Request``."""
+"""The options of a command as a ``Request``, and as the ``Surroundings`` that backends check."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.options import BUILDING
 from fmha_cli.cli.problems import file_flags
-from fmha_cli.errors import UsageError
-from fmha_cli.near import suggest
-from fmha_cli.walk.request import FILLS, Command, Request
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.suggest import suggest
+from fmha_cli.walk.request import Command, Request
+
+if TYPE_CHECKING:
+    from fmha_cli.domain.installation import Surroundings
 
 
 def request_of(call: Call, command: Command = Command.RUN) -> Request:
@@ -53,7 +59,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         emu_turn=s.size("emu_turn", default.emu_turn),
         emu_threads=s.size("emu_threads", default.emu_threads),
         emu_checks=not s.on("no_emu_checks"),
-        options={option.flag.name: text for option in BUILDING if (text := s.text(option.key))},
+        options=own_options(call),
     )
 
 
@@ -64,4 +70,17 @@ def _fills(call: Call, command: Command) -> tuple[str, ...]:
         if name not in known:
             where = call.settings.where("fill")
             raise UsageError(f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known))
-    return given or (FILLS if command is Command.VALIDATE else ("normal",))
+    return given or (FILLS if command is Command.VALIDATE else FILLS[:1])
+
+
+def own_options(call: Call) -> dict[str, str]:
+    """The given options that belong to one backend, by flag name."""
+    return {option.flag.name: text for option in BUILDING if (text := call.settings.text(option.key))}
+
+
+def surroundings_of(call: Call) -> Surroundings:
+    """Where backends look while they check this machine."""
+    from fmha_cli.domain.installation import Surroundings
+
+    options, notify = own_options(call), call.console.detail
+    return Surroundings(cache_root=call.cache_root, environ=call.environ, options=options, notify=notify)

@@ -19,7 +19,7 @@ COMMAND = Command(
     run,
     options=(*ROOM, *FILES, FILL, FILL_SEED, NO_CHECK, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
     detail="Lists (512,1k) and ranges (a:b:+n, a:b:*n, both ends included) in the options that take them sweep: "
-    "one row for every point. --dry-run runs nothing; where a backend can show its launches without a device (CK-Tile), "
-    "their kernels are built for it. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
+    "one row for every point. --dry-run runs nothing; where a backend can show its launches without a device, their "
+    "kernels are built for it. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
     "4 environment, 5 empty selection, 6 a kernel failed, 130 interrupted.",
 )

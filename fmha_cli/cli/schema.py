@@ -9,13 +9,16 @@ from fmha_cli.cli.options import DOCUMENT
 
 def schema(call: Call) -> int:
     """Print one schema, or the names of all."""
-    from fmha_cli.report.schemas import names, text
+    from fmha_cli.domain.codec import to_json
+    from fmha_cli.report.document import names
+    from fmha_cli.report.documents.schemas import Schemas
+    from fmha_cli.report.schemas import text
 
     name = call.argument("name")
     if name is not None:
         call.output.text(text(name))
     elif call.settings.on("json"):
-        call.output.document({"schema": "fmha.schemas/1", "schemas": list(names())})
+        call.output.document(to_json(Schemas(schemas=names())))
     else:
         call.output.text("\n".join(names()))
     return 0

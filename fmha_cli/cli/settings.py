@@ -7,10 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fmha_cli.cli.command import Opt
-from fmha_cli.cli.options import EXCLUDES
-from fmha_cli.errors import UsageError
-from fmha_cli.flags import parse_number, parse_size
-from fmha_cli.near import suggest
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.flags import parse_number, parse_size
+from fmha_cli.domain.suggest import suggest
 
 Text = str | bool | tuple[str, ...]
 """A value as given: text, a switch, or every text of an option that repeats."""
@@ -32,7 +31,7 @@ Layer = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Settings:
-    """The values in force, by option key. What nobody gave is absent."""
+    """The effective values, by option key. An option that was not given has no entry."""
 
     values: Layer
 
@@ -81,7 +80,7 @@ class Settings:
         return flag if source == FLAG else f"{flag} (from {source})"
 
     def located(self, where: str | None, what: str) -> str | None:
-        """The place of an error, with the sources of the options it names that are not from the command line."""
+        """The place of an error, with the source of every option it names that did not come from the command line."""
         key = where.removeprefix("--").replace("-", "_") if where and where.startswith("--") else ""
         places = [self.where(key) if key in self.values else where]
         for other, value in self.values.items():
@@ -93,6 +92,8 @@ class Settings:
 
 def merge(layers: Sequence[Layer]) -> Settings:
     """The settings of several layers, strongest first; a value drops what it excludes in weaker layers."""
+    from fmha_cli.cli.options import EXCLUDES
+
     out: dict[str, Value] = {}
     excluded: set[str] = set()
     for layer in layers:
@@ -113,12 +114,9 @@ def check_choices(options: Iterable[Opt], settings: Settings) -> None:
     for option in options:
         for text in settings.many(option.key) if option.choices else ():
             if text not in option.choices:
-                raise UsageError(
-                    f"--{option.flag.name} {text}: no such choice",
-                    code="E008",
-                    where=settings.where(option.key),
-                    help=suggest(text, option.choices),
-                )
+                what = f"--{option.flag.name} {text}: no such choice"
+                help = suggest(text, option.choices)
+                raise UsageError(what, code="E008", where=settings.where(option.key), help=help)
 
 
 def layer_of_variables(options: Iterable[Opt], environ: Mapping[str, str]) -> dict[str, Value]:
@@ -152,10 +150,6 @@ def switch_of(text: str, where: str) -> bool:
         UsageError: E009, neither.
     """
     if text.lower() not in (*_TRUE, *_FALSE):
-        raise UsageError(
-            f"{where}={text}: neither on nor off",
-            code="E009",
-            where=where,
-            help=f"one of {', '.join(_TRUE)}, or {', '.join(_FALSE)}",
-        )
+        help = f"one of {', '.join(_TRUE)}, or {', '.join(_FALSE)}"
+        raise UsageError(f"{where}={text}: neither on nor off", code="E009", where=where, help=help)
     return text.lower() in _TRUE

@@ -14,11 +14,10 @@ from typer.main import get_command
 
 from fmha_cli import __version__
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
-from fmha_cli.cli.options import TALK
 from fmha_cli.cli.settings import FLAG, Value
-from fmha_cli.cli.table import COMMANDS, Entry
-from fmha_cli.errors import UsageError
-from fmha_cli.near import suggest
+from fmha_cli.cli.table import COMMANDS, TALK, Entry
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.suggest import suggest
 
 Invoke = Callable[[str, Command, Mapping[str, Value], Mapping[str, Any]], int]
 """invoke(command's full name, command, given options, arguments) -> exit code."""
@@ -69,7 +68,7 @@ class Shell:
         return get_command(app)
 
     def _group(self, app: typer.Typer, name: str, help: str, declared: CommandSet) -> None:
-        """What a name does that has commands of its own: nothing, or the one that is meant without a further word."""
+        """The callback of a command with subcommands: it runs the default subcommand, if there is one."""
         if declared.alone is None:
             app.callback(help=help)(lambda: None)
             return
@@ -97,7 +96,7 @@ class Shell:
 
 
 class _AsGiven:
-    """Values as the parser gives them: ``settings`` reads text, wherever it comes from."""
+    """Keeps values as the parser gives them: ``settings`` reads text, whatever its source."""
 
     def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
         return value
@@ -115,17 +114,13 @@ class _Unread:
 
 
 class _Group(_Unread, TyperGroup):
-    """A command that has commands of its own."""
+    """A command with subcommands."""
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return self._found(ctx, cmd_name, self.list_commands(ctx))
 
     def _found(self, ctx: Any, name: str, known: Iterable[str]) -> Any:
-        """The command of a name.
-
-        Raises:
-            UsageError: E001, no such command, with near names.
-        """
+        """The command of a name. Raises UsageError: E001, no such command, with near names."""
         found = super().get_command(ctx, name)
         if found is None and not ctx.resilient_parsing and not name.startswith("-"):
             raise UsageError(f"{ctx.command_path} {name}: no such command", code="E001", help=suggest(name, known))
@@ -149,7 +144,7 @@ class _Sectioned(_Unread, TyperCommand):
 
 def _root_class(shell: Shell) -> type[TyperGroup]:
     class Root(_Group):
-        """``fmha``: commands come from the table, then from plugins (imported for a name that is not there)."""
+        """``fmha``: commands come from the table, then from plugins (imported only for an unknown name)."""
 
         def list_commands(self, ctx: Any) -> list[str]:
             return list(shell.table)
@@ -180,7 +175,7 @@ def _version(value: bool) -> None:
 
 
 def _given(options: tuple[Opt, ...], given: Mapping[str, Any]) -> dict[str, Value]:
-    """The options that stood on the command line, as values."""
+    """The options that were given on the command line, as values."""
     out: dict[str, Value] = {}
     for option in options:
         value = given.get(option.key)

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, CommandSet
-from fmha_cli.cli.options import CACHE_DIR, CK_HOME, OFFLINE, ROWS
-from fmha_cli.errors import EnvironmentProblem, ExitCode
+from fmha_cli.cli.options import BUILDING, CACHE_DIR, OFFLINE, ROWS
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 
 if TYPE_CHECKING:
-    from fmha_cli.build.layout import CacheLayout
-    from fmha_cli.report.tools import CkRow, SourceRow
+    from fmha_cli.domain.installation import SourceTree
+    from fmha_cli.report.documents.sources import SourceRow
     from fmha_cli.sources.pins import Pin
+    from fmha_cli.toolchain.cache.layout import CacheLayout
 
 NAMES = Argument("names", "Names of sources; without any, those that backends need", many=True)
 NAME = Argument("name", "Name of a source", required=True)
 
 
 def list_(call: Call) -> int:
-    """Every pinned source, and where Composable Kernel would come from. Fetches nothing."""
+    """Every pinned source, and the tree that kernels would be built against. Fetches nothing."""
     from fmha_cli.sources.pins import pins
 
-    return _show(call, tuple(pins().values()), ck=True)
+    return _show(call, tuple(pins().values()), tree=_tree(call))
 
 
 def fetch(call: Call) -> int:
@@ -32,17 +32,13 @@ def fetch(call: Call) -> int:
 
     chosen = _chosen(call)
     for pin in chosen:
-        fetched(
-            pin.name,
-            _root(call),
-            offline=call.settings.on("offline"),
-            notify=lambda notice: call.voice.say(notice.text),
-        )
+        offline = call.settings.on("offline")
+        fetched(pin.name, call.cache_root, offline=offline, notify=lambda notice: call.console.say(notice.text))
     return _show(call, chosen)
 
 
 def verify(call: Call) -> int:
-    """Hash every file of the sources that are here; exit 1 when one is damaged."""
+    """Hash every file of the cached sources; exit 1 if one is damaged."""
     from fmha_cli.sources.pins import pins
     from fmha_cli.sources.store import State, standing
 
@@ -61,71 +57,47 @@ def path(call: Call) -> int:
     pin = pin_of(str(call.argument("name")))
     found = standing(pin, _layout(call))
     if found.state is not State.PRESENT:
-        raise EnvironmentProblem(
-            f"the source {pin.name} is {found.state.value}",
-            code="S101",
-            where=str(found.path),
-            why="; ".join(found.faults[:3]) or None,
-            help=f"fmha sources fetch {pin.name}",
-        )
+        what = f"the source {pin.name} is {found.state.value}"
+        why = "; ".join(found.faults[:3]) or None
+        help = f"fmha sources fetch {pin.name}"
+        raise EnvironmentProblem(what, code="S101", where=str(found.path), why=why, help=help)
     call.output.text(str(found.path))
     return int(ExitCode.OK)
 
 
 def rm(call: Call) -> int:
-    """Remove sources from the cache; one that is not there is no error."""
+    """Remove sources from the cache. A missing one is not an error."""
     from fmha_cli.sources.pins import pin_of
     from fmha_cli.sources.store import remove
 
     layout = _layout(call)
     chosen = tuple(pin_of(name) for name in call.arguments.get("names") or ())
     for pin in chosen:
-        call.voice.say(f"removed {pin.name}" if remove(pin, layout) else f"{pin.name} was not there")
+        call.console.say(f"removed {pin.name}" if remove(pin, layout) else f"{pin.name} was not there")
     return _show(call, chosen)
 
 
-def ck_row(call: Call) -> CkRow:
-    """The Composable Kernel in force, without fetching it."""
-    from fmha_cli.report.tools import CkRow, SourceState
-    from fmha_cli.sources.ck import ck_tree
+def _tree(call: Call) -> SourceTree | None:
+    """The tree that the first backend with replaceable sources would build against."""
+    from fmha_cli.cli.request import surroundings_of
+    from fmha_cli.domain.installation import Sourced
 
-    try:
-        tree = ck_tree(
-            _root(call),
-            home=call.settings.text("ck_home"),
-            offline=True,
-            notify=lambda notice: call.voice.detail(notice.text),
-            environ=call.environ,
-        )
-    except EnvironmentProblem as error:
-        state = SourceState.MISSING if error.code == "S101" else SourceState.UNFIT
-        why = (
-            "the pinned source is not in the cache, or damaged"
-            if error.code == "S101"
-            else f"{error.what} ({error.why})"
-        )
-        return CkRow(state=state, why=why, help="fmha sources fetch" if error.code == "S101" else error.help)
-    return CkRow(
-        state=SourceState.PRESENT,
-        origin=tree.origin,
-        include=str(tree.include),
-        revision=tree.revision,
-        digest=tree.digest,
-        notes=tree.notes,
-    )
+    backend = next((b for b in call.registry.backends.values() if isinstance(b, Sourced)), None)
+    return None if backend is None else backend.source_tree(surroundings_of(call))
 
 
-def _show(call: Call, chosen: tuple[Pin, ...], *, ck: bool = False, deep: bool = False) -> int:
-    from fmha_cli.report.tools import sources_document
+def _show(call: Call, chosen: tuple[Pin, ...], *, tree: SourceTree | None = None, deep: bool = False) -> int:
+    from fmha_cli.report.documents.sources import sources_document
 
     layout = _layout(call)
     rows = [_row(pin, layout, deep) for pin in chosen]
-    call.output.document(sources_document(rows, ck_row(call) if ck else None))
+    call.output.document(sources_document(rows, tree))
     return int(ExitCode.OK)
 
 
 def _row(pin: Pin, layout: CacheLayout, deep: bool) -> SourceRow:
-    from fmha_cli.report.tools import SourceRow, SourceState
+    from fmha_cli.domain.installation import SourceState
+    from fmha_cli.report.documents.sources import SourceRow
     from fmha_cli.sources.store import State, standing
 
     found = standing(pin, layout, deep=deep)
@@ -155,24 +127,18 @@ def _chosen(call: Call) -> tuple[Pin, ...]:
     return tuple(pin_of(name) for name in names) or tuple(pin for pin in pins().values() if pin.backends)
 
 
-def _root(call: Call) -> Path:
-    from fmha_cli.build.root import cache_root
-
-    return cache_root(call.settings.text("cache_dir"), call.environ)
-
-
 def _layout(call: Call) -> CacheLayout:
-    from fmha_cli.build.root import open_root
+    from fmha_cli.toolchain.cache.root import open_root
 
-    return open_root(_root(call))
+    return open_root(call.cache_root)
 
 
 COMMAND = CommandSet(
     {
-        "list": ("Every pinned source and its state", Command(list_, (CK_HOME, CACHE_DIR, *ROWS))),
+        "list": ("Every pinned source and its state", Command(list_, (*BUILDING, CACHE_DIR, *ROWS))),
         "fetch": ("Bring sources into the cache", Command(fetch, (OFFLINE, CACHE_DIR, *ROWS), (NAMES,))),
         "verify": (
-            "Hash every file of the sources that are here; exit 1 when one is damaged",
+            "Hash every file of the cached sources; exit 1 if one is damaged",
             Command(verify, (CACHE_DIR, *ROWS), (NAMES,)),
         ),
         "path": ("Print the folder of a source", Command(path, (CACHE_DIR,), (NAME,))),

@@ -1,13 +1,22 @@
-"""The commands by name: where each lives and what it does, so that ``--help`` imports none of them."""
+"""The table of commands, and the options that all of them share. ``fmha --help`` needs nothing else."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
+from fmha_cli.cli.command import Opt
+from fmha_cli.domain.flags import Flag, FlagKind
+
 
 @dataclass(frozen=True)
 class Entry:
-    """A command's module and its one line of help; ``report`` = its ``--json`` document is ``fmha.report/1``."""
+    """One command.
+
+    Attributes:
+        module: where it is declared; imported only when the command is called.
+        summary: its line in ``fmha --help``.
+        report: whether its ``--json`` document is ``fmha.report/1``.
+    """
 
     module: str
     summary: str
@@ -38,3 +47,14 @@ COMMANDS = {
     "schema": _at("schema", "The JSON schemas of what --json prints"),
 }
 """In the order of ``--help``."""
+
+TALK = (
+    Opt(Flag("quiet", FlagKind.SWITCH, "Say nothing but errors", "q"), "Talk"),
+    Opt(Flag("verbose", FlagKind.SWITCH, "Say more", "v"), "Talk"),
+    Opt(
+        Flag("color", FlagKind.TEXT, "When to color [default: auto]", metavar="WHEN"),
+        "Talk",
+        ("auto", "always", "never"),
+    ),
+)
+"""The options of every command and of ``fmha`` itself."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import ALL_KERNELS, DRY_RUN, EMULATING, FILES, FILL, FILL_SEED, JOURNALS, ROOM, ROWS, RUNNING
-from fmha_cli.flags import Flag, FlagKind
+from fmha_cli.domain.flags import Flag, FlagKind
 
 FILLS = Opt(
     Flag("fill", FlagKind.TEXT, "Fills to judge with, a comma list [default: all five]", metavar="FILL,..."),
@@ -30,6 +30,6 @@ COMMAND = Command(
         *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
         *(REPEATS, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
     ),
-    detail="Outputs and workspaces are poisoned before every run, guard zones stand around every tensor, inputs are "
+    detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
     "hashed. A kernel that can return LSE is judged on it too, in a row of its own.",
 )

@@ -6,11 +6,11 @@ import shlex
 from collections.abc import Iterable, Sequence
 
 from fmha_cli.cli.call import Call
-from fmha_cli.errors import ExitCode
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.measure.compare import Speed
-from fmha_cli.problem import Problem
 from fmha_cli.report.record import Record
-from fmha_cli.verdict import Verdict, exit_code_of
 from fmha_cli.walk.request import Command, Request
 
 
@@ -22,7 +22,7 @@ def walk(call: Call, command: Command) -> int:
     """
     from fmha_cli.cli.problems import problems_of
     from fmha_cli.cli.request import request_of
-    from fmha_cli.report.document import report_document
+    from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.environment import environment
     from fmha_cli.walk.run import run_points
 
@@ -37,9 +37,9 @@ def walk(call: Call, command: Command) -> int:
             streamed.append(record)
             call.output.row(record.to_dict())
 
-    with call.voice.progress(call.command) as progress:
+    with call.console.progress(call.command) as progress:
         outcome = run_points(
-            problems, request, call.registry, on_record=on_record, notify=call.voice.say, progress=progress
+            problems, request, call.registry, on_record=on_record, notify=call.console.say, progress=progress
         )
     if call.output.streams:
         told = {id(record) for record in streamed}
@@ -49,9 +49,9 @@ def walk(call: Call, command: Command) -> int:
     else:
         call.output.document(report_document(outcome.records, environment(outcome.availability)))
     if outcome.interrupted:
-        call.voice.error("interrupted")
+        call.console.error("interrupted")
         if outcome.journal is not None:
-            call.voice.error(f"  = help: `{resume_line(call.argv, outcome.journal)}` goes on")
+            call.console.error(f"  = help: `{resume_line(call.argv, outcome.journal)}` goes on")
     return int(exit_code(outcome.records, interrupted=outcome.interrupted))
 
 
@@ -68,27 +68,27 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
 
 
 def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
-    """Every row with its kernel and stages, and the launches where the backend can show them; nothing runs, so
-    NOT_RUN is as asked for. Kernels are built only to show their launches: without a compiler that is exit 4."""
+    """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
+    NOT_RUN is no failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
     from fmha_cli.cli.choosing import found_by
-    from fmha_cli.report.document import report_document
+    from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.environment import environment
-    from fmha_cli.walk.checks import check_out
     from fmha_cli.walk.dry_run import dry_fates
     from fmha_cli.walk.emulation import refuse_timing
     from fmha_cli.walk.records import record_of
     from fmha_cli.walk.rows import plan_rows
+    from fmha_cli.walk.tensor_io import check_out
 
     check_out(problems, request)
     refuse_timing(request)
     found = found_by(call, request.wanted)
     rows = plan_rows(problems, request, call.registry, found)
-    fates, missing = dry_fates(rows, request, call.registry, call.voice.say)
+    fates, missing = dry_fates(rows, request, call.registry, call.console.say)
     pairs = zip(rows, fates, strict=True)
     records = [record_of(row, fate, request, call.registry, request.files) for row, fate in pairs]
     call.output.document(report_document(records, environment(found), missing))
     if missing is not None:
-        call.voice.error(missing.render())
+        call.console.error(missing.render())
         return int(missing.exit_code)
     failed = [r.verdict for r in records if r.verdict not in (Verdict.NOT_RUN, Verdict.UNSUPPORTED)]
     if failed:

@@ -1,1 +1,1 @@
-"""KernelSpec to source text: pure functions, standard library only, nothing is written to disk."""
+"""Turn a KernelSpec into source text, with pure functions that use the standard library only and write no files."""

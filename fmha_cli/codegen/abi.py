@@ -1,4 +1,4 @@
-"""``FmhaCpuArgs``: the one argument of the CPU kernels' one entry, ``int fmha_cpu_fwd(const FmhaCpuArgs*)``."""
+"""``FmhaCpuArgs``: the only argument of the CPU kernels' only entry, ``int fmha_cpu_fwd(const FmhaCpuArgs*)``."""
 
 from __future__ import annotations
 
@@ -21,42 +21,48 @@ from fmha_cli.codegen.struct import (
 PREFIX = "fmha_cpu"
 ENTRY = "fmha_cpu_fwd"
 RELEASE = "fmha_cpu_release"
-"""Stops the pool's threads and frees its scratch; call it before unloading the library."""
+"""Stops the pool's threads and frees its scratch memory. Call it before unloading the library."""
 VERSION = 1
 
 
 class Status(IntEnum):
-    """What the entry returns."""
+    """The return values of the entry."""
 
     OK = 0
     BAD_ARGUMENT = 1
-    """A size below its minimum, heads not a multiple of kv_heads, or more than the kernel holds."""
+    """A size is below its minimum or above what the kernel holds, or heads is not a multiple of kv_heads."""
     OUT_OF_MEMORY = 2
 
 
 @dataclass(frozen=True, kw_only=True)
 class FmhaCpuArgs:
-    """All that a launch needs. Pointers are addresses, 0 = absent; strides are in elements.
+    """Everything that a launch needs. Pointers are addresses, 0 if absent. Strides are in elements.
 
-    The last axis of every tensor is contiguous. A sequence's row r of head h in sequence b lies at
-    ``b * batch_stride + h * head_stride + (start[b] + r) * row_stride``; packed tensors have batch
+    The last axis of every tensor is contiguous. Row r of head h in sequence b lies at
+    ``b * batch_stride + h * head_stride + (start[b] + r) * row_stride``. Packed tensors have batch
     stride 0 and a start for each sequence.
 
+    A linear KV cache needs ``k_len`` only; one with left padding needs ``k_start`` too.
+
     Attributes:
-        q_start, q_len, k_start, k_len: int64 arrays of ``batch`` elements; absent lengths are uniform
-            (``seqlen_q``, ``seqlen_k``), absent starts are 0. ``k_len`` alone serves a linear KV cache,
-            with ``k_start`` one with left padding.
-        seqlen_q, seqlen_k: the uniform, or the largest, lengths.
-        bias: same element type as q; a stride of 0 broadcasts.
-        lse: fp32, or absent; its rows lie like those of o.
+        q_start: first query row of each sequence, int64, ``batch`` elements. If absent, 0.
+        q_len: query rows of each sequence, int64, ``batch`` elements. If absent, ``seqlen_q``.
+        k_start: first key of each sequence, int64, ``batch`` elements. If absent, 0.
+        k_len: keys of each sequence, int64, ``batch`` elements. If absent, ``seqlen_k``.
+        seqlen_q: the uniform or the largest number of query rows.
+        seqlen_k: the uniform or the largest number of keys.
+        bias: elements of the same type as q. A stride of 0 broadcasts.
+        lse: fp32, or absent. Its rows are arranged like those of o.
         sink_logits: one natural-logarithm logit for each query head.
-        scale: factor of q.k; softcap: 0 = none.
-        dropout_threshold: 0 = no dropout; an element is kept when its 32-bit word is not below it.
+        scale: factor of q.k.
+        softcap: 0 for none.
+        dropout_threshold: 0 for no dropout. An element is kept when its 32-bit word is not below the threshold.
         keep_scale: factor of the kept elements.
-        left, right: bounds of the mask relative to the diagonal, any sign, when has_left, has_right.
+        left: left bound of the mask relative to the diagonal, of any sign, if ``has_left``.
+        right: right bound of the mask relative to the diagonal, of any sign, if ``has_right``.
         sink: leading keys that the left bound does not hide.
-        threads: at most this many, at least 1.
-        splits: parts into which the keys are split (decode kernels), 0 = chosen here.
+        threads: the most threads to use, at least 1.
+        splits: parts into which decode kernels split the keys; 0 lets the kernel choose.
     """
 
     q: ConstPointer

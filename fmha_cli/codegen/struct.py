@@ -1,8 +1,7 @@
 """Argument blocks: one Python dataclass gives the C struct, the ctypes structure and the table that proves them equal.
 
-A kernel library exports the version, size and every field's name, offset and size of the struct that it
-was compiled with; the host compares all of them before the first call, so a drifted layout can never be
-called.
+A kernel library exports the version and size of the struct that it was compiled with, and every field's name, offset
+and size. The host compares all of them before the first call, so it never calls a library whose layout differs.
 """
 
 from __future__ import annotations
@@ -15,7 +14,12 @@ from typing import Annotated, Any, get_args, get_type_hints
 
 @dataclass(frozen=True)
 class CType:
-    """A C type: its spelling, and the ctypes class with the same size and alignment."""
+    """A C type.
+
+    Attributes:
+        spelling: its name in C.
+        ctype: the ctypes class with the same size and alignment.
+    """
 
     spelling: str
     ctype: Any
@@ -42,10 +46,10 @@ Layout = tuple[tuple[str, int, int], ...]
 
 @cache
 def c_fields(block: type) -> tuple[tuple[str, CType], ...]:
-    """Fields of an argument block with their C types.
+    """The fields of an argument block with their C types.
 
     Raises:
-        TypeError: a field whose annotation carries no ``CType``.
+        TypeError: the annotation of a field has no ``CType``.
     """
     hints = get_type_hints(block, include_extras=True)
     out = []
@@ -66,26 +70,26 @@ def ctypes_structure(block: type) -> type[ctypes.Structure]:
 
 @cache
 def host_layout(block: type) -> Layout:
-    """Where this Python puts every field."""
+    """The layout of the block on the host."""
     structure = ctypes_structure(block)
     marks = [(name, getattr(structure, name)) for name, _ in c_fields(block)]
     return tuple((name, mark.offset, mark.size) for name, mark in marks)
 
 
 def pack(block: Any) -> ctypes.Structure:
-    """The C form of an argument block's values."""
+    """An argument block's values as its ``ctypes.Structure``."""
     kind: type = type(block)
     return ctypes_structure(kind)(*(getattr(block, name) for name, _ in c_fields(kind)))
 
 
 def struct_text(block: type) -> str:
-    """The C definition."""
+    """The C definition of an argument block."""
     lines = [f"  {kind.spelling} {name};" for name, kind in c_fields(block)]
     return "\n".join([f"struct {block.__name__} {{", *lines, "};", ""])
 
 
 def table_text(block: type, prefix: str, version: int) -> str:
-    """Exported data from which :func:`library_layout` reads the compiled layout."""
+    """The C definitions of the exported data from which :func:`layout_faults` reads the compiled layout."""
     name, names = block.__name__, [n for n, _ in c_fields(block)]
     rows = "".join(f",\n  offsetof({name}, {n}), sizeof((({name}*)0)->{n})" for n in names)
     return (
@@ -95,7 +99,7 @@ def table_text(block: type, prefix: str, version: int) -> str:
 
 
 def layout_faults(library: ctypes.CDLL, block: type, prefix: str, version: int) -> list[str]:
-    """Every difference between the layout compiled into a library and the host's; empty when they agree."""
+    """Every difference between the layout that a library was compiled with and the host's; empty when they agree."""
     try:
         head = (ctypes.c_uint32 * 3).in_dll(library, f"{prefix}_abi_table")
         words = (ctypes.c_uint32 * (3 + 2 * head[2])).in_dll(library, f"{prefix}_abi_table")

@@ -1,7 +1,7 @@
 """``Arena``: one shared-memory block with every tensor of a row, guarded, poisoned and watched.
 
-The parent owns it and does all the filling, poisoning and checking; the worker only maps it. So a check
-trusts nothing that ran beside the kernel.
+The parent owns it and does all filling, poisoning and checking; the worker only maps it. No check therefore
+depends on the process that ran the kernel.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from itertools import count
 
 import numpy as np
 
-from fmha_cli.errors import InternalError
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.tensors import Element, Role
 from fmha_cli.execution.guards import Violation, fill_zones, find_violations, zones_of
 from fmha_cli.execution.layout import ArenaLayout, Slot
 from fmha_cli.execution.memory import map_shared, shared_file
 from fmha_cli.execution.poison import Bytes, Pattern, as_words, fill_words, holds
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype
-from fmha_cli.tensors import Element, Role
 
 _BLOCK = 1 << 17
 """64-bit words compared at a time, so that the result of a comparison stays in the cache."""
@@ -55,10 +55,10 @@ class Arena:
     """Shared memory for one layout. Use it as a context manager, or call :meth:`close`.
 
     The order of calls: :meth:`write` the inputs, then for every run :meth:`prepare`, the run itself,
-    :meth:`violations`, :meth:`changed_inputs` and :meth:`read`. Not for several threads.
+    :meth:`violations`, :meth:`changed_inputs` and :meth:`read`. It is not safe for several threads.
 
     Raises:
-        MemoryError: no memory for it and for the inputs that it is compared with.
+        MemoryError: there is too little memory for it and for the inputs that it is compared with.
     """
 
     def __init__(self, layout: ArenaLayout) -> None:
@@ -85,7 +85,7 @@ class Arena:
         return self._fd < 0
 
     def view(self, name: str) -> Array:
-        """The tensor in the arena, in the problem's axes; a view that every run changes."""
+        """The tensor in the arena, in the problem's axes. It is a view, so every run changes it."""
         return self._view(self.layout.slot(name))
 
     def _view(self, slot: Slot) -> Array:
@@ -95,10 +95,10 @@ class Arena:
         return np.ndarray(slot.tensor.shape, dtype, start, strides=strides)
 
     def write(self, inputs: Inputs) -> None:
-        """Take the inputs of the following runs. They are kept by reference, to compare with: do not change them.
+        """Write the inputs of the following runs. They are kept by reference for comparison: do not change them.
 
         Raises:
-            InternalError: a tensor is missing, unknown, or of another shape or type than the layout's.
+            InternalError: a tensor is missing or unknown, or its shape or type differs from the layout's.
         """
         wanted = {s.name for s in self.layout.slots if s.role in (Role.INPUT, Role.INOUT)}
         if set(inputs) != wanted:
@@ -111,7 +111,7 @@ class Arena:
         self._inputs = dict(inputs)
 
     def prepare(self, run: int = 0) -> None:
-        """Before every run: guards and gaps in order, outputs and workspaces poisoned, inputs as written.
+        """Before every run: restore guards, gaps and inputs, and poison outputs and workspaces.
 
         Args:
             run: number of the run; even and odd runs exchange the patterns of guards and outputs.
@@ -136,11 +136,11 @@ class Arena:
         return changed + [s.name for s in self.layout.slots if s.role is Role.INOUT and s.name in self._inputs]
 
     def violations(self) -> tuple[Violation, ...]:
-        """What the last run wrote outside all elements."""
+        """The stretches outside all elements to which the last run wrote."""
         return find_violations(self._bytes, self.layout, self._zones, self._guard)
 
     def changed_inputs(self) -> tuple[Change, ...]:
-        """Inputs whose bits differ from what was written; tensors that are appended to are not among them."""
+        """Inputs whose bits differ from what was written, except tensors that a kernel appends to."""
         names = [s.name for s in self.layout.slots if s.role is Role.INPUT and s.name in self._inputs]
         found = (_difference(name, self.view(name), self._inputs[name]) for name in names)
         return tuple(change for change in found if change is not None)
@@ -156,12 +156,12 @@ class Arena:
         return tuple(out)
 
     def read(self) -> dict[str, Array]:
-        """Dense copies of everything a run may write but workspaces."""
+        """Dense copies of everything that a run may write, except workspaces."""
         slots = (s for s in self.layout.slots if s.role in (Role.OUTPUT, Role.INOUT))
         return {slot.name: np.array(self._view(slot), order="C") for slot in slots}
 
     def close(self) -> None:
-        """Give the memory back. Views that are still in use keep it until they go."""
+        """Release the memory. Views that are still in use keep it until they are gone."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

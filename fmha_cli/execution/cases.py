@@ -1,4 +1,4 @@
-"""Inputs and right answers of a problem, computed once and shared by all kernels that are judged on it."""
+"""Inputs and reference answers of a problem, computed once and shared by all kernels that are judged on it."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from functools import cached_property
 
 import numpy as np
 
-from fmha_cli.features import Direction
+from fmha_cli.domain.features import Direction
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import Element
+from fmha_cli.oracle.dropout import STREAMS, Stream, fmha_stream, stream_of
 from fmha_cli.oracle.gradients import Gradients, backward
 from fmha_cli.oracle.reference import Reference, forward
 from fmha_cli.oracle.rows import all_rows, rows_within
 from fmha_cli.oracle.tensors import Inputs, round_to
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import Element
 
 MakeInputs = Callable[[Problem, str], Inputs]
-"""(problem, fill) -> every input of the problem but o and lse; called once for each."""
+"""(problem, fill) -> every input of the problem except o and lse; called once for each pair."""
 
 KEPT_BYTES = 1 << 30
-"""Inputs and references that are kept; at least the last one always is."""
+"""Bytes of inputs and references that are kept. The last case is always kept."""
 
 
 @dataclass(frozen=True)
@@ -40,28 +41,37 @@ class Case:
 
 
 class Cases:
-    """Cases by (problem, fill, dropout stream), the last used kept. Held by whoever judges several kernels.
+    """Cases by (problem, fill, dropout stream). The most recently used ones are kept.
 
     Args:
-        make_inputs: the data, e.g. ``fills.fill`` with a seed, or files.
-        oracle_s: seconds that the reference of one case may take; more query rows than fit are sampled
-            (``oracle.rows``). A backward pass needs all rows and ignores it.
-        seed: of that sample.
+        make_inputs: makes the data, e.g. ``fills.fill`` with a seed, or from files.
+        oracle_s: seconds that the reference of one case may take. If not all query rows fit, a sample of them is checked
+            (``oracle.rows``). A backward pass needs all rows and ignores this limit.
+        seed: seed of that sample.
+        kept_bytes: bytes of the cases that are kept.
+        streams: name -> dropout stream.
     """
 
     def __init__(
-        self, make_inputs: MakeInputs, *, oracle_s: float, seed: int = 0, kept_bytes: int = KEPT_BYTES
+        self,
+        make_inputs: MakeInputs,
+        *,
+        oracle_s: float,
+        seed: int = 0,
+        kept_bytes: int = KEPT_BYTES,
+        streams: Mapping[str, Stream] = STREAMS,
     ) -> None:
         self._make = make_inputs
+        self._streams = streams
         self._oracle_s = oracle_s
         self._seed = seed
         self._kept_bytes = kept_bytes
         self._kept: OrderedDict[tuple[Problem, str, str, bool], Case] = OrderedDict()
 
     def case(self, problem: Problem, fill: str, *, stream: str, check: bool = True) -> Case:
-        """The case of a problem; with ``check``, the right answers too.
+        """The case of a problem; with ``check``, it includes the reference answers.
 
-        Problems that differ only in what they return or how it is split share one case.
+        Problems that differ only in their returned outputs or their splits share one case.
 
         Raises:
             UsageError: no such fill.
@@ -79,15 +89,16 @@ class Cases:
 
     def _computed(self, p: Problem, fill: str, stream: str, check: bool) -> Case:
         inputs = dict(self._make(p, fill))
+        draw = stream_of(stream, self._streams) if p.dropout else fmha_stream
         given = p.direction is Direction.BWD and not {"o", "lse"} <= set(inputs)  # o and lse of a forward pass
         reference = None
         if given or (check and p.direction.forward):
             rows = all_rows(p) if given else rows_within(p, self._oracle_s, self._seed)
-            reference = forward(p, inputs, rows=rows, dropout_stream=stream)
+            reference = forward(p, inputs, rows=rows, stream=draw)
         if given and reference is not None:
             inputs["o"] = round_to(reference.o_tensor(p), Element.of(p.dtype_out))
             inputs["lse"] = reference.lse_tensor(p).astype(np.float32)
-        gradients = backward(p, inputs, dropout_stream=stream) if check and p.direction.backward else None
+        gradients = backward(p, inputs, stream=draw) if check and p.direction.backward else None
         return Case(p, fill, inputs, reference if p.direction.forward else None, gradients)
 
 

@@ -1,4 +1,4 @@
-"""What the outputs of one run say, beside the guards: compared, never written, not finite, not repeated."""
+"""Checks of one run's outputs besides the guards: wrong, never written, not finite, not repeated."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from dataclasses import replace
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.arch import arch_names, load_arch
-from fmha_cli.emulation import Finding, FindingKind
-from fmha_cli.errors import UnsupportedError
+from fmha_cli.domain.arch import arch_names, load_arch
+from fmha_cli.domain.emulation import Finding, FindingKind
+from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.features import Mode
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
+from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.arena import Unwritten
 from fmha_cli.execution.cases import Case
 from fmha_cli.execution.poison import as_words
-from fmha_cli.features import Mode
-from fmha_cli.kernel import Family
 from fmha_cli.oracle.tensors import Array
 from fmha_cli.oracle.tolerance import compare, compare_gradients
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.signature import Need
-from fmha_cli.verdict import Comparison, Verdict
 
 Outputs = Mapping[str, Array]
 Bools = npt.NDArray[np.bool_]
@@ -29,13 +29,13 @@ Bools = npt.NDArray[np.bool_]
 _GRADIENTS = ("dq", "dk", "dv", "dbias")
 
 FLUSHES = "matrix_flushes_subnormals"
-"""The fact of an architecture: the types whose subnormal numbers its matrix instructions take for zero."""
+"""The fact of an architecture that lists the types whose subnormal numbers its matrix instructions treat as zero."""
 
 
 def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
-    """The outputs of one run against the case's right answers; every output that the kernel returns is checked.
+    """Compare every output that the kernel returned with the case's reference answers.
 
-    An output whose error budget nobody measured cannot be judged: the comparison is distrusted.
+    An output without a measured error budget cannot be judged, so its comparison is distrusted.
     """
     budget = {"fill": case.fill, "family": plan.main.family.value, "backend": plan.main.backend}
     flushes = _flushes(plan)
@@ -80,9 +80,10 @@ def never_written(problem: Problem, found: Iterable[Unwritten]) -> list[str]:
 
 
 def not_finite(case: Case, outputs: Outputs) -> list[str]:
-    """Non-finite elements of O outside the rows that the reference was computed for; O averages finite values.
+    """Non-finite elements of O, where the reference covers a sample of the rows only.
 
-    Says nothing when V itself may hold something else (files, padding of a cache).
+    O averages rows of V, so it is finite if V is. Nothing is reported if V holds non-finite values itself (files, the
+    padding of a cache).
     """
     reference = case.reference
     every = case.problem.heads * sum(case.problem.query_lengths())
@@ -100,7 +101,7 @@ def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -
     """One line for each output whose bits differ between two runs of the same inputs.
 
     Args:
-        ignore: elements that one of the runs did not write: their bits are the poison's, which alternates.
+        ignore: elements that one of the runs did not write. They hold the poison, which alternates between runs.
     """
     skip: dict[str, Bools] = {}
     for one in ignore:
@@ -122,8 +123,8 @@ def must_repeat(plan: Plan) -> bool:
     """Whether two runs of the same inputs must give the same bits.
 
     Every forward kernel must: its order of summation is fixed, dropout is drawn from a seed, and a split plan
-    combines in order. Only dq_dk_dv kernels may add dQ in the order of arrival (atomics), unless they were
-    compiled to be deterministic, or take it at run time and the problem asks for it.
+    combines in order. Only dq_dk_dv kernels may add dQ in the order of arrival (atomics). They may not if they were
+    compiled to be deterministic, or if they choose at run time and the problem asks for it.
     """
     fixed = {Need.YES, Need.ANY} if plan.problem.deterministic else {Need.YES}
     free = (s.kernel for s in plan.stages if s.family is Family.BWD_DQ_DK_DV)
@@ -131,7 +132,7 @@ def must_repeat(plan: Plan) -> bool:
 
 
 def meaningful(problem: Problem, name: str) -> Bools | None:
-    """Which elements of an output a kernel must write; None = all. The padding of a packed dbias is free."""
+    """The elements of an output that a kernel must write; None = all. The padding of a packed dbias may hold anything."""
     if name != "dbias" or problem.mode is Mode.BATCH:
         return None
     lengths = list(zip(problem.query_lengths(), problem.key_lengths(), strict=True))
@@ -150,11 +151,11 @@ def _without_padding(problem: Problem, name: str, gradient: Array) -> Array:
 
 
 FINDINGS_NAMED = 8
-"""Findings that become notes; a record holds all of them."""
+"""The most findings that become notes; a record holds all of them."""
 
 
 def hazards(findings: Sequence[Finding]) -> Iterator[tuple[Verdict, list[str]]]:
-    """The verdicts that an emulated device's findings come to, each with a line for every place."""
+    """The verdicts that follow from an emulated device's findings, each with a line for every place."""
     outside = [f for f in findings if f.kind is FindingKind.OUT_OF_BOUNDS]
     others = [f for f in findings if f.kind is not FindingKind.OUT_OF_BOUNDS]
     for verdict, found in ((Verdict.OUT_OF_BOUNDS, outside), (Verdict.HAZARD, others)):

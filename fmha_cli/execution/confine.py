@@ -1,4 +1,4 @@
-"""What the worker does to itself at its start, so that a bad kernel harms nobody else and leaves no orphan."""
+"""The worker's precautions at its start: a bad kernel must harm no other process and leave no orphan."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:
-    """Tie this process's life to its parent's and prepare for a violent death.
+    """Tie this process's life to its parent's and prepare for a crash.
 
     Args:
-        lifeline: reading end of a pipe whose writing end only the parent holds: its end means the parent's.
+        lifeline: reading end of a pipe whose writing end only the parent holds; it closes when the parent ends.
         parent: process id of the parent as the parent knows it.
-        pdeathsig: also ask the system for SIGKILL when the parent dies. The signal comes when the *thread*
-            that started this process ends, so it may be asked for only by a main thread.
+        pdeathsig: also ask the system for SIGKILL when the parent dies. The signal comes when the *thread* that
+            started this process ends, so only a process that a main thread started may ask for it.
 
     Raises:
-        SystemExit: the parent is gone already.
+        SystemExit: the parent has already ended.
     """
     if pdeathsig and sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
@@ -38,9 +38,9 @@ def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:
 
 
 def _watch(lifeline: int) -> None:
-    """Kill the whole group when the parent is gone, whatever the kernel is doing."""
+    """Kill the whole group when the parent has ended, whatever the kernel is doing."""
     with suppress(OSError):
         os.read(lifeline, 1)
-    with suppress(ProcessLookupError):  # not the leader of a group: then the group is somebody else's
+    with suppress(ProcessLookupError):  # not the leader of a group: then the group belongs to another process
         os.killpg(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)

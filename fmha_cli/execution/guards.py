@@ -1,4 +1,4 @@
-"""Guard zones: every byte of the arena that belongs to no element, and what was written there."""
+"""Guard zones: every byte of the arena that belongs to no element, and the search for writes to them."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from fmha_cli.execution.poison import Bytes, Pattern
 Offsets = npt.NDArray[np.int64]
 
 REPORTED = 16
-"""Violations that are named; a kernel that writes everywhere is not described byte by byte."""
+"""The most violations that are reported; a kernel that writes everywhere is not described byte by byte."""
 
 _WIDEST = 4
 """Bytes of the widest element."""
 
 
 class Side(StrEnum):
-    """Where, seen from the tensor, the foreign byte lies."""
+    """The position of the changed byte relative to the tensor."""
 
     BEFORE = "before"
     AFTER = "after"
@@ -34,9 +34,12 @@ class Violation:
     """One stretch of bytes outside all elements that changed.
 
     Attributes:
-        tensor: the nearest tensor. ``element``: distance in its elements: 1 is the element right before its
-            first or right after its last one; in a gap, the flat index of the element that the gap follows.
-        offset, bytes: in the arena; ``bytes`` spans from the first to the last changed byte.
+        tensor: the nearest tensor.
+        side: where the stretch lies relative to that tensor.
+        element: distance in elements of the tensor: 1 is the element right before its first or right after its last
+            one. In a gap, the flat index of the element that the gap follows.
+        offset: of the first changed byte in the arena.
+        bytes: number of bytes from the first to the last changed one.
     """
 
     tensor: str
@@ -116,7 +119,7 @@ def _changed(arena: Bytes, zone: Zone, pattern: Pattern) -> Offsets:
 
 
 def _stretches(layout: ArenaLayout, changed: Offsets) -> Iterator[Violation]:
-    """Neighbouring changed bytes as one violation; bytes that happen to equal the pattern join what they lie in."""
+    """Neighbouring changed bytes as one violation, including bytes between them that happen to equal the pattern."""
     breaks = np.flatnonzero(np.diff(changed) > _WIDEST) + 1
     for part in np.split(changed, breaks[:REPORTED])[:REPORTED]:
         if len(part):

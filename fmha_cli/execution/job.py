@@ -1,26 +1,28 @@
-"""``Job``: everything the worker needs to run one plan, and its form on the wire."""
+"""``Job``: everything that the worker needs to run one plan, and the message that carries it."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.emulation import EmulatorOptions
-from fmha_cli.encode import digest_of
-from fmha_cli.kernel import parse_kernel
-from fmha_cli.plan import Artifact, Plan, Stage, Workspace
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend, KernelArgument, LaunchView
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.emulation import EmulatorOptions
+from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.kernel import parse_kernel
+from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
 
 HOST = "host"
-"""The runtime key of a worker whose jobs run on what this machine has."""
+"""The runtime key of a worker whose jobs run on this machine's devices."""
 
 RECORDER = "recorder"
-"""The runtime key of a worker whose launches are recorded and not run."""
+"""The runtime key of a worker that records launches and does not run them."""
+
+Loadable = tuple[Path, str]
+"""A file, and the sha256 that it must have."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +30,9 @@ class Emulation:
     """The emulator that a job's device needs.
 
     Attributes:
-        entry, name: where the worker finds it. library: what it loads first; verified like any artifact.
+        entry: the entry point where the worker finds it.
+        name: its name at that entry point.
+        library: the library that it loads first; verified like any artifact.
     """
 
     entry: str
@@ -36,10 +40,50 @@ class Emulation:
     library: Artifact
     options: EmulatorOptions
 
-    def to_wire(self) -> dict[str, Any]:
-        """The emulation as JSON."""
-        library = [str(self.library.path), self.library.sha256]
-        return {"entry": self.entry, "name": self.name, "library": library, "options": vars(self.options)}
+
+@dataclass(frozen=True, kw_only=True)
+class EmulationMessage:
+    """An emulation as the worker receives it."""
+
+    entry: str
+    name: str
+    library: Loadable
+    options: EmulatorOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobMessage:
+    """A job as the worker receives it.
+
+    Attributes:
+        problem: its flags.
+        stages: the name of each kernel, with the stage's details.
+        workspaces: name, bytes and alignment of each.
+        runtime: see ``Job.runtime``.
+    """
+
+    entry: str
+    backend: str
+    device: DeviceFacts
+    problem: str
+    stages: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
+    workspaces: tuple[tuple[str, int, int], ...]
+    splits: int
+    artifacts: tuple[Loadable, ...]
+    threads: int
+    emulation: EmulationMessage | None
+    runtime: str
+
+    def plan(self, backend: Backend) -> Plan:
+        """The plan of the job.
+
+        Raises:
+            UsageError: a problem or kernel name that is not canonical.
+        """
+        algorithms = {backend.name: backend.algorithm}
+        stages = tuple(Stage(parse_kernel(name, algorithms), detail) for name, detail in self.stages)
+        workspaces = tuple(Workspace(*fields) for fields in self.workspaces)
+        return Plan(Problem.from_cli(self.problem), stages, workspaces, self.splits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,9 +92,9 @@ class Job:
 
     Attributes:
         entry: where the worker finds the backend: ``module`` or ``module:attribute``.
-        artifacts: one for each stage, in order; the worker verifies each before it is loaded.
-        threads: for kernels on a CPU.
-        emulation: on an emulated device, else None.
+        artifacts: one for each stage, in order; the worker verifies each before it loads it.
+        threads: number of threads for kernels on a CPU.
+        emulation: the emulator of an emulated device; None on other devices.
     """
 
     entry: str
@@ -66,81 +110,34 @@ class Job:
 
     @cached_property
     def digest(self) -> str:
-        """sha256 over all that the worker is told."""
-        return digest_of(self.to_wire())
+        """sha256 over the message to the worker."""
+        return digest_of(to_json(self.message))
+
+    @property
+    def runtime(self) -> str:
+        """The key of the runtime that its worker loads. A worker with another runtime cannot run this job."""
+        return self.message.runtime
 
     @cached_property
-    def runtime(self) -> str:
-        """Which runtime its worker loads: one that has another serves no job of this one."""
-        return HOST if self.emulation is None else digest_of([self.device.id, self.emulation.to_wire()])
-
-    def to_wire(self) -> dict[str, Any]:
-        """The job as JSON."""
-        return {
-            "entry": self.entry,
-            "backend": self.backend,
-            "device": device_to_wire(self.device),
-            "problem": self.plan.problem.repro(),
-            "stages": [[stage.kernel.name, [list(pair) for pair in stage.detail]] for stage in self.plan.stages],
-            "workspaces": [[w.name, w.bytes, w.align] for w in self.plan.workspaces],
-            "splits": self.plan.splits,
-            "artifacts": [[str(a.path), a.sha256] for a in self.artifacts],
-            "threads": self.threads,
-            "emulation": None if self.emulation is None else self.emulation.to_wire(),
-            "runtime": self.runtime,
-        }
-
-
-def plan_from_wire(data: Mapping[str, Any], backend: Backend) -> Plan:
-    """The plan of a job's wire form.
-
-    Raises:
-        UsageError: a problem or kernel name that is not canonical.
-    """
-    algorithms = {backend.name: backend.algorithm}
-    stages = (Stage(parse_kernel(name, algorithms), _pairs(detail)) for name, detail in data["stages"])
-    workspaces = (Workspace(*fields) for fields in data["workspaces"])
-    return Plan(Problem.from_cli(data["problem"]), tuple(stages), tuple(workspaces), data["splits"])
-
-
-def _pairs(detail: Sequence[Sequence[str]]) -> tuple[tuple[str, str], ...]:
-    return tuple((key, value) for key, value in detail)
-
-
-def artifacts_from_wire(data: Mapping[str, Any]) -> list[tuple[Path, str]]:
-    """(path, sha256) of each stage."""
-    return [(Path(path), sha256) for path, sha256 in data["artifacts"]]
-
-
-def device_to_wire(device: DeviceFacts) -> dict[str, Any]:
-    """A device as JSON."""
-    return {**vars(device), "archs": list(device.archs)}
-
-
-def device_from_wire(data: Mapping[str, Any]) -> DeviceFacts:
-    """The inverse of :func:`device_to_wire`."""
-    return DeviceFacts(**{**data, "archs": tuple(data["archs"])})
-
-
-def availability_to_wire(found: Availability) -> dict[str, Any]:
-    """A probe's answer as JSON."""
-    devices = [device_to_wire(device) for device in found.devices]
-    return {**vars(found), "state": found.state.value, "devices": devices}
-
-
-def availability_from_wire(data: Mapping[str, Any]) -> Availability:
-    """The inverse of :func:`availability_to_wire`."""
-    devices = tuple(device_from_wire(device) for device in data["devices"])
-    return Availability(**{**data, "state": State(data["state"]), "devices": devices})
-
-
-def launch_to_wire(launch: LaunchView) -> dict[str, Any]:
-    """A launch as JSON."""
-    return asdict(launch)
-
-
-def launch_from_wire(data: Mapping[str, Any]) -> LaunchView:
-    """The inverse of :func:`launch_to_wire`."""
-    sequences = {name: tuple(data[name]) for name in ("grid", "block", "notes")}
-    arguments = tuple(KernelArgument(**argument) for argument in data["arguments"])
-    return LaunchView(**{**data, **sequences, "arguments": arguments})
+    def message(self) -> JobMessage:
+        """The message to the worker."""
+        emulation, runtime = None, HOST
+        if self.emulation is not None:
+            entry, name, library = self.emulation.entry, self.emulation.name, self.emulation.library
+            emulation = EmulationMessage(
+                entry=entry, name=name, library=(library.path, library.sha256), options=self.emulation.options
+            )
+            runtime = digest_of([self.device.id, to_json(emulation)])
+        return JobMessage(
+            entry=self.entry,
+            backend=self.backend,
+            device=self.device,
+            problem=self.plan.problem.repro(),
+            stages=tuple((stage.kernel.name, stage.detail) for stage in self.plan.stages),
+            workspaces=tuple((w.name, w.bytes, w.align) for w in self.plan.workspaces),
+            splits=self.plan.splits,
+            artifacts=tuple((a.path, a.sha256) for a in self.artifacts),
+            threads=self.threads,
+            emulation=emulation,
+            runtime=runtime,
+        )

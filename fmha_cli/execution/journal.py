@@ -1,9 +1,9 @@
-"""The journal: what was asked for and what is done, on disk before and after every row.
+"""The journal: the requested and the finished rows, on disk before and after every row.
 
-JSON lines (``fmha.journal/1``): ``start`` with the keys of all rows, then ``planned`` before a row is dispatched
-and ``done`` with its record after it. Every line is on the disk (fsync) before the call returns, so a parent
-that is killed at any point loses at most the row it was in: that row is planned, not done, and runs again.
-A line that was cut short by the kill is dropped. One process writes at a time (a lock of the file).
+It consists of JSON lines (``fmha.journal/1``): ``start`` with the keys of all rows, then ``planned`` before a row is
+dispatched and ``done`` with its record after it. Every line is on the disk (fsync) before the call returns. A parent that
+is killed therefore loses at most its current row, which is planned and not done, and which runs again. A line that the
+kill cut short is dropped. One process writes at a time (a lock of the file).
 """
 
 from __future__ import annotations
@@ -17,21 +17,24 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from fmha_cli.errors import EnvironmentProblem, InternalError, UsageError
-
-SCHEMA = "fmha.journal/1"
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.encode import canonical_json
+from fmha_cli.domain.errors import EnvironmentProblem, InternalError, UsageError
+from fmha_cli.domain.journal import JOURNAL, Done, Line, Planned, Start, line_of
 
 Record = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class History:
-    """What a journal holds.
+    """The content of a journal.
 
     Attributes:
-        rows: the keys of all rows that were asked for, in order.
-        done: key -> record, in the order in which they were finished.
-        attempts: key -> how often the row was dispatched.
+        fmha: the version that wrote it.
+        argv: the command line that it belongs to.
+        rows: the keys of all requested rows, in order.
+        done: key -> record, in the order in which the rows were finished.
+        attempts: key -> number of times that the row was dispatched.
         size: bytes up to the end of the last whole line.
     """
 
@@ -52,7 +55,7 @@ def read_history(path: Path) -> History:
     """Read a journal without taking it over.
 
     Raises:
-        UsageError: no such file, not a journal, or damaged anywhere but in its last line.
+        UsageError: the file does not exist, is not a journal, or is damaged before its last line.
     """
     try:
         data = path.read_bytes()
@@ -62,9 +65,9 @@ def read_history(path: Path) -> History:
 
 
 class Journal:
-    """A journal that is being written. Make one with :meth:`create` or :meth:`resume`; close it in the end.
+    """A journal that is being written. Make one with :meth:`create` or :meth:`resume`, and close it.
 
-    ``done`` refuses a row that is not of the plan or done already, so that no row can be doubled.
+    ``done`` refuses a row that the plan lacks or that is already done, so no row can occur twice.
     """
 
     def __init__(self, fd: int, path: Path, rows: Sequence[str], done: Mapping[str, Record]) -> None:
@@ -78,11 +81,12 @@ class Journal:
         """Start a journal. It appears under its name with its start line, or not at all.
 
         Args:
-            fmha: this version. argv: the command line, from which ``--resume`` plans the same rows again.
+            fmha: this version.
+            argv: the command line, from which ``--resume`` plans the same rows again.
             rows: the key of every row, each once.
 
         Raises:
-            UsageError: the file is there already.
+            UsageError: the file already exists.
             EnvironmentProblem: it cannot be written.
             InternalError: two rows have one key.
         """
@@ -95,7 +99,7 @@ class Journal:
         fd = _open(part, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         journal = cls(fd, path, rows, {})
         try:
-            journal._write({"event": "start", "fmha": fmha, "argv": list(argv), "rows": list(rows)})
+            journal._write(Start(fmha=fmha, argv=tuple(argv), rows=tuple(rows)))
             _publish(part, path)
         except BaseException:
             journal.close()
@@ -109,10 +113,10 @@ class Journal:
         """Take over a journal to finish it.
 
         Args:
-            rows: the keys of the rows planned now; they must be those of the journal, in their order.
+            rows: the keys of the rows planned now; they must be those of the journal, in the same order.
 
         Raises:
-            UsageError: not a journal, damaged, of another plan or version, or another process writes it.
+            UsageError: it is not a journal, is damaged, has another plan or version, or another process writes it.
             EnvironmentProblem: it cannot be written.
         """
         fd = _open(path, os.O_RDWR | os.O_APPEND)
@@ -133,26 +137,25 @@ class Journal:
     def planned(self, key: str) -> None:
         """Say that a row is about to be dispatched."""
         self._check(key)
-        self._write({"event": "planned", "key": key})
+        self._write(Planned(key=key))
 
     def done(self, key: str, record: Record) -> None:
         """Keep a row's record.
 
         Raises:
-            InternalError: a row that was not asked for, or is done already.
+            InternalError: the row was not requested, or is already done.
             EnvironmentProblem: the disk is full or gone.
         """
         self._check(key)
-        self._write({"event": "done", "key": key, "record": record})
+        self._write(Done(key=key, record=record))
         self._done.add(key)
 
     def _check(self, key: str) -> None:
         if key not in self._rows or key in self._done:
             raise InternalError(f"row {key} is not of this plan, or done already", where=str(self.path))
 
-    def _write(self, line: Mapping[str, Any]) -> None:
-        text = json.dumps({"schema": SCHEMA, **line}, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        data = text.encode("utf-8") + b"\n"
+    def _write(self, line: Line) -> None:
+        data = canonical_json(to_json(line)).encode("ascii") + b"\n"
         try:
             while data:
                 data = data[os.write(self._fd, data) :]
@@ -161,7 +164,7 @@ class Journal:
             raise _unusable("written", self.path, fault) from fault
 
     def close(self) -> None:
-        """Let go of the file; what was written stays."""
+        """Close the file; its content stays."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -196,37 +199,33 @@ def _open(path: Path, flags: int) -> int:
 
 
 def _history(path: Path, data: bytes) -> History:
-    """The journal's lines, checked; a last line that is cut short or no JSON is left out."""
+    """The journal's lines, checked. A last line that is cut short or is not JSON is left out."""
     lines = data.split(b"\n")
     torn = lines.pop()
-    entries = []
+    entries: list[Line] = []
     for number, line in enumerate(lines, 1):
         try:
-            entry = json.loads(line)
-            if entry["schema"] != SCHEMA or entry["event"] not in ("start", "planned", "done"):
-                raise ValueError("schema")
-        except (ValueError, KeyError, TypeError) as fault:
+            entry = line_of(json.loads(line))
+        except ValueError as fault:
             if number > 1 and number == len(lines) and not torn:
                 lines.pop()
                 break
-            raise _refused(path, f"line {number} is not {SCHEMA}") from fault
+            raise _refused(path, f"line {number} is not {JOURNAL}") from fault
         entries.append(entry)
-    if not entries or entries[0]["event"] != "start":
+    if not entries or not isinstance(start := entries[0], Start):
         raise _refused(path, "it does not begin with a start line")
-    start = entries[0]
-    rows = frozenset(start["rows"])
+    rows = frozenset(start.rows)
     done: dict[str, Record] = {}
     attempts: dict[str, int] = {}
     for number, entry in enumerate(entries[1:], 2):
-        key = entry.get("key")
-        if key not in rows or key in done:
+        if isinstance(entry, Start) or (key := entry.key) not in rows or key in done:
             raise _refused(path, f"line {number} is about a row that is not of the plan, or done already")
-        if entry["event"] == "planned":
+        if isinstance(entry, Planned):
             attempts[key] = attempts.get(key, 0) + 1
         else:
-            done[key] = entry["record"]
+            done[key] = entry.record
     size = sum(len(line) + 1 for line in lines)
-    return History(start["fmha"], tuple(start["argv"]), tuple(start["rows"]), done, attempts, size)
+    return History(start.fmha, start.argv, start.rows, done, attempts, size)
 
 
 def _unusable(verb: str, path: Path, fault: OSError) -> EnvironmentProblem:
@@ -242,12 +241,12 @@ def _taken(path: Path) -> UsageError:
 
 
 def _publish(part: Path, path: Path) -> None:
-    """Give a file its name, never another's place; durable when this returns."""
+    """Give a file its name without replacing another file. The name is durable when this returns."""
     try:
         os.link(part, path)
     except FileExistsError as fault:
         raise _taken(path) from fault
-    except OSError:  # a file system without hard links; who creates the same journal at this moment is not seen
+    except OSError:  # a file system without hard links: a process that creates the same journal now is not noticed
         part.rename(path)
     folder = os.open(path.parent, os.O_RDONLY)
     try:

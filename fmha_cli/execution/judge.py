@@ -4,17 +4,16 @@ For every fill: inputs into the arena, then ``repeats`` times poison, run, guard
 are compared with the oracle and with each other. When several things are wrong with a row, the first of this
 list is its verdict, the others stay in the notes:
 
-1. CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED, NOT_RUN: there is no result to speak of. The fills that are
-   left do not run.
-2. OUT_OF_BOUNDS: it writes where it must not, so its outputs, right or wrong, mean nothing, and neither does the
-   worker any more, which is replaced. The fills that are left do not run. An emulated device sees reads too, and drops
-   what lies outside of all allocations; its worker is kept unless a guard was changed.
-3. HAZARD: on an emulated device, what hardware would hide: a missing wait, a race in LDS, a register or LDS word that was
-   never written, a barrier that not all waves reach. Before the next two, because it names their cause.
+1. CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED, NOT_RUN: there is no result. The remaining fills do not run.
+2. OUT_OF_BOUNDS: it writes where it must not, so its outputs mean nothing, and its worker can no longer be trusted and
+   is replaced. The remaining fills do not run. An emulated device also reports reads, and drops accesses outside all
+   allocations; its worker is kept unless a guard was changed.
+3. HAZARD: an emulated device found a fault that hardware would hide: a missing wait, a race in LDS, a register or LDS
+   word that was never written, a barrier that not all waves reach. Before the next two, because it names their cause.
 4. NONDETERMINISTIC: two runs of the same inputs differ. Before WRONG, because a race is the cause and a wrong
    value one of its effects, which may be gone at the next try.
 5. WRONG: an output is beyond its budget, never written, or not finite.
-6. MISTRUSTED: right, but no proof (``oracle.trust``), not judged (no budget), or it ran only in a fresh worker.
+6. MISTRUSTED: right, but no proof (``oracle.diagnose``), not judged (no budget), or it ran only in a fresh worker.
 7. UNCHECKED (nothing was compared), PASSED.
 """
 
@@ -23,7 +22,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fmha_cli.emulation import Executed, Finding, Observed, merged, summed
+from fmha_cli.domain.emulation import Executed, Finding, Observed, merged, summed
+from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
 from fmha_cli.execution.checks import (
@@ -39,7 +39,6 @@ from fmha_cli.execution.checks import (
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.supervisor import JobResult, Supervisor
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.verdict import Comparison, Verdict
 
 SEVERITY = (
     Verdict.PASSED,
@@ -62,11 +61,12 @@ _LAST = SEVERITY.index(Verdict.OUT_OF_BOUNDS)
 
 @dataclass(frozen=True, kw_only=True)
 class JudgePolicy:
-    """How closely to look.
+    """How closely a plan is judged.
 
     Attributes:
-        fills: names of the data, in order. repeats: runs of each.
-        check: compare with the oracle; without it the guards are watched all the same.
+        fills: names of the data, in order.
+        repeats: number of runs of each fill.
+        check: compare with the oracle. The guards are watched in any case.
         timeout: seconds for each run; None = no limit.
     """
 
@@ -78,15 +78,17 @@ class JudgePolicy:
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """What became of a row.
+    """The judgement on a row.
 
     Attributes:
         comparisons: one for each fill that ran to its end, in order.
-        notes: what the verdict rests on, each with the fill under which it was seen.
-        log_tail: of the worker, when a run failed.
-        stage_ns: of every launch, in order (the first includes page faults and cold caches).
-        fill, outputs: the worst fill and what the kernel returned under it; for ``--out`` and saved failures.
-        findings: of an emulated device, over all runs; executed: its counts of the first run. None on other devices.
+        notes: the observations behind the verdict, each with its fill.
+        log_tail: the end of the worker's output, when a run failed.
+        stage_ns: nanoseconds of every launch, in order (the first includes page faults and cold caches).
+        fill: the worst fill.
+        outputs: what the kernel returned under it, for ``--out`` and saved failures.
+        findings: the findings of an emulated device over all runs; None on other devices.
+        executed: its counts of the first run; None on other devices.
     """
 
     verdict: Verdict
@@ -125,8 +127,8 @@ def judge(
     """Judge one plan.
 
     Args:
-        arena: of the job's plan (``layout_of``), with gaps to look closely; it may be used for timing afterwards
-            and then holds the inputs of the last fill.
+        arena: the arena of the job's plan (``layout_of``), with gaps for a close look. Afterwards it holds the inputs
+            of the last fill and may be used for timing.
         stream: the backend's dropout stream.
 
     Raises:
@@ -172,7 +174,7 @@ def _judge_fill(supervisor: Supervisor, job: Job, arena: Arena, policy: JudgePol
 
 
 def _survived(supervisor: Supervisor, arena: Arena, result: JobResult, fill: _Fill) -> bool:
-    """Whether the run left outputs that can be looked at."""
+    """Whether the run left outputs that can be examined."""
     if result.observed is not None:
         fill.observed.append(result.observed)
         for verdict, notes in hazards(result.observed.findings):

@@ -1,4 +1,4 @@
-"""Where every tensor lies in the arena: offsets, strides, gaps and the guard zones between them.
+"""The place of every tensor in the arena: offsets, strides, gaps and the guard zones between them.
 
 Standard library only: the worker imports it, and a CPU worker needs no numpy.
 """
@@ -9,26 +9,25 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
-from typing import Any
 
-from fmha_cli.emulation import Region
-from fmha_cli.errors import InternalError
-from fmha_cli.plan import Workspace
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BoundTensor
-from fmha_cli.tensors import Element, Role, TensorShape, shapes_of
+from fmha_cli.domain.emulation import Region
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.plan import Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor
+from fmha_cli.domain.tensors import Element, Role, TensorShape, shapes_of
 
 GUARD = 16 * 1024
 """Bytes of guard before the first, after the last, and between any two tensors: 16 rows of 256 fp32 elements."""
 
 ALIGN = 256
-"""Alignment of every tensor in bytes, what device allocators promise."""
+"""Alignment of every tensor in bytes, as device allocators guarantee it."""
 
 GAP = 16
-"""Rows with gaps start at multiples of it (vector loads need 16 bytes), and a gap has at least as many bytes."""
+"""Rows with gaps start at multiples of it (vector loads need 16 bytes). A gap has at least this many bytes."""
 
 PAGE = 4096
-"""The arena's size is a multiple of it. Larger alignments than a page cannot be promised to a workspace."""
+"""The arena's size is a multiple of it. No workspace can have a larger alignment than a page."""
 
 WORKSPACE_DTYPE = "uint8"
 """``BoundTensor.dtype`` of a workspace: its shape is its number of bytes."""
@@ -42,7 +41,7 @@ class Slot:
     """One tensor or workspace in the arena.
 
     Attributes:
-        tensor: offset, shape and strides, as the session gets them.
+        tensor: offset, shape and strides, as the session receives them.
         itemsize: bytes of one element.
         role: None for a workspace.
         extent: bytes from element 0 to the end of the last element's row, gaps included.
@@ -101,35 +100,43 @@ class ArenaLayout:
                 return slot
         raise InternalError(f"the arena holds no tensor {name!r}")
 
-    def to_wire(self) -> dict[str, Any]:
-        """What the worker needs of it, as JSON."""
-        rows = [[t.name, t.offset, t.dtype, list(t.shape), list(t.strides)] for t in self.tensors.values()]
-        regions = [[slot.name, slot.start, slot.end, slot.written] for slot in self.slots if slot.end > slot.start]
-        return {"size": self.size, "tensors": rows, "regions": regions}
+    @property
+    def message(self) -> LayoutMessage:
+        """The part that the worker needs."""
+        tensors = tuple((t.name, t.offset, t.dtype, t.shape, t.strides) for t in self.tensors.values())
+        regions = tuple((s.name, s.start, s.end, s.written) for s in self.slots if s.end > s.start)
+        return LayoutMessage(self.size, tensors, regions)
 
 
-def tensors_from_wire(data: Mapping[str, Any]) -> dict[str, BoundTensor]:
-    """The inverse of :meth:`ArenaLayout.to_wire`."""
-    return {
-        name: BoundTensor(name, offset, dtype, tuple(shape), tuple(strides))
-        for name, offset, dtype, shape, strides in data["tensors"]
-    }
+@dataclass(frozen=True)
+class LayoutMessage:
+    """A layout as the worker receives it: the fields of each ``BoundTensor`` and of each ``Region``.
 
+    A kernel may access every tensor from its first element to its last one, and the workspaces.
+    """
 
-def regions_from_wire(data: Mapping[str, Any]) -> tuple[Region, ...]:
-    """What a kernel may access of the arena: every tensor from its first element to its last one, and the workspaces."""
-    return tuple(Region(*region) for region in data["regions"])
+    size: int
+    tensors: tuple[tuple[str, int, str, tuple[int, ...], tuple[int, ...]], ...]
+    regions: tuple[tuple[str, int, int, bool], ...]
+
+    def bound(self) -> dict[str, BoundTensor]:
+        """The tensors by name."""
+        return {fields[0]: BoundTensor(*fields) for fields in self.tensors}
+
+    def watched(self) -> tuple[Region, ...]:
+        """The regions that a kernel may access."""
+        return tuple(Region(*fields) for fields in self.regions)
 
 
 def layout_of(problem: Problem, workspaces: Iterable[Workspace] = (), *, gaps: bool = False) -> ArenaLayout:
     """The arena of a problem and its plan's workspaces.
 
     Args:
-        gaps: let rows, heads and sequences of the large tensors lie apart, so that a kernel that takes a
-            row's length for its stride, or runs over a row's end, is caught.
+        gaps: separate the rows, heads and sequences of the large tensors. This catches a kernel that mistakes a
+            row's length for its stride, or that runs over a row's end.
 
     Raises:
-        InternalError: two tensors of one name, or an alignment beyond a page.
+        InternalError: two tensors have one name, or an alignment exceeds a page.
         UnsupportedError: T001, tensors without a form.
     """
     shapes = dict(shapes_of(problem))

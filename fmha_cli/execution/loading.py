@@ -1,13 +1,13 @@
-"""From an entry point's text to a backend or an emulator, in the worker."""
+"""Load a backend or an emulator from an entry point's text, in the worker."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from fmha_cli.emulation import Emulator
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.protocols import Backend
+from fmha_cli.domain.emulation import Emulator
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.protocols import Backend
 
 
 def load_backend(entry: str, name: str) -> Backend:
@@ -18,17 +18,17 @@ def load_backend(entry: str, name: str) -> Backend:
             ``fmha_register_backends``, or the backend itself.
 
     Raises:
-        EnvironmentProblem: nothing importable there, or no such backend behind it.
+        EnvironmentProblem: the entry point cannot be imported, or holds no such backend.
     """
     backend: Backend = _load(entry, name, "backend", "fmha_register_backends", Backend)
     return backend
 
 
 def load_emulator(entry: str, name: str) -> Emulator:
-    """The emulator ``name`` behind an entry point, found as a backend is, by the hook ``fmha_register_emulators``.
+    """The emulator ``name`` behind an entry point, found like a backend, by the hook ``fmha_register_emulators``.
 
     Raises:
-        EnvironmentProblem: nothing importable there, or no such emulator behind it.
+        EnvironmentProblem: the entry point cannot be imported, or holds no such emulator.
     """
     emulator: Emulator = _load(entry, name, "emulator", "fmha_register_emulators", Emulator)
     return emulator

@@ -6,17 +6,18 @@ import mmap
 import os
 import tempfile
 
-from fmha_cli.execution.free_memory import available_bytes
+from fmha_cli.domain.free_memory import available_bytes
 
 
 def shared_file(size: int, *, also: int = 0) -> int:
     """A descriptor of an anonymous file of ``size`` zero bytes (close-on-exec); the caller closes it.
 
-    It lives in memory where the system has ``memfd_create``, else it is an unlinked temporary file. Its pages
-    come into being when first touched, and the system may then kill for them; so what cannot fit is refused here.
+    It lives in memory where the system has ``memfd_create``, else it is an unlinked temporary file. The system
+    allocates its pages when they are first touched and may then kill a process to make room, so a size that cannot fit
+    is refused in advance.
 
     Args:
-        also: bytes that the caller is going to need beside it.
+        also: bytes that the caller is going to need as well.
 
     Raises:
         MemoryError: there is less memory, or less room, than that.

@@ -15,9 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.protocol import VERSION, Decoder, Message, ProtocolError, encode
-from fmha_cli.verdict import Verdict
 
 LOG_KEPT = 64 * 1024
 """Bytes of a worker's output that are kept; a kernel that prints without end costs no more."""

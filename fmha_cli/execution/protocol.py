@@ -1,8 +1,8 @@
 """Messages between parent and worker: framed JSON lines over a private socket.
 
 A frame is ``FMHA``, eight hex digits (length of the payload in bytes), a space, the payload (a JSON object in
-ASCII), a newline. Anything else on the channel is a :class:`ProtocolError`: a kernel that writes into
-descriptors that are not its own is found out, never misread.
+ASCII), a newline. Anything else on the channel is a :class:`ProtocolError`, so a kernel that writes to foreign
+descriptors is detected and never misread.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Message = dict[str, Any]
 
 
 class Failure(StrEnum):
-    """Why a request failed without killing the worker."""
+    """The reason why a request failed without killing the worker."""
 
     KERNEL = "kernel"
     """It did not load or launch (``KernelFailure``, ``OSError`` of the loader, anything raised while loading)."""
@@ -33,9 +33,9 @@ class Failure(StrEnum):
     MEMORY = "memory"
     """Out of memory."""
     ENVIRONMENT = "environment"
-    """The device, its runtime or the backend is not there."""
+    """The device, its runtime or the backend is missing."""
     EXCEPTION = "exception"
-    """The backend raised what it must not raise while running."""
+    """The backend raised an error that is not allowed while running."""
 
 
 class ProtocolError(Exception):
@@ -64,7 +64,7 @@ class Decoder:
         """The messages that ``data`` completes.
 
         Raises:
-            ProtocolError: the stream is not made of frames; the decoder is of no further use.
+            ProtocolError: the stream does not consist of frames; the decoder must not be used again.
         """
         self._buffer += data
         messages = []

@@ -21,17 +21,18 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 
-from fmha_cli.device import Availability, State
-from fmha_cli.emulation import Observed
-from fmha_cli.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.device import Availability, State
+from fmha_cli.domain.emulation import Observed
+from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import LaunchView
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.job import HOST, RECORDER, Job, availability_from_wire, launch_from_wire
+from fmha_cli.execution.job import HOST, RECORDER, Job
 from fmha_cli.execution.layout import ArenaLayout
 from fmha_cli.execution.process import Death, WorkerProcess
 from fmha_cli.execution.protocol import Failure, Message
-from fmha_cli.plan import Artifact
-from fmha_cli.protocols import LaunchView
-from fmha_cli.verdict import Verdict
 
 KEPT_JOBS = 2
 """Jobs that stay loaded in the worker: two kernels can be timed in turns."""
@@ -47,14 +48,15 @@ _VERDICTS = {
 
 @dataclass(frozen=True, kw_only=True)
 class JobResult:
-    """What became of one request to run a job.
+    """The result of one request to run a job.
 
     Attributes:
         verdict: None when it ran; else CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED or NOT_RUN.
         stage_ns: nanoseconds per launch and stage, in order.
-        note: why it did not run. log_tail: the last of what the worker printed meanwhile.
+        note: why it did not run.
+        log_tail: the end of the worker's output during the request.
         distrust: why a result should not be believed although it ran.
-        observed: what the emulator saw, also of a run that failed; None on other devices.
+        observed: the emulator's observations, also for a failed run; None on other devices.
     """
 
     verdict: Verdict | None = None
@@ -66,7 +68,7 @@ class JobResult:
 
 
 class Supervisor:
-    """One persistent worker and its replacements. Use it as a context manager; not for several threads.
+    """One persistent worker and its replacements. Use it as a context manager, in one thread.
 
     Create it in the main thread: on Linux the worker is bound to the thread that started it. Ctrl-C during a
     call kills the worker's process group and raises ``KeyboardInterrupt``; the next call starts a new worker.
@@ -86,9 +88,9 @@ class Supervisor:
         return None if self._worker is None else self._worker.pid
 
     def start(self) -> None:
-        """Start a worker without waiting for it, so that it gets ready while the parent does other things.
+        """Start a worker without waiting for it. It gets ready while the parent does other work.
 
-        A worker that cannot be started is reported by the call that needs it.
+        The call that needs a worker reports that it cannot be started.
         """
         if self._worker is not None and not self._worker.alive:
             self.retire()
@@ -97,21 +99,17 @@ class Supervisor:
             self.started += 1
 
     def probe(self, entry: str, backend: str, *, timeout: float | None = 60.0) -> Availability:
-        """Ask a backend, in the worker, whether it is here. A probe that dies, hangs or raises gives BROKEN."""
+        """Ask a backend, in the worker, whether it is available. A probe that dies, hangs or raises gives BROKEN."""
         try:
-            worker = self._ready(HOST)
-        except EnvironmentProblem as fault:
-            return Availability(state=State.BROKEN, why=f"{fault.what}: {fault.why}")
-        worker.clear_log()
-        answer = worker.ask({"do": "probe", "entry": entry, "backend": backend}, timeout=timeout)
-        if isinstance(answer, Death):
-            why = f"the probe of {backend} failed: {answer.note}"
-            self.retire()
+            answer, fault = self._asked(HOST, {"do": "probe", "entry": entry, "backend": backend}, timeout)
+        except EnvironmentProblem as problem:
+            return Availability(state=State.BROKEN, why=f"{problem.what}: {problem.why}")
+        if not answer:
+            why = f"the probe of {backend} failed: {fault}"
             return Availability(state=State.BROKEN, why=why, help="`fmha doctor` shows more")
-        if "failure" in answer:
-            self._retire_lost(answer)
-            return Availability(state=State.BROKEN, why=_why(answer))
-        return availability_from_wire(answer["availability"])
+        if fault is not None:
+            return Availability(state=State.BROKEN, why=fault)
+        return from_json(Availability, answer["availability"], "probe")
 
     def peaks(self, entry: str, backend: str, artifact: Artifact, threads: int, *, timeout: float = 120.0) -> Message:
         """Run a backend's peak loops in the worker; the answer of ``PeakLoops.run_peaks``.
@@ -120,37 +118,37 @@ class Supervisor:
             EnvironmentProblem: X013, they do not run.
         """
         request = {"do": "peaks", "entry": entry, "backend": backend, "threads": threads}
-        worker = self._ready(HOST)
-        worker.clear_log()
-        answer = worker.ask({**request, "artifact": [str(artifact.path), artifact.sha256]}, timeout=timeout)
-        if isinstance(answer, Death):
-            self.retire()
-            raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=answer.note)
-        if "failure" in answer:
-            self._retire_lost(answer)
-            raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=_why(answer))
+        answer, fault = self._asked(HOST, {**request, "artifact": [str(artifact.path), artifact.sha256]}, timeout)
+        if fault is not None:
+            raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=fault)
         found: Message = answer["peaks"]
         return found
 
     def describe(
         self, job: Job, layout: ArenaLayout, recorder: Artifact | None, *, timeout: float = 120.0
     ) -> tuple[LaunchView, ...]:
-        """The launches of a job, by the backend's host code and without a device; see ``DryRun``.
+        """The launches of a job, as the backend's host code makes them without a device; see ``DryRun``.
 
         Raises:
             KernelFailure: X014, they cannot be shown.
         """
         found = None if recorder is None else [str(recorder.path), recorder.sha256]
-        wire = {"job": job.to_wire(), "layout": layout.to_wire(), "recorder": found}
-        worker = self._ready(RECORDER)
+        wire = {"job": to_json(job.message), "layout": to_json(layout.message), "recorder": found}
+        answer, fault = self._asked(RECORDER, {"do": "describe", **wire}, timeout)
+        if fault is not None:
+            raise KernelFailure("the launches cannot be shown", code="X014", where=job.plan.main.name, why=fault)
+        return tuple(from_json(LaunchView, launch, "launch") for launch in answer["launches"])
+
+    def _asked(self, runtime: str, request: Message, timeout: float | None) -> tuple[Message, str | None]:
+        """The answer to a request that runs no job, and why it failed. The answer of a worker that died is empty."""
+        worker = self._ready(runtime)
         worker.clear_log()
-        answer = worker.ask({"do": "describe", **wire}, timeout=timeout)
-        if isinstance(answer, Death):
+        answer = worker.ask(request, timeout=timeout)
+        if isinstance(answer, Death) or answer.get("failure") == Failure.LOST:
             self.retire()
-            raise KernelFailure("the launches cannot be shown", code="X014", where=job.plan.main.name, why=answer.note)
-        if "failure" in answer:
-            raise KernelFailure("the launches cannot be shown", code="X014", where=job.plan.main.name, why=_why(answer))
-        return tuple(launch_from_wire(launch) for launch in answer["launches"])
+        if isinstance(answer, Death):
+            return {}, answer.note
+        return answer, _why(answer) if "failure" in answer else None
 
     def run(
         self,
@@ -162,15 +160,16 @@ class Supervisor:
         transfer: bool = True,
         timeout: float | None = None,
     ) -> JobResult:
-        """Launch a job; loads it first where the worker does not hold it.
+        """Launch a job, after loading it if the worker does not hold it.
 
-        A worker that dies is no proof against this kernel when another one ran in it before: the job is then
-        run once more, alone in a fresh worker. If it survives there, the result says so in ``distrust``.
+        If another kernel ran in the worker before, a death of the worker does not prove that this kernel is at fault. The
+        job is then run once more, alone in a fresh worker. If it survives there, ``distrust`` reports that.
 
         Args:
-            arena: written and prepared; the worker maps it. Close it when the job is done: the worker lets
-                go of closed arenas at the next call.
-            launches: launches in a row, each timed. cold: caches are evicted before each.
+            arena: written and prepared; the worker maps it. Close it when the job is done: the worker unmaps closed
+                arenas at the next call.
+            launches: number of launches in a row, each timed.
+            cold: evict the caches before each launch.
             transfer: move the arena to the device before and back after the launches; False for timing.
             timeout: seconds for this call, a worker's start excepted; None = no limit.
 
@@ -197,7 +196,7 @@ class Supervisor:
         return replace(again, distrust=distrust, log_tail=result.log_tail)
 
     def _suit(self, runtime: str) -> None:
-        """Let go of a worker that has another runtime: two of them in one process would take each other's place."""
+        """End a worker that has another runtime, because two runtimes in one process would replace each other."""
         if self._worker is not None and self._runtime not in (None, runtime):
             self.close()
 
@@ -215,9 +214,9 @@ class Supervisor:
         return worker
 
     def _tidy(self, identity: str) -> None:
-        """Let go of jobs whose arena is closed, and of the oldest when a new one needs room.
+        """Drop jobs whose arena is closed, and the oldest ones when a new job needs room.
 
-        A worker that dies of it is replaced here, so that the next job does not pay.
+        A worker that dies of it is replaced at once, so the next job is not blamed.
         """
         closed = [key for key, arena in self._loaded.items() if arena.closed]
         room = KEPT_JOBS if identity in self._loaded else KEPT_JOBS - 1
@@ -235,7 +234,7 @@ class Supervisor:
         worker.clear_log()
         started = time.monotonic()
         if request["id"] not in self._loaded:
-            wire = {"id": request["id"], "job": job.to_wire(), "layout": arena.layout.to_wire()}
+            wire = {"id": request["id"], "job": to_json(job.message), "layout": to_json(arena.layout.message)}
             answer = worker.ask({"do": "load", **wire}, descriptors=(arena.fd,), timeout=timeout)
             if isinstance(answer, Death):
                 return self._buried(worker, answer, "loading", timeout)
@@ -270,12 +269,8 @@ class Supervisor:
             self.retire()
         return result, answer["failure"] == Failure.LOST
 
-    def _retire_lost(self, answer: Message) -> None:
-        if answer["failure"] == Failure.LOST:
-            self.retire()
-
     def retire(self) -> None:
-        """Have the next job run in a fresh worker: this one ran a kernel that wrote where it must not."""
+        """Discard this worker, in which a kernel wrote where it must not. The next job gets a fresh one."""
         worker, self._worker = self._worker, None
         self._forget()
         if worker is not None:
@@ -283,7 +278,7 @@ class Supervisor:
             worker.close()
 
     def close(self) -> None:
-        """End the worker, in peace if it is idle."""
+        """End the worker, gracefully if it is idle."""
         worker, self._worker = self._worker, None
         self._forget()
         if worker is not None:
@@ -307,11 +302,11 @@ def _why(answer: Message) -> str:
 
 def _observed(answer: Message) -> Observed | None:
     seen = answer.get("observed")
-    return None if seen is None else Observed.from_dict(seen)
+    return None if seen is None else from_json(Observed, seen, "observed")
 
 
 def _stage_ns(answer: Message, launches: int, stages: int) -> tuple[tuple[int, ...], ...] | None:
-    """The times of a run's answer, None when they are not what was asked for."""
+    """The times of a run's answer; None if they do not match the launches and stages."""
     times = answer.get("ns")
     if not isinstance(times, list) or len(times) != launches:
         return None

@@ -37,24 +37,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli import __version__
-from fmha_cli.device import DeviceFacts
-from fmha_cli.emulation import Attached, EmulatorOptions
-from fmha_cli.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
+from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.emulation import Attached
+from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
+from fmha_cli.domain.protocols import DryRun, PeakLoops, Session
 from fmha_cli.execution.confine import confine
-from fmha_cli.execution.job import (
-    HOST,
-    RECORDER,
-    artifacts_from_wire,
-    availability_to_wire,
-    device_from_wire,
-    launch_to_wire,
-    plan_from_wire,
-)
-from fmha_cli.execution.layout import regions_from_wire, tensors_from_wire
+from fmha_cli.execution.job import HOST, RECORDER, EmulationMessage, JobMessage
+from fmha_cli.execution.layout import LayoutMessage
 from fmha_cli.execution.loading import load_backend, load_emulator
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
-from fmha_cli.protocols import DryRun, PeakLoops, Session
 
 
 @dataclass
@@ -122,7 +115,7 @@ class Worker:
         seen = self._emulator.take()
         if seen.fault is not None:  # the runtime's error number says less, and means a lost device on hardware
             answer = {"failure": Failure.KERNEL.value, "what": seen.fault, "why": answer["what"]}
-        return {**answer, "observed": seen.to_dict()}
+        return {**answer, "observed": to_json(seen)}
 
     def _tried(self, request: Message) -> Message:
         try:
@@ -148,39 +141,37 @@ class Worker:
             raise EnvironmentProblem("this worker has loaded another runtime", code="X015", why="a fresh one is needed")
         self._runtime = runtime
 
-    def _attach(self, emulation: Message, device: DeviceFacts) -> Attached:
+    def _attach(self, emulation: EmulationMessage, device: DeviceFacts) -> Attached:
         if self._emulator is None:
-            path, sha256 = emulation["library"]
-            emulator = load_emulator(emulation["entry"], emulation["name"])
-            options = EmulatorOptions(**emulation["options"])
-            self._emulator = emulator.attach(verified(Path(path), sha256), device, options)
+            emulator = load_emulator(emulation.entry, emulation.name)
+            self._emulator = emulator.attach(verified(*emulation.library), device, emulation.options)
         return self._emulator
 
     def _probe(self, request: Message) -> Message:
         self._claim(HOST)
         found = load_backend(request["entry"], request["backend"]).probe()
-        return {"availability": availability_to_wire(found)}
+        return {"availability": to_json(found)}
 
     def _load(self, request: Message) -> Message:
         fd = self._descriptors.pop(0)
         try:
-            arena = map_shared(fd, request["layout"]["size"])
+            layout = from_json(LayoutMessage, request["layout"], "layout")
+            arena = map_shared(fd, layout.size)
         finally:
             os.close(fd)
-        job = request["job"]
-        self._claim(job["runtime"])
-        backend = load_backend(job["entry"], job["backend"])
-        plan = plan_from_wire(job, backend)
-        paths = [verified(path, sha256) for path, sha256 in artifacts_from_wire(job)]
-        device, emulation = device_from_wire(job["device"]), job["emulation"]
-        if emulation is not None:
-            watching = self._attach(emulation, device)
-            watching.watch(address_of(arena), len(arena), regions_from_wire(request["layout"]))
-        session = backend.open(device)
-        loaded = Loaded(session, arena, seed=0 if emulation is None else emulation["options"]["seed"])
+        job = from_json(JobMessage, request["job"], "job")
+        self._claim(job.runtime)
+        backend = load_backend(job.entry, job.backend)
+        plan = job.plan(backend)
+        paths = [verified(path, sha256) for path, sha256 in job.artifacts]
+        if job.emulation is not None:
+            watching = self._attach(job.emulation, job.device)
+            watching.watch(address_of(arena), len(arena), layout.watched())
+        session = backend.open(job.device)
+        loaded = Loaded(session, arena, seed=0 if job.emulation is None else job.emulation.options.seed)
         try:
             session.load(plan, paths)
-            session.bind(memoryview(arena), tensors_from_wire(request["layout"]), job["threads"])
+            session.bind(memoryview(arena), layout.bound(), job.threads)
         except BaseException:
             loaded.close()
             raise
@@ -202,7 +193,7 @@ class Worker:
             times.append(session.launch())
         if request["transfer"]:
             session.download()
-        seen = None if self._emulator is None else self._emulator.take().to_dict()
+        seen = None if self._emulator is None else to_json(self._emulator.take())
         return {"ns": [[int(ns) for ns in stages] for stages in times], "observed": seen}
 
     def _drop(self, request: Message) -> Message:
@@ -220,21 +211,21 @@ class Worker:
         return {"peaks": backend.run_peaks(verified(Path(path), sha256), request["threads"])}
 
     def _describe(self, request: Message) -> Message:
-        job = request["job"]
+        job = from_json(JobMessage, request["job"], "job")
         self._claim(RECORDER)
-        backend = load_backend(job["entry"], job["backend"])
+        backend = load_backend(job.entry, job.backend)
         if not isinstance(backend, DryRun):
             raise EnvironmentProblem(f"backend {backend.name} shows no launches")
-        paths = [verified(path, sha256) for path, sha256 in artifacts_from_wire(job)]
+        paths = [verified(path, sha256) for path, sha256 in job.artifacts]
         recorder = request["recorder"]
         launches = backend.describe_launches(
-            plan_from_wire(job, backend),
+            job.plan(backend),
             paths,
-            tensors_from_wire(request["layout"]),
-            device_from_wire(job["device"]),
+            from_json(LayoutMessage, request["layout"], "layout").bound(),
+            job.device,
             None if recorder is None else verified(Path(recorder[0]), recorder[1]),
         )
-        return {"launches": [launch_to_wire(launch) for launch in launches]}
+        return {"launches": [to_json(launch) for launch in launches]}
 
 
 def address_of(arena: mmap.mmap) -> int:

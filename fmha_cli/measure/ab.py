@@ -1,8 +1,8 @@
-"""Interleaved A/B timing: which kernel runs next, when to stop, and what it came to.
+"""Interleaved A/B timing: which kernel runs next, when to stop, and the result.
 
-Two kernels timed one after the other see two different machines (clock, temperature, neighbours); taken in
-turns they share every disturbance. Each round runs both once, in an order drawn from the seed with its mirror
-image in the next round (ABBA), so that neither always runs first.
+Two kernels timed one after the other run under different conditions (clock, temperature, neighbours). If they take
+turns, they share every disturbance. Each round runs both once, in an order drawn from the seed. The next round uses the
+mirrored order (ABBA), so neither kernel always runs first.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class AbSampler:
     """The stopping rule of an A/B run, over the samples of both sides so far (equal counts, in rounds).
 
     Warm-up lasts until both sides are warm. Sampling stops when the interval of the ratio is narrower than
-    ``rel_ci`` of itself, or as ``Sampler`` does for both sides together.
+    ``rel_ci`` of the ratio, or by the limits of ``Sampler`` for both sides together.
     """
 
     policy: SamplingPolicy = field(default_factory=SamplingPolicy)

@@ -1,4 +1,4 @@
-"""Comparing a run with an earlier report (``bench --baseline FILE``): was anything slower than it used to be?"""
+"""The comparison of a run with an earlier report (``bench --baseline FILE``): has anything become slower?"""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.device import is_emulated
-from fmha_cli.encode import canonical_json
-from fmha_cli.errors import UsageError
-from fmha_cli.measure.compare import Ratio, Speed
+from fmha_cli.domain.device import is_emulated
+from fmha_cli.domain.encode import canonical_json
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.measure.compare import Ratio
 
 REGRESSION = 0.05
-"""A row is a regression when it is surely slower than the baseline by more than this. The interval knows only the
-noise within each run; between runs clock, memory placement and neighbours shift a median by a few per cent more."""
+"""A row is a regression when it is surely slower than the baseline by more than this share. The interval covers only the
+noise within each run. Between runs, clock, memory placement and neighbours shift a median by a few per cent more."""
 
 _SAME = ("problem", "backend", "device", "arch")
 _CONDITIONS = ("cache", "threads")
@@ -23,7 +23,7 @@ _CONDITIONS = ("cache", "threads")
 
 @dataclass(frozen=True)
 class Baseline:
-    """Samples of an earlier report by what was measured; ``name`` is how rows refer to it."""
+    """The timed rows of an earlier report by what was measured; ``name`` is the name that rows use for it."""
 
     name: str
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
@@ -31,9 +31,9 @@ class Baseline:
     def ratio(self, record: Mapping[str, Any]) -> Ratio | None:
         """A timed row (``Record.to_dict()``) against its counterpart; None without one.
 
-        Rows correspond when problem, backend, device, architecture, cache mode and threads are the same. Of
-        several (``--all-kernels``) the one with the same kernel name counts; a kernel that was renamed since is
-        compared only where there is no choice.
+        Rows correspond when problem, backend, device, architecture, cache mode and threads are the same. Of several
+        (``--all-kernels``) the one with the same kernel name counts. A kernel that was renamed since is compared only
+        if exactly one row corresponds.
         """
         if record["measurement"] is None:
             return None
@@ -46,16 +46,11 @@ class Baseline:
         return Ratio.of(mine, other, against=self.name, paired=False, tolerance=REGRESSION)
 
 
-def is_regression(ratio: Ratio | None) -> bool:
-    """Whether a row is surely slower than its baseline (exit code 1)."""
-    return ratio is not None and ratio.speed is Speed.SLOWER
-
-
 def load_baseline(path: Path) -> Baseline:
     """The timed rows of a report that ``--json`` or ``--jsonl`` wrote.
 
     Raises:
-        UsageError: it cannot be read, is no report, or holds no timed row.
+        UsageError: it cannot be read, is not a report, or holds no timed row.
     """
     try:
         text = path.read_text("utf-8")

@@ -1,20 +1,21 @@
-"""``Ratio``: one time against another, with an interval and a verdict in words; and the regret of a choice."""
+"""``Ratio``: one time against another, with an interval and a verdict in words."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
 
+from fmha_cli.domain.members import Count, Then
 from fmha_cli.measure.stats import median, ratio_interval
 
 TOLERANCE = 0.02
-"""A difference of less than this counts as none, however sure: the same share at which sampling stops."""
+"""A smaller difference counts as none, however sure it is. Sampling stops at the same share."""
 
 
 class Speed(StrEnum):
-    """How this time compares with the other one."""
+    """The result of comparing this time with the other one."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -29,17 +30,16 @@ class Ratio:
     """This median / the other median: above 1 is slower.
 
     Attributes:
-        against: what the other one is (a kernel's name, a file).
-        median_ns: of the other one.
-        ratio_ci95: bootstrap interval, None for fewer than 6 samples on a side.
-        paired: both were taken in the same interleaved rounds.
+        against: the name of the other one (a kernel, a file).
+        median_ns: the median of the other one.
+        ratio_ci95: bootstrap interval; None for fewer than 6 samples on a side.
     """
 
     against: str
-    median_ns: int
-    ratio: float
+    median_ns: Count
+    ratio: Annotated[float, "this median / the other one"]
     ratio_ci95: tuple[float, float] | None
-    paired: bool
+    paired: Annotated[bool, Then("speed"), "taken in the same interleaved rounds"]
     tolerance: float = TOLERANCE
 
     @staticmethod
@@ -81,37 +81,3 @@ class Ratio:
         low, high = self.ratio_ci95 or (self.ratio, self.ratio)
         ends = (1 / high, 1 / low) if faster else (low, high)
         return f"{factor:.2f}x {self.speed.value} ({ends[0]:.2f}-{ends[1]:.2f}) than {self.against}"
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ``baseline`` or ``ab`` member of a record."""
-        return {
-            "against": self.against,
-            "median_ns": self.median_ns,
-            "paired": self.paired,
-            "ratio": self.ratio,
-            "ratio_ci95": None if self.ratio_ci95 is None else list(self.ratio_ci95),
-            "speed": self.speed.value,
-            "tolerance": self.tolerance,
-        }
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Ratio:
-        """The inverse of :meth:`to_dict`.
-
-        Raises:
-            KeyError, TypeError: not a ratio.
-        """
-        ends = data["ratio_ci95"]
-        return Ratio(
-            against=data["against"],
-            median_ns=data["median_ns"],
-            ratio=data["ratio"],
-            ratio_ci95=None if ends is None else (ends[0], ends[1]),
-            paired=data["paired"],
-            tolerance=data["tolerance"],
-        )
-
-
-def regret(default_ns: int, others_ns: Iterable[int]) -> float:
-    """Median of the default choice / best median of all - 1; 0 when the default is the best."""
-    return default_ns / max(1, min([default_ns, *others_ns])) - 1

@@ -1,15 +1,16 @@
-"""``Measurement``: raw samples and the conditions they were taken under; every summary is derived."""
+"""``Measurement``: raw samples and the conditions under which they were taken; every summary is derived."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from fmha_cli.measure.roofline import CacheState, Floor, PeakKind, Peaks, floor_of
+from fmha_cli.domain.members import Count, FewestItems, Hidden, Least, Then
+from fmha_cli.domain.problem import Problem
+from fmha_cli.measure.roofline import CacheState, Floor, Peaks, floor_of
 from fmha_cli.measure.sampling import Sampler, StopReason, sanity_notes
 from fmha_cli.measure.stats import median, median_interval
-from fmha_cli.problem import Problem
 
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible pairs counted exactly; "
@@ -25,41 +26,55 @@ class Measurement:
     """Times of one kernel on one problem.
 
     Attributes:
-        launches: one tuple per counted launch, nanoseconds per stage, in the order taken.
-        flops, bytes: of the problem (contract, section 2); ``dense`` says that all pairs were counted.
-        cache, threads: conditions (threads 0 = not a matter of threads).
-        warmup: launches left out before the first counted one.
+        launches: one tuple for each counted launch, nanoseconds of each stage, in the order taken.
+        flops: FLOPs of the problem (contract, section 2).
+        bytes: bytes of the problem (contract, section 2).
+        dense: whether all pairs were counted, not only the visible ones.
         stop: why sampling ended.
-        floor: the roofline floor, None where no peak is known.
+        floor: the roofline floor; None where no peak is known.
     """
 
-    launches: tuple[tuple[int, ...], ...]
-    flops: int
-    bytes: int
+    launches: Annotated[
+        tuple[tuple[int, ...], ...], Hidden(), Then("samples_ns", "stage_samples_ns", "median_ns", "ci95_ns")
+    ]
     cache: CacheState = CacheState.HOT
-    threads: int = 0
-    warmup: int = 0
+    threads: Annotated[int, Least(0), "0: not a matter of threads"] = 0
+    warmup: Annotated[int, Least(0), "launches left out before the first counted one"] = 0
     stop: StopReason = StopReason.SINGLE
-    dense: bool = False
-    floor: Floor | None = None
+    flops: Count
+    dense: Annotated[bool, Hidden(), Then("flops_counted")] = False
+    bytes: Annotated[int, Least(0), Then("tflops", "gbps", "peak_fraction")]
+    floor: Annotated[Floor | None, Then("notes")] = None
 
     def __post_init__(self) -> None:
         if not self.launches or len({len(launch) for launch in self.launches}) != 1 or not self.launches[0]:
             raise ValueError("a measurement needs launches, all of the same stages")
 
     @property
-    def samples_ns(self) -> tuple[int, ...]:
+    def samples_ns(self) -> Annotated[tuple[Count, ...], FewestItems(1), "counted launches, in the order taken"]:
         """Nanoseconds of each launch, all stages together."""
         return tuple(sum(launch) for launch in self.launches)
 
     @property
-    def median_ns(self) -> int:
+    def stage_samples_ns(
+        self,
+    ) -> Annotated[tuple[tuple[Count, ...], ...] | None, "one list per stage; null for a single stage"]:
+        """Nanoseconds of each stage; None for a single one."""
+        return tuple(zip(*self.launches, strict=True)) if len(self.launches[0]) > 1 else None
+
+    @property
+    def median_ns(self) -> Count:
         return median(self.samples_ns)
 
     @property
-    def ci95_ns(self) -> tuple[int, int] | None:
+    def ci95_ns(self) -> Annotated[tuple[Count, Count] | None, "95 % interval of the median"]:
         """The 95 % interval of the median; None for fewer than 6 samples."""
         return median_interval(self.samples_ns)
+
+    @property
+    def flops_counted(self) -> Literal["visible", "dense"]:
+        """Which pairs ``flops`` counts."""
+        return "dense" if self.dense else "visible"
 
     @property
     def stage_medians_ns(self) -> tuple[int, ...]:
@@ -77,8 +92,8 @@ class Measurement:
         return self.bytes / max(1, self.median_ns)
 
     @property
-    def peak_fraction(self) -> float | None:
-        """Roofline floor / median: 1 is as fast as the peaks allow; None where no peak is known."""
+    def peak_fraction(self) -> Annotated[float | None, "floor / median"]:
+        """Roofline floor / median: 1 means as fast as the peaks allow; None where no peak is known."""
         return None if self.floor is None else self.floor.ns / max(1, self.median_ns)
 
     @property
@@ -86,48 +101,15 @@ class Measurement:
         """Outliers and drift, in words."""
         return sanity_notes(self.samples_ns)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The ``measurement`` member of a record. ``stage_samples_ns`` is null for a single stage."""
-        several = len(self.launches[0]) > 1
-        interval = self.ci95_ns
-        return {
-            "bytes": self.bytes,
-            "cache": self.cache.value,
-            "ci95_ns": None if interval is None else list(interval),
-            "flops": self.flops,
-            "flops_counted": "dense" if self.dense else "visible",
-            "floor": None if self.floor is None else self.floor.to_dict(),
-            "gbps": self.gbps,
-            "median_ns": self.median_ns,
-            "notes": list(self.notes),
-            "peak_fraction": self.peak_fraction,
-            "samples_ns": list(self.samples_ns),
-            "stage_samples_ns": [list(times) for times in zip(*self.launches, strict=True)] if several else None,
-            "stop": self.stop.value,
-            "tflops": self.tflops,
-            "threads": self.threads,
-            "warmup": self.warmup,
-        }
-
-    @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Measurement:
-        """The inverse of :meth:`to_dict`; summaries are derived again.
-
-        Raises:
-            KeyError, TypeError, ValueError: not a measurement.
-        """
-        stages = data["stage_samples_ns"] or [data["samples_ns"]]
-        floor = data["floor"]
-        return Measurement(
-            launches=tuple(tuple(launch) for launch in zip(*stages, strict=True)),
-            flops=data["flops"],
-            bytes=data["bytes"],
-            cache=CacheState(data["cache"]),
-            threads=data["threads"],
-            warmup=data["warmup"],
-            stop=StopReason(data["stop"]),
-            dense=data["flops_counted"] == "dense",
-            floor=None if floor is None else Floor(PeakKind(floor["kind"]), floor["compute_ns"], floor["memory_ns"]),
+    @classmethod
+    def from_members(cls, members: Mapping[str, Any]) -> Measurement:
+        """The inverse of the JSON form; summaries are derived again."""
+        stages = members["stage_samples_ns"] or (members["samples_ns"],)
+        kept = ("cache", "threads", "warmup", "stop", "flops", "bytes", "floor")
+        return cls(
+            launches=tuple(zip(*stages, strict=True)),
+            dense=members["flops_counted"] == "dense",
+            **{name: members[name] for name in kept},
         )
 
 
@@ -142,14 +124,15 @@ def measurement_of(
     peaks: Peaks | None = None,
     dense: bool = False,
 ) -> Measurement:
-    """The measurement of a run: all launches as they were taken, warm-up included.
+    """The measurement of a run.
 
     Args:
+        launches: all launches in the order taken, warm-up included.
         sampler: the rule that the run followed; None counts every launch (``fmha run``).
-        spent_ns: wall time so far, as it was given to the sampler.
+        spent_ns: wall time so far, as the sampler received it.
 
     Raises:
-        ValueError: no launches.
+        ValueError: there are no launches.
     """
     totals = [sum(launch) for launch in launches]
     warm = 0 if sampler is None else sampler.warmup(totals) or 0

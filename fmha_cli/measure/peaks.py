@@ -1,23 +1,24 @@
-"""Peaks of this machine: measured once, kept in the cache, keyed by what the machine is.
+"""Peaks of this machine: measured once and kept in the cache under a description of the machine.
 
-A busy machine measures too low a peak, never too high a one; so a stored peak only ever grows, and
-:func:`measured_peaks` with ``again`` measures once more before anybody is accused of beating it.
+A busy machine measures too low a peak, never too high a one, so a stored peak only ever grows. :func:`measured_peaks`
+with ``again`` measures once more before a kernel is reported to beat it.
 """
 
 from __future__ import annotations
 
 import platform
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.build.files import as_environment_problem
-from fmha_cli.build.memo import recall, remember
-from fmha_cli.device import usable_cores
-from fmha_cli.encode import digest_of
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.encode import digest_of
 from fmha_cli.measure.roofline import PeakKind, Peaks
+from fmha_cli.toolchain.cache.files import as_environment_problem
+from fmha_cli.toolchain.cache.memo import recall, remember
 
 PEAKS_DIR = "peaks"
 """Directory under the cache root, one file per machine."""
@@ -25,12 +26,15 @@ PEAKS_DIR = "peaks"
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What decides a machine's peaks.
+    """The properties that determine a machine's peaks.
 
     Attributes:
-        cpu: model name; flags_digest: of the instruction set flags; cores: logical ones that may be used.
-        threads: that the loops run on; toolchain: version of the compiler that built the loops.
-        arch: architecture that the loops were built for.
+        cpu: model name.
+        flags_digest: digest of the instruction set flags.
+        cores: number of logical cores that may be used.
+        threads: number of threads that run the loops.
+        toolchain: version of the compiler that built the loops.
+        arch: architecture for which the loops were built.
     """
 
     cpu: str
@@ -43,13 +47,13 @@ class Machine:
     @property
     def digest(self) -> str:
         """sha256 over every field."""
-        return digest_of(asdict(self))
+        return digest_of(to_json(self))
 
 
 def this_machine(threads: int, toolchain: str, arch: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> Machine:
-    """The machine that this process runs on; ``cpuinfo`` is where Linux describes it.
+    """The machine that this process runs on; ``cpuinfo`` is the file in which Linux describes it.
 
-    Elsewhere the platform module's processor name stands in, and the flags are unknown.
+    Other systems get the platform module's processor name, and their flags are unknown.
     """
     try:
         text = cpuinfo.read_text("utf-8", errors="replace")
@@ -71,9 +75,9 @@ def this_machine(threads: int, toolchain: str, arch: str, cpuinfo: Path = Path("
 
 
 def load_peaks(root: Path, machine: Machine) -> Peaks | None:
-    """The stored peaks of a machine; None when there are none, or the file is damaged."""
-    answer = recall(_file(root, machine), asdict(machine))
-    return peaks_from(answer) if isinstance(answer, dict) else None
+    """The stored peaks of a machine; None if there are none or the file is damaged."""
+    answer = recall(_file(root, machine), to_json(machine))
+    return from_json(Peaks, answer) if isinstance(answer, dict) else None
 
 
 def save_peaks(root: Path, machine: Machine, peaks: Peaks) -> Peaks:
@@ -84,7 +88,7 @@ def save_peaks(root: Path, machine: Machine, peaks: Peaks) -> Peaks:
     """
     best = best_of(load_peaks(root, machine), peaks)
     with as_environment_problem("storing this machine's peaks"):
-        remember(_file(root, machine), asdict(machine), peaks_dict(best), {})
+        remember(_file(root, machine), to_json(machine), to_json(best), {})
     return best
 
 
@@ -102,7 +106,7 @@ def measured_peaks(root: Path, machine: Machine, measure: Callable[[], Peaks], *
 
 
 def best_of(one: Peaks | None, other: Peaks) -> Peaks:
-    """Peak by peak the larger."""
+    """The larger of both values for each peak."""
     if one is None:
         return other
     rates = [rate for rate in (one.bandwidth, other.bandwidth) if rate is not None]
@@ -119,12 +123,12 @@ def best_of(one: Peaks | None, other: Peaks) -> Peaks:
 def spec_peaks(arch: ArchSpec, device: str = "") -> Peaks | None:
     """Peaks of the data sheet, from the facts ``peak_flops`` {dtype: FLOP/s} and ``peak_bandwidth`` (bytes/s).
 
-    They are those of the product that the architecture's facts name. Where ``device`` is given, the name that a
-    device reports, and ``device_names`` {name: product} is stated, they are the device's own, from
-    ``other_products`` if need be; a device with another name may be faster, so nothing is known of it.
+    Without ``device`` they are those of the product that the architecture's facts name. ``device`` is the name that a
+    device reports. If the facts state ``device_names`` {name: product}, the peaks are those of the device's product,
+    from ``other_products`` if necessary. The peaks of a device with another name are unknown, because it may be faster.
 
-    None where the architecture states neither: a CPU's peak depends on its clock and cores, which no
-    architecture knows.
+    None where the architecture states neither fact: a CPU's peak depends on its clock and cores, which an architecture
+    does not state.
     """
     facts = arch.facts
     if "peak_flops" not in facts and "peak_bandwidth" not in facts:
@@ -152,20 +156,6 @@ def _of_product(name: str, fact: Mapping[str, Any]) -> Peaks:
         llc_bytes=row["llc_bytes"],
         source=f"{name}: {fact['source']}",
     )
-
-
-def peaks_dict(peaks: Peaks) -> dict[str, Any]:
-    """Peaks as plain JSON values."""
-    return {**vars(peaks), "kind": peaks.kind.value, "flops": dict(peaks.flops)}
-
-
-def peaks_from(data: Mapping[str, Any]) -> Peaks:
-    """The inverse of :func:`peaks_dict`.
-
-    Raises:
-        KeyError, TypeError, ValueError: not peaks.
-    """
-    return Peaks(**{**data, "kind": PeakKind(data["kind"])})
 
 
 def _file(root: Path, machine: Machine) -> Path:

@@ -1,9 +1,9 @@
-"""The roofline: the least time that a machine's peaks allow, and what to think of a time below it.
+"""The roofline: the least time that a machine's peaks allow, and the judgement on a shorter time.
 
 The floor is max(FLOPs / peak FLOP/s, bytes / peak bytes/s) (S. Williams et al., "Roofline", CACM 52(4), 2009).
-FLOPs are the visible pairs only. Bytes are those that *must* cross the memory bus, which is less than the
-``bytes`` of a record: masked-off keys need not be read, written results may stay in a cache, and with a hot
-cache whatever fits there need not be read again.
+FLOPs count the visible pairs only. Bytes count the data that *must* cross the memory bus, which are fewer than the
+``bytes`` of a record: masked keys need not be read, written results may stay in a cache, and data that fit into a hot
+cache need not be read again.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Annotated
 
-from fmha_cli.problem import Problem
-from fmha_cli.rules import Reason
+from fmha_cli.domain.members import Then
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason
 
 
 class CacheState(StrEnum):
-    """Where the tensors are when a timed launch begins."""
+    """The place of the tensors when a timed launch begins."""
 
     HOT = "hot"
     """As the previous launch left them."""
@@ -27,14 +28,14 @@ class CacheState(StrEnum):
 
 
 class PeakKind(StrEnum):
-    """Where peaks come from: loops run on this machine, or the data sheet."""
+    """The source of peaks: loops run on this machine, or the data sheet."""
 
     MEASURED = "measured"
     SPEC = "spec"
 
 
 class Bound(StrEnum):
-    """Which peak sets the floor."""
+    """The peak that sets the floor."""
 
     COMPUTE = "compute"
     MEMORY = "memory"
@@ -42,7 +43,7 @@ class Bound(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Peaks:
-    """What a device can do at best.
+    """The best rates of a device.
 
     Attributes:
         flops: dtype name -> FLOP/s of the fastest instructions that keep that dtype's promised accuracy.
@@ -60,9 +61,9 @@ class Peaks:
 
 @dataclass(frozen=True)
 class Floor:
-    """The least time of one problem in nanoseconds, by compute and by memory (0 where no peak is known)."""
+    """Roofline floor: the least time that the machine's peaks allow, in nanoseconds (0 where no peak is known)."""
 
-    kind: PeakKind
+    kind: Annotated[PeakKind, Then("bound", "ns")]
     compute_ns: float
     memory_ns: float
 
@@ -73,16 +74,6 @@ class Floor:
     @property
     def bound(self) -> Bound:
         return Bound.COMPUTE if self.compute_ns >= self.memory_ns else Bound.MEMORY
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ``floor`` member of a measurement."""
-        return {
-            "bound": self.bound.value,
-            "compute_ns": self.compute_ns,
-            "kind": self.kind.value,
-            "memory_ns": self.memory_ns,
-            "ns": self.ns,
-        }
 
 
 def floor_of(problem: Problem, peaks: Peaks, cache: CacheState) -> Floor | None:
@@ -130,15 +121,15 @@ def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:
 
 
 MARGIN = {PeakKind.MEASURED: 0.15, PeakKind.SPEC: 0.02}
-"""How far below the floor a median may lie and still be believed. A measured peak is what a loop
-reached at the clock and beside the neighbours of its moment; a data sheet's is an upper bound."""
+"""The share by which a median may lie below the floor and still be believed. A measured peak depends on the clock and the
+neighbours at the time of its measurement; that of a data sheet is an upper bound."""
 
 FASTER_THAN_ROOFLINE = "M001"
 """Id of the Reason for an impossible time."""
 
 
 def impossible(median_ns: int, floor: Floor | None) -> Reason | None:
-    """Why a time cannot be true, or None when it can. Such a row is MISTRUSTED."""
+    """The reason why a time cannot be true; None when it can. Such a row is MISTRUSTED."""
     if floor is None or median_ns >= floor.ns * (1 - MARGIN[floor.kind]):
         return None
     what = "FLOPs" if floor.bound is Bound.COMPUTE else "bytes"

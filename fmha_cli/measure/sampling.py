@@ -1,7 +1,7 @@
-"""The stopping rule: how many launches to time, as a pure function of the samples so far.
+"""The stopping rule: the number of launches to time, as a pure function of the samples so far.
 
-The worker only launches and returns raw nanoseconds; every decision is taken here, so that it can be
-tested without a kernel and replayed from the samples of a record.
+The worker only launches and returns raw nanoseconds. This module makes every decision, so they can be tested without a
+kernel and replayed from the samples of a record.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from fmha_cli.measure.stats import median, median_interval, relative_width
 
 
 class StopReason(StrEnum):
-    """Why no further samples were taken."""
+    """The reason why sampling ended."""
 
     CONVERGED = "converged"
-    """The 95 % interval of the median is narrower than asked for."""
+    """The 95 % interval of the median is narrower than requested."""
     BUDGET = "budget"
     """The time is spent."""
     MAX_SAMPLES = "max_samples"
-    """As many samples as allowed."""
+    """The number of samples reached its limit."""
     INTERRUPTED = "interrupted"
     """Something else ended the run (the row's timeout, Ctrl-C) before the rule did."""
     SINGLE = "single"
-    """One launch was asked for (``fmha run``)."""
+    """One launch was requested (``fmha run``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,14 +33,15 @@ class SamplingPolicy:
     """When to stop.
 
     Attributes:
-        min_samples: counted samples before the interval is looked at (6 is the least that has one).
-        max_samples: counted samples at most.
-        budget_ns: time for warm-up and samples together; one sample is taken even where it is too short.
+        min_samples: number of counted samples before the interval is checked (6 is the least that has one).
+        max_samples: the most counted samples.
+        budget_ns: time for warm-up and samples together. One sample is taken even if it takes longer.
         rel_ci: stop when the 95 % interval of the median is narrower than this share of the median.
-        warmup_min, warmup_max: launches that are left out before the first counted one.
+        warmup_min: the fewest launches before the first counted one.
+        warmup_max: the most launches before the first counted one.
         settle: warm-up ends when the last ``SETTLED`` launches lie within this share above the fastest one.
-        growth: factor between the counts of one look and the next.
-        batch_ns: predicted length of one batch at most, so that progress and Ctrl-C stay lively.
+        growth: factor between the sample counts of two successive checks.
+        batch_ns: the longest predicted time of one batch, which keeps progress and Ctrl-C responsive.
     """
 
     min_samples: int = 10
@@ -60,7 +61,7 @@ class SamplingPolicy:
 
 
 SETTLED = 3
-"""Launches in a row that must agree before a kernel counts as warm."""
+"""Number of consecutive launches that must agree before a kernel counts as warm."""
 
 _WARMUP_SHARE = 5
 """Warm-up ends when it has used a fifth of the budget."""
@@ -79,8 +80,8 @@ class Sampler:
     def warmup(self, samples: Sequence[int]) -> int | None:
         """How many leading launches are warm-up, or None while the kernel is not warm.
 
-        Warm-up also ends with a fifth of the budget; a launch that alone exceeds the budget is counted, so
-        that even the slowest kernel gets a time.
+        Warm-up also ends after a fifth of the budget. A launch that alone exceeds the budget is counted, so even the
+        slowest kernel gets a time.
         """
         rule = self.policy
         if rule.warmup_max == 0:
@@ -113,10 +114,10 @@ class Sampler:
         return StopReason.BUDGET if self._left(samples, spent_ns) <= 0 else None
 
     def next_batch(self, samples: Sequence[int], spent_ns: int | None = None) -> int:
-        """How many launches to make next; 0 = stop.
+        """The number of launches to make next; 0 = stop.
 
-        Counts grow geometrically, so that the repeated looks at the interval stay few; a batch is cut to
-        what the budget and ``batch_ns`` still allow, and is at least 1.
+        Counts grow geometrically, so the interval is checked only a few times. A batch is limited to what the budget
+        and ``batch_ns`` still allow, and has at least 1 launch.
         """
         if self.stop(samples, spent_ns) is not None:
             return 0
@@ -148,7 +149,7 @@ _DRIFT = 0.05
 
 
 def sanity_notes(samples: Sequence[int]) -> tuple[str, ...]:
-    """What a reader should know before trusting the median: outliers, and a drift during the run."""
+    """Warnings about the median: outliers, and a drift during the run."""
     notes = []
     if samples:
         middle = median(samples)

@@ -1,4 +1,4 @@
-"""Statistics of timing samples: order statistics only, nothing assumes a normal distribution.
+"""Statistics of timing samples: order statistics only, without the assumption of a normal distribution.
 
 Sources: H. A. David and H. N. Nagaraja, "Order Statistics" (3rd ed. 2003), section 7.1 (the interval of
 the median); R. J. Hyndman and Y. Fan, "Sample Quantiles in Statistical Packages" (1996), type 7 (the
@@ -19,7 +19,8 @@ CONFIDENCE = 0.95
 """Confidence of every interval in a record (``ci95_ns``)."""
 
 _EXACT_UP_TO = 2000
-"""Sample counts up to here use the exact binomial; beyond, its normal approximation, which is off by a rank or two."""
+"""Up to this many samples the exact binomial is used. More samples use its normal approximation, which is off by a rank
+or two."""
 
 RESAMPLES = 1000
 """Bootstrap resamples: enough that the ends of a 95 % interval move by less than a tenth of its width."""
@@ -78,7 +79,7 @@ def median_rank(count: int, confidence: float = CONFIDENCE) -> int | None:
 def median_interval(samples: Sequence[Number], confidence: float = CONFIDENCE) -> tuple[Number, Number] | None:
     """The distribution-free confidence interval of the median, or None for too few samples.
 
-    It presumes independent samples of one distribution; ``sampling`` warns where they drift.
+    It assumes independent samples of one distribution; ``sampling`` warns if they drift.
     """
     rank = median_rank(len(samples), confidence)
     if rank is None:
@@ -102,8 +103,8 @@ def ratio_interval(
     """Bootstrap percentile interval of median(above) / median(below).
 
     Args:
-        paired: the i-th samples were taken together (interleaved A/B), so rounds are resampled, which
-            leaves a drift that both share out of the ratio; else each side is resampled by itself.
+        paired: the i-th samples were taken together (interleaved A/B), so rounds are resampled, which removes a shared
+            drift from the ratio. Otherwise each side is resampled separately.
         seed: makes the interval reproducible.
 
     Returns:

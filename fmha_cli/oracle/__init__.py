@@ -1,1 +1,1 @@
-"""The oracle: float64 reference, low-precision emulation, seeded fills and the tolerance that judges a kernel."""
+"""The oracle: float64 reference, seeded fills and the tolerance that judges a kernel."""

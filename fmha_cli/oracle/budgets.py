@@ -1,4 +1,4 @@
-"""How far an honest kernel may be from the reference: measured constants from ``budgets.json``.
+"""The largest error that an honest kernel may have: measured constants from ``budgets.json``.
 
 Every constant is a multiple of eps, the unit roundoff of the coarser of the input and output type, except
 ``lse``. Each entry carries the measurement behind it: ``used`` is the largest share of the budget that an honest
@@ -13,31 +13,34 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import UnsupportedError
-from fmha_cli.problem import Problem
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.problem import Problem
 
 EPS = {DType.FP32: 2.0**-24, DType.FP16: 2.0**-11, DType.BF16: 2.0**-8, DType.FP8_E4M3: 2.0**-4}
 """Unit roundoff: the largest relative error of one rounding to nearest."""
 
 HALF_STEP = {DType.FP32: 2.0**-126, DType.FP16: 2.0**-25, DType.BF16: 2.0**-126, DType.FP8_E4M3: 2.0**-10}
-"""Largest absolute error of a number too small for a relative one: half a step of subnormal fp16 or fp8; fp32 and bf16
-kernels may take what is below the smallest normal number for zero (every fast exp2 and the matrix units do)."""
+"""Largest absolute error of a number that is too small for a relative one: half a step of subnormal fp16 or fp8. fp32 and
+bf16 kernels may treat a number below the smallest normal one as zero (every fast exp2 and the matrix units do)."""
 
 LEAST_NORMAL = {DType.FP16: 2.0**-14}
-"""Smallest normal number, of the types whose subnormal numbers are within a softmax's reach: what they hold may be lost
-on an architecture that states ``matrix_flushes_subnormals``."""
+"""Smallest normal number of the types whose subnormal numbers a softmax can reach. An architecture that states
+``matrix_flushes_subnormals`` may lose smaller values."""
 
 ANY = "*"
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What the rules of ``tolerance`` allow for one output.
+    """The errors that the rules of ``tolerance`` allow for one output.
 
-    row: error of a row, relative to its scale, in eps; element: the same of an element;
-    rms: root mean square of the row errors in eps, for very many rows (fewer rows: ``rms_of``);
-    lse: error of LSE relative to 1 + |LSE|.
+    Attributes:
+        eps: the unit roundoff that counts.
+        row: error of a row, relative to its scale, in eps.
+        element: error of an element, likewise.
+        rms: root mean square of the row errors in eps, for very many rows (fewer rows: ``rms_of``).
+        lse: error of LSE relative to 1 + |LSE|.
     """
 
     eps: float

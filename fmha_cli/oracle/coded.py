@@ -1,8 +1,8 @@
-"""V that holds its own position: every row of V spells the id of its key, so that a wrong row of O can be named.
+"""Values that hold their own position: every row of V spells the id of its key, which explains a wrong row of O.
 
 Element e of the row of key ``id`` is nibble e % 8 of mix(id, e // 8), minus 7.5: one of 16 values, exact in every
-storage type but fp8_e5m2. mix is a bijection of 32-bit words, so the first eight elements spell the id, and neighbours look
-as different as strangers.
+storage type but fp8_e5m2. mix is a bijection of 32-bit words, so the first eight elements spell the id, and the codes of
+neighbouring ids are unrelated.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def code(ids: npt.ArrayLike, dim: int) -> npt.NDArray[np.float32]:
 
 
 def decode_coded(row: npt.ArrayLike, tolerance: float = 0.25) -> int | None:
-    """The id whose code ``row`` is, element by element within ``tolerance``; None if it is no code.
+    """The id whose code equals ``row``, element by element within ``tolerance``; None if it is not a code.
 
     Needs at least eight elements.
     """

@@ -1,23 +1,29 @@
-"""What is wrong with a wrong row, in words: NaN, another row's answer, or a key too many or too few."""
+"""What a comparison means, in words: what is wrong with a wrong row, and why a pass would prove little."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.coded import code, decode_coded
 from fmha_cli.oracle.positions import key_id, key_of
 from fmha_cli.oracle.reference import Reference
 from fmha_cli.oracle.tensors import F64, Array
-from fmha_cli.problem import Problem
 
 _SAME = 2.0**-5
 _ALIGNED = 0.9
 
+ONE_HOT = 1 - 2.0**-11
+"""Above this largest probability no 16-bit output shows the other keys."""
+
+_FEW = 64
+"""Outputs with fewer elements may be all zero, or V flat, by chance in the integer fills."""
+
 
 def diagnose(problem: Problem, got: Array, reference: Reference, fill: str, worst: int) -> list[str]:
-    """Notes about row ``worst`` of ``got`` (rows, hdim_v); empty when nothing can be said.
+    """Notes about row ``worst`` of ``got`` (rows, hdim_v); empty when no cause is known.
 
-    Under the fill ``coded`` the error points along (v_j - o) of the key j that is missing or should not be there.
+    Under the fill ``coded`` the error points along (v_j - o) for the key j that is missing or should be masked.
     """
     row, expected = got[worst].astype(np.float64), reference.o[worst]
     name = reference.rows.name(worst)
@@ -33,6 +39,27 @@ def diagnose(problem: Problem, got: Array, reference: Reference, fill: str, wors
     if fill == "coded":
         notes += _name_key(problem, row, expected, reference, worst)
     return notes
+
+
+def distrust_of(problem: Problem, reference: Reference, fill: str) -> str | None:
+    """Why a pass would prove little: the data let wrong kernels give the right answer. None if a pass is trusted.
+
+    A problem without any visible pair has zeros as its only right answer, so its pass is trusted. So is that of a
+    problem whose rows see at most one key: its softmax is one-hot for every kernel. The fill ``large`` is nearly
+    one-hot on purpose (it looks for overflow) and is exempt from that reason.
+    """
+    seen = reference.visible > 0
+    if not seen.any():
+        return None
+    if reference.o.size >= _FEW:
+        if not reference.o[seen].any():
+            return "the right answer is zero in every element: a kernel that does nothing passes"
+        if reference.flat_v:
+            return "all rows of V are equal: any softmax gives the same output"
+    choice = reference.visible > 1
+    if fill != "large" and choice.any() and (reference.peak[choice] > ONE_HOT).all():
+        return "the softmax is one-hot in every row: the weights of the other keys are not tested"
+    return None
 
 
 def _name_key(problem: Problem, row: F64, expected: F64, reference: Reference, worst: int) -> list[str]:

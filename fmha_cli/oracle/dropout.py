@@ -1,11 +1,11 @@
-"""Which elements of P dropout keeps: one function for each named stream.
+"""The elements of P that dropout keeps: one function for each named stream.
 
 Stream ``fmha`` (this project's own): Philox 4x32-10, key = low and high word of the seed, counter words
 c0 = j >> 2, c1 = i, c2 = b * heads + h, c3 = offset; element (b, h, i, j) uses output word j & 3 and is
 kept when word >= threshold, threshold = floor(p * 2^32). i and j count inside the sequence.
 
-Streams ``ck`` (Composable Kernel) and ``fa2`` (FlashAttention-2): ``ck_stream`` and ``fa2_stream`` state them. Both compare
-bytes, and both divide what they keep by 1 - p, not by the share that they keep: ``keep_scale`` serves all streams.
+``ck_stream`` and ``fa2_stream`` state the streams ``ck`` (Composable Kernel) and ``fa2`` (FlashAttention-2). Both compare
+bytes, and both divide a kept element by 1 - p, not by the share that they keep: ``keep_scale`` serves all streams.
 """
 
 from __future__ import annotations
@@ -16,18 +16,51 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.errors import UnsupportedError
-from fmha_cli.oracle.philox import philox4x32
-from fmha_cli.problem import Problem
+from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.features import DROPOUT_STREAMS
+from fmha_cli.domain.problem import Problem
 
 Ints = npt.NDArray[np.int64]
+U32 = npt.NDArray[np.uint32]
+U64 = npt.NDArray[np.uint64]
 Keep = npt.NDArray[np.bool_]
 Stream = Callable[[Problem, int, Ints, Ints, int, int], Keep]
-"""(problem, b, h (rows), i (rows), first key, end key) -> kept (rows, end - first)."""
+"""(problem, b, h, i, first, end) -> kept, a bool array of shape (rows, end - first).
+
+It marks the kept elements of P: rows (h[r], i[r]) of sequence b, keys first to end - 1. ``h`` and ``i`` are int64
+arrays of shape (rows,). The result for a row and a key must not depend on the block in which they are requested.
+"""
 
 _WORD = 2**32
+_MULTIPLY_0, _MULTIPLY_1 = np.uint64(0xD2511F53), np.uint64(0xCD9E8D57)
+_WEYL_0, _WEYL_1 = 0x9E3779B9, 0xBB67AE85
+_LOW, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
+_PHILOX_ROUNDS = 10
 _CK_TILE, _CK_LANES, _CK_ROUNDS = 32, 64, 7
 _FA2_ROWS, _FA2_COLUMNS, _FA2_LANES, _FA2_ROUNDS = 16, 32, 32, 7
+
+
+def philox4x32(
+    counter: tuple[U64, U64, U64, U64], key: tuple[int, int], rounds: int = _PHILOX_ROUNDS
+) -> tuple[U32, U32, U32, U32]:
+    """Philox 4x32: four 32-bit words for each counter.
+
+    Source: Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011); the constants are those
+    of Random123 ``philox.h`` (``PHILOX_M4x32_0/1``, ``PHILOX_W32_0/1``).
+
+    Args:
+        counter: words c0..c3, each a uint64 array with values below 2^32; they broadcast against each other.
+        key: words k0, k1 below 2^32.
+        rounds: 10, the authors' recommendation; some GPU kernels use 7.
+    """
+    c0, c1, c2, c3 = np.broadcast_arrays(*counter)
+    k0, k1 = key
+    for _ in range(rounds):
+        p0, p1 = c0 * _MULTIPLY_0, c2 * _MULTIPLY_1
+        c0, c2 = (p1 >> _SHIFT) ^ c1 ^ np.uint64(k0), (p0 >> _SHIFT) ^ c3 ^ np.uint64(k1)
+        c1, c3 = p1 & _LOW, p0 & _LOW
+        k0, k1 = (k0 + _WEYL_0) & 0xFFFFFFFF, (k1 + _WEYL_1) & 0xFFFFFFFF
+    return c0.astype(np.uint32), c1.astype(np.uint32), c2.astype(np.uint32), c3.astype(np.uint32)
 
 
 def threshold(p: float) -> int:
@@ -124,16 +157,19 @@ def fa2_keep_byte(p: float) -> int:
     return int(np.floor(float(np.float32(1) - np.float32(p)) * 255.0))
 
 
-STREAMS: Mapping[str, Stream] = MappingProxyType({"fmha": fmha_stream, "ck": ck_stream, "fa2": fa2_stream})
+STREAMS: Mapping[str, Stream] = MappingProxyType(
+    dict(zip(DROPOUT_STREAMS, (fmha_stream, ck_stream, fa2_stream), strict=True))
+)
+"""The streams of the built-in backends. Plugins add further ones (``Registry.dropout_streams``)."""
 
 
-def stream_of(name: str) -> Stream:
+def stream_of(name: str, streams: Mapping[str, Stream] = STREAMS) -> Stream:
     """The stream of that name.
 
     Raises:
-        UnsupportedError: O002, a stream that the oracle does not implement.
+        UnsupportedError: O002, no such stream.
     """
-    if name not in STREAMS:
-        known = ", ".join(STREAMS)
-        raise UnsupportedError(f"dropout stream {name} has no reference", code="O002", help=f"the oracle has {known}")
-    return STREAMS[name]
+    if name not in streams:
+        known = ", ".join(streams)
+        raise UnsupportedError(f"dropout stream {name} has no reference", code="O002", help=f"there are {known}")
+    return streams[name]

@@ -1,7 +1,7 @@
-"""Seeded inputs. Every tensor has its own stream, so that Q, K and V are never equal by accident.
+"""Seeded inputs. Every tensor has its own stream, so Q, K and V are never equal by accident.
 
 The words come from numpy's PCG64 bit generator seeded with (seed, crc32(tensor name)), whose stream numpy
-keeps stable; they become numbers here, by integer arithmetic and one exact conversion, so the values do
+keeps stable. This module turns them into numbers by integer arithmetic and one exact conversion, so the values do
 not depend on numpy's version, the C library or the platform. Numbers are made in float32 and rounded once
 (nearest-even) to the storage type.
 
@@ -13,7 +13,7 @@ ties          Q small integers, K rows out of four: every row of scores holds ma
 large         scores with a standard deviation of 24: overflow without a running maximum, nearly one-hot
 ============  ==========================================================================================
 
-Rows of K and V where no key lives (padding and rest of a cache, unused pages, slots to be appended to) and the padding of a
+Rows of K and V that hold no key (padding and rest of a cache, unused pages, slots for appended keys) and the padding of a
 packed bias are NaN.
 """
 
@@ -26,20 +26,17 @@ from zlib import crc32
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.errors import UsageError
-from fmha_cli.features import Alibi, Mode
-from fmha_cli.oracle.alibi import standard_slopes
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.features import FILLS, Alibi, Mode
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import Role, TensorShape, page_count, pages_of, shapes_of
 from fmha_cli.oracle.coded import code
 from fmha_cli.oracle.positions import UNUSED, stored_ids
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, round_to
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import Role, TensorShape, page_count, pages_of, shapes_of
 
 F32 = npt.NDArray[np.float32]
 CustomFill = Callable[[tuple[int, ...], np.random.Generator], F32]
 """A plugin's fill: (shape, generator) -> float32 values of one tensor."""
-
-FILLS = ("normal", "sparse_int", "coded", "ties", "large")
 
 _CHUNK = 1 << 18
 _LARGE_STD = 24.0
@@ -62,8 +59,8 @@ def fill(
     given: Inputs | None = None,
     custom: Mapping[str, CustomFill] | None = None,
 ) -> dict[str, Array]:
-    """Every input of ``problem`` (``Role.INPUT`` and ``INOUT``; o and lse of a backward-only problem excepted,
-    which only a forward pass can give). Tensors in ``given`` are passed through.
+    """Every input of ``problem`` (``Role.INPUT`` and ``INOUT``), except o and lse of a backward-only problem, which
+    only a forward pass can compute. Tensors in ``given`` are passed through.
 
     Raises:
         UsageError: E008, no such fill.
@@ -102,12 +99,26 @@ def _tensor(
     if kind in custom:
         return round_to(custom[kind](shape.shape, np.random.Generator(bits)), shape.dtype)
     if kind == "ties" and name in ("k", "k_new"):
-        # k_new takes the rows of k, so that appended keys tie with cached ones
+        # k_new uses the rows of k, so that appended keys tie with cached ones
         few = _integers(generator(seed, "k"), 4 * shape.shape[-1]).reshape(4, -1)
         choice = bits.random_raw(shape.elements // max(1, shape.shape[-1])) & np.uint64(3)
         return round_to(few[choice.astype(np.int64)].reshape(shape.shape), shape.dtype)
     integers = kind == "sparse_int" or (kind == "ties" and name in ("q", "bias", "sink_logits"))
     return _chunked(bits, shape, _integers if integers else normals, _factor(problem, kind, name))
+
+
+def standard_slopes(heads: int) -> F32:
+    """The standard ALiBi slopes, (heads,) fp32.
+
+    For n a power of two they are 2^(-8h/n), h = 1..n. For other n they are those of n' = 2^floor(log2 n), then every
+    second one of 2n'.
+
+    Source: Press et al., "Train Short, Test Long" (2021), ``get_slopes`` of the authors' fairseq fork.
+    """
+    below = 1 << (heads.bit_length() - 1)
+    first = [2.0 ** (-8 * h / below) for h in range(1, below + 1)]
+    more = [2.0 ** (-8 * h / (2 * below)) for h in range(1, 2 * (heads - below), 2)]
+    return np.array(first + more, dtype=np.float32)
 
 
 def _factor(problem: Problem, kind: str, name: str) -> float:
@@ -163,7 +174,7 @@ def block_table(problem: Problem, seed: int) -> npt.NDArray[np.int32]:
 
 
 def _poison(problem: Problem, name: str, tensors: dict[str, Array]) -> None:
-    """NaN where nothing lives."""
+    """Set the elements that hold nothing to NaN."""
     tensor = tensors[name]
     if name == "bias" and problem.mode is Mode.GROUP:
         _poison_bias(problem, tensor)

@@ -17,16 +17,16 @@ from math import sqrt
 
 import numpy as np
 
-from fmha_cli.errors import ImpossibleProblem
-from fmha_cli.features import CacheKind
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.features import CacheKind
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import bias_shape, shapes_of
 from fmha_cli.oracle.budgets import EPS, HALF_STEP
-from fmha_cli.oracle.dropout import keep_scale, stream_of
+from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_scale
 from fmha_cli.oracle.reference import RowResult, attend, flushed, squares, weigh
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Inputs, SequenceView, head_rows
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import bias_shape, shapes_of
 
 
 @dataclass(frozen=True)
@@ -65,12 +65,15 @@ class _Sums:
     dv_lost: F64
 
 
-def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") -> Gradients:
+def backward(problem: Problem, inputs: Inputs, *, stream: Stream = fmha_stream) -> Gradients:
     """Gradients of sum(O * dO); ``inputs`` holds q, k, v, do and what the forward pass needs.
+
+    Args:
+        stream: what dropout draws from.
 
     Raises:
         ImpossibleProblem: P007, a KV cache, which has no backward pass.
-        UnsupportedError: O001, O002 (dropout streams), T001 (tensors without a form).
+        UnsupportedError: O001 (the offset of a dropout stream), T001 (tensors without a form).
     """
     if problem.kv_cache.kind is not CacheKind.NONE:
         raise ImpossibleProblem("--direction bwd and --kv-cache contradict each other", code="P007", where="--kv-cache")
@@ -82,7 +85,7 @@ def backward(problem: Problem, inputs: Inputs, *, dropout_stream: str = "fmha") 
         sums = _Sums(np.zeros_like(k64), np.zeros_like(v64), *(np.zeros(len(k64)) for _ in range(4)))
         for _, block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
-                top, size = _block(block, k64, v64, dropout_stream, sums, out)
+                top, size = _block(block, k64, v64, stream, sums, out)
             reach, sizes = (
                 max(reach, top),
                 np.maximum(sizes, [size, squares(k64).max(initial=0.0), squares(block.q).max()]),
@@ -128,11 +131,11 @@ def _zeros(problem: Problem) -> Gradients:
     )
 
 
-def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, out: Gradients) -> tuple[float, float]:
+def _block(block: RowBlock, k: F64, v: F64, stream: Stream, sums: _Sums, out: Gradients) -> tuple[float, float]:
     """Add the block's share to ``sums`` and ``out``; returns the largest reach and |dO|^2 of its rows."""
     view = block.view
     p = view.problem
-    forward = attend(block, k, v, dropout_stream)
+    forward = attend(block, k, v, stream)
     do = np.empty_like(forward.o)
     for head in np.unique(block.h):
         mine = block.h == head
@@ -148,7 +151,7 @@ def _block(block: RowBlock, k: F64, v: F64, dropout_stream: str, sums: _Sums, ou
         weights = np.exp(s - lse[:, None])
         factor = None
         if p.dropout:
-            kept = stream_of(dropout_stream)(p, view.b, block.h, block.i, first, end)
+            kept = stream(p, view.b, block.h, block.i, first, end)
             factor = kept * keep_scale(p.dropout)
         used = weights if factor is None else weights * factor
         sums.dv[first:end] += used.T @ do

@@ -1,4 +1,4 @@
-"""Errors in units of what the rounding of an honest kernel explains: the numbers that ``tolerance`` limits.
+"""Errors in units of the rounding errors of an honest kernel: the numbers that ``tolerance`` limits.
 
 The scale of row r is max(|ref_r|, floor_r), with the floor ::
 
@@ -19,16 +19,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmha_cli.dtypes import DType
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.budgets import EPS, HALF_STEP, eps_of
 from fmha_cli.oracle.reference import RowResult
 from fmha_cli.oracle.tensors import F64, Array
-from fmha_cli.problem import Problem
 
 F32_EPS = 2.0**-24
 
 _CHUNK = 4096
-"""Rows compared at a time, so that comparing needs little memory beside the tensors."""
+"""Rows compared at a time, so that a comparison needs little memory besides the tensors."""
 
 _NEAR = 2.0**-6
 
@@ -37,10 +37,15 @@ _NEAR = 2.0**-6
 class RowErrors:
     """Errors of R rows against a reference.
 
-    relative (R,): |o - ref| / scale; mismatched (R,): elements finite on one side only; counted: rows whose answer
-    is not zero throughout; element: the largest |o - ref| / (|ref| + scale / sqrt(d)) of any element, absolute
-    and allowance: its numerator and denominator. Elements that are not finite on either side count as
-    error-free in the others.
+    Elements that are not finite on either side count only in ``mismatched``.
+
+    Attributes:
+        relative: (R,) |o - ref| / scale.
+        mismatched: (R,) number of elements that are finite on one side only.
+        counted: rows whose answer is not zero throughout.
+        element: the largest |o - ref| / (|ref| + scale / sqrt(d)) of any element.
+        absolute: its numerator.
+        allowance: its denominator.
     """
 
     relative: F64
@@ -58,14 +63,17 @@ class RowErrors:
 
 
 def score_error(problem: Problem) -> float:
-    """The size of a score's error, in units of ``reach``: that of single precision, and with rotary embedding in 16 bits
-    that of an inner product whose d terms have independent errors of eps."""
+    """The size of a score's error, in units of ``reach``.
+
+    It is that of single precision. With rotary embedding in 16 bits, the error of an inner product whose d terms have
+    independent errors of eps is added.
+    """
     rotated = problem.rotary.dim > 0 and problem.dtype in (DType.FP16, DType.BF16)
     return F32_EPS + (EPS[problem.dtype] / problem.hdim**0.5 if rotated else 0.0)
 
 
 def floors(problem: Problem, reference: RowResult, dim: int, *, flushes: bool = False) -> F64:
-    """(R,) the floor of each row's scale; ``flushes``: on a matrix unit that takes subnormal P for zero."""
+    """(R,) the floor of each row's scale; ``flushes``: the matrix unit treats subnormal P as zero."""
     eps = eps_of(problem)
     scores: F64 = (score_error(problem) * reference.reach + F32_EPS * np.sqrt(reference.visible)) / eps
     floor: F64 = reference.noise * (1 + scores) + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
@@ -97,7 +105,7 @@ def row_errors(actual: Array, expected: F64, floor: F64, limit: float) -> RowErr
 
 
 def _mismatched(got: F64, want: F64, limit: float) -> F64:
-    """(R,) elements that are finite on one side only; near overflow of the storage type both are right."""
+    """(R,) number of elements that are finite on one side only. Near overflow of the storage type both are right."""
     size = np.abs(want)
     certain = ~np.isfinite(want) | (size <= limit * (1 - _NEAR)) | (size > limit * (1 + _NEAR))
     finite = np.isfinite(want) & (size <= limit)

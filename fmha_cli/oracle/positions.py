@@ -1,14 +1,14 @@
-"""Which key of which sequence and head each stored row of K or V is; unused rows are named too."""
+"""The key, head and sequence of each stored row of K or V; unused rows are marked."""
 
 from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.features import CacheKind, Layout, Mode
+from fmha_cli.domain.features import CacheKind, Layout, Mode
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import offsets, shapes_of
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import offsets, shapes_of
 
 Ints = npt.NDArray[np.int64]
 UNUSED = -1
@@ -20,13 +20,13 @@ def key_id(problem: Problem, b: int, g: int, j: npt.ArrayLike) -> Ints:
 
 
 def key_of(problem: Problem, number: int) -> tuple[int, int, int]:
-    """(b, g, j) of a number that :func:`key_id` gave."""
+    """The inverse of :func:`key_id`: (b, g, j) of a number."""
     stride = max(1, problem.seqlen_k)
     return number // stride // problem.kv_heads, number // stride % problem.kv_heads, number % stride
 
 
 def stored_ids(problem: Problem, name: str, block_table: Array | None = None) -> Ints:
-    """Ids of the rows of k, v, k_new or v_new: the tensor's shape without its last axis, UNUSED where no key lives.
+    """Ids of the rows of k, v, k_new or v_new, in the tensor's shape without its last axis; UNUSED for rows without a key.
 
     ``block_table`` is needed for a paged k or v.
     """

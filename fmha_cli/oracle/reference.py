@@ -12,15 +12,15 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.dtypes import DType
-from fmha_cli.features import Mode
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.features import Mode
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import lse_shape, shapes_of
 from fmha_cli.oracle.budgets import LEAST_NORMAL
-from fmha_cli.oracle.dropout import keep_scale, stream_of
+from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_scale
 from fmha_cli.oracle.rows import Ints, Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Array, Inputs, SequenceView, appended_cache
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import lse_shape, shapes_of
 
 Floats = TypeVar("Floats", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
@@ -79,14 +79,17 @@ class Reference(RowResult):
         return out
 
 
-def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, dropout_stream: str = "fmha") -> Reference:
+def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, stream: Stream = fmha_stream) -> Reference:
     """Attention of the chosen rows (default: all), in float64.
 
     A masked, unused or padded row of K or V may hold anything, NaN included. A row that sees nothing gives
     O = 0 and LSE = -inf, or LSE = the sink logit with a learned sink.
 
+    Args:
+        stream: what dropout draws from.
+
     Raises:
-        UnsupportedError: O001, O002 (dropout streams), T001 (tensors without a form).
+        UnsupportedError: O001 (the offset of a dropout stream), T001 (tensors without a form).
     """
     rows = all_rows(problem) if rows is None else rows
     shapes_of(problem)
@@ -110,7 +113,7 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, dropo
         h, i = rows.h[part], rows.i[part]
         for inner, block in row_blocks(view, h, i):
             with np.errstate(invalid="ignore", over="ignore"):
-                result = attend(block, k, v, dropout_stream)
+                result = attend(block, k, v, stream)
             target = slice(part.start + inner.start, min(part.start + inner.stop, part.stop))
             for name in ("o", "lse", "noise", "reach", "width", "peak", "visible", "lost"):
                 getattr(out, name)[target] = getattr(result, name)
@@ -129,7 +132,7 @@ def _flat(problem: Problem, inputs: Inputs, rows: Rows) -> bool:
     return several
 
 
-def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tuple[int, int] | None = None) -> RowResult:
+def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int, int] | None = None) -> RowResult:
     """Attention of one block of rows; ``key_range`` limits it to one split of the keys (no learned sink then).
 
     k (seqlen_k, hdim) and v (seqlen_k, hdim_v) are float64.
@@ -142,7 +145,6 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
     peak, square, lost = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
     acc, left = np.zeros((count, v.shape[1])), np.zeros(count)
     key_norm, value_norm = 0.0, 0.0
-    stream = stream_of(dropout_stream) if p.dropout else None
     for first, end in _clipped(block, key_range):
         keys, values = k[first:end], v[first:end]
         s, _ = block.scores(keys, first, end)
@@ -151,11 +153,11 @@ def attend(block: RowBlock, k: F64, v: F64, dropout_stream: str, key_range: tupl
         new_top = np.maximum(top, block_top)
         safe = np.where(np.isneginf(new_top), 0.0, new_top)
         shrink = np.exp(top - safe)
-        scores = None if stream is None else np.where(np.isneginf(s), 0.0, s)
+        scores = None if not p.dropout else np.where(np.isneginf(s), 0.0, s)
         s -= safe[:, None]
         weights = np.exp(s, out=s)
         total = total * shrink + weights.sum(axis=1)
-        if stream is not None:
+        if p.dropout:
             weights *= stream(p, block.view.b, block.h, block.i, first, end) * keep_scale(p.dropout)
         acc = acc * shrink[:, None] + weigh(block, weights, values, first, end)
         sizes = squares(values)

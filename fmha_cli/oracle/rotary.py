@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.features import Rotary, RotaryStyle
+from fmha_cli.domain.features import Rotary, RotaryStyle
 
 F64 = npt.NDArray[np.float64]
 BASE = 10000.0

@@ -1,4 +1,4 @@
-"""Which query rows are checked: all of them, or a seeded sample that fits a time budget."""
+"""The query rows to check: all of them, or a seeded sample that fits a time budget."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.features import Layout, Mode
+from fmha_cli.domain.features import Layout, Mode
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import offsets
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import offsets
 
 Ints = npt.NDArray[np.int64]
 
 _EDGE = 16
-"""Rows next to a multiple of it are where tiles of every common height begin and end."""
+"""Tiles of every common height begin and end next to a multiple of this number of rows."""
 
 _FLOPS_PER_SECOND = 30e9
 _SECONDS_PER_PAIR = 10e-9
 _SECONDS_PER_KEY_ELEMENT = 2e-9
-"""Cost model of the blocked float64 reference on one core; deliberately on the slow side."""
+"""Cost model of the blocked float64 reference on one core, deliberately pessimistic."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Rows:
         return np.array(offsets(problem.query_lengths()), dtype=np.int64)[self.b] + self.i
 
     def name(self, n: int) -> str:
-        """Row ``n`` as people point at it."""
+        """Row ``n`` in a form for people."""
         return f"(b={self.b[n]}, h={self.h[n]}, i={self.i[n]})"
 
 
@@ -88,9 +88,9 @@ def seconds_of(problem: Problem, rows: int, heads: int) -> float:
 
 
 def rows_within(problem: Problem, seconds: float, seed: int = 0) -> Rows:
-    """All rows if the reference takes less than ``seconds``, else a sample; the same for the same arguments.
+    """All rows if the reference takes less than ``seconds``, else a sample. Equal arguments give equal rows.
 
-    The sample holds the first and last (sequence, head) with a query and random others; in each the first
+    The sample holds the first and last (sequence, head) with a query and random others. Of each it holds the first
     and last row, rows at tile edges, and random ones. At least one row of two heads is kept.
     """
     total = problem.heads * sum(problem.query_lengths())

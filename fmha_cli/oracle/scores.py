@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmha_cli.dtypes import DType
+from fmha_cli.domain.dtypes import DType
 from fmha_cli.oracle.rows import Ints
 from fmha_cli.oracle.tensors import F64, SequenceView
 

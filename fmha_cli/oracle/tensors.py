@@ -10,15 +10,15 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.features import CacheKind, Layout, Mode, QScale
+from fmha_cli.domain.features import CacheKind, Layout, Mode, QScale
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import SCALE_BLOCK, Element, offsets
 from fmha_cli.oracle.rotary import rotate
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import SCALE_BLOCK, Element, offsets
 
 Array = npt.NDArray[Any]
 F64 = npt.NDArray[np.float64]
 Inputs = Mapping[str, Array]
-"""Tensors by their names in ``fmha_cli.tensors``, in the problem's own layout and storage type."""
+"""Tensors by their names in ``fmha_cli.domain.tensors``, in the problem's own layout and storage type."""
 
 _NUMPY: Mapping[Element, npt.DTypeLike] = {
     Element.FP32: np.float32,

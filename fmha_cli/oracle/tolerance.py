@@ -17,17 +17,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import Element
+from fmha_cli.domain.verdict import Check, Comparison
 from fmha_cli.oracle.budgets import ANY, HALF_STEP, Budget, budget_of
-from fmha_cli.oracle.diagnose import diagnose
+from fmha_cli.oracle.diagnose import diagnose, distrust_of
 from fmha_cli.oracle.gradients import Gradients
 from fmha_cli.oracle.measure import F32_EPS, RowErrors, floors, row_errors, score_error
 from fmha_cli.oracle.reference import Reference
 from fmha_cli.oracle.rows import Rows
 from fmha_cli.oracle.tensors import F64, Array, numpy_dtype
-from fmha_cli.oracle.trust import distrust_of
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import Element
-from fmha_cli.verdict import Check, Comparison
 
 LSE_SPREAD = 4.0
 """How many times the size of a rotated score's error the error of a row's LSE may be: no budget multiplies it."""
@@ -48,7 +47,7 @@ def compare(
     """Judge a kernel's output on the reference's rows.
 
     Args:
-        o: in dtype_out and layout_out, shaped as ``fmha_cli.tensors`` says.
+        o: in dtype_out and layout_out, shaped as ``fmha_cli.domain.tensors`` says.
         lse: natural logarithm, or None when the kernel returns none.
         fill: name of the data, for the record; ``coded`` lets a wrong key be named.
         family, backend: select the budget.

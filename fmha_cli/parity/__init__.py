@@ -1,1 +1,1 @@
-"""Comparing this tool with upstream CK's own example programs, case by case."""
+"""Comparing this tool with an upstream project's own programs, case by case."""

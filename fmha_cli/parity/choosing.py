@@ -1,43 +1,37 @@
 """``--filter KEY:GLOB[,KEY:GLOB...]`` over cases: a key is ``name``, ``group``, ``program`` or an option of a program.
 
-Terms of different keys must all match; of several terms with one key, one must. ``-KEY:GLOB`` takes cases out.
-An option that a case does not give has its program's default.
+Each key must match; a key with several terms matches if one of them does. ``-KEY:GLOB`` excludes cases.
+An option that a case does not set has its program's default.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from fmha_cli.errors import EmptySelection, UsageError
-from fmha_cli.filters import Term
-from fmha_cli.near import suggest
-from fmha_cli.parity.case import DEFAULTS, Case
+from fmha_cli.discovery.filters import Term, parse_terms
+from fmha_cli.domain.counterpart import Case, Program
+from fmha_cli.domain.errors import EmptySelection
 
-KEYS = tuple(dict.fromkeys(("name", "group", "program", *(name for flags in DEFAULTS.values() for name in flags))))
+FIXED = ("name", "group", "program")
+"""Keys that are not options of a program."""
 
 
-def parse_terms(texts: Sequence[str]) -> tuple[Term, ...]:
-    """The terms of every ``--filter`` given.
+def terms_of(texts: Sequence[str], options: Mapping[Program, Mapping[str, str]]) -> tuple[Term, ...]:
+    """The terms of all ``--filter`` options together.
+
+    Args:
+        options: the options of each program.
 
     Raises:
         UsageError: F001, an unknown key (with near keys) or a term without a colon.
     """
-    terms: list[Term] = []
-    for part in (part.strip() for text in texts for part in _split(text)):
-        exclude = part.startswith("-")
-        key, colon, glob = part.removeprefix("-").partition(":")
-        if not colon or not glob:
-            raise UsageError(f"--filter {part!r} is not KEY:GLOB", code="F001", where="--filter", help="e.g. prec:bf16")
-        if key not in KEYS:
-            what = f"--filter {part}: no such key {key!r}"
-            raise UsageError(what, code="F001", where="--filter", help=suggest(key, KEYS))
-        terms.append(Term(key, glob, exclude))
-    return tuple(terms)
+    keys = tuple(dict.fromkeys((*FIXED, *(name for known in options.values() for name in known))))
+    return parse_terms((part for text in texts for part in _split(text)), keys, example="prec:bf16")
 
 
 def _split(text: str) -> list[str]:
-    """The terms of one text; a comma that begins no term belongs to the glob before it (``mask:t:128,30``)."""
+    """Split a text into terms. A comma that does not begin a term belongs to the glob before it (``mask:t:128,30``)."""
     parts: list[str] = []
     for part in text.split(","):
         head = part.strip().removeprefix("-").partition(":")

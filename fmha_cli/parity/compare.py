@@ -1,4 +1,4 @@
-"""The walk over cases: each one through this tool's own walk and through the upstream program, on the same device."""
+"""Run each case through this tool and through the upstream program, on the same device."""
 
 from __future__ import annotations
 
@@ -6,33 +6,36 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fmha_cli.device import Availability
-from fmha_cli.emulation import Observed
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.select import wanted_backends
+from fmha_cli.domain.counterpart import Binaries, Case, Counterpart, Mapped, Program, Ran, Reading, Said, respelled
+from fmha_cli.domain.device import Availability
+from fmha_cli.domain.emulation import Observed
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.compare import Ratio
-from fmha_cli.parity.case import Case, Program
 from fmha_cli.parity.emulated import EmulatedSide, read_with
-from fmha_cli.parity.mapping import Mapped, mapped
 from fmha_cli.parity.outcome import Outcome, judge
-from fmha_cli.parity.reading import Ran, Reading, Said, read
+from fmha_cli.parity.programs import run_program
 from fmha_cli.parity.timing import Times, timed
-from fmha_cli.parity.upstream import Binaries, environment_for, run_program
-from fmha_cli.registry import Registry
 from fmha_cli.report.record import Record
-from fmha_cli.select import wanted_backends
-from fmha_cli.verdict import Verdict
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Request
 from fmha_cli.walk.run import run_points
 
 CHUNK = 32
-"""Cases that are built together before the first of them runs, so that builds are parallel and rows come early."""
+"""Cases that are built together before the first of them runs: builds are parallel, and rows still come early."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """What one case came to. ``ran`` and ``record`` are None where that side did not get to run; ``seen`` is what an
-    emulated device saw of the upstream program."""
+    """The outcome of one case.
+
+    Attributes:
+        ran: the run of the upstream program; None if it did not run.
+        record: the run of this tool; None if it did not run.
+        seen: what an emulated device saw of the upstream program.
+    """
 
     mapped: Mapped
     outcome: Outcome
@@ -49,7 +52,7 @@ class Row:
 
     @property
     def ratio(self) -> Ratio | None:
-        return None if self.times is None else self.times.ratio(self.case.program.binary)
+        return None if self.times is None else self.times.ratio
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,13 +60,15 @@ class Setup:
     """What all cases share.
 
     Attributes:
-        request: of this tool's side; its ``timeout`` holds for either side.
+        upstream: how the programs are asked and read.
+        request: the options of this tool's side; its ``timeout`` holds for both sides.
         rounds: interleaved rounds of timing for every case that both sides pass; 0 = none.
         environ: environment of the upstream programs.
         for_these_cases: the programs hold only kernels that this tool chose for the cases.
         emulated: the emulated device that both sides run on; None for a real one.
     """
 
+    upstream: Counterpart
     request: Request
     registry: Registry
     binaries: Binaries
@@ -90,7 +95,7 @@ def compare(
     notify: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
 ) -> Compared:
-    """Run every case on both sides; ``on_row`` gets each row as soon as it and those before it are complete.
+    """Run every case on both sides; ``on_row`` receives each row once it and all earlier ones are complete.
 
     Raises:
         UsageError: an unknown backend, architecture or device kind, before the first row.
@@ -99,7 +104,7 @@ def compare(
     walk = _Walk(setup, notify)
     outcomes: list[Outcome] = []
     for start in range(0, len(cases), CHUNK):
-        chunk = [mapped(case) for case in cases[start : start + CHUNK]]
+        chunk = [setup.upstream.mapped(case) for case in cases[start : start + CHUNK]]
         progress(start, len(cases), chunk[0].case.name)
         for row in walk.chunk(chunk):
             outcomes.append(row.outcome)
@@ -119,7 +124,7 @@ class _Walk:
         self.no_device = _no_device(self.availability, request)
 
     def chunk(self, chunk: Sequence[Mapped]) -> list[Row]:
-        """One row for each of the cases, whatever happens."""
+        """One row for each case, even after a failure."""
         done: dict[int, Row] = {}
         ready: dict[str, list[int]] = {}
         for index, case in enumerate(chunk):
@@ -165,58 +170,64 @@ class _Walk:
             return
         self.interrupted = self.interrupted or outcome.interrupted
         if outcome.journal is not None:
-            Path(outcome.journal).unlink(missing_ok=True)  # it holds one side of some cases: nothing to resume from
+            Path(outcome.journal).unlink(
+                missing_ok=True
+            )  # it holds one side of some cases, so nothing can resume from it
 
     def _row(self, case: Mapped, record: Record) -> Row:
         if record.verdict is Verdict.NOT_RUN:
             return Row(case, Outcome.NOT_RUN, record.notes or ("this tool's side did not run",), record=record)
         if record.verdict is Verdict.UNSUPPORTED and self.setup.for_these_cases:
-            # The program was built without a kernel for it, so that its "not supported" would prove nothing.
+            # The program was built without a kernel for it, so its "not supported" would prove nothing.
             why = "this tool has no kernel for it, and the program was built for this tool's kernels only"
             return Row(case, Outcome.NOT_COMPARABLE, (why,), record=record)
         if self.setup.emulated is not None:
             return self._emulated(case, record, self.setup.emulated)
         ran = self._upstream(case.case.program, case.argv, record)
-        reading = read(ran, case.case)
+        reading = self.setup.upstream.read(ran, case.case)
         outcome = judge(record.verdict, reading)
         return Row(case, outcome, _why(outcome, reading, record), ran, reading, record)
 
     def _emulated(self, case: Mapped, record: Record, side: EmulatedSide) -> Row:
         path = self.setup.binaries.found[case.case.program]
-        ran, seen = side.run(path, case.argv, self.setup.environ, self.setup.request.timeout)
-        reading = read_with(read(ran, case.case), seen)
+        upstream = self.setup.upstream
+        argv = respelled(case.argv, upstream.once)  # nothing is timed on an emulated device
+        ran, seen = side.run(path, argv, self.setup.environ, self.setup.request.timeout)
+        reading = read_with(upstream.without_times(upstream.read(ran, case.case)), seen)
         outcome = judge(record.verdict, reading)
         return Row(case, outcome, _why(outcome, reading, record), ran, reading, record, seen=seen)
 
     def _upstream(self, program: Program, argv: tuple[str, ...], record: Record) -> Ran:
-        env = environment_for(record.device, self.setup.environ)
+        env = self.setup.upstream.environment(record.device, self.setup.environ)
         ran = run_program(self.setup.binaries.found[program], argv, env, self.setup.request.timeout)
         return replace(ran, device=record.device)
 
     def _timed(self, row: Row) -> Row:
-        """The row with times of both sides, taken in turns; the case stays what it is where one does not time."""
+        """The row with times of both sides, taken in turns. If a side gives none, the outcome stays, with a reason."""
         assert row.mapped.problem is not None
         assert row.record is not None
         record, case = row.record, row.mapped
-        argv = _timing_argv(case)
+        upstream = self.setup.upstream
+        argv, binary = respelled(case.argv, upstream.timing), upstream.binaries[case.case.program]
 
         def theirs() -> int:
             ran = self._upstream(case.case.program, argv, record)
-            reading = read(ran, case.case, validated=False)
+            reading = upstream.read(ran, case.case, validated=False)
             if reading.said is not Said.UNCHECKED or not reading.ms:
-                raise ValueError(f"{case.case.program.binary} did not time: {reading.why or reading.said.value}")
+                raise ValueError(f"{binary} did not time: {reading.why or reading.said.value}")
             return round(reading.ms * 1e6)
 
         request = replace(self.setup.request, fills=(case.fill,))
         try:
-            times, self.interrupted = timed(row.mapped.problem, request, self.setup.registry, theirs, self.setup.rounds)
+            times = timed(row.mapped.problem, request, self.setup.registry, theirs, self.setup.rounds)
         except ValueError as fault:
             return replace(row, why=(*row.why, f"no time ratio: {fault}"))
-        return replace(row, times=times)
+        self.interrupted = times is None
+        return row if times is None else replace(row, times=Times(tuple(times[0]), tuple(times[1]), binary))
 
 
 def _no_device(found: Mapping[str, Availability], request: Request) -> str | None:
-    """Why no wanted backend has a device that this request accepts; None where one has."""
+    """Why no wanted backend has a device that this request accepts; None if one does."""
     for availability in found.values():
         for device in availability.devices:
             if request.device in (None, device.id) and (request.arch is None or request.arch in device.archs):
@@ -226,16 +237,8 @@ def _no_device(found: Mapping[str, Availability], request: Request) -> str | Non
     return f"no device{f' for {wanted}' if wanted else ''} ({'; '.join(whys)})"
 
 
-def _timing_argv(case: Mapped) -> tuple[str, ...]:
-    """The case's command line with the program's own number of timed launches, and without its slow validation."""
-    instead = {"v": "0", "warmup": "5", "repeat": "20"}
-    names = [word[1:].partition("=")[0] for word in case.argv]
-    kept = [word for word, name in zip(case.argv, names, strict=True) if name not in instead]
-    return (*kept, *(f"-{name}={value}" for name, value in instead.items()))
-
-
 def _why(outcome: Outcome, reading: Reading, record: Record) -> tuple[str, ...]:
-    """Why a case is no agreement; for an agreement that is no pass, what both say."""
+    """Why the sides disagree; where they agree on something other than a pass, what both say."""
     if outcome is Outcome.AGREE_PASS:
         return ()
     ours = [f"{reason.id} {reason.text}" for reason in record.reasons[:3]] or list(record.notes[:1])

@@ -1,23 +1,22 @@
-"""The upstream programs on an emulated device: how they are run there, and what was seen."""
+"""Running the upstream programs on an emulated device, and reading what it observed."""
 
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fmha_cli.device import DeviceFacts
-from fmha_cli.emulated import emulated_device
-from fmha_cli.emulation import Emulator, EmulatorOptions, Observed
-from fmha_cli.errors import UsageError
-from fmha_cli.execution.job import Emulation
-from fmha_cli.parity.reading import Ran, Reading, Said, without_times
-from fmha_cli.parity.upstream import run_program
-from fmha_cli.registry import Registry
-
-_ONCE = {"warmup": "0", "repeat": "1"}
-"""Settings with which a program launches once: nothing is timed on an emulated device."""
+from fmha_cli.discovery.emulated_devices import emulated_device
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.counterpart import Ran, Reading, Said
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.emulation import Emulator, EmulatorOptions, Observed
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.parity.programs import run_program
+from fmha_cli.walk.builds import build_context
+from fmha_cli.walk.emulation import emulation_of
+from fmha_cli.walk.request import Request
 
 
 @dataclass(frozen=True)
@@ -30,19 +29,28 @@ class EmulatedSide:
     options: EmulatorOptions
 
     @staticmethod
-    def of(registry: Registry, device: str, emulation: Emulation) -> EmulatedSide:
-        """The side of upstream, on the same device as this tool's.
+    def of(request: Request, registry: Registry, rounds: int, notify: Callable[[str], None]) -> EmulatedSide:
+        """The upstream side, built, on the emulated device of a request.
 
         Raises:
-            EnvironmentProblem: Z001, Z002.
+            UsageError: Z004, rounds of timing.
+            EnvironmentProblem: Z001, Z002; no compiler.
+            KernelFailure: the emulator does not compile.
         """
-        emulator, facts = emulated_device(registry, device)
+        assert request.device is not None
+        if rounds:
+            what = f"--rounds {rounds}: the emulated device {request.device} has no speed to compare"
+            help = "leave --rounds out: results are compared, nothing is timed"
+            raise UsageError(what, code="Z004", where="--rounds", help=help)
+        emulation = emulation_of(request, registry, build_context(request, notify))
+        assert emulation is not None
+        emulator, facts = emulated_device(registry, request.device)
         return EmulatedSide(emulator, facts, emulation.library.path, emulation.options)
 
     def run(
         self, path: Path, argv: tuple[str, ...], environ: Mapping[str, str], timeout: float
     ) -> tuple[Ran, Observed | None]:
-        """Run a program; what was seen of it is None where it left no readable report.
+        """Run a program. The observation is None if it left no readable report.
 
         Raises:
             EnvironmentProblem: Y004. Interrupted: Ctrl-C.
@@ -50,8 +58,8 @@ class EmulatedSide:
         with tempfile.TemporaryDirectory(prefix="fmha-parity-") as folder:
             report = Path(folder, "report")
             own = self.emulator.program_environment(self.library, self.device, self.options, report)
-            # What is killed cannot tidy up behind it: its temporary files go with this folder.
-            ran = run_program(path, once(argv), {**environ, "LC_ALL": "C", "TMPDIR": folder, **own}, timeout)
+            # A killed program cannot clean up: its temporary files go with this folder.
+            ran = run_program(path, argv, {**environ, "LC_ALL": "C", "TMPDIR": folder, **own}, timeout)
             lasting = {name: value for name, value in own.items() if value != str(report)}
             ran = replace(ran, device=self.device.id, variables=lasting)
             try:
@@ -60,19 +68,12 @@ class EmulatedSide:
                 return ran, None
 
 
-def once(argv: tuple[str, ...]) -> tuple[str, ...]:
-    """The command line with a single launch."""
-    kept = [word for word in argv if word[1:].partition("=")[0] not in _ONCE]
-    return (*kept, *(f"-{name}={value}" for name, value in _ONCE.items()))
-
-
 def read_with(reading: Reading, seen: Observed | None) -> Reading:
-    """What a run means once it is known what the emulator saw. Its times are none.
+    """Correct a reading, which holds no times, by what the emulator observed.
 
-    A result that the program calls valid is not, where the emulator found something; and one that left no report of a
-    launch did not run on the device.
+    A result that the program calls valid is wrong if the emulator found a fault. A run that reported no launch did not
+    take place on the device.
     """
-    reading = without_times(reading)
     if seen is None or not (seen.executed or seen.fault):
         if reading.said is not Said.VALID:
             return reading
@@ -85,18 +86,3 @@ def read_with(reading: Reading, seen: Observed | None) -> Reading:
         found = f"the emulator found {kinds}: {seen.findings[0].line()}"
         return replace(reading, said=Said.WRONG, why="; ".join(filter(None, (found, reading.why))))
     return reading
-
-
-def refuse_rounds(device: str, rounds: int) -> None:
-    """No rounds of timing on an emulated device.
-
-    Raises:
-        UsageError: Z004.
-    """
-    if rounds:
-        raise UsageError(
-            f"--rounds {rounds}: the emulated device {device} has no speed to compare",
-            code="Z004",
-            where="--rounds",
-            help="leave --rounds out: results are compared, nothing is timed",
-        )

@@ -1,22 +1,16 @@
-"""``--build-upstream``: sources, compiler, needs, and the programs built from them."""
+"""``--build-upstream``: build the upstream programs with the kernels that this tool would run for a set of cases."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fmha_cli.build.notice import as_text
-from fmha_cli.build.rocm.toolchain import find_rocm
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.parity.building import Linked, Progress, Workshop, build_program
-from fmha_cli.parity.case import Program
-from fmha_cli.parity.mapping import Mapped
-from fmha_cli.parity.needs import Needs, needs_of
-from fmha_cli.parity.upstream import Binaries
-from fmha_cli.registry import Registry
-from fmha_cli.select import wanted_backends
-from fmha_cli.sources.ck import HOME_OPTION, ck_tree, pinned_tree
-from fmha_cli.sources.rocm_parts import rocm_supply
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.select import Wanted, select, wanted_backends
+from fmha_cli.domain.counterpart import Binaries, Counterpart, Mapped, Needs, Program, Progress
+from fmha_cli.domain.device import Availability
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import Family
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Request
@@ -24,6 +18,7 @@ from fmha_cli.walk.request import Request
 
 def make_programs(
     cases: Sequence[Mapped],
+    upstream: Counterpart,
     request: Request,
     registry: Registry,
     *,
@@ -31,64 +26,50 @@ def make_programs(
     notify: Callable[[str], None],
     progress: Progress,
 ) -> Binaries:
-    """Both programs, as far as cases need them, for the request's architecture or that of the device here.
+    """Build each program that a case needs, for the request's architecture or that of this machine's device.
 
     Args:
-        into: the folder for the programs; None = the cache.
+        into: the folder for the programs; None keeps them in the cache.
 
     Raises:
-        EnvironmentProblem: no sources, no compiler, no architecture, a generator that fails.
-        KernelFailure: a file that does not compile.
+        EnvironmentProblem: there are no sources, no compiler or no architecture, or the generator fails.
+        KernelFailure: a file does not compile.
         Interrupted: Ctrl-C.
     """
     found = probe_backends(registry, wanted_backends(registry, request.wanted), device=request.device)
     needs = needs_of(cases, registry, found, request.wanted)
     archs = {need.arch for need in needs.values() if need.arch is not None}
     if not archs:
-        raise EnvironmentProblem(
-            "there is nothing to build: no case has a kernel here",
-            code="Y013",
-            where="--build-upstream",
-            help="`fmha explain` says why; or name an architecture with --arch",
-        )
-    shop = _workshop(request, registry, archs.pop(), notify)
-    paths: dict[Program, Path] = {}
-    missing: dict[Program, str] = {}
-    for program in Program:
-        need = needs.get(program)
-        if need is None or not need.names:
-            missing[program] = f"{program.binary} was not built: no case that can be compared has a kernel"
+        help = "`fmha explain` says why; or name an architecture with --arch"
+        what = "there is nothing to build: no case has a kernel here"
+        raise EnvironmentProblem(what, code="Y013", where="--build-upstream", help=help)
+    return upstream.make(needs, registry.arch(archs.pop()), build_context(request, notify), into, progress)
+
+
+def needs_of(
+    cases: Iterable[Mapped], registry: Registry, found: Mapping[str, Availability], wanted: Wanted
+) -> dict[Program, Needs]:
+    """The kernels that each program needs. A program without a case is left out.
+
+    Raises:
+        UsageError, EnvironmentProblem: as ``select.select``.
+    """
+    kernels: dict[Program, dict[tuple[str, Family], None]] = {}
+    without: dict[Program, int] = {}
+    arch: str | None = None
+    for case in cases:
+        if case.problem is None:
             continue
-        if need.without:
-            notify(f"{program.binary}: {need.without} of its cases have no kernel here, and get none")
-        linked = build_program(need, shop, into, progress)
-        paths[program] = linked.path
-        notify(_said(need, linked))
-    return Binaries(paths, missing)
-
-
-def _workshop(request: Request, registry: Registry, arch: str, notify: Callable[[str], None]) -> Workshop:
-    context = build_context(request, notify)
-    say, home = as_text(notify), context.options.get(HOME_OPTION)
-    tree = ck_tree(context.cache_root, home=home, offline=request.offline, notify=say)
-    if tree.example is None:
-        notify(f"the Composable Kernel of {tree.origin} lacks upstream's examples; the pinned source has them")
-        tree = pinned_tree(context.cache_root, offline=request.offline, notify=say)
-    supply = rocm_supply(context.cache_root, offline=request.offline, notify=say)
-    toolchain = find_rocm(context.cache_root, parts=supply, notify=say)
-    return Workshop(
-        cache_root=context.cache_root, tree=tree, toolchain=toolchain, arch=registry.arch(arch), jobs=context.jobs
-    )
-
-
-def _said(need: Needs, linked: Linked) -> str:
-    runtime = (
-        f"linked to {linked.runtime}"
-        if linked.runtime
-        else "without a HIP runtime, which is not here: its HIP symbols are open, and it runs with one that is loaded "
-        "before it (LD_PRELOAD=libamdhip64.so)"
-    )
-    return (
-        f"built {linked.path} for {need.arch}: {len(need.names)} kernels of {', '.join(need.apis)}; "
-        f"{linked.compiled} files compiled, {linked.kept} kept; {runtime}"
-    )
+        program = case.case.program
+        mine = kernels.setdefault(program, {})
+        best = select(case.problem, registry, found, wanted).best
+        if best is None:
+            without[program] = without.get(program, 0) + 1
+            continue
+        backend = registry.backend(best.kernel.backend)
+        arch = best.kernel.arch
+        for stage in backend.plan(case.problem, best.kernel, best.device).stages:
+            name = backend.upstream_name(stage.kernel)
+            if name is not None:
+                mine[name, stage.family] = None
+    return {program: Needs(program, tuple(mine), arch, without.get(program, 0)) for program, mine in kernels.items()}

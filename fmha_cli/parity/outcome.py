@@ -1,13 +1,13 @@
-"""``Outcome``: what a case came to when both sides are looked at together, and what it means for the exit code."""
+"""``Outcome``: the result of comparing both sides of a case, and its exit code."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from enum import StrEnum
 
-from fmha_cli.errors import ExitCode
-from fmha_cli.parity.reading import Reading, Said
-from fmha_cli.verdict import Verdict
+from fmha_cli.domain.counterpart import Reading, Said
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.verdict import Verdict
 
 
 class Outcome(StrEnum):
@@ -30,36 +30,27 @@ class Outcome(StrEnum):
 
 
 _EXIT = {
-    Outcome.AGREE_PASS: ExitCode.OK,
-    Outcome.AGREE_UNSUPPORTED: ExitCode.OK,
-    Outcome.AGREE_FAIL: ExitCode.WRONG,
-    Outcome.WE_FAIL: ExitCode.WRONG,
-    Outcome.THEY_FAIL: ExitCode.WRONG,
-    Outcome.NOT_COMPARABLE: ExitCode.OK,
-    Outcome.CRASHED: ExitCode.FAILED,
-    Outcome.TIMED_OUT: ExitCode.FAILED,
-    Outcome.NOT_RUN: ExitCode.ENVIRONMENT,
-    Outcome.MISSING_BINARY: ExitCode.ENVIRONMENT,
+    **dict.fromkeys((Outcome.AGREE_PASS, Outcome.AGREE_UNSUPPORTED, Outcome.NOT_COMPARABLE), ExitCode.OK),
+    **dict.fromkeys((Outcome.AGREE_FAIL, Outcome.WE_FAIL, Outcome.THEY_FAIL), ExitCode.WRONG),
+    **dict.fromkeys((Outcome.CRASHED, Outcome.TIMED_OUT), ExitCode.FAILED),
+    **dict.fromkeys((Outcome.NOT_RUN, Outcome.MISSING_BINARY), ExitCode.ENVIRONMENT),
 }
 _PRECEDENCE = (ExitCode.INTERRUPTED, ExitCode.WRONG, ExitCode.FAILED, ExitCode.ENVIRONMENT)
 
 WRONG = frozenset({Verdict.WRONG, Verdict.NONDETERMINISTIC, Verdict.HAZARD, Verdict.OUT_OF_BOUNDS, Verdict.MISTRUSTED})
-"""Verdicts that say: it ran, and its result is not good."""
-
-_NOTHING = frozenset({Said.IGNORED, Said.OTHER})
-_ABSENT = {Said.NO_DEVICE}
+"""Verdicts of a kernel that ran and gave a bad result."""
 
 
 def judge(verdict: Verdict, reading: Reading) -> Outcome:
-    """The outcome of a case that ran, or was to run, on both sides. What is not known for sure is no agreement."""
+    """The outcome of a case that ran, or was meant to run, on both sides. Doubt counts as disagreement."""
     said = reading.said
-    if verdict is Verdict.NOT_RUN or said in _ABSENT:
+    if verdict is Verdict.NOT_RUN or said is Said.NO_DEVICE:
         return Outcome.NOT_RUN
     if verdict is Verdict.CRASHED or said is Said.CRASHED:
         return Outcome.CRASHED
     if verdict is Verdict.TIMED_OUT or said is Said.TIMED_OUT:
         return Outcome.TIMED_OUT
-    if said in _NOTHING:
+    if said in (Said.IGNORED, Said.OTHER):
         return Outcome.NOT_COMPARABLE
     if said is Said.VALID:
         return Outcome.AGREE_PASS if verdict is Verdict.PASSED else Outcome.WE_FAIL
@@ -73,7 +64,7 @@ def judge(verdict: Verdict, reading: Reading) -> Outcome:
 
 
 def exit_code_of(outcomes: Iterable[Outcome], *, interrupted: bool = False) -> ExitCode:
-    """The exit code of all cases. A run of which nothing could be compared proves nothing: exit 4."""
+    """The exit code of all cases. A run in which nothing could be compared proves nothing, and gives 4."""
     rows = list(outcomes)
     codes = {outcome.exit_code for outcome in rows}
     if rows and all(outcome is Outcome.NOT_COMPARABLE for outcome in rows):

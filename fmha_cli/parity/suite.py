@@ -13,13 +13,12 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.errors import UsageError
-from fmha_cli.near import suggest
-from fmha_cli.parity.case import DEFAULTS, Case, Program
+from fmha_cli.domain.counterpart import Case, Counterpart, Program
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.suggest import suggest
 
 _REFERENCE = re.compile(r"\$(\w+)")
 _MATRIX = {"group", "program", "axes", "lines", "cases", "settings"}
@@ -35,49 +34,45 @@ class Source:
 
 @dataclass(frozen=True)
 class Suite:
-    """A suite; ``cases`` are made anew by every call of :meth:`cases`."""
+    """A suite of cases.
+
+    Attributes:
+        matrices: the checked matrices; every call of :meth:`cases` expands them anew.
+        options: the options of each program with their defaults.
+    """
 
     name: str
     title: str
     sources: tuple[Source, ...]
     matrices: tuple[Mapping[str, Any], ...]
+    options: Mapping[Program, Mapping[str, str]]
 
     def cases(self) -> Iterator[Case]:
         """All cases, in the order of the file."""
         for matrix in self.matrices:
-            yield from _expanded(matrix)
+            yield from _expanded(matrix, self.options)
 
 
-def names() -> tuple[str, ...]:
-    """The suites that come with the tool."""
-    files = resources.files("fmha_cli.parity").joinpath("suites").iterdir()
-    return tuple(sorted(f.name.removesuffix(".json") for f in files if f.name.endswith(".json")))
-
-
-def load_suite(text: str) -> Suite:
-    """The suite of a name, or of a path to a suite file.
+def load_suite(text: str, upstream: Counterpart) -> Suite:
+    """Load a suite by its name, or from a suite file.
 
     Raises:
-        UsageError: Y001, neither; Y002, a file that is no suite.
+        UsageError: Y001, there is no such suite or file; Y002, the file is not a suite.
     """
-    if text in names():
-        found = resources.files("fmha_cli.parity").joinpath("suites", f"{text}.json").read_text("utf-8")
-        return _parsed(text, found, text)
+    known = upstream.suites()
+    if text in known:
+        return _parsed(text, known[text].read_text("utf-8"), text, upstream)
     path = Path(text)
     if not path.suffix and not path.exists():
-        raise UsageError(
-            f"--suite {text}: no such suite",
-            code="Y001",
-            where="--suite",
-            help=f"{suggest(text, names())}; or the path of a suite file",
-        )
+        help = f"{suggest(text, known)}; or the path of a suite file"
+        raise UsageError(f"--suite {text}: no such suite", code="Y001", where="--suite", help=help)
     try:
-        return _parsed(path.stem, path.read_text("utf-8"), text)
+        return _parsed(path.stem, path.read_text("utf-8"), text, upstream)
     except (OSError, UnicodeDecodeError) as fault:
         raise UsageError(f"--suite {text}: cannot be read", code="Y001", where="--suite", why=str(fault)) from fault
 
 
-def _parsed(name: str, text: str, where: str) -> Suite:
+def _parsed(name: str, text: str, where: str, upstream: Counterpart) -> Suite:
     try:
         data = json.loads(text)
     except json.JSONDecodeError as fault:
@@ -87,9 +82,9 @@ def _parsed(name: str, text: str, where: str) -> Suite:
     sources: list[Source] = []
     matrices: list[Mapping[str, Any]] = []
     for other in data.get("include", []):
-        if other not in names() or other == name:
+        if other not in upstream.suites() or other == name:
             raise _malformed(where, f"include {other!r}: no such suite")
-        base = load_suite(other)
+        base = load_suite(other, upstream)
         sources += base.sources
         matrices += base.matrices
     for source in data.get("sources", []):
@@ -97,24 +92,20 @@ def _parsed(name: str, text: str, where: str) -> Suite:
             raise _malformed(where, "a source has a file and a revision")
         sources.append(Source(str(source["file"]), str(source["revision"])))
     for matrix in data.get("matrices", []):
-        _check(matrix, where)
+        _check(matrix, where, upstream.options)
         matrices.append(matrix)
     if not matrices:
         raise _malformed(where, "no matrices")
-    return Suite(name, str(data.get("title", name)), tuple(dict.fromkeys(sources)), tuple(matrices))
+    return Suite(name, str(data.get("title", name)), tuple(dict.fromkeys(sources)), tuple(matrices), upstream.options)
 
 
-def _check(matrix: object, where: str) -> None:
-    """Refuse what would be read in an unintended way: unknown keys, options, axes.
-
-    Raises:
-        UsageError: Y002.
-    """
+def _check(matrix: object, where: str, options: Mapping[Program, Mapping[str, str]]) -> None:
+    """Refuse a matrix of the wrong shape, or with unknown keys, options or axes. Raises UsageError: Y002."""
     if not isinstance(matrix, dict) or set(matrix) - _MATRIX or matrix.get("program") not in list(Program):
         raise _malformed(where, f"a matrix has a program (fwd or bwd) and keys of {', '.join(sorted(_MATRIX))}")
     if ("cases" in matrix) == ("lines" in matrix):
         raise _malformed(where, "a matrix has either lines or cases")
-    known = DEFAULTS[Program(matrix["program"])]
+    known = options[Program(matrix["program"])]
     shapes = {"lines": list, "cases": dict, "axes": list, "settings": dict}
     if not all(isinstance(matrix.get(key, kind()), kind) for key, kind in shapes.items()):
         raise _malformed(where, "lines and axes are lists, cases and settings are objects")
@@ -138,17 +129,18 @@ def _malformed(where: str, why: str) -> UsageError:
     return UsageError(f"--suite {where}: not a suite", code="Y002", where="--suite", why=why)
 
 
-def _expanded(matrix: Mapping[str, Any]) -> Iterator[Case]:
+def _expanded(matrix: Mapping[str, Any], options: Mapping[Program, Mapping[str, str]]) -> Iterator[Case]:
     program, group = Program(matrix["program"]), str(matrix.get("group", ""))
+    defaults = options[program]
     base = {k: str(v) for k, v in matrix.get("settings", {}).items()}
     for name, own in matrix.get("cases", {}).items():
-        yield Case(name, program, {**base, **{k: str(v) for k, v in own.items()}}, group)
+        yield Case(name, program, {**base, **{k: str(v) for k, v in own.items()}}, group, defaults)
     count = 0
     for point in _points(matrix.get("axes", [])) if "lines" in matrix else ():
         for line in matrix["lines"]:
             count += 1
             settings = {k: _filled(str(v), point) for k, v in {**line, **base}.items()}
-            yield Case(f"{group or program.value}-{count}", program, settings, group)
+            yield Case(f"{group or program.value}-{count}", program, settings, group, defaults)
 
 
 def _points(axes: Sequence[Sequence[Any]]) -> Iterator[dict[str, str]]:

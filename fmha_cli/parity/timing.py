@@ -1,43 +1,49 @@
-"""Timing one case on both sides in turns, so that both see the same clock, temperature and neighbours."""
+"""Timing one case on both sides in turns, under the same clock, temperature and load."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.compare import Ratio
-from fmha_cli.problem import Problem
-from fmha_cli.registry import Registry
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 
 BUDGET_S = 0.2
-"""Seconds of launches of this tool's side in one round; the upstream program does 5 and 20 launches."""
+"""Seconds that this tool launches in one round. The upstream program launches 5 times to warm up, then 20 times."""
 
 
 @dataclass(frozen=True)
 class Times:
-    """Mean nanoseconds of one pass over all kernels, one entry for each round, in the order taken."""
+    """Mean nanoseconds of one pass over all kernels, one entry for each round, in the order taken.
+
+    Attributes:
+        against: the name of the upstream program.
+    """
 
     ours_ns: tuple[int, ...]
     upstream_ns: tuple[int, ...]
+    against: str
 
-    def ratio(self, against: str) -> Ratio:
+    @property
+    def ratio(self) -> Ratio:
         """Our median / the upstream program's: above 1, this tool is slower."""
-        return Ratio.of(self.ours_ns, self.upstream_ns, against=against, paired=True)
+        return Ratio.of(self.ours_ns, self.upstream_ns, against=self.against, paired=True)
 
 
 def timed(
     problem: Problem, request: Request, registry: Registry, theirs: Callable[[], int], rounds: int
-) -> tuple[Times | None, bool]:
-    """Time ``rounds`` rounds; (times, interrupted). The order is ours, theirs, theirs, ours, ours, ...
+) -> tuple[list[int], list[int]] | None:
+    """Time both sides ``rounds`` times, in the order ours, theirs, theirs, ours, ... None if the user interrupted.
 
     Args:
         theirs: runs the upstream program once and returns its mean nanoseconds.
 
     Raises:
-        ValueError: a side that did not give a time.
+        ValueError: a side gave no time.
     """
     ours_ns: list[int] = []
     theirs_ns: list[int] = []
@@ -59,9 +65,7 @@ def timed(
     outcome = run_points([problem] * rounds, bench, registry, on_record=on_record)
     if faults:
         raise ValueError(faults[0])
-    if outcome.interrupted:
-        return None, True
-    return Times(tuple(ours_ns), tuple(theirs_ns)), False
+    return None if outcome.interrupted else (ours_ns, theirs_ns)
 
 
 def _due(ours: int, rounds: int) -> int:

@@ -1,1 +1,1 @@
-"""What a run leaves behind: records, the JSON documents around them, and their printed forms."""
+"""The results of a run: records, the JSON documents around them, and their printed forms."""

@@ -1,9 +1,9 @@
-"""Colours of verdicts. Whether to use any is the command line's choice (``--color``, ``NO_COLOR``)."""
+"""Colours of verdicts. The command line decides whether to use colours (``--color``, ``NO_COLOR``)."""
 
 from __future__ import annotations
 
-from fmha_cli.errors import ExitCode
-from fmha_cli.verdict import Verdict
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.verdict import Verdict
 
 _GREEN, _YELLOW, _RED = 32, 33, 31
 _CAUTION = (Verdict.UNCHECKED, Verdict.UNSUPPORTED, Verdict.NOT_RUN)

@@ -1,7 +1,7 @@
-"""NaN and infinity in JSON: null in the place itself, and one note that says what stood there.
+"""NaN and infinity in JSON: a null in their place, and one note that says what the value was.
 
-JSON has no token for them (RFC 8259, section 6), and a script must never meet one. The note is exact, so
-that a record read back from a journal is the same record.
+JSON has no token for them (RFC 8259, section 6), and a script must never read one. The note is exact, so
+a record read back from a journal equals the original.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NOTE = re.compile(r"(\S+) is (nan|inf|-inf)\Z")
 
 
 def nulled(tree: Any, path: str = "") -> tuple[Any, list[str]]:
-    """The tree with every non-finite float replaced by None, and the notes ``path.to.it is nan``."""
+    """The tree with None for every non-finite float, and the notes ``path.to.it is nan``."""
     if isinstance(tree, dict):
         parts = {key: nulled(value, f"{path}.{key}" if path else str(key)) for key, value in tree.items()}
         return {k: v for k, (v, _) in parts.items()}, [n for _, notes in parts.values() for n in notes]
@@ -28,14 +28,14 @@ def nulled(tree: Any, path: str = "") -> tuple[Any, list[str]]:
 
 
 def is_note(text: str) -> bool:
-    """Whether a note is one of :func:`nulled`, which people need not read."""
+    """Whether a note comes from :func:`nulled`; people need not read those."""
     return _NOTE.match(text) is not None
 
 
 def restored(tree: Any, notes: Sequence[str]) -> tuple[Any, list[str]]:
-    """The inverse of :func:`nulled`: values put back from their notes, and the notes that are left.
+    """The inverse of :func:`nulled`: puts values back from their notes, and returns the other notes.
 
-    ``tree`` itself is changed; pass a copy where that matters.
+    This changes ``tree`` itself; pass a copy if you still need the original.
     """
     left = []
     for note in notes:
@@ -46,7 +46,7 @@ def restored(tree: Any, notes: Sequence[str]) -> tuple[Any, list[str]]:
 
 
 def _put(tree: Any, path: Sequence[str], value: float) -> bool:
-    """Set the null at ``path``; False where there is no null to set."""
+    """Replace the null at ``path``; False if there is no null."""
     node = tree
     for key in path[:-1]:
         node = _child(node, key)

@@ -1,7 +1,7 @@
 """Rows of a document as flat columns for CSV, derived from the document's JSON schema.
 
-Every column that a row may have is always there, in the order of the schema. Nested objects of fixed
-members become dotted columns; lists and open objects stay JSON text in one cell; null is an empty cell.
+Every column that a row may have is always present, in the order of the schema. Nested objects with fixed
+members become dotted columns. Lists and open objects stay JSON text in one cell. Null is an empty cell.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Path = tuple[str, ...]
 
 
 def columns(name: str, member: str | None) -> tuple[Path, ...]:
-    """Columns of the rows in list ``member`` of document ``name``; of the document itself without a member."""
+    """The columns of the rows in list ``member`` of document ``name``; without a member, of the document itself."""
     whole = load(name)
     node: Mapping[str, Any] = whole
     if member is not None:
@@ -42,7 +42,7 @@ def _leaves(node: Mapping[str, Any], scope: Mapping[str, Any], path: Path) -> It
 
 
 def _document(reference: str) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
-    """The file that a URN names, and the node in it that the fragment names."""
+    """The file to which a URN refers, and the node in it to which the fragment refers."""
     urn, _, fragment = reference.partition("#")
     document = load(name_of(urn))
     return document, _pointer(document, fragment)

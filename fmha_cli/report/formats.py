@@ -4,77 +4,65 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from fmha_cli.report.views import document_name, view
+from fmha_cli.report.document import document, name_of
+from fmha_cli.report.form import Format
 
-
-class Format(StrEnum):
-    """How data is printed."""
-
-    TABLE = "table"
-    JSON = "json"
-    JSONL = "jsonl"
-    CSV = "csv"
-    MD = "md"
+if TYPE_CHECKING:
+    from fmha_cli.report.table import Table
 
 
-ROWS: Mapping[str, str] = {
-    "archs": "archs",
-    "build": "builds",
-    "cache": "entries",
-    "devices": "devices",
-    "differences": "rows",
-    "doctor": "checks",
-    "executed": "kernels",
-    "explain": "decisions",
-    "inspections": "kernels",
-    "kernels": "kernels",
-    "parity": "cases",
-    "plan": "stages",
-    "plugins": "plugins",
-    "profiles": "profiles",
-    "report": "records",
-    "sources": "sources",
-}
-"""The member of each document that jsonl and csv print row by row; other documents are one row."""
+def render(data: Mapping[str, Any], form: Format, *, color: bool = False) -> str:
+    """A document as text without a final line break; only tables have colour.
 
-
-def render(document: Mapping[str, Any], form: Format, *, color: bool = False) -> str:
-    """A document as text without a final line break; colour in tables only."""
-    name = document_name(document)
+    Raises:
+        TypeError: the document has no table.
+    """
     if form is Format.JSON:
-        return json_text(document)
+        return json_text(data)
     if form is Format.JSONL:
-        return "\n".join(jsonl_lines(rows_of(document)))
+        return "\n".join(jsonl_lines(rows_of(data)))
     if form is Format.CSV:
         from fmha_cli.report import flat
 
-        return flat.csv_text(rows_of(document), flat.columns(name, ROWS.get(name)))
+        name = name_of(data)
+        return flat.csv_text(rows_of(data), flat.columns(name, document(name).rows))
     from fmha_cli.report.table import markdown, plain
 
-    table = view(document, color and form is Format.TABLE)
+    table = view(data, color=color and form is Format.TABLE)
     return plain(table) if form is Format.TABLE else markdown(table)
 
 
-def rows_of(document: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The rows of a document; the document itself where it has none."""
-    member = ROWS.get(document_name(document))
-    return [document] if member is None else list(document[member])
+def view(data: Mapping[str, Any], *, color: bool = False) -> Table:
+    """The table of a document; ``color`` turns on coloured verdicts.
+
+    Raises:
+        TypeError: the document has no table.
+    """
+    found = document(name_of(data))
+    if found.view is None:
+        raise TypeError(f"{data['schema']} has no table")
+    return found.view(data, color=color) if found.colored else found.view(data)
+
+
+def rows_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The rows of a document; the document itself if it has none."""
+    member = document(name_of(data)).rows
+    return [data] if member is None else list(data[member])
 
 
 def jsonl_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """One line for every row, as soon as it is there; ``Record.to_dict()`` streams through here."""
+    """One line for every row, as soon as the row exists; ``Record.to_dict()`` streams through this function."""
     for row in rows:
         yield json.dumps(row, sort_keys=True, allow_nan=False, ensure_ascii=False)
 
 
 def json_text(value: Any) -> str:
-    """JSON with sorted keys, two spaces, and lists of plain values on one line (samples stay readable).
+    """JSON with sorted keys, an indent of two spaces, and lists of plain values on one line (samples stay readable).
 
     Raises:
-        ValueError: NaN or infinity, which ``finite`` should have taken out.
+        ValueError: the document contains NaN or infinity, which ``finite`` should have replaced.
     """
     return _pretty(value, "\n")
 

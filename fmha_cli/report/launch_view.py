@@ -11,8 +11,11 @@ _INDENT = "      "
 
 
 def launch_lines(launch: Mapping[str, Any]) -> Iterator[str]:
-    """One line with grid, block, shared memory (LDS) and size of the arguments, then the symbol (cut: a mangled name may have a
-    thousand characters, and JSON has all of them), then the arguments by name and value."""
+    """The lines of one launch: sizes, symbol, arguments, notes.
+
+    The sizes are grid, block, shared memory (LDS) and size of the arguments. The symbol is cut, because a mangled
+    name may have a thousand characters; JSON has all of them. The arguments are listed by name and value.
+    """
     grid, block = (" x ".join(str(n) for n in launch[name]) for name in ("grid", "block"))
     shared = f"{launch['lds_static']} + {launch['lds_dynamic']}" if launch["lds_dynamic"] else str(launch["lds_static"])
     size = launch["argument_bytes"]
@@ -27,7 +30,7 @@ def launch_lines(launch: Mapping[str, Any]) -> Iterator[str]:
 
 
 def value_text(value: float | bool | str | None) -> str:
-    """A value as C people write it: a null pointer is ``null``, floats have nine digits, enough for float32."""
+    """A value as C programmers write it: ``null`` for a null pointer, nine digits for floats, enough for float32."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,87 +1,85 @@
-"""The parts of a record that have no noun of their own in the domain, each with its JSON form and back."""
+"""The parts of a record for which the domain has no type."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, Self, get_args
 
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Artifact, Plan
-from fmha_cli.verdict import Check, Comparison
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.members import Count, Hex64, Named, Sha256, ShownAs
+from fmha_cli.domain.plan import Artifact, Plan
+from fmha_cli.domain.signature import Signature
+from fmha_cli.domain.verdict import Check, Comparison
 
-OUTPUTS = ("o", "lse", "dq", "dk", "dv", "dbias")
+Output = Literal["o", "lse", "dq", "dk", "dv", "dbias"]
+OUTPUTS: tuple[Output, ...] = get_args(Output)
 """The outputs that can be checked, in the order in which they are shown."""
+
+Checks = Annotated[
+    Mapping[Output, Check | None],
+    "One fill: a check for every output, null where it was not checked.",
+    Named("comparison"),
+]
 
 
 @dataclass(frozen=True, kw_only=True)
 class KernelRow:
-    """A kernel as a record shows it: readable without the backend that made it.
+    """A kernel as a record shows it, readable without the backend that made it.
 
-    Attributes:
-        name, digest: canonical; signature, algorithm: all fields as plain values.
-        upstream_name: the kernel's name in its own project, None where there is none.
+    ``signature`` and ``algorithm`` hold all their fields as plain values.
     """
 
-    name: str
-    digest: str
-    family: str
-    signature: Mapping[str, Any]
-    algorithm: Mapping[str, Any]
-    upstream_name: str | None = None
+    name: Annotated[str, "canonical name"]
+    digest: Hex64
+    family: Family
+    signature: Annotated[Mapping[str, Any], ShownAs(Signature)]
+    algorithm: Annotated[Mapping[str, Any], "the backend's free choices"]
+    upstream_name: Annotated[str | None, "file stem in the kernel's own project"] = None
 
-    @staticmethod
-    def of(kernel: KernelSpec, upstream_name: str | None = None) -> KernelRow:
-        """The row of a kernel."""
-        data = kernel.to_dict()
-        return KernelRow(
+    @classmethod
+    def of(cls, kernel: KernelSpec, upstream_name: str | None = None, **more: Any) -> Self:
+        """The row of a kernel; ``more`` gives the further fields of a subclass."""
+        return cls(
             name=kernel.name,
             digest=kernel.digest,
-            family=kernel.family.value,
-            signature=data["signature"],
-            algorithm=data["algorithm"],
+            family=kernel.family,
+            signature=to_json(kernel.signature),
+            algorithm=to_json(kernel.algorithm),
             upstream_name=upstream_name,
+            **more,
         )
-
-    def to_dict(self) -> dict[str, Any]:
-        """The ``kernel`` member of a record."""
-        return plain_fields(self)
 
 
 @dataclass(frozen=True, kw_only=True)
 class StageRow:
     """One stage of the plan: its kernel's name, the median time of the stage, and the artifact that ran.
 
-    Attributes:
-        time_ns: None where nothing was timed.
-        artifact_sha256, cached, build_ns: None where nothing was built; ``build_ns`` is what building took then,
-            if ``cached``.
+    ``artifact_sha256``, ``cached`` and ``build_ns`` are None if nothing was built. For a cached artifact, ``build_ns``
+    is the duration of its original build.
     """
 
-    family: str
+    family: Family
     kernel: str
-    digest: str
-    time_ns: int | None = None
-    artifact_sha256: str | None = None
+    digest: Sha256
+    time_ns: Annotated[Count | None, "median of the stage"] = None
+    artifact_sha256: Sha256 | None = None
     cached: bool | None = None
-    build_ns: int | None = None
-    prebuilt_by: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """One member of ``stages``."""
-        return plain_fields(self)
+    build_ns: Count | None = None
+    prebuilt_by: Annotated[str | None, "compiler of a kernel that an archive brought"] = None
 
 
 def stage_rows(
     plan: Plan, artifacts: Sequence[Artifact | None] = (), times_ns: Sequence[int] = ()
 ) -> tuple[StageRow, ...]:
-    """The stages of a plan with what is known of each; shorter lists leave the rest unknown."""
+    """The stages of a plan with what is known about each; a shorter list leaves the rest unknown."""
     rows = []
     for i, stage in enumerate(plan.stages):
         artifact = artifacts[i] if i < len(artifacts) else None
         rows.append(
             StageRow(
-                family=stage.family.value,
+                family=stage.family,
                 kernel=stage.kernel.name,
                 digest=stage.kernel.digest,
                 time_ns=times_ns[i] if i < len(times_ns) else None,
@@ -102,44 +100,34 @@ class Inputs:
     fill_seed: int = 0
     files: Mapping[str, str] = field(default_factory=dict)
 
-    def to_dict(self) -> dict[str, Any]:
-        """The ``inputs`` member of a record."""
-        return plain_fields(self)
 
+@dataclass(frozen=True, kw_only=True)
+class FillNotes:
+    """The parts of a comparison other than its figures."""
 
-def plain_fields(noun: Any) -> dict[str, Any]:
-    """The fields of a flat dataclass by name; mappings are copied, tuples become lists."""
-    out = {}
-    for item in fields(noun):
-        value = getattr(noun, item.name)
-        out[item.name] = (
-            dict(value) if isinstance(value, Mapping) else list(value) if isinstance(value, tuple) else value
-        )
-    return out
+    fill: str | None
+    distrust: str | None
+    notes: tuple[str, ...]
 
 
 def worst(comparisons: Sequence[Comparison]) -> Comparison | None:
-    """The fill that used most of its budget; among equals the first."""
+    """The fill that used most of its budget; the first of equals."""
     return max(comparisons, key=lambda c: max((check.badness for _, check in c.checks), default=0.0), default=None)
 
 
-def comparison_dict(comparison: Comparison) -> dict[str, Any]:
-    """``checks``, and one member of ``fills``: output -> check, null for an output that was not checked."""
-    checks = dict(comparison.checks)
-    return {name: plain_fields(checks[name]) if name in checks else None for name in OUTPUTS}
+def checks_of(comparison: Comparison) -> Checks:
+    """The figures of a comparison."""
+    found = dict(comparison.checks)
+    return {name: found.get(name) for name in OUTPUTS}
 
 
-def comparison_notes(comparison: Comparison) -> dict[str, Any]:
-    """One member of ``fill_notes``: what a comparison says beside its figures."""
-    fills = [check.fill for _, check in comparison.checks]
-    return {
-        "distrust": comparison.distrust,
-        "fill": fills[0] if fills else None,
-        "notes": list(comparison.notes),
-    }
+def notes_of(comparison: Comparison) -> FillNotes:
+    """The notes of a comparison."""
+    fill = comparison.checks[0][1].fill if comparison.checks else None
+    return FillNotes(fill=fill, distrust=comparison.distrust, notes=comparison.notes)
 
 
-def comparison_from(checks: Mapping[str, Any], notes: Mapping[str, Any]) -> Comparison:
-    """The inverse of :func:`comparison_dict` and :func:`comparison_notes`."""
-    found = tuple((name, Check(**checks[name])) for name in OUTPUTS if checks[name] is not None)
-    return Comparison(checks=found, distrust=notes["distrust"], notes=tuple(notes["notes"]))
+def comparison_from(checks: Checks, words: FillNotes) -> Comparison:
+    """The inverse of :func:`checks_of` and :func:`notes_of`."""
+    found = tuple((name, check) for name in OUTPUTS if (check := checks[name]) is not None)
+    return Comparison(checks=found, distrust=words.distrust, notes=words.notes)

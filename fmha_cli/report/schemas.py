@@ -1,39 +1,33 @@
-"""The JSON schemas of the documents: files in ``fmha_cli/schemas/``, printed whole by ``fmha schema NAME``.
+"""The JSON schemas of the documents, generated from their declarations. ``fmha schema NAME`` prints one in full.
 
-A file refers to another by its URN. :func:`text` bundles what a schema refers to into its ``$defs``
-(JSON Schema 2020-12, section 9.3), so that what is printed stands alone.
+A schema refers to another by its URN. :func:`schema` bundles the schemas to which it refers into its ``$defs``
+(JSON Schema 2020-12, section 9.3), so the printed schema is self-contained.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from importlib import resources
-from importlib.resources.abc import Traversable
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, get_args, get_type_hints
 
-from fmha_cli.errors import UsageError
-from fmha_cli.near import suggest
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.suggest import suggest
+from fmha_cli.report.document import Document, document, names
+from fmha_cli.report.parts import COMMON
+from fmha_cli.report.record import Record
+from fmha_cli.report.schema_nodes import SchemaWriter, references
 
 _URN = "urn:fmha:schema:"
 _REFERENCE = re.compile(rf'"\$ref": "{_URN}(\w+)')
-
-
-def _folder() -> Traversable:
-    return resources.files("fmha_cli").joinpath("schemas")
-
-
-def names() -> tuple[str, ...]:
-    """Names for ``fmha schema NAME``, sorted. Files that only serve others begin with an underscore."""
-    files = (entry.name for entry in _folder().iterdir())
-    return tuple(sorted(f[:-5] for f in files if f.endswith(".json") and not f.startswith("_")))
+_SHARED = {**references(COMMON, f"{_URN}common#/$defs/"), Record: f"{_URN}record", "record": f"{_URN}record"}
 
 
 def schema(name: str) -> dict[str, Any]:
     """One schema as a self-contained document.
 
     Raises:
-        UsageError: no such schema, with near names.
+        UsageError: no such schema; the message suggests near names.
     """
     if name not in names():
         raise UsageError(f"schema {name}: no such schema", code="E014", where=name, help=suggest(name, names()))
@@ -44,9 +38,9 @@ def schema(name: str) -> dict[str, Any]:
             if other not in found:
                 found[other] = load(other)
                 pending.append(other)
-    document: dict[str, Any] = found.pop(name)
+    whole: dict[str, Any] = found.pop(name)
     bundled = {f"{_URN}{other}": body for other, body in sorted(found.items())}
-    return {**document, "$defs": {**document.get("$defs", {}), **bundled}} if bundled else document
+    return {**whole, "$defs": {**whole.get("$defs", {}), **bundled}} if bundled else whole
 
 
 def text(name: str) -> str:
@@ -59,12 +53,39 @@ def text(name: str) -> str:
 
 
 def name_of(urn: str) -> str:
-    """The name of the file that a reference between schemas means."""
+    """The schema name in a reference between schemas."""
     return urn.removeprefix(_URN)
 
 
 def load(name: str) -> dict[str, Any]:
-    """One schema file as it is written, references to other files not bundled."""
-    file = "_common.json" if name == "common" else f"{name}.json"
-    document: dict[str, Any] = json.loads(_folder().joinpath(file).read_text("utf-8"))
-    return document
+    """One schema, with references to others not bundled; ``common`` holds what they share."""
+    head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{_URN}{name}"}
+    if name == "common":
+        writer = SchemaWriter(_SHARED)
+        return {**head, "title": "Parts that several documents share", "$defs": _defined(writer, COMMON)}
+    found = document(name)
+    writer = SchemaWriter({**_SHARED, **references(found.definitions, "#/$defs/")})
+    whole = {**head, "title": _title(found.kind), "description": _summary(found), **_body(found, writer)}
+    if found.definitions:
+        whole["$defs"] = _defined(writer, found.definitions)
+    return whole
+
+
+def _defined(writer: SchemaWriter, definitions: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: writer.definition(hint) for name, hint in definitions.items()}
+
+
+def _body(found: Document, writer: SchemaWriter) -> dict[str, Any]:
+    kinds = get_args(found.kind)
+    return {"oneOf": [writer.node(kind) for kind in kinds]} if kinds else writer.definition(found.kind)
+
+
+def _title(kind: Any) -> str:
+    first = (get_args(kind) or (kind,))[0]
+    title: str = get_args(get_type_hints(first)["schema"])[0]
+    return title
+
+
+def _summary(found: Document) -> str:
+    """The first paragraph of the docstring."""
+    return found.about or " ".join(str(found.kind.__doc__).partition("\n\n")[0].split())

@@ -1,4 +1,4 @@
-"""``Table``: what a document looks like to people, and its two printed forms (plain, Markdown)."""
+"""``Table``: how people see a document, and its two printed forms (plain, Markdown)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ class Table:
     """Rows of text under headers, lines that explain single rows, and one line that sums up.
 
     Attributes:
-        headers: units in brackets. ``numbers``: headers whose cells are aligned to the right.
+        headers: column headers, with units in brackets.
+        numbers: headers whose cells are aligned to the right.
     """
 
     headers: Sequence[str]
@@ -21,7 +22,7 @@ class Table:
     numbers: frozenset[str] = field(default_factory=frozenset)
 
     def narrowed(self, keep: Sequence[str] = ()) -> Table:
-        """Without the columns that are empty in every row, except those to keep."""
+        """The table without columns that are empty in every row, except the columns to keep."""
         used = [i for i, head in enumerate(self.headers) if head in keep or any(row[i] for row in self.rows)]
         headers = [self.headers[i] for i in used]
         rows = [[row[i] for i in used] for row in self.rows]

@@ -11,7 +11,7 @@ _SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
 
 
 def time_unit(values_ns: Iterable[float | None]) -> tuple[float, str]:
-    """Nanoseconds per unit, and the unit, in which the least of the times is at least 1."""
+    """Nanoseconds per unit, and the unit, chosen so that the smallest of the times is at least 1."""
     known = [v for v in values_ns if v]
     least = min(known, default=0.0)
     return next(((factor, unit) for factor, unit in _TIMES if least >= factor), (1.0, "ns"))
@@ -29,7 +29,7 @@ def digits(value: float | None, places: int = 3) -> str:
 
 
 def percent(share: float | None) -> str:
-    """A share as per cent, to a hundredth at most; empty for None."""
+    """A share as a percentage, with at most two decimals; empty for None."""
     if share is None:
         return ""
     return "<0.01" if 0 < share < 1e-4 else f"{share * 100:.{2 if share < 0.1 else 1}f}"
@@ -63,3 +63,8 @@ def cell(value: Any) -> str:
     if isinstance(value, dict):
         return " ".join(f"{k}={cell(v)}" for k, v in value.items())
     return str(value)
+
+
+def counted(count: int, word: str) -> str:
+    """``1 device``, ``2 devices``."""
+    return f"{count} {word}" if count == 1 else f"{count} {word[:-1] + 'ies' if word.endswith('y') else word + 's'}"

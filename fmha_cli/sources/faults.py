@@ -1,4 +1,4 @@
-"""Why a source could not be had, and how addresses are shown to people."""
+"""Why a source could not be fetched, and how addresses are shown to people."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""Find one pinned file: in a folder of ``--find-links``, or in a simple index, over HTTP or in a folder."""
+"""Find one pinned file, in a folder of ``--find-links`` or in a simple index (HTTP or a folder), and download it."""
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urljoin, urlsplit, urlunsplit
 from urllib.request import url2pathname
 
-from fmha_cli.sources.faults import FetchError, shown
+from fmha_cli.sources.faults import FetchError, WrongContent, shown
 from fmha_cli.sources.pins import Archive
 from fmha_cli.sources.web import Web
 
 if TYPE_CHECKING:
     from pypi_simple import ProjectPage
+
+
+_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -27,7 +31,7 @@ class Place:
 
 
 def places(archive: Archive, web: Web) -> Iterator[Place | FetchError]:
-    """Every place that offers the file by its name, in pip's order, and every index that could not say."""
+    """Every place that offers the file by its name, in pip's order, and the fault of each index that cannot answer."""
     for link in web.settings.links:
         yield from _linked(archive, link, web)
     if not web.settings.no_index:
@@ -78,11 +82,7 @@ def _indexed(archive: Archive, index: str, web: Web) -> Iterator[Place | FetchEr
 
 
 def _on_page(archive: Archive, page: ProjectPage, index: str) -> Iterator[Place]:
-    """The file on a page of links.
-
-    Raises:
-        FetchError: the page does not offer it.
-    """
+    """The file on a page of links. Raises FetchError: the page does not offer it."""
     for package in page.packages:
         if package.filename == archive.file:
             address = _with_login(urlunsplit(urlsplit(package.url)._replace(fragment="")), index)
@@ -122,3 +122,48 @@ def _with_login(address: str, index: str) -> str:
     if same and login and "@" not in theirs.netloc:
         return urlunsplit(theirs._replace(netloc=f"{login}@{theirs.netloc}"))
     return address
+
+
+def download(archive: Archive, place: Place, out: Path, web: Web) -> Path:
+    """The archive's file, verified: ``out``.
+
+    Raises:
+        FetchError: it cannot be read, or ends early.
+        WrongContent: it is longer than pinned, or has another digest.
+        OSError: ``out`` cannot be written.
+    """
+    digest, length = hashlib.sha256(), 0
+    with out.open("xb") as file:
+        for chunk in _chunks(place, web):
+            length += len(chunk)
+            if length > archive.bytes:
+                raise WrongContent(f"{place.origin}: {archive.file} is longer than the pinned {archive.bytes} bytes")
+            digest.update(chunk)
+            file.write(chunk)
+    if length < archive.bytes:
+        raise FetchError(f"{place.origin}: {archive.file} ended after {length} of {archive.bytes} bytes")
+    found = digest.hexdigest()
+    if found != archive.sha256:
+        raise WrongContent(f"{place.origin}: {archive.file} has the SHA-256 {found}, not the pinned {archive.sha256}")
+    return out
+
+
+def _chunks(place: Place, web: Web) -> Iterator[bytes]:
+    from requests import RequestException
+
+    if place.path is not None:
+        try:
+            with place.path.open("rb") as file:
+                while chunk := file.read(_CHUNK):
+                    yield chunk
+        except OSError as error:
+            raise FetchError(f"{place.path} cannot be read: {error.strerror}") from error
+        return
+    # Not compressed on the way: the digest is that of the file.
+    answer = web.get(place.url or "", {"Accept-Encoding": "identity"})
+    try:
+        yield from answer.iter_content(_CHUNK)
+    except (RequestException, OSError) as error:
+        raise FetchError(f"{place.origin}: the connection broke ({type(error).__name__})") from error
+    finally:
+        answer.close()

@@ -1,4 +1,4 @@
-"""What lies in the folder of a source: a list of its files with digests, made once and checked on every use."""
+"""The manifest of a source's folder: its files with digests, listed once and checked on every use."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from fmha_cli.encode import canonical_json, digest_of
+from fmha_cli.domain.encode import canonical_json, digest_of
 
 MANIFEST = ".fmha-source.json"
 MANIFEST_SCHEMA = "fmha.source-manifest/1"
@@ -40,7 +40,7 @@ def hash_tree(root: Path) -> dict[str, tuple[str, int]]:
 
 
 def list_tree(root: Path) -> list[Path]:
-    """Every path below a folder that is no folder, sorted; without the manifest and what Python compiles for itself.
+    """Every path below a folder that is not itself a folder, sorted, without the manifest and Python's compiled files.
 
     Raises:
         OSError: a folder cannot be read.
@@ -83,7 +83,7 @@ def read_manifest(root: Path) -> tuple[str, dict[str, tuple[str, int]]] | None:
 
 
 def differences(promised: Files, found: Files) -> tuple[str, ...]:
-    """In words, every file that is missing, strange or changed."""
+    """One line for every file that is missing, unexpected or changed."""
     lines = [f"{path} is missing" for path in sorted(promised.keys() - found.keys())]
     lines += [f"{path} does not belong here" for path in sorted(found.keys() - promised.keys())]
     lines += [f"{path} has changed" for path in sorted(promised.keys() & found.keys()) if promised[path] != found[path]]

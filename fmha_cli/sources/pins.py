@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from fmha_cli.arch import arch_root
-from fmha_cli.errors import InternalError, UsageError
-from fmha_cli.near import suggest
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import InternalError, UsageError
+from fmha_cli.domain.suggest import suggest
 
 PINS_FILE = "_sources.json"
 PINS_SCHEMA = "fmha.source-pins/1"

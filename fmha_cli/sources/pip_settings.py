@@ -24,7 +24,7 @@ class PipSettings:
         indexes: address of the main simple index; empty for the default one. extra: further ones.
         links: folders or pages of ``--find-links``.
         no_index: only ``links`` count.
-        cert, client_cert, proxy: as pip's options; None where not set.
+        cert, client_cert, proxy: as pip's options; None if not set.
         trusted: hosts whose certificate is not checked.
         timeout: seconds. retries: per connection.
     """

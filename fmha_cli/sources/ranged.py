@@ -1,4 +1,4 @@
-"""A file behind HTTP that is read in pieces, as far as the server allows it."""
+"""A file behind HTTP that is read in pieces, if the server allows it."""
 
 from __future__ import annotations
 

@@ -11,21 +11,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from fmha_cli.build.files import (
-    as_environment_problem,
-    fsync_dir,
-    make_private_dir,
-    remove_tree,
-)
-from fmha_cli.build.layout import CacheLayout
-from fmha_cli.build.lock import WaitingLock
-from fmha_cli.build.notice import Notice, NoticeKind, Notify
-from fmha_cli.build.root import open_root
-from fmha_cli.encode import fields_dict
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.sources.download import download
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.faults import FetchError, UnsafeArchive, WrongContent
-from fmha_cli.sources.index import Place, places
+from fmha_cli.sources.index import Place, download, places
 from fmha_cli.sources.manifest import differences, hash_tree, read_manifest, tree_digest, write_manifest
 from fmha_cli.sources.pins import Pin, pin_of
 from fmha_cli.sources.pip_settings import PipSettings, read_settings
@@ -33,6 +22,11 @@ from fmha_cli.sources.ranged import NoRanges, RangedFile
 from fmha_cli.sources.trees import intact
 from fmha_cli.sources.unpack import unpack_tar, unpack_zip
 from fmha_cli.sources.web import Web
+from fmha_cli.toolchain.cache.files import as_environment_problem, fsync_dir, make_private_dir, remove_tree
+from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.lock import WaitingLock
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
 RANGE_SLACK = 4 << 20
 """Bytes that may be read of a wheel beyond what is kept: its directory, and what lies between the members."""
@@ -86,13 +80,10 @@ def fetched_pin(
             return place
     if offline:
         state = "is damaged in the cache" if place.exists() else "is not in the cache"
-        raise EnvironmentProblem(
-            f"the source {pin.name} {pin.archive.version} {state}, and fetching is forbidden",
-            code="S101",
-            where=str(place),
-            why="--offline (or FMHA_OFFLINE) is set",
-            help=f"run `fmha sources fetch {pin.name}` once where the package index can be reached",
-        )
+        what = f"the source {pin.name} {pin.archive.version} {state}, and fetching is forbidden"
+        why = "--offline (or FMHA_OFFLINE) is set"
+        help = f"run `fmha sources fetch {pin.name}` once where the package index can be reached"
+        raise EnvironmentProblem(what, code="S101", where=str(place), why=why, help=help)
     lock = WaitingLock(layout.lock(f"source-{pin.folder}"), f"the fetch of {pin.name}", notify)
     with as_environment_problem(f"fetching the source {pin.name}"):
         with lock.hold(lambda: not intact(pin, layout)):
@@ -127,7 +118,7 @@ def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> Standing:
 
 
 def remove(pin: Pin, layout: CacheLayout) -> bool:
-    """Remove a source from the cache: renamed away first, so that nobody sees half of it. False when absent.
+    """Remove a source from the cache; False if it is absent. It is renamed first, so no process sees half of it.
 
     Raises:
         EnvironmentProblem: it cannot be moved.
@@ -150,12 +141,8 @@ def _moved_away(place: Path, layout: CacheLayout) -> Path | None:
 
 
 def _fetch(pin: Pin, layout: CacheLayout, notify: Notify, settings: PipSettings | None) -> None:
-    """Try every place that offers the archive until one gives the pinned content.
-
-    Raises:
-        EnvironmentProblem: none does.
-        OSError: the cache cannot be written.
-    """
+    """Try every place that offers the archive until one gives the pinned content. Raises EnvironmentProblem: none does;
+    OSError: the cache cannot be written."""
     notify(Notice(NoticeKind.SOURCE, f"fetching {pin.archive.file} from the package index"))
     web = Web(settings or read_settings())
     faults: list[FetchError] = []
@@ -180,11 +167,7 @@ def _fetch(pin: Pin, layout: CacheLayout, notify: Notify, settings: PipSettings 
 
 
 def _unpack(pin: Pin, place: Place, work: Path, web: Web) -> None:
-    """Bring the kept parts to ``work/tree``.
-
-    Raises:
-        FetchError: they cannot be had from this place.
-    """
+    """Bring the kept parts to ``work/tree``. Raises FetchError: this place cannot provide them."""
     tree = work / "tree"
     make_private_dir(tree)
     if pin.archive.is_wheel and place.url is not None and _by_ranges(pin, place, tree, web):
@@ -209,12 +192,8 @@ def _by_ranges(pin: Pin, place: Place, tree: Path, web: Web) -> bool:
 
 
 def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
-    """Check the unpacked tree against the pin, add its manifest, and rename it into place.
-
-    Raises:
-        WrongContent: it is not what is pinned.
-        OSError: the cache cannot be written.
-    """
+    """Check the unpacked tree against the pin, add its manifest, and rename it into place. Raises WrongContent: it is
+    not what is pinned; OSError: the cache cannot be written."""
     found = hash_tree(tree)
     if tree_digest(found) != pin.digest:
         size = sum(size for _, size in found.values())
@@ -222,7 +201,7 @@ def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
             f"{pin.archive.file} unpacks to {len(found)} files of {size} bytes with the digest {tree_digest(found)}, "
             f"not to the pinned {pin.files} of {pin.bytes} with {pin.digest}"
         )
-    write_manifest(tree, {**fields_dict(pin.archive), "name": pin.name, "license": pin.license}, found)
+    write_manifest(tree, {**to_json(pin.archive), "name": pin.name, "license": pin.license}, found)
     make_private_dir(layout.sources)
     place = layout.sources / pin.folder
     # Whatever is there is damaged, or it would have been used.
@@ -239,7 +218,7 @@ def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
 
 
 def _problem(pin: Pin, faults: list[FetchError]) -> EnvironmentProblem:
-    """The error for what could not be fetched: the gravest kind decides the code, all are told."""
+    """The error of a failed fetch. The gravest fault decides the code, and every fault is named."""
     kinds = {type(fault) for fault in faults}
     code, what = "S102", "cannot be fetched"
     if UnsafeArchive in kinds:

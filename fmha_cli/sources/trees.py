@@ -1,15 +1,17 @@
-"""Digests of folders, remembered as long as no file in them changes its time or size."""
+"""Digests of folders: of their text, and digests that are remembered until a file changes its time or size."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from fmha_cli.build.layout import CacheLayout
-from fmha_cli.build.memo import recall, remember, stamps
-from fmha_cli.encode import digest_of
+from fmha_cli.domain.encode import digest_of
 from fmha_cli.sources.manifest import MANIFEST, hash_tree, list_tree, read_manifest, tree_digest
 from fmha_cli.sources.pins import Pin
+from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.memo import recall, remember, stamps
 
 
 def intact(pin: Pin, layout: CacheLayout) -> bool:
@@ -28,7 +30,7 @@ def intact(pin: Pin, layout: CacheLayout) -> bool:
 
 
 def remembered(layout: CacheLayout, name: str, root: Path, ask: Callable[[], str]) -> str:
-    """What ``ask`` says of the files below ``root``, asked again only when one came, went or changed.
+    """The answer of ``ask`` about the files below ``root``. It is asked again only when a file came, went or changed.
 
     Raises:
         OSError: the folder cannot be read.
@@ -41,9 +43,22 @@ def remembered(layout: CacheLayout, name: str, root: Path, ask: Callable[[], str
         return known
     watched = stamps(paths)
     answer = ask()
-    try:
+    with suppress(OSError):  # a read-only cache does without
         remember(memo, question, answer, watched)
-    except OSError:
-        # A cache that is read-only does without.
-        return answer
     return answer
+
+
+def text_digest(root: Path, suffixes: Sequence[str]) -> str:
+    """Digest of the paths and texts of all files with these suffixes, the same for every checkout of one revision.
+
+    Line endings do not count.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    found = []
+    for path in root.rglob("*"):
+        if path.suffix in suffixes and path.is_file():
+            text = path.read_bytes().replace(b"\r\n", b"\n")
+            found.append([path.relative_to(root).as_posix(), hashlib.sha256(text).hexdigest()])
+    return digest_of(sorted(found))

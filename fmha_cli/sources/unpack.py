@@ -18,16 +18,7 @@ ARCHIVE_LIMIT = 4 << 30
 """Bytes that an archive may unpack to in all, parts that are not kept included."""
 
 _CHUNK = 1 << 20
-_BAD_ZIP = (
-    zipfile.BadZipFile,
-    zlib.error,
-    struct.error,
-    EOFError,
-    NotImplementedError,
-    RuntimeError,
-    ValueError,
-    OverflowError,
-)
+_BAD_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, OverflowError)
 """What ``zipfile`` raises on damaged input, as found by changing bytes at random."""
 
 _LINK_BITS = 0o170000
@@ -99,11 +90,8 @@ class _Room:
         self._seen = self._bytes = 0
 
     def see(self, name: str, size: int) -> None:
-        """Check a member's name and count its size, kept or not.
-
-        Raises:
-            UnsafeArchive: a name that leaves the folder, or an archive that grows too large.
-        """
+        """Check a member's name and count its size, kept or not. Raises UnsafeArchive: a name that leaves the folder,
+        or an archive that grows too large."""
         parts = PurePosixPath(name.rstrip("/")).parts
         odd = "\0" in name or "\\" in name or any(len(part.encode(errors="replace")) > 255 for part in parts)
         if odd or not parts or name.startswith("/") or ".." in parts or ":" in parts[0]:
@@ -113,13 +101,8 @@ class _Room:
             raise UnsafeArchive(f"{self._pin.archive.file} unpacks to more than {ARCHIVE_LIMIT} bytes")
 
     def write(self, kept: str, size: int, source: IO[bytes]) -> None:
-        """Write one kept member.
-
-        Raises:
-            UnsafeArchive: it is there already, or there are more files or bytes than pinned.
-            WrongContent: it is shorter or longer than announced.
-            OSError: it cannot be written.
-        """
+        """Write one kept member. Raises UnsafeArchive: it is there already, or there are more files or bytes than
+        pinned; WrongContent: it is shorter or longer than announced; OSError: it cannot be written."""
         name = PurePosixPath(kept).as_posix()
         if name in self._names:
             raise UnsafeArchive(f"{self._pin.archive.file}: {kept} is there twice")

@@ -7,19 +7,19 @@ from dataclasses import replace
 from functools import partial
 from threading import Event
 
-from fmha_cli.build.parallel import COMPILE_BYTES, Job, Outcome, build_many
-from fmha_cli.build.root import cache_root, open_root
-from fmha_cli.device import usable_cores
-from fmha_cli.errors import EnvironmentProblem, FmhaError
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Artifact, Stage
-from fmha_cli.protocols import Batched, BuildContext, Refusing
-from fmha_cli.registry import Registry
-from fmha_cli.rules import unbuildable
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact, Stage
+from fmha_cli.domain.protocols import Batched, BuildContext, Refusing
+from fmha_cli.domain.rules import unbuildable
+from fmha_cli.toolchain.cache.root import cache_root, open_root
+from fmha_cli.toolchain.parallel import COMPILE_BYTES, Job, Outcome, build_many
 from fmha_cli.walk.request import Request
 
 Built = Outcome[Artifact]
-"""What became of one kernel's build: an artifact, or the error that stands for it in the rows."""
+"""The outcome of one kernel's build: an artifact, or the error that its rows show."""
 
 
 def build_context(request: Request, notify: Callable[[str], None]) -> BuildContext:
@@ -43,14 +43,14 @@ def build_stages(
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
     heard: Callable[[Built], None] = lambda outcome: None,
 ) -> Mapping[str, Built]:
-    """Build every distinct kernel; kernel digest -> what became of it. One failure does not stop the others.
+    """Build every distinct kernel; the outcomes by kernel digest. One failure does not stop the others.
 
-    Kernels that their backend's rules refuse are never handed to it. Where a backend cannot build at all (no
-    compiler, no sources), that is found once and stands for each of its kernels.
+    A backend never gets kernels that its rules refuse. A backend that cannot build at all (no compiler, no sources)
+    is reported once, and all its kernels share that error.
 
     Args:
         progress: kernels done, kernels in all, the name of the last one.
-        heard: what became of each kernel, as soon as it is known, in the caller's thread.
+        heard: takes each outcome as soon as it is known, in the caller's thread.
 
     Raises:
         KeyboardInterrupt: the user interrupted; what was finished is in the cache.
@@ -105,7 +105,7 @@ def _refusal(registry: Registry, kernel: KernelSpec) -> FmhaError | None:
 def _prepared(
     registry: Registry, context: BuildContext, names: Sequence[str]
 ) -> tuple[Mapping[str, object], Mapping[str, EnvironmentProblem]]:
-    """Let each backend find what its builds share: backend name -> that, and backend name -> why it cannot."""
+    """Let each backend prepare its builds: the preparations and the errors, by backend name."""
     ready: dict[str, object] = {}
     faults: dict[str, EnvironmentProblem] = {}
     for name in dict.fromkeys(names):

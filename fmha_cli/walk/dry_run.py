@@ -1,18 +1,18 @@
-"""Dry runs: what every row would launch, where its backend can tell; nothing runs."""
+"""Dry runs: the launches of every row whose backend can show them; nothing runs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 
-from fmha_cli.errors import EnvironmentProblem, FmhaError
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import BuildContext, DryRun
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.plan import Artifact
-from fmha_cli.protocols import BuildContext, DryRun
-from fmha_cli.registry import Registry
-from fmha_cli.verdict import Verdict
 from fmha_cli.walk.builds import Built, build_context, build_stages
 from fmha_cli.walk.execute import artifacts_of
 from fmha_cli.walk.records import Fate
@@ -23,14 +23,11 @@ _NOTE = "dry run"
 
 
 def dry_fates(
-    rows: Sequence[Row],
-    request: Request,
-    registry: Registry,
-    notify: Callable[[str], None] = lambda text: None,
+    rows: Sequence[Row], request: Request, registry: Registry, notify: Callable[[str], None] = lambda text: None
 ) -> tuple[list[Fate], EnvironmentProblem | None]:
-    """One Fate for every row, and what this machine lacks to show the launches (None: nothing).
+    """One Fate for every row, and the error if this machine cannot build what showing launches needs (else None).
 
-    Kernels whose backend can show its launches are built for that; those of other backends are not.
+    Kernels are built only for backends that can show their launches.
 
     Raises:
         EnvironmentProblem: an unsafe cache root.

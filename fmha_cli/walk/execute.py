@@ -1,4 +1,4 @@
-"""Running one row: judge it, time it, keep what was asked for, and give its Fate."""
+"""Running one row: judge it, time it, keep what was asked for, and return its Fate."""
 
 from __future__ import annotations
 
@@ -6,29 +6,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.job import Emulation, Job
+from fmha_cli.execution.job import Job
 from fmha_cli.execution.judge import Judged, JudgePolicy, judge
 from fmha_cli.execution.layout import layout_of
-from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.ab import AbSampler
 from fmha_cli.measure.measurement import Measurement, measurement_of
 from fmha_cli.measure.roofline import CacheState, Peaks
 from fmha_cli.measure.sampling import Sampler, SamplingPolicy
-from fmha_cli.oracle.tensors import Array
-from fmha_cli.plan import Artifact
-from fmha_cli.registry import Registry
-from fmha_cli.verdict import Verdict
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.records import Fate
-from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.tensor_io import write_tensors
 from fmha_cli.walk.timing import Launch, Timed, sample, sample_pair
 
 _TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
-"""Verdicts after which a time means something."""
+"""Verdicts after which a time is meaningful."""
 
 _AGAIN_NS = 500_000_000
 """``run`` launches once more for its sample unless the judged launch took longer than this."""
@@ -49,29 +46,13 @@ class Executor:
     """Runs rows in one worker; rows of one problem share inputs and reference.
 
     Args:
-        threads: for kernels on a CPU, resolved.
-        peaks: peaks for a row, None where unknown; called after the row passed.
-        emulation: of the emulated device that all rows run on; None for other devices.
+        cases: inputs and references.
+        peaks: the peaks for a row, None if they are unknown; called after the row passed.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        registry: Registry,
-        supervisor: Supervisor,
-        cases: Cases,
-        *,
-        threads: int,
-        peaks: Callable[[Row], Peaks | None],
-        emulation: Emulation | None = None,
-    ) -> None:
-        self._request = request
-        self._registry = registry
-        self._supervisor = supervisor
-        self._cases = cases
-        self._threads = threads
-        self._peaks = peaks
-        self._emulation = emulation
+    def __init__(self, context: Context, cases: Cases, peaks: Callable[[Row], Peaks | None]) -> None:
+        self._context, self._cases, self._peaks = context, cases, peaks
+        self._request, self._registry, self._supervisor = context.request, context.registry, context.supervisor
 
     def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Fate:
         """Judge a row, then time it.
@@ -123,7 +104,12 @@ class Executor:
                 timed = sample_pair(launches[0], launches[1], self._policy(), self._request.fill_seed)
                 warm = AbSampler(self._policy()).warmup(*([sum(t) for t in side.launches] for side in timed)) or 0
                 fates = [
-                    replace(fate, measurement=self._measurement(row, self._cut(side, warm)))
+                    replace(
+                        fate,
+                        measurement=self._measurement(
+                            row, replace(side, launches=side.launches[warm:] or side.launches)
+                        ),
+                    )
                     for fate, row, side in zip(fates, rows, timed, strict=True)
                 ]
         except MemoryError as fault:
@@ -136,9 +122,6 @@ class Executor:
                 arena.close()
         return fates[0], fates[1]
 
-    def _cut(self, timed: Timed, warm: int) -> Timed:
-        return Timed(timed.launches[warm:] or timed.launches, timed.spent_ns)
-
     def _job(self, row: Row, artifacts: tuple[Artifact, ...]) -> Job:
         assert row.choice is not None
         assert row.plan is not None
@@ -148,8 +131,8 @@ class Executor:
             device=row.choice.device,
             plan=row.plan,
             artifacts=artifacts,
-            threads=self._threads,
-            emulation=self._emulation if row.choice.device.emulated else None,
+            threads=self._context.threads,
+            emulation=self._context.emulation if row.choice.device.emulated else None,
         )
 
     def _judge(self, job: Job, arena: Arena) -> Judged:
@@ -203,7 +186,7 @@ class Executor:
             sampler=sampler,
             spent_ns=timed.spent_ns,
             cache=row.cache,
-            threads=self._threads,
+            threads=self._context.threads,
             peaks=self._peaks(row),
             dense=self._request.flops_dense,
         )
@@ -212,7 +195,7 @@ class Executor:
         if self._request.out is None or not judged.outputs:
             return None
         path = out_path(self._request.out, index)
-        write_tensors(path, _results(judged.outputs))
+        write_tensors(path, {name: judged.outputs[name] for name in _TENSORS_KEPT if name in judged.outputs})
         return str(path)
 
     def _save_failure(self, row: Row, judged: Judged) -> str | None:
@@ -231,10 +214,6 @@ class Executor:
 def out_path(pattern: str, index: int) -> Path:
     """The file of row ``index`` (from 0); ``{i}`` is its number from 1, as in the table."""
     return Path(pattern.replace("{i}", str(index + 1)))
-
-
-def _results(outputs: Mapping[str, Array]) -> dict[str, Array]:
-    return {name: outputs[name] for name in _TENSORS_KEPT if name in outputs}
 
 
 def artifacts_of(row: Row, built: Mapping[str, Built]) -> tuple[tuple[Artifact, ...], Fate | None]:

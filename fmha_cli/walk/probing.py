@@ -1,4 +1,4 @@
-"""Asking backends whether they are here; those that open a device answer from a worker process."""
+"""Probing: which backends can run on this machine. A backend that must open a device to answer is asked in a worker."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-from fmha_cli.device import Availability, is_emulated
-from fmha_cli.emulated import emulated_availability
-from fmha_cli.protocols import Backend
-from fmha_cli.registry import Registry
+from fmha_cli.discovery.emulated_devices import emulated_availability
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.device import Availability, is_emulated
+from fmha_cli.domain.protocols import Backend
 
 if TYPE_CHECKING:
     from fmha_cli.execution.supervisor import Supervisor
@@ -21,8 +21,9 @@ def probe_backends(
     """The availability of every backend, by name.
 
     Args:
-        supervisor: whose worker is asked; without one, a worker is started where a backend needs it.
-        device: the one that was named. For an emulated one nothing is probed: no runtime is loaded beside it.
+        supervisor: the one whose worker is asked; None starts a worker where a backend needs one.
+        device: the device that the user named. For an emulated one nothing is probed, so no runtime is loaded
+            beside it.
 
     Raises:
         EnvironmentProblem: Z001, Z002, no such emulated device.

@@ -1,27 +1,31 @@
-"""From a row and what became of it to its Record."""
+"""The Record of a row, from the row and its Fate, and the command line that repeats the row."""
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-from fmha_cli.emulation import Executed, Finding
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.device import is_emulated
+from fmha_cli.domain.emulation import Executed, Finding
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.flags import FILLED
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import LaunchView
+from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.measure.measurement import Measurement
-from fmha_cli.plan import Artifact
-from fmha_cli.protocols import LaunchView
-from fmha_cli.registry import Registry
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
-from fmha_cli.rules import Reason
-from fmha_cli.verdict import Comparison, Verdict
-from fmha_cli.walk.repro import repro_line
-from fmha_cli.walk.request import Request
+from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import Row
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fate:
-    """What became of one row: a verdict, and whatever is known besides."""
+    """The outcome of one row: its verdict, and everything else that was found."""
 
     verdict: Verdict
     comparisons: tuple[Comparison, ...] = ()
@@ -38,7 +42,11 @@ class Fate:
 
 
 def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths: Mapping[str, str]) -> Record:
-    """The Record of a row. ``paths``: tensor name -> file, of the tensors that were given."""
+    """The Record of a row.
+
+    Args:
+        paths: the file of each tensor that was given as one, by tensor name.
+    """
     inputs = Inputs(fill=request.fills[0], fill_seed=request.fill_seed, files=paths)
     if row.choice is None or row.plan is None:
         return Record(
@@ -70,11 +78,52 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         inputs=inputs,
         dropout_stream=backend.dropout_stream if row.problem.dropout else None,
         default_choice=row.default if request.all_kernels else None,
-        launches=tuple(asdict(launch) for launch in fate.launches),
+        launches=fate.launches,
         notes=fate.notes,
         log=fate.log,
         out=fate.out,
         saved=fate.saved,
-        findings=None if fate.findings is None else tuple(finding.to_dict() for finding in fate.findings),
-        executed=None if fate.executed is None else tuple(counts.to_dict() for counts in fate.executed),
+        findings=fate.findings,
+        executed=fate.executed,
     )
+
+
+def repro_line(problem: Problem, request: Request, digest: str | None = None) -> str:
+    """The command line that repeats a row: the problem's shortest flags, the files, and the options that matter for it.
+
+    Args:
+        digest: of the row's kernel, where the same flags would choose another one.
+    """
+    files = {key: spec for key, spec in request.files.items() if not spec.startswith(FILLED)}
+    words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), files)]
+    for key, spec in files.items():
+        words += [f"--{key.replace('_', '-')}", spec]
+    if digest is not None:
+        words += ["--kernel", digest[:16]]
+    elif request.kernel:
+        words += ["--kernel", request.kernel]
+    words += ["--backend", request.backend] if request.backend != "auto" else []
+    words += ["--arch", request.arch] if request.arch else []
+    words += ["--device", request.device] if request.device else []
+    words += ["--fill-seed", str(request.fill_seed)] if request.fill_seed else []
+    fills, default = (request.fills, FILLS) if request.command is Command.VALIDATE else (request.fills[:1], FILLS[:1])
+    words += ["--fill", ",".join(fills)] if fills != default else []
+    words += ["--threads", str(request.threads)] if request.threads else []
+    if is_emulated(request.device):
+        words += ["--emu-seed", str(request.emu_seed)] if request.emu_seed else []
+        words += ["--emu-turn", str(request.emu_turn)] if request.emu_turn else []
+        words += ["--no-emu-checks"] if not request.emu_checks else []
+    words += ["--no-check"] if not request.check else []
+    return shlex.join(words)
+
+
+def _without_replaced(words: list[str], files: Mapping[str, str]) -> list[str]:
+    """The problem's flags without the ``filled`` tensors for which a file was given."""
+    out: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word.startswith("--") and word.removeprefix("--").replace("-", "_") in files:
+            next(rest, None)
+        else:
+            out.append(word)
+    return out

@@ -1,15 +1,29 @@
-"""``Request``: what a command line asked for beside the problems."""
+"""``Request``: what a command line asks for besides its problems. ``Context``: what all rows of a walk share."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
-from fmha_cli.select import Wanted
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.select import Wanted
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.protocols import BuildContext
 
-FILLS = ("normal", "coded", "ties", "large", "sparse_int")
-"""The fills of ``validate``, in the order in which they run."""
+if TYPE_CHECKING:
+    from fmha_cli.execution.job import Emulation
+    from fmha_cli.execution.supervisor import Supervisor
+
+TENSOR_OF_FLAG: Mapping[str, str] = {
+    flag: "bias" if flag == "bias_file" else flag
+    for flag in (
+        *("q", "k", "v", "do", "bias_file", "alibi_slopes", "sink_logits", "block_table"),
+        *("q_descale", "k_descale", "v_descale"),
+    )
+}
+"""Flags that name tensor files (contract, section 3) -> the project-wide name of the tensor."""
 
 
 class Command(StrEnum):
@@ -22,19 +36,22 @@ class Command(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Options of the walking commands (contract, sections 1 and 5).
+    """The options of the walking commands (contract, sections 1 and 5).
 
     Attributes:
         argv: the command line, for journals and repro lines.
-        files: flag key -> FILE[:KEY]; what is absent is filled.
+        files: flag key -> FILE[:KEY]; tensors without a file are filled.
         fills: fills to check with; ``run`` and ``bench`` use the first alone.
-        threads, jobs: 0 = all allowed; timeout: seconds for one row in the worker.
-        cache: ``hot``, ``cold`` or ``both``; ab: two kernels to time in turns.
+        threads: CPU threads of a kernel; 0 = all allowed.
+        jobs: compilers at once; 0 = all allowed.
+        timeout: seconds for one row in the worker.
+        cache: ``hot``, ``cold`` or ``both``.
+        ab: two kernels to time in turns.
         peak: ``measured`` or ``spec``.
         budget_s: time for the samples of one row of ``bench``.
         oracle_s: seconds that checking one row may take; larger problems are checked on sampled rows.
-        options: what the user set of backends' own options, by flag name (``ck-home``).
-        emu_seed, emu_turn, emu_threads, emu_checks: of an emulated device; see ``EmulatorOptions`` (threads 0 = all allowed).
+        options: the backends' own options that the user gave, by flag name (``ck-home``).
+        emu_seed, emu_turn, emu_threads, emu_checks: as in ``EmulatorOptions``; 0 threads = all allowed.
     """
 
     command: Command = Command.RUN
@@ -75,3 +92,29 @@ class Request:
     @property
     def wanted(self) -> Wanted:
         return Wanted(backend=self.backend, arch=self.arch, device=self.device, kernel=self.kernel)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Context:
+    """What all rows of one walk share.
+
+    Attributes:
+        request: what the user asked for.
+        registry: the backends that may be used.
+        supervisor: whose worker runs every row.
+        building: how kernels and peak loops are built.
+        emulation: of the emulated device that all rows run on; None for other devices.
+        notify: takes one line for people.
+    """
+
+    request: Request
+    registry: Registry
+    supervisor: Supervisor
+    building: BuildContext
+    emulation: Emulation | None = None
+    notify: Callable[[str], None] = lambda text: None
+
+    @property
+    def threads(self) -> int:
+        """Threads for kernels on a CPU."""
+        return self.request.threads or usable_cores()

@@ -1,29 +1,32 @@
-"""``Row``: one row that was asked for. Rows are planned before anything runs, so that none can go missing."""
+"""``Row``: one row that was asked for. Rows are planned before anything runs, so none can go missing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fmha_cli.device import Availability
-from fmha_cli.encode import digest_of
-from fmha_cli.errors import UnsupportedError, UsageError
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.select import Choice, Selection, Wanted, select
+from fmha_cli.domain.device import Availability
+from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.errors import UnsupportedError, UsageError
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason
 from fmha_cli.measure.roofline import CacheState
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.registry import Registry
-from fmha_cli.rules import Reason
-from fmha_cli.select import Choice, Selection, Wanted, select
 from fmha_cli.walk.request import Command, Request
 
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """One row: a problem, the kernel chosen for it (None = unsupported, with reasons), and the cache mode.
+    """One row: a problem, the kernel chosen for it, and the cache mode.
 
-    ``group`` counts the points: rows of one group share inputs and reference. ``default`` marks the kernel
-    that ``auto`` would have chosen. ``pair`` is set on the two rows of ``--ab``. ``fallback`` is the first
-    reason of the nearest miss that was refused.
+    Attributes:
+        group: number of the point; rows of one group share inputs and reference.
+        choice: the kernel and its device; None if the problem is unsupported, with ``reasons``.
+        default: whether ``auto`` would have chosen this kernel.
+        pair: whether this is one of the two rows of ``--ab``.
+        fallback: the first reason of the nearest miss that was refused.
     """
 
     group: int
@@ -38,7 +41,7 @@ class Row:
 
     @property
     def key(self) -> str:
-        """What tells this row from all others of a run; the journal resumes by it."""
+        """The row's identity within a run, by which the journal resumes."""
         kernel = self.choice.kernel.name if self.choice else None
         device = self.choice.device.id if self.choice else None
         return digest_of([self.group, self.problem.to_dict(), kernel, device, self.cache.value])[:24]

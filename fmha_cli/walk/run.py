@@ -8,38 +8,35 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fmha_cli import __version__
-from fmha_cli.build.root import cache_root
-from fmha_cli.device import Availability, usable_cores
-from fmha_cli.errors import InternalError
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.select import wanted_backends
+from fmha_cli.domain.device import CPU, Availability
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.job import Emulation
 from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.ab import ab_ratios
 from fmha_cli.measure.baseline import Baseline, load_baseline
 from fmha_cli.measure.roofline import PeakKind, impossible
+from fmha_cli.oracle.dropout import STREAMS
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Inputs
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext
-from fmha_cli.registry import Registry
-from fmha_cli.report.environment import environment
 from fmha_cli.report.record import Record
-from fmha_cli.select import wanted_backends
-from fmha_cli.verdict import Verdict
+from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.walk.builds import Built, build_context, build_stages
-from fmha_cli.walk.checks import check_out
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.execute import Executor, artifacts_of
-from fmha_cli.walk.given import Given, fitted, read_given
+from fmha_cli.walk.input_files import InputFiles, fitted, read_input_files
 from fmha_cli.walk.peaks import PeakBook
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.records import Fate, record_of
-from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.request import Command, Context, Request
 from fmha_cli.walk.rows import Row, plan_rows
+from fmha_cli.walk.tensor_io import check_out
 
 Progress = Callable[[int, int, str], None]
 
@@ -49,20 +46,18 @@ PEAK_TRIES = 5
 
 @dataclass(frozen=True)
 class Outcome:
-    """Records in the order of the rows, one each; ``availability`` of every backend that was asked.
+    """The outcome of a walk.
 
-    ``journal`` is the file to resume from, None when every row is done.
+    Attributes:
+        records: one for each row, in the order of the rows.
+        availability: of every backend that was asked.
+        journal: the file to resume from; None if every row is done.
     """
 
     records: tuple[Record, ...]
     interrupted: bool
     availability: Mapping[str, Availability]
     journal: str | None = None
-
-    @property
-    def environment(self) -> dict[str, Any]:
-        """The ``environment`` member of the report."""
-        return environment(self.availability)
 
 
 def run_points(
@@ -74,14 +69,14 @@ def run_points(
     notify: Callable[[str], None] = lambda text: None,
     progress: Progress = lambda done, total, what: None,
 ) -> Outcome:
-    """Run every problem; ``on_record`` hears each record as soon as it is complete.
+    """Run every problem; ``on_record`` receives each record as soon as it is complete.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
     """
     check_out(points, request)
     refuse_timing(request)
-    given = read_given(request.files)
+    files = read_input_files(request.files)
     baseline = load_baseline(Path(request.baseline)) if request.baseline else None
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor())
@@ -89,23 +84,26 @@ def run_points(
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         rows = plan_rows(points, request, registry, found)
         _say_fallback(rows, found, notify)
-        context = build_context(request, notify)
-        emulation = emulation_of(request, registry, context) if _any_runs(rows, request) else None
+        building = build_context(request, notify)
+        emulation = emulation_of(request, registry, building) if _any_runs(rows, request) else None
         journal, past, path, temporary = _journal(rows, request, stack)
+        context = Context(
+            request=_fitting_fills(request, files),
+            registry=registry,
+            supervisor=supervisor,
+            building=building,
+            emulation=emulation,
+            notify=notify,
+        )
         walk = _Walk(
-            rows,
-            request,
-            registry,
-            supervisor,
-            context,
-            given,
-            baseline,
-            emulation,
-            journal,
-            past,
-            on_record,
-            notify,
-            progress,
+            context=context,
+            rows=rows,
+            files=files,
+            baseline=baseline,
+            journal=journal,
+            past=past,
+            on_record=on_record,
+            progress=progress,
         )
         interrupted = walk.go()
     if temporary is not None and not interrupted:
@@ -119,8 +117,8 @@ def _any_runs(rows: Sequence[Row], request: Request) -> bool:
 
 def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify: Callable[[str], None]) -> None:
     """One line when a machine with a GPU falls back to its CPU, with the GPU's first reason."""
-    gpus = [d.id for a in found.values() for d in a.devices if d.id.partition(":")[0] in ("cuda", "hip")]
-    fallen = [r for r in rows if r.choice is not None and r.choice.device.id == "cpu"]
+    gpus = [d.id for a in found.values() for d in a.devices if d.accelerator]
+    fallen = [r for r in rows if r.choice is not None and r.choice.device.id == CPU]
     if gpus and fallen:
         reason = fallen[0].fallback or "no kernel of its backends supports the problem"
         notify(f"running on the CPU although {gpus[0]} is here: {reason}")
@@ -129,7 +127,7 @@ def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify
 def _journal(
     rows: Sequence[Row], request: Request, stack: ExitStack
 ) -> tuple[Journal | None, Mapping[str, Record], Path | None, Path | None]:
-    """(journal, records done before by key, its path, its path if it may go when all is done)."""
+    """(journal, earlier records by key, its path, its path again if it may be removed when all rows are done)."""
     keys = [row.key for row in rows]
     if request.resume is not None:
         journal, history = Journal.resume(Path(request.resume), fmha=__version__, rows=keys)
@@ -144,41 +142,42 @@ def _journal(
     return journal, {}, path, None if request.journal else path
 
 
+@dataclass(kw_only=True)
 class _Walk:
-    """The state of one ``run_points``."""
+    """The state of one ``run_points``.
 
-    def __init__(
-        self,
-        rows: Sequence[Row],
-        request: Request,
-        registry: Registry,
-        supervisor: Supervisor,
-        context: BuildContext,
-        given: Given,
-        baseline: Baseline | None,
-        emulation: Emulation | None,
-        journal: Journal | None,
-        past: Mapping[str, Record],
-        on_record: Callable[[Record], None],
-        notify: Callable[[str], None],
-        progress: Progress,
-    ) -> None:
-        self.rows, self.request, self.registry = rows, _fitting_fills(request, given), registry
-        self.context, self.given, self.journal, self.baseline = context, given, journal, baseline
-        self.on_record, self.notify, self.progress = on_record, notify, progress
-        self.records: dict[int, Record] = {i: past[r.key] for i, r in enumerate(rows) if r.key in past}
+    Attributes:
+        files: the tensors that were read.
+        baseline: earlier results to compare with.
+        journal: takes each record.
+        past: records of earlier sessions, by row key.
+    """
+
+    context: Context
+    rows: Sequence[Row]
+    files: InputFiles
+    baseline: Baseline | None
+    journal: Journal | None
+    past: Mapping[str, Record]
+    on_record: Callable[[Record], None]
+    progress: Progress
+
+    def __post_init__(self) -> None:
+        self.request, self.registry = self.context.request, self.context.registry
+        self.records: dict[int, Record] = {i: self.past[r.key] for i, r in enumerate(self.rows) if r.key in self.past}
         self.told: set[int] = set()
         self.input_notes: dict[Problem, tuple[str, ...]] = {}
-        threads = request.threads or usable_cores()
-        book = PeakBook(request, registry, context, supervisor, threads, notify)
-        cases = Cases(self._inputs, oracle_s=request.oracle_s, seed=request.fill_seed)
-        self.executor = Executor(
-            self.request, registry, supervisor, cases, threads=threads, peaks=book.peaks, emulation=emulation
+        self.book = PeakBook(self.context)
+        cases = Cases(
+            self._inputs,
+            oracle_s=self.request.oracle_s,
+            seed=self.request.fill_seed,
+            streams={**STREAMS, **self.registry.dropout_streams},
         )
-        self.book = book
+        self.executor = Executor(self.context, cases, self.book.peaks)
 
     def _inputs(self, problem: Problem, kind: str) -> Inputs:
-        arrays, notes = fitted(problem, self.given)
+        arrays, notes = fitted(problem, self.files)
         self.input_notes[problem] = tuple(notes)
         custom = self.registry.fills if kind in self.registry.fills else None
         return fill(problem, kind, self.request.fill_seed, given=arrays, custom=custom)
@@ -204,7 +203,9 @@ class _Walk:
             return {}
         todo = [row.plan for i, row in enumerate(self.rows) if row.plan is not None and i not in self.records]
         stages = [stage for plan in todo for stage in plan.stages]
-        return build_stages(stages, self.registry, self.context, lambda d, t, w: self.progress(d, t, f"build {w}"))
+        return build_stages(
+            stages, self.registry, self.context.building, lambda d, t, w: self.progress(d, t, f"build {w}")
+        )
 
     def _single(self, index: int, built: Mapping[str, Built]) -> None:
         row = self.rows[index]
@@ -262,7 +263,7 @@ class _Walk:
             self._keep(index + offset, record if ratios is None else replace(record, ab=ratios[offset]))
 
     def _record(self, row: Row, fate: Fate) -> Record:
-        record = record_of(row, fate, self.request, self.registry, self.given.paths)
+        record = record_of(row, fate, self.request, self.registry, self.files.paths)
         key = replace(row.problem, lse=False, splits=0, deterministic=False)
         record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
         return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record.to_dict()))
@@ -276,16 +277,15 @@ class _Walk:
         self.records[index] = record
 
     def _tell(self) -> None:
-        """Tell every record that is complete: with ``--all-kernels`` the default's regret needs its whole group."""
+        """Report every complete record. With ``--all-kernels`` the default's regret needs its whole group."""
         for index, row in enumerate(self.rows):
             if index in self.told or index not in self.records:
                 continue
             group = [i for i, other in enumerate(self.rows) if other.group == row.group and other.cache is row.cache]
             if self.request.all_kernels and any(i not in self.records for i in group):
                 continue
-            self.records[index] = _with_regret(
-                self.records[index], [self.records[i] for i in group if i in self.records]
-            )
+            known = [self.records[i] for i in group if i in self.records]
+            self.records[index] = _with_regret(self.records[index], known)
             self.told.add(index)
             self.on_record(self.records[index])
             self.progress(len(self.told), len(self.rows), row.problem.repro())
@@ -294,7 +294,7 @@ class _Walk:
         """One record for every row: what did not run is NOT_RUN."""
         fate = Fate(verdict=Verdict.NOT_RUN, notes=("interrupted before this row was done",))
         out = tuple(
-            self.records.get(i) or record_of(row, fate, self.request, self.registry, self.given.paths)
+            self.records.get(i) or record_of(row, fate, self.request, self.registry, self.files.paths)
             for i, row in enumerate(self.rows)
         )
         if len(out) != len(self.rows):
@@ -310,7 +310,7 @@ def _with_regret(record: Record, group: Sequence[Record]) -> Record:
     return replace(record, regret=record.measurement.median_ns / max(1, min(good)) - 1) if good else record
 
 
-def _fitting_fills(request: Request, given: Given) -> Request:
+def _fitting_fills(request: Request, files: InputFiles) -> Request:
     """With Q, K and V from files there is one data set, whatever fills were asked for."""
-    whole = {"q", "k", "v"} <= set(given.arrays)
+    whole = {"q", "k", "v"} <= set(files.arrays)
     return replace(request, fills=request.fills[:1]) if whole and request.command is Command.VALIDATE else request

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +10,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.errors import EnvironmentProblem, UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
+from fmha_cli.domain.problem import Problem
+from fmha_cli.toolchain.cache.files import replacing
+from fmha_cli.walk.request import Request
 
 Array = npt.NDArray[Any]
 
@@ -53,9 +54,8 @@ def read_tensor(spec: str, flag: str, default_key: str) -> Array:
         key = default_key if default_key in arrays or len(arrays) != 1 else next(iter(arrays))
     if key not in arrays:
         held = ", ".join(sorted(arrays))
-        raise UsageError(
-            f"{flag} {path}: no array {key!r}", code="E032", where=flag, help=f"FILE:KEY with one of {held}"
-        )
+        what = f"{flag} {path}: no array {key!r}"
+        raise UsageError(what, code="E032", where=flag, help=f"FILE:KEY with one of {held}")
     return arrays[key]
 
 
@@ -79,39 +79,44 @@ def _read_all(path: Path) -> dict[str, Array]:
     return out
 
 
+def check_out(points: Sequence[Problem], request: Request) -> None:
+    """Refuse, before anything runs, an ``--out`` whose file could not hold the results.
+
+    Raises:
+        UsageError: unknown suffix, no folder, more than O in a ``.npy``, or several rows and no ``{i}``.
+    """
+    if request.out is None:
+        return
+    path = Path(request.out)
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"--out {path}: unknown kind of file", code="E031", where="--out", help=", ".join(SUFFIXES))
+    if not path.parent.is_dir():
+        raise UsageError(f"--out {path}: there is no folder {path.parent}", code="E033", where="--out")
+    if path.suffix == ".npy" and any(p.lse or p.direction.backward for p in points):
+        help = "use .npz or .safetensors"
+        raise UsageError(f"--out {path}: a .npy file holds O alone", code="E036", where="--out", help=help)
+    if "{i}" not in request.out and (len(points) > 1 or request.all_kernels or request.ab):
+        what = f"--out {path}: several rows would write one file"
+        raise UsageError(what, code="E037", where="--out", help="put {i} into the name, e.g. out-{i}.npz")
+
+
 def write_tensors(path: Path, arrays: Mapping[str, Array]) -> None:
     """Write results atomically; ``.npy`` holds ``o`` alone. bf16 and fp8 become float32 in ``.npy`` and ``.npz``.
 
     Raises:
-        EnvironmentProblem: the folder cannot be written to.
+        EnvironmentProblem: E033, the folder cannot be written to.
     """
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    except OSError as fault:
-        raise EnvironmentProblem(
-            f"--out {path}: cannot be written", code="E033", where="--out", why=str(fault)
-        ) from fault
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
+        with replacing(path) as stream:
             if path.suffix == ".npy":
                 np.save(stream, _plain(arrays["o"]), allow_pickle=False)
             elif path.suffix == ".npz":
                 np.savez(stream, allow_pickle=False, **{k: _plain(a) for k, a in arrays.items()})
             else:
                 stream.write(_safetensors(arrays))
-            stream.flush()
-            os.fsync(stream.fileno())
-        mask = os.umask(0)
-        os.umask(mask)
-        temporary.chmod(0o666 & ~mask)
-        temporary.replace(path)
     except OSError as fault:
-        raise EnvironmentProblem(
-            f"--out {path}: cannot be written", code="E033", where="--out", why=str(fault)
-        ) from fault
-    finally:
-        temporary.unlink(missing_ok=True)
+        what = f"--out {path}: cannot be written"
+        raise EnvironmentProblem(what, code="E033", where="--out", why=str(fault)) from fault
 
 
 def _plain(array: Array) -> Array:

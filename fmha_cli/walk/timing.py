@@ -10,7 +10,7 @@ from fmha_cli.measure.ab import AbSampler, orders
 from fmha_cli.measure.sampling import Sampler, SamplingPolicy
 
 Launch = Callable[[int], tuple[tuple[int, ...], ...]]
-"""Launches n times in a row: nanoseconds per launch and stage. Raises ``RowFailed`` when the kernel does not survive."""
+"""Launches n times in a row: nanoseconds per launch and stage. Raises ``RowFailed`` if the kernel does not survive."""
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Timed:
 
 
 def sample(launch: Launch, policy: SamplingPolicy) -> Timed:
-    """Launch until the stopping rule of ``policy`` has enough."""
+    """Launch until the stopping rule of ``policy`` is satisfied."""
     sampler = Sampler(policy)
     launches: list[tuple[int, ...]] = []
     totals: list[int] = []

@@ -1,4 +1,4 @@
-"""The command line in this process, as the tests of ``cli`` call it."""
+"""Runs the command line in this process, as the tests of ``cli`` do."""
 
 from cli.conftest import fmha, home
 

@@ -1,11 +1,11 @@
-"""Repro lines as a person uses them: taken from a record, and pasted."""
+"""Repro lines used as a person uses them: copied from a record and pasted."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping, Sequence
 
-from fmha_cli.problem import Problem
+from fmha_cli.domain.problem import Problem
 
 ROOM = ("--arch", "--backend", "--device", "--fill", "--fill-seed", "--kernel", "--threads")
 """Options of a repro line that are no part of the problem; each takes a value."""

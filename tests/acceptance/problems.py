@@ -1,6 +1,6 @@
 """Seeded random problems over everything that the CPU backend supports, and over everything that it refuses.
 
-Problem ``n`` of each kind depends on ``n`` alone, so that a failure is repeated by its number.
+Problem ``n`` of each kind depends only on ``n``, so its number is enough to repeat a failure.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from fmha_cli.backends.cpu.rules import group_rows
 from fmha_cli.codegen.cpu.emit import DECODE_ROWS
-from fmha_cli.problem import Problem
+from fmha_cli.domain.problem import Problem
 
 Flags = dict[str, str | None]
 """Flag with dashes -> its text, None for a switch."""

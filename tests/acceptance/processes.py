@@ -1,4 +1,4 @@
-"""``fmha`` as processes of its own, with a plugin that is installed for them alone."""
+"""``fmha`` as separate processes, with a plugin that is installed only for them."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A backend for tests in which the query length chooses what the kernel does: ``--seqlen`` sweeps over faults.
 
-Multiples of ``EVERY`` up to 100 fail, each in the way of ``FATES``; every other length is honest. It comes as a
-plugin, so that ``fmha`` processes find it by its entry point as they find any other.
+Multiples of ``EVERY`` up to 100 fail, each in the way that ``FATES`` gives; every other length is honest. It is a
+plugin, so ``fmha`` processes find it by its entry point like any other.
 """
 
 from __future__ import annotations
@@ -9,17 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.null import NullBackend
-from fmha_cli.backends.null_kernels import ARCH, Behaviour, null_kernel
-from fmha_cli.decision import Decision, Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.dtypes import DType
-from fmha_cli.hookspecs import hookimpl
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
-from fmha_cli.verdict import Verdict
+from fmha_null import NullBackend
+from fmha_null.kernels import ARCH, Behaviour, null_kernel
+
+from fmha_cli.discovery.hookspecs import hookimpl
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.decision import Decision, Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
+from fmha_cli.domain.verdict import Verdict
 
 NAME = "rows"
 EVERY = 5

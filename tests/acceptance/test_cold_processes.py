@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from acceptance.processes import environment, finished, start
-from fmha_cli.build.cache import Cache
-from fmha_cli.build.find import find_toolchain
-from fmha_cli.build.root import open_root
-from fmha_cli.errors import ExitCode
-from fmha_cli.verdict import Verdict
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.cpp.find import find_toolchain
 
 BUILDS, RUNS = 13, 3
 PROBLEM = ("-s", "33", "-H", "2", "-d", "16", "--dtype", "fp32", "--backend", "cpu", "--arch", "generic")

@@ -1,4 +1,4 @@
-"""Acceptance 5: every planted fault, built into the C++ source, is caught by ``validate``; without it, all is well."""
+"""Acceptance 5: ``validate`` catches every planted fault in the C++ source; without a fault, it passes."""
 
 from __future__ import annotations
 
@@ -9,6 +9,10 @@ from functools import partial
 import numpy as np
 import pytest
 from cli.conftest import Fmha
+from numerics.campaign import can_matter, sample_problem
+from numerics.faults import Fault
+from numerics.kernel_model import model_forward
+from planted_cpu import planted
 
 from acceptance.pasting import words_after_fmha
 from fmha_cli.backends.cpu import building
@@ -17,17 +21,15 @@ from fmha_cli.backends.cpu.backend import DECODE_QUERIES
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import DECODE_ROWS
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import ExitCode
-from fmha_cli.faults import Fault
-from fmha_cli.oracle.campaign import can_matter, sample_problem
-from fmha_cli.oracle.emulate import emulate
+from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.oracle.fills import fill
-from fmha_cli.problem import Problem
-from fmha_cli.registry import Registry, build_registry
 from fmha_cli.report.record import Record
-from fmha_cli.verdict import Verdict, exit_code_of
-from fmha_cli.walk.request import FILLS, Command, Request
+from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 
 MANY_KEYS = 600
@@ -44,10 +46,9 @@ Plant = Callable[[Fault], None]
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     """``plant(fault)``: from now on every CPU kernel is built with the fault."""
-    honest = building.build_cpu
 
     def put(fault: Fault) -> None:
-        monkeypatch.setattr(building, "build_cpu", partial(honest, fault=fault))
+        monkeypatch.setattr(building, "emit", partial(planted, fault=fault))
 
     return put
 
@@ -58,7 +59,7 @@ def registry() -> Registry:
 
 
 def problems_for(fault: Fault, dtype: DType, kind: Kind) -> list[Problem]:
-    """Random problems on which the fault changes an emulated result, as the campaign draws them."""
+    """Random problems on which the fault changes the kernel model's result, as the campaign draws them."""
     rng = np.random.default_rng([list(Fault).index(fault), list(DType).index(dtype), list(Kind).index(kind)])
     found: list[Problem] = []
     while len(found) < EACH:
@@ -93,7 +94,7 @@ def _enlarged(problem: Problem) -> Problem:
 
 def _shows(fault: Fault, problem: Problem) -> bool:
     inputs = fill(problem)
-    honest, faulty = emulate(problem, inputs), emulate(problem, inputs, fault=fault)
+    honest, faulty = model_forward(problem, inputs), model_forward(problem, inputs, fault=fault)
     return honest.o.tobytes() != faulty.o.tobytes() or honest.lse.tobytes() != faulty.lse.tobytes()
 
 

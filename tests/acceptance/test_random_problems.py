@@ -13,14 +13,15 @@ from cli.conftest import Fmha
 from acceptance.pasting import pasted, words_after_fmha
 from acceptance.problems import REFUSALS, refused, supported
 from fmha_cli.backends.cpu.arch_detect import detect
-from fmha_cli.errors import ExitCode
-from fmha_cli.oracle.fills import FILLS, fill
+from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict, exit_code_of
+from fmha_cli.oracle.diagnose import ONE_HOT
+from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference, forward
-from fmha_cli.oracle.trust import ONE_HOT
-from fmha_cli.problem import Problem
-from fmha_cli.registry import Registry, build_registry
 from fmha_cli.report.record import Record
-from fmha_cli.verdict import Verdict, exit_code_of
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import plan_rows
 from fmha_cli.walk.run import run_points

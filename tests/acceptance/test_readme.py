@@ -1,4 +1,4 @@
-"""The README's command blocks do what they are there for: the tour runs as it stands."""
+"""The README's command blocks do what they promise: the tour runs without changes."""
 
 from __future__ import annotations
 

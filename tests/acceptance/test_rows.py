@@ -14,9 +14,9 @@ import pytest
 
 from acceptance.processes import finished, installed, start
 from acceptance.rows_plugin import EVERY, FATES, NAME, SLOW_FROM, fate_of
-from fmha_cli.errors import ExitCode
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.journal import read_history
-from fmha_cli.verdict import Verdict
 
 ROWS, FAULTS, KILLS = 100, 20, 20
 ROOM = ("--backend", NAME, "-H", "2", "-d", "8", "--seqlen-k", "7", "--dtype", "fp32", "--lse", "--timeout", "3")

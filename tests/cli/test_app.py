@@ -12,7 +12,7 @@ import pytest
 from cli.conftest import Fmha
 from fmha_cli.cli import app
 from fmha_cli.cli.table import COMMANDS
-from fmha_cli.errors import InternalError
+from fmha_cli.domain.errors import InternalError
 
 PROGRAM = [sys.executable, "-m", "fmha_cli"]
 
@@ -32,7 +32,14 @@ def test_fast_commands_import_nothing_heavy(argv: list[str]) -> None:
     assert not {name for name in modules if name.partition(".")[0] in heavy}
     assert not {name for name in modules if name.startswith("fmha_cli.backends.") and "session" in name}
     if "--help" in argv:
-        assert not {name for name in modules if name.startswith(("fmha_cli.backends", "fmha_cli.walk", "pluggy"))}
+        heard = {name for name in modules if name.startswith(("fmha_cli.backends", "fmha_cli.walk", "pluggy"))}
+        assert heard <= {"fmha_cli.backends", "fmha_cli.backends.builtins"}  # a table, which names their options
+
+
+def test_the_help_of_all_commands_imports_no_command(fmha: Fmha) -> None:
+    assert not {
+        name for name in imported_by("--help") if name.startswith(("fmha_cli.cli.options", "fmha_cli.backends"))
+    }
 
 
 def test_help_lists_every_command_and_no_later_one(fmha: Fmha) -> None:
@@ -151,7 +158,7 @@ def test_a_bug_prints_a_report_and_exits_70(fmha: Fmha, monkeypatch: pytest.Monk
     def broken(self: object) -> None:
         raise RuntimeError("the roof fell in")
 
-    monkeypatch.setattr("fmha_cli.registry.Registry.arch_names", broken)
+    monkeypatch.setattr("fmha_cli.discovery.registry.Registry.arch_names", broken)
     done = fmha("archs", "--json")
     assert done.code == 70
     assert done.out == ""
@@ -166,7 +173,7 @@ def test_a_broken_promise_is_a_bug_too(fmha: Fmha, monkeypatch: pytest.MonkeyPat
     def broken(self: object) -> None:
         raise InternalError("arch_specs/ is missing")
 
-    monkeypatch.setattr("fmha_cli.registry.Registry.arch_names", broken)
+    monkeypatch.setattr("fmha_cli.discovery.registry.Registry.arch_names", broken)
     done = fmha("archs")
     assert done.code == 70
     assert "arch_specs/ is missing" in done.err
@@ -176,7 +183,7 @@ def test_interruption(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     def stop(self: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("fmha_cli.registry.Registry.arch_names", stop)
+    monkeypatch.setattr("fmha_cli.discovery.registry.Registry.arch_names", stop)
     assert fmha("archs").code == 130
 
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+from fmha_null.kernels import Behaviour, null_kernel
 from jsonschema import Draft202012Validator
 
 from cli.conftest import Fmha
-from fmha_cli.backends.null_kernels import Behaviour, null_kernel
 from fmha_cli.cli.app import known_options
 from fmha_cli.cli.table import COMMANDS
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family
 from fmha_cli.report import schemas
 
 SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
@@ -323,7 +323,7 @@ def test_doctor_judges_what_is_named(fmha: Fmha) -> None:
 
 
 def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmha_cli.backends.null.rank_of", lambda kernel: (-ord(kernel.algorithm.behaviour.value[0]),))
+    monkeypatch.setattr("fmha_null.rank_of", lambda kernel: (-ord(kernel.algorithm.behaviour.value[0]),))
     assert fmha("doctor").code == 0
     done = fmha("doctor", "null", "--json", "--timeout", "2")
     assert done.code == 4

@@ -28,7 +28,7 @@ def offered(line: str) -> list[str]:
         ("fmha list", ["list-kernels"]),
         ("fmha cache p", ["prune"]),
         ("fmha run --kv", ["--kv-heads", "--kv-cache"]),
-        ("fmha run --backend n", ["null"]),
+        ("fmha run --backend f", ["flash_attn"]),
         ("fmha list-kernels --arch x86_64_v4", ["x86_64_v4", "x86_64_v4_bf16"]),
         ("fmha bench --cache ", ["hot", "cold", "both"]),
         ("fmha run --dtype fp16,b", ["fp16,bf16"]),

@@ -1,4 +1,4 @@
-"""Configuration files: where they are found, what they may hold, and how mistakes are named."""
+"""Configuration files: where they are found, what they may contain, and how mistakes are reported."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import pytest
 
 from fmha_cli.cli.app import known_options
 from fmha_cli.cli.config import config_files, layers_of_file, project_file
-from fmha_cli.cli.options import FILL, JSON, PROBLEM
+from fmha_cli.cli.options import FILL, FORMATS, PROBLEM
 from fmha_cli.cli.settings import merge
-from fmha_cli.errors import UsageError
+from fmha_cli.domain.errors import UsageError
 
-OPTIONS = (*PROBLEM, JSON, FILL)
+OPTIONS = (*PROBLEM, *FORMATS.values(), FILL)
 KNOWN = {"run": [o.flag.name for o in OPTIONS], "bench": ["cache", "seqlen"]}
 
 

@@ -1,4 +1,4 @@
-"""Every exit code of the contract, section 6, from a process of its own."""
+"""Every exit code of the contract, section 6, from a separate process."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fmha_null.kernels import Behaviour, null_kernel
 
 from cli.conftest import Fmha
-from fmha_cli.backends.null_kernels import Behaviour, null_kernel
-from fmha_cli.device import Availability, State
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family
+from fmha_cli.domain.device import Availability, State
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family
 
 PROGRAM = (sys.executable, "-m", "fmha_cli")
 SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
@@ -76,7 +76,9 @@ def test_codes_of_errors(home: Path, code: int, argv: list[str]) -> None:
 
 
 def test_70_is_a_bug(home: Path) -> None:
-    script = "import fmha_cli.arch, sys; fmha_cli.arch.arch_names = None; from fmha_cli.cli.app import main; "
+    script = (
+        "import fmha_cli.domain.arch, sys; fmha_cli.domain.arch.arch_names = None; from fmha_cli.cli.app import main; "
+    )
     script += "sys.argv = ['fmha', 'archs', '--json']; main()"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (70, "")
@@ -85,7 +87,7 @@ def test_70_is_a_bug(home: Path) -> None:
 
 def test_4_when_no_device_accepts_the_architecture(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
     gone = Availability(state=State.NO_DEVICE, why="unplugged")
-    monkeypatch.setattr("fmha_cli.backends.null.NullBackend.probe", lambda self: gone)
+    monkeypatch.setattr("fmha_null.NullBackend.probe", lambda self: gone)
     done = fmha("run", *SMALL, "--arch", "null", "--json")
     assert done.code == 4
     assert [r["verdict"] for r in done.document["records"]] == ["NOT_RUN"]

@@ -11,11 +11,10 @@ import pytest
 
 import fmha_cli
 from cli.conftest import Fmha
-from fmha_cli.cli.change import smallest_change
-from fmha_cli.cli.codes import pages
-from fmha_cli.decision import Trace
-from fmha_cli.problem import Problem
-from fmha_cli.registry import build_registry
+from fmha_cli.cli.explain import error_pages, smallest_change
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.decision import Trace
+from fmha_cli.domain.problem import Problem
 
 
 def test_a_supported_problem(fmha: Fmha) -> None:
@@ -81,9 +80,9 @@ def codes_in_the_source() -> Iterator[str]:
 
 
 def test_every_code_has_a_page() -> None:
-    known = set(pages()) | set(build_registry().rules())
+    known = set(error_pages()) | set(build_registry().rules())
     assert set(codes_in_the_source()) - known == set()
 
 
 def test_no_page_stands_twice() -> None:
-    assert set(pages()).isdisjoint(build_registry().rules())
+    assert set(error_pages()).isdisjoint(build_registry().rules())

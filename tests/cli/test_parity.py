@@ -250,7 +250,9 @@ def test_interrupting_keeps_every_row(fmha: Fmha, programs: Path, monkeypatch: p
 
 
 def test_the_same_device_for_both() -> None:
-    from fmha_cli.parity.upstream import environment_for
+    from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
+
+    environment_for = CkCounterpart().environment
 
     assert environment_for("cpu", {"A": "1"}) == {"A": "1", "LC_ALL": "C"}
     assert environment_for("hip:2", {})["HIP_VISIBLE_DEVICES"] == "2"

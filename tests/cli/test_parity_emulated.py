@@ -1,4 +1,4 @@
-"""``fmha parity`` on an emulated device: both sides run there, what was seen of either is shown, nothing is timed."""
+"""``fmha parity`` on an emulated device: both sides run there, findings of either side are shown, nothing is timed."""
 
 from __future__ import annotations
 

@@ -1,13 +1,15 @@
-"""Precedence of flags, variables and files; switches; what a stronger place drops from a weaker one."""
+"""Precedence of flags, variables and files; switches; what a higher-precedence setting removes from a lower one."""
 
 from __future__ import annotations
 
 import pytest
 
-from fmha_cli.cli.options import EXCLUDES, FORMATS, PROBLEM, ROWS, TALK
+from fmha_cli.cli.options import EXCLUDES, FORMATS, PROBLEM, ROWS
 from fmha_cli.cli.settings import FLAG, Layer, Settings, Text, Value, layer_of_variables, merge, switch_of
-from fmha_cli.errors import UsageError
-from fmha_cli.flags import PROBLEM_FLAGS
+from fmha_cli.cli.table import TALK
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.flags import PROBLEM_FLAGS
+from fmha_cli.report.form import Format
 
 
 def layer(source: str, **values: Text) -> Layer:
@@ -96,3 +98,9 @@ def test_exclusions_name_options_that_exist() -> None:
     known = {o.key for o in (*PROBLEM, *ROWS, *TALK)} | {"q", "k", "v"}
     assert {name for names in EXCLUDES.values() for name in names} | set(EXCLUDES) <= known
     assert set(FORMATS) <= known
+
+
+def test_every_format_but_the_table_is_an_option_of_its_name() -> None:
+    assert {form: option.flag.name for form, option in FORMATS.items()} == {
+        form: form.value for form in Format if form is not Format.TABLE
+    }

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cli.conftest import Fmha
-from fmha_cli.build.cuda import toolchain
-from fmha_cli.build.cuda.toolchain import CudaFinding, CudaKind, CudaToolchain
-from fmha_cli.build.root import open_root
-from fmha_cli.cli import doctor
-from fmha_cli.cli.call import Call
-from fmha_cli.cli.settings import Settings, Value
-from fmha_cli.cli.voice import Voice
-from fmha_cli.report.tools import CheckState, DoctorCheck
+from fmha_cli.backends.ck_tile.checks import check_compilers, check_tree
+from fmha_cli.cli.console import Console
+from fmha_cli.cli.doctor import checkers_of
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.installation import Checker, CheckState, DoctorCheck, Surroundings
 from fmha_cli.sources.pins import pin_of
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.cuda import checks as cuda_checks
+from fmha_cli.toolchain.cuda.toolchain import CudaFinding, CudaKind, CudaToolchain
 
 
 def test_a_list_of_nothing(fmha: Fmha, home: Path) -> None:
@@ -96,12 +97,14 @@ def test_a_ck_home_that_is_none(fmha: Fmha, home: Path) -> None:
     assert by_variable.document["ck"] == done.document["ck"]
 
 
-def checks_of(home: Path, environ: dict[str, str], **given: str) -> dict[str, DoctorCheck]:
+def surroundings(home: Path, environ: dict[str, str], **options: str) -> Surroundings:
+    return Surroundings(cache_root=home / "cache", environ=environ, options=options, notify=Console(quiet=True).detail)
+
+
+def checks_of(home: Path, environ: dict[str, str], **options: str) -> dict[str, DoctorCheck]:
     """What doctor says of Composable Kernel and of HIP compilers, with nothing fetched."""
-    values = {"cache_dir": str(home / "cache"), **given}
-    settings = Settings({key: Value(text, "a test") for key, text in values.items()})
-    call = Call("doctor", (), settings, {}, Voice(quiet=True), environ)
-    return {check.name: check for check in (*doctor._ck_source(call), *doctor._hip_compilers(call))}
+    here = surroundings(home, environ, **options)
+    return {check.name: check for check in (*check_tree(here), *check_compilers(here))}
 
 
 def test_doctor_fetches_nothing_and_fails_for_nothing(home: Path) -> None:
@@ -116,7 +119,7 @@ def test_doctor_fetches_nothing_and_fails_for_nothing(home: Path) -> None:
 
 
 def test_doctor_fails_for_what_was_asked_for(home: Path) -> None:
-    checks = checks_of(home, {"PATH": "/nonexistent", "FMHA_HIPCC": "/bin/false"}, ck_home=str(home))
+    checks = checks_of(home, {"PATH": "/nonexistent", "FMHA_HIPCC": "/bin/false"}, **{"ck-home": str(home)})
     assert checks["source"].state is CheckState.FAILED
     assert checks["HIP compiler"].state is CheckState.FAILED
 
@@ -127,9 +130,47 @@ def test_doctor_names_the_cuda_compilers(home: Path, monkeypatch: pytest.MonkeyP
         CudaFinding(CudaKind.NVRTC, None, "nvidia-cuda-cccl is 13.3.27, not 13.0.*", "pip install 'fmha[cuda]'"),
         CudaFinding(CudaKind.NVCC, nvcc, None),
     ]
-    monkeypatch.setattr(toolchain, "survey_cuda", lambda root: found)
-    settings = Settings({"cache_dir": Value(str(home / "cache"), "a test")})
-    checks = list(doctor._cuda_compilers(Call("doctor", (), settings, {}, Voice(quiet=True), {})))
+    monkeypatch.setattr(cuda_checks, "survey_cuda", lambda root: found)
+    checks = list(cuda_checks.check_compilers(surroundings(home, {})))
     assert [check.state for check in checks] == [CheckState.SKIPPED, CheckState.OK]
     assert (checks[0].why, checks[0].help) == (found[0].fault, found[0].help)
     assert checks[1].what == "nvcc 13.0.88 in /cuda/bin"
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_doctor_names_the_assembler_beside_nvrtc(home: Path, monkeypatch: pytest.MonkeyPatch, works: bool) -> None:
+    nvrtc = CudaToolchain(CudaKind.NVRTC, Path("/lib/libnvrtc.so.13"), "NVRTC 13.0.88", (90,), "digest", {})
+
+    def with_ptxas(found: CudaToolchain, root: Path) -> CudaToolchain:
+        if not works:
+            raise EnvironmentProblem("no", code="B052", why="nvidia-cuda-nvcc is not installed", help="pip install")
+        return replace(found, ptxas=Path("/bin/ptxas"), version=f"{found.version}, ptxas 13.0.88")
+
+    monkeypatch.setattr(cuda_checks, "survey_cuda", lambda root: [CudaFinding(CudaKind.NVRTC, nvrtc, None)])
+    monkeypatch.setattr(cuda_checks, "with_ptxas", with_ptxas)
+    compiler, assembler = cuda_checks.check_compilers(surroundings(home, {}))
+    assert (compiler.state, assembler.subject) == (CheckState.OK, "ptxas")
+    if works:
+        assert (assembler.state, assembler.what) == (CheckState.OK, "ptxas 13.0.88 in /bin")
+    else:
+        assert (assembler.state, assembler.why) == (CheckState.SKIPPED, "nvidia-cuda-nvcc is not installed")
+
+
+class Doctored:
+    """A backend with checks."""
+
+    def __init__(self, *checkers: Checker) -> None:
+        self._checkers = checkers
+
+    def checkers(self) -> tuple[Checker, ...]:
+        return self._checkers
+
+
+def test_a_check_that_backends_share_runs_once() -> None:
+    def first(here: Surroundings) -> list[DoctorCheck]:
+        return []
+
+    def second(here: Surroundings) -> list[DoctorCheck]:
+        return []
+
+    assert checkers_of([Doctored(first), object(), Doctored(second, first)]) == (first, second)

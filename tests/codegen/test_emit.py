@@ -9,15 +9,16 @@ import sys
 from pathlib import Path
 
 import pytest
+from numerics.faults import Fault
+from planted_cpu import planted
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.kernels import cpu_kernels
-from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.codegen.cpu.emit import FAULTS, emit
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
-from fmha_cli.faults import Fault
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import KernelSpec
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cpu"
 KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]
@@ -65,17 +66,21 @@ def test_text_is_whole_and_plain(kernel: KernelSpec) -> None:
     assert "/work" not in text
 
 
+def test_the_text_has_a_macro_for_every_fault() -> None:
+    assert list(FAULTS) == [fault.name for fault in Fault]
+
+
 @pytest.mark.parametrize("fault", Fault)
 def test_a_fault_changes_one_flag_and_the_block(fault: Fault) -> None:
-    honest, planted = (emit(KERNELS[0], f).splitlines() for f in (None, fault))
-    changed = [new for old, new in zip(honest, planted, strict=True) if old != new]
+    honest, faulty = emit(KERNELS[0]).splitlines(), planted(KERNELS[0], fault).splitlines()
+    changed = [new for old, new in zip(honest, faulty, strict=True) if old != new]
     assert f"#define FAULT_{fault.name} 1" in changed
     assert len(changed) == 2
 
 
 def test_text_does_not_depend_on_the_hash_seed() -> None:
     code = (
-        "import hashlib;from fmha_cli.arch import load_arch;from fmha_cli.codegen.cpu.emit import emit;"
+        "import hashlib;from fmha_cli.domain.arch import load_arch;from fmha_cli.codegen.cpu.emit import emit;"
         "from fmha_cli.backends.cpu.kernels import cpu_kernels;import sys;"
         "print(hashlib.sha256(''.join(emit(k) for k in cpu_kernels(load_arch('generic'))).encode()).hexdigest(),"
         "'numpy' in sys.modules)"

@@ -1,4 +1,4 @@
-"""The argument block: the layout compiled into a library is the host's, and a drifted one is told apart."""
+"""The argument block: a library is compiled with the host's layout, and a different layout is detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backends for tests that go wrong before any kernel runs. Named by attribute in entry-point texts."""
+"""Backends for tests that fail before any kernel runs. Entry-point texts name them by attribute."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fmha_cli.backends.null import NullBackend
-from fmha_cli.backends.null_session import NullSession
-from fmha_cli.device import Availability, DeviceFacts
-from fmha_cli.errors import DeviceLost, EnvironmentProblem
-from fmha_cli.plan import Plan
-from fmha_cli.protocols import BoundTensor, Session
+from fmha_null import NullBackend
+from fmha_null.session import NullSession
+
+from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.protocols import BoundTensor, Session
 
 
 class ProbeCrashes(NullBackend):

@@ -1,4 +1,4 @@
-"""What is written where it must not be is found and named; what should be there again is there again."""
+"""The arena finds and names forbidden writes, and restores what must be restored."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmha_cli.errors import InternalError
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.plan import Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import Element
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.guards import REPORTED, zones_of
 from fmha_cli.execution.layout import layout_of
@@ -18,9 +21,6 @@ from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.poison import Pattern, fill_words, holds
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import numpy_dtype
-from fmha_cli.plan import Workspace
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import Element
 
 LINES = {
     "fp32": "-b 1 -H 2 -s 3 --seqlen-k 4 -d 5 --dtype fp32 --lse",

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from fmha_cli.errors import UnsupportedError, UsageError
+from fmha_cli.domain.errors import UnsupportedError, UsageError
+from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.cases import Cases
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Inputs
-from fmha_cli.problem import Problem
 
 FLAGS = "-b 1 -H 2 -s 6 -d 8 --dtype fp16"
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fmha_cli.errors import EnvironmentProblem, InternalError, UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, InternalError, UsageError
 from fmha_cli.execution.journal import Journal, read_history
 
 ROWS = [f"{n:024x}" for n in range(5)]

@@ -1,4 +1,4 @@
-"""Every byte of the arena is an element or a guard, and nothing lies where it should not."""
+"""Every byte of the arena belongs to an element or a guard, and everything is in its place."""
 
 from __future__ import annotations
 
@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fmha_cli.errors import InternalError
+from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.plan import Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.execution.guards import zones_of
-from fmha_cli.execution.layout import ALIGN, GAP, GUARD, PAGE, ArenaLayout, layout_of, tensors_from_wire
-from fmha_cli.plan import Workspace
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import shapes_of
+from fmha_cli.execution.layout import ALIGN, GAP, GUARD, PAGE, ArenaLayout, LayoutMessage, layout_of
 
 LINES = [
     "-b 2 -H 2 -s 3 --seqlen-k 5 -d 5 --hdim-v 3 --dtype fp16 --lse",
@@ -97,9 +98,12 @@ def test_without_gaps_tensors_are_dense() -> None:
 
 def test_the_wire_form_comes_back() -> None:
     layout = layout_of(Problem.from_cli(LINES[2]), [Workspace("w", 8)], gaps=True)
-    wire = json.loads(json.dumps(layout.to_wire()))
-    assert tensors_from_wire(wire) == dict(layout.tensors)
-    assert wire["size"] == layout.size
+    message = from_json(LayoutMessage, json.loads(json.dumps(to_json(layout.message))))
+    assert message == layout.message
+    assert message.bound() == dict(layout.tensors)
+    assert [region.name for region in message.watched()] == [
+        slot.name for slot in layout.slots if slot.end > slot.start
+    ]
 
 
 @pytest.mark.parametrize(

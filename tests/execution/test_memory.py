@@ -1,4 +1,4 @@
-"""A row that cannot fit is refused before the system has to kill for it."""
+"""A row that cannot fit is refused before the system must kill a process for it."""
 
 from __future__ import annotations
 
@@ -7,54 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.execution import memory
 from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.free_memory import available_bytes
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.memory import map_shared, shared_file
-from fmha_cli.problem import Problem
-
-
-def machine(folder: Path, files: dict[str, str]) -> tuple[Path, Path]:
-    for name, text in files.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "ascii")
-    return folder / "proc", folder / "cgroup"
-
-
-MEMINFO = {"proc/meminfo": "MemTotal: 200 kB\nMemAvailable:      100 kB\n"}
-
-
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ({}, None),
-        (MEMINFO, 102400),
-        ({**MEMINFO, "proc/self/cgroup": "0::/\n", "cgroup/memory.max": "max\n"}, 102400),
-        (
-            {
-                **MEMINFO,
-                "proc/self/cgroup": "1:cpu:/\n0::/job\n",
-                "cgroup/job/memory.max": "5000\n",
-                "cgroup/job/memory.current": "4000\n",
-                "cgroup/job/memory.stat": "anon 1\ninactive_file 500\n",
-            },
-            1500,
-        ),
-        (
-            {
-                **MEMINFO,
-                "proc/self/cgroup": "4:memory:/not/seen/from/inside\n",
-                "cgroup/memory/memory.limit_in_bytes": "9000\n",
-                "cgroup/memory/memory.usage_in_bytes": "9500\n",
-            },
-            0,
-        ),
-    ],
-)
-def test_the_narrowest_limit_counts(tmp_path: Path, files: dict[str, str], expected: int | None) -> None:
-    assert available_bytes(*machine(tmp_path, files)) == expected
 
 
 def test_an_arena_that_cannot_fit_is_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:

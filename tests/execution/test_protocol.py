@@ -1,4 +1,4 @@
-"""Frames survive any cut of the stream, and nothing that is no frame is taken for one."""
+"""Frames survive any cut of the stream, and nothing else is accepted as a frame."""
 
 from __future__ import annotations
 

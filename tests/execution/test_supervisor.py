@@ -1,4 +1,4 @@
-"""The supervisor: probes, loading failures, what keeps a worker and what costs it."""
+"""The supervisor: probes, loading failures, and what a worker survives."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from fmha_null import backend as null
+from fmha_null.kernels import null_kernel
 
-from fmha_cli.backends.null import backend as null
-from fmha_cli.backends.null_kernels import null_kernel
-from fmha_cli.device import State
+from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.device import Availability, State
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution import process
 from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.job import Job, availability_from_wire, availability_to_wire
+from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import JobResult, Supervisor
-from fmha_cli.kernel import Family
 from fmha_cli.oracle.fills import fill
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext
-from fmha_cli.verdict import Verdict
 
 HERE = "broken_backend"
-NULL = "fmha_cli.backends.null"
+NULL = "fmha_null"
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +59,7 @@ def test_a_probe_answers_through_the_worker(supervisor: Supervisor, entry: str) 
 
 def test_an_availability_survives_the_wire() -> None:
     found = replace(null.probe(), why="because", help="do this", version=None)
-    assert availability_from_wire(availability_to_wire(found)) == found
+    assert from_json(Availability, to_json(found)) == found
 
 
 @pytest.mark.parametrize(

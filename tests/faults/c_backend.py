@@ -14,14 +14,15 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 
-from fmha_cli.backends.null import NullBackend
-from fmha_cli.backends.null_kernels import null_kernel
-from fmha_cli.device import DeviceFacts
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.plan import Artifact, Plan
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BoundTensor, Session
+from fmha_null import NullBackend
+from fmha_null.kernels import null_kernel
+
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.plan import Artifact, Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor, Session
 
 ENTRY = "c_backend:backend"
 

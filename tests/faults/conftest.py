@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from c_backend import compile_kernels
 
+from fmha_cli.domain.plan import Artifact
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.plan import Artifact
 
 
 @pytest.fixture(scope="session")

@@ -9,25 +9,25 @@ from pathlib import Path
 
 import c_backend
 from c_backend import Deed
+from fmha_null import backend as null
+from fmha_null.kernels import Behaviour, null_kernel
 
-from fmha_cli.backends.null import backend as null
-from fmha_cli.backends.null_kernels import Behaviour, null_kernel
-from fmha_cli.dtypes import DType
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Artifact, Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.judge import Judged, JudgePolicy, judge
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.kernel import Family
 from fmha_cli.oracle.fills import fill
-from fmha_cli.plan import Artifact, Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext
 
 DEVICE = null.probe().devices[0]
 TINY = "-b 1 -H 2 -s 5 --seqlen-k 7 -d 8 --dtype fp32"
-ENTRY = "fmha_cli.backends.null"
+ENTRY = "fmha_null"
 CLOSE = JudgePolicy(fills=("normal", "coded"), repeats=2, timeout=60.0)
 
 

@@ -1,7 +1,7 @@
-"""Run by a test: a journalled sweep whose parent is killed again and again, each time at another point.
+"""Run by a test: a journalled sweep whose parent is killed repeatedly, each time at another point.
 
 ``python killed_sweep.py FOLDER KILLS ROWS SEED`` prints a JSON report. The sweep runs in forked children of this
-process, which stays single-threaded, so that starting over costs no imports.
+process, which stays single-threaded, so a restart costs no imports.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ import time
 from pathlib import Path
 
 from fault_rows import DEVICE, ENTRY, cases, gone
+from fmha_null import backend as null
+from fmha_null.kernels import Behaviour, null_kernel
 
-from fmha_cli.backends.null import backend as null
-from fmha_cli.backends.null_kernels import Behaviour, null_kernel
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.journal import Journal, read_history
 from fmha_cli.execution.judge import JudgePolicy, judge
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.kernel import Family
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext
 
 BAD = {7: Behaviour.SEGFAULT, 8: Behaviour.NAN, 23: Behaviour.OOB_AFTER, 40: Behaviour.EXIT}
 

@@ -12,14 +12,14 @@ import pytest
 from c_backend import Deed
 from fault_rows import CLOSE, c_job, cases, gone, group_members, judged, null_job
 
-from fmha_cli.errors import ExitCode
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.judge import JudgePolicy
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
-from fmha_cli.plan import Artifact
-from fmha_cli.verdict import Verdict, exit_code_of
 
 EXPECTED = {
     Deed.HONEST: Verdict.PASSED,

@@ -1,4 +1,4 @@
-"""``kill -9`` of the parent at random points, 20 times, then to the end: no row missing, none doubled."""
+"""``kill -9`` of the parent at random points, 20 times, then a run to the end: no row is missing or doubled."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fmha_cli.verdict import Verdict
+from fmha_cli.domain.verdict import Verdict
 
 HERE = Path(__file__).resolve().parent
 KILLS, ROWS = 20, 130

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 from fault_rows import CLOSE, TINY, cases, judged, null_job
+from fmha_null.kernels import Behaviour
 
-from fmha_cli.backends.null_kernels import Behaviour
-from fmha_cli.errors import KernelFailure
+from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.judge import JudgePolicy
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.kernel import Family
-from fmha_cli.verdict import Verdict
 
 EXPECTED = {
     Behaviour.HONEST: Verdict.PASSED,

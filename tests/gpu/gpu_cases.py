@@ -1,4 +1,4 @@
-"""Devices for the tests of ``benchmarks/gpu_check.py``: what a backend's probe finds in the worker, asked once."""
+"""Devices for the tests of ``benchmarks/gpu_check.py``: what a backend's probe finds in the worker, probed once."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from functools import cache
 
 import pytest
 
-from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.registry import build_registry
 
 
 @cache

@@ -1,6 +1,6 @@
-"""CK-Tile on an AMD GPU: every family against the oracle. Skipped, with the probe's reason, where there is none.
+"""CK-Tile on an AMD GPU: every family against the oracle. Without a GPU, the tests are skipped with the probe's reason.
 
-The cases are those of ``benchmarks/gpu_check.py``. That they lead to the families they name is tested everywhere.
+The cases are those of ``benchmarks/gpu_check.py``. Tests that run everywhere check that they use the named families.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from check_case import Case
 from gpu_cases import device_or_skip
 
 from fmha_cli import api
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import Family
-from fmha_cli.problem import Problem
-from fmha_cli.registry import build_registry
-from fmha_cli.verdict import Verdict
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
 
 
 @pytest.fixture

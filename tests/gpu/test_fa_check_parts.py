@@ -16,7 +16,7 @@ from fa_check.sanitizer import judged as sanitized
 from fa_check.sanitizer import sanitize
 from fa_check.shards import Setting, Wanted, environ_of_children, judged, key_of, validate
 
-from fmha_cli.problem import Problem
+from fmha_cli.domain.problem import Problem
 
 
 class Clock:

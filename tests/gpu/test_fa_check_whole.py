@@ -1,4 +1,4 @@
-"""The NVIDIA check from end to end, played on the CPU backend; and its dry run, on the kernels that are at hand."""
+"""The NVIDIA check from end to end, played on the CPU backend; and its dry run, on the available kernels."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from fa_check.kernels import pool_of
 from fa_check.results import Result, table
 from fa_check.shards import Wanted
 
-from fmha_cli.build.cache import Cache
-from fmha_cli.build.exporting import export_entries
-from fmha_cli.build.importing import import_entries
-from fmha_cli.build.root import open_root
+from fmha_cli.toolchain.cache.exporting import export_entries
+from fmha_cli.toolchain.cache.importing import import_entries
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.cache.store import Cache
 
 CASES = (
     Case("plain", "-b 1 -H 2 -s 40 -d 64 --dtype bf16 --causal --splits 1", ("fwd",)),
@@ -124,7 +124,7 @@ def test_a_dry_run_goes_as_far_as_the_launch(tmp_path: Path, monkeypatch: pytest
     from fa_check.cases import CASES as REAL
     from fa_check.kernels import Supply
 
-    from fmha_cli.plan import Artifact
+    from fmha_cli.domain.plan import Artifact
     from fmha_cli.walk import dry_run as walking
     from fmha_cli.walk.builds import Built
 

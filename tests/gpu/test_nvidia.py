@@ -1,7 +1,7 @@
-"""FlashAttention on an NVIDIA GPU: every family and feature against the oracle. Skipped, with the probe's reason, where
-there is none.
+"""FlashAttention on an NVIDIA GPU: every family and feature against the oracle.
 
-The cases are those of ``benchmarks/gpu_check.py``. That they lead to the families they name is tested everywhere.
+Without a GPU, the tests are skipped with the probe's reason. The cases are those of ``benchmarks/gpu_check.py``. Tests
+that run everywhere check that they use the named families.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from fa_check.kernels import FLAGS, pool_of
 from fa_check.speed_points import POINTS
 from gpu_cases import device_or_skip
 
-from fmha_cli.device import DeviceFacts
-from fmha_cli.features import Alibi, CacheKind, Layout, Mode, RotaryStyle
-from fmha_cli.mask import MaskKind
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.registry import build_registry
-from fmha_cli.verdict import Verdict
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.features import Alibi, CacheKind, Layout, Mode, RotaryStyle
+from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 

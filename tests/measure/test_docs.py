@@ -27,13 +27,13 @@ def test_every_stop_reason_is_named(reason: StopReason) -> None:
 
 def test_constants() -> None:
     policy = SamplingPolicy()
-    warm = f"until at least {policy.warmup_min} were made and the last {SETTLED} lie within {policy.settle * 100:.0f} %"
+    warm = f"until at least {policy.warmup_min} were made and the last {SETTLED} are within {policy.settle * 100:.0f} %"
     assert warm in WORDS
     assert f"{policy.warmup_max} launches or a fifth of the budget" in WORDS
     assert f"From {policy.min_samples} samples on" in WORDS
     assert f"narrower than {policy.rel_ci * 100:.0f} % of the median" in WORDS
-    assert f"stops at {policy.max_samples} samples, or when {policy.budget_ns // 10**9} s are spent" in WORDS
+    assert f"stops at {policy.max_samples} samples or after {policy.budget_ns // 10**9} s" in WORDS
     assert f"more than {MARGIN[PeakKind.MEASURED] * 100:.0f} % below the measured floor" in WORDS
     assert f"({MARGIN[PeakKind.SPEC] * 100:.0f} % for the data sheet's)" in WORDS
     assert f"reason {FASTER_THAN_ROOFLINE}" in WORDS
-    assert f"slower by more than {REGRESSION * 100:.0f} %" in WORDS
+    assert f"more than {REGRESSION * 100:.0f} % slower" in WORDS

@@ -1,4 +1,4 @@
-"""``Measurement``: summaries follow from the samples, and the JSON form gives the same noun back."""
+"""``Measurement``: summaries follow from the samples, and the JSON form converts back to an equal object."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.measurement import Measurement, measurement_of
 from fmha_cli.measure.roofline import CacheState, Floor, PeakKind, Peaks
 from fmha_cli.measure.sampling import Sampler, StopReason
-from fmha_cli.problem import Problem
 
 times = st.integers(0, 10**11)
 
@@ -36,8 +37,8 @@ def measurements(draw: st.DrawFn) -> Measurement:
 
 @given(measurements())
 def test_round_trip(measurement: Measurement) -> None:
-    text = json.dumps(measurement.to_dict(), allow_nan=False)
-    assert Measurement.from_dict(json.loads(text)) == measurement
+    text = json.dumps(to_json(measurement), allow_nan=False)
+    assert from_json(Measurement, json.loads(text)) == measurement
 
 
 def test_summaries() -> None:
@@ -54,12 +55,12 @@ def test_summaries() -> None:
     assert m.gbps == pytest.approx(10)
     assert m.peak_fraction == pytest.approx(0.25)
     assert m.ci95_ns is None
-    assert m.to_dict()["stage_samples_ns"] == [[1000, 3000, 2000], [10, 30, 20]]
+    assert to_json(m)["stage_samples_ns"] == [[1000, 3000, 2000], [10, 30, 20]]
 
 
 def test_one_launch_has_no_interval_and_no_peak() -> None:
     m = Measurement(launches=((5,),), flops=1, bytes=1)
-    data = m.to_dict()
+    data = to_json(m)
     assert data["ci95_ns"] is None
     assert data["peak_fraction"] is None
     assert data["stage_samples_ns"] is None

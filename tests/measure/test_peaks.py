@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from fmha_cli.arch import ArchSpec, load_arch
+from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.measure.peaks import Machine, load_peaks, measured_peaks, spec_peaks, this_machine
 from fmha_cli.measure.roofline import PeakKind, Peaks
 

@@ -1,4 +1,4 @@
-"""The roofline floor: never above what a kernel must do, and times below it are not believed."""
+"""The roofline floor: never above the time that a kernel needs, and times below it are rejected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import problems
 
-from fmha_cli.mask import parse_mask
+from fmha_cli.domain.mask import parse_mask
+from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.roofline import (
     MARGIN,
     Bound,
@@ -18,7 +19,6 @@ from fmha_cli.measure.roofline import (
     impossible,
     must_read_bytes,
 )
-from fmha_cli.problem import Problem
 
 PEAKS = Peaks(kind=PeakKind.MEASURED, flops={"fp32": 5e11, "bf16": 1e12}, bandwidth=5e10, llc_bytes=32 << 20)
 MASKS = ["none", "causal", "causal-tl", "window:3,2", "window-tl:0,5", "window:7,-1", "generic:3,2", "generic:0,0"]

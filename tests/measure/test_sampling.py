@@ -1,4 +1,4 @@
-"""The stopping rule, played through with invented kernels."""
+"""The stopping rule, tested with invented kernels."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from fmha_cli.problem import Problem
+from fmha_cli.domain.problem import Problem
 
 Tensors = Mapping[str, Any]
 

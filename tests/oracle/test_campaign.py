@@ -1,12 +1,12 @@
-"""A seeded sample of ``benchmarks/tolerance.py``: no honest run fails, hardly a faulty one passes."""
+"""A seeded sample of ``benchmarks/tolerance.py``: no honest run fails, and hardly any faulty run passes."""
 
 from __future__ import annotations
 
 from collections import Counter
 
-from fmha_cli.faults import Fault
-from fmha_cli.oracle.campaign import (
+from numerics.campaign import (
     CK,
+    FILLS,
     GROSS,
     RULES,
     faulty_run,
@@ -16,6 +16,13 @@ from fmha_cli.oracle.campaign import (
     plan_honest,
     plan_others,
 )
+from numerics.faults import Fault
+
+from fmha_cli.domain import features
+
+
+def test_the_campaign_takes_every_fill() -> None:
+    assert sorted(FILLS) == sorted(features.FILLS)
 
 
 def test_honest_runs_pass() -> None:

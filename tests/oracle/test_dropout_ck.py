@@ -1,4 +1,4 @@
-"""The dropout stream of CK-Tile against literal lane loops, one for each way in which its kernels make the bytes."""
+"""The dropout stream of CK-Tile against literal lane loops, one for each way in which its kernels produce the bytes."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.dropout import ck_keep_byte, ck_stream, stream_of
-from fmha_cli.problem import Problem
 
 Bytes = dict[tuple[int, int], int]
 Maker = Callable[[int, int, int, int], Bytes]

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.dropout import fa2_keep_byte, fa2_stream, keep_scale, stream_of
-from fmha_cli.problem import Problem
 
 M32, M64 = 2**32 - 1, 2**64 - 1
 Bytes = npt.NDArray[np.int64]

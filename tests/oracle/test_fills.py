@@ -1,4 +1,4 @@
-"""The fills: reproducible to the bit, different for every tensor, and each what it promises."""
+"""The fills: reproducible to the bit, different for every tensor, and each with its promised properties."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from hashlib import sha256
 import numpy as np
 import pytest
 
-from fmha_cli.errors import UsageError
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import Role, shapes_of
 from fmha_cli.oracle.coded import code, decode_coded
-from fmha_cli.oracle.fills import FILLS, fill
+from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.positions import key_id, key_of
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import numpy_dtype
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import Role, shapes_of
 
 LINES = [
     "-b 2 -H 4 --kv-heads 2 -s 5 --seqlen-k 9 -d 8 --hdim-v 6 --dtype bf16 --bias elementwise:bhss",

@@ -1,4 +1,4 @@
-"""A matrix unit that takes subnormal fp16 numbers for zero (gfx90a) loses just these; its kernels are judged by that."""
+"""A matrix unit that treats subnormal fp16 numbers as zero (gfx90a) loses only these; the judge allows for that."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numerics.kernel_model import Style, model_forward
+from numerics.kernel_model_backward import model_backward
 
 from fmha_cli.api import build_registry
-from fmha_cli.dtypes import DType
+from fmha_cli.discovery.select import Wanted, select
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.cases import Case
 from fmha_cli.execution.checks import compared
-from fmha_cli.oracle.emulate import Style, emulate
-from fmha_cli.oracle.emulate_backward import emulate_backward
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import flushed, forward
 from fmha_cli.oracle.tolerance import compare, compare_gradients
-from fmha_cli.problem import Problem
-from fmha_cli.select import Wanted, select
-from fmha_cli.verdict import Verdict
 
 FLUSHING = Style(flush=True)
 LINES = (
@@ -47,7 +47,7 @@ def test_the_subnormal_terms_and_no_others() -> None:
 def test_gradients_without_subnormal_terms_pass_where_the_unit_loses_them_and_only_there(line: str, seed: int) -> None:
     problem = Problem.from_cli(f"{line} --direction bwd")
     inputs = fill(problem, "normal", seed)
-    gradients, got = backward(problem, inputs), emulate_backward(problem, inputs, style=FLUSHING)
+    gradients, got = backward(problem, inputs), model_backward(problem, inputs, style=FLUSHING)
     comparison = compare_gradients(problem, got, gradients, flushes=True)
     assert comparison.verdict is Verdict.PASSED, comparison
     assert compare_gradients(problem, got, gradients).verdict is Verdict.WRONG
@@ -58,7 +58,7 @@ def test_gradients_without_subnormal_terms_pass_where_the_unit_loses_them_and_on
 def test_wrong_gradients_stay_wrong(line: str, name: str) -> None:
     problem = Problem.from_cli(f"{line} --direction bwd")
     inputs = fill(problem, "normal", 3)
-    gradients, got = backward(problem, inputs), emulate_backward(problem, inputs, style=FLUSHING)
+    gradients, got = backward(problem, inputs), model_backward(problem, inputs, style=FLUSHING)
     wrong = {**got, name: (got[name].astype(np.float64) * 1.01).astype(got[name].dtype)}
     checks = compare_gradients(problem, wrong, gradients, flushes=True).checks
     assert [n for n, check in checks if not check.passed] == [name]
@@ -67,7 +67,7 @@ def test_wrong_gradients_stay_wrong(line: str, name: str) -> None:
 def test_the_output_of_rows_with_many_improbable_keys() -> None:
     problem = Problem.from_cli(LONG)
     inputs = fill(problem, "normal", 1)
-    reference, got = forward(problem, inputs), emulate(problem, inputs, style=FLUSHING)
+    reference, got = forward(problem, inputs), model_forward(problem, inputs, style=FLUSHING)
     assert compare(problem, got.o, None, reference, flushes=True).verdict is Verdict.PASSED
     assert compare(problem, got.o, None, reference).verdict is Verdict.WRONG
     wrong = (got.o.astype(np.float64) * 1.01).astype(got.o.dtype)
@@ -85,8 +85,8 @@ def test_the_architectures_facts_decide(arch: str, verdict: Verdict) -> None:
         plan = registry.backend("ck_tile").plan(problem, best.kernel, best.device)
         if problem.direction.forward:
             case = Case(problem, "normal", inputs, reference=forward(problem, inputs))
-            outputs = {"o": emulate(problem, inputs, style=FLUSHING).o}
+            outputs = {"o": model_forward(problem, inputs, style=FLUSHING).o}
         else:
             case = Case(problem, "normal", inputs, gradients=backward(problem, inputs))
-            outputs = emulate_backward(problem, inputs, style=FLUSHING)
+            outputs = model_backward(problem, inputs, style=FLUSHING)
         assert compared(plan, case, outputs).verdict is verdict

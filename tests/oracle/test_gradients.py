@@ -6,16 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+from numerics.kernel_model_backward import model_backward
 
-from fmha_cli.errors import ImpossibleProblem
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle import scores
-from fmha_cli.oracle.emulate_backward import emulate_backward
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tolerance import compare_gradients
-from fmha_cli.problem import Problem
-from fmha_cli.verdict import Verdict
 
 SMALL = "-b 2 -H 4 --kv-heads 2 -s 5 --seqlen-k 6 -d 4 --hdim-v 3 --dtype fp32 --direction bwd"
 CASES = [
@@ -91,7 +91,7 @@ def test_a_cache_has_no_backward_pass() -> None:
 def test_honest_backward_passes_and_a_wrong_one_fails(line: str, dtype: str) -> None:
     problem = Problem.from_cli(f"{line} --dtype {dtype}")
     inputs = fill(problem, seed=2)
-    got = emulate_backward(problem, inputs)
+    got = model_backward(problem, inputs)
     gradients = backward(problem, inputs)
     comparison = compare_gradients(problem, got, gradients)
     assert comparison.verdict is Verdict.PASSED, comparison

@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle import scores
 from fmha_cli.oracle.dropout import fmha_stream
-from fmha_cli.oracle.fills import FILLS, fill
+from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.rows import all_rows
-from fmha_cli.problem import Problem
 
 from .brute import attention
 

@@ -1,4 +1,4 @@
-"""Row sampling, and the memory that the reference takes."""
+"""Row sampling, and the memory that the reference needs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import tracemalloc
 
 import numpy as np
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.rows import all_rows, rows_within
-from fmha_cli.problem import Problem
 
 
 def test_small_problems_are_checked_whole() -> None:

@@ -1,14 +1,14 @@
-"""Split-KV gives what the unsplit pass gives."""
+"""Split-KV gives the result of the unsplit pass."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from numerics.splitkv import combine, partials, split_ranges
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
-from fmha_cli.oracle.splitkv import combine, partials, split_ranges
-from fmha_cli.problem import Problem
 
 
 @pytest.mark.parametrize("splits", [1, 3, 7, 40])

@@ -1,16 +1,16 @@
-"""Storage forms say nothing about the answer: layouts, packing, pages, caches; and what an append leaves behind."""
+"""Storage forms do not change the result: layouts, packing, pages, caches; and the state that an append leaves."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from fmha_cli.features import Rotary, RotaryStyle
+from fmha_cli.domain.features import Rotary, RotaryStyle
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.rotary import rotate
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import shapes_of
 
 
 def test_layouts_agree() -> None:

@@ -1,18 +1,19 @@
-"""The rules accept honest kernels and name what is wrong with others."""
+"""The rules accept honest kernels and name the errors of others."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from numerics.faults import Fault
+from numerics.kernel_model import Style, model_forward
 
-from fmha_cli.errors import UnsupportedError
-from fmha_cli.faults import Fault
-from fmha_cli.oracle.emulate import Style, emulate
-from fmha_cli.oracle.fills import FILLS, fill
+from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tolerance import compare
-from fmha_cli.problem import Problem
-from fmha_cli.verdict import Comparison, Verdict
 
 BASE = "-b 2 -H 4 --kv-heads 2 -s 70 --seqlen-k 150 -d 32 --lse"
 RICH = {
@@ -26,7 +27,7 @@ RICH = {
 def judged(line: str, kind: str = "normal", fault: Fault | None = None, tile: int = 16) -> Comparison:
     problem = Problem.from_cli(line)
     inputs = fill(problem, kind, 7)
-    got = emulate(problem, inputs, fault=fault, style=Style(tile=tile))
+    got = model_forward(problem, inputs, fault=fault, style=Style(tile=tile))
     return compare(problem, got.o, got.lse if problem.lse else None, forward(problem, inputs), fill=kind)
 
 
@@ -65,7 +66,7 @@ def test_rows_in_the_wrong_place_are_named() -> None:
     problem = Problem.from_cli("-H 2 -s 8 -d 16 --dtype bf16")
     inputs = fill(problem)
     reference = forward(problem, inputs)
-    o = emulate(problem, inputs).o
+    o = model_forward(problem, inputs).o
     o[0, 1, 3] = o[0, 0, 5]
     notes = compare(problem, o, None, reference).notes
     assert notes == ("row (b=0, h=1, i=3) holds the answer of row (b=0, h=0, i=5)",)
@@ -74,7 +75,7 @@ def test_rows_in_the_wrong_place_are_named() -> None:
 def test_lse_must_be_minus_infinity_exactly_where_a_row_sees_nothing() -> None:
     problem = Problem.from_cli("-H 1 -s 6 --seqlen-k 4 -d 8 --dtype fp32 --causal --lse")
     inputs = fill(problem)
-    reference, got = forward(problem, inputs), emulate(problem, inputs)
+    reference, got = forward(problem, inputs), model_forward(problem, inputs)
     assert np.isneginf(got.lse[0, 0, :2]).all()
     assert compare(problem, got.o, got.lse, reference).verdict is Verdict.PASSED
     for wrong in (np.inf, np.nan, -1e30):
@@ -111,7 +112,7 @@ def test_flat_values_are_distrusted() -> None:
     inputs = fill(problem)
     inputs["v"][...] = inputs["v"][:, :, :1]
     reference = forward(problem, inputs)
-    comparison = compare(problem, emulate(problem, inputs).o, None, reference)
+    comparison = compare(problem, model_forward(problem, inputs).o, None, reference)
     assert comparison.verdict is Verdict.MISTRUSTED
     assert "rows of V are equal" in str(comparison.distrust)
 
@@ -120,7 +121,7 @@ def test_overflow_of_the_output_type_is_expected() -> None:
     problem = Problem.from_cli("-H 1 -s 4 -d 8 --dtype bf16:fp16")
     inputs = fill(problem)
     inputs["v"][..., 0] = 1e6
-    got = emulate(problem, inputs)
+    got = model_forward(problem, inputs)
     assert np.isinf(got.o[..., 0]).all()
     assert compare(problem, got.o, None, forward(problem, inputs)).verdict is Verdict.PASSED
 
@@ -130,7 +131,7 @@ def test_cache_after_an_append(dtype: str) -> None:
     line = f"-b 2 -H 2 -s 1 -d 16 --kv-cache paged:4 --cache-seqlens 6,2 --append 2 --rotary 16 --dtype {dtype}"
     problem = Problem.from_cli(line)
     inputs = fill(problem)
-    reference, o = forward(problem, inputs), emulate(problem, inputs).o
+    reference, o = forward(problem, inputs), model_forward(problem, inputs).o
     table = inputs["block_table"]
 
     def verdict(name: str, page: int, slot: int, value: float) -> Verdict:
@@ -156,10 +157,10 @@ def test_rotated_queries_of_16_bits_pass_and_queries_rotated_for_the_next_positi
     problem = Problem.from_cli(line)
     inputs = fill(problem, kind, 3)
     reference = forward(problem, inputs)
-    honest = emulate(problem, inputs)
+    honest = model_forward(problem, inputs)
     assert compare(problem, honest.o, honest.lse, reference, fill=kind).verdict is Verdict.PASSED
     moved = dict(inputs, q=np.concatenate([inputs["q"][:, :, 1:], inputs["q"][:, :, :1]], axis=2))
-    shifted = emulate(problem, moved)
+    shifted = model_forward(problem, moved)
     o, lse = (np.concatenate([x[:, :, -1:], x[:, :, :-1]], axis=2) for x in (shifted.o, shifted.lse))
     assert compare(problem, o, lse, reference, fill=kind).verdict is Verdict.WRONG
 
@@ -167,7 +168,7 @@ def test_rotated_queries_of_16_bits_pass_and_queries_rotated_for_the_next_positi
 def test_lse_of_alibis_shifted_form_may_keep_the_rounding_of_its_size() -> None:
     problem = Problem.from_cli("-b 1 -H 2 -s 8 --seqlen-k 3000 -d 32 --causal --alibi-slopes filled:h --lse")
     inputs = fill(problem, "normal", 2)
-    reference, honest = forward(problem, inputs), emulate(problem, inputs)
+    reference, honest = forward(problem, inputs), model_forward(problem, inputs)
     lift = inputs["alibi_slopes"][None, :, None] * (np.arange(8) + 2992).astype(np.float32)
     rounding = np.spacing(lift)  # up to two steps of single precision
 

@@ -1,4 +1,4 @@
-"""The CK-Tile backend's choice without its device: enough of a backend to ask which kernels a case needs."""
+"""The CK-Tile backend's choice without its device: enough of a backend to find the kernels that a case needs."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from fakes import PaperBackend, checked
 from fmha_cli.backends.ck_tile.decide import decide
 from fmha_cli.backends.ck_tile.plan import plan_of
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
-from fmha_cli.decision import Decision
-from fmha_cli.device import DeviceFacts
-from fmha_cli.hookspecs import hookimpl
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.registry import Registry
+from fmha_cli.discovery.hookspecs import hookimpl
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.decision import Decision
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
 
 
 class Choice(PaperBackend):

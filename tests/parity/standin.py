@@ -1,8 +1,8 @@
-"""A program that stands in for upstream's examples: it prints every form of output that they have, and some more.
+"""A program that replaces upstream's examples: it prints every form of output that they have, and some more.
 
-It is written from the runners' text, independently of ``fmha_cli.parity.reading``. What it does is chosen by the
-variable ``STANDIN``: one form for every case, or ``FORM@KEY=VALUE,...;FORM`` where the first form whose settings
-all fit counts.
+It is written from the runners' text, independently of ``backends.ck_tile.parity.reading``. The variable
+``STANDIN`` chooses what it does. It is one form for every case, or ``FORM@KEY=VALUE,...;FORM``, in which the first form
+with matching settings counts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Suites: what the files say, and that they are upstream's own scripts."""
+"""Suites: the content of the files, which are upstream's own scripts."""
 
 from __future__ import annotations
 
@@ -11,9 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.errors import EnvironmentProblem, UsageError
-from fmha_cli.parity.case import DEFAULTS, Case, Program
-from fmha_cli.parity.suite import load_suite, names
+from fmha_cli.backends.ck_tile.parity.case import DEFAULTS, ck_case
+from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
+from fmha_cli.discovery.builtins import programs
+from fmha_cli.domain.counterpart import Program
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
+from fmha_cli.parity.suite import Suite
+from fmha_cli.parity.suite import load_suite as load
 
 Settings = frozenset[tuple[str, str]]
 
@@ -28,12 +32,23 @@ COUNTS = {
 """Cases of each suite; ``test_the_scripts_run_the_same_programs`` counts those of the scripts."""
 
 
-@pytest.mark.parametrize("name", names())
+def load_suite(text: str) -> Suite:
+    return load(text, CkCounterpart())
+
+
+def test_help_names_every_suite_and_program() -> None:
+    """``--help`` shows them without importing the backend."""
+    known = programs()[1]
+    assert sorted(known.suites) == list(CkCounterpart().suites()) == sorted(COUNTS)
+    assert known.binaries == tuple(CkCounterpart.binaries[program] for program in Program)
+
+
+@pytest.mark.parametrize("name", COUNTS)
 def test_counts(name: str) -> None:
     assert sum(1 for _ in load_suite(name).cases()) == COUNTS[name]
 
 
-@pytest.mark.parametrize("name", names())
+@pytest.mark.parametrize("name", COUNTS)
 def test_names_tell_cases_apart_and_files_say_where_they_come_from(name: str) -> None:
     suite = load_suite(name)
     cases = list(itertools.islice(suite.cases(), 5000))
@@ -64,7 +79,7 @@ def test_the_basic_cases_differ_from_the_defaults_as_upstream_says() -> None:
 @pytest.fixture(scope="session")
 def scripts(shared_cache: Path) -> Path:
     """The folder of upstream's scripts, from the pinned sources."""
-    from fmha_cli.sources.ck import pinned_tree
+    from fmha_cli.backends.ck_tile.tree import pinned_tree
 
     try:
         tree = pinned_tree(shared_cache, offline=False, notify=lambda notice: None)
@@ -170,7 +185,7 @@ def test_no_such_suite() -> None:
 
 
 def test_options_are_read_as_the_programs_read_them() -> None:
-    case = Case("x", Program.FWD, {"b": "3x", "h": "x", "s": "1,2,z", "p_drop": "0.2", "iperm": "f", "lse": "true"})
+    case = ck_case("x", Program.FWD, {"b": "3x", "h": "x", "s": "1,2,z", "p_drop": "0.2", "iperm": "f", "lse": "true"})
     assert (case.number("b"), case.number("h"), case.numbers("s")) == (3, 0, (1, 2, 0))
     assert (case.real("p_drop"), case.on("iperm"), case.on("lse"), case.on("operm")) == (0.2, False, True, True)
     assert case.number("d") == 128

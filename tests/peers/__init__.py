@@ -1,1 +1,1 @@
-"""The oracle against implementations that nobody here wrote (extra ``peers``)."""
+"""The oracle against implementations from outside this project (extra ``peers``)."""

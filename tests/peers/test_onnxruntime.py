@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmha_cli.features import Rotary, RotaryStyle
+from fmha_cli.domain.features import Rotary, RotaryStyle
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference, forward
 from fmha_cli.oracle.rotary import rotate
-from fmha_cli.problem import Problem
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed (extra: peers)")
 ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed (extra: peers)")

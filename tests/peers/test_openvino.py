@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
-from fmha_cli.problem import Problem
 
 ov = pytest.importorskip("openvino", reason="OpenVINO is not installed (extra: peers)")
 

@@ -7,14 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from fmha_cli.oracle.alibi import standard_slopes
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.oracle.dropout import fmha_stream, keep_scale
-from fmha_cli.oracle.fills import FILLS, fill
+from fmha_cli.oracle.fills import fill, standard_slopes
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tolerance import compare
-from fmha_cli.problem import Problem
-from fmha_cli.verdict import Verdict
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
 sdpa = torch.nn.functional.scaled_dot_product_attention

@@ -9,33 +9,51 @@ from typing import Any
 from hypothesis import strategies as st
 from strategies import problems
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.build.audit import VerifyReport
-from fmha_cli.build.entry import Damage
-from fmha_cli.build.exporting import Exported
-from fmha_cli.build.importing import Imported
-from fmha_cli.build.listing import CacheStats, EntryInfo
-from fmha_cli.build.prune import Pruned
-from fmha_cli.build.why import Difference, Standing, Why
-from fmha_cli.decision import Supported, Trace, Unsupported
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.emulation import Executed, Finding, FindingKind
-from fmha_cli.errors import KernelFailure, UsageError
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.decision import Supported, Trace, Unsupported
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.emulation import Executed, Finding, FindingKind
+from fmha_cli.domain.errors import KernelFailure, UsageError
+from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.signature import Signature
+from fmha_cli.domain.verdict import Check, Comparison, Verdict
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
 from fmha_cli.measure.sampling import StopReason
-from fmha_cli.plan import Artifact, Plan, Stage, Workspace
-from fmha_cli.problem import Problem
-from fmha_cli.report import cache, document, inspections, tools
+from fmha_cli.report.documents import (
+    archs,
+    build,
+    cache,
+    devices,
+    differences,
+    doctor,
+    error,
+    explain,
+    inspect,
+    inspections,
+    kernels,
+    plan,
+    plugins,
+    profiles,
+    report,
+    sources,
+)
+from fmha_cli.report.documents.executed import executed_document
 from fmha_cli.report.environment import environment
-from fmha_cli.report.executed import executed_document
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
-from fmha_cli.rules import Reason
-from fmha_cli.signature import Signature
-from fmha_cli.verdict import Check, Comparison, Verdict
+from fmha_cli.toolchain.cache.audit import VerifyReport
+from fmha_cli.toolchain.cache.entry import Damage
+from fmha_cli.toolchain.cache.exporting import Exported
+from fmha_cli.toolchain.cache.importing import Imported
+from fmha_cli.toolchain.cache.listing import CacheStats, EntryInfo
+from fmha_cli.toolchain.cache.prune import Pruned
+from fmha_cli.toolchain.cache.why import Difference, Standing, Why
 
 DIGEST = "0123456789abcdef" * 4
 
@@ -156,8 +174,8 @@ def emulated(verdict: Verdict = Verdict.HAZARD) -> Record:
         regret=None,
         baseline=None,
         ab=None,
-        findings=(FINDING.to_dict(),),
-        executed=(EXECUTED.to_dict(), replace(EXECUTED, kernel="_Z2k").to_dict()),
+        findings=(FINDING,),
+        executed=(EXECUTED, replace(EXECUTED, kernel="_Z2k")),
     )
 
 
@@ -167,11 +185,11 @@ def bare(verdict: Verdict = Verdict.UNSUPPORTED) -> Record:
 
 
 ENTRY = EntryInfo(
-    DIGEST, Path("/cache/v1/01"), 4096, 1_700_000_000_000_000_000, "cpu:fwd", "x86_64_v4", "g++", 5, 9, ()
+    DIGEST, Path("/cache/v2/01"), 4096, 1_700_000_000_000_000_000, "kernel", "cpu:fwd", "x86_64_v4", "g++", 5, 9, ()
 )
-DAMAGED = EntryInfo(DIGEST, Path("/cache/v1/02"), 10, 6, "", "", "", 0, 0, ("meta.json is missing",))
-DAMAGE = Damage(DIGEST, Path("/cache/v1/02"), ("meta.json is missing",))
-STATS = CacheStats(Path("/cache"), 2, 4106, 1, 5, None, 9, 0, 0, 1, 12, 0, 0, 100)
+DAMAGED = EntryInfo(DIGEST, Path("/cache/v2/02"), 10, 6, "", "", "", "", 0, 0, ("meta.json is missing",))
+DAMAGE = Damage(DIGEST, Path("/cache/v2/02"), ("meta.json is missing",))
+STATS = CacheStats(Path("/cache"), {"kernel": (1, 4096)}, 2, 4106, 1, 5, None, 9, 0, 0, 1, 12, 0, 0, 7, 100)
 TRACE = Trace(
     (
         Supported(kernel(), (0, 1)),
@@ -183,7 +201,7 @@ ARCH = ArchSpec("x86_64_v4", "cpu", "AVX-512", {"lanes": {"value": 16, "source":
 _ROOT = "/cache"
 
 
-INSPECTED = document.inspect_document(
+INSPECTED = inspect.inspect_document(
     kernel(),
     {
         "registers": {"vgpr": 132, "sgpr": 54},
@@ -195,7 +213,7 @@ INSPECTED = document.inspect_document(
     ARTIFACT,
     "u",
 )
-BARE_INSPECTED = document.inspect_document(
+BARE_INSPECTED = inspect.inspect_document(
     kernel(), {"registers": 3, "occupancy": 0.5, "odd": float("inf"), "why": "no tool"}, None
 )
 
@@ -204,19 +222,21 @@ def documents() -> dict[str, list[dict[str, Any]]]:
     """Schema name -> golden documents of it, the full and the empty ones."""
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
     rows = [record(), bare(), record(Verdict.WRONG, comparisons=(Comparison(checks=(("o", check(float("nan"))),)),))]
-    doctor = [
-        tools.DoctorCheck(name="backend", subject="cpu", state=tools.CheckState.OK, what="runs", time_ns=5),
-        tools.DoctorCheck(name="backend", subject="x", state=tools.CheckState.FAILED, what="no", why="w", help="h"),
+    checks = [
+        DoctorCheck(name="backend", subject="cpu", state=CheckState.OK, what="runs", time_ns=5),
+        DoctorCheck(name="backend", subject="x", state=CheckState.FAILED, what="no", why="w", help="h"),
     ]
-    plugins = [
-        tools.PluginRow(name="cpu", builtin=True, module="m", backends=("cpu",), fills=("f",)),
-        tools.PluginRow(name="bad", builtin=False, distribution="d", version="1", faults=(("what", "help"),)),
+    brought = [
+        plugins.PluginRow(name="cpu", builtin=True, module="m", backends=("cpu",), fills=("f",)),
+        plugins.PluginRow(
+            name="bad", builtin=False, distribution="d", version="1", faults=(plugins.Fault("what", "help"),)
+        ),
     ]
     return {
-        "archs": [document.archs_document([ARCH], {"x86_64_v4": 7}), document.archs_document([ARCH])],
+        "archs": [archs.archs_document([ARCH], {"x86_64_v4": 7}), archs.archs_document([ARCH])],
         "build": [
-            tools.build_document([tools.build_entry(kernel(), ARTIFACT), tools.build_entry(kernel(), failure, "u")]),
-            tools.build_document([]),
+            build.build_document([build.build_entry(kernel(), ARTIFACT), build.build_entry(kernel(), failure, "u")]),
+            build.build_document([]),
         ],
         "cache": [
             cache.cache_document(_ROOT, [ENTRY, DAMAGED]),
@@ -229,20 +249,20 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             cache.cache_document(_ROOT, [], Exported(Path("x.tar"), (DIGEST,), 9, (DAMAGE,))),
             cache.cache_document(_ROOT, [], Imported((DIGEST,), ())),
         ],
-        "devices": [tools.devices_document(BACKENDS), tools.devices_document({})],
+        "devices": [devices.devices_document(BACKENDS), devices.devices_document({})],
         "differences": [
-            inspections.differences_document(INSPECTED, {**INSPECTED, "spills": {"vgpr": 0}}),
-            inspections.differences_document(INSPECTED, BARE_INSPECTED),
+            differences.differences_document(INSPECTED, {**INSPECTED, "spills": {"vgpr": 0}}),
+            differences.differences_document(INSPECTED, BARE_INSPECTED),
         ],
-        "doctor": [tools.doctor_document(doctor, ENVIRONMENT)],
-        "error": [document.error_document(UsageError("no such flag", code="E002", where="--x"))],
+        "doctor": [doctor.doctor_document(checks, ENVIRONMENT)],
+        "error": [error.error_document(UsageError("no such flag", code="E002", where="--x"))],
         "executed": [
             executed_document(PROBLEM, emulated()),
-            executed_document(PROBLEM, replace(emulated(), kernel=None, findings=None, executed=(EXECUTED.to_dict(),))),
+            executed_document(PROBLEM, replace(emulated(), kernel=None, findings=None, executed=(EXECUTED,))),
         ],
         "explain": [
-            document.explain_document(PROBLEM, TRACE, kernel()),
-            document.explain_document(PROBLEM, Trace(()), None),
+            explain.explain_document(PROBLEM, TRACE, kernel()),
+            explain.explain_document(PROBLEM, Trace(()), None),
         ],
         "inspect": [INSPECTED, BARE_INSPECTED],
         "inspections": [
@@ -261,36 +281,40 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             {"event": "done", "key": DIGEST[:24], "record": bare().to_dict(), "schema": "fmha.journal/1"},
         ],
         "kernels": [
-            document.kernels_document(
+            kernels.kernels_document(
                 "x86_64_v4",
-                [document.kernel_entry(kernel()), document.kernel_entry(kernel(), "u", [REASON], buildable=False)],
+                [kernels.kernel_entry(kernel()), kernels.kernel_entry(kernel(), "u", [REASON], buildable=False)],
             ),
-            document.kernels_document(None, []),
+            kernels.kernels_document(None, []),
         ],
         "parity": parities(),
         "plan": [
-            document.plan_document(PROBLEM, PLAN, "cpu", ("up", None)),
-            document.plan_document(PROBLEM, None, reasons=[REASON]),
+            plan.plan_document(PROBLEM, PLAN, "cpu", ("up", None)),
+            plan.plan_document(PROBLEM, None, reasons=[REASON]),
         ],
-        "plugins": [tools.plugins_document(plugins)],
+        "plugins": [plugins.plugins_document(brought)],
         "profiles": [
-            tools.profiles_document(
-                [tools.ProfileRow(name="p", backend="cpu", title="t", aliases=("receipt:0",), archs=("a",), kernels=3)]
+            profiles.profiles_document(
+                [
+                    profiles.ProfileRow(
+                        name="p", backend="cpu", title="t", aliases=("receipt:0",), archs=("a",), kernels=3
+                    )
+                ]
             )
         ],
         "record": [row.to_dict() for row in rows],
         "report": [
-            document.report_document(rows, ENVIRONMENT),
-            document.report_document([], ENVIRONMENT, UsageError("bad", code="E001")),
+            report.report_document(rows, ENVIRONMENT),
+            report.report_document([], ENVIRONMENT, UsageError("bad", code="E001")),
         ],
         "sources": [
-            tools.sources_document(
+            sources.sources_document(
                 [
-                    tools.SourceRow(name="ck", revision="abc", state=tools.SourceState.MISSING, why="offline"),
-                    tools.SourceRow(name="fa", revision="v2", state=tools.SourceState.PRESENT, sha256=DIGEST, bytes=9),
+                    sources.SourceRow(name="ck", revision="abc", state=SourceState.MISSING, why="offline"),
+                    sources.SourceRow(name="fa", revision="v2", state=SourceState.PRESENT, sha256=DIGEST, bytes=9),
                 ],
-                tools.CkRow(
-                    state=tools.SourceState.PRESENT,
+                SourceTree(
+                    state=SourceState.PRESENT,
                     origin="the pinned source ck",
                     include="/ck/include",
                     revision="baseline",
@@ -298,37 +322,36 @@ def documents() -> dict[str, list[dict[str, Any]]]:
                     notes=("passing over another",),
                 ),
             ),
-            tools.sources_document([], tools.CkRow(state=tools.SourceState.UNFIT, why="unknown", help="drop it")),
-            tools.sources_document([]),
+            sources.sources_document([], SourceTree(state=SourceState.UNFIT, why="unknown", help="drop it")),
+            sources.sources_document([]),
         ],
     }
 
 
 def parities() -> list[dict[str, Any]]:
     """A listed case, and rows with and without each of their parts."""
-    from fmha_cli.parity.case import Case, Program
+    from fmha_cli.backends.ck_tile.parity.case import ck_case
+    from fmha_cli.backends.ck_tile.parity.mapping import mapped
+    from fmha_cli.domain.counterpart import Binaries, Program, Ran, Reading, Said
     from fmha_cli.parity.compare import Row
     from fmha_cli.parity.document import listed_dict, parity_document, row_dict
-    from fmha_cli.parity.mapping import mapped
     from fmha_cli.parity.outcome import Outcome
-    from fmha_cli.parity.reading import Ran, Reading, Said
     from fmha_cli.parity.suite import Source, Suite
     from fmha_cli.parity.timing import Times
-    from fmha_cli.parity.upstream import Binaries
 
-    suite = Suite("s", "title", (Source("a.sh", "r1"),), ())
-    case, other = (mapped(Case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))
+    suite = Suite("s", "title", (Source("a.sh", "r1"),), (), {})
+    case, other = (mapped(ck_case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))
     ran = Ran(("prog", "-b=1"), 0, "out", "err", seconds=0.5)
     rows = [
         Row(other, Outcome.NOT_COMPARABLE, other.reasons),
         Row(case, Outcome.WE_FAIL, ("w",), ran, Reading(Said.VALID, "", "[line", ("k",), 0.5), record()),
-        Row(case, Outcome.AGREE_PASS, (), ran, Reading(Said.VALID), bare(), Times((5, 6), (7, 8))),
+        Row(case, Outcome.AGREE_PASS, (), ran, Reading(Said.VALID), bare(), Times((5, 6), (7, 8), "prog")),
     ]
     binaries = Binaries({Program.FWD: Path("fwd")}, {Program.BWD: "missing"})
     return [
         parity_document(suite, [row_dict(row) for row in rows], binaries, ENVIRONMENT),
         parity_document(suite, [listed_dict(case), listed_dict(other)], None, ENVIRONMENT),
-        parity_document(Suite("s", "t", (), ()), [], None, ENVIRONMENT),
+        parity_document(Suite("s", "t", (), (), {}), [], None, ENVIRONMENT),
     ]
 
 
@@ -386,6 +409,6 @@ def records(draw: st.DrawFn) -> Record:
         default_choice=draw(st.none() | st.booleans()),
         notes=tuple(draw(st.lists(words, max_size=2, unique=True))),
         log=draw(st.none() | words),
-        findings=draw(st.sampled_from([None, (), (FINDING.to_dict(),)])),
-        executed=draw(st.sampled_from([None, (), (EXECUTED.to_dict(),)])),
+        findings=draw(st.sampled_from([None, (), (FINDING,)])),
+        executed=draw(st.sampled_from([None, (), (EXECUTED,)])),
     )

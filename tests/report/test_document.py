@@ -1,4 +1,4 @@
-"""What documents say, and that they are cheap to make."""
+"""The content of documents, and that they are cheap to make."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import subprocess
 import sys
 from dataclasses import replace
 
-from fmha_cli.report.document import explain_document, plan_document
+from fmha_cli.report.documents.build import build_document, build_entry, build_view
+from fmha_cli.report.documents.explain import explain_document
+from fmha_cli.report.documents.plan import plan_document, plan_view
 from fmha_cli.report.environment import environment
-from fmha_cli.report.kernel_views import plan_view
-from fmha_cli.report.tool_views import build_view
-from fmha_cli.report.tools import artifact_dict, build_document, build_entry
+from fmha_cli.report.parts import ArtifactRow
 from report.samples import ARTIFACT, BACKENDS, PLAN, PROBLEM, TRACE, documents, kernel
 
 
@@ -63,12 +63,12 @@ def test_environment() -> None:
 
 
 def test_artifact_times_are_integers() -> None:
-    assert artifact_dict(ARTIFACT)["build_ns"] == 1_250_000_000
+    assert ArtifactRow.of(ARTIFACT).build_ns == 1_250_000_000
 
 
 def test_reports_need_no_numpy_and_no_tabulate_until_a_table_is_drawn() -> None:
     code = (
-        "import sys; from fmha_cli.report import document, formats, tools, cache; from fmha_cli.measure import ab, peaks;"
+        "import sys; from fmha_cli.report import formats; from fmha_cli.report.documents import cache, kernels, report; from fmha_cli.measure import ab, peaks;"
         "sys.exit(' '.join({'numpy', 'tabulate', 'rich', 'typer'} & set(sys.modules)) or 0)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

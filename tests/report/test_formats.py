@@ -1,4 +1,4 @@
-"""The printed forms: all of them of every document, and what a reader must find in each."""
+"""The printed forms: every form of every document, and what a reader must find in each."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 
-from fmha_cli.problem import Problem
-from fmha_cli.report.document import report_document
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.report.documents.report import report_document, summary
 from fmha_cli.report.flat import columns
-from fmha_cli.report.formats import Format, json_text, jsonl_lines, render, rows_of
+from fmha_cli.report.form import Format
+from fmha_cli.report.formats import json_text, jsonl_lines, render, rows_of
+from fmha_cli.report.lines import problem_text
 from fmha_cli.report.record import Record
-from fmha_cli.report.records_view import problem_text, summary
 from fmha_cli.report.units import digits, duration, size, time_unit
-from fmha_cli.verdict import Comparison, Verdict
 from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, emulated, record, records
 
 ALL = [

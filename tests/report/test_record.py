@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from fmha_cli.errors import InternalError
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.report.finite import nulled, restored
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import OUTPUTS, worst
-from fmha_cli.verdict import Comparison, Verdict
 from report.samples import bare, check, kernel, record, records
 
 

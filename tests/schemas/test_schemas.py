@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from enum import StrEnum
 from functools import cache
-from typing import Any
+from pathlib import Path
+from typing import Any, get_args
 
 import pytest
 from hypothesis import given, settings
@@ -16,24 +17,20 @@ from jsonschema import Draft202012Validator
 from report.samples import ENVIRONMENT, documents, record, records
 from strategies import problems
 
-from fmha_cli import signature
-from fmha_cli.device import State
-from fmha_cli.emulation import Executed, Finding, FindingKind
-from fmha_cli.errors import ExitCode, UsageError
-from fmha_cli.kernel import Family
-from fmha_cli.measure.compare import Speed
-from fmha_cli.measure.roofline import Bound, CacheState, PeakKind
-from fmha_cli.measure.sampling import StopReason
-from fmha_cli.problem import Problem
+from fmha_cli.domain import signature
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Signature
+from fmha_cli.parity.outcome import Outcome
 from fmha_cli.report import schemas
-from fmha_cli.report.document import report_document
-from fmha_cli.report.formats import ROWS
+from fmha_cli.report.document import document, names
+from fmha_cli.report.documents.parity import Outcome as OutcomeValue
+from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
-from fmha_cli.report.tools import CheckState, SourceState
-from fmha_cli.signature import Signature
-from fmha_cli.verdict import Verdict
 
 GOLDEN = [(name, i) for name, found in documents().items() for i in range(len(found))]
+
+VERSIONS = {"cache": 2}
 
 
 @cache
@@ -46,16 +43,30 @@ def errors(name: str, document: Any) -> list[str]:
 
 
 def test_there_is_a_schema_for_every_document() -> None:
-    assert set(schemas.names()) >= set(documents()) >= set(ROWS)
+    assert set(names()) >= set(documents()) >= {name for name in names() if document(name).rows}
 
 
-@pytest.mark.parametrize("name", schemas.names())
+@pytest.mark.parametrize("name", names())
 def test_schemas_are_valid_and_say_what_they_are(name: str) -> None:
     document = schemas.schema(name)
     Draft202012Validator.check_schema(document)
-    assert document["title"] == f"fmha.{name}/1"
+    assert document["title"] == f"fmha.{name}/{VERSIONS.get(name, 1)}"
     assert document["description"].endswith(".")
     assert document["$id"] == f"urn:fmha:schema:{name}"
+
+
+PUBLISHED = Path(__file__).parent / "published"
+
+
+@pytest.mark.parametrize("name", ["common", *names()])
+def test_a_published_schema_changes_with_its_version_only(name: str) -> None:
+    """The text to the letter: users keep and compare what ``fmha schema`` printed."""
+    published = json.loads((PUBLISHED / f"{name}.json").read_text("utf-8"))
+    assert json.dumps(schemas.load(name), indent=1) == json.dumps(published, indent=1)
+
+
+def test_every_published_schema_is_generated() -> None:
+    assert {path.stem for path in PUBLISHED.glob("*.json")} == {"common", *names()}
 
 
 def test_an_unknown_name_is_a_usage_error() -> None:
@@ -159,18 +170,6 @@ def test_wrong_values_fail(path: tuple[str, ...], value: Any) -> None:
 
 
 COMMON = schemas.load("common")["$defs"]
-RECORD = schemas.load("record")
-
-
-def test_members_of_findings_and_counts_are_the_fields() -> None:
-    assert set(COMMON["finding"]["properties"]) == {f.name for f in fields(Finding)}
-    assert set(COMMON["executed"]["properties"]) == {f.name for f in fields(Executed)}
-    assert set(COMMON["finding"]["properties"]["kind"]["enum"]) == {kind.value for kind in FindingKind}
-
-
-def enum_of(*path: str, root: Any = RECORD) -> set[Any]:
-    found = at(root, path)
-    return set(found["enum"])
 
 
 def test_members_of_problem_and_signature_are_the_fields() -> None:
@@ -183,28 +182,5 @@ def test_members_of_problem_and_signature_are_the_fields() -> None:
             assert set(COMMON["signature"]["properties"][name]["enum"]) == {m.value for m in kind}
 
 
-@pytest.mark.parametrize(
-    ("found", "kind"),
-    [
-        (enum_of("properties", "verdict"), Verdict),
-        (enum_of("family", root=COMMON), Family),
-        (enum_of("backend", "properties", "state", root=COMMON), State),
-        (enum_of("error", "properties", "exit_code", root=COMMON), ExitCode),
-        (enum_of("$defs", "measurement", "properties", "stop"), StopReason),
-        (enum_of("$defs", "measurement", "properties", "cache"), CacheState),
-        (enum_of("$defs", "floor", "properties", "kind"), PeakKind),
-        (enum_of("$defs", "floor", "properties", "bound"), Bound),
-        (enum_of("$defs", "ratio", "properties", "speed"), Speed),
-        (
-            enum_of("properties", "checks", "items", "properties", "state", root=schemas.load("doctor")),
-            CheckState,
-        ),
-        (
-            enum_of("properties", "sources", "items", "properties", "state", root=schemas.load("sources")),
-            SourceState,
-        ),
-    ],
-    ids=lambda v: v.__name__ if isinstance(v, type) else "",
-)
-def test_enums_are_those_of_the_code(found: set[Any], kind: Any) -> None:
-    assert found == {member.value for member in kind}
+def test_the_report_knows_the_outcomes_of_parity() -> None:
+    assert get_args(OutcomeValue) == tuple(outcome.value for outcome in Outcome)

@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.build.layout import CacheLayout
-from fmha_cli.build.notice import Notice
-from fmha_cli.build.root import open_root
 from fmha_cli.sources.manifest import tree_digest
 from fmha_cli.sources.pins import Archive, Pin
 from fmha_cli.sources.pip_settings import PipSettings
+from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.notice import Notice
 
 FILES = {"include/a.h": b"#pragma once\n", "include/deep/b.h": b"int b;\n" * 400, "LICENSE": b"do what you like\n"}
 """What is kept of the archives of these tests."""

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from sources.conftest import FILES, OTHERS, Index, Notices, nothing_left, pin_for, tar_of, zip_of
 
-from fmha_cli.build.layout import CacheLayout
-from fmha_cli.errors import EnvironmentProblem, ExitCode, UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.sources import store
 from fmha_cli.sources.pins import Pin
 from fmha_cli.sources.pip_settings import PipSettings
 from fmha_cli.sources.store import State, fetched, fetched_pin, remove, standing
+from fmha_cli.toolchain.cache.layout import CacheLayout
 
 TAR = tar_of({**OTHERS, **FILES})
 WHEEL = zip_of({**OTHERS, **FILES})
@@ -312,7 +312,7 @@ def test_another_process_was_quicker(
 
 CHILD = """
 import signal, sys
-from fmha_cli.build.root import open_root
+from fmha_cli.toolchain.cache.root import open_root
 from pathlib import Path
 from sources.conftest import pin_for, tar_of
 from sources.test_source_fetch import TAR

@@ -7,14 +7,14 @@ from pathlib import Path
 import pytest
 from sources.conftest import Notices
 
-from fmha_cli.build.root import open_root
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.backends.ck_tile.tree import BASELINE, ck_tree, example_digest, headers_digest, revisions
+from fmha_cli.backends.hip.rocm_parts import rocm_parts
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources import store
-from fmha_cli.sources.ck import BASELINE, ck_tree, example_digest, headers_digest, revisions
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.sources.ranged import RangedFile
-from fmha_cli.sources.rocm_parts import rocm_parts
 from fmha_cli.sources.store import State, fetched, standing
+from fmha_cli.toolchain.cache.root import open_root
 
 
 def fetch(name: str, root: Path, notices: Notices) -> Path:

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 from sources.conftest import FILES, Index, Notices, pin_for, tar_of
 
-from fmha_cli.arch import arch_root
-from fmha_cli.build.layout import CacheLayout
-from fmha_cli.errors import InternalError
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import InternalError
 from fmha_cli.sources.faults import shown
 from fmha_cli.sources.pins import PINS_FILE, pins, pins_from_json
 from fmha_cli.sources.pip_settings import read_settings
 from fmha_cli.sources.store import fetched_pin
+from fmha_cli.toolchain.cache.layout import CacheLayout
 
 
 def environment(tmp_path: Path, config: str = "", **variables: str) -> dict[str, str]:

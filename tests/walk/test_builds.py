@@ -1,4 +1,4 @@
-"""Building a set of kernels: each once, what is refused never, a missing compiler found once, memory in mind."""
+"""Building a set of kernels: each once, refused kernels never, a missing compiler found once, within the memory."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from threading import Event
 import pytest
 from fakes import Paper, PaperBackend, checked
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.build.parallel import COMPILE_BYTES
-from fmha_cli.errors import EnvironmentProblem, ExitCode, KernelFailure
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Artifact, Stage
-from fmha_cli.protocols import Batched, BuildContext, Catalogued
-from fmha_cli.registry import Registry
-from fmha_cli.report.tools import BuildState, build_state
-from fmha_cli.rules import Reason
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, KernelFailure
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact, Stage
+from fmha_cli.domain.protocols import Batched, BuildContext, Catalogued
+from fmha_cli.domain.rules import Reason
+from fmha_cli.report.documents.build import BuildState, build_state
+from fmha_cli.toolchain.parallel import COMPILE_BYTES
 from fmha_cli.walk import builds
 from fmha_cli.walk.builds import Built, build_stages
 

@@ -12,19 +12,19 @@ from emulated_fixtures import Sees, Told
 from fake_emulator import ID
 
 from fmha_cli import api
-from fmha_cli.device import DeviceFacts
-from fmha_cli.emulation import FindingKind, Region, merged, summed
-from fmha_cli.errors import EnvironmentProblem, UsageError
+from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.emulation import FindingKind, Region, merged, summed
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Emulation, Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.baseline import load_baseline
 from fmha_cli.oracle.fills import fill
-from fmha_cli.registry import Registry
-from fmha_cli.report.document import report_document
+from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
-from fmha_cli.verdict import Verdict
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.emulation import emulation_of
 from fmha_cli.walk.request import Request
@@ -42,7 +42,7 @@ def test_a_row_says_where_it_ran_and_carries_counts_and_no_time(emulator: Told) 
     assert (row.verdict, row.device, row.findings) == (Verdict.PASSED, ID, ())
     assert row.measurement is None
     assert row.executed is not None
-    assert [counts["launches"] for counts in row.executed] == [1]
+    assert [counts.launches for counts in row.executed] == [1]
     data = row.to_dict()
     assert data["stages"][0]["time_ns"] is None
     assert Record.from_dict(json.loads(json.dumps(data))) == row
@@ -88,7 +88,7 @@ def test_findings_become_the_verdict(
     row = run(command, fills=("normal",))[0]
     assert row.verdict is verdict
     assert row.verdict.exit_code == 1
-    assert sorted(f["kind"] for f in row.findings or ()) == sorted(kinds)
+    assert sorted(f.kind for f in row.findings or ()) == sorted(kinds)
     assert all(any(kind in note for note in row.notes) for kind in kinds)
 
 
@@ -103,7 +103,7 @@ def test_a_finding_of_a_later_run_counts_too(emulator: Told, sees: Sees) -> None
 def test_places_are_listed_once(emulator: Told, sees: Sees) -> None:
     sees("missing-wait", "missing-wait")
     (row, *_) = run("validate", fills=("normal", "coded"), repeats=2)
-    assert [f["count"] for f in row.findings or ()] == [8]
+    assert [f.count for f in row.findings or ()] == [8]
 
 
 def test_a_wrong_kernel_with_a_hazard_is_a_hazard(emulator: Told, sees: Sees) -> None:
@@ -132,7 +132,7 @@ def test_a_launch_that_stopped_says_why(emulator: Told, sees: Sees) -> None:
     (row,) = run("run", api.Problem.from_cli("-H 1 -s 16 -d 8 --dtype fp32"), kernel=kernel)
     assert row.verdict is Verdict.LAUNCH_FAILED
     assert any("v_frobnicate_b32" in note for note in row.notes)
-    assert [f["kind"] for f in row.findings or ()] == ["missing-wait"]
+    assert [f.kind for f in row.findings or ()] == ["missing-wait"]
 
 
 def test_the_arena_is_watched_tensor_by_tensor(emulator: Told) -> None:
@@ -160,7 +160,7 @@ def test_options_reach_the_emulator(emulator: Told) -> None:
 
 
 def test_one_worker_serves_one_runtime(emulator: Told, shared_cache: Path) -> None:
-    registry = Registry(entries=lambda: (ENTRY,))
+    registry = build_registry()
     backend, emulated = registry.backend("null"), registry.emulators["paper-emulator"].devices()[0]
     request = Request(device=ID, cache_root=str(shared_cache))
     context = build_context(request, print)
@@ -266,9 +266,9 @@ def test_counts_and_findings_add_up() -> None:
     from fake_emulator import counts, finding
 
     (both,) = summed([counts(1), counts(2)])
-    assert both.to_dict() == {**counts(3).to_dict(), "matrix_flops": 2 << 20, "global_read_bytes": 8192}
+    assert api.to_json(both) == {**api.to_json(counts(3)), "matrix_flops": 2 << 20, "global_read_bytes": 8192}
     found = merged([finding("lds-race", 2), finding("missing-wait"), finding("lds-race", 3)])
     assert [(f.kind.value, f.count) for f in found] == [("lds-race", 5), ("missing-wait", 1)]
     seen = api.Observed(tuple(found), (both,), "why")
-    assert api.Observed.from_dict(json.loads(json.dumps(seen.to_dict()))) == seen
+    assert api.from_json(api.Observed, json.loads(json.dumps(api.to_json(seen)))) == seen
     assert vars(Region("q", 0, 1)) == {"name": "q", "start": 0, "end": 1, "writable": True}

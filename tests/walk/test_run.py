@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 
 from fmha_cli import api
-from fmha_cli.errors import UsageError
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.roofline import FASTER_THAN_ROOFLINE, CacheState
-from fmha_cli.report.document import report_document
-from fmha_cli.verdict import Verdict
+from fmha_cli.report.documents.report import report_document
+from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.walk.run import PEAK_TRIES
 from fmha_cli.walk.tensor_io import read_tensor
 
@@ -92,4 +93,4 @@ def test_a_dry_run_builds_and_runs_nothing(tmp_path: Path) -> None:
     (row,) = api.run(PROBLEM, backend="cpu", dry_run=True, cache_root=str(tmp_path / "cache"))
     assert row.verdict is Verdict.NOT_RUN
     assert "dry run" in row.notes[0]
-    assert not list((tmp_path / "cache").glob("v1/*/*"))
+    assert not list(CacheLayout(tmp_path / "cache").digests())

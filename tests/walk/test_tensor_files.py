@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from fmha_cli import api
-from fmha_cli.errors import FmhaError, ImpossibleProblem, UsageError
+from fmha_cli.domain.errors import FmhaError, ImpossibleProblem, UsageError
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
-from fmha_cli.walk.given import Given, fitted, flags_from_files, read_given
+from fmha_cli.walk.input_files import InputFiles, fitted, flags_from_files, read_input_files
 from fmha_cli.walk.tensor_io import read_tensor, write_tensors
 
 LINE = "-b 2 -H 4 --kv-heads 2 -s 9 --seqlen-k 13 -d 16 --hdim-v 24"
@@ -36,7 +36,7 @@ def test_a_run_on_files_gives_the_reference(tmp_path: Path, suffix: str, dtype: 
     else:
         write_tensors(tmp_path / f"t.{suffix}", inputs)
         files = {name: str(tmp_path / f"t.{suffix}") for name in "qkv"}
-    raw = flags_from_files({"layout": layout, "causal": True, "dtype": dtype}, read_given(files))
+    raw = flags_from_files({"layout": layout, "causal": True, "dtype": dtype}, read_input_files(files))
     assert api.Problem.of(**raw) == problem
     out = tmp_path / f"o.{suffix}"
     (record,) = api.run(problem, backend="null", files=files, out=str(out))
@@ -51,7 +51,7 @@ def test_a_run_on_files_gives_the_reference(tmp_path: Path, suffix: str, dtype: 
 def test_the_files_say_the_shapes_and_the_dtype(tmp_path: Path) -> None:
     inputs = tensors(f"{LINE} --dtype bf16")
     write_tensors(tmp_path / "t.safetensors", inputs)
-    given = read_given({name: str(tmp_path / "t.safetensors") for name in "qkv"})
+    given = read_input_files({name: str(tmp_path / "t.safetensors") for name in "qkv"})
     problem = api.Problem.of(**flags_from_files({}, given))
     assert problem == api.Problem.from_cli(f"{LINE} --dtype bf16")
 
@@ -62,26 +62,26 @@ def test_the_files_say_the_shapes_and_the_dtype(tmp_path: Path) -> None:
 def test_a_flag_that_was_given_contradicts(flags: dict[str, str]) -> None:
     inputs = tensors(f"{LINE} --dtype fp32")
     with pytest.raises(ImpossibleProblem, match="file"):
-        flags_from_files(flags, Given(inputs, {}))
+        flags_from_files(flags, InputFiles(inputs, {}))
 
 
 def test_packed_files_follow_the_layout() -> None:
     for layout in ("bhsd", "bshd"):
         line = f"--seqlens-q 3,0,5 --seqlens-k 2,4,6 -H 4 --kv-heads 2 -d 16 --dtype fp16 --layout {layout}"
         raw = {"seqlens_q": "3,0,5", "seqlens_k": "2,4,6", "layout": layout}
-        assert api.Problem.of(**flags_from_files(raw, Given(tensors(line), {}))) == api.Problem.from_cli(line)
+        assert api.Problem.of(**flags_from_files(raw, InputFiles(tensors(line), {}))) == api.Problem.from_cli(line)
 
 
 def test_float32_files_are_rounded_with_a_note_and_others_refused() -> None:
     problem = api.Problem.from_cli(f"{LINE} --dtype fp16")
     wide = {name: array.astype(np.float32) for name, array in tensors(f"{LINE} --dtype fp32").items()}
-    rounded, notes = fitted(problem, Given(wide, {}))
+    rounded, notes = fitted(problem, InputFiles(wide, {}))
     assert all(array.dtype == np.float16 for array in rounded.values())
     assert len(notes) == 3
     with pytest.raises(UsageError, match="holds int8"):
-        fitted(problem, Given({"q": wide["q"].astype(np.int8)}, {}))
+        fitted(problem, InputFiles({"q": wide["q"].astype(np.int8)}, {}))
     with pytest.raises(ImpossibleProblem, match="shape"):
-        fitted(problem, Given({"q": wide["q"][:1]}, {}))
+        fitted(problem, InputFiles({"q": wide["q"][:1]}, {}))
 
 
 def test_keys_in_an_archive(tmp_path: Path) -> None:
@@ -120,6 +120,6 @@ def test_the_file_of_a_padded_cache_holds_the_padding() -> None:
     cache = {name: array for name, array in tensors(line).items() if name != "q"}
     padded = {name: np.concatenate([np.full_like(a[:, :, :3], np.nan), a], axis=2) for name, a in cache.items()}
     problem = api.Problem.from_cli(f"{line} --cache-leftpad 3")
-    assert fitted(problem, Given(padded, {}))[0].keys() == {"k", "v"}
+    assert fitted(problem, InputFiles(padded, {}))[0].keys() == {"k", "v"}
     with pytest.raises(ImpossibleProblem, match="the problem needs"):
-        fitted(problem, Given(cache, {}))
+        fitted(problem, InputFiles(cache, {}))

@@ -1,12 +1,12 @@
-"""The CK-Tile backend: ROCm's fused attention kernels, from the headers of Composable Kernel; as a plugin."""
+"""The CK-Tile backend plugin: ROCm's fused attention kernels, built from the headers of Composable Kernel."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
-from fmha_cli.hookspecs import hookimpl
-from fmha_cli.protocols import Backend
+from fmha_cli.discovery.hookspecs import hookimpl
+from fmha_cli.domain.protocols import Backend
 
 backend: Backend = CkTileBackend()
 

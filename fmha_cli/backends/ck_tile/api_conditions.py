@@ -1,4 +1,4 @@
-"""K300-K309: what upstream's generated API files test before they take a kernel.
+"""K300-K309: the conditions that upstream's generated API files test before they take a kernel.
 
 Source: ``example/ck_tile/01_fmha/codegen/ops/*.py`` (baseline): the properties ``scheck``, ``skcheck``, ``dcheck``,
 ``dvcheck``, ``max_seq_q_cond`` and the trait comparisons of the ``*_API_INNER_DISPATCH`` texts.
@@ -6,42 +6,44 @@ Source: ``example/ck_tile/01_fmha/codegen/ops/*.py`` (baseline): the properties 
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.condition import BACKWARD, FORWARD, MAIN, Condition, algorithm_of, next_multiple
+from operator import attrgetter
+
 from fmha_cli.backends.ck_tile.situation import Situation
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.mask import MaskKind
-from fmha_cli.rules import Reason, Severity
-from fmha_cli.signature import CacheKey, MaskKey
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, next_multiple
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, algorithm_of
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.signature import CacheKey, MaskKey
 
 ASYNC = (Pipeline.QR_ASYNC,)
 UNCHECKED = (Pipeline.QR_ASYNC_TRLOAD, Pipeline.QR_ASYNC_TRLOAD_V3)
-"""Pipelines that take any length although they are emitted without sequence padding."""
+"""Pipelines that accept any length although they are emitted without sequence padding."""
 ROUNDED_HEAD_DIM = {80: 96, 96: 128}
-"""Head dims that a tile rounds up (``K0_MAX_SUBMAX_MAP``); others stand for themselves."""
+"""Head dims that a tile rounds up (``K0_MAX_SUBMAX_MAP``); all others stay as they are."""
 LOAD_BITS = 128
-"""Width of one global load; ``qr_async`` needs rows of whole loads."""
+"""Width of one global load. ``qr_async`` needs rows that consist of whole loads."""
 ROWS_1D = 64
 """``M0_1D``: rows of a block of the backward's one-dimensional kernels."""
 
 
-def _mask(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if kernel.signature.mask is MaskKey.NONE or s.problem.mask.kind is not MaskKind.NONE:
         return None
     text = "the kernel is compiled with a mask, the problem has none"
-    return Reason("K300", text, "--mask causal, or the kernel without a mask", Severity.KIND)
+    return Refusal(text, "--mask causal, or the kernel without a mask")
 
 
-def _rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     if s.group or a.pad_s or a.pipeline in ASYNC + UNCHECKED or s.rows % a.tile[0] == 0:
         return None
     text = f"seqlen {s.rows} is not a multiple of {a.tile[0]}, the query rows of a block without padding"
-    return Reason("K301", text, f"--seqlen {next_multiple(s.rows, a.tile[0])}", Severity.SHAPE)
+    return Refusal(text, f"--seqlen {next_multiple(s.rows, a.tile[0])}")
 
 
 def keys_divide(s: Situation, kernel: KernelSpec) -> bool:
-    """Whether a kernel without padding along the keys may take the key lengths (``skcheck`` of an ``f`` kernel)."""
+    """Whether a kernel without padding along the keys accepts the key lengths (``skcheck`` of an ``f`` kernel)."""
     bn0 = algorithm_of(kernel).tile[1]
     if kernel.family is Family.BATCH_PREFILL:
         return s.common_keys is not None and s.common_keys != 0 and s.common_keys % bn0 == 0
@@ -50,25 +52,23 @@ def keys_divide(s: Situation, kernel: KernelSpec) -> bool:
     return s.keys != 0 or kernel.family in (Family.FWD_SPLITKV, Family.FWD_PAGEDKV)
 
 
-def _keys(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     if s.group or a.pad_sk or a.pipeline in UNCHECKED or keys_divide(s, kernel):
         return None
     bn0 = a.tile[1]
     if s.key_lengths and kernel.family is not Family.BATCH_PREFILL:
         text = f"key lengths come from the cache: a kernel without padding needs one known multiple of {bn0}"
-        return Reason("K302", text, "--kv-cache none", Severity.SHAPE)
+        return Refusal(text, "--kv-cache none")
     if kernel.family is Family.BATCH_PREFILL and s.common_keys is None:
-        return Reason(
-            "K302", f"unequal key lengths need padding to {bn0} keys", "one --cache-seqlens for all", Severity.SHAPE
-        )
+        return Refusal(f"unequal key lengths need padding to {bn0} keys", "one --cache-seqlens for all")
     wanted = max(next_multiple(s.keys, bn0), bn0)
     text = f"seqlen-k {s.keys} is not a positive multiple of {bn0}, the keys of a step without padding"
-    return Reason("K302", text, f"--seqlen-k {wanted}", Severity.SHAPE)
+    return Refusal(text, f"--seqlen-k {wanted}")
 
 
 def head_dim_step(kernel: KernelSpec, *, values: bool) -> int:
-    """What the head dim of Q and K (or of V) must be a multiple of; 1 = anything."""
+    """The number of which the head dim of Q and K (or of V) must be a multiple; 1 = any head dim."""
     a = algorithm_of(kernel)
     pad = a.pad_dv if values else a.pad_d
     if kernel.family is Family.BWD_DQ_DK_DV:
@@ -83,17 +83,17 @@ def rounded_head_dim(a: CkAlgorithm) -> int:
     return ROUNDED_HEAD_DIM.get(a.tile[5], a.tile[5])
 
 
-def _head_dim(s: Situation, kernel: KernelSpec) -> Reason | None:
-    return _step("K303", "hdim", s.problem.hdim, head_dim_step(kernel, values=False), kernel.signature.hdim)
+def _head_dim(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    return _step("hdim", s.problem.hdim, head_dim_step(kernel, values=False), kernel.signature.hdim)
 
 
-def _value_dim(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _value_dim(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.hdim == s.problem.hdim_v and _head_dim(s, kernel) is not None:
         return None  # one flag sets both, and K303 has named it
-    return _step("K304", "hdim-v", s.problem.hdim_v, head_dim_step(kernel, values=True), kernel.signature.hdim_v)
+    return _step("hdim-v", s.problem.hdim_v, head_dim_step(kernel, values=True), kernel.signature.hdim_v)
 
 
-def _step(id: str, flag: str, value: int, step: int, most: int) -> Reason | None:
+def _step(flag: str, value: int, step: int, most: int) -> Refusal | None:
     if value % step == 0:
         return None
     wanted = next_multiple(value, step)
@@ -101,112 +101,127 @@ def _step(id: str, flag: str, value: int, step: int, most: int) -> Reason | None
         text = (
             f"{flag} {value} is not a multiple of {step}: without head-dim padding this {most} kernel serves no {flag}"
         )
-        return Reason(id, text, None, Severity.SHAPE)
-    return Reason(id, f"{flag} {value} is not a multiple of {step}", f"pad it: --{flag} {wanted}", Severity.SHAPE)
+        return Refusal(text)
+    return Refusal(f"{flag} {value} is not a multiple of {step}", f"pad it: --{flag} {wanted}")
 
 
-def _max_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _max_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     most = algorithm_of(kernel).max_seq_q
     if not most or s.rows <= most:
         return None
-    return Reason("K305", f"seqlen {s.rows}: the kernel holds at most {most} rows", f"--seqlen {most}", Severity.SHAPE)
+    return Refusal(f"seqlen {s.rows}: the kernel holds at most {most} rows", f"--seqlen {most}")
 
 
-def _skip(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _skip(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).skip_min_seqlen_q:
         return None
     text = "the kernel skips sequences below min_seqlen_q, which no problem asks for"
-    return Reason("K306", text, "the same kernel without skipping", Severity.KIND)
+    return Refusal(text, "the same kernel without skipping")
 
 
-def _randval(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _randval(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).store_randval:
         return None
     text = "the kernel also writes dropout's random bytes, which no problem asks for"
-    return Reason("K307", text, "the same kernel without storing them", Severity.KIND)
+    return Refusal(text, "the same kernel without storing them")
 
 
-def _unpaged(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _unpaged(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.paged or kernel.signature.cache is CacheKey.PAGED:
         return None
     text = "the kernel reads K and V by strides, the problem's cache is paged"
-    return Reason("K308", text, "--kv-cache linear", Severity.KIND)
+    return Refusal(text, "--kv-cache linear")
 
 
 _OPS = "example/ck_tile/01_fmha/codegen/ops"
 
-API_CONDITIONS: tuple[Condition, ...] = (
+_ROW = ("signature.dtype", "signature.hdim", "algorithm.pipeline", "algorithm.tile", "algorithm.pad_d")
+_HEAD_DIM = attrgetter(*_ROW)
+_VALUE_DIM = attrgetter(*_ROW, "signature.hdim_v", "algorithm.pad_dv")
+
+API_CONDITIONS: tuple[Condition[Situation], ...] = (
     Condition(
         "K300",
         "a masked kernel serves masked problems",
         _mask,
-        MAIN,
         "Upstream compares mask types: a problem without a mask goes to the kernel compiled without one.",
         "example/ck_tile/01_fmha/codegen/cpp_symbol_map.py _MASK_SIMPLIFIED_CHECK_MAP",
+        reads=attrgetter("signature.mask"),
     ),
     Condition(
         "K301",
         "without padding, query rows are a multiple of the block",
         _rows,
-        FORWARD,
         "A kernel compiled with spad = f reads whole blocks of bm0 rows. Group mode needs padding always.",
         f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.scheck and its kin",
+        families=FORWARD,
+        severity=Severity.SHAPE,
+        reads=attrgetter("algorithm.pad_s", "algorithm.pipeline", "algorithm.tile"),
     ),
     Condition(
         "K302",
         "without padding, keys are a multiple of the step",
         _keys,
-        FORWARD,
         "A kernel compiled with skpad = f reads whole steps of bn0 keys; with lengths in an array nobody can tell.",
         f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.skcheck and its kin",
+        families=FORWARD,
+        severity=Severity.SHAPE,
+        reads=attrgetter("algorithm.pad_sk", "algorithm.pipeline", "algorithm.tile"),
     ),
     Condition(
         "K303",
         "the head dim of Q and K meets the kernel's padding",
         _head_dim,
-        MAIN,
         "qr_async loads rows of 16 bytes; other pipelines take any head dim when padded, and only the (rounded) head "
         "dim of the tile when not. Backward kernels pad to 8 elements or to 1.",
         f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.dcheck, fmha_bwd.py FmhaBwdApiTrait.dcheck",
+        severity=Severity.SHAPE,
+        reads=_HEAD_DIM,
     ),
     Condition(
         "K304",
         "the head dim of V meets the kernel's padding",
         _value_dim,
-        MAIN,
         "As K303; upstream tests V against the rounded head dim of Q and K, not of V.",
         f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.dvcheck, fmha_bwd.py FmhaBwdApiTrait.dvcheck",
+        severity=Severity.SHAPE,
+        reads=_VALUE_DIM,
     ),
     Condition(
         "K305",
         "a small-tile backward kernel holds all query rows",
         _max_rows,
-        BACKWARD,
         "Kernels with a maximum of query rows keep all of Q and dO in registers and write dQ without a third stage.",
         f"{_OPS}/fmha_bwd.py FmhaBwdApiTrait.max_seq_q_cond",
+        families=BACKWARD,
+        severity=Severity.SHAPE,
+        reads=attrgetter("algorithm.max_seq_q"),
     ),
     Condition(
         "K306",
         "the kernel does not skip sequences",
         _skip,
-        FORWARD,
         "Kernels compiled with skip_min_seqlen_q leave out sequences shorter than a run-time value.",
         f"{_OPS}/fmha_fwd.py FMHA_FWD_API_INNER_DISPATCH",
+        families=FORWARD,
+        reads=attrgetter("algorithm.skip_min_seqlen_q"),
     ),
     Condition(
         "K307",
         "the kernel does not store random numbers",
         _randval,
-        BACKWARD,
         "Kernels that store dropout's random bytes exist for upstream's own validation.",
         "example/ck_tile/01_fmha/codegen/cpp_symbol_map.py DROPOUT_CHECK_MAP",
+        families=BACKWARD,
+        reads=attrgetter("algorithm.store_randval"),
     ),
     Condition(
         "K308",
         "a paged cache needs a kernel that follows a block table",
         _unpaged,
-        (Family.FWD_SPLITKV,),
         "Split-KV kernels are compiled for a block table or for strides.",
         f"{_OPS}/fmha_fwd_splitkv.py FMHA_FWD_SPLITKV_API_INNER_DISPATCH",
+        families=(Family.FWD_SPLITKV,),
+        reads=attrgetter("signature.cache"),
     ),
 )

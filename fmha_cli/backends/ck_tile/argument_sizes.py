@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fmha_cli.build.elf import Elf, MalformedObject
-from fmha_cli.build.rocm.msgpack import decode
+from fmha_cli.toolchain.elf import Elf, MalformedObject
+from fmha_cli.toolchain.rocm.msgpack import decode
 
 _OWNER, _KIND = "AMDGPU", 32
 
 
 def argument_sizes(code_object: bytes) -> Mapping[str, tuple[int, ...]]:
-    """Kernel name -> bytes of each argument that the program passes; the compiler's hidden ones are left out.
+    """Kernel name -> bytes of each argument that the program passes, without the compiler's hidden arguments.
 
     Raises:
-        MalformedObject: no code object, or metadata without arguments.
+        MalformedObject: the bytes are no code object, or its metadata lists no arguments.
     """
     notes = [note for note in Elf(code_object).notes if note.owner == _OWNER and note.kind == _KIND]
     if not notes:

@@ -1,8 +1,8 @@
-"""The argument block of every stage of a plan, from the problem and the places of its tensors.
+"""The argument block of every stage of a plan, made from the problem and the addresses of its tensors.
 
-Nothing that was asked for stays behind: layouts and gaps are strides, group mode is ``seqstart`` arrays, GQA is
-``nhead_k``, a bias' rank is strides of 0, and masks, ALiBi, soft cap, dropout, LSE, scales, pages, appended keys,
-rotary tables and split counts have members of their own.
+Every feature of the problem reaches the block. Layouts and gaps become strides, group mode becomes ``seqstart`` arrays,
+GQA becomes ``nhead_k``, and a broadcast axis of the bias becomes a stride of 0. Masks, ALiBi, soft cap, dropout, LSE,
+scales, pages, appended keys, rotary tables and split counts each have their own members.
 """
 
 from __future__ import annotations
@@ -20,43 +20,44 @@ from fmha_cli.backends.ck_tile.arguments_common import (
     query,
     strided,
 )
-from fmha_cli.backends.ck_tile.places import Call
-from fmha_cli.backends.ck_tile.shapes import Strides, dense
+from fmha_cli.backends.ck_tile.quantisation import Scales
+from fmha_cli.backends.ck_tile.shapes import dense
 from fmha_cli.backends.ck_tile.workspaces import lse_acc_shape, o_acc_shape
+from fmha_cli.backends.gpu.call import Call, Strides
 from fmha_cli.codegen.ck_tile.args_backward import CkBwdArgs
 from fmha_cli.codegen.ck_tile.args_cache import CkAppendkvArgs, CkSplitkvArgs
 from fmha_cli.codegen.ck_tile.args_forward import CkFwdArgs, CkPagedkvArgs, CkPrefillArgs
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Stage
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Stage
 
 
-def block_of(stage: Stage, call: Call) -> Any:
+def block_of(stage: Stage, call: Call[Scales]) -> Any:
     """The stage's argument block, one of ``codegen.ck_tile``'s dataclasses.
 
     Raises:
-        InternalError: a tensor that the stage needs is missing, or laid out as no kernel can read it.
+        InternalError: a tensor that the stage needs is missing or has a layout that no kernel can read.
     """
     kind, members = _FAMILIES[stage.family]
     return kind(**members(call))
 
 
-def _forward(call: Call) -> Members:
+def _forward(call: Call[Scales]) -> Members:
     return {**forward_members(call), **dropout_members(call), "seqstart_k_ptr": call.address("seqstart_k")}
 
 
-def _lengths(call: Call) -> Members:
-    """``CacheLengths``: with a cache every sequence states its own keys."""
+def _lengths(call: Call[Scales]) -> Members:
+    """``CacheLengths``: with a cache, every sequence states its own number of keys."""
     return {
         "seqstart_k_ptr": call.address("seqstart_k"),
         "seqlen_k_ptr": call.address("seqlen_k"),
     }
 
 
-def _paged(call: Call) -> Members:
+def _paged(call: Call[Scales]) -> Members:
     return {**forward_members(call), **paged_members(call), **_lengths(call)}
 
 
-def _splitkv(call: Call) -> Members:
+def _splitkv(call: Call[Scales]) -> Members:
     p, splits = call.problem, call.plan.splits
     lse_batch, lse_head, lse_split, _ = dense(lse_acc_shape(p, splits))
     o_batch, o_head, o_split, o_row, _ = dense(o_acc_shape(p, splits))
@@ -75,12 +76,12 @@ def _splitkv(call: Call) -> Members:
     }
 
 
-def _prefill(call: Call) -> Members:
-    """Pages of one key: a key's row is a page, so rows are a page apart (and ``batch_stride`` is not read)."""
+def _prefill(call: Call[Scales]) -> Members:
+    """Pages of one key: each key's row is one page, so rows are a page apart. ``batch_stride`` is not read."""
     members = {**forward_members(call), **dropout_members(call)}
     for name in ("k", "v"):
         pages = call.keys(name)
-        members |= strided(name, Strides(pages.batch, pages.nhead, pages.batch))
+        members |= strided(name, Strides(pages.batch, pages.head, pages.batch))
     return {
         **members,
         "kv_indptr": call.address("kv_indptr"),
@@ -89,9 +90,8 @@ def _prefill(call: Call) -> Members:
     }
 
 
-def _append(call: Call) -> Members:
-    """Every query sits at the cache's end plus its row (``has_mask``): queries take the last positions, also where
-    nothing is masked."""
+def _append(call: Call[Scales]) -> Members:
+    """The rotary position of a query is the cache's end plus its row (``has_mask``), also without a mask."""
     p = call.problem
     sizes = extents(call)
     return {
@@ -115,7 +115,7 @@ def _append(call: Call) -> Members:
     }
 
 
-_FAMILIES: Mapping[Family, tuple[type, Callable[[Call], Members]]] = {
+_FAMILIES: Mapping[Family, tuple[type, Callable[[Call[Scales]], Members]]] = {
     Family.FWD: (CkFwdArgs, _forward),
     Family.FWD_PAGEDKV: (CkPagedkvArgs, _paged),
     Family.FWD_SPLITKV: (CkSplitkvArgs, _splitkv),

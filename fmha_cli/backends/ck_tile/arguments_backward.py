@@ -1,4 +1,4 @@
-"""Members of the backward families' block."""
+"""Members of the argument block that the backward families share."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from fmha_cli.backends.ck_tile.arguments_common import (
     mask_members,
     strided,
 )
-from fmha_cli.backends.ck_tile.places import Call
-from fmha_cli.backends.ck_tile.shapes import Strides, dense, heads_swapped, plane_strides, strides_of
+from fmha_cli.backends.ck_tile.quantisation import Scales
+from fmha_cli.backends.ck_tile.shapes import dense, dense_strides, heads_swapped, lse_strides, plane_strides
 from fmha_cli.backends.ck_tile.workspaces import dq_acc_shape
+from fmha_cli.backends.gpu.call import Call
 
 _FLOAT = struct.Struct("f")
 
 
-def backward_members(call: Call) -> Members:
-    """``CkBwdArgs``; all three kernels get the same block and read their own part."""
-    p, lse = call.problem, call.lse()
+def backward_members(call: Call[Scales]) -> Members:
+    """``CkBwdArgs``. All three kernels get the same block; each reads its own part."""
+    p, lse = call.problem, lse_strides(call.tensors)
     out: Members = {
         **extents(call),
         "max_seqlen_k": max(p.key_lengths(), default=0),
@@ -31,7 +32,7 @@ def backward_members(call: Call) -> Members:
             for name in ("q", "k", "v", "o", "do", "dq")
             for key, value in strided(name, call.rows(name)).items()
         },
-        "nhead_stride_lsed": lse.nhead,
+        "nhead_stride_lsed": lse.head,
         "batch_stride_lsed": lse.batch,
         **_per_query_head(call, "dk", "dk_heads"),
         **_per_query_head(call, "dv", "dv_heads"),
@@ -50,28 +51,26 @@ def backward_members(call: Call) -> Members:
 
 
 def kept(p_drop: float) -> float:
-    """``float p_undrop = 1.0 - p_drop`` of upstream's runner, where p_drop is a float too."""
+    """``float p_undrop = 1.0 - p_drop`` of upstream's runner, where p_drop is also a float."""
     return float(_FLOAT.unpack(_FLOAT.pack(1.0 - float(_FLOAT.unpack(_FLOAT.pack(p_drop))[0])))[0])
 
 
-def _per_query_head(call: Call, name: str, expanded: str) -> Members:
-    """dK or dV, of which the kernel writes one for each query head: the tensor itself, or with GQA a workspace."""
+def _per_query_head(call: Call[Scales], name: str, expanded: str) -> Members:
+    """Where the kernel writes one dK or dV per query head: the tensor itself, or with GQA a workspace."""
     if expanded not in call.tensors:
         return {f"{name}_ptr": call.address(name), **strided(name, call.rows(name))}
     shape = heads_swapped(call.tensor(name).shape, call.problem)
-    strides = strides_of(expanded, shape, dense(shape), call.problem.layout)
+    strides = dense_strides(expanded, shape, call.problem.layout)
     return {f"{name}_ptr": call.address(expanded), **strided(name, strides)}
 
 
-def _accumulator(call: Call) -> Members:
-    """``dq_acc``: Q's axes behind one axis of parts; nothing where the kernel writes dQ itself."""
+def _accumulator(call: Call[Scales]) -> Members:
+    """``dq_acc``: an axis of parts, then Q's axes. No members where the kernel writes dQ itself."""
     if "dq_acc" not in call.tensors:
         return {}
     shape = dq_acc_shape(call.problem, call.plan.main)
-    strides = dense(shape)
-    inner = strides_of("dq_acc", shape[1:], strides[1:], call.problem.layout)
     return {
         "dq_acc_ptr": call.address("dq_acc"),
-        **strided("dq_acc", Strides(inner.batch, inner.nhead, inner.row)),
-        "split_stride_dq_acc": strides[0],
+        **strided("dq_acc", dense_strides("dq_acc", shape[1:], call.problem.layout)),
+        "split_stride_dq_acc": dense(shape)[0],
     }

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from fmha_cli.backends.ck_tile.places import Call
-from fmha_cli.backends.ck_tile.shapes import Strides, plane_strides, row_count
+from fmha_cli.backends.ck_tile.quantisation import Scales
+from fmha_cli.backends.ck_tile.shapes import lse_strides, plane_strides, row_count
+from fmha_cli.backends.gpu.call import Call, Strides
 from fmha_cli.codegen.ck_tile.args import MaskType
-from fmha_cli.errors import InternalError
-from fmha_cli.features import Mode
-from fmha_cli.mask import Align, Mask, MaskKind
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.features import Mode
+from fmha_cli.domain.mask import Align, Mask, MaskKind
 
 Members = dict[str, Any]
 
@@ -21,13 +22,13 @@ def strided(name: str, strides: Strides) -> Members:
     """``stride_x``, ``nhead_stride_x`` and ``batch_stride_x``."""
     return {
         f"stride_{name}": strides.row,
-        f"nhead_stride_{name}": strides.nhead,
+        f"nhead_stride_{name}": strides.head,
         f"batch_stride_{name}": strides.batch,
     }
 
 
-def extents(call: Call) -> Members:
-    """Sizes of every family: in group mode ``seqlen_q`` and ``seqlen_k`` are those of all sequences together."""
+def extents(call: Call[Scales]) -> Members:
+    """Sizes that every family reads. In group mode ``seqlen_q`` and ``seqlen_k`` are totals over all sequences."""
     p = call.problem
     group = p.mode is Mode.GROUP
     return {
@@ -46,7 +47,7 @@ def mask_members(mask: Mask) -> Members:
     """``window_size_left``, ``window_size_right`` and ``mask_type``.
 
     Raises:
-        InternalError: a bound below 0, which the kernels take for none (K327 refuses such masks).
+        InternalError: a bound below 0, which the kernels read as "no bound" (K327 refuses such masks).
     """
     if mask.kind is MaskKind.GENERIC:
         raise InternalError(f"mask {mask.text()} has a negative bound", where="ck_tile")
@@ -58,9 +59,9 @@ def mask_members(mask: Mask) -> Members:
     }
 
 
-def bias_members(call: Call) -> Members:
-    """Elementwise bias with its strides, 0 along broadcast axes; or ALiBi's slopes, whose stride goes from sequence
-    to sequence."""
+def bias_members(call: Call[Scales]) -> Members:
+    """An elementwise bias with its strides (0 along broadcast axes), or ALiBi's slopes with the stride between
+    sequences."""
     if "alibi_slopes" in call.tensors:
         slopes = call.tensor("alibi_slopes")
         stride = slopes.strides[0] if len(slopes.shape) == 2 else 0
@@ -70,8 +71,8 @@ def bias_members(call: Call) -> Members:
     return {}
 
 
-def dropout_members(call: Call) -> Members:
-    """Probability and stream; the random bytes are not stored unless the plan has room for them."""
+def dropout_members(call: Call[Scales]) -> Members:
+    """Probability and random stream. The random bytes are stored only when the plan has a workspace for them."""
     p = call.problem
     out: Members = {"p_drop": p.dropout, "drop_seed": p.seed, "drop_offset": p.offset}
     if "randval" in call.tensors:
@@ -81,15 +82,18 @@ def dropout_members(call: Call) -> Members:
     return out
 
 
-def query(call: Call) -> Members:
-    """Q, or its rotated copy, which has Q's strides."""
+def query(call: Call[Scales]) -> Members:
+    """Q, or its rotated copy, which has the same strides."""
     name = "q_rotated" if "q_rotated" in call.tensors else "q"
     return {"q_ptr": call.address(name), **strided("q", call.rows("q"))}
 
 
-def forward_members(call: Call) -> Members:
+def forward_members(call: Call[Scales]) -> Members:
     """``ForwardTensors``."""
-    p, lse = call.problem, call.lse() if call.problem.lse or call.problem.direction.backward else Strides(0, 0, 0)
+    p, lse = (
+        call.problem,
+        lse_strides(call.tensors) if call.problem.lse or call.problem.direction.backward else Strides(0, 0, 0),
+    )
     return {
         **extents(call),
         **query(call),
@@ -101,19 +105,19 @@ def forward_members(call: Call) -> Members:
         **strided("o", call.rows("o")),
         **bias_members(call),
         "lse_ptr": call.address("lse"),
-        "nhead_stride_lse": lse.nhead,
+        "nhead_stride_lse": lse.head,
         "batch_stride_lse": lse.batch,
         "seqstart_q_ptr": call.address("seqstart_q"),
         **mask_members(p.mask),
-        "scale_s": call.scales.s,
-        "scale_p": call.scales.p,
-        "scale_o": call.scales.o,
+        "scale_s": call.situation.s,
+        "scale_p": call.situation.p,
+        "scale_o": call.situation.o,
         "logits_soft_cap": p.softcap,
     }
 
 
-def paged_members(call: Call) -> Members:
-    """``PagedCache``; nothing without pages."""
+def paged_members(call: Call[Scales]) -> Members:
+    """``PagedCache``; no members when the problem has no pages."""
     if not call.problem.paged:
         return {}
     return {

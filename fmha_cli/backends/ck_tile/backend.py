@@ -1,31 +1,37 @@
-"""The CK-Tile backend: Composable Kernel's FMHA kernels for AMD GPUs, generated one by one and built when needed."""
+"""The CK-Tile backend: Composable Kernel's FMHA kernels for AMD GPUs, each generated and built when it is needed."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fmha_cli.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME, arch_class, revisions
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.decision import Decision
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.plan import Artifact, Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BoundTensor, BuildContext, LaunchView, Session
-from fmha_cli.rules import CORE_RULES, Reason, Rule
+from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
+from fmha_cli.domain.decision import Decision
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.installation import Checker, SourceTree, Surroundings
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.plan import Artifact, Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
+from fmha_cli.domain.rules import CORE_RULES, Reason, Rule
 
-# Whatever a method needs is imported in it: listing kernels needs no rules of problems, choosing no compiler, and
-# nothing but running needs a runtime.
+if TYPE_CHECKING:
+    from fmha_cli.domain.counterpart import Counterpart
+
+# Each method imports what it needs: listing kernels needs no problem rules, choosing a kernel needs no compiler, and
+# only running needs a runtime.
 
 DRIVERS = (Path("/dev/kfd"), Path("/dev/dxg"))
-"""Where the drivers of AMD GPUs show themselves: Linux's amdgpu, and Windows' under WSL. Looking costs nothing, so a
-machine without one does not pay for a worker and a runtime to be told so."""
+"""Device nodes of the AMD GPU drivers: Linux's amdgpu, and Windows' driver under WSL. The check costs nothing, so a
+machine without a driver starts neither a worker nor a runtime to find that out."""
 
 
 class CkTileBackend:
-    """See ``fmha_cli.protocols`` (Backend, Catalogued, Batched, DryRun, Keyed) for the contract of the methods."""
+    """See ``fmha_cli.domain.protocols`` (Backend, Catalogued, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
+    Sourced) and ``domain.counterpart`` (Comparable) for the contract of the methods."""
 
     name = NAME
     algorithm: type[Algorithm] = CkAlgorithm
@@ -46,7 +52,7 @@ class CkTileBackend:
         return probe_hip()
 
     def archs(self) -> tuple[str, ...]:
-        """Those for which some revision has kernels, so that a later one's can be listed too."""
+        """Architectures for which any revision has kernels, so that kernels of later revisions can be listed too."""
         amd = (load_arch(name) for name in arch_names() if name.startswith("gfx"))
         return tuple(
             arch.name
@@ -55,7 +61,7 @@ class CkTileBackend:
         )
 
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
-        """The baseline's; none for an architecture that only a later revision has."""
+        """The baseline's kernels; none for an architecture that only a later revision supports."""
         from fmha_cli.backends.ck_tile.catalogue import buildable_kernels
 
         for family in Family:
@@ -130,6 +136,21 @@ class CkTileBackend:
         from fmha_cli.backends.ck_tile.session import CkSession
 
         return CkSession(device)
+
+    def checkers(self) -> Sequence[Checker]:
+        from fmha_cli.backends.ck_tile.checks import check_compilers, check_tree
+
+        return check_tree, check_compilers
+
+    def source_tree(self, surroundings: Surroundings) -> SourceTree:
+        from fmha_cli.backends.ck_tile.checks import source_tree
+
+        return source_tree(surroundings)
+
+    def counterpart(self) -> Counterpart:
+        from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
+
+        return CkCounterpart()
 
     def build_recorder(self, context: BuildContext) -> Artifact:
         from fmha_cli.backends.ck_tile.standin.building import build_standin

@@ -1,4 +1,4 @@
-"""Build one CK-Tile kernel: its generated text, the HIP compiler, the headers of Composable Kernel, the cache."""
+"""Build one CK-Tile kernel from its generated text, the HIP compiler and Composable Kernel's headers, or the cache."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.kernel_rules import refusals
-from fmha_cli.build.cache import Cache
-from fmha_cli.build.key import BuildKey
-from fmha_cli.build.notice import as_text
-from fmha_cli.build.rocm.compile import COMPILE_BYTES, build_hip, hip_key
-from fmha_cli.build.rocm.toolchain import RocmToolchain, find_rocm
+from fmha_cli.backends.ck_tile.tree import BASELINE, HOME_OPTION, CkTree, ck_tree
+from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Artifact
-from fmha_cli.protocols import BuildContext
-from fmha_cli.rules import unbuildable
-from fmha_cli.sources.ck import BASELINE, HOME_OPTION, CkTree, ck_tree
-from fmha_cli.sources.rocm_parts import rocm_supply
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.rules import unbuildable
+from fmha_cli.toolchain.cache.key import BuildKey
+from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.notice import as_text
+from fmha_cli.toolchain.rocm.candidates import RocmToolchain
+from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, build_hip, hip_key
+from fmha_cli.toolchain.rocm.toolchain import find_rocm
 
 COMPILER_OPTION = "compiler"
-"""Entry of ``BuildContext.options``: a HIP compiler in place of FMHA_HIPCC."""
+"""Entry of ``BuildContext.options``: the HIP compiler to use instead of FMHA_HIPCC."""
 
 BACKWARD_BYTES = 1500 * 2**20
-"""Memory of compiling dQ, dK and dV in one kernel: up to 1.2 GB in the build matrix, with room for larger ones."""
+"""Memory for compiling a kernel of dQ, dK and dV: the build matrix shows up to 1.2 GB; the rest is a margin."""
 
 
 @dataclass(frozen=True)
 class Workshop:
-    """What every kernel is built with: the cache, the compiler, and the tree of Composable Kernel."""
+    """The cache, the compiler and the Composable Kernel tree that every build uses."""
 
     cache: Cache
     toolchain: RocmToolchain
@@ -41,12 +42,12 @@ class Workshop:
 
     @property
     def headers(self) -> Mapping[str, tuple[Path, str]]:
-        """Name -> folder and digest of the headers that the text includes."""
+        """Name -> folder and digest of the headers that the generated text includes."""
         return {"ck": (self.tree.include, self.tree.digest)}
 
 
 def workshop(context: BuildContext) -> Workshop:
-    """Compiler and sources, unless the context brings them; what is missing of the pinned sources is fetched.
+    """The context's prepared workshop, or a new one. Missing pinned sources are fetched.
 
     Raises:
         EnvironmentProblem: no compiler, no sources, or an unusable cache.
@@ -72,9 +73,9 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
     """The library of a kernel, from the cache or compiled now.
 
     Raises:
-        UnsupportedError: a kernel rule refuses it; nothing is compiled.
-        EnvironmentProblem: another revision of CK has it (B040), no compiler, or no sources.
-        KernelFailure: it does not compile.
+        UnsupportedError: a kernel rule refuses the kernel; nothing is compiled.
+        EnvironmentProblem: only another revision of CK has the kernel (B040), no compiler, or no sources.
+        KernelFailure: the kernel does not compile.
     """
     key, shop = _prepared(kernel, context)
     return build_hip(
@@ -83,7 +84,7 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
 
 
 def ck_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
-    """The key under which :func:`build_ck` keeps the kernel. Raises likewise, short of compiling."""
+    """The cache key that :func:`build_ck` uses for the kernel. Raises the same errors, except for compile failures."""
     return _prepared(kernel, context)[0]
 
 
@@ -100,9 +101,9 @@ def _prepared(kernel: KernelSpec, context: BuildContext) -> tuple[BuildKey, Work
 
 
 def _require_buildable(kernel: KernelSpec) -> None:
-    """Nothing that a rule refuses, and nothing that the sources do not have, is ever compiled.
+    """Refuse kernels that a rule refuses or that the sources do not contain.
 
-    ``ck_tree`` gives baseline trees only, so a kernel of a later revision needs no look at the sources.
+    ``ck_tree`` returns baseline trees only, so a kernel of a later revision is refused without looking at the sources.
     """
     algorithm = kernel.algorithm
     assert isinstance(algorithm, CkAlgorithm)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from fmha_cli.arch import ArchSpec
 from fmha_cli.backends.ck_tile.enumeration import Emitted, emitted
 from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules import target_check
 from fmha_cli.backends.ck_tile.profiles import admits, canonical_profile
 from fmha_cli.backends.ck_tile.revisions import BASELINE, require_arch, revision_of
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 
 @lru_cache(maxsize=64)
@@ -21,14 +21,16 @@ def _emitted(arch: str, family: Family, revision: str) -> tuple[Emitted, ...]:
 
 
 def family_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Sequence[KernelSpec]:
-    """All kernels of one family that upstream's generator emits, in the order in which its generated API tries them
-    (small-tile backward kernels stand where the generator emits them; its API file sorts them to the front). Rules of
-    the stage ``target`` may refuse some of them."""
+    """All kernels of one family that upstream's generator emits, in the order in which its generated API tries them.
+
+    Small-tile backward kernels are the exception: they stay where the generator emits them, while its API file sorts
+    them to the front. Rules of the stage ``target`` may refuse some of the kernels.
+    """
     return tuple(e.kernel for e in _emitted(arch.name, family, revision))
 
 
 def buildable_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) -> Iterator[KernelSpec]:
-    """Those of :func:`family_kernels` that nothing about the architecture forbids."""
+    """The kernels of :func:`family_kernels` that can be used on the architecture."""
     holds = target_check(arch, family, revision)
     return (e.kernel for e in _emitted(arch.name, family, revision) if holds(e.kernel))
 
@@ -39,12 +41,13 @@ def kernels(
     profile: str | None = None,
     families: Iterable[Family] = tuple(Family),
 ) -> Iterator[KernelSpec]:
-    """The kernels of some families, lazily: with a profile, all that upstream emits for it, usable or not; without,
-    the usable ones of every profile.
+    """Yield the kernels of some families.
+
+    With a profile: all that upstream emits for it, usable or not. Without one: the usable kernels of every profile.
 
     Raises:
         UsageError: no such revision or profile.
-        EmptySelection: the revision has nothing for the architecture.
+        EmptySelection: the revision has no kernels for the architecture.
     """
     name = revision_of(revision).name
     wanted = None if profile is None else canonical_profile(profile, name)

@@ -2,141 +2,148 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache, partial
+from operator import attrgetter
 
-from fmha_cli.backends.ck_tile.candidates import Candidate, FamilyIndex, family_index
-from fmha_cli.backends.ck_tile.condition import BACKWARD, FORWARD, MAIN, conditions_for
-from fmha_cli.backends.ck_tile.preferences import Api, api_for, passed_over
+from fmha_cli.backends.ck_tile.kernel_rules import TARGET_STAGE
+from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, Api, api_for, passed_over
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, no_kernels
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation, situation_of
-from fmha_cli.decision import Decision, Supported, Unsupported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.features import Direction
-from fmha_cli.kernel import Family
-from fmha_cli.problem import Problem
-from fmha_cli.rules import CORE_RULES, SIGNATURE_RULE_IDS, SIGNATURE_RULES, Reason, Rule, reasons_against
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, KernelRule, conditions_for, the_family
+from fmha_cli.backends.gpu.index import (
+    Candidate,
+    Case,
+    FamilyIndex,
+    Question,
+    case_of,
+    core_question,
+    decisions,
+    families_for,
+    index_of,
+)
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.decision import Decision, Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import (
+    ARCH_RULE,
+    DIRECTION_RULE,
+    HDIM_RULE,
+    LEFTPAD_RULE,
+    SIGNATURE_RULES,
+    Reason,
+)
+from fmha_cli.domain.signature import Signature
 
-BACKEND = "ck_tile"
-UNSIGNED_RULES = tuple(rule for rule in CORE_RULES if rule not in SIGNATURE_RULES)
-"""Core rules that compare more than one signature field."""
+_STAND_INS = (DType.BF16, DType.FP16, DType.FP32, DType.FP8_E4M3, DType.FP8_E5M2, DType.MXFP8, DType.MXFP4)
+"""What to try when a dtype has no kernel, most likely first: bf16 keeps the range of fp32."""
 
 
 def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-    """Every main-stage kernel of the device's architecture that a problem of this direction could mean.
+    """Decide on every main-stage kernel of the device's architecture for the problem's direction.
 
-    Refused kernels come nearest case first, so that among equally near misses the one of the API that upstream calls, of the next larger head dim, or
-    of the likeliest other dtype, leads.
+    Refused kernels are ordered by how near their case is. Among equally near misses, the first is the one of the API
+    that upstream calls, of the next larger head dim, or of the likeliest other dtype.
 
-    ``rank`` is (0 for what upstream's runner would take and 1 otherwise, place of the API, place in the API's chain),
-    so that the best kernel is upstream's first match whenever upstream has one.
+    ``rank`` is (0 if upstream's runner would take the kernel and 1 otherwise, place of the API, place in the API's
+    chain). The best kernel is therefore upstream's first match whenever upstream has one.
     """
-    found = False
-    situation = situation_of(problem, device)
-    api = api_for(situation)
-    families = sorted(families_for(problem), key=lambda family: family not in api.families)
-    for arch in device.archs:
-        for family in families:
-            index = family_index(arch, family)
-            if index.cases:
-                found = True
-                yield from _decided(situation, index, api)
-    if not found:
-        yield Unsupported(BACKEND, device.archs[0] if device.archs else "", None, (no_kernels(device),))
-
-
-def families_for(problem: Problem) -> tuple[Family, ...]:
-    """Families whose kernels are candidates for the direction."""
-    return {Direction.FWD: FORWARD, Direction.BWD: BACKWARD}.get(problem.direction, MAIN)
+    s = situation_of(problem, device)
+    api = api_for(s)
+    families = sorted(families_for(problem, FORWARD, BACKWARD), key=lambda family: family not in api.families)
+    listed = (family_candidates(arch, family) for arch in device.archs for family in families)
+    tried = ((candidates.index, partial(_supported, s, api, candidates)) for candidates in listed)
+    return decisions(s, NAME, tried, _distance, no_kernels)
 
 
 @dataclass(frozen=True)
-class _Verdict:
-    """What holds for all kernels of a class: reasons, or the place in upstream's order."""
+class Candidates:
+    """The candidates of one family on one architecture, in the order of upstream's generated tests.
 
-    reasons: tuple[Reason, ...]
-    late: str | None
+    Attributes:
+        buckets: number of each head-dim case within its dtype, in the order in which upstream's generator finds them.
+        largest_rows: the largest bm0 of each case (``max_bm0`` of ``seqtune``).
+    """
 
+    index: FamilyIndex[Situation]
+    buckets: dict[Case, int]
+    largest_rows: dict[Case, int]
 
-def _decided(s: Situation, index: FamilyIndex, api: Api) -> Iterator[Decision]:
-    signatures = _signature_reasons(s, index)
-    verdicts = _verdicts(s, index, api)
-    place = api.families.index(index.family) if index.family in api.families else len(api.families)
-    p = s.problem
-    for case in sorted(index.cases, key=lambda case: case.distance(p.dtype, p.dtype_out, p.hdim, p.hdim_v)):
-        for candidate in case.candidates:
-            verdict = verdicts[candidate.kernel_class]
-            reasons = signatures[candidate.signature_group] + verdict.reasons
-            if reasons:
-                kernel = candidate.kernel
-                yield Unsupported(BACKEND, kernel.arch, kernel, reasons)
-            else:
-                yield _supported(candidate, verdict.late, place, api)
-
-
-def _supported(candidate: Candidate, late: str | None, place: int, api: Api) -> Supported:
-    rank = (1 if late else 0, place, candidate.bucket, candidate.position)
-    if late is None:
-        return Supported(candidate.kernel, rank, f"upstream's order; {api.why}")
-    return Supported(candidate.kernel, rank, f"not what upstream takes: {late}")
+    def entered(self, p: Problem) -> int | None:
+        """Number of the head-dim case that upstream enters for the problem's dtype and head dims."""
+        wide = (case[0].kernel.signature for case in self.index.cases)
+        fitting = (
+            self.buckets[case_of(s)]
+            for s in wide
+            if (s.dtype, s.dtype_out) == (p.dtype, p.dtype_out) and p.hdim <= s.hdim and p.hdim_v <= s.hdim_v
+        )
+        return min(fitting, default=None)
 
 
-def _signature_reasons(s: Situation, index: FamilyIndex) -> list[tuple[Reason, ...]]:
-    """The reasons of the signature rules for each signature group; each (field, value) is judged once."""
-    judged: dict[tuple[str, object, object], Reason | None] = {}
-    rules = dict(zip(index.keys, _rules_by_field(index.keys), strict=True))
-    out = []
-    for group, values in enumerate(index.signatures):
-        reasons = []
-        for field, value in zip(index.keys, values, strict=True):
-            key = (field, value, values[0] if field == "dtype_out" else None)  # K002 also looks at the input type
-            if key not in judged:
-                judged[key] = rules[field].check(s.problem, index.signed[group], s.device)
-            reason = judged[key]
-            if reason is not None:
-                reasons.append(reason)
-        out.append(tuple(reasons))
-    return out
+@lru_cache(maxsize=64)
+def family_candidates(arch: str, family: Family) -> Candidates:
+    """The baseline's kernels of a family; empty where the architecture has none."""
+    from fmha_cli.backends.ck_tile.catalogue import family_kernels
 
-
-def _rules_by_field(keys: Sequence[str]) -> list[Rule]:
-    by_id = {rule.id: rule for rule in SIGNATURE_RULES}
-    return [by_id[SIGNATURE_RULE_IDS[key]] for key in keys]
-
-
-def _verdicts(s: Situation, index: FamilyIndex, api: Api) -> list[_Verdict]:
-    conditions = conditions_for(index.family, CONDITIONS)
-    entered = _entered_buckets(s, index)
-    out = []
-    for number, kernel in enumerate(index.classes):
-        reasons = list(index.refusals[number])
-        reasons += reasons_against(UNSIGNED_RULES, s.problem, kernel, s.device)
-        against = (condition.check(s, kernel) for condition in conditions)
-        reasons += [reason for reason in against if reason is not None]
-        late = None
-        if not reasons:
-            late = _late(s, index.family, api, index.buckets[number] == entered)
-            late = late or passed_over(s, kernel, index.largest_rows[number])
-        out.append(_Verdict(tuple(reasons), late))
-    return out
-
-
-def _entered_buckets(s: Situation, index: FamilyIndex) -> int | None:
-    """The head-dim case of the problem's dtype that upstream enters."""
-    p = s.problem
-    fitting = (
-        bucket
-        for kernel, bucket in zip(index.classes, index.buckets, strict=True)
-        if (kernel.signature.dtype, kernel.signature.dtype_out) == (p.dtype, p.dtype_out)
-        and p.hdim <= kernel.signature.hdim
-        and p.hdim_v <= kernel.signature.hdim_v
+    facts = load_arch(arch)
+    kernels = family_kernels(facts, family)
+    questions = (
+        *map(core_question, SIGNATURE_RULES),
+        *(_known_at_once(rule, facts) for rule in TARGET_STAGE if family in rule.families),
+        core_question(HDIM_RULE, attrgetter("signature.hdim", "signature.hdim_v")),
+        *(core_question(rule, the_family) for rule in (ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)),
+        *(Question(condition.against, condition.reads) for condition in conditions_for(family, CONDITIONS)),
     )
-    return min(fitting, default=None)
+    buckets: dict[Case, int] = {}
+    counts: dict[Case, int] = {}
+    largest: dict[Case, int] = {}
+    for kernel in kernels:
+        case = case_of(kernel.signature)
+        if case not in buckets:
+            buckets[case] = counts.get(case[:2], 0)
+            counts[case[:2]] = buckets[case] + 1
+        largest[case] = max(largest.get(case, 0), algorithm_of(kernel).tile[0])
+    return Candidates(index_of(sorted(kernels, key=_in_chain), questions), buckets, largest)
 
 
-def _late(s: Situation, family: Family, api: Api, entered: bool) -> str | None:
-    if family not in api.families:
-        return f"K354: {api.why}"
-    if not entered:
-        return "K353: another head-dim case comes first"
-    return None
+def _known_at_once(rule: KernelRule, arch: ArchSpec) -> Question[Situation]:
+    """Ask a rule that does not depend on the problem; its answers are computed when the index is made."""
+
+    def refusal(kernel: KernelSpec) -> Reason | None:
+        return rule.against(kernel, arch)
+
+    return Question(lambda situation, kernel: refusal(kernel), refusal)
+
+
+def _in_chain(kernel: KernelSpec) -> int:
+    """Upstream's order of tests: as generated, small-tile backward kernels first (``max_seq_q_sort_key``)."""
+    return algorithm_of(kernel).max_seq_q or 1_000_000
+
+
+def _distance(problem: Problem, case: Signature) -> tuple[int, ...]:
+    """Sort key: the problem's own element types first, then the wider 16-bit types; then head dims, from just large
+    enough to too small."""
+    same = (problem.dtype, problem.dtype_out) == (case.dtype, case.dtype_out)
+    lacking = max(problem.hdim - case.hdim, 0) + max(problem.hdim_v - case.hdim_v, 0)
+    return 0 if same else 1 + _STAND_INS.index(case.dtype), lacking, case.hdim + case.hdim_v
+
+
+def _supported(s: Situation, api: Api, candidates: Candidates, candidate: Candidate) -> Supported:
+    kernel = candidate.kernel
+    case = case_of(kernel.signature)
+    bucket = candidates.buckets[case]
+    place = api.families.index(kernel.family) if kernel.family in api.families else len(api.families)
+    if kernel.family not in api.families:
+        late: str | None = f"{CALLED_API}: {api.why}"
+    elif bucket != candidates.entered(s.problem):
+        late = f"{FIRST_CASE}: another head-dim case comes first"
+    else:
+        late = passed_over(s, kernel, candidates.largest_rows[case])
+    why = f"upstream's order; {api.why}" if late is None else f"not what upstream takes: {late}"
+    return Supported(kernel, (1 if late else 0, place, bucket, candidate.position), why)

@@ -1,47 +1,43 @@
-"""What a plan would launch: CK's real host code against the recording stand-in, in a process of its own."""
+"""What a plan would launch: CK's real host code runs against the recording stand-in, in a separate process."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from fmha_cli.backends.arena_views import extent
 from fmha_cli.backends.ck_tile.arguments import block_of
 from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of
 from fmha_cli.backends.ck_tile.library import CkLibrary, Described, Karg
-from fmha_cli.backends.ck_tile.places import Call
 from fmha_cli.backends.ck_tile.quantisation import scales_of
+from fmha_cli.backends.ck_tile.shapes import holdable
 from fmha_cli.backends.ck_tile.standin.recording import Launch, PlayedDevice, Recording
-from fmha_cli.backends.ck_tile.zeroing import zeroed
-from fmha_cli.backends.pointers import pointer_text
-from fmha_cli.build.rocm.metadata import KernelMetadata, kernels
-from fmha_cli.build.rocm.offload import code_objects
+from fmha_cli.backends.ck_tile.workspaces import zeroed
+from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.dry_run import ARENA, Place, auxiliary_places, places_of, pointer_text, zeroed_note
 from fmha_cli.codegen.ck_tile.args import KargKind
-from fmha_cli.errors import KernelFailure
-from fmha_cli.features import QScale
-from fmha_cli.plan import Plan, Stage
-from fmha_cli.protocols import BoundTensor, KernelArgument, LaunchView
+from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.features import QScale
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.protocols import BoundTensor, KernelArgument, LaunchView
+from fmha_cli.toolchain.rocm.metadata import KernelMetadata, kernels
+from fmha_cli.toolchain.rocm.offload import code_objects
 
-ARENA = 0x5000_0000_0000
-AUXILIARIES = 0x7000_0000_0000
-"""Addresses at which the tensors are said to lie; nothing reads there."""
-
-_SPACE = 1 << 32
 _WHOLE = {1: "b", 2: "h", 4: "i", 8: "q"}
 
 
 def describe_launches(
     plan: Plan, artifacts: Sequence[Path], tensors: Mapping[str, BoundTensor], recorder: Path
 ) -> tuple[LaunchView, ...]:
-    """See ``fmha_cli.protocols.DryRun``.
+    """See ``fmha_cli.domain.protocols.DryRun``.
 
     Raises:
-        KernelFailure: K110-K112; K114, the host code does something else than it describes.
+        KernelFailure: K110-K112; K114, the host code launches something other than what it describes.
     """
     recording = Recording(recorder, PlayedDevice.of_arch(plan.main.arch))
-    call = _call(plan, tensors)
-    places = tuple(_places(call))
+    addresses = auxiliary_places(auxiliaries_of(plan, None))
+    call = Call(plan, scales_of(plan.problem, plan.main, {}), holdable(tensors), ARENA, addresses)
+    places = tuple(places_of(call))
     out = []
     for stage, path in zip(plan.stages, artifacts, strict=True):
         library = CkLibrary(stage.kernel, path, lambda number: f"HIP error {number} ({recording.complaint})")
@@ -58,20 +54,6 @@ def describe_launches(
     return tuple(out)
 
 
-def _call(plan: Plan, tensors: Mapping[str, BoundTensor]) -> Call:
-    names = auxiliaries_of(plan, None)
-    addresses = {name: AUXILIARIES + index * _SPACE for index, name in enumerate(names)}
-    return Call(plan, tensors, ARENA, addresses, scales_of(plan.problem, plan.main, {}))
-
-
-def _places(call: Call) -> Iterator[tuple[int, int, str]]:
-    """(first address, end, name) of everything that a pointer may mean."""
-    for name, bound in call.tensors.items():
-        yield call.arena + bound.offset, call.arena + bound.offset + max(1, extent(bound)), name
-    for name, address in call.auxiliaries.items():
-        yield address, address + _SPACE, name
-
-
 def _only(launches: Sequence[Launch], stage: Stage) -> Launch:
     if len(launches) != 1:
         raise KernelFailure(
@@ -83,7 +65,7 @@ def _only(launches: Sequence[Launch], stage: Stage) -> Launch:
 
 
 def _compare(launch: Launch, described: Described, stage: Stage) -> None:
-    """What the library says of a launch must be what it does (padding between members is nobody's)."""
+    """Check that the launch is the one that the library describes. Padding between members is not compared."""
     same = (launch.grid, launch.block, launch.dynamic_lds) == (described.grid, described.block, described.lds_dynamic)
     members = (slice(f.offset, f.offset + f.size) for f in described.fields)
     same = same and len(launch.arguments) == len(described.kargs)
@@ -106,7 +88,7 @@ def _view(
     launch: Launch,
     described: Described,
     metadata: KernelMetadata,
-    places: Sequence[tuple[int, int, str]],
+    places: Sequence[Place],
     notes: tuple[str, ...],
 ) -> LaunchView:
     return LaunchView(
@@ -123,7 +105,7 @@ def _view(
     )
 
 
-def _argument(field: Karg, data: bytes, places: Sequence[tuple[int, int, str]]) -> KernelArgument:
+def _argument(field: Karg, data: bytes, places: Sequence[Place]) -> KernelArgument:
     raw = data[field.offset : field.offset + field.size]
     return KernelArgument(
         name=field.name,
@@ -134,8 +116,8 @@ def _argument(field: Karg, data: bytes, places: Sequence[tuple[int, int, str]]) 
     )
 
 
-def value_of(field: Karg, raw: bytes, places: Sequence[tuple[int, int, str]] = ()) -> int | float | bool | str | None:
-    """A member's value; a pointer as the tensor that it points into."""
+def value_of(field: Karg, raw: bytes, places: Sequence[Place] = ()) -> int | float | bool | str | None:
+    """A member's value. For a pointer, the tensor that it points into."""
     match field.kind:
         case KargKind.FLOAT:
             return float(struct.unpack("<f" if field.size == 4 else "<d", raw)[0])
@@ -156,5 +138,5 @@ def _notes(stage: Stage, plan: Plan, tensors: Mapping[str, BoundTensor]) -> tupl
         out.append("scales stand for descales of 1: their values are in the tensors")
     names = [name for name in zeroed(plan) if name in tensors]
     if names and stage.kernel == plan.main:
-        out.append(f"before it, not timed: {', '.join(names)} zeroed")
+        out.append(zeroed_note(names))
     return tuple(out)

@@ -6,21 +6,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.ck_tile.kernel_rule import KernelRule
+from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
 from fmha_cli.backends.ck_tile.tables import Block, Tables, TileRow, tables_of
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import ModeKey, Signature
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import ModeKey, Signature
 
-Rules = Sequence[KernelRule]
+Rules = Sequence[CkKernelRule]
 
 
 @dataclass(frozen=True)
 class Emitted:
-    """A kernel, and the only profiles that hold it (empty = the general set)."""
+    """A kernel and the profiles it is limited to (empty = it belongs to the general set)."""
 
     kernel: KernelSpec
     profiles: tuple[str, ...]
@@ -51,7 +51,7 @@ def _nest(tables: Tables, tiles: Sequence[TileRow]) -> Iterator[tuple[ModeKey, T
 
 
 class _Place:
-    """The kernels of one data type and pair of head dims; parts that kernels share are made once."""
+    """The kernels of one data type and pair of head dims. Parts that kernels share are made once."""
 
     def __init__(
         self, arch: ArchSpec, tables: Tables, revision: str, dtype: str, hdims: tuple[int, int], rules: Rules
@@ -102,7 +102,7 @@ class _Place:
 
 
 def tiles_for(tables: Tables, class_: str, revision: str) -> Sequence[TileRow]:
-    """The family's tiles; for stages of the backward, what its main kernels leave them to do."""
+    """The family's tiles. For stages of the backward, the tiles follow from those of its main kernels."""
     if tables.tiles_of is None:
         return tables.tiles
     rows = tables_of(tables.tiles_of, class_, revision).tiles

@@ -1,7 +1,7 @@
-"""Strides and view sizes of a problem's tensors, as far as they exceed what CK's kernels can hold.
+"""Strides and view sizes of a problem's tensors that exceed what CK's kernels can hold.
 
 Kernel arguments hold strides as ``ck_tile::index_t`` (``int32_t``). Offsets of a sequence and a head are added in
-64 bits, offsets inside one (sequence, head) view in 32, and a buffer resource spans at most 4 GiB. Source:
+64 bits, offsets inside one (sequence, head) view in 32 bits. A buffer resource spans at most 4 GiB. Source:
 ``include/ck_tile/ops/fmha/kernel/*.hpp`` ``MakeKargs`` and ``operator()``, ``core/arch/amd_buffer_addressing.hpp``.
 """
 
@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from math import prod
 
-from fmha_cli.dtypes import DType
-from fmha_cli.features import Layout, QScale
-from fmha_cli.problem import Problem
-from fmha_cli.tensors import shapes_of
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.features import Layout, QScale
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import shapes_of
 
 INDEX_END = 1 << 31
 BUFFER_END = 1 << 32
@@ -21,7 +21,7 @@ MX = (DType.MXFP8, DType.MXFP4)
 
 
 def wide_strides(problem: Problem) -> tuple[tuple[str, int], ...]:
-    """(tensor, elements) of strides that 32 bits do not hold. MX tensors are not laid out, and have none."""
+    """(tensor, elements) of each stride that does not fit in 32 bits. MX tensors have no layout, hence no strides."""
     return tuple((name, stride) for name, stride in _strides(problem) if stride >= INDEX_END)
 
 
@@ -37,7 +37,7 @@ def _strides(p: Problem) -> Iterator[tuple[str, int]]:
 
 
 def long_views(problem: Problem) -> tuple[tuple[str, int], ...]:
-    """(tensor, elements) of (sequence, head) views beyond 32-bit offsets or 4 GiB."""
+    """(tensor, elements) of each (sequence, head) view that exceeds 32-bit offsets or 4 GiB."""
     found = []
     for name, elements, bits in _views(problem):
         if elements >= INDEX_END or elements * bits // 8 >= BUFFER_END:

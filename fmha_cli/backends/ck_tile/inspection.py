@@ -1,4 +1,4 @@
-"""What a built CK-Tile kernel needs: registers, spills, LDS, occupancy, instructions, and how it was compiled."""
+"""Figures of a built CK-Tile kernel: registers, spills, LDS, occupancy, instructions, and how it was compiled."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from fmha_cli.build.elf import MalformedObject
-from fmha_cli.build.entry import EntryMeta, read_meta
-from fmha_cli.build.rocm.disassembly import DisassemblyError, Listing, disassemble
-from fmha_cli.build.rocm.llvm_tools import llvm_tool
-from fmha_cli.build.rocm.metadata import KernelMetadata, kernels
-from fmha_cli.build.rocm.occupancy import Limits, Occupancy, limits_of, occupancy_of
-from fmha_cli.build.rocm.offload import CodeObject, code_objects
-from fmha_cli.errors import KernelFailure
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Artifact
+from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
+from fmha_cli.toolchain.elf import MalformedObject
+from fmha_cli.toolchain.rocm.candidates import llvm_tool
+from fmha_cli.toolchain.rocm.disassembly import DisassemblyError, Listing, disassemble
+from fmha_cli.toolchain.rocm.metadata import KernelMetadata, kernels
+from fmha_cli.toolchain.rocm.occupancy import Limits, Occupancy, limits_of, occupancy_of
+from fmha_cli.toolchain.rocm.offload import CodeObject, code_objects
 
 NO_OBJDUMP = "llvm-objdump is not installed (Debian and Ubuntu: apt install llvm-22)"
 
@@ -23,12 +23,13 @@ NO_OBJDUMP = "llvm-objdump is not installed (Debian and Ubuntu: apt install llvm
 def inspect_ck(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
     """The figures of ``fmha inspect``.
 
-    A library may hold several GPU kernels (the variants among which its host code chooses by run-time values):
-    registers, spills, LDS and scratch are then the largest of any, occupancy the smallest, instructions the sum;
-    ``kernels`` has each by itself. Without a disassembler the counts are null and ``why`` says so.
+    A library may hold several GPU kernels: the variants among which its host code chooses by run-time values.
+    Registers, spills, LDS and scratch are then the maximum over the kernels, occupancy is the minimum, and
+    instructions are the sum. ``kernels`` lists each kernel separately. Without a disassembler the counts are null and
+    ``why`` says so.
 
     Raises:
-        KernelFailure: the library holds no code for the kernel's architecture, or what it holds cannot be read.
+        KernelFailure: the library holds no code for the kernel's architecture, or its code cannot be read.
     """
     meta = read_meta(artifact.path.parent, artifact.digest)
     built = meta if isinstance(meta, EntryMeta) else None
@@ -53,7 +54,7 @@ def device_code(library: Path, arch: str, bundler: Path | None = None) -> CodeOb
     """The code object for an architecture in a built library.
 
     Raises:
-        KernelFailure: it cannot be read, or holds none for it.
+        KernelFailure: the library cannot be read, or it holds no code object for the architecture.
     """
     try:
         found = code_objects(library.read_bytes(), bundler)
@@ -70,7 +71,7 @@ def summary(found: Sequence[KernelMetadata], limits: Limits | None, listing: Lis
     """The figures of the kernels of one code object.
 
     Raises:
-        KernelFailure: there are none.
+        KernelFailure: there are no kernels.
     """
     if not found:
         raise KernelFailure("the code object holds no kernel", code="B041")
@@ -132,7 +133,7 @@ def _each(kernel: KernelMetadata, fit: Occupancy | None, listing: Listing | None
 
 
 def _listing(code: bytes, objdump: Path | None) -> tuple[Listing | None, str | None]:
-    """The disassembly, or why there is none."""
+    """(disassembly, None), or (None, the reason why there is none)."""
     if objdump is None:
         return None, NO_OBJDUMP
     try:

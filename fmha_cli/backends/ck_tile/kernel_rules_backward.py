@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.ck_tile.condition import BACKWARD, algorithm_of
-from fmha_cli.backends.ck_tile.kernel_rule import KernelRule, Refusal, generator_rule
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, MaskKey, ModeKey, Need
+from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, generator_rule
+from fmha_cli.backends.gpu.conditions import BACKWARD
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal
+from fmha_cli.domain.signature import BiasKey, MaskKey, ModeKey, Need
 
 
 def _small_tile(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -43,7 +45,7 @@ def _convert_keys(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     )
 
 
-BACKWARD_RULES: tuple[KernelRule, ...] = (
+BACKWARD_RULES: tuple[CkKernelRule, ...] = (
     generator_rule(
         "K286",
         "small-tile backward kernels: batch mode without a mask",

@@ -1,21 +1,21 @@
-"""Rules over any kernel: upstream's dispatcher checks 1 to 17, as far as its example generator bears them out."""
+"""Rules over any kernel: upstream's dispatcher checks 1 to 17, where its example generator agrees with them."""
 
 from __future__ import annotations
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.kernel_rule import (
     BACKWARD_ALL,
     EVERY,
     FORWARD_ALL,
     LENGTHS,
+    NO_ARCH,
     Check,
-    KernelRule,
-    Refusal,
+    CkKernelRule,
     Stage,
     cdna_class,
+    ck_rule,
     class_of,
     counted,
+    upstream_number,
 )
 from fmha_cli.backends.ck_tile.membership import (
     pipeline_mismatches,
@@ -32,16 +32,19 @@ from fmha_cli.backends.ck_tile.revisions import (
     in_revision,
     revisions,
 )
-from fmha_cli.codegen.ck_tile.algorithm import Pipeline
-from fmha_cli.dtypes import dtypes_text
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.rules import Severity
+from fmha_cli.codegen.ck_tile.algorithm import Pipeline, algorithm_of
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.dtypes import dtypes_text
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal, Severity
 
 _VALIDATION = "dispatcher/codegen/fmha/validation.py"
 _TRLOADS = (Pipeline.QR_ASYNC_TRLOAD, Pipeline.QR_ASYNC_TRLOAD_V3)
 _MAIN = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
+_FORM = ("form", "14", "17")
+"""Numbers of the rules of form. No other rule may index a tile before these have passed."""
 _PRODUCTS = 4
-"""Products of a wave per step that ``qr`` at head dim 256 needs a multiple of."""
+"""At head dim 256, ``qr`` needs a multiple of this many wave products per step."""
 
 
 def _types(kernel: KernelSpec) -> str:
@@ -176,34 +179,34 @@ def _emitted(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def _rule(
-    number: str,
+    id: str,
     text: str,
     check: Check,
     reads: str,
     help: str,
     families: tuple[Family, ...] = EVERY,
     *,
-    id: str = "",
+    number: str = "",
     stage: Stage = Stage.TABLE,
     source: str = _VALIDATION,
     severity: Severity = Severity.KIND,
-) -> KernelRule:
-    name = id or f"K{200 + int(number)}"
-    return KernelRule(name, text, check, tuple(reads.split()), families, stage, help, source, number, severity)
+) -> CkKernelRule:
+    number = number or upstream_number(id)
+    return ck_rule(id, text, check, reads, families, stage, help, source, number, severity, form=number in _FORM)
 
 
-CONFIG_RULES: tuple[KernelRule, ...] = (
+CONFIG_RULES: tuple[CkKernelRule, ...] = (
     _rule(
-        "form",
+        "K200",
         "the revision is known",
         _revision,
         "rev",
         "A kernel is of one revision of CK; fmha list-kernels --ck-rev takes the names.",
-        id="K200",
+        number="form",
         source="arch_specs/_ck_tile.json",
     ),
     _rule(
-        "1",
+        NO_ARCH,
         "the revision has the architecture",
         _arch,
         "rev",
@@ -211,7 +214,7 @@ CONFIG_RULES: tuple[KernelRule, ...] = (
         severity=Severity.PLACE,
     ),
     _rule(
-        "2",
+        "K202",
         "the revision has the family for the architecture",
         _family,
         "rev",
@@ -219,7 +222,7 @@ CONFIG_RULES: tuple[KernelRule, ...] = (
         severity=Severity.PLACE,
     ),
     _rule(
-        "3",
+        "K203",
         "the class has tiles of the data type",
         _dtype_rows,
         "dtype dtype_out rev",
@@ -227,7 +230,7 @@ CONFIG_RULES: tuple[KernelRule, ...] = (
         "generator has tiles for them, and decides.",
     ),
     _rule(
-        "4",
+        "K204",
         "backward kernels: fp16, bf16, fp32",
         _dtype_generated,
         "dtype dtype_out rev",
@@ -235,7 +238,7 @@ CONFIG_RULES: tuple[KernelRule, ...] = (
         BACKWARD_ALL,
     ),
     _rule(
-        "5",
+        "K205",
         "forward kernels: the types that the generator walks through",
         _dtype_generated,
         "dtype dtype_out rev",
@@ -244,7 +247,7 @@ CONFIG_RULES: tuple[KernelRule, ...] = (
         FORWARD_ALL,
     ),
     _rule(
-        "6",
+        "K206",
         "the pipeline works on the architecture",
         _pipeline,
         "pipeline rev",
@@ -255,14 +258,14 @@ CONFIG_RULES: tuple[KernelRule, ...] = (
         severity=Severity.PLACE,
     ),
     _rule(
-        "7",
+        "K207",
         "batch_prefill_gfx11 is a pipeline of batch prefill",
         _gfx11,
         "pipeline",
         "It reads a page table per key step.",
     ),
     _rule(
-        "8",
+        "K208",
         "qr_async_trload_v3 needs an architecture with it",
         _v3,
         "pipeline",
@@ -270,23 +273,23 @@ CONFIG_RULES: tuple[KernelRule, ...] = (
         severity=Severity.PLACE,
     ),
     _rule(
-        "9",
+        "K209",
         "transposed LDS loads need an architecture with them",
         _trload,
         "pipeline trload",
         "ds_read_b64_tr_b16 and its kin came with gfx950.",
         severity=Severity.PLACE,
     ),
-    _rule("10", "head dims are multiples of 8", _eights, "hdim hdim_v", "Rows are loaded in units of 16 bytes."),
+    _rule("K210", "head dims are multiples of 8", _eights, "hdim hdim_v", "Rows are loaded in units of 16 bytes."),
     _rule(
-        "14",
+        "K214",
         "tile, waves and warp have the numbers of their family",
         _lengths,
         "tile waves warp",
         "Upstream gives every family nine wave and warp numbers; families without matrix products have none here.",
     ),
     _rule(
-        "15",
+        "K215",
         "qr at head dim 256 on CDNA: each wave has a multiple of 4 products per step",
         _wave_products,
         "pipeline hdim tile waves warp",
@@ -294,30 +297,30 @@ CONFIG_RULES: tuple[KernelRule, ...] = (
         "with 4, and decides.",
         _MAIN,
     ),
-    _rule("16", "occupancy is -1 or positive", _occupancy, "occupancy", "-1 leaves the choice to the pipeline."),
+    _rule("K216", "occupancy is -1 or positive", _occupancy, "occupancy", "-1 leaves the choice to the pipeline."),
     _rule(
-        "17",
+        "K217",
         "tile, wave and warp numbers are positive",
         _counts,
         "tile waves warp",
         "Upstream asks it of num_wave_groups, which is 1 in every kernel that it generates.",
     ),
     _rule(
-        "table",
+        "K249",
         "upstream's tile table has the tile for the head dims",
         _tile,
         "dtype dtype_out hdim hdim_v tile waves warp occupancy constraint trload max_seq_q rev",
         "A kernel exists when upstream's generator lists its tile for the architecture's class.",
-        id="K249",
+        number="table",
         source="example/ck_tile/01_fmha/codegen/ops/*.py get_hdim_tile_size_dict, get_dq_dk_dv_tiles",
     ),
     _rule(
-        "emission",
+        "K250",
         "upstream's pipeline table has the pipeline, paddings and features",
         _emitted,
         "*",
         "A kernel exists when upstream's generator emits this pipeline with these paddings and features.",
-        id="K250",
+        number="emission",
         source="example/ck_tile/01_fmha/codegen/ops/*.py get_pipelines, get_bwd_blobs",
     ),
 )

@@ -1,17 +1,16 @@
-"""Rules of single families: upstream's dispatcher checks 18 to 46."""
+"""Rules that concern single families: upstream's dispatcher checks 18 to 46."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.ck_tile.condition import algorithm_of
-from fmha_cli.backends.ck_tile.kernel_rule import Check, KernelRule, Refusal, Stage
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, KvLayout, Pipeline, VLayout
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.rules import Severity
-from fmha_cli.signature import CacheKey, ModeKey, Need
+from fmha_cli.backends.ck_tile.kernel_rule import Check, CkKernelRule, Stage, ck_rule, upstream_number
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, KvLayout, Pipeline, VLayout, algorithm_of
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.signature import CacheKey, ModeKey, Need
 
 _VALIDATION = "dispatcher/codegen/fmha/validation.py"
 _PREFILL = (Family.BATCH_PREFILL,)
@@ -71,7 +70,7 @@ def _gfx11_only(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def _of_gfx11(wrong: Callable[[KernelSpec, CkAlgorithm], str | None], hint: str | None = None) -> Check:
-    """A check of kernels with ``batch_prefill_gfx11`` alone; ``wrong`` says what is wrong with one."""
+    """A check of ``batch_prefill_gfx11`` kernels only. ``wrong`` returns what is wrong with a kernel."""
 
     def check(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
         a = algorithm_of(kernel)
@@ -150,31 +149,35 @@ def _whole_columns(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def _rule(
-    number: int,
+    id: str,
     text: str,
     check: Check,
     reads: str,
     help: str,
     families: tuple[Family, ...],
     severity: Severity = Severity.KIND,
-) -> KernelRule:
-    id = f"K{200 + number}"
-    return KernelRule(
-        id, text, check, tuple(reads.split()), families, Stage.TABLE, help, _VALIDATION, str(number), severity
-    )
+) -> CkKernelRule:
+    return ck_rule(id, text, check, reads, families, Stage.TABLE, help, _VALIDATION, upstream_number(id), severity)
 
 
 _ROWS = "Upstream generates column-major V for mxfp8 and mxfp4 forward kernels alone."
 _ONLY = "For a pipeline that no known revision generates; upstream has it in review."
 
-FAMILY_RULES: tuple[KernelRule, ...] = (
-    _rule(18, "batch prefill: V is row-major", _row_major, "vlayout dtype", _ROWS, _PREFILL),
-    _rule(19, "batch prefill: the cache is paged", _paged, "cache", "It reads K and V through a page table.", _PREFILL),
+FAMILY_RULES: tuple[CkKernelRule, ...] = (
+    _rule("K218", "batch prefill: V is row-major", _row_major, "vlayout dtype", _ROWS, _PREFILL),
     _rule(
-        20, "batch prefill: the page size is a power of two", _page, "page", "Positions are split by shifts.", _PREFILL
+        "K219", "batch prefill: the cache is paged", _paged, "cache", "It reads K and V through a page table.", _PREFILL
     ),
     _rule(
-        22,
+        "K220",
+        "batch prefill: the page size is a power of two",
+        _page,
+        "page",
+        "Positions are split by shifts.",
+        _PREFILL,
+    ),
+    _rule(
+        "K222",
         "batch prefill: qr_async or batch_prefill_gfx11",
         _is(Pipeline.QR_ASYNC, _GFX11),
         "pipeline",
@@ -182,7 +185,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        23,
+        "K223",
         "batch prefill on gfx1100: batch_prefill_gfx11",
         _gfx1100_own,
         "pipeline",
@@ -190,7 +193,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        24,
+        "K224",
         "batch_prefill_gfx11: gfx1100",
         _gfx11_only,
         "pipeline",
@@ -199,7 +202,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         Severity.PLACE,
     ),
     _rule(
-        25,
+        "K225",
         "batch_prefill_gfx11: linear pages",
         _of_gfx11(_gfx11_linear, "kv_layout=linear"),
         "pipeline kv_layout",
@@ -207,7 +210,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        26,
+        "K226",
         "batch_prefill_gfx11: head dims 64, 96 or 128, equal",
         _of_gfx11(_gfx11_hdims),
         "pipeline hdim hdim_v",
@@ -215,7 +218,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        27,
+        "K227",
         "batch_prefill_gfx11: no dropout",
         _of_gfx11(_gfx11_dropout, "dropout=no"),
         "pipeline dropout",
@@ -223,7 +226,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        28,
+        "K228",
         "batch_prefill_gfx11: no soft cap",
         _of_gfx11(_gfx11_softcap, "softcap=no"),
         "pipeline softcap",
@@ -231,7 +234,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        29,
+        "K229",
         "batch_prefill_gfx11: P V has a multiple of the waves of Q K",
         _of_gfx11(_gfx11_waves),
         "pipeline waves",
@@ -239,7 +242,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        30,
+        "K230",
         "batch_prefill_gfx11: two threads for each row",
         _gfx11_block,
         "pipeline waves tile",
@@ -247,7 +250,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        31,
+        "K231",
         "batch_prefill_gfx11: the rows of a block follow from the head dim",
         _of_gfx11(_gfx11_rows),
         "pipeline tile hdim hdim_v",
@@ -255,7 +258,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        32,
+        "K232",
         "batch_prefill_gfx11: bn0 32, bn1 the head dim of V, bk1 32",
         _of_gfx11(_gfx11_keys),
         "pipeline tile hdim_v",
@@ -263,16 +266,16 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         _PREFILL,
     ),
     _rule(
-        33,
+        "K233",
         "batch_prefill_gfx11: bk0max is the head dim",
         _of_gfx11(_gfx11_k0max),
         "pipeline tile hdim",
         _ONLY,
         _PREFILL,
     ),
-    _rule(34, "batch_prefill_gfx11: bk0 equals bk1", _of_gfx11(_gfx11_steps), "pipeline tile", _ONLY, _PREFILL),
+    _rule("K234", "batch_prefill_gfx11: bk0 equals bk1", _of_gfx11(_gfx11_steps), "pipeline tile", _ONLY, _PREFILL),
     _rule(
-        35,
+        "K235",
         "append: batch mode",
         _mode(ModeKey.BATCH),
         "mode",
@@ -280,16 +283,16 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         (Family.FWD_APPENDKV,),
     ),
     _rule(
-        36,
+        "K236",
         "append: its own pipeline",
         _is(Pipeline.APPENDKV),
         "pipeline",
         "It copies and rotates; it has no matrix product.",
         (Family.FWD_APPENDKV,),
     ),
-    _rule(37, "append: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_APPENDKV,)),
+    _rule("K237", "append: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_APPENDKV,)),
     _rule(
-        38,
+        "K238",
         "combine: batch or group mode",
         _mode(ModeKey.BATCH, ModeKey.GROUP),
         "mode",
@@ -297,7 +300,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         (Family.FWD_SPLITKV_COMBINE,),
     ),
     _rule(
-        39,
+        "K239",
         "combine: 32 columns per block",
         _columns,
         "tile",
@@ -305,7 +308,7 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         (Family.FWD_SPLITKV_COMBINE,),
     ),
     _rule(
-        40,
+        "K240",
         "combine: the head dim of V is made of whole blocks",
         _whole_columns,
         "tile hdim_v",
@@ -313,26 +316,26 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         (Family.FWD_SPLITKV_COMBINE,),
     ),
     _rule(
-        41,
+        "K241",
         "paged forward: qr_pagedkv",
         _is(Pipeline.QR_PAGEDKV),
         "pipeline",
         "The family has one pipeline.",
         (Family.FWD_PAGEDKV,),
     ),
-    _rule(42, "paged forward: the cache is paged", _paged, "cache", "As the name says.", (Family.FWD_PAGEDKV,)),
-    _rule(43, "paged forward: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_PAGEDKV,)),
+    _rule("K242", "paged forward: the cache is paged", _paged, "cache", "As the name says.", (Family.FWD_PAGEDKV,)),
+    _rule("K243", "paged forward: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_PAGEDKV,)),
     _rule(
-        44,
+        "K244",
         "split-KV: qr or qr_nwarp_sshuffle",
         _is(Pipeline.QR, Pipeline.QR_NWARP_SSHUFFLE),
         "pipeline",
         "The family has two pipelines.",
         (Family.FWD_SPLITKV,),
     ),
-    _rule(45, "split-KV: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_SPLITKV,)),
+    _rule("K245", "split-KV: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_SPLITKV,)),
     _rule(
-        46,
+        "K246",
         "forward: V is row-major, but for mxfp8 and mxfp4",
         _row_major,
         "vlayout dtype",
@@ -340,4 +343,4 @@ FAMILY_RULES: tuple[KernelRule, ...] = (
         (Family.FWD,),
     ),
 )
-"""Checks 18 to 46 without 21, which the generator applies itself (K221)."""
+"""Checks 18 to 46 except 21, which the generator applies itself (K221)."""

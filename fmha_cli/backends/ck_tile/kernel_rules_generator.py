@@ -1,17 +1,18 @@
-"""Rules by which upstream's example generator prunes its loops (``get_*_blobs``): the enumerator uses these."""
+"""Rules by which upstream's example generator prunes its loops (``get_*_blobs``). The enumerator uses them too."""
 
 from __future__ import annotations
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.ck_tile.condition import FORWARD, algorithm_of
-from fmha_cli.backends.ck_tile.kernel_rule import KernelRule, Refusal, cdna_class, class_of, generator_rule
+from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, cdna_class, class_of, generator_rule
 from fmha_cli.backends.ck_tile.kernel_rules_backward import BACKWARD_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_prefill import PREFILL_RULES
 from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.codegen.ck_tile.algorithm import Constraint, Pipeline
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, CacheKey, ModeKey, Need
+from fmha_cli.backends.gpu.conditions import FORWARD
+from fmha_cli.codegen.ck_tile.algorithm import Constraint, Pipeline, algorithm_of
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal
+from fmha_cli.domain.signature import BiasKey, CacheKey, ModeKey, Need
 
 _V3 = Pipeline.QR_ASYNC_TRLOAD_V3
 _TRLOAD = Pipeline.QR_ASYNC_TRLOAD
@@ -127,7 +128,7 @@ def _short_pages(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal("a tile for short pages in a kernel that follows no block table", "cache=paged")
 
 
-_FORWARD_RULES: tuple[KernelRule, ...] = (
+_FORWARD_RULES: tuple[CkKernelRule, ...] = (
     generator_rule(
         "K271",
         "group mode needs padding along both sequences",
@@ -229,5 +230,5 @@ _FORWARD_RULES: tuple[KernelRule, ...] = (
         "fmha_fwd_splitkv.py get_fwd_splitkv_blobs",
     ),
 )
-GENERATOR_RULES: tuple[KernelRule, ...] = (*_FORWARD_RULES, *PREFILL_RULES, *BACKWARD_RULES)
-"""In no particular order: each prunes independently."""
+GENERATOR_RULES: tuple[CkKernelRule, ...] = (*_FORWARD_RULES, *PREFILL_RULES, *BACKWARD_RULES)
+"""The order does not matter: each rule prunes independently."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.ck_tile.condition import algorithm_of
-from fmha_cli.backends.ck_tile.kernel_rule import KernelRule, Refusal, generator_rule
+from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, generator_rule
 from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import ModeKey, QScaleKey
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal
+from fmha_cli.domain.signature import ModeKey, QScaleKey
 
 
 def _page_layout(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -37,7 +38,7 @@ def _prefill_mode(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal("batch prefill in batch mode", "mode=group")
 
 
-PREFILL_RULES: tuple[KernelRule, ...] = (
+PREFILL_RULES: tuple[CkKernelRule, ...] = (
     generator_rule(
         "K221",
         "from 2026-08, batch prefill is in group mode",

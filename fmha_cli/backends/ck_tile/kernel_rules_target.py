@@ -1,4 +1,4 @@
-"""Rules by which a kernel that upstream's generator emits still cannot be used on its architecture."""
+"""Rules that refuse kernels which upstream's generator emits but which cannot be used on their architecture."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fmha_cli.arch import ArchSpec, arch_root
-from fmha_cli.backends.ck_tile.condition import algorithm_of
-from fmha_cli.backends.ck_tile.kernel_rule import EVERY, KernelRule, Refusal, Stage
+from fmha_cli.backends.ck_tile.kernel_rule import EVERY, CkKernelRule, Stage, ck_rule
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
-from fmha_cli.encode import field_text
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.rules import Severity
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.arch import ArchSpec, arch_root
+from fmha_cli.domain.encode import field_text
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal, Severity
 
 SCHEMA = "fmha.known-bad/1"
 
@@ -25,10 +25,10 @@ class KnownBad:
     """A report about a class of kernels.
 
     Attributes:
-        archs, families, revisions: where it holds; empty = everywhere.
-        fields: field -> texts of the values that are concerned.
-        effect: ``refused``: such kernels are not offered; ``noted``: they are.
-        finding: the kind of finding that an emulated device has because of it; empty: none.
+        archs, families, revisions: where the report applies; empty = everywhere.
+        fields: field -> texts of the values that are affected.
+        effect: ``refused`` (such kernels are not offered) or ``noted`` (they are offered with a note).
+        finding: the kind of finding that it causes on an emulated device; empty = none.
     """
 
     archs: tuple[str, ...]
@@ -41,12 +41,12 @@ class KnownBad:
     finding: str = ""
 
     def holds_for(self, arch: str, family: Family, revision: str) -> bool:
-        """Whether some kernel there may be of the class."""
+        """Whether any kernel of the family may belong to the class."""
         places = ((self.archs, arch), (self.families, family.value), (self.revisions, revision))
         return not any(known and mine not in known for known, mine in places)
 
     def meets(self, kernel: KernelSpec) -> bool:
-        """Whether a kernel is of the class."""
+        """Whether a kernel belongs to the class."""
         a = algorithm_of(kernel)
         if not self.holds_for(kernel.arch, kernel.family, a.rev):
             return False
@@ -76,7 +76,7 @@ def _report(row: Mapping[str, Any]) -> KnownBad:
 
 
 def _matrix(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    """A wave's product must be made of the architecture's matrix instructions."""
+    """A wave's product must consist of matrix instructions that the architecture has."""
     warp = algorithm_of(kernel).warp
     able = [tuple(shape) for shape in arch.fact("matrix_shapes")]
     for m, n, k in zip(warp[0::3], warp[1::3], warp[2::3], strict=True):
@@ -93,18 +93,18 @@ def _known(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return None if found is None else Refusal(f"known to be bad: {found.what} ({found.link})")
 
 
-def concerns(rule: KernelRule, arch: ArchSpec, family: Family, revision: str) -> bool:
-    """Whether a rule may refuse any kernel of a family: false where no report is about it."""
+def concerns(rule: CkKernelRule, arch: ArchSpec, family: Family, revision: str) -> bool:
+    """Whether a rule may refuse any kernel of a family: false where no report concerns the family."""
     reports = (bad for bad in known_bad() if bad.effect == "refused")
     return rule.check is not _known or any(bad.holds_for(arch.name, family, revision) for bad in reports)
 
 
-TARGET_RULES: tuple[KernelRule, ...] = (
-    KernelRule(
+TARGET_RULES: tuple[CkKernelRule, ...] = (
+    ck_rule(
         "K290",
         "the architecture has matrix instructions of the shape of a wave's product",
         _matrix,
-        ("warp",),
+        "warp",
         EVERY,
         Stage.TARGET,
         "MFMA instructions (CDNA) are 16x16 or 32x32, WMMA instructions (RDNA) 16x16. The baseline's generator files "
@@ -112,11 +112,11 @@ TARGET_RULES: tuple[KernelRule, ...] = (
         "include/ck_tile/ops/gemm/warp/warp_gemm_dispatcher.hpp",
         severity=Severity.PLACE,
     ),
-    KernelRule(
+    ck_rule(
         "K291",
         "no report names the kernel as bad on the architecture",
         _known,
-        ("*",),
+        "*",
         EVERY,
         Stage.TARGET,
         "Kernels that hang a GPU or compute wrong numbers there are not offered. The reports are in "

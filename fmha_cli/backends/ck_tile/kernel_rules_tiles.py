@@ -1,21 +1,21 @@
-"""Rules over tiles: upstream's dispatcher sweep filters T1 to T13, as far as its example generator bears them out."""
+"""Rules over tiles: upstream's dispatcher sweep filters T1 to T13, where its example generator agrees with them."""
 
 from __future__ import annotations
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.ck_tile.condition import algorithm_of
-from fmha_cli.backends.ck_tile.kernel_rule import Check, KernelRule, Refusal, Stage, cdna_class, class_of
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Constraint, Pipeline
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.backends.ck_tile.kernel_rule import Check, CkKernelRule, Stage, cdna_class, ck_rule, class_of
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Constraint, Pipeline, algorithm_of
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal
 
 _SWEEP = "dispatcher/codegen/fmha/instance_gen.py"
 _MATRIX = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
 _WORD_BITS = 32
 _SYNC_BYTES = 65536
-"""What the tiles of Q and K of a pipeline without asynchronous copies may take."""
+"""LDS bytes that the tiles of Q and K may use in a pipeline without asynchronous copies."""
 _ASYNC_BYTES = 163840
-"""What three buffers of K or V may take: the limit that upstream uses for every architecture."""
+"""LDS bytes that three buffers of K or V may use. Upstream applies this limit to every architecture."""
 _PACK_BITS = 128
 _MX = (DType.MXFP8, DType.MXFP4)
 
@@ -48,7 +48,7 @@ def _sync_lds(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def async_buffer_bytes(kernel: KernelSpec, arch: ArchSpec) -> int:
-    """LDS bytes of the three buffers of a ``qr_async`` kernel, by upstream's formula (facts of rule T4)."""
+    """LDS bytes of the three buffers of a ``qr_async`` kernel, by upstream's formula (rule T4)."""
     a, bits = algorithm_of(kernel), _bits(kernel)
     pack = _PACK_BITS // bits
     row, lanes = int(arch.fact("lds_banks")) * _WORD_BITS // bits, int(arch.fact("wavefront_size"))
@@ -62,7 +62,7 @@ def async_buffer_bytes(kernel: KernelSpec, arch: ArchSpec) -> int:
 
 
 def _load(kernel: KernelSpec) -> int:
-    """Elements that a lane copies at once: one word on every architecture (upstream's formula has four on gfx950)."""
+    """Elements that a lane copies at once: one word on every architecture (four on gfx950 in upstream's formula)."""
     return _WORD_BITS // _bits(kernel)
 
 
@@ -112,17 +112,15 @@ def _square(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal("qr_hpad at head dim 128 with the tile of 64 rows and keys", "bm0 = 128")
 
 
-def _rule(number: int, text: str, check: Check, reads: str, help: str, families: tuple[Family, ...]) -> KernelRule:
-    return KernelRule(
-        f"K{250 + number}", text, check, tuple(reads.split()), families, Stage.TABLE, help, _SWEEP, f"T{number}"
-    )
+def _rule(id: str, text: str, check: Check, reads: str, help: str, families: tuple[Family, ...]) -> CkKernelRule:
+    return ck_rule(id, text, check, reads, families, Stage.TABLE, help, _SWEEP, f"T{int(id[1:]) - 250}")
 
 
 _FWD = (Family.FWD,)
-TILE_RULES: tuple[KernelRule, ...] = (
-    _rule(1, "the head dim is made of whole steps", _steps, "tile hdim", "Q K sums over steps of bk0.", _MATRIX),
+TILE_RULES: tuple[CkKernelRule, ...] = (
+    _rule("K251", "the head dim is made of whole steps", _steps, "tile hdim", "Q K sums over steps of bk0.", _MATRIX),
     _rule(
-        2,
+        "K252",
         "the tile is made of whole wave products",
         _whole_products,
         "tile warp",
@@ -130,7 +128,7 @@ TILE_RULES: tuple[KernelRule, ...] = (
         _MATRIX,
     ),
     _rule(
-        3,
+        "K253",
         "qr, qs: the tiles of Q and K take at most 64 KiB",
         _sync_lds,
         "pipeline tile dtype",
@@ -138,7 +136,7 @@ TILE_RULES: tuple[KernelRule, ...] = (
         _MATRIX,
     ),
     _rule(
-        4,
+        "K254",
         "qr_async: three buffers of K or V take at most 160 KiB",
         _async_lds,
         "pipeline tile waves dtype hdim_v",
@@ -147,7 +145,7 @@ TILE_RULES: tuple[KernelRule, ...] = (
         _MATRIX,
     ),
     _rule(
-        6,
+        "K256",
         "qr_async on CDNA: the tile of K is made of whole copies",
         _async_copies,
         "pipeline tile waves dtype rev",
@@ -156,7 +154,7 @@ TILE_RULES: tuple[KernelRule, ...] = (
         _MATRIX,
     ),
     _rule(
-        8,
+        "K258",
         "qr_async on CDNA at head dim 128: 128 rows per block, or 64 for small grids",
         _async_rows,
         "pipeline tile hdim hdim_v constraint rev",
@@ -164,7 +162,7 @@ TILE_RULES: tuple[KernelRule, ...] = (
         _FWD,
     ),
     _rule(
-        10,
+        "K260",
         "qr, qs on CDNA at head dim 128: not steps of 64",
         _short_steps,
         "pipeline tile hdim hdim_v dtype rev",
@@ -172,7 +170,7 @@ TILE_RULES: tuple[KernelRule, ...] = (
         _FWD,
     ),
     _rule(
-        13,
+        "K263",
         "gfx11: qr_hpad at head dim 128 not with 64 rows and 64 keys",
         _square,
         "pipeline tile hdim hdim_v rev",

@@ -1,4 +1,4 @@
-"""``CkLibrary``: one loaded kernel library, its ABI proven equal to the host's, its statuses in words."""
+"""``CkLibrary``: one loaded kernel library whose ABI is checked against the host's and whose statuses become errors."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from fmha_cli.codegen.ck_tile.args import (
     args_of,
 )
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, layout_faults, pack
-from fmha_cli.errors import InternalError, KernelFailure
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.errors import InternalError, KernelFailure
+from fmha_cli.domain.kernel import KernelSpec
 
 HIP_OUT_OF_MEMORY = 2
 
@@ -46,8 +46,9 @@ class Described:
     """A launch as the library computes it, without launching.
 
     Attributes:
-        kargs: the packed argument struct; fields: its members.
-        lds_dynamic: bytes, beside what the kernel declares itself (the code object's metadata).
+        lds_dynamic: bytes, in addition to what the kernel declares itself (the code object's metadata).
+        kargs: the packed argument struct.
+        fields: the members of ``kargs``.
     """
 
     grid: tuple[int, int, int]
@@ -58,13 +59,13 @@ class Described:
 
 
 class CkLibrary:
-    """A kernel library in this process. Load the HIP runtime with global symbols before.
+    """A kernel library in this process. Load the HIP runtime with global symbols first.
 
     Args:
-        error_text: HIP's words for an error number.
+        error_text: returns HIP's text for an error number.
 
     Raises:
-        KernelFailure: K110, it does not load; K111, its ABI differs from the host's.
+        KernelFailure: K110, the library does not load; K111, its ABI differs from the host's.
     """
 
     def __init__(self, kernel: KernelSpec, path: Path, error_text: Callable[[int], str]) -> None:
@@ -82,7 +83,7 @@ class CkLibrary:
         self._launch.argtypes = [block, ctypes.c_void_p, fault_type]
         self._describe.argtypes = [block, ctypes.POINTER(ctypes_structure(FmhaCkLaunch)), fault_type]
         self.upstream_text = _text(name)
-        """CK's own name of the kernel (``GetName()``), empty where it has none."""
+        """CK's own name of the kernel (``GetName()``); empty if it has none."""
 
     def _check_layouts(self) -> None:
         tables = ((self._args, ARGS), (FmhaCkLaunch, LAUNCH), (FmhaCkFault, FAULT))
@@ -97,10 +98,10 @@ class CkLibrary:
             )
 
     def packed(self, block: Any) -> ctypes.Structure:
-        """The C form of an argument block, to be kept while launches use it.
+        """The C form of an argument block. Keep it alive while launches use it.
 
         Raises:
-            InternalError: a block of another family.
+            InternalError: the block belongs to another family.
         """
         if type(block) is not self._args:
             raise InternalError(f"{self.kernel.family.value} takes {self._args.__name__}, not {type(block).__name__}")

@@ -1,4 +1,4 @@
-"""K320-K339: what upstream's runners refuse, and what the kernels cannot express.
+"""K320-K339: problems that upstream's runners refuse or that the kernels cannot express.
 
 Sources: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`` and
 ``include/ck_tile/ops/fmha/kernel/*.hpp`` (baseline).
@@ -6,134 +6,138 @@ Sources: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.condition import BACKWARD, FORWARD, MAIN, Condition, algorithm_of, next_multiple
+from operator import attrgetter
+
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.ck_tile.splits import MAX_SPLITS
-from fmha_cli.dtypes import DType
-from fmha_cli.features import Alibi, Bias, CacheKind
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.mask import MaskKind
-from fmha_cli.rules import Reason, Severity
-from fmha_cli.signature import MaskKey
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, next_multiple
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.features import Alibi, Bias, CacheKind
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.signature import MaskKey
 
 PAGE_STEP = 128
-"""The runner's (and flash-attention's) step of page sizes; it is the longest key tile, and a tile lies in one page."""
+"""Page sizes are multiples of this in the runner and in flash-attention. It is the longest key tile, and a tile must
+lie within one page."""
 ROTARY_STEP = 16
 ALIBI_END = 1 << 16
 
 
-def _page(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _page(s: Situation, kernel: KernelSpec) -> Refusal | None:
     page = s.problem.kv_cache.page
     if not s.problem.paged or page % PAGE_STEP == 0:
         return None
     text = f"page size {page} is not a multiple of {PAGE_STEP}"
-    return Reason("K320", text, f"--kv-cache paged:{next_multiple(page, PAGE_STEP)}", Severity.SHAPE)
+    return Refusal(text, f"--kv-cache paged:{next_multiple(page, PAGE_STEP)}")
 
 
-def _group_linear(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _group_linear(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.group or s.problem.kv_cache.kind is not CacheKind.LINEAR:
         return None
     text = "packed queries with a linear cache: in group mode upstream finds keys by packed offsets or pages"
-    return Reason("K321", text, "--kv-cache paged:128, or --seqlen instead of --seqlens-q", Severity.KIND)
+    return Refusal(text, "--kv-cache paged:128, or --seqlen instead of --seqlens-q")
 
 
-def _group_append(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _group_append(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.group or not (s.problem.append or s.problem.rotary.dim):
         return None
-    return Reason("K322", "append kernels exist for batch mode only", "--seqlen instead of --seqlens-q", Severity.KIND)
+    return Refusal("append kernels exist for batch mode only", "--seqlen instead of --seqlens-q")
 
 
-def _rotary_step(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _rotary_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
     dim = s.problem.rotary.dim
     if dim % ROTARY_STEP == 0:
         return None
     text = f"rotary dim {dim} is not a multiple of {ROTARY_STEP}"
-    return Reason("K323", text, f"--rotary {next_multiple(dim, ROTARY_STEP)}", Severity.SHAPE)
+    return Refusal(text, f"--rotary {next_multiple(dim, ROTARY_STEP)}")
 
 
-def _rotary_dtype(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _rotary_dtype(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.rotary.dim or s.problem.dtype in (DType.FP16, DType.BF16):
         return None
     text = f"rotary embedding is for fp16 and bf16, not {s.problem.dtype.value}"
-    return Reason("K324", text, "--rotary 0, or --dtype bf16", Severity.KIND)
+    return Refusal(text, "--rotary 0, or --dtype bf16")
 
 
-def _rotary_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.rotary.dim or s.max_rows == p.append:
         return None
     text = f"rotary: queries start at the cache's end, so seqlen {s.max_rows} would have to be append {p.append}"
-    return Reason("K325", text, f"--append {s.max_rows}", Severity.SHAPE)
+    return Refusal(text, f"--append {s.max_rows}")
 
 
-def _splits(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _splits(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.splits.count <= MAX_SPLITS:
         return None
     text = f"splits {s.splits.count}: the combine kernels hold at most {MAX_SPLITS}"
-    return Reason("K326", text, f"--splits {MAX_SPLITS}", Severity.OPTION)
+    return Refusal(text, f"--splits {MAX_SPLITS}")
 
 
-def _negative_window(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _negative_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.mask.kind is not MaskKind.GENERIC:
         return None
     text = f"mask {s.problem.mask.text()}: a window bound below 0 means unlimited to the kernels"
-    return Reason("K327", text, "--mask window-tl:L,R with L and R of 0 or more", Severity.KIND)
+    return Refusal(text, "--mask window-tl:L,R with L and R of 0 or more")
 
 
-def _group_bias(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _group_bias(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not s.group or p.bias is Bias.NONE or p.batch == 1:
         return None
     text = f"bias {p.bias.value} with packed sequences: the kernels read one bias row per packed query row"
-    return Reason("K331", text, "--seqlen instead of --seqlens-q, or --alibi", Severity.KIND)
+    return Refusal(text, "--seqlen instead of --seqlens-q, or --alibi")
 
 
-def _dbias_rank(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _dbias_rank(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     planes = {Bias.R11SS: p.batch * p.heads, Bias.R1HSS: p.batch}.get(p.bias, 1)
     if not p.dbias or planes == 1:
         return None
     text = f"dbias of a bias {p.bias.value}: the kernels write one plane per sequence and head and sum none of them"
-    return Reason("K332", text, "--bias elementwise:bhss", Severity.OPTION)
+    return Refusal(text, "--bias elementwise:bhss")
 
 
-def _no_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _no_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.max_rows:
         return None
-    return Reason("K333", "no query row in any sequence: the grid would be empty", "--backend cpu", Severity.SHAPE)
+    return Refusal("no query row in any sequence: the grid would be empty", "--backend cpu")
 
 
-def _no_keys(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _no_keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.max_keys:
         return None
-    return Reason("K334", "no key in any sequence: the backward grid would be empty", "--seqlen-k 1", Severity.SHAPE)
+    return Refusal("no key in any sequence: the backward grid would be empty", "--seqlen-k 1")
 
 
-def _one_step(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _one_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.max_keys or s.group or algorithm_of(kernel).pad_sk or kernel.signature.mask is not MaskKey.NONE:
         return None
     text = "no keys: without mask and padding the kernel takes one step of keys that are not there"
-    return Reason("K335", text, "the same kernel with padding of the keys", Severity.SHAPE)
+    return Refusal(text, "the same kernel with padding of the keys")
 
 
-def _alibi_positions(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _alibi_positions(s: Situation, kernel: KernelSpec) -> Refusal | None:
     longest = max(s.max_rows, s.max_keys)
     if s.problem.alibi is Alibi.NONE or longest <= ALIBI_END:
         return None
     text = f"ALiBi over {longest} positions: the kernels subtract positions in 16 bits"
-    return Reason("K336", text, f"sequences of at most {ALIBI_END}", Severity.SHAPE)
+    return Refusal(text, f"sequences of at most {ALIBI_END}")
 
 
-def _positive_scale(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _positive_scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     late = p.bias is Bias.NONE and p.alibi is Alibi.NONE and not p.softcap
     if p.scale > 0 or not late or not kernel.arch.startswith("gfx9"):
         return None
     text = f"scale {p.scale:g}: the kernels look for the largest score before they scale it"
-    return Reason("K337", text, "a scale above 0 (and the signs of Q turned)", Severity.OPTION)
+    return Refusal(text, "a scale above 0 (and the signs of Q turned)")
 
 
-def _pages_before_window(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p, (bm0, bn0) = s.problem, algorithm_of(kernel).tile[:2]
     if p.mask.left is None:
         return None
@@ -141,65 +145,80 @@ def _pages_before_window(s: Situation, kernel: KernelSpec) -> Reason | None:
         first_row = max(rows - 1, 0) // bm0 * bm0
         if first_row + p.mask.delta(rows, keys) - p.mask.left >= bn0:
             text = f"mask {p.mask.text()}: a window that begins behind key {bn0}, whose pages the kernel takes from key 0 on"
-            return Reason("K338", text, "--kv-cache paged:128, or --causal", Severity.SHAPE)
+            return Refusal(text, "--kv-cache paged:128, or --causal")
     return None
 
 
 _FWD_RUNNER = "example/ck_tile/01_fmha/fmha_fwd_runner.hpp fmha_fwd_run"
 _CACHED = (Family.FWD_SPLITKV, Family.FWD_PAGEDKV)
 
-LIMITS: tuple[Condition, ...] = (
+LIMITS: tuple[Condition[Situation], ...] = (
     Condition(
         "K320",
         "page sizes are multiples of 128",
         _page,
-        _CACHED,
         "A tile of keys is loaded from one page. The kernels' key tiles have up to 128 keys and no kernel looks at the "
         "page size, so the runner demands multiples of 128. Batch prefill has pages of one key (K014).",
         _FWD_RUNNER,
+        families=_CACHED,
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K321",
         "packed queries do not go with a linear cache",
         _group_linear,
-        (Family.FWD_SPLITKV,),
         "Group-mode kernels find a sequence's keys by packed offsets or by a block table.",
         "include/ck_tile/ops/fmha/kernel/fmha_fwd_splitkv_kernel.hpp operator()",
+        families=(Family.FWD_SPLITKV,),
     ),
     Condition(
         "K322",
         "appending needs batch mode",
         _group_append,
-        _CACHED,
         "The append kernel has no group mode; upstream's runner silently falls back to batch mode.",
         _FWD_RUNNER,
+        families=_CACHED,
     ),
-    Condition("K323", "the rotary dim is a multiple of 16", _rotary_step, _CACHED, "Loads of 16 bytes.", _FWD_RUNNER),
     Condition(
-        "K324", "rotary embedding is for fp16 and bf16", _rotary_dtype, _CACHED, "No other kernels exist.", _FWD_RUNNER
+        "K323",
+        "the rotary dim is a multiple of 16",
+        _rotary_step,
+        "Loads of 16 bytes.",
+        _FWD_RUNNER,
+        families=_CACHED,
+        severity=Severity.SHAPE,
+    ),
+    Condition(
+        "K324",
+        "rotary embedding is for fp16 and bf16",
+        _rotary_dtype,
+        "No other kernels exist.",
+        _FWD_RUNNER,
+        families=_CACHED,
     ),
     Condition(
         "K325",
         "rotary: as many queries as appended keys",
         _rotary_rows,
-        _CACHED,
         "The append kernel rotates query row i for position cache_seqlen + i. The last positions, which queries take "
         "here, are the same only when as many keys are appended.",
         "include/ck_tile/ops/fmha/kernel/fmha_fwd_appendkv_kernel.hpp operator()",
+        families=_CACHED,
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K326",
         "at most 128 splits",
         _splits,
-        (Family.FWD_SPLITKV,),
         "Combine kernels are compiled for up to 8, 16, 32, 64 and 128 splits.",
         _FWD_RUNNER,
+        families=(Family.FWD_SPLITKV,),
+        severity=Severity.OPTION,
     ),
     Condition(
         "K327",
         "window bounds are not negative",
         _negative_window,
-        MAIN,
         "The kernels take a window's sizes to the left and right; below 0 means unlimited. Masks whose diagonal lies "
         "inside the hidden part cannot be said so.",
         "include/ck_tile/ops/fmha/block/block_masking.hpp make_generic_attention_mask_coordinates_from_lr_window",
@@ -208,7 +227,6 @@ LIMITS: tuple[Condition, ...] = (
         "K331",
         "no shared elementwise bias in group mode",
         _group_bias,
-        MAIN,
         "In group mode the kernels step from one sequence's bias to the next by packed query rows, so a bias that the "
         "sequences share has no strides.",
         "include/ck_tile/ops/fmha/kernel/fmha_fwd_kernel.hpp operator()",
@@ -217,48 +235,67 @@ LIMITS: tuple[Condition, ...] = (
         "K332",
         "dbias is not summed",
         _dbias_rank,
-        BACKWARD,
         "The kernels write dS for each sequence and head; the gradient of a broadcast bias would be a sum over them.",
         "example/ck_tile/01_fmha/fmha_bwd_runner.hpp fmha_bwd_run",
+        families=BACKWARD,
+        severity=Severity.OPTION,
     ),
     Condition(
-        "K333", "there are query rows", _no_rows, MAIN, "A grid of 0 blocks is no launch.", "HIP hipLaunchKernel"
+        "K333",
+        "there are query rows",
+        _no_rows,
+        "A grid of 0 blocks is no launch.",
+        "HIP hipLaunchKernel",
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K335",
         "no keys need a kernel that looks for them",
         _one_step,
-        (Family.FWD_SPLITKV,),
         "Only kernels with a mask, with padding of the keys or with uneven splits leave early when there are no keys. "
         "Upstream's API file takes the other kind for seqlen_k 0, as 0 is a multiple of everything; LSE would be wrong.",
         "include/ck_tile/ops/fmha/pipeline/block_fmha_fwd_splitkv_pipeline_qr_ks_vs.hpp operator()",
+        families=(Family.FWD_SPLITKV,),
+        severity=Severity.SHAPE,
+        reads=attrgetter("algorithm.pad_sk", "signature.mask"),
     ),
     Condition(
         "K336",
         "ALiBi's positions fit 16 bits",
         _alibi_positions,
-        MAIN,
         "The distance of a key from its row's zero point is a sum of absolute differences of 16-bit numbers "
         "(v_sad_u16), so positions from 65536 on are wrong.",
         "include/ck_tile/ops/fmha/block/block_position_encoding.hpp Alibi::sad",
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K337",
         "the softmax scale is positive",
         _positive_scale,
-        FORWARD,
         "With fast exp2 (gfx9) and nothing added to the scores, a row's maximum is taken of unscaled scores: with a "
         "negative scale the exponents would be above 0 and overflow, with 0 a masked row is NaN.",
         "include/ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs.hpp operator()",
+        families=FORWARD,
+        severity=Severity.OPTION,
     ),
     Condition(
         "K338",
         "batch prefill begins with the first key",
         _pages_before_window,
-        (Family.BATCH_PREFILL,),
         "Where a window leaves out whole key tiles, the loop begins with a later tile, but its pages are looked up from "
         "the sequence's first on: keys and values are those of other positions, and the output is wrong.",
         "include/ck_tile/ops/fmha/pipeline/block_fmha_batch_prefill_pipeline_qr_ks_vs_async.hpp operator()",
+        families=(Family.BATCH_PREFILL,),
+        severity=Severity.SHAPE,
+        reads=attrgetter("algorithm.tile"),
     ),
-    Condition("K334", "there are keys", _no_keys, BACKWARD, "Backward blocks are over keys.", "HIP hipLaunchKernel"),
+    Condition(
+        "K334",
+        "there are keys",
+        _no_keys,
+        "Backward blocks are over keys.",
+        "HIP hipLaunchKernel",
+        families=BACKWARD,
+        severity=Severity.SHAPE,
+    ),
 )

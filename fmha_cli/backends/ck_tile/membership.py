@@ -1,4 +1,4 @@
-"""Whether upstream's tables have a kernel: its tile, and a pipeline that is emitted with its features."""
+"""Whether upstream's tables contain a kernel: its tile, and a pipeline that is emitted with its features."""
 
 from __future__ import annotations
 
@@ -8,18 +8,17 @@ from functools import cache
 from types import MappingProxyType
 from typing import Any
 
-from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.enumeration import tiles_for
 from fmha_cli.backends.ck_tile.kernel_rule import class_of
 from fmha_cli.backends.ck_tile.revisions import dtype_names
 from fmha_cli.backends.ck_tile.tables import Block, Emit, Tables, TileRow, tables_of
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.encode import field_text
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import Signature
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, algorithm_of
+from fmha_cli.domain.encode import field_text
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import Signature
 
 _PLACE = ("dtype", "dtype_out", "hdim", "hdim_v", "mode", "rev")
-"""Fields that choose the rows; they are compared elsewhere."""
+"""Fields that select the rows. They are compared elsewhere."""
 _DEFAULTS: Mapping[str, Any] = MappingProxyType(
     {f.name: f.default for kind in (Signature, CkAlgorithm) for f in fields(kind) if f.default is not MISSING}
 )
@@ -27,18 +26,18 @@ _ROW_FIELDS = ("tile", "waves", "warp", "occupancy", "constraint", "trload", "ma
 
 
 def tables_for(kernel: KernelSpec) -> Tables | None:
-    """The tables of a kernel's family, class and revision; None where there are none."""
+    """The tables of a kernel's family, class and revision, or None if there are none."""
     class_ = class_of(kernel)
     return tables_of(kernel.family, class_, algorithm_of(kernel).rev) if class_ else None
 
 
 def type_name(kernel: KernelSpec) -> str:
-    """Upstream's name of a kernel's types; empty where it has none."""
+    """Upstream's name for a kernel's types; empty if it has none."""
     return dtype_names().get((kernel.signature.dtype, kernel.signature.dtype_out), "")
 
 
 def rows_for(kernel: KernelSpec) -> tuple[TileRow, ...]:
-    """The tile rows of a kernel's types, on its architecture."""
+    """The tile rows for a kernel's types on its architecture."""
     tables, name = tables_for(kernel), type_name(kernel)
     if tables is None:
         return ()
@@ -48,14 +47,14 @@ def rows_for(kernel: KernelSpec) -> tuple[TileRow, ...]:
 
 @cache
 def _tile_fields(family: Family, class_: str, revision: str) -> tuple[str, ...]:
-    """The fields that the family's tile rows decide, as against its blocks."""
+    """The fields that the family's tile rows decide; its blocks decide the others."""
     tables = tables_of(family, class_, revision)
     decided = {name for block in tables.blocks for name in (*block.axes, *(k for e in block.emits for k in e.fields))}
     return tuple(name for name in _ROW_FIELDS if name not in decided)
 
 
 def tile_mismatches(kernel: KernelSpec) -> tuple[str, ...] | None:
-    """The fields in which the nearest tile row of the kernel's head dims differs; None without such a row."""
+    """The fields in which the nearest tile row for the kernel's head dims differs, or None if there is no such row."""
     a = algorithm_of(kernel)
     names = _tile_fields(kernel.family, class_of(kernel), a.rev)
     hdims = (kernel.signature.hdim, kernel.signature.hdim_v)
@@ -68,7 +67,7 @@ def tile_mismatches(kernel: KernelSpec) -> tuple[str, ...] | None:
 
 
 def pipeline_mismatches(kernel: KernelSpec) -> tuple[str, ...] | None:
-    """The fields in which the nearest emitted pipeline differs, as ``name=value`` of what it has; None without one."""
+    """The fields in which the nearest emitted pipeline differs, as its ``name=value``; None if there is no pipeline."""
     tables = tables_for(kernel)
     if tables is None:
         return None

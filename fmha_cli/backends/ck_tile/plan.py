@@ -1,4 +1,4 @@
-"""The plan of a main kernel: the stages around it in launch order, their grids, and the workspaces."""
+"""The plan of a main kernel: its stages in launch order, their grids, and the workspaces."""
 
 from __future__ import annotations
 
@@ -6,18 +6,17 @@ from collections.abc import Iterator
 
 from fmha_cli.backends.ck_tile import stages
 from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
-from fmha_cli.backends.ck_tile.condition import algorithm_of
+from fmha_cli.backends.ck_tile.index_limits import grid_of, merges_heads
 from fmha_cli.backends.ck_tile.situation import Situation, situation_of, wave_of
 from fmha_cli.backends.ck_tile.splits import log2_max_splits
-from fmha_cli.backends.ck_tile.widths import grid_of, merges_heads
-from fmha_cli.backends.ck_tile.workspaces import workspaces_of
-from fmha_cli.backends.ck_tile.zeroing import zeroed
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.signature import Need
+from fmha_cli.backends.ck_tile.workspaces import workspaces_of, zeroed
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
 
 FULL_WAVE = 64
 FLOATS_PER_LOAD = 4
@@ -27,11 +26,11 @@ Detail = tuple[tuple[str, str], ...]
 def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
     """The plan around a main kernel that ``decide`` supports.
 
-    Forward: append (when keys are appended), the main kernel, combine (split-KV). Backward: dot_do_o, dq_dk_dv, and
-    convert_dq unless the kernel writes dQ itself.
+    The forward stages are append (when keys are appended), the main kernel and combine (split-KV). The backward stages
+    are dot_do_o, dq_dk_dv and, unless the main kernel writes dQ itself, convert_dq.
 
     Raises:
-        InternalError: a stage is missing, or the kernel is a stage itself: ``decide`` refuses both.
+        InternalError: a stage is missing, or the kernel is itself a stage; ``decide`` refuses both.
     """
     s = situation_of(problem, device)
     made = tuple(_backward(s, kernel) if kernel.family is Family.BWD_DQ_DK_DV else _forward(s, kernel))
@@ -84,7 +83,7 @@ def _main_detail(s: Situation, kernel: KernelSpec) -> Detail:
 
 
 def _accumulation(s: Situation, kernel: KernelSpec) -> Detail:
-    """How dQ comes about, and what starts as zeros."""
+    """How dQ is computed, and which buffers start as zeros."""
     if not stages.converts(kernel):
         return (("dq", "written by this stage"),)
     deterministic = kernel.signature.deterministic is Need.YES
@@ -103,7 +102,7 @@ def _append_detail(s: Situation, kernel: KernelSpec) -> Detail:
 
 
 def _combine_detail(s: Situation, kernel: KernelSpec) -> Detail:
-    """Rows of a block: the lanes of a wave over the loads of four floats in a row of bn1."""
+    """Rows per block: the lanes of a wave divided by the number of four-float loads in a row of bn1."""
     log2 = log2_max_splits(s.splits.count)
     if log2 is None:
         raise InternalError(f"{s.splits.count} splits: beyond every combine kernel", where="plan")

@@ -1,4 +1,4 @@
-"""K350-K355: which of the kernels that fit upstream's runner takes. These rules order kernels and refuse none.
+"""K350-K355: which of the fitting kernels upstream's runner takes. These rules order kernels and refuse none.
 
 Sources: ``codegen/ops/*.py`` (``seqtune``, ``skcheck`` of ``qr_async``, the constraints of the tile tables, the nesting
 of the generated API files) and ``fmha_fwd_runner.hpp`` ``fmha_fwd_run`` (which API is called).
@@ -10,18 +10,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fmha_cli.backends.ck_tile.api_conditions import ASYNC, keys_divide
-from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.situation import Situation
-from fmha_cli.backends.ck_tile.splits import single
-from fmha_cli.codegen.ck_tile.algorithm import Constraint
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.rules import Reason, Rule
+from fmha_cli.backends.gpu.arithmetic import single
+from fmha_cli.codegen.ck_tile.algorithm import Constraint, algorithm_of
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Rule, refuses_nothing
 
 MIN_UTILISATION = 0.8
 """``min_cu_util_rate`` of the generated API."""
 ONE_KEY_PAGES = 1
+TUNED, CONSTRAINED, PADDED, FIRST_CASE, CALLED_API = "K350", "K351", "K352", "K353", "K354"
+"""The rules that order kernels."""
 
 
 @dataclass(frozen=True)
@@ -33,9 +32,9 @@ class Api:
 
 
 def api_for(s: Situation) -> Api:
-    """The order of ``run_fwd`` in upstream's runner: paged prefill for one split, then split-KV; else forward.
+    """The order of ``run_fwd`` in upstream's runner: paged prefill for one split, then split-KV; otherwise forward.
 
-    Pages of one key are known to batch prefill alone, which aiter calls and the runner does not.
+    Only batch prefill supports pages of one key. Aiter calls it; the runner does not.
     """
     p = s.problem
     if p.direction.backward:
@@ -51,7 +50,7 @@ def api_for(s: Situation) -> Api:
 
 
 def passed_over(s: Situation, kernel: KernelSpec, largest_rows: int) -> str | None:
-    """The condition for which upstream's API passes over a kernel that fits, None when it takes it.
+    """The condition under which upstream's API passes over a kernel that fits, or None if it takes the kernel.
 
     Args:
         largest_rows: the largest bm0 among the kernels of the same head-dim case.
@@ -64,14 +63,14 @@ def _seqtune(s: Situation, kernel: KernelSpec, largest_rows: int) -> str | None:
     rows = algorithm_of(kernel).tile[0]
     if kernel.family is not Family.FWD or rows == largest_rows or s.rows <= rows:
         return None
-    return f"K350: {s.rows} query rows, taken up to {rows}"
+    return f"{TUNED}: {s.rows} query rows, taken up to {rows}"
 
 
 def _constraint(s: Situation, kernel: KernelSpec) -> str | None:
     constraint = algorithm_of(kernel).constraint
     if constraint is Constraint.NONE or _met(constraint, s):
         return None
-    return f"K351: {constraint.value} does not hold ({s.counted})"
+    return f"{CONSTRAINED}: {constraint.value} does not hold ({s.counted})"
 
 
 def _met(constraint: Constraint, s: Situation) -> bool:
@@ -89,52 +88,48 @@ def _needless_padding(s: Situation, kernel: KernelSpec) -> str | None:
     a = algorithm_of(kernel)
     if s.group or a.pipeline not in ASYNC or not a.pad_sk or not keys_divide(s, kernel):
         return None
-    return f"K352: {s.keys} keys need no padding to {a.tile[1]}"
-
-
-def _refuses_nothing(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
-    return None
+    return f"{PADDED}: {s.keys} keys need no padding to {a.tile[1]}"
 
 
 _OPS = "example/ck_tile/01_fmha/codegen/ops"
 
 ORDER_RULES: tuple[Rule, ...] = (
     Rule(
-        "K350",
+        TUNED,
         "order: small query tiles are taken for short sequences",
-        _refuses_nothing,
+        refuses_nothing,
         "Of several tiles upstream takes one with bm0 rows only when seqlen_q <= bm0, or when it is the largest. In "
         "group mode it compares the packed total. Other kernels that fit are offered at later ranks.",
         f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.seqtune",
     ),
     Rule(
-        "K351",
+        CONSTRAINED,
         "order: a tile's own constraint",
-        _refuses_nothing,
+        refuses_nothing,
         "Some tiles are meant for small grids (blocks against multiprocessors) or for short keys. A kernel outside its "
         "constraint works, and is offered at a later rank. Without a device the architecture's product is assumed.",
         f"{_OPS}/fmha_batch_prefill.py CustomFactory, fmha_bwd.py FmhaBwdApiTrait.extra_cond",
     ),
     Rule(
-        "K352",
+        PADDED,
         "order: qr_async pads keys only when it must",
-        _refuses_nothing,
+        refuses_nothing,
         "The padded form of a qr_async kernel is taken when the keys are no positive multiple of its step.",
         f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.skcheck",
     ),
     Rule(
-        "K353",
+        FIRST_CASE,
         "order: the first head-dim case that is large enough",
-        _refuses_nothing,
+        refuses_nothing,
         "Upstream enters the first case with hdim <= H and hdim_v <= HV, in the order in which its generator came by "
         "them, and does not look into the next one when nothing inside matches. Kernels of other cases are offered at "
         "later ranks.",
         f"{_OPS}/fmha_fwd.py FmhaFwdApiPool.api",
     ),
     Rule(
-        "K354",
+        CALLED_API,
         "order: the API that upstream's runner calls",
-        _refuses_nothing,
+        refuses_nothing,
         "Split-KV for more than one split or a KV cache (paged prefill first, when there is one split), else forward. "
         "Kernels of the other families that fit are offered at later ranks.",
         "example/ck_tile/01_fmha/fmha_fwd_runner.hpp fmha_fwd_run",

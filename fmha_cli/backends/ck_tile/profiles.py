@@ -1,4 +1,4 @@
-"""Upstream's named sets (receipts) as data: what each admits of each family."""
+"""Upstream's named sets (receipts) as data: which kernels of each family each set admits."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fmha_cli.arch import arch_root
-from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.enumeration import Emitted
 from fmha_cli.backends.ck_tile.revisions import dtype_names, in_revision
 from fmha_cli.backends.ck_tile.tables import ALGORITHM_FIELDS, SIGNATURE_FIELDS, typed
-from fmha_cli.errors import InternalError, UsageError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.near import suggest
-from fmha_cli.profiles import profile_of
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.discovery.profiles import profile_of
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import InternalError, UsageError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.suggest import suggest
 
 SCHEMA = "fmha.ck-profiles/1"
 REST = "*"
-"""The row of a family for profiles that have none of their own."""
+"""The row that a profile uses for a family without a row of its own."""
 Admits = Callable[[Emitted], bool]
 
 
 @dataclass(frozen=True)
 class Alternative:
-    """Fields and the values that each may have; all must be met."""
+    """Fields with the values that each may have. A kernel must meet all of them."""
 
     needs: Mapping[str, frozenset[Any]]
 
@@ -60,7 +60,7 @@ def canonical_profile(name: str, revision: str) -> str:
     """The profile of a name or alias (``receipt:2``).
 
     Raises:
-        UsageError: F003, no such profile, or none of CK-Tile's in this revision.
+        UsageError: F003, no such profile, or CK-Tile has none by that name in this revision.
     """
     found, known = profile_of(name).name, profile_names(revision)
     if found not in known:
@@ -74,7 +74,7 @@ def canonical_profile(name: str, revision: str) -> str:
 
 
 def admits(profile: str, family: Family, revision: str) -> Admits:
-    """What decides whether a profile holds a kernel of a family, as upstream's generator does for its number."""
+    """A predicate: whether a profile holds a kernel of a family, as upstream's generator decides for its receipt."""
     alternatives = _alternatives(profile, family, revision)
 
     def check(emitted: Emitted) -> bool:

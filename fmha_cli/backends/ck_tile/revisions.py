@@ -1,4 +1,4 @@
-"""Revisions of CK whose tables are known, the classes that they give an architecture, and their data types."""
+"""The revisions of CK whose tables are known, their architecture classes and their data types."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fmha_cli.arch import ArchSpec, arch_root
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import EmptySelection, InternalError, UsageError
-from fmha_cli.kernel import Family
-from fmha_cli.near import suggest
+from fmha_cli.domain.arch import ArchSpec, arch_root
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import EmptySelection, InternalError, UsageError
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.suggest import suggest
 
 SCHEMA = "fmha.ck-common/1"
 BASELINE = "baseline"
@@ -21,7 +21,7 @@ NAME = "ck_tile"
 
 @dataclass(frozen=True)
 class Revision:
-    """A revision of CK. ``buildable``: whether its sources are pinned, so that its kernels can be built."""
+    """A revision of CK. ``buildable``: its sources are pinned, so its kernels can be built."""
 
     name: str
     aliases: tuple[str, ...]
@@ -32,7 +32,7 @@ class Revision:
 
 @dataclass(frozen=True)
 class ArchClass:
-    """The class under which upstream's generator files an architecture; ``suffix`` ends its file names."""
+    """The class to which upstream's generator assigns an architecture. File names end in ``suffix``."""
 
     name: str
     suffix: str
@@ -54,7 +54,7 @@ def revisions() -> tuple[Revision, ...]:
 
 
 def revision_of(name: str | None) -> Revision:
-    """The revision of a name or alias, the default for None.
+    """The revision with a name or alias; the default revision for None.
 
     Raises:
         UsageError: F007, no such revision.
@@ -68,7 +68,7 @@ def revision_of(name: str | None) -> Revision:
 
 
 def in_revision(row: Mapping[str, Any], revision: str) -> bool:
-    """Whether a row that may say ``since`` and ``until`` (the first revision without it) is in a revision."""
+    """Whether a row belongs to a revision. It may state ``since``, and ``until`` (the first revision without it)."""
     order = [r.name for r in revisions()]
     at = order.index(revision)
     since, until = row.get("since"), row.get("until")
@@ -76,7 +76,7 @@ def in_revision(row: Mapping[str, Any], revision: str) -> bool:
 
 
 def arch_class(arch: ArchSpec, family: Family, revision: str) -> ArchClass | None:
-    """The class of an architecture for a family, None where the revision has nothing for it."""
+    """The class of an architecture for a family, or None if the revision has no kernels for it."""
     for row in arch.backends.get(NAME, {}).get("classes", ()):
         if family.value in row["families"] and in_revision(row, revision):
             return ArchClass(row["class"], row["suffix"], row["source"])
@@ -84,10 +84,10 @@ def arch_class(arch: ArchSpec, family: Family, revision: str) -> ArchClass | Non
 
 
 def require_arch(arch: ArchSpec, revision: str) -> None:
-    """Refuse an architecture for which a revision has nothing.
+    """Refuse an architecture for which a revision has no kernels.
 
     Raises:
-        EmptySelection: F006; names the first revision that has something.
+        EmptySelection: F006; it names the first revision that has kernels for the architecture.
     """
     if any(arch_class(arch, family, revision) for family in Family):
         return
@@ -106,7 +106,7 @@ def dtypes_of(name: str) -> tuple[DType, DType]:
     """(input, output) types of upstream's type name (``fp8bf16``).
 
     Raises:
-        InternalError: a name that upstream does not have.
+        InternalError: upstream has no such name.
     """
     pair = _common()["dtypes"].get(name)
     if pair is None:
@@ -122,7 +122,7 @@ def dtype_names() -> Mapping[tuple[DType, DType], str]:
 
 @cache
 def generated_dtypes(family: Family, revision: str) -> tuple[str, ...]:
-    """The type names that upstream's generator walks through for a family, in its order."""
+    """The type names over which upstream's generator loops for a family, in its order."""
     for row in _common()["generated"]:
         if family.value in row["families"] and in_revision(row, revision):
             return tuple(row["dtypes"])

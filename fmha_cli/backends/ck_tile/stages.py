@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.api_conditions import ROWS_1D
-from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.situation import Situation
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import CacheKey, Need, RotaryKey, Signature
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import CacheKey, Need, RotaryKey, Signature
 
 
 @lru_cache(maxsize=64)
@@ -29,7 +29,7 @@ def stage_kernels(arch: str, family: Family) -> Sequence[KernelSpec]:
 def _alike(
     arch: str, family: Family, dtype: str, dtype_out: str, hdim: int, mode: str
 ) -> tuple[tuple[KernelSpec, Signature], ...]:
-    """Stage kernels of one dtype and head dim, and of one mode where the stage has modes."""
+    """Stage kernels of one dtype and head dim, and of one mode if the stage has modes."""
     return tuple(
         (k, k.signature)
         for k in stage_kernels(arch, family)
@@ -46,7 +46,7 @@ def _around(main: KernelSpec, family: Family) -> tuple[tuple[KernelSpec, Signatu
 
 
 def combine_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
-    """The combine kernel of a split-KV kernel: same paddings and quantisation, LSE as asked for."""
+    """The combine kernel of a split-KV kernel: same paddings and quantisation, LSE as the problem requests."""
     a, wanted = algorithm_of(main), Need.of(situation.problem.lse)
     for kernel, signature in _around(main, Family.FWD_SPLITKV_COMBINE):
         b = algorithm_of(kernel)
@@ -57,7 +57,7 @@ def combine_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
 
 
 def append_for(situation: Situation, arch: str) -> KernelSpec | None:
-    """The append kernel that upstream's ``fmha_fwd_appendkv`` takes: the first of the first fitting head dim."""
+    """The append kernel that upstream's ``fmha_fwd_appendkv`` takes: the first one of the first fitting head dim."""
     p = situation.problem
     rotary = RotaryKey(p.rotary.style.value) if p.rotary.dim else RotaryKey.NONE
     bucket = 0
@@ -80,7 +80,7 @@ def append_for(situation: Situation, arch: str) -> KernelSpec | None:
 
 
 def pads_rows_1d(situation: Situation, main: KernelSpec) -> bool:
-    """``spad1d`` of the backward's one-dimensional kernels: the first form whose ``scheck`` passes."""
+    """``spad1d`` of the backward's one-dimensional kernels: that of the first form whose ``scheck`` passes."""
     most = algorithm_of(main).max_seq_q
     return situation.group or situation.rows % ROWS_1D != 0 or 0 < most < ROWS_1D
 

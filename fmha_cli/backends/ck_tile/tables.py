@@ -1,7 +1,7 @@
 """Upstream's tables as data: tiles and pipelines of each family, architecture class and revision.
 
-``arch_specs/_ck_tile_FAMILY.json`` holds what the loops of ``codegen/ops/*.py`` hold: tile rows, and blocks of
-pipelines, each a product of axes with the kernels that every point of it emits, in upstream's order.
+``arch_specs/_ck_tile_FAMILY.json`` holds the contents of the loops in ``codegen/ops/*.py``: tile rows, and blocks of
+pipelines. A block is a product of axes, with the kernels that each of its points emits, in upstream's order.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from functools import cache, cached_property
 from itertools import product
 from typing import Any
 
-from fmha_cli.arch import arch_root
 from fmha_cli.backends.ck_tile.revisions import in_revision
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Constraint, KvLayout, KvLookup, Pipeline, VLayout
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Family
-from fmha_cli.signature import (
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.signature import (
     BiasKey,
     CacheKey,
     MaskKey,
@@ -48,7 +48,7 @@ _KEYS: Mapping[str, Any] = {
 SIGNATURE_FIELDS = frozenset(f.name for f in fields(Signature))
 ALGORITHM_FIELDS = frozenset(f.name for f in fields(CkAlgorithm))
 PADS = ("pad_s", "pad_sk", "pad_d", "pad_dv")
-"""What the four letters of ``pads`` stand for; ``t`` = padded."""
+"""The fields that the four letters of ``pads`` stand for; ``t`` = padded."""
 _NOT_FIELDS = ("pads", "when", "profiles")
 
 
@@ -57,8 +57,9 @@ class Emit:
     """One kernel that every admitted point of a block emits.
 
     Attributes:
-        fields: its fields beside the point's; ``when``: axis -> values where it is emitted, all else everywhere.
-        profiles: the only profiles that hold it; empty = it belongs to the general set.
+        fields: the kernel's fields in addition to the point's.
+        when: axis -> values for which the kernel is emitted; an axis that is not named does not restrict it.
+        profiles: the profiles it is limited to; empty = it belongs to the general set.
     """
 
     fields: Mapping[str, Any]
@@ -85,7 +86,8 @@ class Block:
     """A product of axes, the last one innermost, and what each point emits.
 
     Attributes:
-        hdims, not_hdims: head dims (hdim, hdim_v) that the block is for, or not for; None = no restriction.
+        hdims: the head dims (hdim, hdim_v) to which the block is limited; None = no restriction.
+        not_hdims: head dims that the block excludes.
     """
 
     classes: tuple[str, ...]
@@ -125,22 +127,22 @@ class Block:
 
     @property
     def signature_parts(self) -> tuple[Mapping[str, Any], ...]:
-        """The different signature fields that the pairs have."""
+        """The distinct sets of signature fields among the pairs."""
         return self._parted[1]
 
     @property
     def algorithm_parts(self) -> tuple[Mapping[str, Any], ...]:
-        """The different algorithm fields that the pairs have."""
+        """The distinct sets of algorithm fields among the pairs."""
         return self._parted[2]
 
     def projection(self, fields: Sequence[str]) -> tuple[int, ...]:
-        """For each point, a number that is the same where the point's values of ``fields`` are the same."""
+        """One number per point; points with the same values of ``fields`` have the same number."""
         axes = [axis for axis in self.axes if axis in fields]
         seen: dict[tuple[Any, ...], int] = {}
         return tuple(seen.setdefault(tuple(point[a] for a in axes), len(seen)) for point in self.points)
 
     def serves(self, dtype: str, hdims: tuple[int, int]) -> bool:
-        """Whether the block is for a data type and head dims."""
+        """Whether the block applies to a data type and head dims."""
         return dtype in self.dtypes and (self.hdims is None or hdims in self.hdims) and hdims not in self.not_hdims
 
 
@@ -149,7 +151,7 @@ class TileRow:
     """One row of a tile table: fields of the algorithm, and the head dims that it serves.
 
     Attributes:
-        archs: the only architectures that have the row; empty = the whole class.
+        archs: the architectures to which the row is limited; empty = the whole class.
     """
 
     dtypes: tuple[str, ...]
@@ -164,10 +166,10 @@ class Tables:
     """The tables of one family for one class in one revision.
 
     Attributes:
-        tiles_first: upstream's loop over modes is inside that over tiles, not around it.
+        tiles_first: upstream loops over tiles outside and over modes inside, not the other way round.
         constants: signature fields that all kernels of the family share.
-        tiles_of: the family whose tiles give the head dims, where the family has no tiles of its own; ``rows_1d``
-            rows of such a family's blocks.
+        tiles_of: for a family without tiles of its own, the family whose tiles give the head dims.
+        rows_1d: rows per block of such a family.
     """
 
     family: Family
@@ -184,7 +186,7 @@ def typed(name: str, value: Any) -> Any:
     """A field's value from its JSON form.
 
     Raises:
-        InternalError: no field of a signature or of an algorithm has the name.
+        InternalError: neither signatures nor algorithms have a field of that name.
     """
     if isinstance(value, list):
         return tuple(value)
@@ -204,7 +206,7 @@ def _emit(row: Mapping[str, Any]) -> Emit:
 
 
 def typed_pad(name: str, padded: bool) -> bool | int:
-    """A padding as its field's type: a flag along sequences, a number along head dims."""
+    """A padding in its field's type: a flag along sequences, a number along head dims."""
     return padded if name in PADS[:2] else int(padded)
 
 
@@ -250,7 +252,7 @@ def _file(family: Family) -> Mapping[str, Any]:
 
 @cache
 def tables_of(family: Family, class_: str, revision: str) -> Tables:
-    """The tables of a family for an architecture class, as a revision has them."""
+    """The tables of a family for an architecture class in one revision."""
     data = _file(family)
     mine = [
         [row for row in data.get(kind, ()) if class_ in row["classes"] and in_revision(row, revision)]

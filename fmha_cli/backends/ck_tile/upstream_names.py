@@ -1,4 +1,4 @@
-"""Upstream's file stems of kernels.
+"""Upstream's file stems for kernels.
 
 Source: the properties ``name`` and ``filename`` of the kernel, tile and pipeline classes in
 ``example/ck_tile/01_fmha/codegen/ops/*.py``; for the newer revision, section 5.1 of its description.
@@ -10,12 +10,11 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from types import MappingProxyType
 
-from fmha_cli.backends.ck_tile.condition import algorithm_of
 from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
 from fmha_cli.backends.ck_tile.revisions import BASELINE, arch_class, dtype_names
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, CacheKey, MaskKey, Need, QScaleKey, RotaryKey, Signature
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, algorithm_of
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, Need, QScaleKey, RotaryKey, Signature
 
 YES = Need.YES
 BIAS_WORDS = {BiasKey.NONE: "nbias", BiasKey.ELEMENTWISE: "bias", BiasKey.ALIBI: "alibi"}
@@ -32,7 +31,7 @@ _ROTARY = {RotaryKey.NONE: "", RotaryKey.INTERLEAVED: "_inter", RotaryKey.HALF: 
 
 
 def upstream_name(kernel: KernelSpec) -> str | None:
-    """The file stem that upstream's generator gives a kernel; None where it files the architecture nowhere."""
+    """The file stem that upstream's generator gives a kernel, or None if the architecture has no class there."""
     suffix = _suffix(kernel.arch, kernel.family, algorithm_of(kernel).rev)
     return None if suffix is None else f"{_STEMS[kernel.family](kernel.signature, algorithm_of(kernel))}{suffix}"
 
@@ -72,7 +71,7 @@ def _head(prefix: str, s: Signature) -> str:
 
 
 def _start(s: Signature, a: CkAlgorithm) -> str:
-    """What the pipelines of all forward families begin with."""
+    """How the pipeline names of all forward families begin."""
     pads = _pads((a.pad_s, "s"), (a.pad_sk, "sk"), (a.pad_d, "d"), (a.pad_dv, "dv"))
     softcap = _word(s.softcap is YES, "logits")
     return f"_{a.pipeline.value}_v{a.vlayout.value[0]}{pads}{softcap}_{BIAS_WORDS[s.bias]}_{MASK_WORDS[s.mask]}"

@@ -1,16 +1,16 @@
 """Scratch tensors of CK's families: names, bytes and element strides.
 
-The plan declares them (the core allocates, poisons and guards them), the argument blocks point into them. Shapes
-are upstream's (``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp``), fp32 unless said
-otherwise; in group mode a batch of 1 holds the packed rows:
+The plan declares them; the core allocates, poisons and guards them; the argument blocks point into them. Shapes are
+upstream's (``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp``). Elements are fp32 unless
+stated otherwise. In group mode, a batch of 1 holds the packed rows:
 
 - ``lse_acc`` (batch, heads, splits, rows), ``o_acc`` (batch, heads, splits, rows, hdim_v): partial results of split-KV.
-- ``d`` (batch, heads, rows): row sums of dO * O. It shares the strides of ``lse``, which may have gaps, hence slack.
-- ``dq_acc`` (dq_splits, then Q's own axes): dQ before it is converted; dq_splits is 1 unless deterministic.
+- ``d`` (batch, heads, rows): row sums of dO * O. It has slack, since it shares ``lse``'s strides, which may have gaps.
+- ``dq_acc`` (dq_splits, then Q's own axes): dQ before it is converted. dq_splits is 1 unless deterministic.
 - ``dk_heads``, ``dv_heads`` (K's and V's axes with the query heads, element type of dK): with GQA the kernel writes
-  one dK and dV for each query head; the session sums them.
-- ``q_rotated`` (Q's axes, Q's strides): the append kernel rotates Q in place, so it gets a copy.
-- ``randval`` (batch, heads, rows, seqlen_k) bytes: only for kernels that store the random numbers.
+  one dK and dV for each query head, and the session sums them.
+- ``q_rotated`` (Q's axes, Q's strides): a copy of Q, because the append kernel rotates Q in place.
+- ``randval`` (batch, heads, rows, seqlen_k), bytes: only for kernels that store the random numbers.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Iterable
 from math import prod
 
 from fmha_cli.backends.ck_tile.shapes import heads_swapped, row_count
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.errors import InternalError
-from fmha_cli.features import Mode
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Stage, Workspace
-from fmha_cli.problem import Problem
-from fmha_cli.signature import Need
-from fmha_cli.tensors import shapes_of
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.features import Mode
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.plan import Plan, Stage, Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
+from fmha_cli.domain.tensors import shapes_of
 
 FP32 = 4
 LSE_SLACK = 32
@@ -34,7 +34,7 @@ LSE_SLACK = 32
 
 
 def workspaces_of(problem: Problem, stages: Iterable[Stage], splits: int) -> tuple[Workspace, ...]:
-    """The workspaces of a plan with these stages; ``splits`` is its number of key splits."""
+    """The workspaces of a plan with these stages. ``splits`` is the plan's number of key splits."""
     kernels = {stage.family: stage.kernel for stage in stages}
     out: list[Workspace] = []
     if Family.FWD_SPLITKV in kernels:
@@ -75,7 +75,7 @@ def o_acc_shape(problem: Problem, splits: int) -> tuple[int, ...]:
 
 
 def dq_splits(problem: Problem, main: KernelSpec) -> int:
-    """Copies of dQ that a deterministic kernel writes: one for each of its key tiles (``kN0``)."""
+    """Copies of dQ that a deterministic kernel writes: one per key tile (``kN0``)."""
     if main.signature.deterministic is not Need.YES:
         return 1
     return -(-problem.seqlen_k // algorithm_of(main).tile[1])
@@ -86,17 +86,6 @@ def dq_acc_shape(problem: Problem, main: KernelSpec) -> tuple[int, ...]:
     return dq_splits(problem, main), *shapes_of(problem)["q"].shape
 
 
-def algorithm_of(kernel: KernelSpec) -> CkAlgorithm:
-    """The algorithm of a CK kernel.
-
-    Raises:
-        InternalError: another backend's kernel.
-    """
-    if not isinstance(kernel.algorithm, CkAlgorithm):
-        raise InternalError(f"{kernel.name} is no CK-Tile kernel")
-    return kernel.algorithm
-
-
 def _rotated_bytes(problem: Problem) -> int:
     """Q's extent, with the slack of an arena whose rows have gaps (16 to 32 bytes after each item of an axis)."""
     q = shapes_of(problem)["q"]
@@ -104,3 +93,27 @@ def _rotated_bytes(problem: Problem) -> int:
     for length in reversed(q.shape[:-1]):
         extent = length * (extent + LSE_SLACK)
     return extent
+
+
+def zeroed(plan: Plan) -> tuple[str, ...]:
+    """Names of tensors and workspaces that must be zero before a launch. A plan may lack some of them.
+
+    - ``dq_acc``: blocks add to it atomically or, if deterministic and masked, do not write the parts of hidden tiles.
+    - ``dbias``: tiles that a mask hides are not written.
+    - dQ, dK and dV, if a packed sequence has no queries or no keys: its blocks return at once.
+
+    Source: ``example/ck_tile/01_fmha/fmha_bwd_runner.hpp`` (``dq_acc_buf.SetZero``, ``dbias_buf.SetZero``) and the early
+    returns of ``ck_tile/ops/fmha/kernel/fmha_bwd_kernel.hpp`` ``FmhaBwdDQDKDVKernel``.
+    """
+    if all(stage.family is not Family.BWD_DQ_DK_DV for stage in plan.stages):
+        return ()
+    p = plan.problem
+    masked, group = p.mask.kind is not MaskKind.NONE, p.mode is Mode.GROUP
+    out = []
+    if plan.main.signature.deterministic is not Need.YES or masked or group:
+        out.append("dq_acc")
+    if masked or group:
+        out.append("dbias")
+    if group and 0 in (*p.query_lengths(), *p.key_lengths()):
+        out += ["dq", "dk", "dv", "dk_heads", "dv_heads"]
+    return tuple(out)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fmha_cli.backends.cpu.backend import CpuBackend
-from fmha_cli.hookspecs import hookimpl
-from fmha_cli.protocols import Backend
+from fmha_cli.discovery.hookspecs import hookimpl
+from fmha_cli.domain.protocols import Backend
 
 backend: Backend = CpuBackend()
 

@@ -1,4 +1,4 @@
-"""Which CPU architectures this machine accepts, best first, and what the machine is."""
+"""This machine's CPU, and the CPU architectures that it accepts, best first."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import platform
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from fmha_cli.arch import load_arch
-from fmha_cli.device import DeviceFacts, usable_cores
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import DeviceFacts, usable_cores
 
 ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
 """Architectures with CPU kernels, best first."""
@@ -18,7 +18,7 @@ _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
 def accepted(flags: Iterable[str]) -> tuple[str, ...]:
-    """Architectures whose required CPU flags are all there, best first; ``generic`` always is."""
+    """Architectures whose required CPU flags are all present, best first; ``generic`` requires none."""
     have = set(flags)
     return tuple(name for name in ARCHS if have.issuperset(load_arch(name).fact("cpu_flags")))
 

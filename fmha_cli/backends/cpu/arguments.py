@@ -6,18 +6,18 @@ import ctypes
 from collections.abc import Mapping, Sequence
 
 from fmha_cli.codegen.abi import FmhaCpuArgs
-from fmha_cli.errors import InternalError
-from fmha_cli.features import CacheKind, Layout, Mode
-from fmha_cli.mask import Align
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BoundTensor
-from fmha_cli.tensors import offsets
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.features import CacheKind, Layout, Mode
+from fmha_cli.domain.mask import Align
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor
+from fmha_cli.domain.tensors import offsets
 
 _WORD = 2**32
 
 
 class Arguments:
-    """The block of one binding, and the length arrays that it points to.
+    """The block of one binding, and the arrays of lengths to which it points.
 
     Args:
         base: address of the arena's first byte.
@@ -80,7 +80,7 @@ class Arguments:
 
 
 def _strides(problem: Problem, tensors: Mapping[str, BoundTensor]) -> dict[str, int]:
-    """Batch, head and row strides of every tensor that is there."""
+    """Batch, head and row strides of every tensor that the problem has."""
     out = {}
     for name in ("q", "k", "v", "o"):
         layout = problem.layout_out if name == "o" else problem.layout

@@ -6,25 +6,25 @@ import platform
 from collections.abc import Iterable
 from pathlib import Path
 
-from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
 from fmha_cli.backends.cpu.kernels import BACKEND, algorithm_of, cpu_kernels
 from fmha_cli.backends.cpu.rules import CPU_RULES
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
-from fmha_cli.decision import Decision, Supported, Unsupported
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.kernel import Algorithm, KernelSpec
-from fmha_cli.plan import Artifact, Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext, Session
-from fmha_cli.rules import Rule, reasons_against
+from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.decision import Decision, Supported, Unsupported
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.kernel import Algorithm, KernelSpec
+from fmha_cli.domain.plan import Artifact, Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BuildContext, Session
+from fmha_cli.domain.rules import Rule, reasons_against
 
 DECODE_QUERIES = 16
 """Up to this sequence length a decode kernel is the faster one where it fits (docs/cpu-kernel.md, Decode)."""
 
 
 class CpuBackend:
-    """See ``fmha_cli.protocols.Backend`` for the contract of the methods."""
+    """See ``fmha_cli.domain.protocols.Backend`` for the contract of the methods."""
 
     name = BACKEND
     algorithm: type[Algorithm] = CpuAlgorithm

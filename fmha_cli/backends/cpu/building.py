@@ -2,47 +2,38 @@
 
 from __future__ import annotations
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.cpu.flags import compile_flags
-from fmha_cli.build.cache import Cache
-from fmha_cli.build.find import find_toolchain
-from fmha_cli.build.kernel_build import build_kernel
-from fmha_cli.build.key import BuildKey, key_for
-from fmha_cli.build.notice import as_text
-from fmha_cli.build.toolchain import Toolchain
+from collections.abc import Callable
+
 from fmha_cli.codegen.cpu.emit import emit
-from fmha_cli.faults import Fault
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Artifact
-from fmha_cli.protocols import BuildContext
+from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cache.key import BuildKey
+from fmha_cli.toolchain.cpp.library import build_cpp, cpp_key
+from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
+from fmha_cli.toolchain.kernels import kernel_build
+
+_LIBRARY = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
+_COMMON = (*_LIBRARY, "-fno-math-errno", "-fno-trapping-math", "-pthread", "-w")
+"""No -ffast-math: infinities and NaN have meaning in these kernels. -w: GCC 12 warns inside its own intrinsic headers."""
 
 
-def build_cpu(kernel: KernelSpec, context: BuildContext, fault: Fault | None = None) -> Artifact:
-    """The library of a kernel, from the cache or compiled now.
+def compile_flags(arch: ArchSpec, kind: ToolchainKind) -> tuple[str, ...]:
+    """All flags, in order, for one compiler family."""
+    return (*_COMMON, *arch.backends["cpu"]["compile"][kind.value])
 
-    Args:
-        fault: a planted fault (tests only); the cache keeps such a build apart, because its source differs.
 
-    Raises:
-        KernelFailure: it does not compile.
-        EnvironmentProblem: no compiler, or the cache is unusable.
-    """
-    cache, toolchain, key = _prepared(kernel, context, fault)
-    return build_kernel(cache, key, toolchain, timeout=context.timeout, cancel=context.stop)
+def build_cpu(kernel: KernelSpec, context: BuildContext) -> Artifact:
+    """The library of a kernel, from the cache or compiled now. Raises as ``build_cpp``."""
+    return build_cpp(kernel_build(kernel, emit(kernel)), context, _flags(kernel))
 
 
 def cpu_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
-    """The key under which :func:`build_cpu` keeps the kernel.
-
-    Raises:
-        EnvironmentProblem: no compiler, or the cache is unusable.
-    """
-    return _prepared(kernel, context, None)[2]
+    """The key under which :func:`build_cpu` keeps the kernel. Raises as ``cpp_key``."""
+    return cpp_key(kernel_build(kernel, emit(kernel)), context, _flags(kernel))
 
 
-def _prepared(kernel: KernelSpec, context: BuildContext, fault: Fault | None) -> tuple[Cache, Toolchain, BuildKey]:
-    speak = as_text(context.notify)
-    cache = Cache(context.cache_root, notify=speak)
-    toolchain = find_toolchain(cache.layout, speak)
-    flags = compile_flags(load_arch(kernel.arch), toolchain.kind)
-    return cache, toolchain, key_for(kernel, emit(kernel, fault), flags, toolchain)
+def _flags(kernel: KernelSpec) -> Callable[[Toolchain], tuple[str, ...]]:
+    arch = load_arch(kernel.arch)
+    return lambda toolchain: compile_flags(arch, toolchain.kind)

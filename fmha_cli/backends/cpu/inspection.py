@@ -1,4 +1,4 @@
-"""What a compiled CPU kernel holds, read from its disassembly."""
+"""The content of a compiled CPU kernel, read from its disassembly."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _TIMEOUT_S = 60
 def inspect_library(path: Path) -> dict[str, object]:
     """Instruction counts, vector width, and an estimate of register spills.
 
-    ``spills`` counts vector moves between a register and the stack frame: an estimate, because a C++ array
-    on the stack looks the same. Without objdump every figure is null and ``why`` says so.
+    ``spills`` counts vector moves between a register and the stack frame. It is an estimate, because a C++ array on the
+    stack looks the same. Without objdump every figure is null and ``why`` states the reason.
     """
     tool = shutil.which("objdump")
     if tool is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fmha_cli.arch import ArchSpec
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
 from fmha_cli.codegen.cpu.emit import MAX_HDIM
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, Signature
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, Signature
 
 BACKEND = "cpu"
 

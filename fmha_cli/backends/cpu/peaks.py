@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.arch import ArchSpec, load_arch
 from fmha_cli.backends.cpu.arch_detect import detect
-from fmha_cli.backends.cpu.flags import compile_flags
-from fmha_cli.build.cpp import build_cpp
+from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.codegen.cpu.peaks import emit_peaks
-from fmha_cli.device import DeviceFacts
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.plan import Artifact
-from fmha_cli.protocols import BuildContext
-from fmha_cli.signature import Signature
+from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
+from fmha_cli.toolchain.cpp.library import build_cpp
 
 _ROUNDS = 192
 _STEPS = 250_000
@@ -30,13 +27,6 @@ _READ_FACTOR = 4
 _LEAST_BLOCK = 256 << 20
 
 
-@dataclass(frozen=True, kw_only=True)
-class PeakAlgorithm(Algorithm):
-    """The loops have nothing to choose; the name keeps them apart from kernels in the cache."""
-
-    loops: str = "peaks"
-
-
 def build_peak_loops(device: DeviceFacts, context: BuildContext) -> Artifact:
     """The loops for the best architecture that the device accepts.
 
@@ -44,10 +34,10 @@ def build_peak_loops(device: DeviceFacts, context: BuildContext) -> Artifact:
         KernelFailure, EnvironmentProblem: as every build.
     """
     arch = load_arch(device.archs[0])
-    source = emit_peaks(vector_bits(arch), dot=_has_dot(arch))
-    signature = Signature(dtype=DType.FP32, dtype_out=DType.FP32, hdim=0, hdim_v=0)
-    loops = KernelSpec(backend="cpu", family=Family.FWD, arch=arch.name, signature=signature, algorithm=PeakAlgorithm())
-    return build_cpp(loops, source, context, lambda tools: (*compile_flags(arch, tools.kind), "-ffp-contract=fast"))
+    bits, dot = vector_bits(arch), _has_dot(arch)
+    identity = {"backend": "cpu", "dot": dot, "vector_bits": bits}
+    loops = BuildSpec(BuildKind.PEAK_LOOPS, f"cpu:peaks:{arch.name}", arch.name, identity, emit_peaks(bits, dot=dot))
+    return build_cpp(loops, context, lambda tools: (*compile_flags(arch, tools.kind), "-ffp-contract=fast"))
 
 
 def vector_bits(arch: ArchSpec) -> int:
@@ -60,7 +50,7 @@ def _has_dot(arch: ArchSpec) -> bool:
 
 
 def run_peak_loops(artifact: Path, threads: int) -> dict[str, object]:
-    """Run the loops; see ``fmha_cli.protocols.PeakLoops.run_peaks``.
+    """Run the loops; see ``fmha_cli.domain.protocols.PeakLoops.run_peaks``.
 
     Raises:
         EnvironmentProblem: the library does not load.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import DECODE_ROWS
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.rules import LEFTPAD_CORE_RULES, Reason, Rule, Severity
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import LEFTPAD_CORE_RULES, Refusal, Rule, Severity
 
 _WORD = 2**32
 
@@ -18,32 +18,32 @@ def group_rows(problem: Problem) -> int:
     return max(problem.query_lengths(), default=0) * (problem.heads // problem.kv_heads)
 
 
-def _forward(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+def _forward(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     if not problem.direction.backward:
         return None
-    return Reason("K100", f"direction {problem.direction.value}: the CPU kernels run forward only", "--direction fwd")
+    return Refusal(f"direction {problem.direction.value}: the CPU kernels run forward only", "--direction fwd")
 
 
-def _unpaged(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+def _unpaged(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     if not problem.paged:
         return None
     text = f"kv-cache {problem.kv_cache.text()}: the CPU kernels read K and V by strides, not through a block table"
-    return Reason("K101", text, "--kv-cache linear")
+    return Refusal(text, "--kv-cache linear")
 
 
-def _offset(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+def _offset(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     if not problem.dropout or problem.offset < _WORD:
         return None
     text = f"offset {problem.offset}: the dropout stream fmha holds 32 bits of offset"
-    return Reason("K102", text, f"--offset {problem.offset % _WORD}", Severity.OPTION)
+    return Refusal(text, f"--offset {problem.offset % _WORD}")
 
 
-def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     rows = group_rows(problem)
     if algorithm_of(kernel).kind is not Kind.DECODE or rows <= DECODE_ROWS:
         return None
     text = f"{rows} query rows for each key/value head: a decode kernel holds {DECODE_ROWS}"
-    return Reason("K103", text, "the prefill kernel of the same dtype", Severity.SHAPE)
+    return Refusal(text, "the prefill kernel of the same dtype")
 
 
 CPU_RULES: tuple[Rule, ...] = (
@@ -68,6 +68,7 @@ CPU_RULES: tuple[Rule, ...] = (
         _offset,
         "Stream fmha uses one 32-bit word of the Philox counter for the offset.",
         "fmha_cli/codegen/cpu/src/vmath.h philox",
+        severity=Severity.OPTION,
     ),
     Rule(
         "K103",
@@ -75,6 +76,7 @@ CPU_RULES: tuple[Rule, ...] = (
         _decode_rows,
         "Decode kernels keep all query rows of a key/value head beside each other and stream K and V once.",
         "fmha_cli/codegen/cpu/emit.py DECODE_ROWS",
+        severity=Severity.SHAPE,
     ),
 )
 """All rules of the backend, core rules first."""

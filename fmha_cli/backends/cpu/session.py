@@ -10,16 +10,16 @@ from pathlib import Path
 from fmha_cli.backends.cpu.arguments import Arguments
 from fmha_cli.codegen import abi
 from fmha_cli.codegen.struct import ctypes_structure, layout_faults, pack
-from fmha_cli.device import DeviceFacts, usable_cores
-from fmha_cli.errors import InternalError, KernelFailure
-from fmha_cli.plan import Plan
-from fmha_cli.protocols import BoundTensor
+from fmha_cli.domain.device import DeviceFacts, usable_cores
+from fmha_cli.domain.errors import InternalError, KernelFailure
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.protocols import BoundTensor
 
 _DEFAULT_LLC = 64 << 20
 
 
 class CpuSession:
-    """Runs one plan at a time; see ``fmha_cli.protocols.Session`` for the contract of the methods."""
+    """Runs one plan at a time; see ``fmha_cli.domain.protocols.Session`` for the contract of the methods."""
 
     def __init__(self, device: DeviceFacts) -> None:
         self._device = device

@@ -1,1 +1,1 @@
-"""NVIDIA devices through cuda-python: what every CUDA backend shares."""
+"""Code that all CUDA backends share. It drives NVIDIA devices through cuda-python."""

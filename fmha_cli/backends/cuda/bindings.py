@@ -1,11 +1,11 @@
-"""cuda-python's bindings of the driver, imported when asked for: that they import says nothing of the driver."""
+"""cuda-python's bindings of the driver, imported on demand. They import even where there is no driver."""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem
 
 _BINDINGS = "cuda.bindings.driver"
 

@@ -1,7 +1,7 @@
-"""``Cuda``: the driver's calls that sessions need, each checked; what fails says so in CUDA's own words.
+"""``Cuda``: the driver calls that sessions need. Each call is checked, and errors carry CUDA's own text.
 
-cuda-python's ``cuda.bindings.driver`` carries them. ``cuda.core`` would hide what is measured here (which call waits,
-what a graph holds), and the pinned cuda-python does not bring it.
+The calls go through cuda-python's ``cuda.bindings.driver``. ``cuda.core`` would hide what the sessions measure (which
+call waits, what a graph holds), and the pinned cuda-python does not contain it.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import Any
 
 from fmha_cli.backends.cuda.bindings import open_bindings
 from fmha_cli.backends.cuda.errors import LOST, NO_DEVICE, OUT_OF_MEMORY, STUB_LIBRARY, CudaError, cuda_error
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem
 
 CUBIN_CUDA = (13, 0)
-"""The CUDA release whose compiler makes the cubins; a driver of the same major release, or a later one, loads them."""
+"""The CUDA release whose compiler makes the cubins. A driver of the same major release, or a later one, loads them."""
 
 LIBRARY = "libcuda.so.1"
 _NS_PER_MS = 1e6
@@ -25,12 +25,13 @@ _NAME_BYTES = 256
 
 @dataclass(frozen=True, kw_only=True)
 class CudaDevice:
-    """What the driver says of a device.
+    """What the driver reports about a device.
 
     Attributes:
         capability: compute capability, (9, 0) for an H200.
         units: streaming multiprocessors.
-        shared_bytes: shared memory of one block, by the function's consent; shared_unit_bytes: of one multiprocessor.
+        shared_bytes: the most shared memory of one block, which a function must opt in to.
+        shared_unit_bytes: shared memory of one multiprocessor.
     """
 
     index: int
@@ -46,22 +47,22 @@ class CudaDevice:
 class Cuda:
     """One process's CUDA driver. Create it with :meth:`open`.
 
-    Once a kernel has ruined the context, giving things back does nothing: the process's end does it.
+    Once a kernel has ruined the context, the methods that free resources do nothing. The process's end frees them.
     """
 
     def __init__(self, bindings: Any) -> None:
         self.driver = bindings
         self._contexts: dict[int, Any] = {}
         self.lost = False
-        """Whether a call has said that the context is dead."""
+        """Whether a call has reported that the context is dead."""
 
     @staticmethod
     def open() -> Cuda:
-        """Import the bindings and call the driver once: an import proves nothing.
+        """Import the bindings and call the driver once, because the import alone does not show that there is a driver.
 
         Raises:
-            EnvironmentProblem: N003, no cuda-python; N002, no driver; N004, no device; N005, a driver older than the
-                kernels' CUDA; N007, the driver does not start.
+            EnvironmentProblem: N002, there is no driver; N003, cuda-python is missing; N004, there is no device; N005,
+                the driver is older than the kernels' CUDA; N007, the driver does not start.
         """
         cuda = Cuda(open_bindings())
         try:
@@ -81,16 +82,17 @@ class Cuda:
         return cuda
 
     def call(self, name: str, *arguments: Any) -> Any:
-        """The value of a call (None without one, a tuple of several).
+        """The value of a call: None if it returns none, a tuple if it returns several.
 
         Raises:
             MemoryError: out of device memory.
-            CudaLost: N001, the context is dead. CudaError: N001, any other error.
+            CudaLost: N001, the context is dead.
+            CudaError: N001, any other error.
         """
         try:
             number, known, values = self._ask(name, *arguments)
         except RuntimeError as fault:  # cuda-python: the library lacks the function
-            raise CudaError(f"{name} is not to be had", code="N001", where=name, why=str(fault)) from fault
+            raise CudaError(f"{name} is not available", code="N001", where=name, why=str(fault)) from fault
         if number == OUT_OF_MEMORY:
             raise MemoryError(f"{name}: {self.error_text(number)}")
         if number:
@@ -99,7 +101,7 @@ class Cuda:
         return values[0] if len(values) == 1 else tuple(values) or None
 
     def _ask(self, name: str, *arguments: Any) -> tuple[int, str | None, list[Any]]:
-        """Number and name of the status, and the values."""
+        """The number and name of a call's status, and its values."""
         try:
             status, *values = getattr(self.driver, name)(*arguments)
         except KeyError as fault:  # cuda-python: a number that its own release does not know
@@ -107,7 +109,7 @@ class Cuda:
         return int(status), str(status.name), values
 
     def error_text(self, number: int) -> str:
-        """CUDA's words for an error number, with the number."""
+        """CUDA's text for an error number, followed by the number."""
         try:
             text = self.driver.cuGetErrorString(self.driver.CUresult(number))[1]
         except (ValueError, RuntimeError):
@@ -115,12 +117,12 @@ class Cuda:
         return f"CUDA error {number}" if text is None else f"{text.decode('ascii', 'replace')} ({number})"
 
     def version(self) -> tuple[int, int]:
-        """The CUDA release that the driver knows: (13, 0)."""
+        """The CUDA release that the driver supports, such as (13, 0)."""
         number = int(self.call("cuDriverGetVersion"))
         return number // 1000, number % 1000 // 10
 
     def devices(self) -> tuple[CudaDevice, ...]:
-        """Every device, by asking for its attributes; no context is made."""
+        """Every device with its attributes. No context is created."""
         return tuple(self._device(index) for index in range(int(self.call("cuDeviceGetCount"))))
 
     def _device(self, index: int) -> CudaDevice:
@@ -145,7 +147,7 @@ class Cuda:
     def use(self, index: int) -> None:
         """Make a device's primary context the current one.
 
-        It is kept until the process ends: the next session of the process finds it ready.
+        The context is kept until the process ends, so that the process's next session can reuse it.
         """
         if index not in self._contexts:
             self._contexts[index] = self.call("cuDevicePrimaryCtxRetain", self.call("cuDeviceGet", index))
@@ -160,28 +162,28 @@ class Cuda:
         return int(self.call("cuMemAlloc", max(size, 1)))
 
     def free(self, address: int) -> None:
-        """Give an allocation back."""
+        """Free an allocation."""
         if not self.lost:
             self.call("cuMemFree", address)
 
     def copy_in(self, device: int, host: int, size: int) -> None:
-        """Host -> device; later work of any stream of :meth:`stream` comes after it."""
+        """Copy from host to device. Later work in any stream made by :meth:`stream` runs after the copy."""
         self.call("cuMemcpyHtoD", device, host, size)
 
     def copy_out(self, host: int, device: int, size: int) -> None:
-        """Device -> host, and wait."""
+        """Copy from device to host, and wait."""
         self.call("cuMemcpyDtoH", host, device, size)
 
     def copy_within(self, to: int, source: int, size: int, stream: Any) -> None:
-        """Device -> device, in the stream's order."""
+        """Copy from device to device, in the stream's order."""
         self.call("cuMemcpyDtoDAsync", to, source, size, stream)
 
     def fill(self, address: int, value: int, size: int, stream: Any) -> None:
-        """Every byte to ``value``, in the stream's order."""
+        """Set every byte to ``value``, in the stream's order."""
         self.call("cuMemsetD8Async", address, value, size, stream)
 
     def stream(self) -> Any:
-        """A new stream. It waits for copies from pageable memory, which may return before they are done."""
+        """A new stream. Its work waits for copies from pageable memory, whose calls may return before they are done."""
         return self.call("cuStreamCreate", int(self.driver.CUstream_flags.CU_STREAM_DEFAULT))
 
     def event(self) -> Any:
@@ -189,25 +191,25 @@ class Cuda:
         return self.call("cuEventCreate", int(self.driver.CUevent_flags.CU_EVENT_DEFAULT))
 
     def record(self, event: Any, stream: Any) -> None:
-        """Mark the place in the stream."""
+        """Record the event in the stream."""
         self.call("cuEventRecord", event, stream)
 
     def mark(self, event: Any, stream: Any) -> None:
-        """Mark the place in a stream that is captured: every replay of the graph records the event anew."""
+        """Record the event in a stream that is being captured. Every replay of the graph records it anew."""
         self.call(
             "cuEventRecordWithFlags", event, stream, int(self.driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL)
         )
 
     def synchronize(self, stream: Any) -> None:
-        """Wait for the stream; an error of a kernel that ran in it is raised here."""
+        """Wait for the stream. If a kernel that ran in it failed, this call raises the error."""
         self.call("cuStreamSynchronize", stream)
 
     def elapsed_ns(self, events: Sequence[Any]) -> tuple[int, ...]:
-        """Nanoseconds between neighbouring events, all of them over."""
+        """Nanoseconds between neighbouring events. All of them must have happened."""
         return tuple(round(self.call("cuEventElapsedTime", a, b) * _NS_PER_MS) for a, b in pairwise(events))
 
     def destroy(self, events: Sequence[Any], stream: Any) -> None:
-        """Give events and a stream back."""
+        """Destroy events and a stream."""
         if self.lost:
             return
         for event in events:

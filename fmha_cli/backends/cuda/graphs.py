@@ -1,7 +1,7 @@
-"""CUDA graphs: what a stream was told once, replayed by one call.
+"""CUDA graphs: work that is captured from a stream once and replayed by one call.
 
-The kernels of a graph follow each other without the host, so that even a kernel shorter than its own launch can be
-timed: by the events around a replay of many.
+The kernels of a graph follow each other without the host. Events around a replay of many passes can therefore time even
+a kernel that is shorter than its own launch.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ class Graph:
     """A captured and instantiated graph.
 
     Args:
-        queue: queues the work in the stream; nothing of it runs yet.
+        cuda: the driver.
+        stream: the stream to capture.
+        queue: queues the work in the stream. None of it runs during the capture.
 
     Raises:
-        CudaError: N001, something in it cannot be captured. MemoryError: out of device memory.
+        CudaError: N001, some of the work cannot be captured.
+        MemoryError: out of device memory.
     """
 
     def __init__(self, cuda: Cuda, stream: Any, queue: Callable[[], None]) -> None:
@@ -31,7 +34,7 @@ class Graph:
         try:
             queue()
         except BaseException:
-            with suppress(CudaError):  # the capture ends, and says once more that it failed
+            with suppress(CudaError):  # ending the capture reports the same failure again
                 cuda.call("cuStreamEndCapture", stream)
             raise
         graph = cuda.call("cuStreamEndCapture", stream)
@@ -42,10 +45,10 @@ class Graph:
                 cuda.call("cuGraphDestroy", graph)
 
     def replay(self, stream: Any) -> None:
-        """Queue it in the stream."""
+        """Queue the graph in the stream."""
         self._cuda.call("cuGraphLaunch", self._exec, stream)
 
     def destroy(self) -> None:
-        """Give it back."""
+        """Free the graph."""
         if not self._cuda.lost:
             self._cuda.call("cuGraphExecDestroy", self._exec)

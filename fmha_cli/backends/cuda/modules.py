@@ -1,4 +1,4 @@
-"""Cubins in a context: loading one, its kernel, and launching that with packed argument bytes."""
+"""Cubins in a context: load one, and launch its kernel with packed argument bytes."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from typing import Any
 from fmha_cli.backends.cuda.driver import Cuda
 
 SHARED_WITHOUT_CONSENT = 48 << 10
-"""Bytes of dynamic shared memory that a launch may ask for before the function was told of more. Source: CUDA C++
+"""Bytes of dynamic shared memory that a launch may request unless the function has opted in to more. Source: CUDA C++
 Programming Guide, "Shared Memory" of compute capability 7.x and later."""
 
 
 class PackedArguments:
-    """A kernel's arguments as the bytes that it gets, kept for launches.
+    """The bytes of a kernel's arguments, kept for repeated launches.
 
     Args:
-        data: the parameters at the offsets that the kernel's own layout gives them.
+        driver: the bindings of the driver.
+        data: the parameters at the offsets of the kernel's own layout.
     """
 
     def __init__(self, driver: Any, data: bytes) -> None:
@@ -38,13 +39,19 @@ class PackedArguments:
 
     @property
     def address(self) -> int:
-        """Of what ``cuLaunchKernel`` takes as ``extra``."""
+        """Address of the array that ``cuLaunchKernel`` takes as ``extra``."""
         return ctypes.addressof(self._extra)
 
 
 @dataclass(frozen=True)
 class Shape:
-    """Grid in blocks, block in threads, dynamic shared memory in bytes."""
+    """The shape of a launch.
+
+    Attributes:
+        grid: blocks along x, y and z.
+        block: threads along x, y and z.
+        shared: dynamic shared memory of a block, bytes.
+    """
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -60,7 +67,7 @@ class CudaKernel:
     """One kernel of a cubin in the current context.
 
     Raises:
-        CudaError: N001, the cubin does not load (another architecture, damaged), or holds no such kernel.
+        CudaError: N001, the cubin does not load (it is damaged or for another architecture), or has no such kernel.
         MemoryError: no device memory for its code.
     """
 
@@ -75,32 +82,28 @@ class CudaKernel:
         self._shared = SHARED_WITHOUT_CONSENT
 
     def allow_shared(self, size: int) -> None:
-        """Consent to launches with this much dynamic shared memory.
+        """Allow launches with this much dynamic shared memory.
 
         Raises:
-            CudaError: N001, the device gives less.
+            CudaError: N001, the device has less.
         """
         if size > self._shared:
             kind = self._cuda.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             self._cuda.call("cuFuncSetAttribute", self._function, kind, size)
             self._shared = size
 
-    def attribute(self, name: str) -> int:
-        """An attribute of the function by the end of its name: ``NUM_REGS``, ``LOCAL_SIZE_BYTES``."""
-        kind = getattr(self._cuda.driver.CUfunction_attribute, f"CU_FUNC_ATTRIBUTE_{name}")
-        return int(self._cuda.call("cuFuncGetAttribute", kind, self._function))
-
     def launch(self, shape: Shape, arguments: PackedArguments, stream: Any) -> None:
-        """Queue it in the stream.
+        """Queue the kernel in the stream.
 
         Raises:
-            CudaError: N001, the driver refuses the launch; CudaLost: the context is dead.
+            CudaError: N001, the driver refuses the launch.
+            CudaLost: N001, the context is dead.
             MemoryError: out of device memory.
         """
         numbers: Sequence[int] = (*shape.grid, *shape.block, shape.shared)
         self._cuda.call("cuLaunchKernel", self._function, *numbers, stream, 0, arguments.address)
 
     def unload(self) -> None:
-        """Give its code back."""
+        """Unload the cubin."""
         if not self._cuda.lost:
             self._cuda.call("cuModuleUnload", self._module)

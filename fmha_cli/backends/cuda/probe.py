@@ -1,22 +1,22 @@
-"""Which NVIDIA devices are here, by asking the driver for each."""
+"""Which NVIDIA devices the machine has, as the driver reports them."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 
-from fmha_cli.arch import arch_names
 from fmha_cli.backends.cuda.driver import Cuda, CudaDevice
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.arch import arch_names
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 
 _STATES = {"N002": State.MISSING, "N003": State.MISSING, "N004": State.NO_DEVICE}
 _ALONE = ((8, 7), (10, 1), (11, 0))
-"""Devices on Tegra: cubins of other architectures are not promised to run there. Source: CUDA C++ Programming Guide,
-"Binary Compatibility"."""
+"""Compute capabilities of Tegra devices, on which cubins of other architectures are not guaranteed to run. Source: CUDA
+C++ Programming Guide, "Binary Compatibility"."""
 
 
 def probe_cuda() -> Availability:
-    """The state of the driver and its devices. Loads the driver: call it in a worker."""
+    """The state of the driver and its devices. This loads the driver, so call it in a worker."""
     try:
         cuda = Cuda.open()
         found = cuda.devices()
@@ -33,7 +33,7 @@ def probe_cuda() -> Availability:
 
 
 def facts_of(device: CudaDevice, known: Collection[str]) -> DeviceFacts:
-    """A device as selection knows it."""
+    """The facts about a device that selection needs."""
     return DeviceFacts(
         id=f"cuda:{device.index}",
         archs=archs_of(device.capability, known),
@@ -47,12 +47,13 @@ def facts_of(device: CudaDevice, known: Collection[str]) -> DeviceFacts:
 def archs_of(capability: tuple[int, int], known: Collection[str]) -> tuple[str, ...]:
     """Architectures whose cubins a device runs, best first.
 
-    Its own with the suffix ``a``, its own, then those of lower minor numbers: a cubin runs on devices of the same major
-    number and an equal or higher minor one, and one with a suffix on its own architecture alone. ``sm_80`` cubins do
-    therefore not run on an H200.
+    The order is the device's own architecture with the suffix ``a``, its own without suffix, then those with lower
+    minor numbers. A cubin runs on devices with the same major number and an equal or higher minor number; a cubin with
+    a suffix runs on its own architecture only. ``sm_80`` cubins therefore do not run on an H200.
 
     Args:
-        known: architectures that have facts; the device's own is named in any case.
+        capability: the device's compute capability.
+        known: architectures that have facts. The device's own is included in any case.
     """
     major, minor = capability
     own = f"sm_{major}{minor}"

@@ -1,14 +1,14 @@
-"""Stages in a stream and their times: one launch between events, or replays of a graph when a launch is short.
+"""The times of stages in a stream: from one launch between events, or from replays of a graph if a launch is short.
 
 What a time means:
 
-- A *plain* launch is timed by events before, between and after the stages. A stage that is shorter than its own launch
-  by the host then holds the host's time too.
-- *Replays* have no such gaps: a graph of many passes, of which the first has an event after every stage, and the others
-  one before and one after all of them. The launch's time is the mean of those others; it is divided among the stages as
-  the first pass was. Events in the graph are nodes of it, so that the graph's own start is not in any time.
+- A *plain* launch is timed by events before, between and after the stages. The time of a stage that is shorter than its
+  own launch by the host includes the host's time.
+- *Replays* have no such gaps. The graph has many passes. The first pass has an event after every stage; the others have
+  one event before and one after all of them. The launch's time is the mean of those others, divided among the stages in
+  the proportions of the first pass. The events are nodes of the graph, so no time includes the graph's own start.
 
-Caches are hot in replays. What must be measured cold, and what is going to be judged, is a plain launch.
+Caches are hot in replays. A launch that must be measured cold, or whose result is judged, is therefore a plain launch.
 """
 
 from __future__ import annotations
@@ -20,23 +20,26 @@ from fmha_cli.backends.cuda.driver import Cuda
 from fmha_cli.backends.cuda.graphs import Graph
 
 REPLAY_BELOW_NS = 200_000
-"""Launches shorter than this are replayed. The host's gaps of a plain launch, a few microseconds for each stage, are
-1 to 5 % of it."""
+"""Launches shorter than this are replayed. The host's gaps in a plain launch, a few microseconds for each stage, are 1
+to 5 % of this time."""
 
 REPLAY_NS = 1_000_000
 MOST_PASSES = 200
-"""A replay lasts a millisecond, against which an event's half microsecond is nothing, or has so many passes."""
+"""The most passes of a replay. A replay with fewer lasts about a millisecond, against which an event's half microsecond
+is negligible."""
 
 
 class StageTimer:
-    """Launches stages in order on a stream of its own, and times them.
+    """Launches stages in order on its own stream, and times them.
 
     Args:
-        stages: each queues one stage in the stream that it is given.
-        before: queues what must be done ahead of a launch and is not timed.
+        cuda: the driver.
+        stages: functions that each queue one stage in a given stream.
+        before: queues what must be done before a launch and is not timed.
 
     Raises:
-        CudaError, MemoryError: see ``Cuda``.
+        CudaError: see ``Cuda``.
+        MemoryError: see ``Cuda``.
     """
 
     def __init__(
@@ -53,7 +56,9 @@ class StageTimer:
         """One plain launch: nanoseconds per stage.
 
         Raises:
-            CudaLost: a kernel ruined the context. CudaError, MemoryError: a launch was refused.
+            CudaLost: a kernel ruined the context.
+            CudaError: a launch was refused.
+            MemoryError: a launch was refused for lack of device memory.
         """
         self._before(self.stream)
         events = self._events[:-1]
@@ -65,7 +70,10 @@ class StageTimer:
         return self._cuda.elapsed_ns(events)
 
     def hot(self) -> tuple[int, ...]:
-        """One launch with hot caches: replays if a plain one is short, else a plain one. Raises likewise."""
+        """One launch with hot caches: replays if a plain launch is short, else a plain launch.
+
+        It raises what :meth:`single` raises.
+        """
         if self._warm_ns is None or self._warm_ns >= REPLAY_BELOW_NS:
             times = self.single()
             self._warm_ns = sum(times)
@@ -74,14 +82,14 @@ class StageTimer:
         return self._replayed(self._warm_ns)
 
     def forget(self) -> None:
-        """The stages' launches have changed: what was captured of them is of no use."""
+        """Drop the captured graph, because the stages' launches have changed."""
         if self._graph is not None:
             self._graph.destroy()
             self._graph = None
         self._warm_ns = None
 
     def close(self) -> None:
-        """Give everything back."""
+        """Free the graph, the events and the stream."""
         self.forget()
         self._cuda.destroy(self._events, self.stream)
         self._events, self.stream = (), None
@@ -97,7 +105,7 @@ class StageTimer:
         return divided(round(rest / self._passes), first)
 
     def _queue(self) -> None:
-        """The first pass with its events, then the others between the last of these and one more."""
+        """Queue the first pass with its events, then the other passes, then one more event."""
         self._cuda.mark(self._events[0], self.stream)
         for stage, event in zip(self._stages, self._events[1:-1], strict=True):
             stage(self.stream)
@@ -109,7 +117,7 @@ class StageTimer:
 
 
 def divided(whole: int, parts: Sequence[int]) -> tuple[int, ...]:
-    """A time divided as the parts are; the sum is exact."""
+    """Divide a time in the proportions of the parts. The results add up exactly."""
     total, done, out = sum(parts), 0, []
     for part in parts[:-1]:
         out.append(whole * part // total if total else 0)

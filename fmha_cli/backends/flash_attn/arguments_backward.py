@@ -1,14 +1,19 @@
-"""Fields of the backward pass' block: ``set_params_dgrad``, ``mha_bwd``, ``mha_varlen_bwd`` of ``flash_api.cpp``."""
+"""Fields of the backward pass's parameter block.
+
+Source: ``csrc/flash_attn/flash_api.cpp``: ``set_params_dgrad``, ``mha_bwd``, ``mha_varlen_bwd``.
+"""
 
 from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.arguments_common import Members, batch_strided, strided
-from fmha_cli.backends.flash_attn.places import Call, Strides
 from fmha_cli.backends.flash_attn.scratch import expanded, scratch_of
+from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.backends.flash_attn.strides import rows
+from fmha_cli.backends.gpu.call import Call, Strides
 
 
-def backward_members(call: Call) -> Members:
-    """``Flash_bwd_params`` beside the common fields; the three kernels read their own part of it."""
+def backward_members(call: Call[Situation]) -> Members:
+    """The fields of ``Flash_bwd_params`` besides the common ones. Each of the three kernels reads its own part."""
     s, p = call.situation, call.problem
     out: Members = {
         "unpadded_lse": s.unpadded_lse,
@@ -18,7 +23,7 @@ def backward_members(call: Call) -> Members:
         "deterministic": p.deterministic,
     }
     for name in ("q", "k", "v", "o", "do", "dq", "dk", "dv"):
-        at, strides = _gradient(call, name) if name in ("dk", "dv") else (call.address(name), call.rows(name))
+        at, strides = _gradient(call, name) if name in ("dk", "dv") else (call.address(name), rows(call, name))
         out |= {f"{name}_ptr": at, **strided(name, strides)}
         if not s.packed_q:
             out |= batch_strided(name, strides)
@@ -27,10 +32,13 @@ def backward_members(call: Call) -> Members:
     return out
 
 
-def _gradient(call: Call, name: str) -> tuple[int, Strides]:
-    """Where dK or dV goes, of which the kernel writes one for each query head: with grouped heads to a workspace."""
+def _gradient(call: Call[Situation], name: str) -> tuple[int, Strides]:
+    """Address and strides of dK or dV as the kernel writes it.
+
+    The kernel writes one dK and dV for each query head. With grouped heads they go to a workspace.
+    """
     workspace = f"{name}_expanded"
     if workspace not in call.tensors:
-        return call.address(name), call.rows(name)
+        return call.address(name), rows(call, name)
     *batch, row, head, _ = expanded(call.problem, name).strides
-    return call.address(workspace), Strides(batch[0] if batch else row, row, head)
+    return call.address(workspace), Strides(batch=batch[0] if batch else row, head=head, row=row)

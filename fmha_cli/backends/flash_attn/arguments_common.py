@@ -1,14 +1,14 @@
-"""Fields that forward and backward blocks share: sizes, scales, mask, lengths, ALiBi."""
+"""The fields that forward and backward parameter blocks share: sizes, scales, mask, lengths, ALiBi."""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
-from fmha_cli.backends.flash_attn.places import Call, Strides
 from fmha_cli.backends.flash_attn.scales import scales_of
-from fmha_cli.backends.flash_attn.situation import KeyLengths
-from fmha_cli.dtypes import DType
+from fmha_cli.backends.flash_attn.situation import KeyLengths, Situation
+from fmha_cli.backends.gpu.call import Call, Strides
+from fmha_cli.domain.dtypes import DType
 
 Members = dict[str, Any]
 
@@ -23,8 +23,8 @@ def batch_strided(name: str, strides: Strides) -> Members:
     return {f"{name}_batch_stride": strides.batch}
 
 
-def common_members(call: Call) -> Members:
-    """Of ``set_params_fprop`` what does not depend on the direction, and ``set_params_alibi``."""
+def common_members(call: Call[Situation]) -> Members:
+    """What ``set_params_alibi`` sets, and what ``set_params_fprop`` sets in both directions."""
     s, p = call.situation, call.problem
     return {
         "k_ptr": call.address("k"),
@@ -53,8 +53,8 @@ def common_members(call: Call) -> Members:
     }
 
 
-def _alibi(call: Call) -> Members:
-    """Slopes and the elements between those of two sequences, 0 where all sequences share them."""
+def _alibi(call: Call[Situation]) -> Members:
+    """The slopes and their batch stride in elements, which is 0 where all sequences share the slopes."""
     if "alibi_slopes" not in call.tensors:
         return {}
     slopes = call.tensor("alibi_slopes")

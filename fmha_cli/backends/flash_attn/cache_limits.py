@@ -1,43 +1,44 @@
-"""K436-K445: pages, appended keys, rotary embedding, split keys and empty sequences."""
+"""Rules K436-K445: pages, appended keys, rotary embedding, split keys and empty sequences."""
 
 from __future__ import annotations
 
-from fmha_cli.backends.flash_attn.condition import API, BACKWARD, FORWARD, SRC, Condition
-from fmha_cli.backends.flash_attn.situation import Situation, next_multiple
+from fmha_cli.backends.flash_attn.citations import API, SRC
+from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, keys_per_block
-from fmha_cli.features import Mode
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.rules import Reason, Severity
-from fmha_cli.signature import MaskKey
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, next_multiple
+from fmha_cli.domain.features import Mode
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.signature import MaskKey
 
 PAGE_STEP = 256
 ROTARY_STEP = 16
 
 
-def _page(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _page(s: Situation, kernel: KernelSpec) -> Refusal | None:
     page = s.problem.kv_cache.page
     if not s.problem.paged or page % PAGE_STEP == 0:
         return None
     text = f"page size {page} is not a multiple of {PAGE_STEP}"
-    return Reason("K436", text, f"--kv-cache paged:{next_multiple(page, PAGE_STEP)}", Severity.SHAPE)
+    return Refusal(text, f"--kv-cache paged:{next_multiple(page, PAGE_STEP)}")
 
 
-def _group_append(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _group_append(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.mode is not Mode.GROUP or not s.problem.append:
         return None
     text = "appending with packed queries: mha_varlen_fwd takes no new keys"
-    return Reason("K437", text, "--seqlen instead of --seqlens-q, or --append 0", Severity.KIND)
+    return Refusal(text, "--seqlen instead of --seqlens-q, or --append 0")
 
 
-def _append_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _append_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.append or s.seqlen_q <= s.seqlen_k:
         return None
     rows = f"{s.seqlen_q} heads of a group as rows" if s.swapped else f"seqlen {s.seqlen_q}"
     text = f"appending with {rows} and a cache of {s.seqlen_k} keys: upstream wants no more rows than keys"
-    return Reason("K438", text, f"--cache-seqlens {s.seqlen_q - s.problem.append}", Severity.SHAPE)
+    return Refusal(text, f"--cache-seqlens {s.seqlen_q - s.problem.append}")
 
 
-def _append_window(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _append_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.append or s.mask_key is not MaskKey.WINDOW or p.cache_seqlens is None:
         return None
@@ -47,68 +48,69 @@ def _append_window(s: Situation, kernel: KernelSpec) -> Reason | None:
     if not lost:
         return None
     text = f"appended keys {lost[0][0]} to {lost[0][1] - 1} lie before every row's window: no block would write them"
-    return Reason("K439", text, f"--append {s.seqlen_q + s.mask.left} or less", Severity.SHAPE)
+    return Refusal(text, f"--append {s.seqlen_q + s.mask.left} or less")
 
 
-def _rotary_step(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _rotary_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
     dim = s.problem.rotary.dim
     if dim % ROTARY_STEP == 0:
         return None
     text = f"rotary dim {dim} is not a multiple of {ROTARY_STEP}"
-    return Reason("K440", text, f"--rotary {next_multiple(dim, ROTARY_STEP)}", Severity.SHAPE)
+    return Refusal(text, f"--rotary {next_multiple(dim, ROTARY_STEP)}")
 
 
-def _rotary_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.rotary.dim or p.mode is Mode.GROUP:
         return None
     if p.seqlen_q != p.append:
         text = f"rotary: queries start where the new keys do, so seqlen {p.seqlen_q} would have to be append {p.append}"
-        return Reason("K441", text, f"--append {p.seqlen_q}", Severity.SHAPE)
+        return Refusal(text, f"--append {p.seqlen_q}")
     if p.seqlen_q > 1 and s.mask_key is MaskKey.NONE:
         text = f"rotary: without a mask all {p.seqlen_q} queries take the position of the first"
-        return Reason("K441", text, "--mask causal, or --seqlen 1 --append 1", Severity.KIND)
+        return Refusal(text, "--mask causal, or --seqlen 1 --append 1", severity=Severity.KIND)
     return None
 
 
-def _most_splits(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _most_splits(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.splits.count <= MAX_SPLITS:
         return None
     text = f"splits {s.splits.count}: FlashAttention-2 combines at most {MAX_SPLITS}"
-    return Reason("K442", text, f"--splits {MAX_SPLITS}", Severity.OPTION)
+    return Refusal(text, f"--splits {MAX_SPLITS}")
 
 
-def _group_splits(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _group_splits(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.mode is not Mode.GROUP or s.swapped or s.problem.splits <= 1:
         return None
     text = (
         f"splits {s.problem.splits} with packed queries: the combine kernel finds a batch by a stride, not by offsets"
     )
-    return Reason("K443", text, "--splits 1, or --seqlen instead of --seqlens-q", Severity.OPTION)
+    return Refusal(text, "--splits 1, or --seqlen instead of --seqlens-q")
 
 
-def _no_rows(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _no_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.seqlen_q:
         return None
-    return Reason("K444", "no query row in any sequence: the grid would be empty", "--backend cpu", Severity.SHAPE)
+    return Refusal("no query row in any sequence: the grid would be empty", "--backend cpu")
 
 
-def _no_keys(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _no_keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.seqlen_k or s.problem.deterministic or not s.seqlen_q:
         return None
-    return Reason("K445", "no key in any sequence: the backward grid would be empty", "--seqlen-k 1", Severity.SHAPE)
+    return Refusal("no key in any sequence: the backward grid would be empty", "--seqlen-k 1")
 
 
 _KERNEL = f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv"
 
-CACHE_LIMITS: tuple[Condition, ...] = (
+CACHE_LIMITS: tuple[Condition[Situation], ...] = (
     Condition(
         "K436",
         "page sizes are multiples of 256",
         _page,
         "A tile of up to 256 keys is loaded from one page.",
         f"{API} mha_fwd_kvcache: Paged KV cache block size must be divisible by 256",
-        FORWARD,
+        families=FORWARD,
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K437",
@@ -116,7 +118,7 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         _group_append,
         "Only mha_fwd_kvcache appends, and it has no packed queries.",
         f"{API} mha_varlen_fwd",
-        FORWARD,
+        families=FORWARD,
     ),
     Condition(
         "K438",
@@ -124,7 +126,8 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         _append_rows,
         "The check comes after heads of a group became rows, so it also meets one query with many heads a group.",
         f"{API} mha_fwd_kvcache: If key is supplied, it must have seqlen <= the seqlen of the KV cache",
-        FORWARD,
+        families=FORWARD,
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K439",
@@ -132,7 +135,8 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         _append_window,
         "A block copies the new keys that its own rows see. Those before every window would not reach the cache.",
         f"{_KERNEL}: n_block_copy_min",
-        FORWARD,
+        families=FORWARD,
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K440",
@@ -140,7 +144,8 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         _rotary_step,
         "Loads of 16 bytes, of half a row.",
         f"{API} mha_fwd_kvcache: Only rotary dimensions divisible by 16 are currently supported",
-        FORWARD,
+        families=FORWARD,
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K441",
@@ -149,7 +154,8 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         "Under a mask row i is rotated for position cache + i, without one every row for position cache. Here queries "
         "take the last positions, which is the same when as many keys are appended, and causal or one row.",
         f"{_KERNEL}: row_offset_cossin",
-        FORWARD,
+        families=FORWARD,
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K442",
@@ -157,7 +163,8 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         _most_splits,
         "Combine kernels are compiled for up to 2, 4, 8, 16, 32, 64 and 128.",
         f"{API} set_params_splitkv: num_splits > 128 not supported",
-        FORWARD,
+        families=FORWARD,
+        severity=Severity.OPTION,
     ),
     Condition(
         "K443",
@@ -165,7 +172,8 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         _group_splits,
         "Only where heads of a group became the rows of one query each does upstream split packed sequences.",
         f"{API} mha_varlen_fwd: Only apply split-k for decoding; {SRC}/flash_fwd_kernel.h combine_attn_seqk_parallel",
-        FORWARD,
+        families=FORWARD,
+        severity=Severity.OPTION,
     ),
     Condition(
         "K444",
@@ -173,7 +181,8 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         _no_rows,
         "A grid of 0 blocks is no launch. Backwards upstream's host writes zeros then.",
         f"{API} mha_varlen_fwd",
-        FORWARD,
+        families=FORWARD,
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K445",
@@ -181,7 +190,8 @@ CACHE_LIMITS: tuple[Condition, ...] = (
         _no_keys,
         "Blocks are over keys, unless the pass is deterministic; then they are over multiprocessors.",
         f"{SRC}/flash_bwd_launch_template.h run_flash_bwd_seqk_parallel",
-        BACKWARD,
+        families=BACKWARD,
+        severity=Severity.SHAPE,
     ),
 )
 """Conditions about caches, splits and empty sequences."""

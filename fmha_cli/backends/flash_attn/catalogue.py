@@ -1,9 +1,10 @@
 """The kernels of FlashAttention: what upstream's launch templates can instantiate for an architecture.
 
-Two things that the templates have are left out: ``Return_softmax``, which writes the scores for upstream's own tests,
-and softcap with dropout, which ``flash_api.cpp`` refuses before any launch.
-Source: ``csrc/flash_attn/src/flash_fwd_launch_template.h`` ``run_flash_fwd`` and ``run_flash_splitkv_fwd``,
-``flash_bwd_launch_template.h`` ``run_flash_bwd_seqk_parallel``: the template arguments of each launch.
+The catalogue leaves out two features of the templates: ``Return_softmax``, which writes the scores for upstream's own
+tests, and softcap with dropout, which ``flash_api.cpp`` refuses before any launch.
+
+Source: the template arguments of each launch in ``csrc/flash_attn/src/flash_fwd_launch_template.h``
+(``run_flash_fwd``, ``run_flash_splitkv_fwd``) and ``flash_bwd_launch_template.h`` (``run_flash_bwd_seqk_parallel``).
 """
 
 from __future__ import annotations
@@ -14,7 +15,6 @@ from itertools import product
 from types import MappingProxyType
 from typing import Any
 
-from fmha_cli.arch import ArchSpec
 from fmha_cli.backends.flash_attn.signatures import DTYPES, FAMILIES, MASKS, NAME, signature
 from fmha_cli.backends.flash_attn.tiles import (
     EVEN_MN_HDIM,
@@ -30,27 +30,28 @@ from fmha_cli.backends.flash_attn.tiles import (
 )
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.traits import combine_rows
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, MaskKey, ModeKey, Need, RotaryKey, Signature
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import BiasKey, MaskKey, ModeKey, Need, RotaryKey, Signature
 
 YES, NO = Need.YES, Need.NO
 BIASES = (BiasKey.NONE, BiasKey.ALIBI)
 FEATURES = ((NO, NO), (YES, NO), (NO, YES))
 """Dropout and softcap, which exclude each other."""
 EVEN = ((True, True), (False, True), (False, False))
-"""``Is_even_MN`` and ``Is_even_K``: even lengths are specialised for even head dims alone."""
+"""``Is_even_MN`` and ``Is_even_K``. Upstream specialises even lengths for even head dims only."""
 Made = Iterator[tuple[Signature, FaAlgorithm]]
 
 
 def kernels(arch: ArchSpec, families: Iterable[Family] = FAMILIES) -> Iterator[KernelSpec]:
-    """The kernels of some families for an architecture, lazily; none where FlashAttention has none for it."""
+    """Yield the kernels of some families for an architecture. FlashAttention may have none for it."""
     for family in families:
         yield from family_kernels(arch, family)
 
 
 def family_kernels(arch: ArchSpec, family: Family) -> tuple[KernelSpec, ...]:
-    """The kernels of one family for an architecture, by data type, head dim, features and evenness."""
+    """The kernels of one family for an architecture, ordered by data type, head dim, features and evenness."""
     if family not in FAMILIES or NAME not in arch.backends:
         return ()
     return _family_kernels(arch.name, family, facts_of(arch))
@@ -66,7 +67,7 @@ def _family_kernels(arch: str, family: Family, facts: Facts) -> tuple[KernelSpec
 
 
 def evenness(hdim: int, mask: MaskKey, bias: BiasKey, append: Need = NO) -> Iterator[tuple[bool, bool]]:
-    """The pairs ``Is_even_MN``, ``Is_even_K`` for which a main kernel with these features is made."""
+    """The pairs (``Is_even_MN``, ``Is_even_K``) for which upstream has a main kernel with these features."""
     for even_mn, even_k in EVEN:
         bounded = mask is MaskKey.WINDOW or hdim > EVEN_MN_HDIM or append is YES
         if not ((even_mn and bounded) or (even_k and bias is BiasKey.ALIBI)):

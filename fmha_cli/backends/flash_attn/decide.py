@@ -1,52 +1,74 @@
-"""Which kernels serve a problem, upstream's choice first, and why the others do not."""
+"""Decide which kernels serve a problem, upstream's choice first, and why the others do not."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache, partial
 
-from fmha_cli.backends.flash_attn.candidates import FamilyIndex, family_index
-from fmha_cli.backends.flash_attn.condition import BACKWARD, FORWARD
-from fmha_cli.backends.flash_attn.evenness import even_k, even_mn
-from fmha_cli.backends.flash_attn.problem_rules import no_kernels
-from fmha_cli.backends.flash_attn.signatures import MAIN, NAME
+from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES
+from fmha_cli.backends.flash_attn.even_tiles import takes_even_k, takes_even_mn
+from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, EVEN, OWN_ARCH, PLACE_RULES, SPLITS, no_kernels
+from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, conditions_for, the_family
+from fmha_cli.backends.gpu.index import (
+    Candidate,
+    FamilyIndex,
+    Question,
+    core_question,
+    decisions,
+    families_for,
+    index_of,
+)
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
-from fmha_cli.decision import Decision, Supported, Unsupported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.features import Direction
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.signature import Need
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Decision, Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need, Signature
 
 
 def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-    """Every main-stage kernel of the device's architectures that a problem of this direction could mean.
+    """A decision about every main-stage kernel of the problem's direction, for the device's architectures.
 
-    ``rank`` is (0 for what upstream takes and 1 otherwise, place of the architecture, 0 for the family that upstream
-    calls, steps by which the kernel is more general than the sizes): exactly one kernel has rank (0, 0, 0, 0) when
-    upstream serves the problem. Refused kernels come nearest case first.
+    The ``rank`` of a supported kernel has four numbers:
+
+    - 0 for upstream's choice, else 1;
+    - the place of the kernel's architecture in the order of preference;
+    - 0 for the family that upstream calls, else 1;
+    - the number of steps by which the kernel is more general than the sizes need.
+
+    When upstream serves the problem, exactly one kernel has rank (0, 0, 0, 0). Refused kernels come nearest case first.
     """
-    found = False
-    situation = situation_of(problem, device)
-    for place, arch in enumerate(in_order(device.archs)):
-        for family in sorted(families_for(problem), key=lambda family: family is not upstreams_family(situation)):
-            index = family_index(arch, family)
-            if index.cases:
-                found = True
-                yield from _decided(situation, index, place)
-    if not found:
-        yield Unsupported(NAME, device.archs[0] if device.archs else "", None, (no_kernels(device),))
+    s = situation_of(problem, device)
+    families = families_for(problem, FORWARD, BACKWARD)
+    preferred = sorted(families, key=lambda family: family is not upstreams_family(s))
+    tried = (
+        (family_index(arch, family), partial(_supported, s, place))
+        for place, arch in enumerate(in_order(device.archs))
+        for family in preferred
+    )
+    return decisions(s, NAME, tried, _distance, no_kernels)
+
+
+@lru_cache(maxsize=64)
+def family_index(arch: str, family: Family) -> FamilyIndex[Situation]:
+    """The index of a family's kernels. It is empty where the architecture has none."""
+    from fmha_cli.backends.flash_attn.catalogue import family_kernels
+
+    questions = (
+        *(Question(condition.against, condition.reads) for condition in conditions_for(family, CONDITIONS)),
+        *map(core_question, COMPARED_RULES),
+        *(core_question(rule, the_family) for rule in PLACE_RULES),
+    )
+    return index_of(family_kernels(load_arch(arch), family), questions)
 
 
 def in_order(archs: Iterable[str]) -> list[str]:
-    """A device's architectures as FlashAttention prefers them: in their order, but sm_90 before sm_90a."""
+    """A device's architectures in FlashAttention's order of preference: the device's own, but sm_90 before sm_90a."""
     order = {arch.rstrip("abcdef"): place for place, arch in reversed(list(enumerate(archs)))}
     return sorted(archs, key=lambda arch: (order[arch.rstrip("abcdef")], arch))
-
-
-def families_for(problem: Problem) -> tuple[Family, ...]:
-    """Families whose kernels are candidates for the direction."""
-    return {Direction.FWD: FORWARD, Direction.BWD: BACKWARD}.get(problem.direction, MAIN)
 
 
 def upstreams_family(s: Situation) -> Family:
@@ -56,24 +78,18 @@ def upstreams_family(s: Situation) -> Family:
     return Family.FWD_SPLITKV if s.forced or s.splits.count > 1 else Family.FWD
 
 
-def _decided(s: Situation, index: FamilyIndex, place: int) -> Iterator[Decision]:
-    answers = index.answers(s)
-    for case in sorted(index.cases, key=lambda case: case.distance(s.problem)):
-        for candidate in case.candidates:
-            reasons = tuple(r for r in [answers[n] for n in candidate.questions] if r is not None)
-            kernel = candidate.kernel
-            if reasons:
-                yield Unsupported(NAME, kernel.arch, kernel, reasons)
-            else:
-                yield _supported(s, kernel, place)
+def _distance(problem: Problem, case: Signature) -> tuple[int, int, int]:
+    """Sort key of a case: the problem's own element type first, then head dims from just large enough to too small."""
+    return int(case.dtype is not problem.dtype), max(problem.hdim - case.hdim, 0), case.hdim
 
 
-def _supported(s: Situation, kernel: KernelSpec, place: int) -> Supported:
+def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
+    kernel = candidate.kernel
     family, steps = kernel.family is not upstreams_family(s) or _splits_less(s, kernel), _spare(s, kernel)
     why = [
-        f"K470: {s.api.value} calls {upstreams_family(s).value} ({_splitting(s)})" if family else "",
-        "K471: the sizes are even" if steps else "",
-        f"K472: {kernel.arch} is not the first choice of the device's architectures" if place else "",
+        f"{SPLITS}: {s.api.value} calls {upstreams_family(s).value} ({_splitting(s)})" if family else "",
+        f"{EVEN}: the sizes are even" if steps else "",
+        f"{OWN_ARCH}: {kernel.arch} is not the first choice of the device's architectures" if place else "",
     ]
     late = ", ".join(filter(None, why))
     rank = (int(bool(late)), place, int(family), steps)
@@ -83,7 +99,7 @@ def _supported(s: Situation, kernel: KernelSpec, place: int) -> Supported:
 
 
 def _splits_less(s: Situation, kernel: KernelSpec) -> bool:
-    """A split-KV kernel that does not split where upstream would."""
+    """Whether the kernel does not split keys where upstream would."""
     return s.splits.count > 1 and kernel.signature.split is Need.NO and not s.api.backward
 
 
@@ -96,4 +112,4 @@ def _splitting(s: Situation) -> str:
 def _spare(s: Situation, kernel: KernelSpec) -> int:
     """Steps by which a kernel is more general than the one that the launch templates pick: 0, 1 or 2."""
     a = algorithm_of(kernel)
-    return int(even_mn(s, a.tile) and not a.even_mn) + int(even_k(s) and not a.even_k)
+    return int(takes_even_mn(s, a.tile) and not a.even_mn) + int(takes_even_k(s) and not a.even_k)

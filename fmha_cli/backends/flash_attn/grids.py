@@ -1,4 +1,4 @@
-"""The grid of every launch: what upstream's launch templates compute from sizes and tiles.
+"""The grid of every launch, as upstream's launch templates compute it from sizes and tiles.
 
 Source: ``csrc/flash_attn/src/flash_fwd_launch_template.h`` ``run_flash_fwd`` and ``run_flash_splitkv_fwd``,
 ``flash_bwd_launch_template.h`` ``run_flash_bwd_seqk_parallel``.
@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from fmha_cli.backends.flash_attn.index_limits import grid_yz
 from fmha_cli.backends.flash_attn.situation import Situation
-from fmha_cli.backends.flash_attn.widths import grid_yz
 from fmha_cli.codegen.flash_attn.traits import rows_per_block
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 
 class Grid(NamedTuple):
-    """Blocks along x, y and z, and how x came about."""
+    """Blocks along x, y and z, and the formula of x."""
 
     x: int
     y: int
@@ -28,7 +28,7 @@ class Grid(NamedTuple):
 
 
 def grid_of(s: Situation, kernel: KernelSpec, splits: int) -> Grid:
-    """The grid of a kernel of any stage; ``splits`` is the plan's."""
+    """The grid of a kernel of any stage. ``splits`` is the plan's count."""
     step, batch = rows_per_block(kernel), s.problem.batch
     if kernel.family is Family.FWD_SPLITKV_COMBINE:
         rows = batch * s.heads * s.seqlen_q

@@ -1,21 +1,23 @@
-"""The rules over kernels alone (K400-K419): which kernels FlashAttention has."""
+"""Rules K400-K419: which kernels FlashAttention has. They read the kernel and its architecture's facts only."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.flash_attn.kernel_rule import EVERY_FAMILY, SRC, KernelRule, Refusal, arch_facts, as_rule
+from fmha_cli.backends.flash_attn.citations import API, SRC
 from fmha_cli.backends.flash_attn.kernel_rules_traits import TRAITS_RULES
-from fmha_cli.backends.flash_attn.signatures import CONSTANTS, DTYPES, FAMILIES, MAIN, MASKS
+from fmha_cli.backends.flash_attn.signatures import CONSTANTS, DTYPES, FAMILIES, MAIN, MASKS, NAME
 from fmha_cli.backends.flash_attn.tiles import HDIMS
+from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules, known_arch
 from fmha_cli.codegen.flash_attn.traits import BACKWARD, algorithm_of
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.rules import Reason, Rule, Severity
-from fmha_cli.signature import BiasKey, Need, RotaryKey
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
+from fmha_cli.domain.signature import BiasKey, Need, RotaryKey
 
-NO_ARCH, NO_FAMILY = "K400", "K401"
+NO_ARCH = "K400"
+"""The rule that refuses kernels for an architecture without FlashAttention."""
 _COMBINE = (Family.FWD_SPLITKV_COMBINE,)
 _OWNERS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
     {
@@ -28,7 +30,7 @@ _OWNERS: Mapping[str, tuple[Family, ...]] = MappingProxyType(
         "clear_dq_accum": (Family.BWD_DOT_DO_O,),
     }
 )
-"""Fields of the algorithm that only some families have; elsewhere they are false or 0."""
+"""Fields of the algorithm that only some families have. In other families they are false or 0."""
 
 
 def _form(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -106,7 +108,7 @@ def _no_family(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def _never(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    return None  # refusals() asks before any rule may read facts
+    return None  # ``KernelRules`` refuses the architecture itself, before any rule reads its facts
 
 
 ALL: tuple[KernelRule, ...] = (
@@ -114,17 +116,17 @@ ALL: tuple[KernelRule, ...] = (
         NO_ARCH,
         "FlashAttention has kernels for the architecture",
         _never,
-        EVERY_FAMILY,
+        tuple(Family),
         "Architectures of NVIDIA's whose facts name the backend; fmha archs lists them.",
         "arch_specs/",
         form=True,
         severity=Severity.PLACE,
     ),
     KernelRule(
-        NO_FAMILY,
+        "K401",
         "the family is one of FlashAttention's",
         _no_family,
-        EVERY_FAMILY,
+        tuple(Family),
         "Pages and appended keys are arguments of the split-KV kernel, not families of their own.",
         f"{SRC}/generate_kernels.py, flash_fwd_launch_template.h, flash_bwd_launch_template.h",
         form=True,
@@ -186,7 +188,7 @@ ALL: tuple[KernelRule, ...] = (
         _softcap_dropout,
         MAIN,
         "The launch templates would silently drop the dropout; the host code refuses before.",
-        "csrc/flash_attn/flash_api.cpp: Softcapping does not support dropout for now",
+        f"{API}: Softcapping does not support dropout for now",
     ),
     KernelRule(
         "K410",
@@ -200,21 +202,25 @@ ALL: tuple[KernelRule, ...] = (
 )
 
 
+def arch_facts(name: str) -> ArchSpec | None:
+    """The facts of an architecture that FlashAttention has kernels for; None for any other."""
+    arch = known_arch(name)
+    return arch if arch is not None and NAME in arch.backends else None
+
+
+def _no_arch(kernel: KernelSpec) -> Reason:
+    return Reason(NO_ARCH, f"FlashAttention has no kernels for {kernel.arch}", "fmha archs", Severity.PLACE)
+
+
+_RULES = KernelRules(ALL, arch_facts, _no_arch)
+KERNEL_RULES: tuple[Rule, ...] = _RULES.rules()
+
+
 def refusals(kernel: KernelSpec) -> tuple[Reason, ...]:
-    """Every Reason why FlashAttention has no such kernel; empty for one that it has.
+    """Every Reason why FlashAttention has no such kernel; empty for a kernel that it has.
 
     Raises:
-        InternalError: a kernel of another backend.
+        InternalError: the kernel belongs to another backend.
     """
     algorithm_of(kernel)
-    arch = arch_facts(kernel.arch)
-    if arch is None:
-        text = f"FlashAttention has no kernels for {kernel.arch}"
-        return (Reason(NO_ARCH, text, "fmha archs", Severity.PLACE),)
-    form = tuple(reason for rule in ALL if rule.form and (reason := rule.found(kernel, arch)))
-    if form:
-        return form
-    return tuple(reason for rule in ALL if not rule.form and (reason := rule.found(kernel, arch)))
-
-
-KERNEL_RULES: tuple[Rule, ...] = tuple(as_rule(rule, refusals) for rule in ALL)
+    return _RULES.refusals(kernel)

@@ -1,9 +1,8 @@
-"""K411-K419: what upstream's launch templates make of evenness, tiles and warps."""
+"""Rules K411-K419: the evenness, tiles and warps that upstream's launch templates allow."""
 
 from __future__ import annotations
 
-from fmha_cli.arch import ArchSpec
-from fmha_cli.backends.flash_attn.kernel_rule import BACKWARD_LAUNCH, FORWARD_LAUNCH, KernelRule, Refusal
+from fmha_cli.backends.flash_attn.citations import BACKWARD_LAUNCH, FORWARD_LAUNCH
 from fmha_cli.backends.flash_attn.signatures import MAIN
 from fmha_cli.backends.flash_attn.tiles import (
     EVEN_MN_HDIM,
@@ -17,9 +16,12 @@ from fmha_cli.backends.flash_attn.tiles import (
     split_traits,
     stage_traits,
 )
+from fmha_cli.backends.gpu.conditions import KernelRule
 from fmha_cli.codegen.flash_attn.traits import BACKWARD, algorithm_of, combine_rows
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, MaskKey, ModeKey, Need
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal
+from fmha_cli.domain.signature import BiasKey, MaskKey, ModeKey, Need
 
 
 def _mode(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -68,7 +70,7 @@ def _fits(kernel: KernelSpec, traits: ForwardTraits) -> Refusal | None:
 def _forward(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     s = kernel.signature
     if s.hdim not in HDIMS:
-        return None  # K404 says it
+        return None  # K404 refuses it
     return _fits(kernel, forward_traits(s.hdim, s.dropout is Need.YES, s.mask is MaskKey.CAUSAL, facts_of(arch)))
 
 

@@ -1,7 +1,8 @@
-"""``DispatchKey``: what upstream's dispatch looks at, all of it and nothing else, for one architecture.
+"""``DispatchKey``: everything that upstream's dispatch looks at on one architecture, and nothing else.
 
-A key leaves out what kernels take at run time: lengths, the size of a window, slopes, a cap, a probability, the
-ratio of heads, whether sums are in a fixed order. Two problems with one key run the same main kernel.
+A key leaves out what kernels take at run time: sequence lengths, window sizes, ALiBi slopes, the softcap, the dropout
+probability, the ratio of heads, and whether sums are in a fixed order. Two problems with the same key run the same main
+kernel.
 """
 
 from __future__ import annotations
@@ -9,19 +10,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.cache_limits import PAGE_STEP
-from fmha_cli.backends.flash_attn.evenness import even_mn
+from fmha_cli.backends.flash_attn.even_tiles import takes_even_mn
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
 from fmha_cli.backends.flash_attn.tiles import backward_traits, facts_of, forward_traits, split_traits
-from fmha_cli.device import DeviceFacts
-from fmha_cli.dtypes import DType
-from fmha_cli.encode import SCHEMA_VERSION, decode_fields, digest_of, encode_fields, fields_dict
-from fmha_cli.errors import UsageError
-from fmha_cli.features import Alibi, Bias, Direction, Mode, QScale
-from fmha_cli.problem import Problem
-from fmha_cli.signature import MaskKey
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.encode import SCHEMA_VERSION, digest_of, encode_fields
+from fmha_cli.domain.features import Alibi, Bias, Direction, Mode, QScale
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import MaskKey
 
 PREFIX = "fa2:"
 
@@ -36,7 +37,7 @@ class Page(StrEnum):
 
     @staticmethod
     def of(keys: int) -> Page:
-        """0 keys: not paged."""
+        """The class of a page of ``keys`` keys; 0 means not paged."""
         return Page.NONE if not keys else Page.OTHER if keys % PAGE_STEP else Page.WHOLE
 
 
@@ -45,14 +46,19 @@ class DispatchKey:
     """The axes of the dispatch table.
 
     Attributes:
-        arch: with its suffix.
-        head_dim, hdim_v: the problem's own, not their bucket.
-        causal, window: what is left of the mask when bounds past every key are dropped (``situation``).
+        arch: the architecture's name with its suffix.
+        head_dim: the problem's own head dim, not its bucket.
+        hdim_v: the problem's own head dim of V, not its bucket.
+        causal: the mask is causal once bounds past every key are dropped (``situation``).
+        window: the mask is a window once bounds past every key are dropped (``situation``).
         corner: the mask cannot be counted from the bottom-right corner.
-        varlen: packed sequences. gqa: several query heads for each key/value head.
-        bias: an elementwise one. qscale: scales of quantised tensors.
-        split: several splits. append: new keys are appended to the cache.
-        even: both lengths are multiples of the kernel's tile and all sequences have them (``is_even_MN``).
+        varlen: sequences are packed.
+        gqa: each key/value head serves several query heads.
+        bias: there is an elementwise bias.
+        qscale: there are scales of quantised tensors.
+        append: new keys are appended to the cache.
+        split: keys are split into several pieces.
+        even: all sequences have the same lengths, which are multiples of the kernel's tile (``is_even_MN``).
     """
 
     arch: str
@@ -82,28 +88,21 @@ class DispatchKey:
 
     @property
     def name(self) -> str:
-        """The readable name, which :func:`parse_key` reads back: no two keys share one."""
+        """The readable name, unique to this key."""
         return PREFIX + encode_fields(self)
 
     @property
     def digest(self) -> str:
-        """sha256 (64 hex digits) over every axis; the same in every process and release with this schema."""
-        return digest_of({"key": "fa2", "schema": SCHEMA_VERSION, **fields_dict(self)})
-
-
-def parse_key(name: str) -> DispatchKey:
-    """The inverse of ``DispatchKey.name``.
-
-    Raises:
-        UsageError: a name that is none.
-    """
-    if not name.startswith(PREFIX):
-        raise UsageError(f"{name!r} is not the name of a dispatch key", code="E003", where=name, help="fa2:arch=...")
-    return decode_fields(name.removeprefix(PREFIX), DispatchKey)
+        """The sha256 of every axis (64 hex digits). It is the same in every process and release with this schema."""
+        return digest_of({"key": "fa2", "schema": SCHEMA_VERSION, **to_json(self)})
 
 
 def key_of(problem: Problem, arch: str, device: DeviceFacts | None = None) -> DispatchKey:
-    """The key of a problem on an architecture; ``device`` (else one of the architecture) tells how keys are split."""
+    """The key of a problem on an architecture.
+
+    Args:
+        device: the device that determines how keys are split; by default one of the architecture.
+    """
     p, s = problem, situation_of(problem, device or DeviceFacts.of_arch(arch))
     split = s.splits.count > 1
     return DispatchKey(
@@ -135,9 +134,9 @@ def key_of(problem: Problem, arch: str, device: DeviceFacts | None = None) -> Di
 
 
 def _even(s: Situation, arch: str) -> bool:
-    """``Is_even_MN`` for the tile of the kernel that upstream would take; no tile, no evenness."""
+    """``Is_even_MN`` for the tile of the kernel that upstream would take; false where it would take none."""
     tile = _tile(s, arch)
-    return tile is not None and even_mn(s, tile)
+    return tile is not None and takes_even_mn(s, tile)
 
 
 def _tile(s: Situation, arch: str) -> tuple[int, ...] | None:

@@ -1,41 +1,48 @@
-"""How a stage is launched: grid, block, dynamic shared memory, and what it gets beside the parameter block."""
+"""How a stage is launched, what its cubin must export for that, and which workspaces must be zero before it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from fmha_cli.backends.cuda.launch import Launch
+from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.flash_attn.grids import grid_of
-from fmha_cli.backends.flash_attn.places import Call
+from fmha_cli.backends.flash_attn.situation import Situation
+from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.flash_attn import traits
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Stage
-
-Blocks = tuple[int, int, int]
-
-
-@dataclass(frozen=True)
-class Launch:
-    """One launch.
-
-    Attributes:
-        grid, block: in blocks and in threads. smem: dynamic shared memory in bytes.
-        extra: values of the kernel's ``int`` parameters behind the block.
-    """
-
-    grid: Blocks
-    block: Blocks
-    smem: int
-    extra: tuple[int, ...] = ()
-
-    @property
-    def empty(self) -> bool:
-        """A grid without blocks: there is nothing to do, and CUDA refuses it."""
-        return 0 in self.grid
+from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL, VERSION
+from fmha_cli.codegen.flash_attn.instance import instance_of
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Plan, Stage
 
 
-def launch_of(stage: Stage, call: Call) -> Launch:
-    """The launch of a stage. ``convert_dQ`` gets the number of dQ's parts (``nsplits``)."""
+def launch_of(stage: Stage, call: Call[Situation]) -> Launch:
+    """The launch of a stage. ``convert_dQ`` also takes the number of dQ's parts (``nsplits``)."""
     kernel = stage.kernel
     extra = (call.situation.dq_parts,) if stage.family is Family.BWD_CONVERT_DQ else ()
     grid = grid_of(call.situation, kernel, call.plan.splits).blocks
     return Launch(grid, (traits.threads(kernel), 1, 1), traits.smem_bytes(kernel), extra)
+
+
+def expected(kernel: KernelSpec) -> Expected:
+    """What the kernel's cubin must export."""
+    instance = instance_of(kernel)
+    tile = (traits.block_m(kernel), traits.block_n(kernel))
+    numbers = (*tile, kernel.signature.hdim, traits.threads(kernel))
+    return Expected(
+        symbol=SYMBOL,
+        version=VERSION,
+        block=instance.block,
+        extra=tuple(name for _, name in instance.extra),
+        facts=dict(zip(FACTS, numbers, strict=True)),
+        threads=traits.threads(kernel),
+        shared_bytes=traits.smem_bytes(kernel),
+    )
+
+
+def zeroed(plan: Plan) -> tuple[str, ...]:
+    """Names of the workspaces that must be zero before the kernels run.
+
+    In a deterministic pass that is ``dq_accum``: each block adds to its own part, and bwd_dot_do_o clears no part
+    (``torch::zeros`` in ``mha_bwd``). In any other pass bwd_dot_do_o clears the accumulator.
+    """
+    backward = any(stage.family is Family.BWD_DQ_DK_DV for stage in plan.stages)
+    return ("dq_accum",) if backward and plan.problem.deterministic else ()

@@ -1,25 +1,26 @@
-"""K420-K435 and K446: what FlashAttention-2 has no kernels or no words for, whatever the kernel."""
+"""Rules K420-K435 and K446: what FlashAttention-2 cannot compute or express, whatever the kernel."""
 
 from __future__ import annotations
 
 from math import inf
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.flash_attn.condition import API, BACKWARD, FORWARD, SRC, Condition
+from fmha_cli.backends.flash_attn.citations import API, SRC
 from fmha_cli.backends.flash_attn.signatures import DTYPES
-from fmha_cli.backends.flash_attn.situation import Situation, next_multiple
-from fmha_cli.backends.flash_attn.splits import single
+from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.flash_attn.tiles import HDIMS, backward_traits, facts_of
-from fmha_cli.features import Alibi, Bias, CacheKind, QScale
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.mask import Align
-from fmha_cli.rules import Reason, Severity
+from fmha_cli.backends.gpu.arithmetic import single
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, next_multiple
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.mask import Align
+from fmha_cli.domain.rules import Refusal, Severity
 
 STEP = 8
-"""Head dims are multiples of it: 16 bytes of a 16-bit type."""
+"""Head dims are multiples of this: 16 bytes of a 16-bit type."""
 
 
-def _dtype(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _dtype(s: Situation, kernel: KernelSpec) -> Refusal | None:
     want, have = s.problem.dtype, kernel.signature.dtype
     if want is have:
         return None
@@ -27,97 +28,97 @@ def _dtype(s: Situation, kernel: KernelSpec) -> Reason | None:
         text = f"dtype {want.value}: FlashAttention-2 is for {' and '.join(d.value for d in DTYPES)}"
     else:
         text = f"dtype {want.value} is not what the kernel is compiled for (dtype {have.value})"
-    return Reason("K420", text, f"--dtype {have.value}", Severity.KIND)
+    return Refusal(text, f"--dtype {have.value}")
 
 
-def _dtype_out(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _dtype_out(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if p.dtype_out is p.dtype or (p.dtype not in DTYPES and p.dtype_out is p.dtype.default_output):
         return None
     text = f"output {p.dtype_out.value} of inputs {p.dtype.value}: FlashAttention-2 writes its inputs' type"
-    return Reason("K421", text, f"--dtype {p.dtype.value}", Severity.KIND)
+    return Refusal(text, f"--dtype {p.dtype.value}")
 
 
-def _hdim_step(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _hdim_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
     hdim = s.problem.hdim
     if hdim % STEP == 0:
         return None
     text = f"hdim {hdim} is not a multiple of {STEP}"
-    return Reason("K422", text, f"--hdim {next_multiple(hdim, STEP)}", Severity.SHAPE)
+    return Refusal(text, f"--hdim {next_multiple(hdim, STEP)}")
 
 
-def _hdim_most(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _hdim_most(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.hdim <= HDIMS[-1]:
         return None
     text = f"hdim {s.problem.hdim}: FlashAttention-2 holds at most {HDIMS[-1]}"
-    return Reason("K423", text, f"--hdim {HDIMS[-1]}", Severity.SHAPE)
+    return Refusal(text, f"--hdim {HDIMS[-1]}")
 
 
-def _hdim_v(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _hdim_v(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if p.hdim_v == p.hdim:
         return None
     text = f"hdim-v {p.hdim_v} with hdim {p.hdim}: FlashAttention-2 has one head dim for Q, K and V"
-    return Reason("K424", text, f"--hdim-v {p.hdim}", Severity.SHAPE)
+    return Refusal(text, f"--hdim-v {p.hdim}")
 
 
-def _softcap_dropout(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _softcap_dropout(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not (p.softcap and p.dropout):
         return None
     text = f"softcap {p.softcap:g} with dropout {p.dropout:g}"
-    return Reason("K425", text, "--dropout 0, or --softcap 0", Severity.OPTION)
+    return Refusal(text, "--dropout 0, or --softcap 0")
 
 
-def _bias(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _bias(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.bias is Bias.NONE:
         return None
     text = f"bias elementwise:{s.problem.bias.value}: FlashAttention-2 adds ALiBi or nothing"
-    return Reason("K426", text, "--bias none, or --alibi", Severity.KIND)
+    return Refusal(text, "--bias none, or --alibi")
 
 
-def _sink(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _sink(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.sink:
         return None
     text = f"sink {s.problem.sink}: a window of FlashAttention-2 hides every key before it"
-    return Reason("K427", text, "--sink 0", Severity.OPTION)
+    return Refusal(text, "--sink 0")
 
 
-def _sink_logits(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _sink_logits(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.sink_logits:
         return None
     text = "sink logits: the softmax of FlashAttention-2 has no extra column"
-    return Reason("K428", text, "drop --sink-logits", Severity.OPTION)
+    return Refusal(text, "drop --sink-logits")
 
 
-def _qscale(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _qscale(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.qscale is QScale.NONE:
         return None
     text = f"qscale {s.problem.qscale.value}: FlashAttention-2 reads no scales of quantised tensors"
-    return Reason("K429", text, "--qscale none", Severity.OPTION)
+    return Refusal(text, "--qscale none")
 
 
-def _mask(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
     mask = s.problem.mask
     if s.given is not None:
         return None
     if mask.align is Align.TOP_LEFT and (mask.left or 0) >= 0 and (mask.right or 0) >= 0:
         text = f"mask {mask.text()}: FlashAttention-2 counts from the bottom-right corner, and the sequences differ"
-        return Reason("K430", text, "a mask from the bottom right, or seqlen_k equal to seqlen", Severity.KIND)
+        return Refusal(text, "a mask from the bottom right, or seqlen_k equal to seqlen")
     text = f"mask {mask.text()}: a bound below 0 means unlimited to FlashAttention-2"
-    return Reason("K430", text, "--mask window:L,R with L and R of 0 or more", Severity.KIND)
+    return Refusal(text, "--mask window:L,R with L and R of 0 or more")
 
 
-def _alibi_corner(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _alibi_corner(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     lengths = zip(p.query_lengths(), p.key_lengths(), strict=True)
     if p.alibi is Alibi.NONE or p.mask.align is Align.BOTTOM_RIGHT or all(q in (0, k) for q, k in lengths):
         return None
     text = f"ALiBi with mask {p.mask.text()}: FlashAttention-2 measures distances from the bottom-right corner"
-    return Reason("K431", text, "a mask from the bottom right", Severity.KIND)
+    return Refusal(text, "a mask from the bottom right")
 
 
-def _clipped(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _clipped(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.given is None:
         return None
     given, taken = (inf if bound < 0 else bound for bound in (s.given.right, s.mask.right))
@@ -126,11 +127,11 @@ def _clipped(s: Situation, kernel: KernelSpec) -> Reason | None:
             there, here = (f"{bound} to the right" if bound < inf else "no bound" for bound in (taken, given))
             text = f"{q} rows and {k} keys with mask {s.problem.mask.text()}: upstream makes {there} of {here}, "
             text += "which shows the first rows other keys"
-            return Reason("K446", text, "--seqlen-k of seqlen or more, or --mask causal", Severity.SHAPE)
+            return Refusal(text, "--seqlen-k of seqlen or more, or --mask causal")
     return None
 
 
-def _scale(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     scale = single(p.scale)
     factor = single(scale / single(p.softcap)) if p.softcap else scale
@@ -140,18 +141,18 @@ def _scale(s: Situation, kernel: KernelSpec) -> Reason | None:
         text = f"scale {p.scale:g} (softcap {p.softcap:g}) is 0 in single precision"
     else:
         text = f"scale {p.scale:g}: the kernels take a row's largest score before they scale it"
-    return Reason("K432", text, "a scale above 0 (and the signs of Q turned)", Severity.OPTION)
+    return Refusal(text, "a scale above 0 (and the signs of Q turned)")
 
 
-def _dropout(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _dropout(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem.dropout
     if not p or 0 < single(1 - single(p)) < 1:
         return None
     text = f"dropout {p:g}: the share that is kept, in single precision, is {single(1 - single(p)):g}"
-    return Reason("K433", text, "--dropout 0, or a probability between 1e-7 and 1 - 1e-7", Severity.OPTION)
+    return Refusal(text, "--dropout 0, or a probability between 1e-7 and 1 - 1e-7")
 
 
-def _dropout_256(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _dropout_256(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.dropout or s.bucket != HDIMS[-1]:
         return None
@@ -159,18 +160,18 @@ def _dropout_256(s: Situation, kernel: KernelSpec) -> Reason | None:
     if backward_traits(HDIMS[-1], True, facts) is not None:
         return None
     text = f"hdim {p.hdim} with dropout backwards: {kernel.arch} has {facts.block // 1024} KiB of shared memory a block"
-    return Reason("K434", text, "--dropout 0, or --hdim 192", Severity.OPTION)
+    return Refusal(text, "--dropout 0, or --hdim 192")
 
 
-def _dropout_cache(s: Situation, kernel: KernelSpec) -> Reason | None:
+def _dropout_cache(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.dropout or p.kv_cache.kind is CacheKind.NONE:
         return None
     text = f"dropout {p.dropout:g} with a KV cache: mha_fwd_kvcache has none"
-    return Reason("K435", text, "--dropout 0", Severity.OPTION)
+    return Refusal(text, "--dropout 0")
 
 
-LIMITS: tuple[Condition, ...] = (
+LIMITS: tuple[Condition[Situation], ...] = (
     Condition(
         "K420",
         "Q, K and V are fp16 or bf16, and the kernel's type",
@@ -193,6 +194,7 @@ LIMITS: tuple[Condition, ...] = (
         "Rows are read 16 bytes at a time. Upstream's Python, and mha_fwd_kvcache, pad copies of the tensors to the next "
         "multiple; here the tensors are what the kernels see.",
         f"{API} mha_fwd: query, key, value, and out_ must have a head_size that is a multiple of 8",
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K423",
@@ -200,6 +202,7 @@ LIMITS: tuple[Condition, ...] = (
         _hdim_most,
         "HEADDIM_SWITCH ends at 256.",
         f"{API} mha_fwd: FlashAttention forward only supports head dimension at most 256",
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K424",
@@ -207,6 +210,7 @@ LIMITS: tuple[Condition, ...] = (
         _hdim_v,
         "The kernel traits have one kHeadDim. FlashAttention-3 and CK-Tile have kernels for unequal head dims.",
         f"{API} mha_fwd: CHECK_SHAPE(v, batch_size, seqlen_k, num_heads_k, head_size)",
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K425",
@@ -214,6 +218,7 @@ LIMITS: tuple[Condition, ...] = (
         _softcap_dropout,
         "The launch templates would silently drop the dropout, so the host refuses.",
         f"{API} mha_fwd: Softcapping does not support dropout for now",
+        severity=Severity.OPTION,
     ),
     Condition(
         "K426",
@@ -223,7 +228,12 @@ LIMITS: tuple[Condition, ...] = (
         f"{SRC}/mask.h Mask::apply_mask",
     ),
     Condition(
-        "K427", "no attention sinks", _sink, "apply_mask_local knows two bounds.", f"{SRC}/mask.h apply_mask_local"
+        "K427",
+        "no attention sinks",
+        _sink,
+        "apply_mask_local knows two bounds.",
+        f"{SRC}/mask.h apply_mask_local",
+        severity=Severity.OPTION,
     ),
     Condition(
         "K428",
@@ -231,8 +241,16 @@ LIMITS: tuple[Condition, ...] = (
         _sink_logits,
         "The row sum starts from the first block of keys.",
         f"{SRC}/softmax.h Softmax::normalize_softmax_lse",
+        severity=Severity.OPTION,
     ),
-    Condition("K429", "no scales of quantised tensors", _qscale, "The inputs are fp16 or bf16.", f"{SRC}/flash.h"),
+    Condition(
+        "K429",
+        "no scales of quantised tensors",
+        _qscale,
+        "The inputs are fp16 or bf16.",
+        f"{SRC}/flash.h",
+        severity=Severity.OPTION,
+    ),
     Condition(
         "K430",
         "the mask has two bounds from the bottom-right corner",
@@ -256,6 +274,7 @@ LIMITS: tuple[Condition, ...] = (
         "seqlen_k. Counted from the bottom-right corner, a bound hides nothing only from seqlen_q - 1 on, so both are "
         "wrong for sequences with more rows than keys.",
         f"{API} mha_fwd: if (window_size_right >= seqlen_k), set_params_fprop",
+        severity=Severity.SHAPE,
     ),
     Condition(
         "K432",
@@ -264,6 +283,7 @@ LIMITS: tuple[Condition, ...] = (
         "A row's maximum is taken of unscaled scores, so a negative scale would overflow, and 0 times a masked score "
         "is NaN. With softcap the kernel is chosen by scale / softcap > 0.",
         f"{SRC}/softmax.h Softmax::softmax_rescale_o, {API} set_params_fprop",
+        severity=Severity.OPTION,
     ),
     Condition(
         "K433",
@@ -271,6 +291,7 @@ LIMITS: tuple[Condition, ...] = (
         _dropout,
         "The host computes 1 - p in float: 1 picks the kernel without dropout, 0 is refused.",
         f"{API} set_params_fprop: TORCH_CHECK(p_dropout < 1.f)",
+        severity=Severity.OPTION,
     ),
     Condition(
         "K434",
@@ -280,6 +301,7 @@ LIMITS: tuple[Condition, ...] = (
         "word.",
         f"{SRC}/flash_bwd_launch_template.h run_mha_bwd_hdim256",
         families=BACKWARD,
+        severity=Severity.OPTION,
     ),
     Condition(
         "K435",
@@ -288,6 +310,7 @@ LIMITS: tuple[Condition, ...] = (
         "The API for caches has no argument for it, and split-KV kernels ignore it.",
         f"{API} mha_fwd_kvcache",
         families=FORWARD,
+        severity=Severity.OPTION,
     ),
 )
-"""Conditions that a problem meets or not, whatever the kernel (but for its element type and architecture)."""
+"""Conditions on the problem. Of the kernel they read only the element type and the architecture."""

@@ -1,4 +1,4 @@
-"""The plan of a main kernel: the stages around it in launch order, their grids, and the workspaces."""
+"""The plan of a main kernel: its stages in launch order, their grids, and the workspaces."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 from fmha_cli.backends.flash_attn.grids import grid_of
 from fmha_cli.backends.flash_attn.key import key_of
+from fmha_cli.backends.flash_attn.scratch import workspaces_of
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
 from fmha_cli.backends.flash_attn.stages import combine_for, convert_for, dot_for
 from fmha_cli.backends.flash_attn.upstream_names import template_text
-from fmha_cli.backends.flash_attn.workspaces import workspaces_of
 from fmha_cli.codegen.flash_attn.traits import smem_bytes, threads
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.signature import Need
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
 
 Detail = tuple[tuple[str, str], ...]
 
@@ -24,11 +24,12 @@ Detail = tuple[tuple[str, str], ...]
 def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
     """The plan around a main kernel that ``decide`` supports.
 
-    Forward: the main kernel, and combine behind a kernel that splits. Backward: dot_do_o, dq_dk_dv, convert_dq. Where
-    upstream's host fills the outputs itself (``Situation.launches``) the stages are the same and say so.
+    A forward plan has the main kernel, followed by combine if the main kernel splits keys. A backward plan has
+    dot_do_o, dq_dk_dv and convert_dq. Where upstream's host fills the outputs itself (``Situation.launches``), the plan
+    has the same stages, and their details say that nothing is launched.
 
     Raises:
-        InternalError: the kernel is a stage itself, or has no stage kernels: ``decide`` refuses both.
+        InternalError: the kernel is itself a stage, or has no stage kernels. ``decide`` refuses both.
     """
     s = situation_of(problem, device)
     splits = s.splits.count if kernel.signature.split is Need.YES else 1
@@ -60,7 +61,7 @@ def _detail(s: Situation, kernel: KernelSpec, splits: int) -> Detail:
 
 
 def _own(s: Situation, kernel: KernelSpec, splits: int) -> Iterator[tuple[str, str]]:
-    """What else there is to say of a stage."""
+    """The details that only this stage has."""
     deterministic = s.problem.deterministic
     if kernel.family in (Family.FWD, Family.FWD_SPLITKV):
         yield from _keyed(s, kernel)

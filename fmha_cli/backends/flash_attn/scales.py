@@ -1,5 +1,5 @@
-"""The factors of a parameter block, in the arithmetic that upstream's host code has: single precision, and double
-where its constants are (``M_LOG2E``, ``255.0``).
+"""The factors of a parameter block, computed as upstream's host code does: in single precision, and in double precision
+where its constants are double (``M_LOG2E``, ``255.0``).
 
 Source: ``csrc/flash_attn/flash_api.cpp`` ``set_params_fprop``.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from math import e, floor, log2
 
-from fmha_cli.backends.flash_attn.splits import single
+from fmha_cli.backends.gpu.arithmetic import single
 
 LOG2_E = log2(e)
 """``M_LOG2E``."""
@@ -18,7 +18,7 @@ BYTES = 255.0
 
 @dataclass(frozen=True)
 class Scales:
-    """Fields of ``Flash_fwd_params`` of the same names; single-precision values."""
+    """The fields of ``Flash_fwd_params`` with the same names. The values are single-precision numbers."""
 
     scale_softmax: float
     scale_softmax_log2: float
@@ -30,7 +30,13 @@ class Scales:
 
 
 def scales_of(scale: float, softcap: float, dropout: float) -> Scales:
-    """The factors of a problem: its scale of q.k, its cap (0 without), its probability of dropping."""
+    """The factors of a problem.
+
+    Args:
+        scale: the factor of q.k.
+        softcap: the cap, 0 for none.
+        dropout: the probability of dropping a score.
+    """
     scale, softcap = single(scale), single(softcap)
     factor = softcap if softcap > 0 else scale
     kept = single(1.0 - single(dropout))

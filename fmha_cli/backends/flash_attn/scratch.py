@@ -1,4 +1,4 @@
-"""Scratch tensors of a plan: upstream's names and shapes, all dense.
+"""The scratch tensors of a plan. They have upstream's names and shapes, and all are dense.
 
 Source: ``csrc/flash_attn/flash_api.cpp``, the ``torch::empty`` and ``torch::zeros`` of each API.
 """
@@ -10,22 +10,28 @@ from dataclasses import dataclass
 from math import prod
 
 from fmha_cli.backends.flash_attn.situation import Situation
-from fmha_cli.features import Layout, Mode
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.signature import Need
-from fmha_cli.tensors import shapes_of
+from fmha_cli.domain.features import Layout, Mode
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
+from fmha_cli.domain.tensors import shapes_of
 
 PAD_ROWS = 128
-"""Rows between packed sequences in the backward pass' scratch tensors: the tallest tile (``mha_varlen_bwd``)."""
+"""Rows between packed sequences in the backward pass's scratch tensors: the tallest tile (``mha_varlen_bwd``)."""
 COMBINE_ROWS = 16
-"""The combine kernel stores LSE by whole blocks of up to so many rows, past the end of a batched tensor."""
+"""Most rows of a combine kernel's block. It stores LSE in whole blocks, past the end of a batched tensor."""
 FLOAT, RNG_STATE = 4, 16
 
 
 @dataclass(frozen=True)
 class Scratch:
-    """One scratch tensor: its shape, bytes of an element, and elements behind the last that kernels may touch."""
+    """One scratch tensor.
+
+    Attributes:
+        itemsize: bytes of an element.
+        spare: elements past the end that kernels may touch.
+    """
 
     shape: tuple[int, ...]
     itemsize: int = FLOAT
@@ -37,27 +43,37 @@ class Scratch:
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """In elements."""
+        """Strides in elements."""
         return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
 
 
 def scratch_of(situation: Situation, main: KernelSpec, splits: int) -> dict[str, Scratch]:
-    """The scratch tensors of the plan of a main kernel, by name: each is a workspace of the plan.
+    """The scratch tensors of a main kernel's plan, by name. Each is a workspace of the plan.
 
     - ``softmax_lse``: fp32, natural logarithm, see :func:`lse_scratch`.
-    - ``softmax_lse_accum`` (splits, batch, heads, seqlen_q) and ``out_accum`` (..., hdim_rounded): with several splits.
-    - ``rng_state``: two uint64, with dropout written by the forward kernel; always there for a backward pass.
-    - ``softmax_d``: row sums of dO * O; ``dq_accum``: see ``FaBwdParams``.
-    - ``dk_expanded``, ``dv_expanded``: with grouped heads, dK and dV of each query head, axes as in bshd.
+    - ``softmax_lse_accum``: (splits, batch, heads, seqlen_q), with several splits only.
+    - ``out_accum``: (splits, batch, heads, seqlen_q, hdim_rounded), with several splits only.
+    - ``rng_state``: two uint64. The forward kernel writes them with dropout; a backward plan always has them.
+    - ``softmax_d``: row sums of dO * O.
+    - ``dq_accum``: see ``FaBwdParams``.
+    - ``dk_expanded``, ``dv_expanded``: dK and dV of each query head, axes as in bshd, with grouped heads only.
     """
     made = _backward(situation) if main.family is Family.BWD_DQ_DK_DV else _forward(situation, main, splits)
     return dict(made)
 
 
-def lse_scratch(situation: Situation, main: KernelSpec) -> Scratch:
-    """``softmax_lse``: (batch, heads, seqlen_q), packed (heads, total_q), after the exchange of heads and rows.
+def workspaces_of(situation: Situation, main: KernelSpec, splits: int) -> tuple[Workspace, ...]:
+    """The scratch tensors that have bytes, in the order in which upstream allocates them."""
+    made = scratch_of(situation, main, splits).items()
+    return tuple(Workspace(name, scratch.nbytes) for name, scratch in made if scratch.nbytes)
 
-    Packed and exchanged it is (heads, seqlen_q, batch), ``get_lse_tile``.
+
+def lse_scratch(situation: Situation, main: KernelSpec) -> Scratch:
+    """``softmax_lse``, with heads and rows as they are after their exchange.
+
+    - Batched: (batch, heads, seqlen_q).
+    - Packed: (heads, total_q).
+    - Packed and exchanged: (heads, seqlen_q, batch), see ``get_lse_tile``.
     """
     s = situation
     if not lse_is_packed(s, main):
@@ -68,18 +84,19 @@ def lse_scratch(situation: Situation, main: KernelSpec) -> Scratch:
 
 
 def lse_is_packed(situation: Situation, main: KernelSpec) -> bool:
-    """``params.unpadded_lse``, which is upstream's but for one kernel.
+    """``params.unpadded_lse``, which is upstream's except for one kernel.
 
-    The split-KV kernel that writes O itself (``Split`` false) finds a row of the packed LSE in two ways, by total_q
-    where a tile has keys and by seqlen_q where it has none (``compute_attn_1rowblock_splitkv``,
-    ``row_offset_lseaccum``), and forgets the exchange of heads and rows. Its batched LSE has no such fault.
+    That kernel is the split-KV kernel that writes O itself (``Split`` false). It computes the place of a row in a
+    packed LSE from total_q where a tile has keys, but from seqlen_q where it has none
+    (``compute_attn_1rowblock_splitkv``, ``row_offset_lseaccum``). It also ignores the exchange of heads and rows. Its
+    batched LSE is right.
     """
     whole = main.family is Family.FWD_SPLITKV and main.signature.split is Need.NO
     return situation.unpadded_lse and not whole
 
 
 def expanded(problem: Problem, name: str) -> Scratch:
-    """dK or dV (``name`` dk or dv) with the query heads, axes as in bshd."""
+    """dK or dV (``name`` is dk or dv) of each query head, axes as in bshd."""
     *axes, width = shapes_of(problem)[name].shape
     if problem.layout is Layout.BHSD:
         axes[-2], axes[-1] = axes[-1], axes[-2]
@@ -109,12 +126,12 @@ def _backward(s: Situation) -> Iterator[tuple[str, Scratch]]:
 
 
 def _packed_shapes(s: Situation) -> tuple[tuple[int, ...], ...]:
-    """Of LSE, ``softmax_d``, and one part of ``dq_accum``."""
+    """The shapes of LSE, ``softmax_d``, and one part of ``dq_accum``."""
     heads, rows = s.problem.heads, s.total_q + PAD_ROWS * s.problem.batch
     return (heads, s.total_q), (heads, rows), (rows, heads, s.hdim_rounded)
 
 
 def _batch_shapes(s: Situation) -> tuple[tuple[int, ...], ...]:
-    """As :func:`_packed_shapes`."""
+    """The same shapes as :func:`_packed_shapes`, for batch mode."""
     batch, heads, rows = s.problem.batch, s.problem.heads, s.seqlen_q_rounded
     return (batch, heads, s.seqlen_q), (batch, heads, rows), (batch, rows, heads, s.hdim_rounded)

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family
-from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
 
 NAME = "flash_attn"
 FAMILIES = (
@@ -21,10 +21,10 @@ FAMILIES = (
 )
 """The families that FlashAttention has."""
 MAIN = (Family.FWD, Family.FWD_SPLITKV, Family.BWD_DQ_DK_DV)
-"""Families whose kernels are candidates; the others are stages around them."""
+"""Families whose kernels are candidates. The other families are stages around them."""
 DTYPES = (DType.FP16, DType.BF16)
 MASKS = (MaskKey.NONE, MaskKey.CAUSAL, MaskKey.WINDOW)
-"""``Is_causal`` and ``Is_local``: neither, the one, the other."""
+"""Neither, ``Is_causal``, and ``Is_local``."""
 _NOWHERE = {
     "sink": Need.NO,
     "sink_logits": Need.NO,
@@ -35,7 +35,7 @@ _NOWHERE = {
     "gqa": Need.ANY,
     "deterministic": Need.ANY,
 }
-"""Features that no kernel has; pages of any size; what every kernel takes at run time."""
+"""Fields with the same value in every kernel: features that no kernel has, and what every kernel takes at run time."""
 _NO_CACHE = {"cache": CacheKey.NONE, "append": Need.NO, "rotary": RotaryKey.NONE, "split": Need.NO}
 _ANY_CACHE = {"cache": CacheKey.ANY, "append": Need.ANY, "rotary": RotaryKey.ANY, "split": Need.YES}
 _STAGE = {
@@ -55,10 +55,13 @@ CONSTANTS: Mapping[Family, Mapping[str, Any]] = MappingProxyType(
         Family.BWD_CONVERT_DQ: {**_NOWHERE, **_STAGE, **_NO_CACHE},
     }
 )
-"""Fields of the signature that all kernels of a family share; data type and head dim come on top, and for main
-families mode, mask, bias, softcap, and dropout or split, append and rotary."""
+"""Fields of the signature that all kernels of a family share.
+
+The fields that vary are data type and head dim. In main families mode, mask, bias and softcap vary too, and either
+dropout or split, append and rotary.
+"""
 
 
 def signature(family: Family, dtype: DType, hdim: int, **compiled: Any) -> Signature:
-    """The signature of a kernel: ``compiled`` are the fields beside the family's constants."""
+    """The signature of a kernel. ``compiled`` has the fields that are not constants of the family."""
     return Signature(dtype=dtype, dtype_out=dtype, hdim=hdim, hdim_v=hdim, **CONSTANTS[family], **compiled)

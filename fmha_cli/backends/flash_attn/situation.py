@@ -1,4 +1,4 @@
-"""``Situation``: what upstream's host code makes of a problem before it picks a kernel, computed once per problem.
+"""``Situation``: what upstream's host code derives from a problem before it picks a kernel, computed once per problem.
 
 Source: ``csrc/flash_attn/flash_api.cpp`` ``mha_fwd``, ``mha_varlen_fwd``, ``mha_fwd_kvcache``, ``mha_bwd``,
 ``mha_varlen_bwd``, ``set_params_fprop``. Names follow its variables and parameters.
@@ -8,20 +8,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache, lru_cache
 
-from fmha_cli.backends.flash_attn.bounds import UNLIMITED, Bounds, Clipped, bounds_of, clipped
-from fmha_cli.backends.flash_attn.multiprocessors import multiprocessors_of
-from fmha_cli.backends.flash_attn.splits import Splits, upstreams_splits
+from fmha_cli.backends.flash_attn.mask_bounds import UNLIMITED, Bounds, Clipped, bounds_of, clipped
+from fmha_cli.backends.flash_attn.splits import upstreams_splits
 from fmha_cli.backends.flash_attn.tiles import bucket
-from fmha_cli.device import DeviceFacts
-from fmha_cli.features import Alibi, CacheKind, Direction, Mode
-from fmha_cli.problem import Problem
-from fmha_cli.signature import MaskKey
-from fmha_cli.tensors import pages_of
+from fmha_cli.backends.gpu.arithmetic import Splits
+from fmha_cli.backends.gpu.conditions import next_multiple
+from fmha_cli.backends.gpu.devices import multiprocessors_of
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.features import Alibi, CacheKind, Direction, Mode
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import MaskKey
+from fmha_cli.domain.tensors import pages_of
 
 ROUND_ROWS = 128
-"""Rows of queries and keys are rounded up to it in the shapes of scratch tensors."""
+"""The shapes of scratch tensors round rows of queries and keys up to a multiple of this."""
 
 
 class Api(StrEnum):
@@ -48,9 +51,10 @@ class KeyLengths(StrEnum):
     COMMON = "common"
     """Nothing (null): every sequence has ``seqlen_k`` keys."""
     STARTS = "starts"
-    """First keys of ``batch + 1`` sequences: ``is_seqlens_k_cumulative``. With pages only their differences count."""
+    """The first key of each sequence and the end of the last: ``batch + 1`` numbers (``is_seqlens_k_cumulative``).
+    With pages only their differences count."""
     LENGTHS = "lengths"
-    """Keys of each sequence before append, left padding included; sequences are a batch stride apart."""
+    """Keys of each sequence before append, left padding included. Sequences are one batch stride apart."""
 
 
 @dataclass(frozen=True)
@@ -58,18 +62,20 @@ class Situation:
     """One problem on one device, in upstream's words.
 
     Attributes:
-        multiprocessors: ``get_num_sm``; ``counted`` says where it comes from.
+        multiprocessors: ``get_num_sm``.
+        counted: where the number of multiprocessors comes from, in words.
         swapped: ``seqlenq_ngroups_swapped``: with one query row, the query heads of a group are taken as rows.
-        heads, seqlen_q: after that exchange; ``seqlen_q`` is the longest sequence in group mode.
-        groups: query heads for each key/value head before the exchange.
+        groups: query heads for each key/value head before that exchange.
+        heads: query heads after the exchange.
+        seqlen_q: query rows after the exchange; in group mode those of the longest sequence.
         seqlen_k: ``params.seqlen_k``: the longest sequence, or in batch mode with a cache the cache's capacity.
         total_q: rows of the packed queries after the exchange; 0 unless varlen.
-        given: mask bounds from the bottom-right corner as the caller passes them, None if there are no such.
-        causal_given: the caller says ``causal`` (and no window) instead.
+        given: mask bounds from the bottom-right corner as the caller passes them; None if they cannot express the mask.
+        causal_given: the caller passes ``causal`` and no window.
         mask: bounds after clipping and filling, and ``params.is_causal``.
         splits: ``num_splits``; 1 where upstream leaves it at 0.
         forced: ``force_split_kernel``.
-        packed_q: ``params.cu_seqlens_q`` is given.
+        packed_q: ``params.cu_seqlens_q`` is not null.
         key_lengths: what ``params.cu_seqlens_k`` holds.
     """
 
@@ -102,22 +108,22 @@ class Situation:
 
     @property
     def hdim_rounded(self) -> int:
-        """``head_size_rounded``; it is the bucket."""
+        """``head_size_rounded``, which equals the bucket."""
         return next_multiple(self.problem.hdim, 32 if self.problem.hdim <= 128 else 64)
 
     @property
     def bucket(self) -> int | None:
-        """``kHeadDim`` of the kernels that ``HEADDIM_SWITCH`` enters; None above the largest."""
+        """``kHeadDim`` of the kernels that ``HEADDIM_SWITCH`` selects; None above the largest."""
         return bucket(self.problem.hdim)
 
     @property
-    def even_k(self) -> bool:
-        """``is_even_K`` of the launch templates."""
+    def fills_bucket(self) -> bool:
+        """``is_even_K`` of the launch templates: the head dim equals its bucket's."""
         return self.problem.hdim == self.bucket
 
     @property
     def causal_dropped(self) -> bool:
-        """The caller's causal mask hides nothing from one query row, so it is dropped."""
+        """Whether the caller's causal mask was dropped because it hides nothing from one query row."""
         return self.causal_given and not self.mask.is_causal
 
     @property
@@ -132,11 +138,13 @@ class Situation:
 
     @property
     def launches(self) -> bool:
-        """Whether the host launches kernels at all; otherwise it fills the outputs itself (flash_api.cpp: "we have an
-        empty tensor"): O = 0, LSE = inf without keys, dK = dV = 0 without query rows.
+        """Whether the host launches any kernel.
 
-        ``mha_fwd_kvcache`` always launches; with no keys, one split and no lengths its kernel may read what is not
-        there, so then nothing is launched here.
+        Where it does not, it fills the outputs itself (``flash_api.cpp``: "we have an empty tensor"): O = 0 and
+        LSE = inf without keys, dK = dV = 0 without query rows.
+
+        ``mha_fwd_kvcache`` always launches. Without keys and lengths, and with one split, its kernel may read past the
+        tensors, so this tool launches nothing in that case.
         """
         if self.api.backward:
             return self.seqlen_q > 0
@@ -151,17 +159,22 @@ class Situation:
         blocks = self.problem.batch * self.problem.heads
         return (self.multiprocessors + blocks - 1) // blocks
 
-    def even_mn(self, rows: int, keys: int) -> bool:
-        """``is_even_MN`` of the launch templates for tiles of ``kBlockM`` rows and ``kBlockN`` keys."""
+    def fills_tiles(self, rows: int, keys: int) -> bool:
+        """``is_even_MN`` of the launch templates: both lengths are multiples of the tile.
+
+        Args:
+            rows: ``kBlockM``.
+            keys: ``kBlockN``.
+        """
         unpacked = not self.packed_q and self.key_lengths is KeyLengths.COMMON
         return unpacked and self.seqlen_k % keys == 0 and self.seqlen_q % rows == 0
 
 
 @lru_cache(maxsize=64)
 def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
-    """The situation of a problem on a device. Defined for every problem; rules say which ones upstream refuses."""
+    """The situation of a problem on a device. Every problem has one; rules say which problems upstream refuses."""
     p, api = problem, _api(problem)
-    units, counted = multiprocessors_of(device)
+    units, counted = multiprocessors_of(device, _product_of)
     rows, keys = max(p.query_lengths(), default=0), _seqlen_k(p, api)
     given = bounds_of(p)
     causal_given = given == Bounds(UNLIMITED, 0)
@@ -193,8 +206,19 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
     )
 
 
+@cache
+def _product_of(arch: str) -> tuple[int, str]:
+    """(``get_num_sm``, name) of an architecture's reference product; (0, "") where its facts name none."""
+    facts = load_arch(arch).facts
+    return (int(facts["sm_count"]["value"]), str(facts["product"]["value"])) if "sm_count" in facts else (0, "")
+
+
 def _api(p: Problem) -> Api:
-    """Group mode is varlen, with a cache too; in batch mode a cache, and a number of splits, is ``mha_fwd_kvcache``."""
+    """The API for a problem.
+
+    Group mode is varlen, even with a cache. In batch mode a cache or a given number of splits means
+    ``mha_fwd_kvcache``.
+    """
     if p.direction is Direction.BWD:
         return Api.VARLEN_BWD if p.mode is Mode.GROUP else Api.BWD
     if p.mode is Mode.GROUP:
@@ -204,21 +228,24 @@ def _api(p: Problem) -> Api:
 
 
 def _seqlen_k(p: Problem, api: Api) -> int:
-    """``seqlen_k`` of the host: in ``mha_fwd_kvcache`` the rows of the cache, or the keys of a block table's row."""
+    """The host's ``seqlen_k``: in ``mha_fwd_kvcache`` the rows of the cache, or the keys of a block table's row."""
     if api is not Api.KVCACHE:
         return p.seqlen_k
     return max(1, pages_of(p.seqlen_k, p.kv_cache.page)) * p.kv_cache.page if p.paged else p.cache_rows
 
 
 def _key_lengths(p: Problem, api: Api) -> KeyLengths:
-    """A linear cache of packed queries goes by lengths, which the kernels take and no upstream API passes that way."""
+    """What ``params.cu_seqlens_k`` holds.
+
+    With packed queries and a linear cache it holds lengths. The kernels accept that, but no upstream API passes it.
+    """
     if api.varlen and p.kv_cache.kind is not CacheKind.LINEAR:
         return KeyLengths.STARTS
     return KeyLengths.COMMON if p.kv_cache.kind is CacheKind.NONE else KeyLengths.LENGTHS
 
 
 def _open(given: Bounds, *, dropped: bool) -> bool:
-    """Whether the caller's windows are unlimited before clipping, which is when varlen and kvcache look at them."""
+    """Whether the caller's bounds are unlimited before clipping, when the varlen and kvcache APIs test them."""
     return given.left < 0 and (given.right < 0 or (given.right == 0 and dropped))
 
 
@@ -232,8 +259,3 @@ def _splits(p: Problem, api: Api, swapped: bool, heads: int, rows: int, keys: in
     if api is Api.VARLEN_FWD and not swapped:
         return Splits(1, "packed sequences: keys are split for one query row of grouped heads alone")
     return upstreams_splits(batch=p.batch, heads=heads, rows=rows, keys=keys, hdim=p.hdim, multiprocessors=units)
-
-
-def next_multiple(value: int, step: int) -> int:
-    """The smallest multiple of ``step`` that is not below ``value``."""
-    return -(-value // step) * step

@@ -1,32 +1,18 @@
-"""How many pieces the keys are split into: upstream's heuristic, in its own single precision.
+"""How many pieces the keys are split into: upstream's heuristic, in single precision as upstream computes it.
 
 Source: ``csrc/flash_attn/flash_api.cpp`` ``num_splits_heuristic`` and ``set_params_splitkv``.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from math import ceil, inf
-from struct import pack, unpack
+from fmha_cli.backends.gpu.arithmetic import Splits, split_heuristic
 
 MAX_SPLITS = 128
-"""Most splits that ``set_params_splitkv`` admits and that a combine kernel is compiled for."""
+"""The most splits that ``set_params_splitkv`` admits and that combine kernels are compiled for."""
 ROWS_PER_BLOCK = 64
 """``kBlockM`` of every split-KV kernel."""
 BLOCKS_PER_MULTIPROCESSOR = 2
 """``set_params_splitkv`` doubles the multiprocessors, "to hard-code the fact that we're using 128 threads per block"."""
-BUSY = 0.8
-"""Share of the slots that counts as a full device (a float constant upstream): no splitting from there on."""
-GOOD_ENOUGH = 0.85
-"""Share of the best efficiency with which the smallest count is taken (a double constant upstream)."""
-
-
-@dataclass(frozen=True)
-class Splits:
-    """A split count and what it rests on."""
-
-    count: int
-    why: str
 
 
 def keys_per_block(hdim: int) -> int:
@@ -35,10 +21,11 @@ def keys_per_block(hdim: int) -> int:
 
 
 def upstreams_splits(*, batch: int, heads: int, rows: int, keys: int, hdim: int, multiprocessors: int) -> Splits:
-    """The count that ``set_params_splitkv`` takes when none is given.
+    """The count that ``set_params_splitkv`` chooses when the caller gives none.
 
     Args:
-        heads, rows: after the exchange of head groups and query rows, if there is one.
+        heads: query heads, after the exchange of head groups and query rows if there is one.
+        rows: query rows, after the same exchange.
         keys: ``max_seqlen_k``: the cache's capacity, or the longest sequence.
     """
     blocks = batch * heads * -(-rows // ROWS_PER_BLOCK)
@@ -49,17 +36,12 @@ def upstreams_splits(*, batch: int, heads: int, rows: int, keys: int, hdim: int,
 
 
 def heuristic(blocks: int, slots: int, key_blocks: int, most: int) -> int:
-    """The smallest eligible count whose efficiency, waves / ceil(waves), is within 85 % of the best.
+    """The smallest eligible count that is efficient enough (:func:`split_heuristic`).
 
-    A count is eligible when it shortens the longest piece: with 64 key blocks, 12 splits are 11 in truth. 1 on a
-    busy device, without blocks and without keys.
+    A count is eligible when it shortens the longest piece. With 64 key blocks, for example, 12 splits are really 11.
     """
-    if blocks < 1 or single(blocks) >= single(single(BUSY) * single(slots)):
-        return 1
-    counts = [n for n in range(1, min(most, slots, key_blocks) + 1) if _eligible(n, key_blocks)]
-    efficiency = {n: _efficiency(blocks * n, slots) for n in counts}
-    enough = GOOD_ENOUGH * max(efficiency.values(), default=0.0)
-    return next((n for n in counts if efficiency[n] >= enough), 1)
+    counts = range(1, min(most, slots, key_blocks) + 1)
+    return split_heuristic(blocks, slots, (n for n in counts if _eligible(n, key_blocks)))
 
 
 def log2_max_splits(count: int) -> int | None:
@@ -69,17 +51,3 @@ def log2_max_splits(count: int) -> int | None:
 
 def _eligible(count: int, key_blocks: int) -> bool:
     return count == 1 or -(-key_blocks // count) != -(-key_blocks // (count - 1))
-
-
-def _efficiency(blocks: int, slots: int) -> float:
-    waves = single(single(blocks) / single(slots))
-    return single(waves / ceil(waves))
-
-
-def single(value: float) -> float:
-    """The nearest single-precision number, infinite beyond the largest."""
-    try:
-        rounded: float = unpack("<f", pack("<f", value))[0]
-    except OverflowError:
-        return inf if value > 0 else -inf
-    return rounded

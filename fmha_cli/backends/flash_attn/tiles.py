@@ -1,8 +1,12 @@
-"""Which traits upstream's launch templates choose: by head dim, dropout, causality, and the device's facts.
+"""The traits that upstream's launch templates choose by head dim, dropout, causality, and the device's facts.
 
-Every table is read from the top; the first row that holds is taken. ``None`` in a row stands for either.
-Source: ``csrc/flash_attn/src/flash_fwd_launch_template.h`` ``run_mha_fwd_hdim*`` and ``run_mha_fwd_splitkv_dispatch``,
-``flash_bwd_launch_template.h`` ``run_mha_bwd_hdim*``, ``static_switch.h`` ``HEADDIM_SWITCH``.
+The first row of a table that matches decides. ``None`` in a row matches either value.
+
+Source, in ``csrc/flash_attn/src``:
+
+- ``flash_fwd_launch_template.h``: ``run_mha_fwd_hdim*``, ``run_mha_fwd_splitkv_dispatch``.
+- ``flash_bwd_launch_template.h``: ``run_mha_bwd_hdim*``.
+- ``static_switch.h``: ``HEADDIM_SWITCH``.
 """
 
 from __future__ import annotations
@@ -10,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from fmha_cli.arch import ArchSpec
+from fmha_cli.domain.arch import ArchSpec
 
 HDIMS = (32, 64, 96, 128, 192, 256)
 """The head dims that upstream has kernels for (``kHeadDim``)."""
@@ -23,10 +27,10 @@ KIB = 1024
 
 @dataclass(frozen=True)
 class Facts:
-    """What upstream's launch templates ask of a device.
+    """What upstream's launch templates ask about a device.
 
     Attributes:
-        sm8x: ``is_sm8x``: compute capability 8.x, but not 8.0.
+        sm8x: ``is_sm8x``: compute capability 8.x, except 8.0.
         block: ``max_smem_per_block``: opt-in shared memory of a block, bytes.
         sm: ``max_smem_per_sm``: shared memory of a multiprocessor, bytes.
     """
@@ -38,9 +42,13 @@ class Facts:
 
 @dataclass(frozen=True)
 class ForwardTraits:
-    """``Flash_fwd_kernel_traits`` without head dim and type: ``tile`` (``kBlockM``, ``kBlockN``) and ``warps``.
+    """``Flash_fwd_kernel_traits`` without head dim and type.
 
     ``Is_Q_in_regs`` and ``Share_Q_K_smem`` are false in every launch.
+
+    Attributes:
+        tile: (``kBlockM``, ``kBlockN``).
+        warps: ``kNWarps``.
     """
 
     tile: tuple[int, int]
@@ -49,7 +57,7 @@ class ForwardTraits:
 
 @dataclass(frozen=True)
 class BackwardTraits:
-    """``Flash_bwd_kernel_traits`` without head dim and type, fields as in ``FaAlgorithm``."""
+    """``Flash_bwd_kernel_traits`` without head dim and type. The fields are those of ``FaAlgorithm``."""
 
     tile: tuple[int, int]
     warps: int
@@ -60,7 +68,12 @@ class BackwardTraits:
 
 @dataclass(frozen=True)
 class ForwardRow:
-    """A choice of ``run_mha_fwd_hdim*``. block: least, sm: bytes that the multiprocessor must have less than."""
+    """A choice of ``run_mha_fwd_hdim*``.
+
+    Attributes:
+        block: the least shared memory of a block, bytes.
+        sm: the multiprocessor must have less shared memory than this, bytes.
+    """
 
     hdim: int
     traits: ForwardTraits
@@ -73,7 +86,12 @@ class ForwardRow:
 
 @dataclass(frozen=True)
 class BackwardRow:
-    """A choice of ``run_mha_bwd_hdim*``. block: least; traits: None where upstream launches nothing."""
+    """A choice of ``run_mha_bwd_hdim*``.
+
+    Attributes:
+        traits: None where upstream launches nothing.
+        block: the least shared memory of a block, bytes.
+    """
 
     hdim: int
     traits: BackwardTraits | None
@@ -135,7 +153,7 @@ def facts_of(arch: ArchSpec) -> Facts:
 
 
 def bucket(hdim: int) -> int | None:
-    """The head dim of the kernels for a head dim: the least that holds it, None above 256 (``HEADDIM_SWITCH``)."""
+    """The smallest head dim of :data:`HDIMS` that holds a head dim; None above 256 (``HEADDIM_SWITCH``)."""
     return next((holds for holds in HDIMS if hdim <= holds), None)
 
 
@@ -168,7 +186,7 @@ def backward_traits(hdim: int, dropout: bool, facts: Facts) -> BackwardTraits | 
 
 
 def stage_traits(hdim: int, facts: Facts) -> Iterator[BackwardTraits]:
-    """The different traits that the first and last stage of a backward pass are made for, that of no dropout first."""
+    """The distinct traits of a backward pass's first and last stage, those without dropout first."""
     found = (backward_traits(hdim, dropout, facts) for dropout in (False, True))
     yield from dict.fromkeys(traits for traits in found if traits is not None)
 

@@ -1,1 +1,1 @@
-"""The HIP runtime through hip-python: devices, memory, streams, events, errors in HIP's own words."""
+"""The HIP runtime through hip-python: devices, memory, streams, events, and errors with HIP's own texts."""

@@ -1,4 +1,4 @@
-"""Finding libamdhip64 and making hip-python and kernel libraries use one and the same."""
+"""Find libamdhip64 and make hip-python and kernel libraries use the same copy."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import os
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem
 
 NAME = "libamdhip64.so"
 _ROOT_VARIABLES = ("ROCM_PATH", "HIP_PATH")
-"""ROCm's own variables for where it is installed."""
+"""ROCm's own environment variables for its installation folder."""
 
 _DEFAULT_ROOT = "/opt/rocm"
 _BINDINGS = ("hip.chip", "hip.hip")
-"""hip-python's low layer, whose ``DLL`` names the library that it opens at the first call, and its high layer."""
+"""hip-python's low layer, whose ``DLL`` names the library that the first call opens, and its high layer."""
 
 
 def candidates() -> tuple[str, ...]:
-    """Names to try, in order: what the dynamic linker finds, then ROCm's folders."""
+    """Names to try, in order: those that the dynamic linker finds, then those in ROCm's folders."""
     roots = [os.environ[v] for v in _ROOT_VARIABLES if os.environ.get(v)]
     return (NAME, *(str(Path(root, "lib", NAME)) for root in (*roots, _DEFAULT_ROOT)))
 
 
 def open_library(path: Path | None = None) -> tuple[ctypes.CDLL, str]:
-    """The runtime library with its symbols visible to kernel libraries loaded later, and the name that worked.
+    """Load the runtime library with its symbols visible to kernel libraries loaded later; also return its name.
 
     Args:
-        path: a certain library instead of the first one found.
+        path: a specific library to load instead of the first one found.
 
     Raises:
-        EnvironmentProblem: H002, none loads.
+        EnvironmentProblem: H002, no library loads.
     """
     faults = []
     for name in (str(path),) if path is not None else candidates():
@@ -55,7 +55,7 @@ def _import_bindings() -> tuple[Any, Any]:
 
 
 def open_bindings(library: str) -> Any:
-    """hip-python's module ``hip.hip``, bound to a library by name.
+    """hip-python's module ``hip.hip``, bound to the named library.
 
     Raises:
         EnvironmentProblem: H003, hip-python is not installed or does not import.

@@ -1,25 +1,25 @@
-"""Which AMD devices are here, by asking the runtime for each."""
+"""Which AMD devices this machine has, according to the runtime."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fmha_cli.arch import arch_names, load_arch
 from fmha_cli.backends.hip.runtime import Hip, HipDevice
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.arch import arch_names, load_arch
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 
 LAST_LEVEL = "llc_bytes"
-"""The fact of an architecture that holds the size of the largest cache before memory (Infinity Cache)."""
+"""The architecture fact that holds the size of the last cache before memory (Infinity Cache)."""
 
 _STATES = {"H002": State.MISSING, "H003": State.MISSING, "H004": State.NO_DEVICE}
 
 
 def probe_hip(library: Path | None = None) -> Availability:
-    """The state of the HIP runtime and its devices. Loads the driver: call it in a worker.
+    """The state of the HIP runtime and its devices. It loads the driver, so call it in a worker.
 
     Args:
-        library: a certain libamdhip64 instead of the system's.
+        library: a specific libamdhip64 instead of the system's.
     """
     try:
         hip = Hip.open(library)
@@ -36,7 +36,7 @@ def probe_hip(library: Path | None = None) -> Availability:
 
 
 def facts_of(device: HipDevice) -> DeviceFacts:
-    """A device as selection knows it."""
+    """The device facts that kernel selection reads."""
     return DeviceFacts(
         id=f"hip:{device.index}",
         archs=(device.arch,),
@@ -48,7 +48,7 @@ def facts_of(device: HipDevice) -> DeviceFacts:
 
 
 def last_level_cache(arch: str, l2_bytes: int) -> int:
-    """Bytes of the last cache before memory: the architecture's fact, since the runtime tells the L2 only."""
+    """Bytes of the last cache before memory: the architecture's fact, since the runtime reports only the L2."""
     facts = load_arch(arch).facts if arch in arch_names() else {}
     stated = facts.get(LAST_LEVEL, {}).get("value", 0)
     return max(int(stated), l2_bytes)

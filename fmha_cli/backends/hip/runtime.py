@@ -1,4 +1,4 @@
-"""``Hip``: the calls that sessions need, each checked; what fails says so in HIP's own words."""
+"""``Hip``: the calls that sessions need. Each is checked, and errors carry HIP's own text."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.hip.library import open_bindings, open_library
-from fmha_cli.errors import DeviceLost, EnvironmentProblem, KernelFailure
+from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, KernelFailure
 
 _NS_PER_MS = 1e6
 _ABSENT = (100, 101)
@@ -21,8 +21,8 @@ _OUT_OF_MEMORY = 2
 
 
 _LOST = (214, 700, 702, 709, 710, 719)
-"""hipErrorECCNotCorrectable, IllegalAddress, LaunchTimeOut, ContextIsDestroyed, Assert, LaunchFailure: the process can
-use the device no more."""
+"""hipErrorECCNotCorrectable, IllegalAddress, LaunchTimeOut, ContextIsDestroyed, Assert, LaunchFailure: after one of
+these, the process can no longer use the device."""
 
 
 class HipError(KernelFailure):
@@ -36,17 +36,17 @@ class HipError(KernelFailure):
 
 
 class HipLost(HipError, DeviceLost):
-    """A HIP call that failed because a kernel ruined the context; freeing is pointless from now on."""
+    """A HIP call that failed because a kernel ruined the context. Freeing memory is pointless from then on."""
 
 
 @dataclass(frozen=True)
 class HipDevice:
-    """What the runtime says of a device.
+    """A device as the runtime describes it.
 
     Attributes:
         arch: ``gfx942``, without the feature flags of ``target`` (``gfx942:sramecc+:xnack-``).
-        units: compute units; on RDNA the runtime counts work-group processors of two.
-        l2_bytes: of the L2; the runtime does not tell the size of the Infinity Cache behind it.
+        units: compute units; on RDNA the runtime counts work-group processors, each with two compute units.
+        l2_bytes: size of the L2; the runtime does not report the size of the Infinity Cache behind it.
     """
 
     index: int
@@ -65,17 +65,17 @@ class Hip:
     def __init__(self, bindings: Any, library: ctypes.CDLL) -> None:
         self._hip = bindings
         self.library = library
-        """The loaded libamdhip64; kept, so that kernel libraries find its symbols."""
+        """The loaded libamdhip64, kept so that kernel libraries find its symbols."""
 
     @staticmethod
     def open(path: Path | None = None) -> Hip:
-        """Load the runtime and call it once: an import proves nothing.
+        """Load the runtime and call it once, because a successful import proves nothing.
 
         Args:
-            path: a certain libamdhip64 instead of the system's.
+            path: a specific libamdhip64 instead of the system's.
 
         Raises:
-            EnvironmentProblem: H002, H003; H004, the runtime does not start or sees no device.
+            EnvironmentProblem: H002, H003; H004, the runtime does not start or finds no device.
         """
         library, name = open_library(path)
         hip = Hip(open_bindings(name), library)
@@ -92,16 +92,17 @@ class Hip:
         return hip
 
     def _call(self, name: str, *arguments: Any) -> Any:
-        """The value of a call (None without one).
+        """Make a call and return its value (None if it has none).
 
         Raises:
             MemoryError: out of device memory.
-            HipLost: H001, the context is dead. HipError: H001, any other error.
+            HipLost: H001, the context is dead.
+            HipError: H001, any other error.
         """
         try:
             status, *values = getattr(self._hip, name)(*arguments)
         except RuntimeError as fault:  # hip-python: the library lacks the symbol
-            raise HipError(f"{name} is not to be had", code="H001", where=name, why=str(fault)) from fault
+            raise HipError(f"{name} is not available", code="H001", where=name, why=str(fault)) from fault
         number = int(status)
         if number == _OUT_OF_MEMORY:
             raise MemoryError(f"{name}: {self._text(status)}")
@@ -117,7 +118,7 @@ class Hip:
         return str(status.name) if text is None else str(text)
 
     def error_text(self, number: int) -> str:
-        """HIP's words for an error number."""
+        """HIP's text for an error number."""
         try:
             return f"{self._text(self._hip.hipError_t(number))} ({number})"
         except ValueError:
@@ -160,23 +161,23 @@ class Hip:
         return int(self._call("hipMalloc", max(size, 1)))
 
     def free(self, address: int) -> None:
-        """Give an allocation back."""
+        """Free an allocation."""
         self._call("hipFree", address)
 
     def copy_in(self, device: int, host: int, size: int) -> None:
-        """Host -> device, and wait."""
+        """Copy host -> device, and wait."""
         self._call("hipMemcpy", device, host, size, self._hip.hipMemcpyKind.hipMemcpyHostToDevice)
 
     def copy_out(self, host: int, device: int, size: int) -> None:
-        """Device -> host, and wait."""
+        """Copy device -> host, and wait."""
         self._call("hipMemcpy", host, device, size, self._hip.hipMemcpyKind.hipMemcpyDeviceToHost)
 
     def copy_within(self, to: int, source: int, size: int, stream: Any) -> None:
-        """Device -> device, in the stream's order."""
+        """Copy device -> device, in stream order."""
         self._call("hipMemcpyAsync", to, source, size, self._hip.hipMemcpyKind.hipMemcpyDeviceToDevice, stream)
 
     def fill(self, address: int, value: int, size: int, stream: Any) -> None:
-        """Every byte to ``value``, in the stream's order."""
+        """Set every byte to ``value``, in stream order."""
         self._call("hipMemsetAsync", address, value, size, stream)
 
     def stream(self) -> Any:
@@ -188,19 +189,19 @@ class Hip:
         return self._call("hipEventCreate")
 
     def record(self, event: Any, stream: Any) -> None:
-        """Mark the place in the stream."""
+        """Record the event at the current point of the stream."""
         self._call("hipEventRecord", event, stream)
 
     def synchronize(self, stream: Any) -> None:
-        """Wait for the stream; an error of a kernel that ran in it is raised here."""
+        """Wait for the stream. Errors of kernels that ran in it are raised here."""
         self._call("hipStreamSynchronize", stream)
 
     def elapsed_ns(self, events: Sequence[Any]) -> tuple[int, ...]:
-        """Nanoseconds between neighbouring events, all of them over."""
+        """Nanoseconds between neighbouring events, all of which must have completed."""
         return tuple(round(self._call("hipEventElapsedTime", a, b) * _NS_PER_MS) for a, b in pairwise(events))
 
     def destroy(self, events: Sequence[Any], stream: Any) -> None:
-        """Give events and a stream back."""
+        """Destroy events and a stream."""
         for event in events:
             self._call("hipEventDestroy", event)
         if stream is not None:

@@ -1,1 +1,1 @@
-"""C++ translation units of CK-Tile kernels: our own text around the headers of an installed or fetched CK."""
+"""C++ translation units of CK-Tile kernels: generated text that includes the headers of an installed or fetched CK."""

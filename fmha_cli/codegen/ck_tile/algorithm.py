@@ -1,15 +1,16 @@
-"""The free choices of a CK-Tile kernel: what upstream's generator puts into a template beside the signature."""
+"""The free choices of a CK-Tile kernel: the template arguments beyond the signature that upstream's generator sets."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fmha_cli.kernel import Algorithm
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Algorithm, KernelSpec
 
 
 class Pipeline(StrEnum):
-    """Upstream's pipeline tags (``codegen/cpp_symbol_map.py`` ``PIPELINE_MAP`` and its kin in ``ops/``)."""
+    """Upstream's pipeline tags (``codegen/cpp_symbol_map.py`` ``PIPELINE_MAP`` and similar maps in ``ops/``)."""
 
     QR = "qr"
     """Q in registers."""
@@ -18,11 +19,11 @@ class Pipeline(StrEnum):
     QS = "qs"
     """Q in LDS."""
     QR_HPAD = "qr_hpad"
-    """RDNA, padded head dim."""
+    """For RDNA, with a padded head dim."""
     QR_TDM = "qr_tdm"
-    """gfx1250's tensor data mover."""
+    """With gfx1250's tensor data mover."""
     QR_ASYNC_TRLOAD = "qr_async_trload"
-    """gfx950's transposed LDS loads."""
+    """With gfx950's transposed LDS loads."""
     QR_ASYNC_TRLOAD_V3 = "qr_async_trload_v3"
     """Eight-wave ping-pong."""
     QR_PAGEDKV = "qr_pagedkv"
@@ -52,14 +53,14 @@ class KvLayout(StrEnum):
 
 
 class KvLookup(StrEnum):
-    """Whose page table a batch prefill reads (later revisions' ``kv_lookup_table``)."""
+    """The form of page table that a batch prefill reads (later revisions' ``kv_lookup_table``)."""
 
     VLLM = "vllm"
     SGLANG = "sglang"
 
 
 class Constraint(StrEnum):
-    """A run-time condition that a row of a tile table carries beside the paddings."""
+    """A run-time condition of a tile-table row, in addition to the paddings."""
 
     NONE = "none"
     FEW_BLOCKS_128 = "few-blocks-128"
@@ -73,9 +74,9 @@ class Constraint(StrEnum):
     SEQLEN_Q_2048 = "seqlen-q-2048"
     """``max_seqlen_q < 2048``."""
     SEQLEN_Q_2048_OR_CAUSAL = "seqlen-q-2048-or-causal"
-    """gfx1250: as above, or the pure causal case of upstream's gfx125 table."""
+    """gfx1250: the previous condition, or the pure causal case of upstream's gfx125 table."""
     SHORT_PAGES = "short-pages"
-    """Paged cache whose pages are shorter than the key tile (``bn0 <= 2 * page_block_size``)."""
+    """A paged cache whose pages are shorter than the key tile (``bn0 <= 2 * page_block_size``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,25 +85,25 @@ class CkAlgorithm(Algorithm):
 
     Attributes:
         pipeline: upstream's tag.
-        tile: forward families: bm0, bn0, bk0, bn1, bk1, bk0max; backward main: bm0, bn0, bk0 ... bk4, bhdq,
-            bhdv; appendkv: bs, bsk, bd, bdv; combine: bn1; dot_do_o: bm0; convert_dq: bm0, bn0 (0 = not
-            deterministic).
+        tile: depends on the family.
+            Forward families: bm0, bn0, bk0, bn1, bk1, bk0max. Backward main: bm0, bn0, bk0 ... bk4, bhdq, bhdv.
+            appendkv: bs, bsk, bd, bdv. combine: bn1. dot_do_o: bm0. convert_dq: bm0, bn0 (0 = not deterministic).
         waves: waves along m, n, k of each GEMM group: six numbers forward, nine backward.
         warp: m, n, k of the matrix instruction of gemm 0 and gemm 1: six numbers.
-        occupancy: blocks per CU that the compiler is asked for, -1 = the pipeline decides.
+        occupancy: blocks per CU that the compiler is asked for; -1 = the pipeline decides.
         vlayout: memory order of V.
-        pad_s, pad_sk: seqlen_q and seqlen_k may be anything; false: they are multiples of the tile. For the
-            1-D backward kernels ``pad_s`` is upstream's ``spad1d``.
-        pad_d, pad_dv: 0 = the head dim equals the tile's, 8 = a multiple of 8, 1 = anything (forward kernels
-            know 0 and 1).
+        pad_s, pad_sk: true = any seqlen_q and seqlen_k; false = they are multiples of the tile. For the 1-D backward
+            kernels ``pad_s`` is upstream's ``spad1d``.
+        pad_d, pad_dv: 0 = the head dim equals the tile's, 8 = it is a multiple of 8, 1 = any. Forward kernels use only
+            0 and 1.
         trload: transposed LDS loads.
         skip_min_seqlen_q: sequences shorter than ``min_seqlen_q`` are skipped (group mode, run-time value).
-        store_randval: the kernel also writes the random bytes of dropout (backward; run time in forward).
-        max_seq_q: longest seqlen_q of a small-tile backward kernel, 0 = any.
+        store_randval: the kernel also writes the random bytes of dropout (backward; forward decides at run time).
+        max_seq_q: longest seqlen_q of a small-tile backward kernel; 0 = any.
         wide_loads: 64-bit addresses into caches above 2 GB (later revisions' ``64bit``).
         kv_lds_prefetch, progressive_dsk: choices of ``qr_tdm``.
         constraint: the run-time condition of the tile's row.
-        rev: the revision of CK whose generator emits it.
+        rev: the revision of CK whose generator emits the kernel.
     """
 
     pipeline: Pipeline
@@ -126,3 +127,14 @@ class CkAlgorithm(Algorithm):
     kv_lookup: KvLookup = KvLookup.SGLANG
     constraint: Constraint = Constraint.NONE
     rev: str = "baseline"
+
+
+def algorithm_of(kernel: KernelSpec) -> CkAlgorithm:
+    """The algorithm of a CK kernel.
+
+    Raises:
+        InternalError: the kernel belongs to another backend.
+    """
+    if not isinstance(kernel.algorithm, CkAlgorithm):
+        raise InternalError(f"{kernel.name} is no CK-Tile kernel")
+    return kernel.algorithm

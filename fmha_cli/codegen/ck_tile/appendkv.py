@@ -1,4 +1,4 @@
-"""The ``fwd_appendkv`` family: new keys and values go into the cache, keys and queries are rotated on the way.
+"""The ``fwd_appendkv`` family: appends new keys and values to the cache, and rotates keys and queries as it does so.
 
 Source of the template arguments: ``codegen/ops/fmha_fwd_appendkv.py``, ``FMHA_FWD_APPENDKV_KERNEL_BODY``; of the call:
 ``fmha_fwd.hpp``, ``fmha_fwd_appendkv_create_kargs_and_grids``.
@@ -12,9 +12,9 @@ from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, us
 from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.paddings import sequence_products
 from fmha_cli.codegen.ck_tile.unit import Unit
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import CacheKey, RotaryKey
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import CacheKey, RotaryKey
 
 _ROTARY = {
     RotaryKey.NONE: f"{CK}RotaryEmbeddingEnum::NONE",
@@ -24,7 +24,7 @@ _ROTARY = {
 _TENSORS = words("q k knew v vnew")
 _TABLES = words("rotary_cos_ptr rotary_sin_ptr")
 _ROTARY_STEP = 16
-"""Rotary dims are multiples of this: 8 elements of a table, one load of 16 bytes, turn 16 of a head."""
+"""Rotary dims are multiples of this: 8 table elements, one load of 16 bytes, rotate 16 elements of a head."""
 _PAGED = words("block_table_ptr batch_stride_block_table page_block_size")
 
 
@@ -32,7 +32,7 @@ def appendkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
     """The unit of a kernel that appends to a cache.
 
     Raises:
-        InternalError: a kernel for any rotary style, which no CK kernel is.
+        InternalError: the signature allows any rotary style, which no CK kernel supports.
     """
     return Unit(types=_types(kernel, algorithm), call=_call(kernel, algorithm), in_waves=False)
 
@@ -96,7 +96,7 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
 
 
 def _own_rules(kernel: KernelSpec, algorithm: CkAlgorithm) -> tuple[tuple[str, str], ...]:
-    """Sizes that the paddings admit (upstream's ``scheck``, ``dcheck``, ``dvcheck``), and something to do."""
+    """Sizes that the paddings admit (upstream's ``scheck``, ``dcheck``, ``dvcheck``), and a check for work to do."""
     rows, _, columns, value_columns = algorithm.tile
     signature = kernel.signature
     whole_rows = () if algorithm.pad_s else (("seqlen_q", f"a.seqlen_q % {rows} == 0"),)

@@ -1,12 +1,13 @@
 """The C ABI of a CK-Tile kernel library: symbols, version, status codes, and the argument block of each family.
 
-Every library exports ``{ARGS}_abi_table/_abi_names`` (and the same for ``LAUNCH`` and ``FAULT``), from which
-``struct.layout_faults`` proves the three layouts equal to the host's, and three functions, none of which throws:
+Every library exports ``{ARGS}_abi_table/_abi_names``, and the same for ``LAUNCH`` and ``FAULT``.
+``struct.layout_faults`` uses them to prove that the three layouts equal the host's. Every library also exports three
+functions, none of which throws:
 
-- ``int fmha_ck_launch(const Args*, void* stream, FmhaCkFault*)`` queues the kernel on a ``hipStream_t``;
-- ``int fmha_ck_describe(const Args*, FmhaCkLaunch*, FmhaCkFault*)`` computes the same launch without a device;
-- ``int64_t fmha_ck_kernel_name(char* out, int64_t room)`` writes CK's own ``GetName()`` with a final 0 where there is room
-  for it, and returns its length without the 0; -1 when memory ran out.
+- ``int fmha_ck_launch(const Args*, void* stream, FmhaCkFault*)`` queues the kernel on a ``hipStream_t``.
+- ``int fmha_ck_describe(const Args*, FmhaCkLaunch*, FmhaCkFault*)`` computes the same launch without a device.
+- ``int64_t fmha_ck_kernel_name(char* out, int64_t room)`` writes CK's own ``GetName()`` with a final 0 if there is room
+  for it. It returns the length without the 0, or -1 if memory ran out.
 """
 
 from __future__ import annotations
@@ -18,32 +19,32 @@ from fmha_cli.codegen.ck_tile.args_backward import CkBwdArgs
 from fmha_cli.codegen.ck_tile.args_cache import CkAppendkvArgs, CkSplitkvArgs
 from fmha_cli.codegen.ck_tile.args_forward import CkFwdArgs, CkPagedkvArgs, CkPrefillArgs
 from fmha_cli.codegen.struct import Int32, Int64, Pointer, UInt32
-from fmha_cli.kernel import Family
+from fmha_cli.domain.kernel import Family
 
 VERSION = 1
 ARGS = "fmha_ck"
-"""Prefix of the ABI table of the family's argument block."""
+"""Prefix of the ABI table for the family's argument block."""
 LAUNCH = "fmha_ck_launch"
-"""The launching entry, and the prefix of the table of ``FmhaCkLaunch``."""
+"""Name of the launching entry, and prefix of the table for ``FmhaCkLaunch``."""
 FAULT = "fmha_ck_fault"
-"""Prefix of the table of ``FmhaCkFault``."""
+"""Prefix of the table for ``FmhaCkFault``."""
 DESCRIBE = "fmha_ck_describe"
 KERNEL_NAME = "fmha_ck_kernel_name"
 
 NO_FIELD = -1
-"""``FmhaCkFault.field`` when no single field is to blame."""
+"""``FmhaCkFault.field`` if no single field is at fault."""
 
 
 class Status(IntEnum):
-    """What both entries return."""
+    """The return values of both entries."""
 
     OK = 0
     BAD_ARGUMENT = 1
-    """A size below its minimum, heads not a multiple of kv_heads, a pointer that this kernel needs and has not."""
+    """A size below its minimum, heads not a multiple of kv_heads, or a missing pointer that this kernel needs."""
     OVERFLOW = 2
     """A value that does not fit the kernel's own type for it."""
     LAUNCH_FAILED = 3
-    """HIP refused; ``FmhaCkFault.hip_error`` says why."""
+    """HIP refused the launch; ``FmhaCkFault.hip_error`` says why."""
     NO_ROOM = 4
     """``fmha_ck_describe``: the caller's buffers are too small; ``kargs_bytes`` and ``field_count`` say how large."""
     EXCEPTION = 5
@@ -68,7 +69,7 @@ class KargKind(IntEnum):
     POINTER = 3
     BOOL = 4
     BYTES = 5
-    """A struct of CK's without a name here."""
+    """A struct of CK's that has no kind in this enumeration."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,7 +77,7 @@ class FmhaCkFault:
     """Why an entry did not return ``OK``.
 
     Attributes:
-        field: index of the argument block's field, in its order, or ``NO_FIELD``.
+        field: index of the field in the argument block, or ``NO_FIELD``.
         hip_error: ``hipError_t``.
     """
 
@@ -86,11 +87,11 @@ class FmhaCkFault:
 
 @dataclass(frozen=True, kw_only=True)
 class FmhaCkKarg:
-    """One member of the kernel's argument struct: where it lies and how to read it.
+    """One member of the kernel's argument struct: where it is and how to read it.
 
     Attributes:
         name: address of a C string with the library's lifetime; a union's member is ``drop_seed``.
-        offset, bytes: its place in the struct.
+        offset, bytes: its position and size in the struct.
         kind: ``KargKind``.
     """
 
@@ -102,13 +103,16 @@ class FmhaCkKarg:
 
 @dataclass(frozen=True, kw_only=True)
 class FmhaCkLaunch:
-    """A launch as the hardware gets it. The caller sets the first four fields, ``fmha_ck_describe`` the rest.
+    """A launch as the hardware gets it. The caller sets the first four fields, ``fmha_ck_describe`` sets the rest.
 
     Attributes:
-        kargs, kargs_room: buffer for the kernel's arguments (one struct by value), and its bytes; 0 = not wanted.
-        fields, fields_room: array of ``FmhaCkKarg``, and its elements; 0 = not wanted.
-        kargs_bytes, field_count: size of the struct, and its members.
-        lds_bytes: dynamic LDS of the launch, beside what the kernel declares itself (see the code object's metadata).
+        kargs: buffer for the kernel's arguments (one struct by value); 0 = not wanted.
+        kargs_room: bytes of the buffer ``kargs``.
+        fields: array of ``FmhaCkKarg``; 0 = not wanted.
+        fields_room: elements of the array ``fields``.
+        kargs_bytes: size of the kernel's argument struct.
+        field_count: number of its members.
+        lds_bytes: dynamic LDS of the launch, in addition to what the kernel declares itself (code object's metadata).
         blocks_per_cu: the occupancy that the compiler was asked for.
     """
 
@@ -142,5 +146,5 @@ _ARGS: dict[Family, type] = {
 
 
 def args_of(family: Family) -> type:
-    """The argument block of a family's libraries."""
+    """The argument block that a family's libraries take."""
     return _ARGS[family]

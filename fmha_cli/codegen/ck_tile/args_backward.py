@@ -10,22 +10,23 @@ from fmha_cli.codegen.struct import ConstPointer, Float32, Int32, Int64, Pointer
 
 @dataclass(frozen=True, kw_only=True)
 class CkBwdArgs(Dropout):
-    """``fmha_bwd_args``, of bwd_dot_do_o, bwd_dq_dk_dv and bwd_convert_dq; each reads its own part.
+    """``fmha_bwd_args`` for bwd_dot_do_o, bwd_dq_dk_dv and bwd_convert_dq. Each reads its own part.
 
     Attributes:
-        q_ptr, k_ptr, v_ptr, o_ptr, do_ptr: as in the forward pass; dO like O.
+        q_ptr, k_ptr, v_ptr, o_ptr: as in the forward pass.
+        do_ptr: dO, in the same axes as O.
         bias_ptr: elementwise bias, or ALiBi's fp32 slopes (see ``ForwardTensors``).
-        lse_ptr: fp32 (batch, heads, seqlen_q), natural logarithm, of the forward pass.
+        lse_ptr: fp32 (batch, heads, seqlen_q): the forward pass's log-sum-exp, as a natural logarithm.
         d_ptr: fp32 (batch, heads, seqlen_q): row sums of dO * O, with LSE's strides (``..._lsed``).
-        dq_ptr: dQ; kernels with ``max_seq_q`` write it themselves, the others through ``dq_acc_ptr``.
+        dq_ptr: dQ. Kernels with ``max_seq_q`` write it themselves, the others through ``dq_acc_ptr``.
         dk_ptr, dv_ptr: one dK and dV for each *query* head (kv_heads = heads in their strides).
-        dbias_ptr: (batch, heads, seqlen_q, seqlen_k), kernels with a bias gradient.
-        dq_acc_ptr: fp32 accumulator of dQ: (parts, batch, heads, seqlen_q, hdim_q), zeroed before the launch; deterministic
-            kernels write one part for each block of keys, the others add into one.
+        dbias_ptr: (batch, heads, seqlen_q, seqlen_k), for kernels with a bias gradient.
+        dq_acc_ptr: fp32 accumulator of dQ: (parts, batch, heads, seqlen_q, hdim_q), zeroed before the launch.
+            Deterministic kernels write one part for each block of keys; the others add into a single part.
         seqstart_q_ptr ... cu_seqlen_k_ptr: int32, see ``CkFwdArgs``.
-        seqlen_q, seqlen_k: lengths; group mode: of all sequences together.
-        max_seqlen_q, max_seqlen_k: the longest of one sequence; they size the grids.
-        scale: softmax scale, natural.
+        seqlen_q, seqlen_k: lengths; in group mode, totals over all sequences.
+        max_seqlen_q, max_seqlen_k: lengths of the longest sequence; they size the grids.
+        scale: softmax scale for natural exponentials.
         split_stride_dq_acc: elements between the parts of ``dq_acc_ptr``.
         p_undrop: 1 - p_drop, the factor of dO * O; the library computes its reciprocal itself.
     """

@@ -1,4 +1,4 @@
-"""Argument blocks of the decode families: fwd_splitkv with its combine kernel, and fwd_appendkv."""
+"""Argument blocks of the decode families: fwd_splitkv, its combine kernel, and fwd_appendkv."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from fmha_cli.codegen.struct import ConstPointer, Int32, Int64, Pointer
 
 @dataclass(frozen=True, kw_only=True)
 class CkSplitkvArgs(CacheLengths, PagedCache, ForwardTensors):
-    """``fmha_fwd_splitkv_args``, of the main and of the combine kernel; the latter reads no Q, K or V.
+    """``fmha_fwd_splitkv_args`` for the main and the combine kernel. The combine kernel reads no Q, K or V.
 
     Attributes:
-        lse_acc_ptr: fp32 (batch, heads, num_splits, seqlen_q), partial log-sum-exps.
-        o_acc_ptr: fp32 (batch, heads, num_splits, seqlen_q, hdim_v), partial outputs.
+        lse_acc_ptr: fp32 (batch, heads, num_splits, seqlen_q): partial log-sum-exps.
+        o_acc_ptr: fp32 (batch, heads, num_splits, seqlen_q, hdim_v): partial outputs.
         num_splits: parts into which the keys are split, >= 1.
         split_stride_lse_acc, split_stride_o_acc: elements between the parts.
     """
@@ -33,16 +33,16 @@ class CkSplitkvArgs(CacheLengths, PagedCache, ForwardTensors):
 
 @dataclass(frozen=True, kw_only=True)
 class CkAppendkvArgs(PagedCache):
-    """``fmha_fwd_appendkv_args``: new keys and values go into the cache, keys and queries are rotated on the way.
+    """``fmha_fwd_appendkv_args``: append new keys and values to the cache, and rotate keys and queries.
 
     Attributes:
         q_ptr: (batch, heads, seqlen_q, hdim), rotated in place.
-        k_ptr, v_ptr: the cache; paged: ``batch_stride`` is between pages.
-        knew_ptr, vnew_ptr: (batch, kv_heads, seqlen_knew, hdim), 0 = nothing to append.
+        k_ptr, v_ptr: the cache. If it is paged, ``batch_stride`` is the distance between pages.
+        knew_ptr, vnew_ptr: (batch, kv_heads, seqlen_knew, hdim); 0 = nothing to append.
         seqlen_k_ptr: int32 (batch): keys of each sequence before the append.
-        rotary_cos_ptr, rotary_sin_ptr: (positions, rotary_dim / 2) in the element type, read when ``rotary_dim`` > 0.
-        rotary_dim: rotated leading elements of each head, even, 0 = none.
-        has_mask: 1: query i of a sequence sits at position cache + i; 0: all sit at the cache's length.
+        rotary_cos_ptr, rotary_sin_ptr: (positions, rotary_dim / 2) in the element type; read if ``rotary_dim`` > 0.
+        rotary_dim: number of leading elements of each head that are rotated; even, 0 = none.
+        has_mask: 1 = query i of a sequence has position cache length + i; 0 = all have position cache length.
     """
 
     q_ptr: Pointer

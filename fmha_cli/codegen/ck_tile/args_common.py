@@ -1,12 +1,15 @@
 """Fields that the argument blocks of several CK-Tile families share, named as upstream names them.
 
-Every block mirrors one ``fmha_*_args`` struct of ``example/ck_tile/01_fmha/fmha_fwd.hpp`` or ``fmha_bwd.hpp``, with sizes
-and strides widened to 64 bits, ``bool`` as int32 and the ``drop_seed_offset`` variant spelled out. The library narrows
-them again and refuses values that the kernel's own type cannot hold.
+Every block mirrors one ``fmha_*_args`` struct of ``example/ck_tile/01_fmha/fmha_fwd.hpp`` or ``fmha_bwd.hpp``. Sizes
+and strides are widened to 64 bits, ``bool`` becomes int32, and the ``drop_seed_offset`` variant is spelled out. The
+library narrows the values again and refuses those that the kernel's own type cannot hold.
 
-Conventions: a pointer is a device address, 0 = absent; strides are in elements of the tensor; ``stride_x`` is between
-rows (tokens), ``nhead_stride_x`` between heads, ``batch_stride_x`` between sequences; the last axis is contiguous. Group
-mode ignores the batch strides of packed tensors: sequence b starts at row ``seqstart[b]``.
+Conventions:
+
+- A pointer is a device address; 0 = absent.
+- Strides are in elements of the tensor. ``stride_x`` is the distance between rows (tokens), ``nhead_stride_x`` between
+  heads and ``batch_stride_x`` between sequences. The last axis is contiguous.
+- Group mode ignores the batch strides of packed tensors: sequence b starts at row ``seqstart[b]``.
 """
 
 from __future__ import annotations
@@ -21,19 +24,19 @@ class ForwardTensors:
     """Q, K, V, O and the extents of every forward kernel with scores.
 
     Attributes:
-        q_ptr: (batch, heads, seqlen_q, hdim) in any strides; group mode (total_q, heads, hdim).
+        q_ptr: (batch, heads, seqlen_q, hdim) in any strides; in group mode (total_q, heads, hdim).
         k_ptr, v_ptr: likewise with kv_heads and seqlen_k; V is (seqlen_k, hdim_v) within a head when row-major.
-        bias_ptr: elementwise bias (seqlen_q, seqlen_k) with its strides; for ALiBi the fp32 slopes, of which
-            ``stride_bias`` is the distance between sequences (0: one set for all).
-        lse_ptr: fp32 log-sum-exp (batch, heads, seqlen_q), 0 = not wanted.
-        seqstart_q_ptr: int32 (batch + 1), group mode: first physical row of each sequence.
-        seqlen_q, seqlen_k: lengths; group mode: of all sequences together (upstream's runner does so too).
-        max_seqlen_q: the longest query length, it sizes the grid.
+        bias_ptr: elementwise bias (seqlen_q, seqlen_k) with its strides. For ALiBi, the fp32 slopes; ``stride_bias`` is
+            then the distance between sequences (0 = one set for all).
+        lse_ptr: fp32 log-sum-exp (batch, heads, seqlen_q); 0 = not wanted.
+        seqstart_q_ptr: int32 (batch + 1), in group mode: first physical row of each sequence.
+        seqlen_q, seqlen_k: lengths; in group mode, totals over all sequences (as in upstream's runner).
+        max_seqlen_q: the longest query length; it sizes the grid.
         hdim_q, hdim_v: head dims of the problem, at most those of the kernel.
-        scale_s: softmax scale, natural (the library multiplies by log2(e) where the kernel wants it).
-        scale_p, scale_o: factors of P and of O, read by kernels with static quantisation only.
-        logits_soft_cap: the cap, > 0 for kernels with a soft cap.
-        window_size_left, window_size_right: keys visible on either side of the diagonal, -1 = unlimited.
+        scale_s: softmax scale for natural exponentials; the library multiplies by log2(e) where the kernel requires it.
+        scale_p, scale_o: factors of P and O, which only kernels with static quantisation read.
+        logits_soft_cap: the cap; > 0 for kernels with a soft cap.
+        window_size_left, window_size_right: keys visible on either side of the diagonal; -1 = unlimited.
         mask_type: ``MaskType``.
     """
 
@@ -80,11 +83,11 @@ class ForwardTensors:
 
 @dataclass(frozen=True, kw_only=True)
 class PagedCache:
-    """K and V in pages, or in a cache of which each sequence picks an item.
+    """K and V in pages, or in a cache in which each sequence selects an item.
 
     Attributes:
-        block_table_ptr: int32 (batch, max_pages), 0 = not paged.
-        cache_batch_idx: int32 (batch): item of the cache that each sequence uses, 0 = its own (batch mode, not paged).
+        block_table_ptr: int32 (batch, max_pages); 0 = not paged.
+        cache_batch_idx: int32 (batch): the cache item that each sequence uses; 0 = its own (batch mode, not paged).
         batch_stride_block_table: elements between the rows of the table.
         page_block_size: keys per page.
     """
@@ -100,9 +103,9 @@ class CacheLengths:
     """Where a sequence's keys begin and how many there are.
 
     Attributes:
-        seqstart_k_ptr: int32 (batch + 1), group mode.
-        seqlen_k_ptr: int32 (batch): keys of each sequence, 0 = from ``seqstart_k_ptr``, or ``seqlen_k``.
-        is_gappy: group mode with pages: ``seqstart_k_ptr`` holds offsets within a sequence's pages.
+        seqstart_k_ptr: int32 (batch + 1), in group mode.
+        seqlen_k_ptr: int32 (batch): keys of each sequence; 0 = from ``seqstart_k_ptr``, or ``seqlen_k``.
+        is_gappy: in group mode with pages, ``seqstart_k_ptr`` holds offsets within a sequence's pages.
     """
 
     seqstart_k_ptr: ConstPointer = 0
@@ -115,10 +118,10 @@ class Dropout:
     """Dropout's probability and random stream.
 
     Attributes:
-        rand_val_ptr: uint8 (batch, heads, seqlen_q, seqlen_k), 0 = the random bytes are not stored.
-        drop_seed_ptr, drop_offset_ptr: device uint64, read when ``drop_from_device`` is set (``drop_seed`` and
-            ``drop_offset`` otherwise).
-        p_drop: probability of dropping, [0, 1).
+        rand_val_ptr: uint8 (batch, heads, seqlen_q, seqlen_k); 0 = the random bytes are not stored.
+        drop_seed_ptr, drop_offset_ptr: device uint64, read if ``drop_from_device`` is set.
+        drop_seed, drop_offset: the same by value, read otherwise.
+        p_drop: probability of dropping, in [0, 1).
     """
 
     rand_val_ptr: Pointer = 0

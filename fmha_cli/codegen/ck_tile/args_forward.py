@@ -13,10 +13,10 @@ class CkFwdArgs(Dropout, ForwardTensors):
     """``fmha_fwd_args``.
 
     Attributes:
-        seqstart_k_ptr: int32 (batch + 1), group mode: first physical row of each sequence's keys.
-        seqlen_q_ptr, seqlen_k_ptr: int32 (batch), group mode with padding: rows that count.
-        cu_seqlen_q_ptr, cu_seqlen_k_ptr: int32 (batch + 1), cumulative rows that count; instead of the former.
-        min_seqlen_q: group mode kernels that skip: sequences of fewer rows (0 = none) are left alone.
+        seqstart_k_ptr: int32 (batch + 1), in group mode: first physical row of each sequence's keys.
+        seqlen_q_ptr, seqlen_k_ptr: int32 (batch), in group mode with padding: number of rows that are not padding.
+        cu_seqlen_q_ptr, cu_seqlen_k_ptr: int32 (batch + 1): the same, cumulative; an alternative to the two above.
+        min_seqlen_q: group-mode kernels that skip ignore sequences of fewer rows; 0 = skip none.
         s_randval: store the random bytes of dropout at ``rand_val_ptr``.
     """
 
@@ -31,10 +31,10 @@ class CkFwdArgs(Dropout, ForwardTensors):
 
 @dataclass(frozen=True, kw_only=True)
 class CkPagedkvArgs(CacheLengths, PagedCache, ForwardTensors):
-    """``fmha_fwd_pagedkv_args``; ``batch_stride_k`` and ``batch_stride_v`` are between pages.
+    """``fmha_fwd_pagedkv_args``. ``batch_stride_k`` and ``batch_stride_v`` are distances between pages.
 
     Attributes:
-        min_seqlen_q: group mode kernels that skip: sequences of fewer rows (0 = none) are left alone.
+        min_seqlen_q: group-mode kernels that skip ignore sequences of fewer rows; 0 = skip none.
     """
 
     min_seqlen_q: Int64 = 0
@@ -42,7 +42,9 @@ class CkPagedkvArgs(CacheLengths, PagedCache, ForwardTensors):
 
 @dataclass(frozen=True, kw_only=True)
 class CkPrefillArgs(Dropout, ForwardTensors):
-    """``fmha_batch_prefill_args`` of the baseline, whose pages hold one key; K's and V's batch strides are between pages.
+    """``fmha_batch_prefill_args`` of the baseline, whose pages hold one key.
+
+    K's and V's batch strides are distances between pages.
 
     Attributes:
         kv_indptr: int32 (batch + 1): first entry of each sequence in ``kv_page_indices``.

@@ -12,7 +12,7 @@ from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, us
 from fmha_cli.codegen.ck_tile.element_types import backward_types
 from fmha_cli.codegen.ck_tile.features import grouped, on
 from fmha_cli.codegen.ck_tile.unit import Unit
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
 
 _CONVERT_THREADS = 256
 _QUERY_POINTERS = words("seqstart_q_ptr seqlen_q_ptr cu_seqlen_q_ptr")
@@ -103,7 +103,7 @@ def _extents(hdim: str) -> tuple[tuple[str, int], ...]:
 
 
 def _rows(group: bool, algorithm: CkAlgorithm) -> tuple[tuple[str, str], ...]:
-    """Batch mode: every row is in the grid, and without padding rows fill whole tiles."""
+    """In batch mode, every row is in the grid. Without padding, the rows fill whole tiles."""
     if group:
         return ()
     whole = () if algorithm.pad_s else (("seqlen_q", f"a.seqlen_q % {algorithm.tile[0]} == 0"),)

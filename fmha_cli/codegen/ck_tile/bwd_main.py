@@ -1,4 +1,4 @@
-"""The ``bwd_dq_dk_dv`` family: the gradients, but for dQ where it is accumulated in fp32.
+"""The ``bwd_dq_dk_dv`` family: the gradients, except dQ where it is accumulated in fp32.
 
 Source of the template arguments: ``codegen/ops/fmha_bwd.py``, ``FMHA_BWD_DQ_DK_DV_KERNEL_BODY``; of the call:
 ``fmha_bwd.hpp``, ``fmha_bwd_dq_dk_dv_create_kargs_and_grids``.
@@ -13,8 +13,8 @@ from fmha_cli.codegen.ck_tile.element_types import backward_types
 from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
 from fmha_cli.codegen.ck_tile.paddings import sequence_products
 from fmha_cli.codegen.ck_tile.unit import Unit
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import BiasKey
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import BiasKey
 
 _PROBLEM_TYPES = words("Q K V Gemm LSE Acc D Bias RandValOutput O OGrad QGrad KGrad VGrad BiasGrad")
 _WG32 = 32
@@ -27,7 +27,8 @@ def bwd_dq_dk_dv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
 
 
 def _shape(algorithm: CkAlgorithm) -> str:
-    """GEMM 0 and 2 share waves and matrix instruction, so do 1 and 3; GEMM 4 takes the first one with its own depth."""
+    """GEMMs 0 and 2 share waves and matrix instruction, and so do 1 and 3. GEMM 4 uses GEMM 0's instruction with its
+    own depth."""
     waves = [sequence(algorithm.waves[i : i + 3]) for i in (0, 3, 6)]
     m, n, k = algorithm.warp[:3]
     first, second = sequence((m, n, k)), sequence(algorithm.warp[3:])
@@ -128,7 +129,7 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
 
 
 def _head_dim(name: str, tile: int, pad: int) -> str:
-    """``dcheck`` and ``dvcheck`` of upstream's API: the tile's own head dim, a multiple of 8, or any."""
+    """``dcheck`` and ``dvcheck`` of upstream's API: the tile's own head dim, a multiple of 8, or any head dim."""
     if not pad:
         return f"a.{name} == {tile}"
     return f"a.{name} <= {tile}" + (f" && a.{name} % {pad} == 0" if pad > 1 else "")

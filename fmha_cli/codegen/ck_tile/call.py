@@ -1,4 +1,4 @@
-"""From the argument block to CK's own kernel arguments and grid: ``check()`` and ``prepare()`` of a translation unit."""
+"""``check()`` and ``prepare()`` of a translation unit: from the argument block to CK's kernel arguments and grid."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fmha_cli.codegen.struct import CType, c_fields
 
 RATIO = "nhead_ratio_qk"
-"""Query heads for each key/value head."""
+"""Query heads per key/value head."""
 DROP = "drop_seed_offset"
 """The variant of seed and offset, by value or by address."""
 _DROP_TEXT = """\
@@ -26,15 +26,16 @@ class Call:
     Attributes:
         maker: CK's static function that makes them.
         arguments: its arguments in order: names of the block's fields, ``RATIO`` or ``DROP``. Integers are narrowed to
-            the parameter's own type and refused when they do not fit.
+            the parameter's own type and refused if they do not fit.
         grid: arguments of ``GridSize``, likewise; other text is C++ that reads the block as ``a``.
-        needed: pointers that must be there.
-        unused: fields that this kernel does not read: they must be 0, so that no option is dropped in silence.
-        extents: sizes with their least value.
-        rules: further conditions, as (field to blame, C++ that reads the block as ``a``).
-        products: (field to blame, factor, factor): what the device code multiplies in 32 bits and must fit them.
-        grid_text: C++ that makes the grid instead of ``GridSize``, which asks the runtime about the device in some
-            kernels.
+        needed: pointers that must not be null.
+        unused: fields that this kernel does not read. They must be 0, so that no option is ignored silently.
+        extents: sizes with their minimum.
+        rules: further conditions, as (field at fault, C++ that reads the block as ``a``).
+        products: (field at fault, factor, factor): the device code multiplies the factors in 32 bits, so the product
+            must fit.
+        grid_text: C++ that makes the grid instead of ``GridSize``, which in some kernels asks the runtime about the
+            device.
     """
 
     maker: str
@@ -52,7 +53,7 @@ def prepare_text(block: type, call: Call) -> str:
     """``check(a, checks)`` validates; ``prepare<Kernel>(a, checks)`` then makes the arguments and the grid.
 
     Raises:
-        KeyError: a field to be checked that the block does not have.
+        KeyError: the block lacks a field that is to be checked.
     """
     kinds = dict(c_fields(block))
     checks = [

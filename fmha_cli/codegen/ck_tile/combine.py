@@ -16,14 +16,14 @@ from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.features import grouped, is_wave32, on
 from fmha_cli.codegen.ck_tile.splitkv import MAX_SPLITS, split_products
 from fmha_cli.codegen.ck_tile.unit import Unit
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import QScaleKey
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import QScaleKey
 
 _LOG_MAX_SPLITS = (3, 4, 5, 6, 7)
 _REPRESENTATIVE = 6
 """The instance whose name upstream prints."""
 _LOAD_ELEMENTS = 4
-"""Floats in one load of 16 bytes: lanes along a row are ``bn1 / 4``."""
+"""Floats in one load of 16 bytes; ``bn1 / 4`` lanes lie along a row."""
 
 
 def combine_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
@@ -32,7 +32,7 @@ def combine_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
 
 
 def rows_per_block(kernel: KernelSpec, algorithm: CkAlgorithm) -> int:
-    """``kM0`` as the device has it: rows that one wave covers."""
+    """``kM0`` on the device: the rows that one wave covers."""
     return (32 if is_wave32(kernel.arch) else 64) // (algorithm.tile[0] // _LOAD_ELEMENTS)
 
 
@@ -73,7 +73,7 @@ def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
 
 
 def _choose() -> str:
-    """``fmha_fwd_splitkv_combine_oneshot_`` of upstream's file, which launches nothing for more splits."""
+    """``fmha_fwd_splitkv_combine_oneshot_`` of upstream's file, which launches nothing if there are more splits."""
 
     def pick(log: int) -> str:
         return f"return use(std::type_identity<typename Instance<{log}>::Kernel>{{}});\n"

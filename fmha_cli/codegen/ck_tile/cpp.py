@@ -18,7 +18,7 @@ def sequence(values: Iterable[int]) -> str:
 
 
 def template(name: str, arguments: Iterable[str]) -> str:
-    """``name<arguments>``, one argument a line."""
+    """``name<arguments>``, one argument per line."""
     return f"{name}<\n    " + ",\n    ".join(arguments) + ">"
 
 
@@ -28,7 +28,7 @@ def using(name: str, text: str) -> str:
 
 
 def struct_of_types(name: str, types: Mapping[str, str]) -> str:
-    """A struct that holds type aliases only."""
+    """A struct that holds only type aliases."""
     rows = "".join(f"  using {alias} = {text};\n" for alias, text in types.items())
     return f"struct {name} {{\n{rows}}};\n"
 

@@ -6,9 +6,9 @@ a test compares both with the fetched sources.
 
 from __future__ import annotations
 
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import InternalError
-from fmha_cli.signature import Signature
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.signature import Signature
 
 CPP = {
     DType.FP32: "float",
@@ -28,10 +28,10 @@ def _cpp(dtype: DType) -> str:
 
 
 def forward_types(signature: Signature) -> dict[str, str]:
-    """Aliases of a forward problem: P has the input type, sums and softmax are float; the bias ``DType.bias``.
+    """Aliases of a forward problem: P has the input type, sums and softmax are float, the bias has ``DType.bias``.
 
     Raises:
-        InternalError: a type that the baseline does not have.
+        InternalError: the baseline does not have a type.
     """
     given, out = _cpp(signature.dtype), _cpp(signature.dtype_out)
     return {
@@ -50,10 +50,10 @@ def forward_types(signature: Signature) -> dict[str, str]:
 
 
 def backward_types(signature: Signature) -> dict[str, str]:
-    """Aliases of a backward problem: all tensors have the input type, LSE, D and sums are float.
+    """Aliases of a backward problem: all tensors have the input type; LSE, D and sums are float.
 
     Raises:
-        InternalError: a type that the baseline does not have.
+        InternalError: the baseline does not have a type.
     """
     given = _cpp(signature.dtype)
     tensors = ("Q", "K", "V", "Gemm", "Bias", "O", "OGrad", "QGrad", "KGrad", "VGrad", "BiasGrad")

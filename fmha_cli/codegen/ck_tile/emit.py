@@ -1,6 +1,6 @@
-"""``emit``: KernelSpec to one HIP translation unit, the source of one shared library.
+"""``emit``: turns a KernelSpec into one HIP translation unit, the source of one shared library.
 
-Pure; the text depends on nothing but the kernel. It includes CK's own headers only, nothing of upstream's example.
+The text depends only on the kernel. It includes only CK's own headers, nothing from upstream's example.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from fmha_cli.codegen.ck_tile.refusals import BASELINE, no_emitter
 from fmha_cli.codegen.ck_tile.splitkv import splitkv_unit
 from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.codegen.struct import c_fields, struct_text, table_text
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 _UNITS: dict[Family, Callable[[KernelSpec, CkAlgorithm], Unit]] = {
     Family.FWD: fwd_unit,
@@ -63,7 +63,7 @@ def unit_of(kernel: KernelSpec) -> Unit:
 
     Raises:
         TypeError: the kernel is not a CK-Tile kernel.
-        EnvironmentProblem: a kernel of another revision than the baseline (B040).
+        EnvironmentProblem: the kernel's revision is not the baseline (B040).
     """
     algorithm = kernel.algorithm
     if not isinstance(algorithm, CkAlgorithm):
@@ -78,7 +78,7 @@ def emit(kernel: KernelSpec) -> str:
 
     Raises:
         TypeError: the kernel is not a CK-Tile kernel.
-        EnvironmentProblem: a kernel of another revision than the baseline (B040).
+        EnvironmentProblem: the kernel's revision is not the baseline (B040).
     """
     unit = unit_of(kernel)
     block = args_of(kernel.family)
@@ -104,7 +104,8 @@ def emit(kernel: KernelSpec) -> str:
 
 
 def _guard(kernel: KernelSpec) -> str:
-    """One target a library; upstream's guards tell the targets of one library apart, here any other is an error."""
+    """Accept one target per library. Upstream's guards distinguish the targets of one library; this one refuses any
+    other target."""
     return (
         f"#if defined(__HIP_DEVICE_COMPILE__) && !defined(__{kernel.arch}__)\n"
         f'#error "this kernel is for {kernel.arch} alone"\n#endif\n'

@@ -1,11 +1,11 @@
-"""How a signature's features are spelled in CK's template arguments."""
+"""How CK's template arguments spell a signature's features."""
 
 from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.cpp import CK, flag
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, MaskKey, ModeKey, Need
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import BiasKey, MaskKey, ModeKey, Need
 
 _BIAS = {
     BiasKey.NONE: f"{CK}BlockAttentionBiasEnum::NO_BIAS",
@@ -13,16 +13,16 @@ _BIAS = {
     BiasKey.ALIBI: f"{CK}BlockAttentionBiasEnum::ALIBI",
 }
 _OWN_GFX950 = (Family.FWD, Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ)
-"""Families whose upstream generator tells gfx950 from the other gfx9."""
+"""Families whose upstream generator distinguishes gfx950 from other gfx9 architectures."""
 
 
 def grouped(kernel: KernelSpec) -> bool:
-    """Group mode?"""
+    """Whether the kernel is for group mode."""
     return kernel.signature.mode is ModeKey.GROUP
 
 
 def masked(kernel: KernelSpec) -> bool:
-    """Does the kernel mask (upstream's simplified mask: one kernel for every kind)?"""
+    """Whether the kernel masks. With upstream's simplified mask, one kernel serves every kind of mask."""
     return kernel.signature.mask is not MaskKey.NONE
 
 
@@ -35,7 +35,7 @@ def bias_value(kernel: KernelSpec) -> str:
     """The enumerator of the bias.
 
     Raises:
-        InternalError: a kernel for any bias, which no CK kernel is.
+        InternalError: the signature allows any bias, which no CK kernel supports.
     """
     bias = kernel.signature.bias
     if bias not in _BIAS:
@@ -44,15 +44,15 @@ def bias_value(kernel: KernelSpec) -> str:
 
 
 def on(need: Need) -> bool:
-    """Compiled in? ``any`` counts as out: the kernel does not compile the choice."""
+    """Whether the feature is compiled in. ``any`` counts as no, because the kernel does not compile the choice."""
     return need is Need.YES
 
 
 def arch_class(family: Family, arch: str) -> str:
-    """The class of architectures under which upstream's generator emits a kernel, most specific first.
+    """The most specific class of architectures under which upstream's generator emits a kernel.
 
     Raises:
-        InternalError: an architecture that the baseline's generator does not know.
+        InternalError: the baseline's generator does not know the architecture.
     """
     if arch == "gfx950" and family in _OWN_GFX950:
         return "gfx950"
@@ -70,5 +70,5 @@ def arch_tag(family: Family, arch: str) -> str:
 
 
 def is_wave32(arch: str) -> bool:
-    """RDNA and its kin run 32 lanes (``host::is_wave32``: a major version above 9)."""
+    """Whether waves have 32 lanes, as on RDNA (``host::is_wave32``: a major version above 9)."""
     return not arch.startswith("gfx9")

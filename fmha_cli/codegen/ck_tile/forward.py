@@ -1,6 +1,7 @@
-"""What the forward families share: tile, epilogue, sizes and options.
+"""The parts that the forward families share: tile, epilogue, sizes and options.
 
-Source of the template arguments: ``codegen/ops/fmha_fwd.py``, ``FMHA_FWD_KERNEL_BODY``; its kin spell them alike.
+Source of the template arguments: ``codegen/ops/fmha_fwd.py``, ``FMHA_FWD_KERNEL_BODY``. The other families' files spell
+them alike.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from fmha_cli.codegen.ck_tile.call import words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, sequence, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import BiasKey, QScaleKey
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import BiasKey, QScaleKey
 
 
 @dataclass(frozen=True, kw_only=True)
 class Templates:
-    """The class templates of a forward family with one kernel, and what it gives them beside the common arguments.
+    """The class templates of a forward family with one kernel, and their arguments in addition to the common ones.
 
     Attributes:
         traits, problem, pipeline, kernel: names of the templates.
-        types: element types of the pipeline problem, by their first words, in order.
+        types: element types of the pipeline problem, in order, each by the beginning of its name.
         trait_tail: arguments of ``traits`` after the common ones.
         problem_tail: arguments of ``problem`` between mask and traits.
     """
@@ -59,7 +60,7 @@ def common_traits(kernel: KernelSpec, algorithm: CkAlgorithm, *, lse: bool | Non
     """The first arguments of every traits template: paddings, soft cap, bias, no bias gradient, LSE.
 
     Args:
-        lse: whether LSE is stored; as the signature says when not given.
+        lse: whether LSE is stored. None takes the signature's choice.
     """
     signature = kernel.signature
     return [
@@ -113,7 +114,7 @@ def epilogue(algorithm: CkAlgorithm) -> str:
 
 
 def forward_extents() -> tuple[tuple[str, int], ...]:
-    """Sizes of the forward families with their least values."""
+    """Sizes of the forward families with their minimum values."""
     ones = words("batch nhead_q nhead_k max_seqlen_q hdim_q hdim_v")
     return (*((name, 1) for name in ones), ("seqlen_q", 0), ("seqlen_k", 0))
 
@@ -121,7 +122,7 @@ def forward_extents() -> tuple[tuple[str, int], ...]:
 def forward_options(
     kernel: KernelSpec,
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """Needed, unused and rules for what forward kernels compile in or out: bias, LSE, soft cap, mask, quantisation."""
+    """(needed, unused, rules) for options that forward kernels compile in or out: bias, LSE, soft cap, mask, squant."""
     signature = kernel.signature
     needed = ["q_ptr", "k_ptr", "v_ptr", "o_ptr"]
     unused: list[str] = []

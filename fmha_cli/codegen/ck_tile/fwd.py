@@ -21,7 +21,7 @@ from fmha_cli.codegen.ck_tile.forward import (
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
 
 _PIPELINES = {
     Pipeline.QR: "BlockFmhaPipelineQRKSVS",

@@ -1,16 +1,16 @@
 """Sizes that a forward kernel's paddings and its 32-bit offsets admit, as conditions on the argument block.
 
 Source: ``scheck``, ``skcheck``, ``dcheck``, ``dvcheck`` of ``codegen/ops/fmha_fwd.py``, ``fmha_fwd_splitkv.py``,
-``fmha_pagedkv_prefill.py`` and ``fmha_batch_prefill.py``. A kernel without padding reads whole tiles, so a size that
-does not fill them reads and writes outside of the tensors.
+``fmha_pagedkv_prefill.py`` and ``fmha_batch_prefill.py``. A kernel without padding accesses whole tiles. With a size
+that does not fill them, it would read and write outside the tensors.
 """
 
 from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.codegen.ck_tile.features import grouped
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import BiasKey
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import BiasKey
 
 Rules = tuple[tuple[str, str], ...]
 Products = tuple[tuple[str, str, str], ...]
@@ -25,13 +25,13 @@ def padding_rules(kernel: KernelSpec, algorithm: CkAlgorithm, lengths: str = "")
     """Conditions on head dims, and in batch mode on lengths.
 
     Args:
-        lengths: the pointer to device lengths that an unpadded kernel cannot take, "" where there is none.
+        lengths: the pointer to device lengths that an unpadded kernel cannot take; "" if there is none.
     """
     return (*_head_dims(kernel, algorithm), *(() if grouped(kernel) else _lengths(algorithm, lengths)))
 
 
 def sequence_products(kernel: KernelSpec, *, paged: bool) -> Products:
-    """Offsets of the last sequence that the device code forms in 32 bits: in the block table and in ALiBi's slopes."""
+    """Offsets of the last sequence, in the block table and in ALiBi's slopes, which device code forms in 32 bits."""
     strides = (
         *(("batch_stride_block_table",) if paged else ()),
         *(("stride_bias",) if kernel.signature.bias is BiasKey.ALIBI else ()),
@@ -56,10 +56,10 @@ def _head_dims(kernel: KernelSpec, algorithm: CkAlgorithm) -> Rules:
 
 
 def _lengths(algorithm: CkAlgorithm, lengths: str) -> Rules:
-    """Batch mode: every row is in the grid, and without padding the rows and the keys fill whole tiles."""
+    """In batch mode, every row is in the grid. Without padding, the rows and the keys fill whole tiles."""
     rows, keys = algorithm.tile[:2]
     out = [("max_seqlen_q", "a.max_seqlen_q >= a.seqlen_q")]
-    if algorithm.pipeline is Pipeline.QR_ASYNC_TRLOAD:  # it pads lengths itself
+    if algorithm.pipeline is Pipeline.QR_ASYNC_TRLOAD:  # this pipeline pads lengths itself
         return tuple(out)
     if not algorithm.pad_s:
         out.append(("seqlen_q", f"a.seqlen_q % {rows} == 0"))

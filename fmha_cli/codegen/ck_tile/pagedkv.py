@@ -20,8 +20,8 @@ from fmha_cli.codegen.ck_tile.forward import (
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import CacheKey
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import CacheKey
 
 _PROBLEM_TYPES = words("Q K V Sacc SMPLCompute Bias LSE P Oacc O")
 _HEAD = words("q_ptr k_ptr v_ptr bias_ptr lse_ptr o_ptr")

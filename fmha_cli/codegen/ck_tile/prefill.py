@@ -1,4 +1,4 @@
-"""The ``batch_prefill`` family: attention over a cache whose keys are found through a list of pages of one key.
+"""The ``batch_prefill`` family: attention over a cache whose keys are found through a list of one-key pages.
 
 Source of the template arguments: ``codegen/ops/fmha_batch_prefill.py``, ``FMHA_FWD_KERNEL_BODY``; of the call:
 ``fmha_fwd.hpp``, ``fmha_batch_prefill_create_kargs_and_grids``.
@@ -21,7 +21,7 @@ from fmha_cli.codegen.ck_tile.forward import (
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
 
 _PROBLEM_TYPES = words("Q K V Sacc SMPLCompute Bias RandValOutput LSE P Oacc O")
 _HEAD = words("q_ptr k_ptr v_ptr bias_ptr rand_val_ptr lse_ptr o_ptr")

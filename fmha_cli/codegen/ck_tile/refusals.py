@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import KernelSpec
 
 BASELINE = "baseline"
 

@@ -1,7 +1,7 @@
-"""The ``fwd_splitkv`` family: partial attention over parts of the keys; the combine kernel adds the parts up.
+"""The ``fwd_splitkv`` family: partial attention over parts of the keys. The combine kernel adds the parts up.
 
-One library holds every instance that upstream's file holds: with and without splits of uneven length, and, for plain
-kernels of head dim 128, with the query heads of a group taken as rows of one head when there is one query row.
+One library holds every instance that upstream's file holds: with and without splits of uneven length. Plain kernels of
+head dim 128 also have instances that treat a group's query heads as rows of one head, for a single query row.
 
 Source of the template arguments and of the choice: ``codegen/ops/fmha_fwd_splitkv.py``,
 ``FMHA_FWD_SPLITKV_KERNEL_BODY``; of the call: ``fmha_fwd.hpp``, ``fmha_fwd_splitkv_create_kargs_and_grids``.
@@ -26,11 +26,11 @@ from fmha_cli.codegen.ck_tile.forward import (
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
 from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.codegen.ck_tile.unit import Unit
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import BiasKey, CacheKey
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import BiasKey, CacheKey
 
 MAX_SPLITS = 128
-"""The largest number of splits that a combine kernel holds."""
+"""The largest number of splits that a combine kernel can add up."""
 
 _MERGED_HDIM = 128
 _PROBLEM_TYPES = words("Q K V Sacc SMPLCompute Bias LSE P Oacc Oacc")
@@ -65,7 +65,7 @@ def splitkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
 
 
 def merges_heads(kernel: KernelSpec) -> bool:
-    """Has the library the instances that take a group's query heads as rows?"""
+    """Whether the library has the instances that treat a group's query heads as rows."""
     signature = kernel.signature
     return signature.hdim == _MERGED_HDIM and signature.bias is BiasKey.NONE and not masked(kernel)
 
@@ -168,12 +168,13 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
 
 
 def split_products() -> tuple[tuple[str, str, str], ...]:
-    """The offset of a split is formed in 32 bits."""
+    """Products that must fit in 32 bits, because the device code forms the offset of a split in 32 bits."""
     return tuple((name, "a.num_splits - 1", f"a.{name}") for name in _SPLIT_STRIDES)
 
 
 def _options(kernel: KernelSpec) -> tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, str], ...]]:
-    """As in the other forward kernels, but O and LSE are the combine kernel's, and this one writes the parts."""
+    """As in the other forward kernels, except that this kernel writes the parts and the combine kernel writes O and
+    LSE."""
     needed, unused, rules = forward_options(kernel)
     theirs = ("o_ptr", "lse_ptr", "scale_o")
     return (

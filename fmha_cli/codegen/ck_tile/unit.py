@@ -1,4 +1,4 @@
-"""What a family gives to the translation unit."""
+"""The part of a translation unit that a family provides."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fmha_cli.codegen.ck_tile.call import Call
 
 ONLY = "  (void)a;\n  return use(std::type_identity<Kernel>{});\n"
-"""One instance: nothing to choose."""
+"""The choice in a library with a single instance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,11 +15,11 @@ class Unit:
     """The family's part of a translation unit.
 
     Attributes:
-        types: C++ that ends in an alias ``Kernel``: the instance, or one that stands for all.
+        types: C++ that ends in an alias ``Kernel``: the only instance, or one that represents all of them.
         call: how its arguments and its grid are made.
-        in_waves: the block has one wave for each part of the tile, so that its threads halve with the wave.
-        choose: C++ that reads the block as ``a`` and returns ``use(std::type_identity<INSTANCE>{})``: which of several
-            instances is launched, as upstream chooses at run time.
+        in_waves: the block has one wave for each part of the tile, so 32-lane waves halve its number of threads.
+        choose: C++ that selects the instance to launch, as upstream does at run time. It reads the block as ``a`` and
+            returns ``use(std::type_identity<INSTANCE>{})``.
     """
 
     types: str

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fmha_cli.kernel import Algorithm
+from fmha_cli.domain.kernel import Algorithm
 
 
 class Kind(StrEnum):
-    """Which loop a kernel holds."""
+    """The loop of a kernel."""
 
     PREFILL = "prefill"
     """Lanes are queries: many rows share each key."""
@@ -18,7 +18,7 @@ class Kind(StrEnum):
 
 
 class Simd(StrEnum):
-    """Which vector header a kernel is written on."""
+    """The vector header that a kernel uses."""
 
     AVX512 = "avx512"
     AVX2 = "avx2"
@@ -41,8 +41,8 @@ class CpuAlgorithm(Algorithm):
         lanes_q: vectors of queries in a register tile (prefill), or of columns (decode).
         rows_s: keys in a register tile of the score product.
         rows_o: columns of V in a register tile of the value product, largest first, ending with 1.
-        block_k: most keys that are scored before they are weighed; a multiple of ``rows_s``.
-        prefetch: bytes that decode asks for ahead of their use; 0 = none.
+        block_k: the most keys that are scored before they are weighed; a multiple of ``rows_s``.
+        prefetch: bytes that decode prefetches ahead of their use; 0 = none.
     """
 
     kind: Kind

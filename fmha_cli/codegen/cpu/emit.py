@@ -10,9 +10,8 @@ from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile, weights
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
-from fmha_cli.dtypes import DType
-from fmha_cli.faults import Fault
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import KernelSpec
 
 MAX_HDIM = 256
 """Largest head dim: the row by row path keeps one row of sums on the stack."""
@@ -21,8 +20,19 @@ DECODE_ROWS = 64
 """Most query rows of one key/value head in a decode kernel: its scores and sums lie in arrays of this size."""
 
 _ELEMENT = {DType.FP32: "float", DType.FP16: "f16", DType.BF16: "bf16"}
-_FAULT_BLOCKS = 2
-"""Register tiles in a block when a fault is planted, so that faults of the block loop show on small problems."""
+FAULTS = (
+    *(
+        "LAST_KEY_DROPPED",
+        "TILE_SKIPPED",
+        "STALE_MAX",
+        "MASK_OFF_BY_ONE",
+        "ROW_SUM_SHORT",
+        "SCALE_WRONG",
+        "V_ROWS_SWAPPED",
+    ),
+    *("NAN_ROW", "LOW_PRECISION_ACC", "GQA_HEADS_SWAPPED", "WINDOW_SIDE", "LSE_LOG2", "DROPOUT_INVERTED", "ALIBI_SIGN"),
+)
+"""Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
 
 
 @cache
@@ -31,15 +41,12 @@ def source_text(name: str) -> str:
     return resources.files(__package__).joinpath("src", name).read_text("utf-8")
 
 
-def emit(kernel: KernelSpec, fault: Fault | None = None) -> str:
+def emit(kernel: KernelSpec) -> str:
     """The complete source of a kernel.
 
-    Args:
-        fault: a planted fault; tests only. Then blocks of keys are short, so that a small problem has several.
-
     Raises:
-        TypeError: the kernel's algorithm is not a CPU backend's.
-        KeyError: a dtype that no CPU kernel has.
+        TypeError: the kernel's algorithm is not one of the CPU backend.
+        KeyError: no CPU kernel has the dtype.
     """
     algorithm = kernel.algorithm
     if not isinstance(algorithm, CpuAlgorithm):
@@ -47,7 +54,7 @@ def emit(kernel: KernelSpec, fault: Fault | None = None) -> str:
     parts = [
         f"// {kernel.name}",
         source_text("base.h"),
-        _constants(kernel, algorithm, fault),
+        _constants(kernel, algorithm),
         source_text(f"simd_{algorithm.simd.value}.h"),
         source_text("vmath.h"),
         struct_text(FmhaCpuArgs),
@@ -61,24 +68,14 @@ def emit(kernel: KernelSpec, fault: Fault | None = None) -> str:
     return "\n".join(part.rstrip("\n") + "\n" for part in parts)
 
 
-def _decode_lanes(algorithm: CpuAlgorithm) -> int:
-    """Decode weighs whole vectors of keys, so its blocks are a multiple of the lanes."""
-    return algorithm.simd.lanes if algorithm.kind is Kind.DECODE else 1
-
-
-def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm, fault: Fault | None) -> str:
+def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
     dtype = kernel.signature.dtype
     copied = dtype is not DType.FP32
-    block = (
-        algorithm.block_k
-        if fault is None
-        else min(algorithm.block_k, _FAULT_BLOCKS * max(algorithm.rows_s, _decode_lanes(algorithm)))
-    )
     flags = {
         "PAIRS": algorithm.pairs,
         "COPY_K": copied and not algorithm.pairs,
         "COPY_V": copied,
-        **{f"FAULT_{f.name}": f is fault for f in Fault},
+        **{f"FAULT_{name}": False for name in FAULTS},
     }
     sizes = {
         **{f"STATUS_{s.name}": s.value for s in Status},
@@ -86,7 +83,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm, fault: Fault | None)
         "MAX_ROWS": DECODE_ROWS,
         "NZ": algorithm.lanes_q,
         "RS": algorithm.rows_s,
-        "BC": block,
+        "BC": algorithm.block_k,
         "PREFETCH": algorithm.prefetch,
         "COLUMN_ELEMENTS": 2 if algorithm.pairs else 1,
     }

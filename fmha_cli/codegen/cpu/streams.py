@@ -8,8 +8,8 @@ from fmha_cli.codegen.cpu.micro import butterfly
 def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     """``dot_<rows>``: scores of ``rows`` queries against ``lanes // rows`` keys, one vector of results.
 
-    Lane r * keys + n holds query r against key n. Keys behind the last one repeat it. Each cache line that is
-    read asks for the one ``ahead`` elements further on; ``half``: two vectors share a line.
+    Lane r * keys + n holds query r against key n. Keys behind the last one repeat it. Each read of a cache line
+    prefetches the line ``ahead`` elements further on; ``half``: two vectors share a line.
     """
     keys = lanes // rows
     acc = [[f"a{r * keys + n}" for n in range(keys)] for r in range(rows)]

@@ -1,1 +1,1 @@
-"""FlashAttention-2 kernels as CUDA translation units, one kernel each."""
+"""FlashAttention-2 kernels as CUDA translation units of one kernel each."""

@@ -1,8 +1,9 @@
-"""``emit``: KernelSpec to one CUDA translation unit, the source of one cubin.
+"""``emit`` turns a KernelSpec into one CUDA translation unit, the source of one cubin.
 
-Pure; the text depends on nothing but the kernel. It includes upstream's headers by name and the shims of
-``src/``: ``common`` stands in for the two headers of PyTorch that upstream's parameter block needs, ``nvrtc`` for the
-standard library, which NVRTC does not have.
+The text depends on the kernel only. It includes upstream's headers and the shims of ``src/`` by name:
+
+- ``common`` replaces the two headers of PyTorch that upstream's parameter block needs.
+- ``nvrtc`` replaces the standard library, which NVRTC does not have.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from pathlib import Path
 from fmha_cli.codegen.flash_attn.instance import TRAITS, Instance, instance_of
 from fmha_cli.codegen.flash_attn.params import NAMESPACE, cpp_name
 from fmha_cli.codegen.struct import c_fields
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
 
 VERSION = 1
-"""First word of the exported table of the parameter block."""
+"""The first word of the exported table of the parameter block."""
 SYMBOL = "fmha_fa2"
 """The kernel's name in every cubin, and the prefix of the exported tables."""
 FACTS = ("kBlockM", "kBlockN", "kHeadDim", "kNThreads")
-"""Members of the traits that ``fmha_fa2_facts`` exports, before the dynamic shared memory of the launch in bytes."""
+"""Members of the traits that ``fmha_fa2_facts`` exports. The dynamic shared memory of the launch, in bytes, follows."""
 
 
 def emit(kernel: KernelSpec) -> str:
@@ -28,7 +29,7 @@ def emit(kernel: KernelSpec) -> str:
 
     Raises:
         TypeError: the kernel is not a FlashAttention kernel.
-        ValueError: a family or a type that FlashAttention does not have.
+        ValueError: FlashAttention does not have the family or the type.
     """
     instance = instance_of(kernel)
     headers = ("fmha_fa2.h", "namespace_config.h", "flash.h", *instance.headers)

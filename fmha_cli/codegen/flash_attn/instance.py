@@ -1,7 +1,9 @@
-"""Which of upstream's templates a kernel is an instance of, and with which arguments.
+"""Which of upstream's templates a kernel instantiates, and with which arguments.
 
-Source: ``csrc/flash_attn/src/flash_fwd_launch_template.h`` and ``flash_bwd_launch_template.h`` of flash-attn 2.8.3.post2
-(the kernels, by which device function each is made), ``kernel_traits.h`` (the traits).
+Source, in ``csrc/flash_attn/src`` of flash-attn 2.8.3.post2:
+
+- ``flash_fwd_launch_template.h`` and ``flash_bwd_launch_template.h``: the kernels and the device functions they call.
+- ``kernel_traits.h``: the traits.
 """
 
 from __future__ import annotations
@@ -11,12 +13,12 @@ from dataclasses import dataclass
 
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, MaskKey, Need
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import BiasKey, MaskKey, Need
 
 TRAITS = "Traits"
-"""Name of the alias for the kernel's traits."""
+"""The name of the alias for the kernel's traits."""
 
 _ELEMENTS = {DType.FP16: "cutlass::half_t", DType.BF16: "cutlass::bfloat16_t"}
 
@@ -26,12 +28,15 @@ class Instance:
     """One instance of one of upstream's kernels.
 
     Attributes:
-        headers: upstream's, in the order of their inclusion.
+        headers: upstream's headers, in the order of inclusion.
         traits: template-id of the kernel's traits.
-        function: upstream's device function, in its namespace; kernel: the ``__global__`` one that calls it there.
+        function: upstream's device function, in upstream's namespace.
+        kernel: upstream's ``__global__`` function that calls it.
         arguments: its template arguments in order, ``TRAITS`` among them.
-        block: the parameter block. grid_constant: upstream declares it so. extra: parameters beside the block.
-        smem: dynamic shared memory of the launch, an expression in ``TRAITS``.
+        block: the parameter block.
+        grid_constant: whether upstream declares the block ``__grid_constant__``.
+        smem: dynamic shared memory of the launch: a member of ``TRAITS``, empty for none.
+        extra: (type, name) of each parameter that follows the block.
     """
 
     headers: tuple[str, ...]
@@ -46,16 +51,16 @@ class Instance:
 
     @property
     def template_id(self) -> str:
-        """Upstream's kernel with all its arguments, as its launch code writes it."""
+        """Upstream's kernel with all its arguments, as upstream's launch code writes it."""
         return f"{self.kernel}<{', '.join(self.traits if word == TRAITS else word for word in self.arguments)}>"
 
 
 def instance_of(kernel: KernelSpec) -> Instance:
-    """The instance that a kernel is.
+    """The instance of upstream's kernel that a kernel stands for.
 
     Raises:
         TypeError: the kernel is not a FlashAttention kernel.
-        ValueError: a family or a type that FlashAttention does not have.
+        ValueError: FlashAttention does not have the family or the type.
     """
     algorithm = kernel.algorithm
     if not isinstance(algorithm, FaAlgorithm):
@@ -66,7 +71,7 @@ def instance_of(kernel: KernelSpec) -> Instance:
 
 
 def _forward(kernel: KernelSpec, a: FaAlgorithm, name: str, arguments: tuple[str, ...], smem: str) -> Instance:
-    # Is_Q_in_regs and Share_Q_K_smem: upstream instantiates neither.
+    # The two false are Is_Q_in_regs and Share_Q_K_smem, which upstream never turns on.
     size = (kernel.signature.hdim, *a.tile, a.warps)
     words = (*map(str, size), "false", "false", _ELEMENTS[kernel.signature.dtype])
     function, symbol = _FORWARD[name]
@@ -87,12 +92,12 @@ _FORWARD = {
     "splitkv": ("compute_attn_splitkv", "flash_fwd_splitkv_kernel"),
     "combine": ("combine_attn_seqk_parallel", "flash_fwd_splitkv_combine_kernel"),
 }
-"""Device function and kernel of each forward family."""
+"""The device function and the kernel of each forward family."""
 
 
 def _fwd(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
     s = kernel.signature
-    tail = (*_features(kernel, a), "false")  # Return_softmax: a debugging aid
+    tail = (*_features(kernel, a), "false")  # Return_softmax, a debugging aid
     return _forward(kernel, a, "fwd", (TRAITS, _on(s.dropout), *tail), "kSmemSize")
 
 
@@ -127,7 +132,7 @@ def _dot_do_o(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
 
 def _dq_dk_dv(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
     return Instance(
-        # The second calls dot_do_o of the first and does not include it.
+        # The second header calls dot_do_o of the first and does not include it.
         headers=("flash_bwd_preprocess_kernel.h", "flash_bwd_kernel.h"),
         traits=_backward(kernel, a),
         function="compute_dq_dk_dv_seqk_parallel",
@@ -154,7 +159,7 @@ def _convert_dq(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
 
 
 def _features(kernel: KernelSpec, a: FaAlgorithm) -> tuple[str, ...]:
-    """Is_causal, Is_local, Has_alibi, Is_even_MN, Is_even_K, Is_softcap: in this order in every main kernel."""
+    """Is_causal, Is_local, Has_alibi, Is_even_MN, Is_even_K, Is_softcap. Every main kernel has them in this order."""
     s = kernel.signature
     return (
         _flag(s.mask is MaskKey.CAUSAL),

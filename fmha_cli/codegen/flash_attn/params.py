@@ -1,9 +1,11 @@
-"""The parameter blocks of FlashAttention-2's kernels, passed to them by value.
+"""The parameter blocks of FlashAttention-2's kernels, which take them by value.
 
 Source: ``csrc/flash_attn/src/flash.h`` of flash-attn 2.8.3.post2 (``Qkv_params``, ``Flash_fwd_params``,
-``Flash_bwd_params``), field by field in its order. Each C++ struct derives from the one before it and starts with a
-pointer, so the members of a base lie where they would in one flat struct and nothing shares a base's tail.
-Every field starts as zero, as upstream's ``params = {}`` leaves it. Strides are in elements.
+``Flash_bwd_params``), field by field in its order.
+
+Each C++ struct derives from the one before it and starts with a pointer. The members of a base therefore have the same
+offsets as in one flat struct, and no member shares the tail padding of a base. Every field is zero by default, as after
+upstream's ``params = {}``. Strides are in elements.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ NAMESPACE = "FLASH_NAMESPACE"
 
 
 class PhiloxCudaState(ctypes.Structure):
-    """The random state as our stand-in for ``at::PhiloxCudaState`` holds it."""
+    """The random state, laid out as in the shim for ``at::PhiloxCudaState``."""
 
     _fields_ = (("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64))
 
@@ -29,7 +31,7 @@ Philox = Annotated[tuple[int, int], CType("at::PhiloxCudaState", PhiloxCudaState
 
 @dataclass(frozen=True, kw_only=True)
 class QkvParams:
-    """``Qkv_params``: the inputs, their strides, and the heads (query, key, their quotient)."""
+    """``Qkv_params``: the inputs, their strides, and the numbers of heads (query, key, their quotient)."""
 
     q_ptr: Pointer = 0
     k_ptr: Pointer = 0
@@ -50,22 +52,27 @@ class QkvParams:
 
 @dataclass(frozen=True, kw_only=True)
 class FaFwdParams(QkvParams):
-    """``Flash_fwd_params``, of the forward, split-KV and combine kernels.
+    """``Flash_fwd_params``, the block of the forward, split-KV and combine kernels.
 
     Attributes:
-        oaccum_ptr, softmax_lseaccum_ptr: fp32 (splits, b, h, seqlen_q[, d_rounded]); with one split unused.
-        p_ptr: the matrix P of a debugging kernel; never used here.
+        oaccum_ptr: fp32 (splits, b, h, seqlen_q, d_rounded); unused with one split.
+        softmax_lseaccum_ptr: fp32 (splits, b, h, seqlen_q); unused with one split.
+        p_ptr: the matrix P of a debugging kernel; never used by this tool.
         softmax_lse_ptr: fp32 (b, h, seqlen_q), or (h, total_q) with ``unpadded_lse``; natural logarithm.
-        scale_softmax, scale_softmax_log2, softcap: without softcap (scale, scale * log2 e, 0), with it
-            (cap, cap * log2 e, scale / cap).
-        cu_seqlens_k: starts of b + 1 sequences, or the lengths of b sequences unless ``is_seqlens_k_cumulative``.
+        scale_softmax: the scale; with softcap the cap.
+        scale_softmax_log2: scale * log2 e; with softcap cap * log2 e.
+        softcap: 0; with softcap scale / cap.
+        cu_seqlens_k: b + 1 starts of sequences if ``is_seqlens_k_cumulative``, else b lengths.
         blockmask: unused upstream.
-        p_dropout: the probability of *keeping*; ``p_dropout_in_uint8_t`` = floor(that * 255), the largest kept byte.
-        window_size_left, window_size_right: -1 = unlimited, both.
+        p_dropout: the probability of *keeping* an element.
+        p_dropout_in_uint8_t: floor(p_dropout * 255), the largest byte that is kept.
+        window_size_left: the left bound; -1 for none.
+        window_size_right: the right bound; -1 for none.
         philox_args: (seed, offset) of the random stream.
         rng_state: two uint64 that the forward kernel writes and the backward kernel reads.
-        num_splits: of the split-KV kernel; 0 or 1 = one part, written to the output itself.
-        unpadded_lse, seqlenq_ngroups_swapped: layouts of LSE and of the queries, see ``flash_api.cpp``.
+        num_splits: parts of the split-KV kernel; 0 or 1 means one part, written to the output itself.
+        unpadded_lse: whether LSE is packed, see ``flash_api.cpp``.
+        seqlenq_ngroups_swapped: whether heads and rows of the queries are exchanged, see ``flash_api.cpp``.
     """
 
     o_ptr: Pointer = 0
@@ -129,15 +136,17 @@ class FaFwdParams(QkvParams):
 
 @dataclass(frozen=True, kw_only=True)
 class FaBwdParams(FaFwdParams):
-    """``Flash_bwd_params``, of the three kernels of the backward pass.
+    """``Flash_bwd_params``, the block of the three kernels of the backward pass.
 
     Attributes:
-        dk_ptr, dv_ptr: one dK and dV for each *query* head.
-        dq_accum_ptr: fp32 (parts, b, seqlen_q_rounded, h, d_rounded), packed batches
-            (parts, total_q + 128 * b, h, d_rounded); zeroed before the launch; ``dq_accum_split_stride`` elements
-            between the parts of a deterministic pass.
-        dk_accum_ptr, dv_accum_ptr: unused upstream.
-        dsoftmax_sum: fp32 (b, h, seqlen_q_rounded), or (h, total_q + 128 * b): row sums of dO * O.
+        dk_ptr: one dK for each *query* head.
+        dv_ptr: one dV for each *query* head.
+        dq_accum_ptr: fp32 (parts, b, seqlen_q_rounded, h, d_rounded), or packed
+            (parts, total_q + 128 * b, h, d_rounded); zeroed before the launch.
+        dk_accum_ptr: unused upstream.
+        dv_accum_ptr: unused upstream.
+        dsoftmax_sum: row sums of dO * O, fp32 (b, h, seqlen_q_rounded), or packed (h, total_q + 128 * b).
+        dq_accum_split_stride: elements from one part of ``dq_accum_ptr`` to the next in a deterministic pass.
     """
 
     do_ptr: Pointer = 0
@@ -168,5 +177,5 @@ _CPP_NAMES: dict[type, str] = {FaFwdParams: "Flash_fwd_params", FaBwdParams: "Fl
 
 
 def cpp_name(block: type) -> str:
-    """Upstream's name of a parameter block, in ``NAMESPACE``."""
+    """Upstream's name of a parameter block, without ``NAMESPACE``."""
     return _CPP_NAMES[block]

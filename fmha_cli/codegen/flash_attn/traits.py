@@ -1,6 +1,7 @@
-"""What upstream's kernel traits make of the free choices: threads and shared memory of a launch, rows of a block.
+"""What upstream's kernel traits derive from the free choices: threads and shared memory of a launch, rows of a block.
 
-Pure functions of a :class:`KernelSpec` with an :class:`FaAlgorithm`; bytes, threads and rows are plain ints.
+The functions are pure and take a :class:`KernelSpec` with an :class:`FaAlgorithm`.
+
 Source: ``csrc/flash_attn/src/kernel_traits.h`` ``Flash_fwd_kernel_traits`` and ``Flash_bwd_kernel_traits``, and the
 launches in ``flash_fwd_launch_template.h`` and ``flash_bwd_launch_template.h``.
 """
@@ -10,14 +11,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 WARP = 32
-OPT_IN_BYTES = 48 * 1024
-"""From so many bytes of dynamic shared memory on a launch must ask for them (``cudaFuncSetAttribute``)."""
-ACCUMULATOR_BYTES = 4
-"""``ElementAccum`` is float."""
 MAX_SPLITS = 128
 """The most parts that a combine kernel takes (``Log_max_splits`` 7)."""
 FORWARD = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_SPLITKV_COMBINE)
@@ -27,7 +24,7 @@ BACKWARD = (Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ)
 
 
 class Areas(NamedTuple):
-    """The sizes from which a backward kernel's shared memory is made, in bytes: ``kSmemQdOSize`` and so on."""
+    """The parts of a backward kernel's shared memory in bytes: ``kSmemQdOSize`` and so on."""
 
     qdo: int
     kv: int
@@ -37,10 +34,10 @@ class Areas(NamedTuple):
 
 
 def algorithm_of(kernel: KernelSpec) -> FaAlgorithm:
-    """The kernel's algorithm as what it is.
+    """The kernel's algorithm, typed as ``FaAlgorithm``.
 
     Raises:
-        InternalError: a kernel of another backend.
+        InternalError: the kernel belongs to another backend.
     """
     if not isinstance(kernel.algorithm, FaAlgorithm):
         raise InternalError(f"{kernel.name} is no FlashAttention kernel")
@@ -48,17 +45,17 @@ def algorithm_of(kernel: KernelSpec) -> FaAlgorithm:
 
 
 def element_bytes(kernel: KernelSpec) -> int:
-    """Bytes of ``Element``."""
+    """Bytes of the traits' ``Element``."""
     return kernel.signature.dtype.bits // 8
 
 
 def threads(kernel: KernelSpec) -> int:
-    """``kNThreads``: threads of a block, of every family."""
+    """``kNThreads``: threads of a block in every family."""
     return algorithm_of(kernel).warps * WARP
 
 
 def block_m(kernel: KernelSpec) -> int:
-    """``Kernel_traits::kBlockM``: query rows of a block (combine: not its own rows, see :func:`rows_per_block`)."""
+    """``Kernel_traits::kBlockM``: query rows of a block (for the combine kernel's own see :func:`rows_per_block`)."""
     return algorithm_of(kernel).tile[0]
 
 
@@ -68,9 +65,9 @@ def block_n(kernel: KernelSpec) -> int:
 
 
 def rows_per_block(kernel: KernelSpec) -> int:
-    """What the first dimension of the grid counts: keys for the main backward kernel, else query rows.
+    """Rows along the first dimension of the grid for each block: keys in the main backward kernel, else query rows.
 
-    The combine kernel has rows of all heads and batches in it, the others those of one.
+    The combine kernel counts the rows of all heads and sequences together; other kernels count those of one.
     """
     algorithm = algorithm_of(kernel)
     if kernel.family is Family.FWD_SPLITKV_COMBINE:
@@ -83,16 +80,13 @@ def combine_rows(hdim: int) -> int:
     return 4 if hdim % 128 == 0 else 8 if hdim % 64 == 0 else 16
 
 
-def block_k_smem(hdim: int) -> int:
-    """``kBlockKSmem``: columns of one page of shared memory."""
-    return 64 if hdim % 64 == 0 else 32
-
-
 def smem_bytes(kernel: KernelSpec) -> int:
-    """Dynamic shared memory of the launch.
+    """Dynamic shared memory of the launch, bytes.
 
-    ``kSmemSize`` of the forward traits (nothing in registers, nothing shared, as upstream's launches have it),
-    ``kSmemSize1colblock`` of the main backward kernel, ``kSmemdQSize`` of the conversion, none for the others.
+    - Forward and split-KV: ``kSmemSize`` with ``Is_Q_in_regs`` and ``Share_Q_K_smem`` false, as upstream launches them.
+    - Main backward kernel: ``kSmemSize1colblock``.
+    - Conversion of dQ: ``kSmemdQSize``.
+    - Other kernels: 0.
     """
     if kernel.family in (Family.FWD, Family.FWD_SPLITKV):
         rows, keys = algorithm_of(kernel).tile
@@ -102,19 +96,8 @@ def smem_bytes(kernel: KernelSpec) -> int:
     return backward_areas(kernel).dq if kernel.family is Family.BWD_CONVERT_DQ else 0
 
 
-def static_smem_bytes(kernel: KernelSpec) -> int:
-    """Static shared memory: the combine kernel's table of log-sum-exps, none elsewhere.
-
-    Source: ``flash_fwd_kernel.h`` ``combine_attn_seqk_parallel``, ``sLSE[kMaxSplits][kBlockM + 1]``.
-    """
-    if kernel.family is not Family.FWD_SPLITKV_COMBINE:
-        return 0
-    algorithm = algorithm_of(kernel)
-    return (1 << algorithm.log_max_splits) * (algorithm.combine_rows + 1) * ACCUMULATOR_BYTES
-
-
 def backward_areas(kernel: KernelSpec) -> Areas:
-    """The areas of the backward traits, for any family that has these traits."""
+    """The areas of the backward traits, for any family with these traits."""
     algorithm, hdim, element = algorithm_of(kernel), kernel.signature.hdim, element_bytes(kernel)
     rows, keys = algorithm.tile
     buffers = 2 if algorithm.single_buffer else 3

@@ -1,4 +1,4 @@
-"""Attention in float64, for kernels that neither this project nor Composable Kernel wrote."""
+"""Attention in float64, for kernels from outside this project and Composable Kernel."""
 
 from __future__ import annotations
 

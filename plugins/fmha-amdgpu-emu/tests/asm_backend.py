@@ -1,5 +1,5 @@
-"""A backend for tests: numpy computes the right result on the host, and beside it runs whatever kernel the variable
-``ASM_CODE`` names, on the device's copy of the arena. So every finding is the kernel's, and the numbers never are.
+"""A backend for tests. numpy computes the right result on the host. Beside it, the kernel that the variable ``ASM_CODE``
+names runs on the device's copy of the arena. So every finding comes from the kernel, and no number does.
 
 The kernel ``k`` gets the device's address of the arena, of Q, and of the first byte behind Q.
 """
@@ -14,12 +14,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
+from fmha_null import NullBackend
+from fmha_null.kernels import NullAlgorithm, null_kernel
+from fmha_null.session import NullSession
 
 from fmha_cli import api
 from fmha_cli.backends.hip.runtime import Hip
-from fmha_cli.backends.null import NullBackend
-from fmha_cli.backends.null_kernels import NullAlgorithm, null_kernel
-from fmha_cli.backends.null_session import NullSession
 
 ARCH = "gfx942"
 

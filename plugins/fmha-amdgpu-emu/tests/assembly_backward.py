@@ -1,8 +1,8 @@
 """The backward kernels: ``csrc/include/mha_bwd.h``, ``hsa/gfx942|gfx950/fmha_v3_bwd/codegen.py`` ``fmha_bwd_v3_*``.
 
-Upstream runs three kernels: row sums of dO * O (Composable Kernel's; numpy here), the one in assembly, and a last one
-that makes dQ of what was accumulated: Composable Kernel's for fp32 (numpy here), ``dq_shuffle`` in assembly for gfx950's
-packed 16-bit accumulator.
+Upstream runs three kernels. The first computes row sums of dO * O (Composable Kernel's; numpy in these tests). The
+second is the one in assembly. The last one converts the accumulated values to dQ: Composable Kernel's for fp32 (numpy
+in these tests), ``dq_shuffle`` in assembly for gfx950's packed 16-bit accumulator.
 """
 
 from __future__ import annotations

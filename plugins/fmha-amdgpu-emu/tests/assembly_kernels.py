@@ -14,7 +14,7 @@ import pytest
 from machine import Program, device
 
 from fmha_cli.api import cache_root
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.store import fetched
 
 Bytes = npt.NDArray[np.uint8]

@@ -1,4 +1,4 @@
-"""Other hand-written kernels whose host code is short: other instructions than attention's, and other ways to use them."""
+"""Other hand-written kernels with short host code, whose instructions, or uses of them, attention does not have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the arithmetic instructions give, for any format: exact numbers rounded once (float_reference.py)."""
+"""The results of the arithmetic instructions, for any format: exact numbers rounded once (float_reference.py)."""
 
 from __future__ import annotations
 

@@ -1,13 +1,13 @@
 """Floating point on Python integers: exact sums and products, rounded once to any format in any mode.
 
-Nothing of it is shared with the emulator, which works in the host's floats; formats are ml_dtypes' and IEEE's.
+It shares no code with the emulator, which uses the host's floats. Formats are those of ml_dtypes and IEEE.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import NamedTuple
 
 NEAREST, UP, DOWN, ZERO = range(4)
@@ -22,32 +22,32 @@ class Form:
     bias: int
     kind: str = "ieee"
 
-    @property
+    @cached_property
     def width(self) -> int:
         """Bits."""
         return 1 + self.exponent + self.mantissa
 
-    @property
+    @cached_property
     def sign(self) -> int:
         """The sign bit."""
         return 1 << (self.exponent + self.mantissa)
 
-    @property
+    @cached_property
     def infinity(self) -> int:
         """The code of +infinity (of an ieee format)."""
         return ((1 << self.exponent) - 1) << self.mantissa
 
-    @property
+    @cached_property
     def largest(self) -> int:
         """The code of the largest number."""
         return {"ieee": self.infinity - 1, "nan_only": self.sign - 2}.get(self.kind, self.sign - 1)
 
-    @property
+    @cached_property
     def quiet(self) -> int:
         """The bit that makes a NaN quiet."""
         return 1 << (self.mantissa - 1)
 
-    @property
+    @cached_property
     def invalid(self) -> int:
         """The NaN of an invalid operation."""
         return self.sign | self.infinity | self.quiet

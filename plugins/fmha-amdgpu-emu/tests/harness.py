@@ -18,18 +18,19 @@ pytest.importorskip("numpy")
 
 from fmha_amdgpu_emu.building import build_emulator
 from fmha_amdgpu_emu.core import Core, WaveState, state_of
+from fmha_amdgpu_emu.device_facts import device_of, emulated_archs
 
 from fmha_cli.api import BuildContext, cache_root
 
-ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-WAVE32 = ("gfx1100", "gfx1201")
+ARCHS = emulated_archs()
+WAVE32 = tuple(arch for arch in ARCHS if device_of(arch).wave == 32)
 FEATURES = {arch: ("+real-true16",) if arch in WAVE32 else () for arch in ARCHS}
-"""Registers' halves by name, as the emulator has objdump print them."""
+"""Assembler features: halves of registers have names, as in the text that the emulator has objdump print."""
 _LABEL = re.compile(r"^[0-9a-f]+ <(\w+)>:$", re.MULTILINE)
 
 
 def tool(*names: str) -> str:
-    """The first program of these names that is there; the test is skipped without one."""
+    """The first of these programs that is installed. Without one, the test is skipped."""
     for name in names:
         if found := shutil.which(name):
             return found
@@ -38,7 +39,7 @@ def tool(*names: str) -> str:
 
 @cache
 def core_at(root: Path) -> Core:
-    """The emulator, built in this cache once for each process."""
+    """The emulator from this cache, built there if needed; loaded once in each process."""
     return Core(build_emulator(BuildContext(cache_root=root, jobs=2)).path)
 
 
@@ -50,7 +51,7 @@ def core() -> Core:
 
 @cache
 def core_named(path: str) -> Core:
-    """A library that somebody built with flags of their own (debugging, sanitisers)."""
+    """A library that was built with other flags (debugging, sanitisers)."""
     return Core(path)
 
 
@@ -117,7 +118,7 @@ class Snippets:
         s: Mapping[int, int] | None = None,
         **state: Any,
     ) -> WaveState:
-        """Run one text; arguments as ``state_of`` (exec, vcc, m0, mode, scc, lds, scratch, track, ...).
+        """Run one text. Takes the arguments of ``state_of`` (exec, vcc, m0, mode, scc, lds, scratch, track, ...).
 
         Raises:
             Fault: it has an instruction that cannot be executed.

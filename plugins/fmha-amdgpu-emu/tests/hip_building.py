@@ -14,10 +14,11 @@ from fmha_amdgpu_emu.building import build_emulator
 from harness import tool
 
 from fmha_cli.api import BuildContext, cache_root
-from fmha_cli.build.notice import Notice
-from fmha_cli.build.rocm.toolchain import RocmToolchain, find_rocm
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.sources.rocm_parts import rocm_supply
+from fmha_cli.backends.hip.rocm_parts import rocm_supply
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.toolchain.notice import Notice
+from fmha_cli.toolchain.rocm.candidates import RocmToolchain
+from fmha_cli.toolchain.rocm.toolchain import find_rocm
 
 VARIANTS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1100-wave64", "gfx1201-wave64")
 """Architectures, and those of RDNA with waves of 64 lanes."""
@@ -53,7 +54,7 @@ def toolchain() -> RocmToolchain:
 
 
 def compiled(source: Path, out: Path, *flags: str) -> Path:
-    """A HIP text, compiled. Raises AssertionError with the compiler's words."""
+    """Compile a HIP text. Raises AssertionError with the compiler's messages."""
     found = toolchain()
     done = subprocess.run(
         [*found.argv0, "-x", "hip", f"--rocm-path={found.rocm_path}", "-std=c++20", "-O3", "-w", *flags, str(source), "-o", str(out)],
@@ -89,12 +90,12 @@ def environment(arch: str, folder: Path, **more: str) -> dict[str, str]:
 
 
 def run_child(script: Path, arch: str, folder: Path, *words: str, **more: str) -> str:
-    """What a Python script in a process of its own printed. Raises AssertionError with what it complained of."""
+    """The output of a Python script in its own process. Raises AssertionError with its error output."""
     return run([sys.executable, str(script), *words], environment(arch, folder, **more))
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> str:
-    """What a program printed. Raises AssertionError when it fails."""
+    """The output of a program. Raises AssertionError when it fails."""
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=_SECONDS)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

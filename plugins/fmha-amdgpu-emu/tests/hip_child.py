@@ -1,6 +1,6 @@
-"""Runs in a process of its own: ``python hip_child.py LIBRARY CODE SEED [CASE ...]``; prints one JSON object.
+"""Runs in a separate process: ``python hip_child.py LIBRARY CODE SEED [CASE ...]``; prints one JSON object.
 
-The emulator takes the real runtime's name, so it must not be loaded into the process of the tests.
+The emulator has the real runtime's name, so the process of the tests must not load it.
 """
 
 from __future__ import annotations

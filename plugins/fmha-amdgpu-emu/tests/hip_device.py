@@ -1,4 +1,4 @@
-"""A device through unmodified hip-python, as a program of a user's would use it."""
+"""A device through unmodified hip-python, as a user's program would use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the HIP runtime of the emulator must do beside launching kernels, asked through hip-python."""
+"""Cases of what the emulator's HIP runtime must do besides launching kernels, called through hip-python."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Runs in a process of its own: ``python hip_runtime_child.py LIBRARY CODE WHAT``; prints one JSON object.
+"""Runs in a separate process: ``python hip_runtime_child.py LIBRARY CODE WHAT``; prints one JSON object.
 
-``cases``: every case of hip_runtime_cases.py. ``absent``: what hip-python says of each function that the runtime lacks.
+``cases``: every case of hip_runtime_cases.py. ``absent``: hip-python's error for each function that the runtime lacks.
 ``modules``: the kernel ``beyond`` of each further code object named. ``services``: the kernels of hip_services.hip.
 """
 

@@ -60,7 +60,7 @@ class _Named(ctypes.Structure):
 
 
 class Refused(Exception):
-    """The emulator would not load or could not finish; its sentence."""
+    """The emulator refused a code object, or a launch did not finish. Holds its sentence."""
 
 
 def library() -> ctypes.CDLL:
@@ -141,14 +141,14 @@ class Program:
         return self.observed()
 
     def observed(self) -> dict[str, Any]:
-        """What the last launch did and what was found, also when it was refused."""
+        """What the last launch did, and its findings, even if it was refused."""
         seen: dict[str, Any] = json.loads(self._library.emu_observed())
         return seen
 
 
 @contextmanager
 def device(array: npt.NDArray[Any], name: str = "out", *, writable: bool = True) -> Iterator[npt.NDArray[Any]]:
-    """Make an array's memory device memory while the context lasts."""
+    """Turn an array's memory into device memory for the context."""
     emulator = library()
     start = ctypes.c_uint64(array.ctypes.data)
     emulator.emu_allocate(start, ctypes.c_uint64(array.nbytes), name.encode(), int(writable))

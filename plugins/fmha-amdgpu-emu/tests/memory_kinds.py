@@ -1,4 +1,4 @@
-"""What a lane moves, by the names that the generations give it, with a numpy model of each: for tests of memory."""
+"""For tests of memory: the instructions that move data, by the names of each generation, with a numpy model of each."""
 
 from __future__ import annotations
 

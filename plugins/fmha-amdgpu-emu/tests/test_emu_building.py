@@ -12,6 +12,8 @@ from fmha_amdgpu_emu import building
 from fmha_amdgpu_emu.units import amalgamated, core_files, core_units
 
 from fmha_cli.api import BuildContext, KernelFailure
+from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.listing import EntryInfo, list_entries
 
 TWO = {
     "shared.hpp": "#pragma once\nint twice(int);\n",
@@ -41,7 +43,7 @@ def test_an_include_that_names_no_file() -> None:
 
 
 def test_every_table_is_in_the_index() -> None:
-    """A table that nobody registers would be instructions that nobody finds."""
+    """Without an entry in the index, nobody would find a table's instructions."""
     files = core_files()
     defined = {
         name
@@ -70,7 +72,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def test_from_an_empty_cache_and_again(two: dict[str, str], tmp_path: Path) -> None:
-    """All is compiled once; an edit compiles its own unit and links."""
+    """Everything is compiled once. An edit compiles only its own unit, and links."""
     context = BuildContext(cache_root=tmp_path / "cache", jobs=2)
     first = building.build_emulator(context)
     assert not first.cached
@@ -101,10 +103,17 @@ def test_what_does_not_compile_or_link_is_said(two: dict[str, str], tmp_path: Pa
 
 
 def test_the_emulators_own_units_are_whole() -> None:
-    """Nothing but the compiler's own headers is included, so a unit's text is all that its object depends on."""
+    """A unit includes only the compiler's own headers, so its object depends on nothing but its text."""
     for name, text in core_units().items():
         assert not re.search(r'^\s*#\s*include\s*"', text, re.M), name
 
 
-def entries(root: Path) -> list[Path]:
-    return sorted(root.glob("cache/v1/*/*/artifact"))
+def test_each_part_is_an_entry_of_its_kind(two: dict[str, str], tmp_path: Path) -> None:
+    building.build_emulator(BuildContext(cache_root=tmp_path / "cache", jobs=1))
+    assert [(info.kind, info.name) for info in entries(tmp_path)] == [
+        ("emulator", f"amdgpu_emu:{part}") for part in ("library", "one", "other")
+    ]
+
+
+def entries(root: Path) -> tuple[EntryInfo, ...]:
+    return list_entries(CacheLayout(root / "cache"))

@@ -5,17 +5,28 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-from emulator_check import ARCHS, Point, points, row_of, sampled, sound
+from emulator_check import ARCHS, Point, candidates, exists, in_turns, row_of, sound
 from harness import tool
 
 from fmha_cli.api import build_registry
 
-SAMPLE, SEED = 8, 5
+SAMPLE, SEED = 5, 2
+"""Compiling kernels takes most of the time: with this seed five points, of nine kernels, cover everything."""
 
 
 @cache
-def every() -> list[Point]:
-    return points(ARCHS, None, build_registry())
+def chosen() -> list[Point]:
+    """Points in a seeded order, each of which brings a family or an architecture that the ones before lack."""
+    every = candidates(ARCHS)
+    missing = {*ARCHS} | {family for _, case in every for family in case.families}
+    out = []
+    for arch, case in in_turns(every, SEED, build_registry()):
+        if missing & {arch, *case.families}:
+            out.append((arch, case))
+            missing -= {arch, *case.families}
+        if not missing:
+            break
+    return out
 
 
 def execute(point: Point, seed: int) -> None:
@@ -28,23 +39,24 @@ def execute(point: Point, seed: int) -> None:
     assert row["executed"]
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", range(SAMPLE))
 def test_sampled_kernels(number: int) -> None:
-    execute(sampled(every(), SAMPLE, SEED)[number], SEED)
+    execute(chosen()[number], SEED)
 
 
-def test_the_sample_has_every_architecture_and_kind() -> None:
-    chosen = sampled(every(), SAMPLE, SEED)
-    assert {arch for arch, _ in chosen} == set(ARCHS)
-    assert len({case.families for _, case in chosen}) >= SAMPLE // 2
-    assert any("bwd_dq_dk_dv" in case.families for _, case in chosen)
-    assert any(case.families == ("fwd",) for _, case in chosen)
+def test_the_sample_has_every_architecture_and_family() -> None:
+    assert len(chosen()) == SAMPLE
+    assert {arch for arch, _ in chosen()} == set(ARCHS)
+    assert {family for _, case in chosen() for family in case.families} == {
+        family for _, case in candidates(ARCHS) for family in case.families
+    }
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_every_kernel(arch: str) -> None:
-    for point in every():
-        if point[0] == arch:
+    for point in candidates([arch]):
+        if exists(point, build_registry()):
             execute(point, 0)

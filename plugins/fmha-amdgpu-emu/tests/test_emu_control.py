@@ -115,7 +115,7 @@ def test_relative_vector_registers(arch: str, tmp_path: Path) -> None:
     assert (snippets.run("both", v=rows, s={2: 3}).v[13] == rows[4] + rows[5]).all()
     with pytest.raises(Fault, match="control flow while registers are indexed"):
         snippets.run("jump", s={2: 1})
-    with pytest.raises(Fault, match="outside of the vector registers"):
+    with pytest.raises(Fault, match="outside the vector registers"):
         snippets.run("target", s={2: 250})
     with pytest.raises(Fault):
         snippets.run("open", s={2: 1})

@@ -1,5 +1,8 @@
-"""v_div_scale, v_div_fmas, v_div_fixup: one by one against the documents' text (and where it cannot be meant, what the
-macro needs), and together: the compiler's division macro gives the correctly rounded quotient."""
+"""v_div_scale, v_div_fmas, v_div_fixup, one by one and together.
+
+One by one, they follow the documents' text, or what the compiler's division macro needs if the text cannot be meant
+literally. Together, the macro gives the correctly rounded quotient.
+"""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ def pair_products(form: Form, chosen: Selections, mode: Mode, a: int, b: int) ->
 
 
 def dot2(form: Form, chosen: Selections, in_place: bool = False) -> Formula:
-    """Result in binary32. NaNs are only known to be NaNs: their bits are nobody's promise (check_dot)."""
+    """Result in binary32. A NaN is only known to be a NaN: nothing promises its bits (check_dot)."""
 
     def formula(mode: Mode, a: int, b: int, c: int) -> int:
         first, second = pair_products(form, chosen, mode, a, b)

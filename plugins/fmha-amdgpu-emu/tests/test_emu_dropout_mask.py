@@ -1,7 +1,7 @@
-"""CK-Tile's dropout mask bit for bit: what the kernels drop on emulated devices is what the oracle's stream ``ck`` drops.
+"""CK-Tile's dropout mask bit for bit: kernels on emulated devices drop what the oracle's stream ``ck`` drops.
 
-With as many keys as a head has elements of V, and V the identity, O is P as dropout leaves it: its zeros are the mask.
-Backward, dO the identity does the same for dV, which is P transposed.
+If V is the identity, with as many keys as a head has elements of V, then O equals P after dropout, and its zeros are
+the mask. In the backward pass, an identity dO makes dV the transpose of P.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ import numpy.typing as npt
 import pytest
 
 from fmha_cli import api
+from fmha_cli.domain.tensors import offsets
 from fmha_cli.oracle.dropout import ck_stream
-from fmha_cli.tensors import offsets
 
 SIZE = 64
 CASES = {
@@ -39,6 +39,7 @@ def masks(problem: api.Problem) -> list[npt.NDArray[np.bool_]]:
     return out
 
 
+@pytest.mark.timeout(1800)
 @pytest.mark.parametrize("arch", ["gfx1201", pytest.param("gfx942", marks=slow)])
 @pytest.mark.parametrize("name", ["batch", pytest.param("packed", marks=slow), pytest.param("backward", marks=slow)])
 def test_kernels_drop_what_the_stream_drops(name: str, arch: str, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Plain HIP kernels, compiled by clang and launched through unmodified hip-python, against numpy.
 
-Neither the kernels nor the expectations know of the emulator: an anchor beside the tests of single instructions.
+Kernels and expectations do not depend on the emulator: an anchor beside the tests of single instructions.
 """
 
 from __future__ import annotations
@@ -26,9 +26,15 @@ ACROSS_HALVES = {"reduce_shuffle", "lanes", "lanes_64"}
 Answers = dict[str, dict[str, Any]]
 
 
-@pytest.fixture(scope="module", params=VARIANTS)
+TWICE = "gfx1100-wave64"
+"""Compiled and run in the slow suite. gfx1100 and gfx1201's waves of 64 lanes have the same kernels here."""
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(v, marks=[pytest.mark.slow] if v == TWICE else []) for v in VARIANTS]
+)
 def answers(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Answers]:
-    """What came of every case on one variant, all in one process."""
+    """The outcome of every case on one variant, all in one process."""
     variant: str = request.param
     folder = tmp_path_factory.mktemp(variant)
     code = code_object(KERNELS, variant, folder)

@@ -14,7 +14,7 @@ pytest.importorskip("numpy")
 pytest.importorskip("ml_dtypes")
 pytest.importorskip("hip", reason="hip-python is not installed")
 
-from fmha_amdgpu_emu.device_facts import ARCHS, device_of, device_table
+from fmha_amdgpu_emu.device_facts import device_of, emulated_archs
 from harness import tool
 from hip_building import code_object, compiled, environment, library, run, run_child
 from hip_runtime_cases import CASES
@@ -186,8 +186,7 @@ def test_a_program_without_a_fitting_device(program: Path, tmp_path: Path, arch:
 
 
 def test_devices_have_every_fact() -> None:
-    for arch in ARCHS:
+    for arch in emulated_archs():
         device = device_of(arch)
         assert device.wave in (32, 64)
         assert min(device.units, device.lds_of_group, device.unit_threads, device.unit_registers) > 0
-        assert f'"{device.target}"' in device_table()

@@ -82,7 +82,7 @@ def test_bpermute(arch: str, full: bool, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_permute(arch: str, snippets: dict[str, Snippets]) -> None:
-    """Lanes push; of several to one lane the highest stays; nobody's lane gets zero."""
+    """Lanes push. If several push to one lane, the highest wins; a lane that none pushes to gets zero."""
     rng = np.random.default_rng(2)
     lanes = lanes_of(arch)
     for mask in (2**lanes - 1, int(rng.integers(1, 2**lanes, dtype=np.uint64))):

@@ -242,7 +242,7 @@ def test_a_limit_of_instructions_ends_an_endless_loop() -> None:
     [
         ("s_nop 0\ns_rfe_b64 s[2:3]\ns_endpgm", r"s_rfe_b64 at 0x[0-9a-f]+4 in k: .*not implemented"),
         ("s_mov_b32 s2, 1\n.long 0xbeffffff\ns_endpgm", r"\.long at 0x[0-9a-f]+ in k: "),
-        ("s_mov_b64 s[2:3], 64\ns_setpc_b64 s[2:3]\ns_endpgm", r"s_setpc_b64 at .* outside of the code"),
+        ("s_mov_b64 s[2:3], 64\ns_setpc_b64 s[2:3]\ns_endpgm", r"s_setpc_b64 at .* outside the code"),
         ("s_branch 1000\ns_endpgm", r"s_branch at .*"),
         ("s_nop 0", r"in k: .*"),
         ("s_sethalt 1\ns_endpgm", r"s_sethalt at .*halts"),

@@ -1,4 +1,4 @@
-"""Live allocations, regions inside them, and how an address outside is told."""
+"""Live allocations, regions inside them, and the report of an address outside."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_f64_blocks(arch: str, tmp_path: Path) -> None:
 
 
 def test_f64_modifiers_of_gfx90a(tmp_path: Path) -> None:
-    """gfx90a's f64 products know no blgp: refused, not guessed."""
+    """gfx90a's f64 products have no blgp: the emulator refuses it and does not guess."""
     with pytest.raises(Fault, match="blgp"):
         Snippets("gfx90a", tmp_path, {"bad": f"v_mfma_f64_4x4x4f64 {SMALL} blgp:1"}).run("bad")
 

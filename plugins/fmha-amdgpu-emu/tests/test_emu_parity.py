@@ -97,6 +97,7 @@ def test_the_page_counts_what_both_sides_executed() -> None:
     assert "- we-fail, 1: we-fail: fwd another" in text
 
 
+@pytest.mark.timeout(1800)
 def test_the_forward_program_agrees(tmp_path: Path) -> None:
     for row in parity(tmp_path, "fwd", {"prec": "fp16", "d": "64", "kname": "1"}, ragged(SEED)):
         agrees(row, 1)

@@ -1,4 +1,4 @@
-"""Faults planted in real kernels' assembly are caught and named; what is not caught has a reason that is shown by running."""
+"""Plants faults in real kernels' assembly. The emulator catches and names them; for each one that it misses, a run shows the reason."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def opened(kernel: Kernel) -> PlantedKernel:
 
 
 def sound(row: Mapping[str, Any]) -> None:
-    """A row of a fault that was caught by what should catch it, or that could not be."""
+    """Check a fault's row: the right check caught it, or none could."""
     kind, caught = Planted(row["fault"]), Caught(row["caught"])
     assert caught in (*EXPLAINED, Caught.NAMED, Caught.NUMBERS, Caught.HANGS), row
     assert row["verdict"] in ("PASSED", "WRONG", "HAZARD", "OUT_OF_BOUNDS", "LAUNCH_FAILED", "TIMED_OUT", "NAN"), row
@@ -125,8 +125,9 @@ def sound(row: Mapping[str, Any]) -> None:
         assert caught in (Caught.NUMBERS, Caught.NEVER_EXECUTED, Caught.NO_EFFECT), row  # of no effect: masked tiles
 
 
+@pytest.mark.timeout(1800)
 def test_the_text_unchanged_is_the_kernel(kernel: PlantedKernel, tmp_path: Path) -> None:
-    """Assembled again it is the same instructions at the same addresses, and passes."""
+    """Assembled again, the text gives the same instructions at the same addresses, and passes."""
     again, original = tmp_path / "again.co", tmp_path / "original.co"
     again.write_bytes(kernel.assembled(kernel.text))
     original.write_bytes(kernel.original)
@@ -136,6 +137,7 @@ def test_the_text_unchanged_is_the_kernel(kernel: PlantedKernel, tmp_path: Path)
     assert (kernel.plain.verdict, kernel.plain.findings) == ("PASSED", ())
 
 
+@pytest.mark.timeout(1800)
 def test_planted_faults_are_caught(kernel: PlantedKernel) -> None:
     """A seeded sample of each class, through the product's own path."""
     every = faults(kernel.text, kernel.kernel.arch, kernel.problem.hdim * 2)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from emu_device import kernel
 from fmha_amdgpu_emu import AmdgpuEmulator
-from fmha_amdgpu_emu.device_facts import ARCHS
+from fmha_amdgpu_emu.device_facts import emulated_archs
 from fmha_amdgpu_emu.reports import read_report
 from harness import core
 
@@ -51,7 +51,7 @@ KERNELS = {
 
 def test_devices_are_those_of_the_facts() -> None:
     devices = AmdgpuEmulator().devices()
-    assert [d.id for d in devices] == [f"emu:{arch}" for arch in ARCHS]
+    assert [d.id for d in devices] == [f"emu:{arch}" for arch in emulated_archs()]
     assert all(d.emulated and d.units > 1 and d.archs == (d.id[4:],) for d in devices)
     assert isinstance(AmdgpuEmulator(), api.Emulator)
 
@@ -68,13 +68,9 @@ def test_listing_devices_loads_nothing_heavy() -> None:
 
 
 def test_a_report_is_the_sum_of_its_launches() -> None:
-    launch = {
-        "executed": [{"kernel": "k", "launches": 1, "instructions": 5, "classes": {"valu": 5}}],
-        "fault": None,
-        "findings": [
-            {"kind": "lds-race", "kernel": "k", "instruction": "i", "address": 4, "text": "t", "group": [0, 0, 0]}
-        ],
-    }
+    found = api.Finding(kind=api.FindingKind.LDS_RACE, kernel="k", instruction="i", address=4, text="t")
+    counts = api.Executed(kernel="k", instructions=5, classes={"valu": 5})
+    launch = api.to_json(api.Observed((found,), (counts,)))
     stopped = {**launch, "findings": [], "fault": "v_what is not implemented"}
     seen = read_report("\n".join(json.dumps(one) for one in (launch, launch, stopped)) + "\n")
     assert [(e.launches, e.instructions, e.classes) for e in seen.executed] == [(3, 15, {"valu": 15})]
@@ -113,11 +109,11 @@ def test_what_a_kernel_does_wrong_is_its_verdict(
     row = run(name, codes, monkeypatch)
     expected = {None: "PASSED", "out-of-bounds": "OUT_OF_BOUNDS"}.get(kind, "HAZARD")
     assert row.verdict.value == expected, row.notes
-    assert [f["kind"] for f in row.findings or ()] == ([kind] if kind else [])
-    assert all(word in f["text"] for f in row.findings or ())
+    assert [f.kind for f in row.findings or ()] == ([kind] if kind else [])
+    assert all(word in f.text for f in row.findings or ())
     assert (row.device, row.measurement) == ("emu:gfx942", None)
     assert row.executed
-    assert row.executed[0]["instructions"] >= 6
+    assert row.executed[0].instructions >= 6
 
 
 def test_without_checks_only_bounds_are_looked_at(codes: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,13 +122,13 @@ def test_without_checks_only_bounds_are_looked_at(codes: dict[str, Path], monkey
 
 
 def test_rows_follow_each_other_in_one_worker(codes: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was found in one row is not found again in the next."""
+    """A finding of one row does not appear again in the next."""
     monkeypatch.setenv("ASM_CODE", str(codes["does_not_wait"]))
     other = api.Problem.from_cli("-H 1 -s 24 -d 8 --dtype fp16")
     rows = api.run(PROBLEM, other, registry=REGISTRY, backend="asm", device="emu:gfx942")
     assert [r.verdict.value for r in rows] == ["HAZARD", "HAZARD"]
-    assert [[f["count"] for f in r.findings or ()] for r in rows] == [[1], [1]]
-    assert [[c["launches"] for c in r.executed or ()] for r in rows] == [[1], [1]]
+    assert [[f.count for f in r.findings or ()] for r in rows] == [[1], [1]]
+    assert [[c.launches for c in r.executed or ()] for r in rows] == [[1], [1]]
 
 
 @pytest.mark.slow
@@ -145,5 +141,5 @@ def test_composable_kernel_runs_there(tmp_path: Path) -> None:
     (row,) = api.run(problem, backend="ck_tile", device="emu:gfx942")
     assert row.verdict is api.Verdict.PASSED, row.notes
     assert row.findings == ()
-    total = sum(counts["matrix_flops"] for counts in row.executed or ())
+    total = sum(counts.matrix_flops for counts in row.executed or ())
     assert problem.flops() <= total <= 4 * problem.flops(dense=True)

@@ -1,4 +1,4 @@
-"""The harness itself: state goes in and comes out, what is not implemented stops with its name."""
+"""The harness itself: state goes in and comes out, and an instruction that is not implemented stops with its name."""
 
 from __future__ import annotations
 

@@ -158,7 +158,7 @@ def test_undefined_lanes_are_told_apart(case: Case) -> None:
     ],
 )
 def test_the_other_half_of_a_pair_is_not_read(tmp_path: Path, text: str, undefined: int) -> None:
-    """Compilers leave the dword unwritten that op_sel does not name; the one that it names is read."""
+    """Compilers do not write the dword that op_sel omits. The dword that it names is read."""
     pairs = Snippets("gfx942", tmp_path, {"sum": text + "\nv_cmp_gt_f32 vcc, v8, v9"})
     for missing, findings in ((undefined, 0), (61 - undefined, 1)):
         defined = np.full(512, ALL, np.uint64)
@@ -197,7 +197,7 @@ def lds_kernels(case: Case, folder: Path) -> bytes:
 
 
 def test_waves_that_share_lds(case: Case, tmp_path: Path) -> None:
-    """What orders two waves' accesses is a barrier, and a wait before it. Every seed finds the same kinds."""
+    """A barrier, and a wait before it, order the accesses of two waves. Every seed finds the same kinds."""
     code = lds_kernels(case, tmp_path)
     arguments, block = struct.pack("<Q", case.address) + bytes(56), (WAVES * case.lanes, 1, 1)
     for name, _, expected in LDS:

@@ -1,4 +1,4 @@
-"""Kernels of Triton's compiler, executed: an anchor in which none of Composable Kernel's code takes part."""
+"""Executes kernels that Triton's compiler made: an anchor that contains none of Composable Kernel's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attention in Triton's language, compiled by Triton's own compiler: none of Composable Kernel's code is in it."""
+"""Attention in Triton's language, compiled by Triton's own compiler. It contains none of Composable Kernel's code."""
 
 from __future__ import annotations
 

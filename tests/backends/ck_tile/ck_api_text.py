@@ -1,8 +1,8 @@
 """A small reader of upstream's generated ``*_api.cpp``: nested if/else chains, walked with given values.
 
-It knows just the C++ that the generator writes: conditions of ``&& || ! == != <= < >= > %``, calls, ``::`` names,
-numbers, strings, and ``std::is_same_v<A, B>``; statements ``using``, ``return`` and ``if``. Anything else in front of
-a ``;`` is skipped. Unknown names are errors, never false.
+It knows only the C++ that the generator writes: conditions of ``&& || ! == != <= < >= > %``, calls, ``::`` names,
+numbers, strings, and ``std::is_same_v<A, B>``; statements ``using``, ``return`` and ``if``. It skips any other text
+before a ``;``. Unknown names are errors, never false.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What the kernels must be given for a problem, from the problem alone: an independent reading of upstream's runners.
+"""The arguments that the kernels need for a problem: an independent reading of upstream's runners.
 
 Source: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp`` (sizes, strides), ``MakeKargs`` and
-``GridSize`` of ``include/ck_tile/ops/fmha/kernel/*.hpp`` (members, grids). Nothing of the product's argument blocks is
-used here: names are those of CK's own argument structs, and tensors are dense.
+``GridSize`` of ``include/ck_tile/ops/fmha/kernel/*.hpp`` (members, grids). This module uses none of the product's
+argument blocks. Names are those of CK's own argument structs, and tensors are dense.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
 
 Members = dict[str, Any]
 LOG2E = 1.44269504088896340736

@@ -1,4 +1,4 @@
-"""Kernels near a kernel: one field changed, to every value that the field's type has, or to near numbers."""
+"""Kernels near a kernel: one field is changed, to every value of its type or to near numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from enum import Enum
 from random import Random
 from typing import Any
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 ARCHS = {
     "baseline": ("gfx90a", "gfx942", "gfx950", "gfx1201"),

@@ -1,12 +1,12 @@
-"""Random problems for CK-Tile: drawn so that most are served by some kernel, and near enough to the edges."""
+"""Random problems for CK-Tile: some kernel serves most of them, and the rest lie near the edges."""
 
 from __future__ import annotations
 
 from random import Random
 from typing import Any
 
-from fmha_cli.errors import ImpossibleProblem
-from fmha_cli.problem import Problem
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.problem import Problem
 
 KINDS = ("fwd", "fwd", "fwd", "split", "auto", "linear", "paged", "paged", "append", "prefill", "bwd", "bwd")
 HEAD_DIMS = (32, 64, 64, 96, 128, 128, 128, 192, 256)

@@ -1,7 +1,7 @@
 """Upstream's choice for a problem: its generated API files, read and walked with the values its runners would pass.
 
-Nothing here uses the product's own view of upstream (``situation``, ``preferences``, ``splits``): the runners'
-arithmetic is spelled out again.
+This module does not use the product's view of upstream (``situation``, ``preferences``, ``splits``). It repeats the
+runners' arithmetic.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from typing import Any
 import pytest
 from ck_api_text import Taken, read_function, walk
 
+from fmha_cli.backends.ck_tile.tree import pinned_tree
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.sources.ck import pinned_tree
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
 
 DRIVER = Path(__file__).with_name("ck_api_driver.py")
 FUNCTIONS = {

@@ -1,4 +1,4 @@
-"""Kernel libraries with the real ABI and no kernel: they keep the last argument block, and answer as told."""
+"""Kernel libraries with the real ABI and no kernel: they keep the last argument block, and return what a test sets."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.build.cpp import build_cpp
 from fmha_cli.codegen.ck_tile.args import ARGS, FAULT, LAUNCH, VERSION, FmhaCkFault, FmhaCkLaunch, args_of
 from fmha_cli.codegen.struct import ctypes_structure, struct_text, table_text
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.protocols import BuildContext
-from fmha_cli.signature import Signature
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.signature import Signature
+from fmha_cli.toolchain.cpp.library import build_cpp
+from fmha_cli.toolchain.kernels import kernel_build
 
 _HEAD = """#include <cstddef>
 #include <cstdint>
@@ -69,7 +70,7 @@ def build_fake(family: Family, cache: Path, *, drift: bool = False) -> Path:
         signature=Signature(dtype=DType.FP32, dtype_out=DType.FP32, hdim=0, hdim_v=0),
         algorithm=FakeAlgorithm(family=family.value, drift=drift),
     )
-    return build_cpp(spec, text, BuildContext(cache_root=cache)).path
+    return build_cpp(kernel_build(spec, text), BuildContext(cache_root=cache)).path
 
 
 class Fake:

@@ -1,6 +1,7 @@
-"""Cases of ``test_ck_session.py``, each run in a process of its own beside the stand-in runtime.
+"""Cases of ``test_ck_session.py``, each run in a separate process with the stand-in runtime.
 
-The stand-in's device memory is host memory, so a case looks at what the kernels would see, and writes what they would.
+The stand-in's device memory is host memory, so a case can read what the kernels would read and write what they would
+write.
 """
 
 from __future__ import annotations
@@ -15,19 +16,19 @@ import numpy.typing as npt
 import pytest
 from fake_library import Fake, build_fake
 
-from fmha_cli.backends.arena_views import extent, view
 from fmha_cli.backends.ck_tile.plan import plan_of
 from fmha_cli.backends.ck_tile.session import CkSession
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, Recording
+from fmha_cli.backends.gpu.arena_views import extent, view
 from fmha_cli.codegen.ck_tile.args import Status
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.layout import ArenaLayout, layout_of
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.registry import Registry
 
 Bytes = npt.NDArray[np.uint8]
 POISON = 0xC3
@@ -54,12 +55,14 @@ class Bench:
         self.memory = bytearray([POISON]) * self.layout.size
         self.host: Bytes = np.frombuffer(self.memory, np.uint8)
         self.device: Bytes = np.zeros(0, np.uint8)
+        self.base = 0
 
     def start(self) -> None:
         self.session.load(self.plan, self.paths)
         self.session.bind(memoryview(self.memory), self.layout.tensors, 1)
         self.session.upload()
-        base = self.session._base
+        assert self.session._mirror is not None
+        self.base = base = self.session._mirror.base
         raw = (ctypes.c_char * self.layout.size).from_address(base)
         self.device = np.frombuffer(raw, np.uint8)
 
@@ -98,7 +101,7 @@ def forward(standin: str, cache: str) -> None:
     assert b.fakes[0].launches == 1
     last = b.fakes[0].last
     for name in ("q", "k", "v", "o", "lse"):
-        assert getattr(last, f"{name}_ptr") == b.session._base + b.layout.tensors[name].offset, name
+        assert getattr(last, f"{name}_ptr") == b.base + b.layout.tensors[name].offset, name
     assert b.pointed(last.seqstart_q_ptr, 4) == [0, 3, 3, 5]
     assert b.pointed(last.seqstart_k_ptr, 4) == [0, 5, 9, 11]
     before = b.outside(["lse"], b.host).copy()
@@ -173,7 +176,7 @@ def backward(standin: str, cache: str) -> None:
     assert np.unique(dk).tolist() == [3, 70]
     assert not view(b.host, b.layout.tensors["lse"]).any()
     last = b.fakes[1].last
-    assert last.dk_ptr == b.session._base + b.layout.tensors["dk_heads"].offset
+    assert last.dk_ptr == b.base + b.layout.tensors["dk_heads"].offset
     assert last.nhead_stride_dk == 9 * 64
     assert last.nhead_stride_lsed == b.layout.tensors["lse"].strides[0]
 
@@ -192,7 +195,7 @@ def append(standin: str, cache: str) -> None:
         b.session.launch()
         assert np.array_equal(copy, b.device[q.offset : q.offset + extent(q)])
     appended, main = b.fakes[0].last, b.fakes[1].last
-    assert appended.q_ptr == main.q_ptr == b.session._base + b.layout.tensors["q_rotated"].offset
+    assert appended.q_ptr == main.q_ptr == b.base + b.layout.tensors["q_rotated"].offset
     assert b.pointed(appended.seqlen_k_ptr, 2) == [3, 1]
     assert b.pointed(main.seqlen_k_ptr, 2) == [5, 3]
     cos = np.frombuffer((ctypes.c_char * (5 * 16 * 2)).from_address(appended.rotary_cos_ptr), np.float16).reshape(5, 16)

@@ -1,4 +1,4 @@
-"""Runs in a process of its own: ``python standin_child.py STANDIN WHAT [MORE ...]``; prints one JSON object.
+"""Runs in a separate process: ``python standin_child.py STANDIN WHAT [MORE ...]``; prints one JSON object.
 
 The stand-in takes the real runtime's name, so it must not be loaded into the process of the tests.
 """
@@ -15,7 +15,9 @@ from typing import Any
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, Recording
 from fmha_cli.backends.hip.probe import probe_hip
 from fmha_cli.backends.hip.runtime import Hip, HipError
-from fmha_cli.errors import FmhaError
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.errors import FmhaError
+from fmha_cli.report.parts import ErrorRow
 
 
 def _probe(recording: Recording, arch: str, count: str) -> Any:
@@ -87,7 +89,7 @@ def main(standin: str, what: str, *more: str) -> None:
     try:
         answer = handlers[what](recording, *more)
     except FmhaError as fault:
-        answer = {"error": fault.to_dict()}
+        answer = {"error": to_json(ErrorRow.of(fault))}
     print(json.dumps(answer))
 
 

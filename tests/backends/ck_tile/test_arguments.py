@@ -1,4 +1,4 @@
-"""Argument blocks address the very elements of the arena: strides, packed starts, pages and broadcast axes, with gaps."""
+"""Argument blocks address the right arena elements: strides, packed starts, pages and broadcast axes, with gaps."""
 
 from __future__ import annotations
 
@@ -14,20 +14,19 @@ from hypothesis import strategies as st
 
 from fmha_cli.backends.ck_tile.arguments import block_of
 from fmha_cli.backends.ck_tile.arguments_backward import kept
-from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of, rotary_tables, rounded
-from fmha_cli.backends.ck_tile.places import Call
-from fmha_cli.backends.ck_tile.quantisation import scales_of
-from fmha_cli.backends.ck_tile.workspaces import workspaces_of
-from fmha_cli.backends.ck_tile.zeroing import zeroed
+from fmha_cli.backends.ck_tile.auxiliary import auxiliaries_of
+from fmha_cli.backends.ck_tile.quantisation import Scales, scales_of
+from fmha_cli.backends.ck_tile.shapes import holdable
+from fmha_cli.backends.ck_tile.workspaces import workspaces_of, zeroed
+from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import InternalError
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor
+from fmha_cli.domain.signature import Need, Signature
 from fmha_cli.execution.layout import layout_of
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Plan, Stage
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BoundTensor
-from fmha_cli.signature import Need, Signature
 
 ARENA, AUXILIARY = 1 << 40, 1 << 50
 BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "int32": 4, "fp8_e4m3": 1}
@@ -40,14 +39,14 @@ def stage(family: Family, problem: Problem, *, deterministic: bool = False) -> S
     return Stage(KernelSpec(backend="ck_tile", family=family, arch="gfx942", signature=signature, algorithm=algorithm))
 
 
-def bound(line: str, *families: Family, splits: int = 1, deterministic: bool = False) -> tuple[Call, list[Any]]:
+def bound(line: str, *families: Family, splits: int = 1, deterministic: bool = False) -> tuple[Call[Scales], list[Any]]:
     """The call of a plan in an arena with gaps, and its blocks."""
     p = Problem.from_cli(line)
     stages = tuple(stage(f, p, deterministic=deterministic) for f in families)
     plan = Plan(p, stages, workspaces_of(p, stages, splits), splits)
     tensors = layout_of(p, plan.workspaces, gaps=True).tensors
     places = {name: AUXILIARY + (i << 32) for i, name in enumerate(auxiliaries_of(plan, None))}
-    call = Call(plan, tensors, ARENA, places, scales_of(p, plan.main, {}))
+    call = Call(plan, scales_of(p, plan.main, {}), holdable(tensors), ARENA, places)
     return call, [block_of(s, call) for s in stages]
 
 
@@ -246,14 +245,3 @@ def test_what_must_be_zero(line: str, deterministic: bool, wanted: set[str]) -> 
     assert set(zeroed(call.plan)) == wanted
     forward, _ = bound("-s 8 -d 64", Family.FWD)
     assert zeroed(forward.plan) == ()
-
-
-def test_rotary_tables_are_rounded_to_nearest_even() -> None:
-    p = Problem.from_cli("-b 1 -H 1 -s 2 --kv-cache linear --cache-seqlens 6 --append 2 --rotary 16 -d 64 --dtype bf16")
-    cos = rotary_tables(p)["rotary_cos"]
-    assert cos.shape == (8, 8)
-    assert cos.dtype == np.uint16
-    exact = np.array([1 + 2**-8, 1 + 3 * 2**-8, 1 + 2**-8 + 2**-20, -2.5])
-    assert [hex(int(b)) for b in rounded(exact, DType.BF16)] == ["0x3f80", "0x3f82", "0x3f81", "0xc020"]
-    with pytest.raises(InternalError):
-        rounded(exact, DType.FP32)

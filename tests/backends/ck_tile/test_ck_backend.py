@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.arch import arch_names, load_arch
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
-from fmha_cli.backends.ck_tile.situation import multiprocessors, product_of
+from fmha_cli.backends.ck_tile.situation import product_of, situation_of
 from fmha_cli.backends.hip import probe
-from fmha_cli.device import Availability, DeviceFacts, State
+from fmha_cli.domain.arch import arch_names, load_arch
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.problem import Problem
 
 
 def test_without_a_driver_the_parent_answers_and_loads_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,10 +36,13 @@ def test_with_a_driver_the_runtime_is_asked_in_the_worker(tmp_path: Path, monkey
 @pytest.mark.parametrize("arch", [name for name in arch_names() if name.startswith("gfx")])
 def test_the_product_that_stands_for_an_architecture_is_one_of_its_products(arch: str) -> None:
     facts = load_arch(arch).facts
-    units, product = product_of(arch)
+    count, product = product_of(arch)
+    units = count * (2 if facts.get("wavefront_size", {}).get("value") == 32 else 1)
     assert ("compute_units" in facts) == bool(units)
     assert not units or facts["products"]["value"][product] == units
 
 
 def test_half_as_many_multiprocessors_where_waves_have_32_lanes() -> None:
-    assert [multiprocessors(DeviceFacts.of_arch(arch))[0] for arch in ("gfx942", "gfx1201")] == [304, 32]
+    assert [
+        situation_of(Problem.of(), DeviceFacts.of_arch(arch)).multiprocessors for arch in ("gfx942", "gfx1201")
+    ] == [304, 32]

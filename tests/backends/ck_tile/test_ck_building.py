@@ -1,4 +1,4 @@
-"""Building and inspecting CK-Tile kernels with a compiler that is a shell script: what is compiled, and what never is."""
+"""Builds and inspects CK-Tile kernels with a shell script as the compiler: which are compiled, and which never are."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from pathlib import Path
 import pytest
 from amdgpu_tiny import Tiny, compiled
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile import building, inspection
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import Workshop, build_ck, ck_key
 from fmha_cli.backends.ck_tile.inspection import NO_OBJDUMP, inspect_ck
-from fmha_cli.build.cache import Cache
-from fmha_cli.build.rocm.candidates import RocmKind, RocmToolchain
-from fmha_cli.build.rocm.compile import COMPILE_BYTES
+from fmha_cli.backends.ck_tile.tree import BASELINE, CkTree
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.errors import EnvironmentProblem, ExitCode, KernelFailure, UnsupportedError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Stage
-from fmha_cli.protocols import Backend, Batched, BuildContext, Catalogued, DryRun, Keyed
-from fmha_cli.registry import build_registry
-from fmha_cli.report.document import inspect_document
-from fmha_cli.report.inspections import figures_of
-from fmha_cli.sources.ck import BASELINE, CkTree
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, KernelFailure, UnsupportedError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Stage
+from fmha_cli.domain.protocols import Backend, Batched, BuildContext, Catalogued, DryRun, Keyed
+from fmha_cli.report.documents.inspect import inspect_document
+from fmha_cli.report.documents.inspections import figures_of
+from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
+from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES
 
 BACKEND = CkTileBackend()
 COMPILER = """#!/bin/sh

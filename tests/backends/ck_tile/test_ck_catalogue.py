@@ -5,22 +5,21 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 
 import pytest
 from ck_mutations import ARCHS, PLACES
 
-from fmha_cli.arch import arch_root, load_arch
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.catalogue import buildable_kernels, family_kernels, kernels
 from fmha_cli.backends.ck_tile.enumeration import emitted
 from fmha_cli.backends.ck_tile.revisions import dtype_names, dtypes_of, in_revision, revision_of, revisions
 from fmha_cli.backends.ck_tile.tables import tables_of, typed
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
-from fmha_cli.errors import EmptySelection, InternalError, UsageError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.protocols import Catalogued
-from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey
+from fmha_cli.domain.arch import arch_root, load_arch
+from fmha_cli.domain.errors import EmptySelection, InternalError, UsageError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.protocols import Catalogued
+from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey
 
 TABLES = sorted(f.name for f in arch_root().iterdir() if f.name.startswith("_ck_tile_"))
 
@@ -164,22 +163,16 @@ def test_parts_are_shared_between_kernels() -> None:
     assert len({id(k.algorithm) for k in found}) * 10 < len(found)
 
 
-def test_enumeration_is_lazy_and_fast() -> None:
-    arch = load_arch("gfx950")
-    start = time.process_time()
-    first = next(emitted(arch, Family.BWD_DQ_DK_DV, "baseline"))
-    assert time.process_time() - start < 0.1
-    assert algorithm(first.kernel).pipeline is Pipeline.BWD
-    for family in Family:
-        start = time.process_time()
-        count = sum(1 for _ in emitted(arch, family, "baseline"))
-        assert time.process_time() - start < 0.6, (family, count)
+def test_enumeration_is_lazy() -> None:
+    found = emitted(load_arch("gfx950"), Family.BWD_DQ_DK_DV, "baseline")
+    assert iter(found) is found, "kernels come one by one"
+    assert algorithm(next(found).kernel).pipeline is Pipeline.BWD
 
 
 def test_listing_imports_no_numpy_and_no_rules_of_problems() -> None:
     code = (
         "import sys\n"
-        "from fmha_cli.arch import load_arch\n"
+        "from fmha_cli.domain.arch import load_arch\n"
         "from fmha_cli.backends.ck_tile.catalogue import kernels\n"
         "from fmha_cli.backends.ck_tile.upstream_names import upstream_name\n"
         "print(sum(1 for k in kernels(load_arch('gfx942')) if upstream_name(k)))\n"

@@ -12,15 +12,15 @@ import pytest
 from ck_problems import KINDS, random_problem
 from ck_upstream import Upstream, arguments_of, generator
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import kernels
-from fmha_cli.backends.ck_tile.condition import FORWARD
 from fmha_cli.backends.ck_tile.decide import decide
 from fmha_cli.backends.ck_tile.plan import plan_of
-from fmha_cli.decision import Supported, Unsupported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
+from fmha_cli.backends.gpu.conditions import FORWARD
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported, Unsupported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 UNITS = (16, 32, 80, 104, 256, 304)

@@ -13,15 +13,15 @@ from random import Random
 import pytest
 from ck_mutations import ARCHS, PLACES, sampled
 from ck_upstream import generator
+from ck_upstream_parse import parse_upstream_name
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels, kernels
 from fmha_cli.backends.ck_tile.profiles import profile_names
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
-from fmha_cli.backends.ck_tile.upstream_parse import parse_upstream_name
-from fmha_cli.errors import UsageError
-from fmha_cli.kernel import Family
-from fmha_cli.profiles import profile_of
+from fmha_cli.discovery.profiles import profile_of
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.kernel import Family
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "ck_names.json"
 FAMILIES = {

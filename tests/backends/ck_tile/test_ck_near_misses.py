@@ -1,13 +1,13 @@
-"""What ``explain`` says first: the nearest miss of CK-Tile, its rule, and the smallest change that would work."""
+"""The first lines of ``explain``: the nearest miss of CK-Tile, its rule, and the smallest change that would work."""
 
 from __future__ import annotations
 
 import pytest
 
 from fmha_cli.backends.ck_tile.decide import decide
-from fmha_cli.decision import Supported, Trace, Unsupported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.problem import Problem
+from fmha_cli.domain.decision import Supported, Trace, Unsupported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.problem import Problem
 
 
 def trace(arch: str, line: str) -> Trace:

@@ -7,12 +7,12 @@ import pytest
 from fmha_cli.backends.ck_tile.decide import decide
 from fmha_cli.backends.ck_tile.plan import plan_of
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.signature import CacheKey, Need, RotaryKey
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import CacheKey, Need, RotaryKey
 
 
 def plan(line: str, arch: str = "gfx942", units: int = 304) -> Plan:

@@ -8,21 +8,21 @@ from random import Random
 import pytest
 from ck_problems import random_problem
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.ck_tile.candidates import family_index
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
-from fmha_cli.backends.ck_tile.condition import MAIN
-from fmha_cli.backends.ck_tile.decide import decide
+from fmha_cli.backends.ck_tile.decide import decide, family_candidates
 from fmha_cli.backends.ck_tile.kernel_rules import KERNEL_RULES, refusals
 from fmha_cli.backends.ck_tile.preferences import ORDER_RULES
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, PROBLEM_RULES
+from fmha_cli.backends.ck_tile.situation import situation_of
+from fmha_cli.backends.gpu.conditions import MAIN, conditions_for
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.rules import CORE_RULES, duplicate_ids, reasons_against
-from fmha_cli.signature import MaskKey, ModeKey
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import CORE_RULES, duplicate_ids, reasons_against
+from fmha_cli.domain.signature import MaskKey, ModeKey
 
 Want = Callable[[KernelSpec, CkAlgorithm], bool]
 BY_ID = {condition.id: condition for condition in CONDITIONS}
@@ -119,7 +119,7 @@ def test_a_rule_refuses_and_passes(
     rule: str, arch: str, family: Family, hdim: int, want: Want, refused: str, passed: str
 ) -> None:
     kernel, device = kernel_of(arch, family, hdim, want), DeviceFacts.of_arch(arch)
-    check = BY_ID[rule].rule().check
+    check = BY_ID[rule].rule(situation_of).against
     reason = check(Problem.from_cli(refused), kernel, device)
     assert reason is not None
     assert reason.id == rule
@@ -130,8 +130,11 @@ def test_kernels_that_do_more_than_is_asked_for() -> None:
     device, problem = DeviceFacts.of_arch("gfx942"), Problem.from_cli("-s 64")
     skipping = kernel_of("gfx942", FWD, 128, lambda k, a: a.skip_min_seqlen_q)
     storing = kernel_of("gfx942", BWD, 128, lambda k, a: a.store_randval)
-    assert BY_ID["K306"].rule().check(problem, skipping, device) is not None
-    assert BY_ID["K307"].rule().check(Problem.from_cli("--direction bwd --dropout 0.1"), storing, device) is not None
+    assert BY_ID["K306"].rule(situation_of).check(problem, skipping, device) is not None
+    assert (
+        BY_ID["K307"].rule(situation_of).check(Problem.from_cli("--direction bwd --dropout 0.1"), storing, device)
+        is not None
+    )
 
 
 def test_missing_stages_are_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -183,19 +186,19 @@ def test_decisions_are_those_of_the_rule_table(arch: str) -> None:
 
 
 def disagreements(arch: str, share: float) -> list[str]:
-    """Kernels whose own refusals are not those of their class, of a share of all."""
-    rng, out = Random(arch), []
-    for family in MAIN:
-        index = family_index(arch, family)
-        for case in index.cases:
-            for candidate in case.candidates:
-                if rng.random() < share and refusals(candidate.kernel) != index.refusals[candidate.kernel_class]:
-                    out.append(candidate.kernel.name)
+    """Kernels that decisions refuse for other rules over kernels than their own, of a share of all."""
+    rng, out, device = Random(arch), [], DeviceFacts(id="hip:0", archs=(arch,), units=104)
+    own = {rule.id for rule in KERNEL_RULES}
+    for decision in (d for line in ("", "--direction bwd") for d in decide(Problem.from_cli(line), device)):
+        told = () if isinstance(decision, Supported) else decision.reasons
+        assert decision.kernel is not None
+        if rng.random() < share and refusals(decision.kernel) != tuple(r for r in told if r.id in own):
+            out.append(decision.kernel.name)
     return out
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
-def test_refusals_are_those_of_the_class(arch: str) -> None:
+def test_refusals_are_those_of_the_kernel(arch: str) -> None:
     assert disagreements(arch, 0.1) == []
 
 
@@ -203,3 +206,26 @@ def test_refusals_are_those_of_the_class(arch: str) -> None:
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950", "gfx1201"])
 def test_refusals_are_those_of_every_kernel_of_a_class(arch: str) -> None:
     assert disagreements(arch, 1.0) == []
+
+
+def test_a_condition_reads_what_it_says_it_reads() -> None:
+    """Planted fault: a condition that reads more than ``reads`` would judge some kernel by another's features."""
+    problems = [random_problem(Random(seed)) for seed in range(25)]
+    situations = [situation_of(problem, DeviceFacts.of_arch("gfx942")) for problem in problems]
+    for family in MAIN:
+        kernels = list(family_kernels(load_arch("gfx942"), family))
+        sample = Random(2).sample(kernels, min(50, len(kernels)))
+        for condition in conditions_for(family, CONDITIONS):
+            for s in situations:
+                groups: dict[object, set[object]] = {}
+                for kernel in sample:
+                    groups.setdefault(condition.reads(kernel), set()).add(condition.check(s, kernel))
+                assert all(len(found) == 1 for found in groups.values()), (condition.id, s.problem.repro())
+
+
+def test_few_questions_are_asked() -> None:
+    """The index asks far fewer questions than it has kernels."""
+    for family in (FWD, BWD):
+        index = family_candidates("gfx942", family).index
+        assert sum(map(len, index.cases)) == len(family_kernels(load_arch("gfx942"), family))
+        assert len(index.questions) < sum(map(len, index.cases)) / 4

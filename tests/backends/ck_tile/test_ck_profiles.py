@@ -7,13 +7,13 @@ import json
 import pytest
 from ck_mutations import ARCHS
 
-from fmha_cli.arch import arch_root, load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels, kernels
 from fmha_cli.backends.ck_tile.profiles import canonical_profile, profile_names
 from fmha_cli.backends.ck_tile.revisions import revisions
-from fmha_cli.errors import UsageError
-from fmha_cli.kernel import Family
-from fmha_cli.profiles import profiles
+from fmha_cli.discovery.profiles import profiles
+from fmha_cli.domain.arch import arch_root, load_arch
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.kernel import Family
 
 RECEIPTS = {
     "ck_default": 0, "ck_extended": 1, "flash_fwd": 2, "flash_bwd": 3, "pytorch": 4, "aiter_batch": 100,

@@ -1,4 +1,4 @@
-"""Selection on CK-Tile for anything that can be asked: it never raises, never contradicts its rules, never goes mute."""
+"""Selection on CK-Tile for any problem: it never raises, never contradicts its rules, and always gives an answer."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from strategies import problems
 
 from fmha_cli.backends.ck_tile.decide import decide
 from fmha_cli.backends.ck_tile.plan import plan_of
-from fmha_cli.decision import Supported
-from fmha_cli.device import Availability, DeviceFacts, State
-from fmha_cli.problem import Problem
-from fmha_cli.registry import build_registry
-from fmha_cli.rules import reasons_against
-from fmha_cli.select import Wanted, select
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.discovery.select import Wanted, select
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import reasons_against
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1151", "gfx1201", "gfx1250")
 REGISTRY = build_registry()

@@ -12,7 +12,7 @@ import pytest
 import session_cases
 
 from fmha_cli.backends.ck_tile.standin.building import build_standin
-from fmha_cli.protocols import BuildContext
+from fmha_cli.domain.protocols import BuildContext
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="hip-python is not installed")
 

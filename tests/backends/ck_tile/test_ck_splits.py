@@ -1,4 +1,4 @@
-"""The number of splits, against exact fractions and against upstream's formula spelled out a second time."""
+"""The number of splits, compared with exact fractions and with a second transcription of upstream's formula."""
 
 from __future__ import annotations
 
@@ -8,8 +8,13 @@ from random import Random
 import pytest
 from ck_upstream import split_count
 
-from fmha_cli.backends.ck_tile.splits import MAX_SPLITS, heuristic, log2_max_splits, splits_for
-from fmha_cli.problem import Problem
+from fmha_cli.backends.ck_tile.splits import MAX_SPLITS, log2_max_splits, splits_for
+from fmha_cli.backends.gpu.arithmetic import split_heuristic
+from fmha_cli.domain.problem import Problem
+
+
+def heuristic(blocks: int, slots: int, most: int) -> int:
+    return split_heuristic(blocks, slots, range(1, min(most, slots) + 1))
 
 
 def exact(blocks: int, slots: int, most: int) -> int:

@@ -15,9 +15,9 @@ from fmha_cli.backends.ck_tile.dry_run import pointer_text, value_of
 from fmha_cli.backends.ck_tile.library import Karg
 from fmha_cli.cli.app import run
 from fmha_cli.codegen.ck_tile.args import KargKind
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.protocols import BuildContext
-from fmha_cli.registry import Registry
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.report import schemas
 from fmha_cli.report.record import Record
 

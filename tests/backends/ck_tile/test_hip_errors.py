@@ -1,4 +1,4 @@
-"""Which HIP errors leave the device usable: a runtime that answers with one number to everything."""
+"""Which HIP errors leave the device usable, on a runtime that returns one number from every call."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import IntEnum
 import pytest
 
 from fmha_cli.backends.hip.runtime import Hip, HipError, HipLost
-from fmha_cli.errors import DeviceLost
+from fmha_cli.domain.errors import DeviceLost
 
 
 class Status(IntEnum):

@@ -1,7 +1,7 @@
-"""The real host code of CK's kernels against the recording stand-in: what it registers, packs and launches.
+"""The real host code of CK's kernels on the recording stand-in: what it registers, packs and launches.
 
-Every case builds the stages of a plan, loads the libraries in a worker beside the stand-in and compares each launch
-with ``ck_kargs``, which reads the problem by itself: grid, block, and every member of the packed arguments.
+Every case builds the stages of a plan and loads the libraries in a worker with the stand-in. It then compares each
+launch with ``ck_kargs``, which reads the problem independently: grid, block, and every member of the packed arguments.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from pathlib import Path
 import pytest
 from ck_kargs import expected
 
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Artifact, Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend, BuildContext, DryRun, LaunchView
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Artifact, Plan
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend, BuildContext, DryRun, LaunchView
-from fmha_cli.registry import Registry
 
 
 @dataclass(frozen=True)

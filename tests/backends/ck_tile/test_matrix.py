@@ -14,9 +14,9 @@ from matrix_parts import build
 
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import workshop
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.protocols import BuildContext
-from fmha_cli.registry import build_registry
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.protocols import BuildContext
 
 _SCRIPT = Path(__file__).parents[3] / "benchmarks" / "ck_matrix.py"
 

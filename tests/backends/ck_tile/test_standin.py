@@ -1,4 +1,4 @@
-"""The recording stand-in, and hip-python's calls against it: what works, and what fails how."""
+"""The recording stand-in, and hip-python's calls to it: what works, and how the rest fails."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice
 from fmha_cli.backends.hip import library
 from fmha_cli.backends.hip.library import open_bindings, open_library
 from fmha_cli.backends.hip.probe import last_level_cache, probe_hip
-from fmha_cli.device import State
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.plan import Artifact
-from fmha_cli.protocols import BuildContext
+from fmha_cli.domain.device import State
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import BuildContext
 
 CHILD = Path(__file__).with_name("standin_child.py")
 needs_hip_python = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason="hip-python is not installed")
@@ -91,7 +91,7 @@ def test_wrong_calls_fail_by_name(standin: Artifact) -> None:
     assert found["huge"] == ["MemoryError", "hipMalloc: out of memory"]
     assert found["device"][2] == "hipErrorInvalidDevice"
     assert found["event"][1].startswith("hipEventElapsedTime failed")
-    assert found["unknown"][1] == "hipDeviceReset is not to be had"
+    assert found["unknown"][1] == "hipDeviceReset is not available"
     assert "undefined symbol: hipDeviceReset" in found["unknown"][2]
 
 

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
+from numerics.faults import Fault
+from planted_cpu import planted
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.cpu import backend
-from fmha_cli.backends.cpu.building import build_cpu
+from fmha_cli.backends.cpu import backend, building
 from fmha_cli.backends.cpu.kernels import cpu_kernels
 from fmha_cli.codegen.cpu.algorithm import Kind
-from fmha_cli.dtypes import DType
-from fmha_cli.faults import Fault
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.protocols import BuildContext
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.protocols import BuildContext
 
 Load = Callable[..., ctypes.CDLL]
 
@@ -38,7 +39,9 @@ def load(shared_cache: Path) -> Load:
             pytest.skip(f"this machine does not run {arch} kernels")
         key = (arch, dtype, kind, fault)
         if key not in loaded:
-            artifact = build_cpu(kernel_of(arch, dtype, kind), BuildContext(cache_root=shared_cache), fault)
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(building, "emit", partial(planted, fault=fault))
+                artifact = building.build_cpu(kernel_of(arch, dtype, kind), BuildContext(cache_root=shared_cache))
             loaded[key] = ctypes.CDLL(str(artifact.path))
         return loaded[key]
 

@@ -8,19 +8,19 @@ import sys
 
 import pytest
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.arch_detect import ARCHS, accepted, cpu_fields
-from fmha_cli.backends.cpu.flags import compile_flags
+from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.backends.cpu.inspection import summarise
 from fmha_cli.backends.cpu.kernels import cpu_kernels
-from fmha_cli.build.toolchain import ToolchainKind
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
-from fmha_cli.decision import Supported, Unsupported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import parse_kernel
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import Backend
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported, Unsupported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import parse_kernel
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
+from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
 DEVICE = DeviceFacts(id="cpu", archs=ARCHS)
 KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]
@@ -109,7 +109,7 @@ def test_flags(arch: str, kind: ToolchainKind) -> None:
 
 def test_listing_needs_no_numpy_and_no_ctypes_library() -> None:
     code = (
-        "import sys;from fmha_cli.backends.cpu import backend;from fmha_cli.arch import load_arch;"
+        "import sys;from fmha_cli.backends.cpu import backend;from fmha_cli.domain.arch import load_arch;"
         "print(len([k.digest for k in backend.kernels(load_arch('x86_64_v4'))]), 'numpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -15,14 +15,14 @@ import pytest
 from conftest import kernel_of
 from cpu_cases import Case, arguments, complaints, make_data, random_case, run
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.arch_detect import ARCHS
-from fmha_cli.backends.cpu.flags import compile_flags
-from fmha_cli.build.toolchain import ToolchainKind
+from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.codegen.abi import FmhaCpuArgs
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.struct import c_fields, pack
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
 pytestmark = pytest.mark.slow
 DTYPES, KINDS = ["fp32", "fp16", "bf16"], ["prefill", "decode"]

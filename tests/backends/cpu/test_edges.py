@@ -1,4 +1,4 @@
-"""Tensors at the very end (and the very start) of a mapping: one element further is a page that cannot be read."""
+"""Tensors at the very end (and the very start) of a mapping: the next element is on a page that cannot be read."""
 
 from __future__ import annotations
 

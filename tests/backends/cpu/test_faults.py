@@ -1,4 +1,4 @@
-"""Every planted fault changes results that the plain formula sees; without one, the same problems are right."""
+"""The plain formula detects the effect of every planted fault; without a fault, the same problems are right."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from conftest import Load
 from cpu_cases import Case, complaints, make_data, run
+from numerics.faults import Fault
 
-from fmha_cli.backends.cpu.arch_detect import ARCHS
-from fmha_cli.faults import Fault
+from fmha_cli.backends.cpu.arch_detect import detect
 
 BASE = Case("fp32", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
 NEEDS: dict[Fault, dict[str, object]] = {
@@ -26,7 +26,7 @@ def results(load: Load, kind: str, dtype: str, case: Case, fault: Fault | None) 
     rows = (4,) if kind == "decode" else (40,)
     case = replace(case, dtype=dtype, q_len=rows, data={})
     make_data(case, np.random.default_rng(11))
-    run(load(ARCHS[0], dtype, kind, fault), case)
+    run(load(detect().archs[0], dtype, kind, fault), case)
     return complaints(case)
 
 

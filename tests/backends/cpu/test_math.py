@@ -1,4 +1,4 @@
-"""exp2 and tanh by themselves: a wrong coefficient hides well behind a softmax."""
+"""exp2 and tanh alone: a softmax would hide a wrong coefficient."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.cpu import backend
-from fmha_cli.backends.cpu.flags import compile_flags
-from fmha_cli.build.toolchain import ToolchainKind
+from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.codegen.cpu.emit import source_text
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
 PROBE = """
 extern "C" EXPORT void probe_exp2(const float* x, float* y, i64 n) {

@@ -1,4 +1,4 @@
-"""The peak loops build for every architecture and give sane figures on this one."""
+"""The peak loops build for every architecture and give plausible figures on this one."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
 from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
 from fmha_cli.codegen.cpu.peaks import emit_peaks
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.protocols import BuildContext, PeakLoops
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.protocols import BuildContext, PeakLoops
 
 
 def test_the_backend_has_loops() -> None:
@@ -36,7 +36,7 @@ def test_loops_that_do_not_run_are_an_environment_problem(shared_cache: Path) ->
     artifact = build_peak_loops(detect(), BuildContext(cache_root=shared_cache))
     with Supervisor() as supervisor:
         with pytest.raises(EnvironmentProblem, match="peak loops"):
-            supervisor.peaks("fmha_cli.backends.null", "null", artifact, 1)
+            supervisor.peaks("fmha_null", "null", artifact, 1)
         with pytest.raises(EnvironmentProblem, match="peak loops"):
             supervisor.peaks("fmha_cli.backends.cpu", "cpu", replace(artifact, sha256="0"), 1)
 

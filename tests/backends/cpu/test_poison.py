@@ -1,4 +1,4 @@
-"""NaN and infinity: hidden keys never speak, visible ones do."""
+"""NaN and infinity: hidden keys never affect the result, visible keys do."""
 
 from __future__ import annotations
 

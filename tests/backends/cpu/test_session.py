@@ -15,13 +15,13 @@ from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.session import CpuSession
 from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs
 from fmha_cli.codegen.struct import struct_text, table_text
-from fmha_cli.decision import Supported
-from fmha_cli.errors import KernelFailure
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor, BuildContext
+from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.oracle.reference import forward
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BoundTensor, BuildContext
-from fmha_cli.tensors import shapes_of
 
 NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 LINES = [

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import driver_cases
 import pytest
+from cuda_standin.building import build_standin
 
-from fmha_cli.backends.cuda.standin.building import build_standin
-from fmha_cli.protocols import BuildContext
+from fmha_cli.domain.protocols import BuildContext
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
 

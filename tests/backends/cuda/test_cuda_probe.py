@@ -1,4 +1,4 @@
-"""Which architectures a device runs, and what is said where nothing can be asked."""
+"""Which architectures a device runs, and the message if no device can be asked."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.arch import arch_names
 from fmha_cli.backends.cuda import bindings
 from fmha_cli.backends.cuda.presence import may_be_driven, undriven
 from fmha_cli.backends.cuda.probe import archs_of, probe_cuda
-from fmha_cli.device import State
+from fmha_cli.domain.arch import arch_names
+from fmha_cli.domain.device import State
 
 KNOWN = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
 

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from cuda_standin.building import build_standin
+from cuda_standin.recording import VARIABLE, settings_text
 from fa_played import LONG_NS
 
 from fmha_cli.backends.cuda.driver import LIBRARY
-from fmha_cli.backends.cuda.standin.building import build_standin
-from fmha_cli.backends.cuda.standin.recording import VARIABLE, settings_text
+from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.protocols import BuildContext
 
 
 @pytest.fixture

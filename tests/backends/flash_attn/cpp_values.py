@@ -1,7 +1,7 @@
-"""Expressions of launch code, compiled to functions of a scope; what is not known stays unknown.
+"""Compiles expressions of launch code to functions of a scope; unknown values stay unknown.
 
-Enough of C++ for upstream's launch templates: arithmetic, comparisons, ``&&``, ``||``, ``?:``, members of ``params``,
-constants of traits (``Kernel_traits::kBlockM``), ``std::max``, ``sizeof``, ``size(Layout{})``.
+It covers the C++ that upstream's launch templates use: arithmetic, comparisons, ``&&``, ``||``, ``?:``, members of
+``params``, constants of traits (``Kernel_traits::kBlockM``), ``std::max``, ``sizeof``, ``size(Layout{})``.
 """
 
 from __future__ import annotations

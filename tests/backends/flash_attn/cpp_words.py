@@ -1,4 +1,4 @@
-"""Words of C++ text: comments out, preprocessor conditions decided, upstream's own macros expanded."""
+"""Words of C++ text, with comments removed, preprocessor conditions decided and upstream's own macros expanded."""
 
 from __future__ import annotations
 

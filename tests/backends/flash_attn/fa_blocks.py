@@ -16,9 +16,9 @@ import numpy.typing as npt
 from fa_memory import Array, Memory, integer, tile, values
 
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.oracle.philox import philox4x32
-from fmha_cli.signature import BiasKey, MaskKey, Need
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import BiasKey, MaskKey, Need
+from fmha_cli.oracle.dropout import philox4x32
 
 F32 = npt.NDArray[np.float32]
 Bools = npt.NDArray[np.bool_]

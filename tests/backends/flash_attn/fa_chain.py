@@ -16,22 +16,21 @@ from fmha_cli.backends.flash_attn.arguments import params_of
 from fmha_cli.backends.flash_attn.auxiliary import auxiliaries_of
 from fmha_cli.backends.flash_attn.conversions import after_download, before_upload
 from fmha_cli.backends.flash_attn.decide import decide
-from fmha_cli.backends.flash_attn.launches import launch_of
-from fmha_cli.backends.flash_attn.places import Call
+from fmha_cli.backends.flash_attn.launches import launch_of, zeroed
 from fmha_cli.backends.flash_attn.plan import plan_of
-from fmha_cli.backends.flash_attn.situation import situation_of
-from fmha_cli.backends.flash_attn.zeroing import zeroed
+from fmha_cli.backends.flash_attn.situation import Situation, situation_of
+from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.struct import pack
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.checks import compared, never_written
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.oracle.fills import fill
-from fmha_cli.plan import Plan, Stage
-from fmha_cli.problem import Problem
 
 STREAM = "fa2"
 Change = Callable[[Stage, ctypes.Structure], None]
@@ -68,7 +67,7 @@ def run_plan(
         arena.write(case.inputs)
         arena.prepare(seed % 2)
         host = np.frombuffer(map_shared(arena.fd, arena.layout.size), np.uint8)
-        before_upload(plan, situation, arena.layout.tensors, host)
+        before_upload(Call(plan, situation, arena.layout.tensors, 0, {}), host)
         device_copy, memory = host.copy(), Image()
         base = memory.add(device_copy)
         addresses = {}
@@ -78,7 +77,7 @@ def run_plan(
         if situation.launches:
             _launch_all(call, memory, change)
         host[...] = device_copy
-        after_download(plan, situation, arena.layout.tensors, host)
+        after_download(call, host)
         faults = [v.text() for v in arena.violations()] + [c.text() for c in arena.changed_inputs()]
         faults += never_written(problem, arena.unwritten())
         comparison = compared(plan, case, arena.read())
@@ -86,7 +85,7 @@ def run_plan(
     return Outcome(plan, tuple(faults))
 
 
-def _launch_all(call: Call, memory: Image, change: Change | None) -> None:
+def _launch_all(call: Call[Situation], memory: Image, change: Change | None) -> None:
     for name in zeroed(call.plan):
         memory.bytes_at(call.address(name), call.tensor(name).shape[0])[...] = 0
     for stage in call.plan.stages:

@@ -12,8 +12,8 @@ from fmha_cli.codegen.flash_attn.emit import SYMBOL, VERSION
 from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.codegen.flash_attn.traits import block_m, block_n, smem_bytes, threads
 from fmha_cli.codegen.struct import ctypes_structure, host_layout
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.plan import Plan
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Plan
 
 
 def fake_cubin(kernel: KernelSpec, *, drift: int = 0) -> bytes:

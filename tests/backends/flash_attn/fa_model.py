@@ -20,7 +20,7 @@ from fa_splitkv import run_combine, run_splitkv
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import ctypes_structure
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 BACKWARD = (Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ)
 

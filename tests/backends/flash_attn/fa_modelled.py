@@ -9,18 +9,19 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
+from cuda_standin.recording import Launch, Recording
 from fa_memory import BadAddress, Bytes, HostMemory
 from fa_model import run_kernel
 
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.cuda.driver import LIBRARY
-from fmha_cli.backends.cuda.standin.recording import Launch, Recording
-from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
+from fmha_cli.backends.cuda.launch import INT_BYTES
+from fmha_cli.backends.cuda.session import CudaSession
 from fmha_cli.backends.flash_attn.launches import launch_of
-from fmha_cli.backends.flash_attn.library import INT_BYTES
-from fmha_cli.backends.flash_attn.session import FaSession
-from fmha_cli.device import DeviceFacts
-from fmha_cli.plan import Plan
-from fmha_cli.protocols import Session
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.protocols import Session
 
 ILLEGAL_ADDRESS = 700
 
@@ -37,12 +38,12 @@ class PlayedMemory(HostMemory):
         return super().bytes_at(address, size)
 
 
-class ModelledSession(FaSession):
+class ModelledSession(CudaSession):
     """Kernels are recognised by their turn: each launch of a plan runs all stages in order."""
 
     def __init__(self, device: DeviceFacts) -> None:
         self._recording = Recording(Path(LIBRARY))
-        super().__init__(device)
+        super().__init__(UPSTREAM, device)
 
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         super().load(plan, artifacts)
@@ -55,7 +56,7 @@ class ModelledSession(FaSession):
         stage = stages[self._turn % len(stages)]
         self._turn += 1
         wanted = launch_of(stage, self._call)
-        assert (launch.grid, launch.block, launch.shared) == (wanted.grid, wanted.block, wanted.smem)
+        assert (launch.grid, launch.block, launch.shared) == (wanted.grid, wanted.block, wanted.shared)
         tail = INT_BYTES * len(wanted.extra)
         block = launch.parameters[: len(launch.parameters) - tail]
         extra = [
@@ -73,12 +74,12 @@ class ModelledSession(FaSession):
         return None
 
 
-class ModelledBackend(FlashAttentionBackend):
+class ModelledBackend(CubinBackend):
     def open(self, device: DeviceFacts) -> Session:
         return ModelledSession(device)
 
 
-class WildBackend(FlashAttentionBackend):
+class WildBackend(CubinBackend):
     """Its kernels write behind everything that was allocated."""
 
     def open(self, device: DeviceFacts) -> Session:
@@ -94,4 +95,4 @@ class WildSession(ModelledSession):
         return None
 
 
-modelled, wild = ModelledBackend(driven=True), WildBackend(driven=True)
+modelled, wild = ModelledBackend(UPSTREAM, driven=True), WildBackend(UPSTREAM, driven=True)

@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 from enum import Enum
 from typing import Any
 
-from fmha_cli.arch import arch_names
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.arch import arch_names
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 ARCHS = tuple(name for name in arch_names() if name.startswith("sm_"))
 

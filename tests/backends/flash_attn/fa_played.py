@@ -8,8 +8,8 @@ from pathlib import Path
 from fa_cubins import fake_cubins
 from fa_session_cases import device_for, plan_for
 
+from fmha_cli.domain.plan import Artifact
 from fmha_cli.execution.job import Job
-from fmha_cli.plan import Artifact
 
 ENTRY = "fmha_cli.backends.flash_attn"
 PLAIN = "-b 1 -H 2 -s 40 -d 64 --splits 1"

@@ -1,7 +1,7 @@
-"""Cases of ``test_fa_session.py``, each in a process of its own beside the stand-in driver.
+"""Cases of ``test_fa_session.py``, each in a separate process with the stand-in driver.
 
-A played device's memory is host memory at real addresses, so a case looks at what kernels would see, and writes what
-they would.
+A played device's memory is host memory at real addresses, so a case can read what kernels would read and write what
+they would write.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
+from cuda_standin.recording import Launch, Recording
 from fa_cubins import fake_cubin, fake_cubins
 
-from fmha_cli.backends.arena_views import extent, view
-from fmha_cli.backends.cuda.standin.recording import Launch, Recording
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
+from fmha_cli.backends.cuda.session import CudaSession
 from fmha_cli.backends.flash_attn.arguments import params_of
-from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
 from fmha_cli.backends.flash_attn.launches import launch_of
-from fmha_cli.backends.flash_attn.session import FaSession
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
+from fmha_cli.backends.gpu.arena_views import extent, view
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import c_fields, ctypes_structure
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import DeviceLost, EnvironmentProblem, KernelFailure
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, KernelFailure
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.layout import ArenaLayout, layout_of
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
 
 Bytes = npt.NDArray[np.uint8]
 POISON = 0xC3
@@ -65,7 +66,7 @@ def device_for(arch: str) -> DeviceFacts:
 
 
 def plan_for(line: str, arch: str) -> Plan:
-    backend, problem, device = FlashAttentionBackend(driven=False), Problem.from_cli(line), device_for(arch)
+    backend, problem, device = CubinBackend(UPSTREAM, driven=False), Problem.from_cli(line), device_for(arch)
     fit = [d for d in backend.decide(problem, device) if isinstance(d, Supported)]
     return backend.plan(problem, min(fit, key=lambda d: d.rank).kernel, device)
 
@@ -86,7 +87,7 @@ class Bench:
         self.recording = Recording(Path(standin), capability=f"{number[:-1]}.{number[-1]}", l2=L2, **settings)
         self.plan = plan_for(line, arch)
         self.paths = fake_cubins(self.plan, Path(folder))
-        self.session = FaSession(device_for(arch))
+        self.session = CudaSession(UPSTREAM, device_for(arch))
         self.layout: ArenaLayout = layout_of(self.plan.problem, self.plan.workspaces, gaps=True)
         self.memory = bytearray([POISON]) * self.layout.size
         self.host: Bytes = np.frombuffer(self.memory, np.uint8)
@@ -142,7 +143,7 @@ def families(standin: str, folder: str) -> None:
         assert len(b.recording.launches) == len(wanted), b.recording.complaint
         for stage, made in zip(b.plan.stages, b.recording.launches, strict=True):
             launch = launch_of(stage, b.call)
-            assert (made.grid, made.block, made.shared) == (launch.grid, launch.block, launch.smem), line
+            assert (made.grid, made.block, made.shared) == (launch.grid, launch.block, launch.shared), line
             wanted_params = params_of(stage, b.call)
             got = params_in(made, type(wanted_params))
             assert type(wanted_params) is (FaBwdParams if stage.family.value.startswith("bwd") else FaFwdParams)
@@ -290,7 +291,7 @@ def caches(standin: str, folder: str) -> None:
         used = b.recording.bytes_in_use
         b.session.evict_caches()
         assert b.recording.bytes_in_use == used + 2 * L2
-        address, size = b.session._evictor
+        address, size = b.session._mirror._evictor
         assert size == 2 * L2
         written = np.frombuffer((ctypes.c_char * size).from_address(address), np.uint8)
         assert (written == 1).all()
@@ -305,7 +306,7 @@ def failures(standin: str, folder: str) -> None:
     b = Bench(standin, folder, "-b 1 -H 1 -s 64 -d 128")
     for name in ("cpu", "cuda:x", "hip:0", "cuda:3"):
         with pytest.raises(EnvironmentProblem) as foreign:
-            FaSession(DeviceFacts(id=name, archs=("sm_90",)))
+            CudaSession(UPSTREAM, DeviceFacts(id=name, archs=("sm_90",)))
         assert foreign.value.code == "N006", name
     other = replace(b.plan.main, arch="sm_80")
     for capability, cubin, code in (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from fmha_cli.errors import ImpossibleProblem
-from fmha_cli.problem import Problem
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.problem import Problem
 
 BWD = "--direction bwd"
 DIRECTED = (

@@ -1,8 +1,8 @@
 """Upstream's launch templates, read and walked: which kernels they launch, with which template arguments.
 
-The text of ``flash_fwd_launch_template.h``, ``flash_bwd_launch_template.h``, ``static_switch.h``, ``kernel_traits.h``
-and of the 72 instance files is all that is known here; nothing of the product is used. A walk with a problem's
-parameters takes one way through the switches; what it leaves unknown takes every way that the text leaves open.
+The only input is the text of ``flash_fwd_launch_template.h``, ``flash_bwd_launch_template.h``, ``static_switch.h``,
+``kernel_traits.h`` and the 72 instance files; nothing of the product is used. A walk with a problem's parameters takes
+one way through the switches. If a parameter is unknown, the walk takes every way that the text leaves open.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cubins that differ from the host in one number: each must be refused, and by name."""
+"""Cubins that differ from the host in one number: each must be refused, with the name of that number."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any
 import pytest
 from cubin_tiny import tiny_cubin
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.flash_attn.abi import check_abi
+from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
+from fmha_cli.backends.flash_attn.launches import expected
 from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL, VERSION
 from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.flash_attn.traits import BACKWARD, FORWARD, block_m, block_n, smem_bytes, threads
 from fmha_cli.codegen.struct import ctypes_structure, host_layout
-from fmha_cli.errors import KernelFailure
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 FAMILIES = (*FORWARD, *BACKWARD)
 
@@ -73,7 +74,7 @@ def parts_of(kernel: KernelSpec) -> Parts:
 
 def refused(kernel: KernelSpec, parts: Parts, code: str = "B061") -> str:
     with pytest.raises(KernelFailure) as caught:
-        check_abi(parts.cubin(), kernel)
+        check_exports(parts.cubin(), kernel, expected(kernel))
     assert caught.value.code == code
     assert caught.value.where == kernel.name
     return str(caught.value.why)
@@ -83,7 +84,7 @@ def refused(kernel: KernelSpec, parts: Parts, code: str = "B061") -> str:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_cubin_that_agrees(family: Family, arch: str) -> None:
     kernel = kernel_of(family, arch)
-    abi = check_abi(parts_of(kernel).cubin(), kernel)
+    abi = check_exports(parts_of(kernel).cubin(), kernel, expected(kernel))
     block: Any = FaFwdParams if family in FORWARD else FaBwdParams
     assert abi.fields == host_layout(block)
     assert (abi.arch, abi.block_bytes, abi.smem_bytes) == (
@@ -156,7 +157,7 @@ def test_another_kernel_or_none() -> None:
     assert "2 fields" in refused(kernel, replace(good, more=names), "B060")
     for raw in (b"", b"\x7fELF", good.cubin()[:900]):
         with pytest.raises(KernelFailure) as caught:
-            check_abi(raw, kernel)
+            check_exports(raw, kernel, expected(kernel))
         assert caught.value.code == "B060"
 
 
@@ -166,6 +167,6 @@ def test_more_than_the_architecture_has() -> None:
         kernel = kernel_of(Family.FWD, arch)
         good = parts_of(kernel)
         room = load_arch(arch).fact("shared_per_block_optin") - smem_bytes(kernel)
-        assert check_abi(replace(good, shared=room).cubin(), kernel).occupancy.blocks == 1
+        assert check_exports(replace(good, shared=room).cubin(), kernel, expected(kernel)).occupancy.blocks == 1
         why = refused(kernel, replace(good, shared=room + 1), "B062")
         assert f"{room + 1} + {smem_bytes(kernel)} bytes of shared memory: shared" in why

@@ -1,4 +1,4 @@
-"""Building FlashAttention kernels on a played NVRTC and nvcc: what is compiled, with what, and what never is."""
+"""Builds FlashAttention kernels on a played NVRTC and nvcc: what is compiled, by which compiler, and what never is."""
 
 from __future__ import annotations
 
@@ -14,22 +14,24 @@ import pytest
 from fa_cubins import fake_cubin
 from played_cuda import Site, nvcc, site
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.flash_attn import building
-from fmha_cli.backends.flash_attn.abi import check_abi
-from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
-from fmha_cli.backends.flash_attn.building import Workshop, build_fa, compile_bytes, fa_key, text_of, workshop
+from fmha_cli.backends.cuda import shop as shops
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
+from fmha_cli.backends.cuda.shop import Workshop, build, key_of, text_of, workshop
+from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import FAMILIES, family_kernels
-from fmha_cli.build.cuda.toolchain import CudaKind, find_cuda, find_nvcc
-from fmha_cli.device import State
-from fmha_cli.errors import EnvironmentProblem, ExitCode, KernelFailure, UnsupportedError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.plan import Artifact, Stage
-from fmha_cli.protocols import Backend, Batched, BuildContext, DryRun, Keyed
-from fmha_cli.registry import build_registry
+from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import State
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, KernelFailure, UnsupportedError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.plan import Artifact, Stage
+from fmha_cli.domain.protocols import Backend, Batched, BuildContext, DryRun, Keyed
 from fmha_cli.sources import store
+from fmha_cli.toolchain.cuda.toolchain import CudaKind, find_cuda, find_nvcc
 
-BACKEND = FlashAttentionBackend(driven=False)
+BACKEND = CubinBackend(UPSTREAM, driven=False)
 SM90 = load_arch("sm_90")
 
 
@@ -57,9 +59,9 @@ def shop(tmp_path: Path, shared_cache: Path, monkeypatch: pytest.MonkeyPatch) ->
     root, said = tmp_path / "cache", list[str]()
     found = find_cuda(root, folders=[str(there.folder)])
     (there.folder / "nvidia/cu13/lib/default.cubin").write_bytes(fake_cubin(first()))
-    monkeypatch.setattr(building, "find_nvcc", lambda root: None)
+    monkeypatch.setattr(shops, "find_nvcc", lambda root: None)
     context = BuildContext(root, notify=said.append)
-    made = replace(workshop(context), toolchain=found, fault=None, tree=lambda: tmp_path / "tree")
+    made = replace(workshop(UPSTREAM, context), toolchain=found, fault=None, tree=lambda: tmp_path / "tree")
     return Shop(there, replace(context, prepared=made), said)
 
 
@@ -85,12 +87,12 @@ def test_without_a_driver_the_answer_starts_no_worker() -> None:
 
 def test_a_kernel_is_compiled_once(shop: Shop, tmp_path: Path) -> None:
     kernel = first()
-    made, again = build_fa(kernel, shop.context), build_fa(kernel, shop.context)
+    made, again = build(UPSTREAM, kernel, shop.context), build(UPSTREAM, kernel, shop.context)
     assert (made.cached, again.cached, len(shop.calls)) == (False, True, 1)
-    assert made.digest == again.digest == fa_key(kernel, shop.context).digest
-    check_abi(made.path.read_bytes(), kernel)
+    assert made.digest == again.digest == key_of(UPSTREAM, kernel, shop.context).digest
+    check_exports(made.path.read_bytes(), kernel, expected(kernel))
     words = shop.calls[0].split()
-    assert words[:5] == ["fmha_fa2.cu", "-arch=sm_90", "-std=c++17", "-use_fast_math", "-default-device"]
+    assert words[:6] == ["fmha.cu", "-arch=sm_90", "-std=c++17", "-use_fast_math", "-default-device", "-DNDEBUG"]
     folders = [word.removeprefix("-I") for word in words if word.startswith("-I")]
     assert [Path(folder).name for folder in folders] == ["common", "nvrtc", "src", "include", "include", "cccl"]
     assert folders[2] == str(tmp_path / "tree/csrc/flash_attn/src")
@@ -98,11 +100,11 @@ def test_a_kernel_is_compiled_once(shop: Shop, tmp_path: Path) -> None:
 
 
 def test_sources_are_asked_for_only_to_compile(shop: Shop) -> None:
-    build_fa(first(), shop.context)
+    build(UPSTREAM, first(), shop.context)
     asked: list[bool] = []
     made = replace(prepared(shop), tree=lambda: asked.append(True))  # type: ignore[arg-type, return-value]
-    assert build_fa(first(), replace(shop.context, prepared=made)).cached
-    assert fa_key(first(), replace(shop.context, prepared=made))
+    assert build(UPSTREAM, first(), replace(shop.context, prepared=made)).cached
+    assert key_of(UPSTREAM, first(), replace(shop.context, prepared=made))
     assert not asked
 
 
@@ -115,7 +117,7 @@ def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.Mo
         return tmp_path
 
     monkeypatch.setattr(store, "fetched", slow)
-    made = workshop(BuildContext(tmp_path / "cache"))
+    made = workshop(UPSTREAM, BuildContext(tmp_path / "cache"))
     with ThreadPoolExecutor(4) as pool:
         assert {future.result() for future in [pool.submit(made.tree) for _ in range(4)]} == {tmp_path}
     assert len(running) == 1
@@ -125,19 +127,19 @@ def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.Mo
 def test_other_headers_and_compilers_are_other_kernels(
     shop: Shop, change: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before, made = fa_key(first(), shop.context), prepared(shop)
+    before, made = key_of(UPSTREAM, first(), shop.context), prepared(shop)
     assert made.toolchain is not None
     if change == "digest":
         made = replace(made, digest="0" * 64)
     elif change == "compiler":
         made = replace(made, toolchain=replace(made.toolchain, version="NVRTC 13.0.1"))
     else:
-        monkeypatch.setattr(building, "_shim_digest", lambda name: "1")
-    assert fa_key(first(), replace(shop.context, prepared=made)).digest != before.digest
+        monkeypatch.setattr(shops, "_tree_digest", lambda folder: "1")
+    assert key_of(UPSTREAM, first(), replace(shop.context, prepared=made)).digest != before.digest
 
 
 def test_the_text_names_what_it_includes(shop: Shop) -> None:
-    lines = text_of(first()).splitlines()
+    lines = text_of(UPSTREAM, first()).splitlines()
     assert lines[0] == f"// flash-attn {prepared(shop).digest}"
     assert lines[1].startswith("// shims ")
     assert lines[2] == f"// {first().name}"
@@ -146,9 +148,9 @@ def test_the_text_names_what_it_includes(shop: Shop) -> None:
 def test_what_a_rule_refuses_is_never_compiled(shop: Shop) -> None:
     kernel = first()
     refused = replace(kernel, signature=replace(kernel.signature, hdim=80, hdim_v=80))
-    for act in (build_fa, fa_key):
+    for act in (build, key_of):
         with pytest.raises(UnsupportedError) as caught:
-            act(refused, shop.context)
+            act(UPSTREAM, refused, shop.context)
         assert caught.value.code.startswith("K4")
     assert not shop.calls
 
@@ -157,12 +159,12 @@ def test_without_a_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     def none(*_: object, **__: object) -> None:
         raise EnvironmentProblem("no compiler", code="B050", help="pip install 'fmha[cuda]'")
 
-    monkeypatch.setattr(building, "find_cuda", none)
+    monkeypatch.setattr(shops, "find_cuda", none)
     context = BuildContext(tmp_path / "cache")
     context = replace(context, prepared=BACKEND.prepare(context))
-    for act in (build_fa, fa_key):
+    for act in (build, key_of):
         with pytest.raises(EnvironmentProblem) as caught:
-            act(first(), context)
+            act(UPSTREAM, first(), context)
         assert (caught.value.code, caught.value.exit_code) == ("B050", ExitCode.ENVIRONMENT)
 
 
@@ -170,13 +172,13 @@ FAILS = "fail no instance of function template"
 
 
 def broken(monkeypatch: pytest.MonkeyPatch, words: str) -> None:
-    monkeypatch.setattr(building, "emit", lambda kernel: f"// {kernel.name}\n// {words}\n")
+    monkeypatch.setattr(UPSTREAM, "emit", lambda kernel: f"// {kernel.name}\n// {words}\n")
 
 
 def test_a_compile_that_fails(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     broken(monkeypatch, FAILS)
     with pytest.raises(KernelFailure, match="no instance of function template") as caught:
-        build_fa(first(), shop.context)
+        build(UPSTREAM, first(), shop.context)
     assert caught.value.code == "B010"
     assert "NVRTC 13.0.48" in Path(str(caught.value.where)).read_text()
 
@@ -186,14 +188,14 @@ def with_nvcc(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ca
     """Builds a text with a played nvcc beside the played NVRTC."""
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     nvcc(tmp_path / "cuda")
-    monkeypatch.setattr(building, "find_nvcc", find_nvcc)
+    monkeypatch.setattr(shops, "find_nvcc", find_nvcc)
     (tmp_path / "by-nvcc").write_bytes(fake_cubin(first()))
 
-    def build(words: str) -> Artifact:
+    def made(words: str) -> Artifact:
         broken(monkeypatch, words + f"\n// nvcc-cubin {tmp_path / 'by-nvcc'}")
-        return build_fa(first(), shop.context)
+        return build(UPSTREAM, first(), shop.context)
 
-    return build
+    return made
 
 
 def test_nvcc_compiles_what_nvrtc_refuses(shop: Shop, with_nvcc: Callable[[str], Artifact]) -> None:
@@ -223,8 +225,8 @@ def test_a_compiler_by_name_is_the_only_one(
         with_nvcc(FAILS)
     assert not shop.said
     seen: list[object] = []
-    monkeypatch.setattr(building, "find_cuda", lambda root, **given: seen.append(given["wished"]))
-    workshop(replace(shop.context, prepared=None))
+    monkeypatch.setattr(shops, "find_cuda", lambda root, **given: seen.append(given["wished"]))
+    workshop(UPSTREAM, replace(shop.context, prepared=None))
     assert seen == ["nvrtc"]
 
 
@@ -235,7 +237,7 @@ def test_nvcc_alone(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch)
     chain = find_cuda(tmp_path / "cache", folders=[])
     assert chain.kind is CudaKind.NVCC
     made = replace(shop.context, prepared=replace(prepared(shop), toolchain=chain))
-    build_fa(first(), made)
+    build(UPSTREAM, first(), made)
     command = (tmp_path / "cuda" / "nvcc-calls.txt").read_text().splitlines()[-1].split()
     assert command[:2] == ["-arch=sm_90", "-cubin"]
     assert [Path(word).name for word in command if word.startswith("-I")] == ["common", "src", "include"]
@@ -244,7 +246,7 @@ def test_nvcc_alone(tmp_path: Path, shop: Shop, monkeypatch: pytest.MonkeyPatch)
 def test_memory_and_preparation(shop: Shop) -> None:
     assert BACKEND.prepare(shop.context) is shop.context.prepared
     assert BACKEND.build(Stage(first()), shop.context).cached is False
-    sizes = {family: compile_bytes(first(family)) for family in FAMILIES}
+    sizes = {family: BACKEND.compile_bytes(first(family)) for family in FAMILIES}
     assert min(sizes.values()) >= 1000 << 20
     assert max(sizes, key=lambda family: sizes[family]) is Family.BWD_DQ_DK_DV
 
@@ -252,13 +254,14 @@ def test_memory_and_preparation(shop: Shop) -> None:
 def test_a_cubin_from_the_cache_needs_few_modules(shop: Shop) -> None:
     """Whatever takes long to import is imported only to compile or to run: a second process starts in 0.3 s."""
     code = (
-        "import sys; from pathlib import Path; from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend\n"
-        "from fmha_cli.protocols import BuildContext; from fmha_cli.registry import build_registry\n"
+        "import sys; from pathlib import Path; from fmha_cli.backends.cuda.cubin_backend import CubinBackend\n"
+        "from fmha_cli.domain.protocols import BuildContext; from fmha_cli.discovery.registry import build_registry\n"
         "kernel = build_registry().parse_kernel(sys.argv[2])\n"
         "context = BuildContext(Path(sys.argv[1]))\n"
-        "from fmha_cli.backends.flash_attn import building\n"
-        "building.text_of(kernel)\n"
-        "building.workshop(context)\n"
+        "from fmha_cli.backends.cuda import shop\n"
+        "from fmha_cli.backends.flash_attn.upstream import UPSTREAM\n"
+        "shop.text_of(UPSTREAM, kernel)\n"
+        "shop.workshop(UPSTREAM, context)\n"
         "heavy = ('numpy', 'cuda', 'requests', 'urllib.request', 'ssl')\n"
         "print([name for name in heavy if name in sys.modules])"
     )

@@ -1,4 +1,4 @@
-"""The catalogue of FlashAttention: counts, names, what fits a device; and that listing needs nothing else."""
+"""The catalogue of FlashAttention: counts, names, what fits a device. Listing needs nothing else."""
 
 from __future__ import annotations
 
@@ -10,30 +10,28 @@ from dataclasses import fields
 import pytest
 from fa_mutations import ARCHS
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
 from fmha_cli.backends.flash_attn.signatures import FAMILIES, MAIN
 from fmha_cli.backends.flash_attn.tiles import HDIMS, bucket, log_max_splits
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
-from fmha_cli.codegen.flash_attn.traits import algorithm_of, smem_bytes, static_smem_bytes, threads
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family, KernelSpec, parse_kernel
-from fmha_cli.signature import BiasKey, MaskKey, ModeKey, Need
+from fmha_cli.codegen.flash_attn.traits import algorithm_of, smem_bytes, threads
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec, parse_kernel
+from fmha_cli.domain.signature import BiasKey, MaskKey, ModeKey, Need
 
 ROOMY = {"fwd": 372, "fwd_splitkv": 928, "fwd_splitkv_combine": 168, "bwd_dot_do_o": 32, "bwd_dq_dk_dv": 372}
 COUNTS = {True: {**ROOMY, "bwd_convert_dq": 16}, False: {**ROOMY, "bwd_dot_do_o": 24, "bwd_dq_dk_dv": 354}}
 COUNTS[False]["bwd_convert_dq"] = 12
 LISTING = """
-import sys, time
-start = time.process_time()
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
-listed = list(FlashAttentionBackend(driven=False).kernels(load_arch("sm_90")))
+import sys
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
+listed = list(CubinBackend(UPSTREAM, driven=False).kernels(load_arch("sm_90")))
 names = [kernel.name for kernel in listed]
-taken = time.process_time() - start
 heavy = [name for name in ("numpy", "cuda", "torch", "subprocess", "urllib.request") if name in sys.modules]
-print(len(names), heavy, f"{taken:.3f}")
-assert taken < 0.5, taken
+print(len(names), heavy)
 """
 
 
@@ -61,11 +59,18 @@ def test_names_are_read_back() -> None:
         assert parse_kernel(kernel.name, {"flash_attn": FaAlgorithm}) == kernel
 
 
+def static_bytes(kernel: KernelSpec) -> int:
+    """``sLSE[kMaxSplits][kBlockM + 1]`` of the combine kernel (``flash_fwd_kernel.h`` ``combine_attn_seqk_parallel``)."""
+    algorithm = algorithm_of(kernel)
+    table = 4 * (1 << algorithm.log_max_splits) * (algorithm.combine_rows + 1)
+    return table if kernel.family is Family.FWD_SPLITKV_COMBINE else 0
+
+
 @pytest.mark.parametrize("arch", ARCHS)
 def test_every_kernel_fits_its_architecture(arch: str) -> None:
     spec = load_arch(arch)
     for kernel in kernels(spec):
-        assert smem_bytes(kernel) + static_smem_bytes(kernel) <= spec.fact("shared_per_block_optin"), kernel.name
+        assert smem_bytes(kernel) + static_bytes(kernel) <= spec.fact("shared_per_block_optin"), kernel.name
         assert threads(kernel) in (128, 256)
 
 

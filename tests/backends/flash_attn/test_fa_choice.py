@@ -1,4 +1,4 @@
-"""What we choose, launch and pass is what upstream's own host code would, for random problems on described devices."""
+"""Our choice, launches and parameters are those of upstream's host code, for random problems on described devices."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from upstream_host.compare import Case, Members, compare
 from upstream_host.outcomes import Outcomes
 from upstream_host.program import host_program
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.catalogue import kernels
 from fmha_cli.backends.flash_attn.upstream_names import template_text
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.signature import Need
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
 
 APIS = ("mha_fwd", "mha_varlen_fwd", "mha_fwd_kvcache", "mha_bwd", "mha_varlen_bwd")
 

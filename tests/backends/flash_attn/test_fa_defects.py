@@ -13,31 +13,32 @@ from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
+from fa_dispatch import NOT_LISTED, lookup, strict_lookup, validate
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.flash_attn import building
-from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
-from fmha_cli.backends.flash_attn.building import build_fa, workshop
+from fmha_cli.backends import flash_attn
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
+from fmha_cli.backends.cuda.shop import build, workshop
 from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
 from fmha_cli.backends.flash_attn.decide import decide
 from fmha_cli.backends.flash_attn.key import DispatchKey, Page, key_of
-from fmha_cli.backends.flash_attn.lookup import lookup, strict_lookup, validate
-from fmha_cli.build.cuda.compile import cuda_key
-from fmha_cli.build.cuda.cubin import Cubin
-from fmha_cli.build.cuda.toolchain import CudaKind, CudaToolchain
-from fmha_cli.build.key import BuildKey
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.emit import SYMBOL, emit, shims
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts, State
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.features import Direction
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext
-from fmha_cli.registry import build_registry
-from fmha_cli.select import Wanted, select
-from fmha_cli.signature import BiasKey
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.discovery.select import Wanted, select
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts, State
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.features import Direction
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.signature import BiasKey
+from fmha_cli.toolchain.cache.key import BuildKey
+from fmha_cli.toolchain.cuda.compile import cuda_key
+from fmha_cli.toolchain.cuda.cubin import Cubin
+from fmha_cli.toolchain.cuda.toolchain import CudaKind, CudaToolchain
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
@@ -64,13 +65,13 @@ def kernel(line: str = PROBLEM, arch: str = "sm_90") -> KernelSpec:
 
 
 def build_key(of: KernelSpec, text: str = "the text", digests: tuple[str, ...] = ("a" * 64,)) -> BuildKey:
-    return cuda_key(of, text, NVRTC, ("nvrtc", "flash"), digests)
+    return cuda_key(of, text, NVRTC, (), ("nvrtc", "flash"), digests)
 
 
 @pytest.fixture(scope="module")
 def cubin(shared_cache: Path) -> bytes:
     """The artifact of a small kernel, compiled now unless this run has compiled it already."""
-    shop = workshop(BuildContext(shared_cache))
+    shop = workshop(UPSTREAM, BuildContext(shared_cache))
     if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
         pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
     try:
@@ -78,7 +79,7 @@ def cubin(shared_cache: Path) -> bytes:
     except EnvironmentProblem as fault:
         pytest.skip(f"no sources of flash-attn: {fault.what}")
     small = (k for k in family_kernels(load_arch("sm_90"), Family.FWD_SPLITKV_COMBINE) if k.signature.hdim == 64)
-    return build_fa(next(small), BuildContext(shared_cache, prepared=shop)).path.read_bytes()
+    return build(UPSTREAM, next(small), BuildContext(shared_cache, prepared=shop)).path.read_bytes()
 
 
 def test_defect_01_what_the_cache_keeps_is_a_cubin(cubin: bytes) -> None:
@@ -120,7 +121,7 @@ def test_defect_04_the_suffix_of_an_architecture_is_in_every_key() -> None:
     for first, second in ((plain, suffixed), (kernel(arch="sm_100"), kernel(arch="sm_100a"))):
         assert first.name != second.name
         assert first.digest != second.digest
-        assert build_key(first).arch == first.arch
+        assert build_key(first).spec.arch == first.arch
         assert build_key(first).digest != build_key(second).digest
         assert f"-arch={second.arch}" in build_key(second).flags
     assert key(arch="sm_90").digest != key(arch="sm_90a").digest
@@ -187,9 +188,10 @@ def test_defect_09_digests_are_the_same_in_every_process() -> None:
     told = []
     for seed in ("1", "2"):
         code = (
-            "from fmha_cli.backends.flash_attn.key import key_of;"
-            "from fmha_cli.backends.flash_attn.lookup import lookup;from fmha_cli.problem import Problem;"
-            f"k = key_of(Problem.from_cli({PROBLEM!r}), 'sm_90'); print(k.digest, lookup(k).kernel.digest)"
+            "from fmha_cli.backends.flash_attn.decide import decide; from fmha_cli.backends.flash_attn.key import key_of;"
+            "from fmha_cli.domain.device import DeviceFacts; from fmha_cli.domain.problem import Problem;"
+            f"p = Problem.from_cli({PROBLEM!r}); best = next(iter(decide(p, DeviceFacts.of_arch('sm_90'))));"
+            "print(key_of(p, 'sm_90').digest, best.kernel.digest)"
         )
         env = {"PYTHONHASHSEED": seed}
         done = subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, check=True)
@@ -223,7 +225,7 @@ def test_defect_12_a_miss_is_never_silent() -> None:
             assert found.reasons
     missed = strict_lookup(key(), [])
     assert missed.kernel is None
-    assert missed.reasons[0].id == "K478"
+    assert missed.reasons[0].id == NOT_LISTED
 
 
 def mentions(texts: Collection[str]) -> set[str]:
@@ -233,8 +235,8 @@ def mentions(texts: Collection[str]) -> set[str]:
 
 def test_defect_13_what_is_written_about_rules_names_rules_that_exist() -> None:
     """Theirs: the documentation named members that the code did not have."""
-    paths = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *Path(building.__file__).parent.glob("*.py")]
-    known = {rule.id for rule in FlashAttentionBackend(driven=False).rules()}
+    paths = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *Path(str(flash_attn.__file__)).parent.glob("*.py")]
+    known = {rule.id for rule in CubinBackend(UPSTREAM, driven=False).rules()}
     found = mentions([path.read_text("utf-8") for path in paths])
     assert len(found) > 30
     assert found <= known
@@ -270,7 +272,7 @@ def test_defect_15_a_lookup_validates_what_the_key_is_for() -> None:
 
 def test_defect_16_without_a_device_the_answer_is_a_typed_error() -> None:
     """Theirs: callers saw a dropped reply, whatever had happened."""
-    backend = FlashAttentionBackend(driven=False)
+    backend = CubinBackend(UPSTREAM, driven=False)
     found = backend.probe()
     assert found.state is State.NO_DEVICE
     assert found.why

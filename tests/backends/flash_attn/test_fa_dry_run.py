@@ -12,21 +12,22 @@ import pytest
 from fa_cubins import fake_cubin, fake_cubins
 from fa_session_cases import FAMILIES, device_for, plan_for
 
-from fmha_cli.backends.flash_attn.dry_run import describe_launches
+from fmha_cli.backends.cuda.dry_run import describe_launches
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import c_fields, host_layout
-from fmha_cli.errors import KernelFailure
+from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Artifact, Plan
+from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Artifact, Plan
-from fmha_cli.protocols import LaunchView
 
 
 def described(plan: Plan, folder: Path, arch: str) -> tuple[LaunchView, ...]:
     tensors = layout_of(plan.problem, plan.workspaces).tensors
-    return describe_launches(plan, fake_cubins(plan, folder), tensors, device_for(arch))
+    return describe_launches(UPSTREAM, plan, fake_cubins(plan, folder), tensors, device_for(arch))
 
 
 def values(view: LaunchView) -> dict[str, Any]:
@@ -85,7 +86,7 @@ def test_a_cubin_of_another_block_is_refused(tmp_path: Path) -> None:
     (path,) = fake_cubins(plan, tmp_path)
     path.write_bytes(fake_cubin(plan.main, drift=4))
     with pytest.raises(KernelFailure, match="does not agree with the host"):
-        describe_launches(plan, [path], layout_of(plan.problem, plan.workspaces).tensors, device_for("sm_90"))
+        describe_launches(UPSTREAM, plan, [path], layout_of(plan.problem, plan.workspaces).tensors, device_for("sm_90"))
 
 
 def test_through_the_worker_without_a_recorder(tmp_path: Path) -> None:
@@ -99,9 +100,7 @@ def test_through_the_worker_without_a_recorder(tmp_path: Path) -> None:
 
 
 def test_it_needs_no_cuda_python() -> None:
-    code = (
-        "import sys, fmha_cli.backends.flash_attn.dry_run; print([n for n in sys.modules if n.split('.')[0] == 'cuda'])"
-    )
+    code = "import sys, fmha_cli.backends.cuda.dry_run; print([n for n in sys.modules if n.split('.')[0] == 'cuda'])"
     out = subprocess.run(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, check=True, cwd=Path(__file__).parents[3]
     )

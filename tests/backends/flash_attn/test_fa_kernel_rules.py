@@ -1,4 +1,4 @@
-"""Rules over kernels: what is listed meets them, what is not listed is refused, and each can refuse alone."""
+"""Rules over kernels: listed kernels meet them, unlisted kernels are refused, and each rule can refuse alone."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 import pytest
 from fa_mutations import ARCHS, mutations
 
-from fmha_cli.arch import arch_names, load_arch
 from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
 from fmha_cli.backends.flash_attn.kernel_rules import ALL, KERNEL_RULES, refusals
 from fmha_cli.backends.flash_attn.signatures import CONSTANTS, FAMILIES, MAIN, MASKS, NAME
 from fmha_cli.backends.flash_attn.tiles import BACKWARD, FORWARD, HDIMS, split_traits
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
-from fmha_cli.device import DeviceFacts
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, RotaryKey, Signature
+from fmha_cli.domain.arch import arch_names, load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, RotaryKey, Signature
 
 YES, NO = Need.YES, Need.NO
 
@@ -225,10 +225,10 @@ def test_a_rule_of_the_one_table_says_the_same() -> None:
     problem, device = Problem.from_cli(""), DeviceFacts.of_arch("sm_90")
     by_id = {rule.id: rule for rule in KERNEL_RULES}
     for rule, planted in PLANTED.items():
-        found = by_id[rule].check(problem, planted[0], device)
+        found = by_id[rule].against(problem, planted[0], device)
         assert found is not None
         assert found == refusals(planted[0])[0]
-        assert by_id[rule].check(problem, one(FWD), device) is None
+        assert by_id[rule].against(problem, one(FWD), device) is None
 
 
 def test_a_kernel_of_another_backend_is_a_mistake_of_the_caller() -> None:

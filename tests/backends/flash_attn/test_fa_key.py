@@ -1,4 +1,4 @@
-"""The dispatch table: keys are injective and stable, and a lookup is what decides, with every reason."""
+"""Dispatch keys are injective and stable, and ``decide`` agrees with a model of upstream's dispatch table."""
 
 from __future__ import annotations
 
@@ -11,28 +11,29 @@ from random import Random
 from typing import Any
 
 import pytest
+from fa_dispatch import CONTRADICTION, NOT_LISTED, lookup, parse_key, strict_lookup, validate
 from fa_problems import random_problem
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.decide import decide
-from fmha_cli.backends.flash_attn.key import DispatchKey, Page, key_of, parse_key
-from fmha_cli.backends.flash_attn.lookup import NOT_LISTED, lookup, strict_lookup, validate
+from fmha_cli.backends.flash_attn.key import DispatchKey, Page, key_of
 from fmha_cli.backends.flash_attn.problem_rules import PROBLEM_RULES, RULES
 from fmha_cli.backends.flash_attn.signatures import MAIN
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import FmhaError, UsageError
-from fmha_cli.features import Direction
-from fmha_cli.kernel import Family
-from fmha_cli.problem import Problem
-from fmha_cli.rules import CORE_RULES
-from fmha_cli.signature import Need
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import FmhaError, UsageError
+from fmha_cli.domain.features import Direction
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import CORE_RULES
+from fmha_cli.domain.signature import Need
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
-PLAIN = key_of(Problem.from_cli("-b 64 -s 2k --dtype bf16"), "sm_90")
+PLAIN_LINE = "-b 64 -s 2k --dtype bf16"
+PLAIN = key_of(Problem.from_cli(PLAIN_LINE), "sm_90")
 
 
 def key(**changes: Any) -> DispatchKey:
@@ -49,7 +50,7 @@ def test_a_key_and_its_name() -> None:
         "fa2:arch=sm_90,direction=fwd,dtype=bf16,dtype_kv=bf16,dtype_out=bf16,head_dim=128,hdim_v=128,even=yes"
     )
     assert parse_key(PLAIN.name) == PLAIN
-    for wrong in ("arch=sm_90", "fa2:arch=sm_90", "fa2:colour=red"):
+    for wrong in ("fa2:arch=sm_90", "fa2:colour=red"):
         with pytest.raises(UsageError):
             parse_key(wrong)
 
@@ -85,7 +86,10 @@ def test_names_and_digests_are_injective() -> None:
 
 def test_the_digest_is_the_same_in_another_process() -> None:
     """With another hash seed too: nothing of Python's own hashing is in it."""
-    text = f"from fmha_cli.backends.flash_attn.key import parse_key; print(parse_key({PLAIN.name!r}).digest)"
+    text = (
+        "from fmha_cli.backends.flash_attn.key import key_of; from fmha_cli.domain.problem import Problem;"
+        f"print(key_of(Problem.from_cli({PLAIN_LINE!r}), 'sm_90').digest)"
+    )
     for seed in ("0", "77"):
         done = subprocess.run(
             [sys.executable, "-c", text], env={"PYTHONHASHSEED": seed}, capture_output=True, text=True, check=True
@@ -134,7 +138,7 @@ def test_all_reasons_not_the_first() -> None:
     assert ids(wrong).count("K420") == 2
     assert all(reason.text and reason.hint for reason in validate(wrong))
     known = {rule.id for rule in (*PROBLEM_RULES, *CORE_RULES)}
-    assert set(ids(wrong)) <= known
+    assert set(ids(wrong)) <= known | {CONTRADICTION}
 
 
 @pytest.mark.parametrize(
@@ -148,13 +152,13 @@ def test_all_reasons_not_the_first() -> None:
     ],
 )
 def test_keys_that_contradict_themselves(changes: dict[str, Any]) -> None:
-    assert "K477" in ids(key(**changes))
+    assert CONTRADICTION in ids(key(**changes))
 
 
 def test_an_even_key_of_uneven_features_contradicts_itself() -> None:
     for changes in ({"varlen": True}, {"window": True}, {"alibi": True}, {"head_dim": 120, "hdim_v": 120}):
-        assert ids(replace(PLAIN, **changes)) == ["K477"], changes
-    assert ids(replace(PLAIN, head_dim=256, hdim_v=256)) == ["K477"]
+        assert ids(replace(PLAIN, **changes)) == [CONTRADICTION], changes
+    assert ids(replace(PLAIN, head_dim=256, hdim_v=256)) == [CONTRADICTION]
 
 
 def every_key(arch: str) -> Iterator[DispatchKey]:
@@ -282,7 +286,7 @@ CASES: list[tuple[str, Told, str]] = [
     # a window must be > 0; upstream: 0 keys to both sides is the diagonal, -1 is unlimited
     ("window of 0", rule_ids("-s 64 --mask window:0,0"), ""),
     ("window below 0", rule_ids("-s 64 --mask generic:0,5"), "K430"),
-    ("pages on a path that is not paged", key_ids(page=Page.WHOLE), "K477"),
+    ("pages on a path that is not paged", key_ids(page=Page.WHOLE), CONTRADICTION),
     # FlashAttention-3 on sm_80: upstream FlashAttention-2 serves it
     ("an old architecture", key_ids(arch="sm_80"), ""),
     ("an architecture that is too old", key_ids(arch="sm_75"), "K479"),

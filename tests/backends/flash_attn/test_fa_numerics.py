@@ -11,12 +11,12 @@ from fa_small import DIRECTED, random_problem
 
 from fmha_cli.backends.flash_attn.situation import KeyLengths, situation_of
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
-from fmha_cli.device import DeviceFacts
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import BiasKey, MaskKey, Need
 from fmha_cli.execution.checks import must_repeat
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.signature import BiasKey, MaskKey, Need
 
 ARCHS = ("sm_80", "sm_86", "sm_90", "sm_120")
 FILLS = ("normal", "coded", "large", "ties", "sparse_int")

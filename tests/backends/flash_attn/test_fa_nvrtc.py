@@ -6,19 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.flash_attn import building
-from fmha_cli.backends.flash_attn.abi import check_abi
-from fmha_cli.backends.flash_attn.building import build_fa, workshop
+from fmha_cli.backends.cuda import shop as shops
+from fmha_cli.backends.cuda.shop import Workshop, build, ptx_of, workshop
+from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.build.cuda.cubin import Cubin
-from fmha_cli.build.cuda.toolchain import CudaKind
+from fmha_cli.backends.flash_attn.launches import expected
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.emit import emit
-from fmha_cli.errors import EnvironmentProblem, KernelFailure
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.protocols import BuildContext
-from fmha_cli.signature import MaskKey, Need
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.signature import MaskKey, Need
+from fmha_cli.toolchain.cuda.cubin import Cubin
+from fmha_cli.toolchain.cuda.toolchain import CudaKind
 
 QUICK = (("sm_90", Family.FWD_SPLITKV_COMBINE, 64), ("sm_90a", Family.FWD, 32))
 SLOW = (
@@ -46,7 +48,7 @@ def kernel_of(arch: str, family: Family, hdim: int) -> KernelSpec:
 @pytest.fixture(scope="module")
 def context(shared_cache: Path) -> BuildContext:
     """The run's own cache; skipped where NVRTC is not installed or the sources cannot be had."""
-    shop = workshop(BuildContext(shared_cache))
+    shop = workshop(UPSTREAM, BuildContext(shared_cache))
     if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
         pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
     try:
@@ -63,31 +65,62 @@ def context(shared_cache: Path) -> BuildContext:
 )
 def test_a_kernel_compiles(context: BuildContext, choice: tuple[str, Family, int]) -> None:
     kernel = kernel_of(*choice)
-    made = build_fa(kernel, context)
+    made = build(UPSTREAM, kernel, context)
     raw = made.path.read_bytes()
     cubin = Cubin(raw)
     assert cubin.arch == kernel.arch
     assert [found.name for found in cubin.kernels] == ["fmha_fa2"]
     assert "V13.0." in (cubin.tool_version or "")
-    abi = check_abi(raw, kernel)
+    abi = check_exports(raw, kernel, expected(kernel))
     size = abi.block_bytes + (4 if kernel.family is Family.BWD_CONVERT_DQ else 0)
     assert cubin.kernels[0].parameter_bytes == size
     log = made.log.read_text("utf-8")
     assert "exit status 0" in log
     assert str(context.cache_root).encode() not in raw
-    again = build_fa(kernel, context)
+    again = build(UPSTREAM, kernel, context)
     assert again.cached
     assert again.sha256 == made.sha256
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [("sm_90", Family.FWD_SPLITKV_COMBINE, 64), pytest.param(("sm_90", Family.FWD, 64), marks=pytest.mark.slow)],
+    ids=lambda choice: f"{choice[1].value}-{choice[0]}-d{choice[2]}",
+)
+def test_both_routes_give_the_same_machine_code(
+    context: BuildContext, choice: tuple[str, Family, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """NVRTC's own cubin, and ptxas's of NVRTC's PTX without what nothing refers to: all bytes of the code are equal."""
+    kernel, shop = kernel_of(*choice), context.prepared
+    assert isinstance(shop, Workshop)
+    try:
+        shop.assembled()
+    except EnvironmentProblem as fault:
+        pytest.skip(f"no ptxas: {fault.why}")
+    one = build(UPSTREAM, kernel, context)
+    monkeypatch.setattr(shops, "needs_assembler", lambda upstream, kernel: True)
+    other = build(UPSTREAM, kernel, context)
+    assert one.digest != other.digest
+    cubins = [Cubin(made.path.read_bytes()) for made in (one, other)]
+    kernels = [cubin.kernels[0] for cubin in cubins]
+    assert kernels[0] == kernels[1]  # code, registers, stack, spills, parameters
+    assert [cubin.extern_calls for cubin in cubins] == [(), ()]
+    for made in (one, other):
+        check_exports(made.path.read_bytes(), kernel, expected(kernel))
+    texts = [text.read_bytes() for made in (one, other) if (text := ptx_of(made))]
+    assert len(texts) == 2
+    assert texts[0] == texts[1]
+    assert other.path.stat().st_size < one.path.stat().st_size / 8
 
 
 def test_what_upstream_refuses_to_compile_is_told(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
     """A planted fault: traits that break one of upstream's own assertions. Fails early, so it costs little."""
     kernel = kernel_of("sm_90", Family.BWD_CONVERT_DQ, 64)
     text = emit(kernel).replace("Flash_bwd_kernel_traits<64,", "Flash_bwd_kernel_traits<65,")
-    monkeypatch.setattr(building, "emit", lambda kernel: text)
-    monkeypatch.setattr(building, "find_nvcc", lambda root: None)
+    monkeypatch.setattr(UPSTREAM, "emit", lambda kernel: text)
+    monkeypatch.setattr(shops, "find_nvcc", lambda root: None)
     with pytest.raises(KernelFailure, match=r"kernel_traits\.h\(\d+\): error: static assertion failed") as caught:
-        build_fa(kernel, context)
+        build(UPSTREAM, kernel, context)
     log = Path(str(caught.value.where)).read_text("utf-8")
     assert "-arch=sm_90" in log
     assert "detected during" in log

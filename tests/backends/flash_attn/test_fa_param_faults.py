@@ -1,4 +1,4 @@
-"""Planted faults: every field of the parameter blocks that a kernel reads is changed once, and the checks must see it."""
+"""Planted faults: each field of the parameter blocks that a kernel reads is changed once; the checks must detect it."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from fa_memory import BadAddress
 
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams, PhiloxCudaState
 from fmha_cli.codegen.struct import c_fields
-from fmha_cli.device import DeviceFacts
-from fmha_cli.plan import Stage
-from fmha_cli.problem import Problem
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.plan import Stage
+from fmha_cli.domain.problem import Problem
 
 DEVICE = DeviceFacts.of_arch("sm_80")
 FORWARD = {

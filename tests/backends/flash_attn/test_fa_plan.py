@@ -7,19 +7,19 @@ from random import Random
 import pytest
 from fa_problems import random_problem
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.decide import decide
 from fmha_cli.backends.flash_attn.grids import grid_of
 from fmha_cli.backends.flash_attn.plan import plan_of
 from fmha_cli.backends.flash_attn.situation import situation_of
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
 
 H200 = DeviceFacts(id="cuda:0", archs=("sm_90",), units=132)
 F = Family

@@ -1,4 +1,4 @@
-"""Kernels from an archive: on a machine without a compiler and without sources they are there, and nothing else is."""
+"""Kernels from an archive, on a machine without a compiler and without sources: these are available, and no others."""
 
 from __future__ import annotations
 
@@ -6,25 +6,26 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.flash_attn import building
-from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
-from fmha_cli.build.cache import Cache
-from fmha_cli.build.exporting import export_entries
-from fmha_cli.build.importing import import_entries
-from fmha_cli.build.key import key_for
-from fmha_cli.build.product import BuildProduct
-from fmha_cli.build.root import open_root
-from fmha_cli.build.toolchain import Toolchain, ToolchainKind
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BuildContext
-from fmha_cli.registry import build_registry
+from fmha_cli.backends.cuda import shop as shops
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cache.exporting import export_entries
+from fmha_cli.toolchain.cache.importing import import_entries
+from fmha_cli.toolchain.cache.key import key_for
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.cache.store import BuildProduct, Cache
+from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
+from fmha_cli.toolchain.kernels import kernel_build
 from fmha_cli.walk.builds import build_stages
 
-BACKEND = FlashAttentionBackend()
+BACKEND = CubinBackend(UPSTREAM)
 BWD = "-b 1 -H 2 -s 256 -d 64 --dtype bf16 --causal --direction bwd"
 
 
@@ -46,7 +47,10 @@ def archive(tmp_path: Path) -> Path:
         return BuildProduct(work / "a", work / "log", 30.0, None)
 
     kernels = [stage.kernel for stage in plan_of(BWD).stages]
-    built = [cache.get_or_build(key_for(k, building.text_of(k), ("-x",), other), product) for k in kernels]
+    built = [
+        cache.get_or_build(key_for(kernel_build(k, shops.text_of(UPSTREAM, k)), ("-x",), other), product)
+        for k in kernels
+    ]
     return export_entries(cache.layout, [a.digest for a in built], tmp_path / "kernels.tar.xz").archive
 
 
@@ -57,7 +61,7 @@ def here(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> Buil
     def no_compiler(*_: object, **__: object) -> None:
         raise EnvironmentProblem("no compiler for NVIDIA GPUs works here", code="B050")
 
-    monkeypatch.setattr(building, "find_cuda", no_compiler)
+    monkeypatch.setattr(shops, "find_cuda", no_compiler)
     root = tmp_path / "here"
     import_entries(open_root(root), archive)
     return BuildContext(cache_root=root, offline=True)
@@ -86,7 +90,9 @@ def test_a_walk_gets_what_is_there(here: BuildContext) -> None:
 
 
 def test_a_text_with_other_sources_is_another_kernel(here: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = building.text_of
-    monkeypatch.setattr(building, "text_of", lambda kernel: before(kernel).replace("// flash-attn ", "// flash-attn 0"))
+    before = shops.text_of
+    monkeypatch.setattr(
+        shops, "text_of", lambda upstream, kernel: before(upstream, kernel).replace("// flash-attn ", "// flash-attn 0")
+    )
     with pytest.raises(EnvironmentProblem, match="no compiler"):
         BACKEND.build(plan_of(BWD).stages[1], here)

@@ -1,28 +1,28 @@
-"""Each rule K420-K479 refuses what it should and passes its nearest neighbour; planted faults are seen."""
+"""Each rule K420-K479 refuses what it should and passes its nearest neighbour; planted faults are detected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import fields
 from random import Random
 
 import pytest
 from fa_problems import random_problem
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.flash_attn.candidates import family_index
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.decide import decide
-from fmha_cli.backends.flash_attn.fit import COMPARED
+from fmha_cli.backends.flash_attn.compiled_for import COMPARED
+from fmha_cli.backends.flash_attn.decide import decide, family_index
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, ORDER_RULES, PROBLEM_RULES, RULES
 from fmha_cli.backends.flash_attn.signatures import MAIN
 from fmha_cli.backends.flash_attn.situation import situation_of
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
-from fmha_cli.decision import Supported
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.problem import Problem
-from fmha_cli.rules import CORE_RULES, SIGNATURE_RULE_IDS, Reason, duplicate_ids, reasons_against
-from fmha_cli.signature import Signature
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import CORE_RULES, SIGNATURE_RULE_IDS, Reason, duplicate_ids, reasons_against
+from fmha_cli.domain.signature import Signature
 
 Want = Callable[[Signature, FaAlgorithm], bool]
 BY_ID = {condition.id: condition for condition in CONDITIONS}
@@ -159,7 +159,7 @@ def test_a_rule_refuses_and_passes(
     rule: str, arch: str, family: Family, hdim: int, want: Want, refused: str, passed: str
 ) -> None:
     kernel, device = kernel_of(arch, family, hdim, want), DeviceFacts.of_arch(arch)
-    check = BY_ID[rule].rule().check
+    check = BY_ID[rule].rule(situation_of).against
     reason = check(Problem.from_cli(refused), kernel, device)
     assert reason is not None
     assert reason.id == rule
@@ -169,7 +169,10 @@ def test_a_rule_refuses_and_passes(
 
 def test_a_kernel_of_an_older_architecture_needs_the_devices_shared_memory() -> None:
     """A backward kernel for sm_80 runs on 8.6, whose blocks have less shared memory, where its tile fits."""
-    check, device = BY_ID["K456"].rule().check, DeviceFacts(id="cuda:0", archs=("sm_86", "sm_80"), units=84)
+    check, device = (
+        BY_ID["K456"].rule(situation_of).against,
+        DeviceFacts(id="cuda:0", archs=("sm_86", "sm_80"), units=84),
+    )
     problem = Problem.from_cli(f"-s 128 {BACK}")
     reason = check(problem, kernel_of("sm_80", BWD, 128, plain), device)
     assert reason is not None
@@ -222,7 +225,7 @@ def test_every_signature_field_is_judged_once() -> None:
         "qscale": "K429", "dbias": "K426",
     }  # fmt: skip
     assert set(own) & set(COMPARED) == set()
-    assert set(own) | set(COMPARED) == set(Signature.__dataclass_fields__)
+    assert set(own) | set(COMPARED) == {field.name for field in fields(Signature)}
     assert set(own.values()) <= set(BY_ID)
     taken = {rule.id for rule in RULES}
     assert {SIGNATURE_RULE_IDS[field] for field in COMPARED} <= taken
@@ -273,6 +276,6 @@ def test_few_questions_are_asked() -> None:
     """The index asks far fewer questions than it has kernels."""
     for family in MAIN:
         index = family_index("sm_90", family)
-        kernels = sum(len(case.candidates) for case in index.cases)
+        kernels = sum(len(case) for case in index.cases)
         assert kernels == len(family_kernels(load_arch("sm_90"), family))
         assert len(index.questions) < kernels / 4

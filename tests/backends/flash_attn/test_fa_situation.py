@@ -1,4 +1,4 @@
-"""What upstream's host makes of a problem, line by line of ``flash_api.cpp``."""
+"""What upstream's host derives from a problem, line by line of ``flash_api.cpp``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from strategies import problems
 
-from fmha_cli.arch import load_arch
-from fmha_cli.backends.flash_attn.bounds import Bounds, Clipped, bounds_of, clipped
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
-from fmha_cli.backends.flash_attn.multiprocessors import multiprocessors_of
+from fmha_cli.backends.flash_attn.mask_bounds import Bounds, Clipped, bounds_of, clipped
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS
 from fmha_cli.backends.flash_attn.situation import Api, KeyLengths, Situation, situation_of
-from fmha_cli.device import DeviceFacts
-from fmha_cli.kernel import Family
-from fmha_cli.problem import Problem
-from fmha_cli.signature import MaskKey
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import MaskKey
 
 H200 = DeviceFacts(id="cuda:0", archs=("sm_90a", "sm_90"), units=132)
 
@@ -165,7 +164,7 @@ def test_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
 def test_clipped_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
     """Unless K446 says that they do not."""
     s = situation_of(problem, H200)
-    if s.given is None or CLIPPING.rule().check(problem, KERNEL, H200):
+    if s.given is None or CLIPPING.rule(situation_of).check(problem, KERNEL, H200):
         return
     left, right = s.mask.left, s.mask.right
     for q, k in set(zip(problem.query_lengths(), problem.key_lengths(), strict=True)):
@@ -178,7 +177,13 @@ def test_clipped_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
 
 def test_sizes() -> None:
     s = of("-b 2 -s 129 --seqlen-k 300 -d 72")
-    assert (s.seqlen_q_rounded, s.seqlen_k_rounded, s.hdim_rounded, s.bucket, s.even_k) == (256, 384, 96, 96, False)
+    assert (s.seqlen_q_rounded, s.seqlen_k_rounded, s.hdim_rounded, s.bucket, s.fills_bucket) == (
+        256,
+        384,
+        96,
+        96,
+        False,
+    )
     assert [of(f"-d {d}").hdim_rounded for d in (8, 32, 40, 128, 136, 192, 200, 256)] == [
         32, 32, 64, 128, 192, 192, 256, 256,
     ]  # fmt: skip
@@ -188,13 +193,13 @@ def test_sizes() -> None:
 
 def test_even_lengths() -> None:
     s = of("-s 128 --seqlen-k 192")
-    assert s.even_mn(128, 64)
-    assert not s.even_mn(128, 128)
-    assert not s.even_mn(256, 64)
-    assert not of("--seqlens-q 128,128").even_mn(64, 64)
-    assert not of("-s 128 --kv-cache linear --cache-seqlens 128").even_mn(64, 64)
-    assert of("-s 128 --seqlen-k 128 --splits 2").even_mn(64, 64)
-    assert of("-s 1 --seqlen-k 128 -H 64 --kv-heads 1").even_mn(64, 64), "the 64 heads of the group are its rows"
+    assert s.fills_tiles(128, 64)
+    assert not s.fills_tiles(128, 128)
+    assert not s.fills_tiles(256, 64)
+    assert not of("--seqlens-q 128,128").fills_tiles(64, 64)
+    assert not of("-s 128 --kv-cache linear --cache-seqlens 128").fills_tiles(64, 64)
+    assert of("-s 128 --seqlen-k 128 --splits 2").fills_tiles(64, 64)
+    assert of("-s 1 --seqlen-k 128 -H 64 --kv-heads 1").fills_tiles(64, 64), "the 64 heads of the group are its rows"
 
 
 def test_capacity_of_a_cache() -> None:
@@ -230,13 +235,18 @@ def test_parts_of_a_deterministic_pass() -> None:
     assert of("--direction bwd --deterministic -b 1 -H 131").dq_parts == 2
 
 
+def counted(device: DeviceFacts) -> tuple[int, str]:
+    s = situation_of(Problem.from_cli("-s 64"), device)
+    return s.multiprocessors, s.counted
+
+
 def test_multiprocessors() -> None:
-    assert multiprocessors_of(H200) == (132, "132 multiprocessors of cuda:0")
-    count, why = multiprocessors_of(DeviceFacts.of_arch("sm_90"))
+    assert counted(H200) == (132, "132 multiprocessors of cuda:0")
+    count, why = counted(DeviceFacts.of_arch("sm_90"))
     assert (count, "H200" in why) == (132, True)
-    assert multiprocessors_of(DeviceFacts.of_arch("sm_86"))[0] == 84
-    assert multiprocessors_of(DeviceFacts(id="none", archs=()))[0] == 1
-    assert multiprocessors_of(replace(H200, units=1))[0] == 132
+    assert counted(DeviceFacts.of_arch("sm_86"))[0] == 84
+    assert counted(DeviceFacts(id="none", archs=()))[0] == 1
+    assert counted(replace(H200, units=1))[0] == 132
 
 
 @settings(max_examples=150)
@@ -266,4 +276,4 @@ def test_clipping_is_refused_exactly_where_it_changes_the_mask(
         if ((s.mask.left < 0 or j >= i + k - q - s.mask.left) and (s.mask.right < 0 or j <= i + k - q + s.mask.right))
         != problem.mask.visible(i, j, q, k)
     ]
-    assert (CLIPPING.rule().check(problem, KERNEL, H200) is not None) == bool(changed), changed
+    assert (CLIPPING.rule(situation_of).check(problem, KERNEL, H200) is not None) == bool(changed), changed

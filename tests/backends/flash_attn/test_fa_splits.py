@@ -14,15 +14,14 @@ from hypothesis import strategies as st
 from fmha_cli.backends.flash_attn.situation import situation_of
 from fmha_cli.backends.flash_attn.splits import (
     MAX_SPLITS,
-    Splits,
     heuristic,
     keys_per_block,
     log2_max_splits,
-    single,
     upstreams_splits,
 )
-from fmha_cli.device import DeviceFacts
-from fmha_cli.problem import Problem
+from fmha_cli.backends.gpu.arithmetic import Splits, single
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.problem import Problem
 
 
 def transcription(blocks: int, slots: int, key_blocks: int, most: int) -> int:

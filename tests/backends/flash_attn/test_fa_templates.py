@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
@@ -11,21 +11,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fa_templates import kernel_of_template
 from launch_templates import Device, Instance, Launch, LaunchTemplates
 
-from fmha_cli.arch import arch_names, load_arch
 from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
 from fmha_cli.backends.flash_attn.tiles import Facts, backward_traits, facts_of, log_max_splits
 from fmha_cli.backends.flash_attn.upstream_names import (
-    kernel_of_template,
-    kernels_of_file,
     template_text,
     upstream_name,
 )
 from fmha_cli.codegen.flash_attn.traits import algorithm_of, smem_bytes, threads
-from fmha_cli.errors import EnvironmentProblem, UsageError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import BiasKey, MaskKey, Need
+from fmha_cli.domain.arch import arch_names, load_arch
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import BiasKey, MaskKey, Need
 from fmha_cli.sources.store import fetched
 
 ARCHS = tuple(name for name in arch_names() if name.startswith("sm_"))
@@ -210,13 +209,15 @@ def test_listed_kernels_are_those_that_the_templates_instantiate(arch: str, temp
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86"])
 def test_kernels_stand_in_the_file_that_upstream_compiles_them_in(arch: str, templates: LaunchTemplates) -> None:
     device = device_of(arch)
-    assert {upstream_name(kernel) for kernel in kernels(load_arch(arch))} == set(templates.instances)
+    files: dict[str | None, set[str]] = defaultdict(set)
+    for kernel in kernels(load_arch(arch)):
+        files[upstream_name(kernel)].add(template_text(kernel))
+    assert set(files) == set(templates.instances)
     for stem, instance in templates.instances.items():
         found = {x.template for known in REACHED for x in templates.launches(instance, device, known)}
-        mine = {template_text(kernel) for kernel in kernels_of_file(stem, load_arch(arch))}
-        plain = {template_text(k) for k in kernels_of_file(stem.replace("_causal", ""), load_arch(arch))}
+        plain = files[stem.replace("_causal", "")]
         stages = {text for text in plain if any(word in text for word in ("combine", "dot_do_o", "convert_dq"))}
-        assert found == mine | stages, stem
+        assert found == files[stem] | stages, stem
 
 
 def _walk(templates: LaunchTemplates, device: Device, instance: Instance, cell: Cell, hdim: int) -> list[Launch]:
@@ -282,7 +283,7 @@ def test_a_template_id_names_one_kernel(arch: str) -> None:
     for kernel in kernels(spec):
         assert kernel_of_template(f"flash::{template_text(kernel)}", spec) == kernel
         assert kernel_of_template(template_text(kernel).replace(" ", ""), spec) == kernel
-    with pytest.raises(UsageError, match="no kernel of FlashAttention"):
+    with pytest.raises(KeyError):
         kernel_of_template("flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64, 64, 4, false, false, float>, true>", spec)
 
 

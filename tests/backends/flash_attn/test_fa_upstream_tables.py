@@ -11,10 +11,10 @@ import pytest
 from upstream_host.client import Host
 from upstream_host.program import host_program
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.catalogue import kernels
 from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, heuristic
 from fmha_cli.backends.flash_attn.upstream_names import template_text
+from fmha_cli.domain.arch import load_arch
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
 

@@ -6,9 +6,10 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from cuda_standin.recording import VARIABLE, settings_text
 from fa_played import LONG_NS, PLAIN, job_for
 
-from fmha_cli.backends.cuda.standin.recording import VARIABLE, settings_text
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.job import Job
@@ -16,7 +17,6 @@ from fmha_cli.execution.judge import Judged, JudgePolicy, judge
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
-from fmha_cli.verdict import Verdict
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
 

@@ -1,4 +1,4 @@
-"""FlashAttention in the worker on the stand-in driver: lost devices, full devices, what a driver refuses."""
+"""FlashAttention in the worker on the stand-in driver: lost devices, full devices, and refusals by the driver."""
 
 from __future__ import annotations
 
@@ -6,17 +6,18 @@ import importlib.util
 from pathlib import Path
 
 import pytest
+from cuda_standin.recording import VARIABLE, settings_text
 from fa_played import ENTRY, LONG_NS, OTHER, PLAIN, job_for
 
-from fmha_cli.backends.cuda.standin.recording import VARIABLE, settings_text
-from fmha_cli.backends.flash_attn.backend import FlashAttentionBackend
-from fmha_cli.device import State
+from fmha_cli.backends.cuda.cubin_backend import CubinBackend
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
+from fmha_cli.domain.device import State
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import JobResult, Supervisor
 from fmha_cli.oracle.fills import fill
-from fmha_cli.verdict import Verdict
 
 pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
 
@@ -32,7 +33,7 @@ def test_the_probe_asks_the_driver(supervisor: Supervisor) -> None:
     found = supervisor.probe(ENTRY, "flash_attn")
     assert found.state is State.OK, found
     assert (found.devices[0].id, found.devices[0].archs) == ("cuda:0", ("sm_90a", "sm_90"))
-    assert FlashAttentionBackend().probes_in_parent is False
+    assert CubinBackend(UPSTREAM).probes_in_parent is False
 
 
 def test_a_lost_device_costs_one_row(played: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Upstream's host code, compiled and run here: what the comparisons rest on."""
+"""Upstream's host code, compiled and run on this machine: the basis of the comparisons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Argument blocks in which no two fields have the same value, and what the kernel's own members must then be."""
+"""Argument blocks in which no two fields have the same value, and the values that the kernel's members must have."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from fmha_cli.codegen.ck_tile.args import args_of
 from fmha_cli.codegen.ck_tile.emit import unit_of
 from fmha_cli.codegen.ck_tile.features import grouped, masked
 from fmha_cli.codegen.struct import c_fields
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.signature import Need
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import Need
 
 BATCH, HEADS, KV_HEADS, ROWS, KEYS = 5, 12, 3, 640, 1280
 SEED, OFFSET = 2**63 + 12345, 2**62 + 54321

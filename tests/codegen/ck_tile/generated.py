@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 from upstream_arguments import Node, read
 
+from fmha_cli.backends.ck_tile.tree import CkTree, pinned_tree
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.sources.ck import CkTree, pinned_tree
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 DRIVER = Path(__file__).with_name("ck_generated_driver.py")
 RECEIPTS = ("0", "800", "1")

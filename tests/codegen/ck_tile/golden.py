@@ -1,7 +1,7 @@
 """Golden texts of the CK-Tile generator: one kernel for each family, architecture and pipeline.
 
-A file holds what is the kernel's own: types, checks, arguments and grid. What all texts share is pinned by the digest
-of the whole text.
+A file holds the parts that are specific to the kernel: types, checks, arguments and grid. The digest of the whole text
+pins the parts that all texts share.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.codegen.ck_tile.emit import emit, unit_of
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "ck_tile"
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")

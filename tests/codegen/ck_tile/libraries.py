@@ -12,9 +12,9 @@ import pytest
 
 from fmha_cli.backends.ck_tile.building import build_ck, workshop
 from fmha_cli.backends.ck_tile.standin.building import build_standin
-from fmha_cli.errors import EnvironmentProblem
-from fmha_cli.kernel import KernelSpec
-from fmha_cli.protocols import BuildContext
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.protocols import BuildContext
 
 CHILD = Path(__file__).with_name("library_child.py")
 

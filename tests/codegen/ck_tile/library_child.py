@@ -1,7 +1,7 @@
-"""Runs in a process of its own: calls a kernel library beside the stand-in runtime, and prints one JSON object.
+"""Runs in a separate process: calls a kernel library with the stand-in runtime, and prints one JSON object.
 
 Usage: library_child.py STANDIN LIBRARY, with the kernel's canonical name and a list of argument dicts as JSON on
-standard input. Each answer holds status, field and launch; the described bytes are those that were launched.
+standard input. Each result holds status, field and launch; the described bytes are those that were launched.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fmha_cli.codegen.ck_tile.args import (
     args_of,
 )
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, layout_faults, pack
-from fmha_cli.kernel import parse_kernel
+from fmha_cli.domain.kernel import parse_kernel
 
 FORMATS = {KargKind.SIGNED: "bhiq", KargKind.UNSIGNED: "BHIQ", KargKind.BOOL: "?", KargKind.POINTER: "...Q"}
 

@@ -8,7 +8,7 @@ import pytest
 
 from fmha_cli.codegen.ck_tile.args import FmhaCkFault, FmhaCkKarg, FmhaCkLaunch, args_of
 from fmha_cli.codegen.struct import c_fields, host_layout, pack
-from fmha_cli.kernel import Family
+from fmha_cli.domain.kernel import Family
 
 BLOCKS = sorted(
     {args_of(family) for family in Family} | {FmhaCkFault, FmhaCkKarg, FmhaCkLaunch}, key=lambda b: b.__name__

@@ -12,14 +12,14 @@ import pytest
 from distinct import BATCH, HEADS, KV_HEADS, ROWS, members_of, values_of
 from libraries import ask, builds
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.backends.ck_tile.upstream_names import upstream_name
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.codegen.ck_tile.emit import unit_of
 from fmha_cli.codegen.ck_tile.features import grouped
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.protocols import BuildContext
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.protocols import BuildContext
 
 SPLITS = 6
 QUICK = {

@@ -9,13 +9,13 @@ import pytest
 from generated import baseline
 from kernel_headers import karg_members, parameters, plain, struct
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
 from fmha_cli.codegen.ck_tile.args import args_of
 from fmha_cli.codegen.ck_tile.call import Call, prepare_text
 from fmha_cli.codegen.ck_tile.emit import source_text, unit_of
 from fmha_cli.codegen.ck_tile.features import grouped
-from fmha_cli.kernel import Family, KernelSpec
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 HEADERS = {
     Family.FWD: ("fmha_fwd_kernel.hpp", "FmhaFwdKernel"),

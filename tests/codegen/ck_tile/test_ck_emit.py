@@ -13,10 +13,10 @@ from golden import DIGESTS, GOLDEN, digests, golden_kernels, own_text
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.codegen.ck_tile.emit import emit
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import EnvironmentProblem, InternalError
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import Signature
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import EnvironmentProblem, InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import Signature
 
 UPDATE = "python tests/codegen/ck_tile/update_golden.py"
 KERNELS = golden_kernels()
@@ -110,7 +110,7 @@ def test_a_type_without_kernels_is_refused() -> None:
 
 
 def test_another_backends_kernel_is_refused() -> None:
-    from fmha_cli.kernel import Algorithm
+    from fmha_cli.domain.kernel import Algorithm
 
     with pytest.raises(TypeError, match="not a CK-Tile kernel"):
         emit(replace(forward(), algorithm=Algorithm()))

@@ -1,4 +1,4 @@
-"""Libraries with several instances: which there are, and which is chosen, read from upstream's generated files."""
+"""Libraries with several instances: which instances exist and which is chosen, from upstream's generated files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 from generated import baseline, generated
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
+from fmha_cli.backends.ck_tile.tree import CkTree
 from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.codegen.ck_tile.splitkv import merges_heads
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.sources.ck import CkTree
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 QUICK = 60

@@ -9,14 +9,14 @@ import pytest
 from generated import baseline, generated, type_configs
 from upstream_arguments import Node, Unreadable, differences, instance, parse, read
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.ck_tile.catalogue import family_kernels
+from fmha_cli.backends.ck_tile.tree import CkTree
 from fmha_cli.codegen.ck_tile.element_types import backward_types, forward_types
 from fmha_cli.codegen.ck_tile.emit import emit
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Family, KernelSpec
-from fmha_cli.signature import Signature
-from fmha_cli.sources.ck import CkTree
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.signature import Signature
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 QUICK = {"gfx942": 30, "gfx950": 20, "gfx1201": 10}

@@ -1,4 +1,4 @@
-"""Write the golden files of the CK-Tile generator anew, after a wanted change. Review the difference."""
+"""Rewrite the golden files of the CK-Tile generator after an intended change. Review the difference."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Golden texts of the FlashAttention emitter: one kernel for each family, two head dims, and three architectures whose
 tiles differ.
 
-A file holds what is the kernel's own: names, headers, traits, the kernel, its facts. The tables of the parameter
-blocks are pinned by the digest of the whole text.
+A file holds the parts that are specific to the kernel: names, headers, traits, the kernel, its facts. The digest of the
+whole text pins the tables of the parameter blocks.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from dataclasses import fields
 from functools import cache
 from pathlib import Path
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.catalogue import FAMILIES, family_kernels
 from fmha_cli.codegen.flash_attn.emit import emit
-from fmha_cli.kernel import KernelSpec
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import KernelSpec
 
 GOLDEN = Path(__file__).parent.parent.parent / "golden" / "flash_attn"
 ARCHS = ("sm_80", "sm_86", "sm_90")

@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 from fa_golden import DIGESTS, GOLDEN, digests, golden_kernels, own_text
 
-from fmha_cli.arch import load_arch
 from fmha_cli.backends.flash_attn.catalogue import FAMILIES, kernels
 from fmha_cli.codegen.flash_attn.emit import emit, shims
 from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.codegen.struct import c_fields
-from fmha_cli.dtypes import DType
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 
 UPDATE = "python tests/codegen/flash_attn/update_fa_golden.py"
 KERNELS = golden_kernels()

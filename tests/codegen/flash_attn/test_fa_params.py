@@ -1,4 +1,4 @@
-"""The parameter blocks: their layout is that of upstream's own header, and every drift of it is told apart."""
+"""The parameter blocks: their layout is that of upstream's own header, and every deviation is reported separately."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from fmha_cli.codegen.flash_attn.params import NAMESPACE, FaBwdParams, FaFwdParams, QkvParams, cpp_name
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, host_layout, pack
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.store import fetched
 
 STUBS = {

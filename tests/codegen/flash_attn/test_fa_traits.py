@@ -11,19 +11,17 @@ from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.traits import (
     Areas,
     backward_areas,
-    block_k_smem,
     block_m,
     block_n,
     combine_rows,
     rows_per_block,
     smem_bytes,
-    static_smem_bytes,
     threads,
 )
-from fmha_cli.dtypes import DType
-from fmha_cli.errors import InternalError
-from fmha_cli.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.signature import Signature
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.signature import Signature
 
 KIB = 1024
 
@@ -76,11 +74,11 @@ def test_stages() -> None:
     traits = FaAlgorithm(tile=(64, 128), warps=8, atoms=(2, 4, 2))
     convert, first = (kernel(f, 128, traits) for f in (Family.BWD_CONVERT_DQ, Family.BWD_DOT_DO_O))
     assert (smem_bytes(convert), threads(convert)) == (64 * 128 * 2, 256)
-    assert (smem_bytes(first), static_smem_bytes(first), threads(first)) == (0, 0, 256)
+    assert (smem_bytes(first), threads(first)) == (0, 256)
     combine = kernel(
         Family.FWD_SPLITKV_COMBINE, 64, FaAlgorithm(tile=(64, 256), warps=4, combine_rows=8, log_max_splits=5)
     )
-    assert (smem_bytes(combine), static_smem_bytes(combine), threads(combine)) == (0, 32 * 9 * 4, 128)
+    assert (smem_bytes(combine), threads(combine)) == (0, 128)
 
 
 def test_rows_of_a_block() -> None:
@@ -89,7 +87,6 @@ def test_rows_of_a_block() -> None:
     assert (rows["fwd"], rows["bwd_dq_dk_dv"], rows["bwd_convert_dq"], rows["fwd_splitkv_combine"]) == (64, 128, 64, 4)
     assert (block_m(kernel(Family.FWD, 128, traits)), block_n(kernel(Family.FWD, 128, traits))) == (64, 128)
     assert [combine_rows(hdim) for hdim in (32, 64, 96, 128, 192, 256)] == [16, 8, 16, 4, 8, 4]
-    assert [block_k_smem(hdim) for hdim in (32, 64, 96, 128, 192, 256)] == [32, 64, 32, 64, 64, 64]
 
 
 def test_another_backends_kernel_is_a_mistake() -> None:

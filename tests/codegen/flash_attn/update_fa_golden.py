@@ -1,4 +1,4 @@
-"""Write the golden files of the FlashAttention emitter anew, after a wanted change. Review the difference."""
+"""Rewrite the golden files of the FlashAttention emitter after an intended change. Review the difference."""
 
 from __future__ import annotations
 

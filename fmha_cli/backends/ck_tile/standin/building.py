@@ -6,17 +6,17 @@ from importlib import resources
 
 from fmha_cli.backends.hip.library import NAME
 from fmha_cli.backends.hip.standin.sources import one_text
-from fmha_cli.build.standin import build_standin_library
-from fmha_cli.plan import Artifact
-from fmha_cli.protocols import BuildContext
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cpp.library import build_standin_library
 
 
 def source() -> str:
-    """The stand-in's C++ text: the HIP host API, and the recorder behind it."""
+    """The stand-in's C++ text: the HIP host API and the recorder behind it."""
     recorder = resources.files("fmha_cli.backends.ck_tile.standin").joinpath("recorder.cpp").read_text("utf-8")
     return one_text("recorder.cpp", recorder)
 
 
 def build_standin(context: BuildContext) -> Artifact:
-    """The stand-in, from the cache or compiled now. Raises as ``build_standin_library``."""
+    """The stand-in, from the cache or compiled now. Raises what ``build_standin_library`` raises."""
     return build_standin_library("ck_tile", NAME, source(), context)

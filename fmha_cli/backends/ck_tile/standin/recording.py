@@ -1,4 +1,4 @@
-"""``Recording``: what CK's host code told the stand-in runtime, read through its C interface."""
+"""``Recording``: the calls that CK's host code made to the stand-in runtime, read through its C interface."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.ck_tile.argument_sizes import argument_sizes
-from fmha_cli.build.rocm.offload import code_objects
-from fmha_cli.errors import InternalError
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.toolchain.rocm.offload import code_objects
 
 
 @dataclass(frozen=True, kw_only=True)
 class PlayedDevice:
-    """The device that the stand-in claims to be; ``count`` 0 is a machine without one."""
+    """The device that the stand-in reports. ``count`` 0 means a machine without a device."""
 
     arch: str
     major: int
@@ -30,7 +30,7 @@ class PlayedDevice:
 
     @staticmethod
     def of_arch(arch: str) -> PlayedDevice:
-        """A device of an architecture: ``gfx1201`` is 12.0.1, and waves have 32 lanes from gfx10 on."""
+        """A device of an architecture: ``gfx1201`` is version 12.0.1. Waves have 32 lanes from gfx10 on."""
         digits = arch.removeprefix("gfx")
         major = int(digits[:-2])
         return PlayedDevice(arch=arch, major=major, minor=int(digits[-2], 16), wave=32 if major > 9 else 64)
@@ -38,7 +38,7 @@ class PlayedDevice:
 
 @dataclass(frozen=True)
 class Launch:
-    """One recorded launch; ``arguments`` are the packed bytes that the kernel would have got."""
+    """One recorded launch. ``arguments`` are the packed bytes that the kernel would have received."""
 
     kernel: str
     grid: tuple[int, int, int]
@@ -74,7 +74,7 @@ class Recording:
         return getattr(self.library, f"fmha_standin_{name}")  # getattr keeps the function, and with it its restype
 
     def play(self, device: PlayedDevice) -> None:
-        """Be this device from now on."""
+        """Report this device from now on."""
         self._entry("device")(
             device.arch.encode(),
             device.count,
@@ -109,7 +109,7 @@ class Recording:
 
         Raises:
             MalformedObject: the library holds no readable code object.
-            InternalError: no code object for the architecture.
+            InternalError: it holds no code object for the architecture.
         """
         objects = [found for found in code_objects(library.read_bytes()) if found.arch == arch]
         if not objects:
@@ -138,12 +138,12 @@ class Recording:
         self._entry("forget_launches")()
 
     def refuse(self, error: int) -> None:
-        """Let launches fail with a HIP error number; 0 ends it."""
+        """Make launches fail with a HIP error number; 0 makes them succeed again."""
         self._entry("refuse")(error)
 
     @property
     def complaint(self) -> str:
-        """The last sentence about a call that was used wrongly."""
+        """The latest message about a call that was used wrongly."""
         return str(self._entry("complaint")().decode())
 
     @property

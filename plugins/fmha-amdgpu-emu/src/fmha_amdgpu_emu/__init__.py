@@ -1,4 +1,4 @@
-"""AMD GPUs emulated instruction by instruction: the devices ``emu:gfx90a``, ``emu:gfx942``, ``emu:gfx950``, ``emu:gfx1100``, ``emu:gfx1201``."""
+"""Emulates AMD GPUs instruction by instruction. ``core/arch_traits.hpp`` lists the devices, ``emu:gfx942`` and so on."""
 
 from __future__ import annotations
 

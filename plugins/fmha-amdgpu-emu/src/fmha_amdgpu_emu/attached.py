@@ -1,4 +1,4 @@
-"""The library inside this process: loaded before anybody opens the HIP runtime, watched and asked through its C interface."""
+"""The library inside this process. It is loaded before anybody opens the HIP runtime, and controlled through its C interface."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fmha_cli.api import DeviceFacts, EmulatorOptions, EnvironmentProblem, Observed, Region, llvm_tool
+from fmha_cli.api import DeviceFacts, EmulatorOptions, EnvironmentProblem, Observed, Region, from_json, llvm_tool
 
 _TOOLS = {"FMHA_EMU_OBJDUMP": "llvm-objdump", "FMHA_EMU_BUNDLER": "clang-offload-bundler"}
-"""Variable -> the program that the library starts; what the user has set stays."""
+"""Variable -> the program that the library starts. A variable that the user has set stays."""
 
 
 class _Region(ctypes.Structure):
@@ -27,14 +27,14 @@ class _Region(ctypes.Structure):
 
 
 class AttachedLibrary:
-    """See ``fmha_cli.emulation.Attached`` for the contract of the methods.
+    """See ``fmha_cli.domain.emulation.Attached`` for the contract of the methods.
 
     Raises:
-        EnvironmentProblem: Z010, it does not load; Z011, it has no such device.
+        EnvironmentProblem: Z010, the library does not load; Z011, it has no such device.
     """
 
     def __init__(self, library: Path, device: DeviceFacts, options: EmulatorOptions) -> None:
-        os.environ.update(variables(device, options))  # before it is loaded: it reads some of them then
+        os.environ.update(variables(device, options))  # the library reads some of them while it loads
         try:
             self._library = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
             self._take = self._entry("emu_take", ctypes.c_char_p)
@@ -68,11 +68,11 @@ class AttachedLibrary:
         self._watch(start, size, rows, len(regions))
 
     def take(self) -> Observed:
-        return Observed.from_dict(json.loads(self._take().decode("utf-8", "replace")))
+        return from_json(Observed, json.loads(self._take().decode("utf-8", "replace")))
 
 
 def variables(device: DeviceFacts, options: EmulatorOptions) -> dict[str, str]:
-    """What the library reads of its environment (``core/executor.cpp``, ``core/disassembly.cpp``)."""
+    """The environment variables that the library reads (``core/executor.cpp``, ``core/disassembly.cpp``)."""
     out = {
         "FMHA_EMU_ARCH": _arch(device),
         "FMHA_EMU_CHECKS": str(int(options.checks)),

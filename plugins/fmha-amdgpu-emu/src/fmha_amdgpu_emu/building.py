@@ -1,4 +1,4 @@
-"""Build the emulator: one object for each translation unit, linked to one library of the HIP runtime's own name.
+"""Build the emulator: one object for each translation unit, linked to a library with the HIP runtime's own name.
 
 ``python -m fmha_amdgpu_emu.building`` builds it and prints its path.
 """
@@ -8,22 +8,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from threading import Event
 from typing import Any
 
 from fmha_amdgpu_emu.units import core_units
 from fmha_cli.api import (
-    Algorithm,
     Artifact,
     BuildContext,
-    DType,
-    Family,
+    BuildKind,
+    BuildSpec,
     FmhaError,
     Interrupted,
     Job,
-    KernelSpec,
-    Signature,
     Toolchain,
     build_cpp,
     build_many,
@@ -33,7 +29,7 @@ from fmha_cli.api import (
 )
 
 SONAME = "libamdhip64.so"
-"""Whoever opens this name after the library was loaded gets the emulator."""
+"""A program that opens this name once the library is loaded gets the emulator."""
 
 _COMPILE = (
     "-std=c++20",
@@ -46,7 +42,7 @@ _COMPILE = (
     "-pthread",
     "-w",
 )
-"""-ffp-contract=off: a product and a sum round twice unless the instruction says otherwise. -w: GCC 12 warns inside its
+"""-ffp-contract=off: a product and a sum round separately, unless the instruction fuses them. -w: GCC 12 warns inside its
 own intrinsic headers."""
 
 _LINK = ("-shared", "-Wl,--no-undefined", "-fPIC", "-pthread", "-ldl", f"-Wl,-soname,{SONAME}")
@@ -54,15 +50,8 @@ _COMPILE_BYTES = 700 * 2**20
 _SECONDS = 600.0
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unit(Algorithm):
-    """A part of the emulator, to keep its build apart from kernels in the cache."""
-
-    part: str
-
-
 def build_emulator(context: BuildContext) -> Artifact:
-    """The library, from the cache or compiled now, ``context.jobs`` compilers at once.
+    """The library, from the cache or compiled now by ``context.jobs`` compilers at once.
 
     Raises:
         KernelFailure: a unit does not compile, or they do not link.
@@ -72,7 +61,7 @@ def build_emulator(context: BuildContext) -> Artifact:
     arch, flags = _host()
     units = core_units()
     (head, *rest) = [(name, _compile(name, text, arch, flags, context)) for name, text in units.items()]
-    first = head[1](Event())  # alone, so that a machine without a compiler is told so once
+    first = head[1](Event())  # alone, so that a machine without a compiler fails once
     jobs = [Job(name, compile_unit, _COMPILE_BYTES) for name, compile_unit in rest]
     batch = build_many(jobs, max(1, context.jobs), _saying_once(context.notify))
     for outcome in batch.outcomes:
@@ -84,11 +73,11 @@ def build_emulator(context: BuildContext) -> Artifact:
     root = str(context.cache_root)
     inputs = [str(one.path).replace(root, "${cache}", 1) for one in objects]
     text = "// " + "\n// ".join(f"{one.sha256} {name}" for name, one in zip(units, objects, strict=True)) + "\n"
-    return build_cpp(_spec("library", arch), text, context, (*_LINK, *inputs), places={"cache": root})
+    return build_cpp(_spec("library", arch, text), context, (*_LINK, *inputs), places={"cache": root})
 
 
 def _saying_once(notify: Callable[[str], None]) -> Callable[[int, int, Any], None]:
-    """What hears of finished units, and says that the emulator is being built: the first time takes minutes."""
+    """Listens to finished units. On the first one compiled it says once that the emulator is being built, which takes minutes."""
     said = False
 
     def done(count: int, total: int, outcome: Any) -> None:
@@ -107,20 +96,18 @@ def _compile(
         own = BuildContext(
             cache_root=context.cache_root, timeout=context.timeout, notify=context.notify, stop=context.stop or stop
         )
-        return build_cpp(_spec(name, arch), text, own, flags)
+        return build_cpp(_spec(name, arch, text), own, flags)
 
     return run
 
 
-def _spec(part: str, arch: str) -> KernelSpec:
-    signature = Signature(dtype=DType.FP32, dtype_out=DType.FP32, hdim=0, hdim_v=0)
-    return KernelSpec(
-        backend="amdgpu_emu", family=Family.FWD, arch=arch, signature=signature, algorithm=Unit(part=part)
-    )
+def _spec(part: str, arch: str, text: str) -> BuildSpec:
+    """A part of the emulator: one translation unit, or the library of them all."""
+    return BuildSpec(BuildKind.EMULATOR, f"amdgpu_emu:{part}", arch, {"part": part}, text)
 
 
 def _host() -> tuple[str, Callable[[Toolchain], Sequence[str]]]:
-    """This machine's best CPU architecture, as the CPU backend sees it, and the flags of a compile for it."""
+    """This machine's best CPU architecture according to the CPU backend, and the compiler flags for it."""
     devices = build_registry().backend("cpu").probe().devices
     arch = devices[0].archs[0]
     choices = load_arch(arch).backends["cpu"]["compile"]
@@ -128,7 +115,7 @@ def _host() -> tuple[str, Callable[[Toolchain], Sequence[str]]]:
 
 
 def main() -> int:
-    """Build with two compilers at once and print where the library is."""
+    """Build with two compilers at once and print the library's path."""
     context = BuildContext(cache_root=cache_root(), jobs=min(2, os.cpu_count() or 1), timeout=_SECONDS)
     try:
         print(build_emulator(context).path)

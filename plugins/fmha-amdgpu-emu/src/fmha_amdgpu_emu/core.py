@@ -50,9 +50,20 @@ class WaveState:
     """One wave before or after a snippet.
 
     Attributes:
-        v: (512, 64) uint32, v0 to v255 and a0 to a255. defined: (512,) uint64, lanes that hold a value.
-        s: (128,) uint32. scc, mode: as on hardware. lds, scratch: bytes; scratch is lane after lane.
-        findings: what the emulator found (kind, text, lane, ...); empty before. executed: instructions.
+        v: (512, 64) uint32: v0 to v255, then a0 to a255.
+        s: (128,) uint32: the scalar registers by the numbers of ``core/inst.hpp``.
+        defined: (512,) uint64: the lanes of each row of ``v`` that hold a value.
+        lds: bytes of the workgroup.
+        scratch: bytes of private memory, lane after lane.
+        scratch_va: the address of ``scratch`` as the wave sees it.
+        scc: the scalar condition code.
+        mode: the MODE register.
+        lanes: 32 or 64.
+        wave: the wave's number in its workgroup.
+        group: workgroup ids.
+        track: whether findings are wanted.
+        findings: what the emulator found (kind, text, lane, ...); empty before the run.
+        executed: instructions that ran.
     """
 
     v: npt.NDArray[np.uint32] = field(default_factory=lambda: np.zeros((VGPRS, LANES), np.uint32))
@@ -86,23 +97,28 @@ class WaveState:
         return low | int(self.s[register + 1]) << 32 if self.lanes == 64 else low
 
     def set_mask(self, register: int, value: int) -> None:
-        """Put a lane mask into a scalar register pair."""
+        """Write a lane mask to a scalar register pair."""
         self.s[register], self.s[register + 1] = value & 0xFFFFFFFF, value >> 32
 
 
 class Core:
-    """A loaded emulator library."""
+    """A loaded emulator library, for one thread at a time."""
 
     def __init__(self, path: Path | str) -> None:
-        """Load it. Raises OSError when that fails."""
+        """Load the library.
+
+        Raises:
+            OSError: it does not load.
+        """
         self.path = Path(path)
         self._library = ctypes.CDLL(str(path), mode=ctypes.RTLD_LOCAL)
+        self._findings = ctypes.create_string_buffer(_ROOM)
 
     def snippet(self, arch: str, listing: str, state: WaveState) -> WaveState:
         """Run code (``llvm-objdump -d`` text) on one wave, from its first instruction to s_endpgm or the end.
 
         Returns:
-            The state afterwards; ``state`` stays as it is.
+            The state afterwards. ``state`` does not change.
 
         Raises:
             Fault: an instruction that cannot be executed.
@@ -116,7 +132,7 @@ class Core:
         raw.lds, raw.lds_bytes = lds.ctypes.data, lds.nbytes
         raw.scratch, raw.scratch_bytes = scratch.ctypes.data, scratch.nbytes // LANES
         raw.scratch_va = state.scratch_va
-        message, findings = ctypes.create_string_buffer(4096), ctypes.create_string_buffer(_ROOM)
+        message, findings = ctypes.create_string_buffer(4096), self._findings
         status = self._library.emu_snippet(
             arch.encode(),
             listing.encode(),
@@ -146,12 +162,12 @@ class Core:
         )
 
     def describe(self, arch: str, listing: str) -> list[dict[str, Any]]:
-        """How each line of code (``llvm-objdump -d`` text) was read and bound: see ``emu_describe`` of ``capi.hpp``."""
+        """How each line of code (``llvm-objdump -d`` text) was read and bound, as ``emu_describe`` of ``capi.hpp`` gives it."""
         described: list[dict[str, Any]] = json.loads(self._text(self._library.emu_describe, arch, listing))
         return described
 
     def unexecutable(self, arch: str, listing: str) -> dict[str, int]:
-        """Lines of a listing that cannot be executed: ``MNEMONIC: WHY`` and how many."""
+        """The lines of a listing that cannot be executed: ``MNEMONIC: WHY`` -> how many."""
         counted: dict[str, int] = json.loads(self._text(self._library.emu_unexecutable, arch, listing))["problems"]
         return counted
 
@@ -177,18 +193,26 @@ def state_of(
     lanes: int = 64,
     **rest: Any,
 ) -> WaveState:
-    """A wave's state from what a test names; everything else is zero and defined.
+    """A wave's state from the values that a test names. Everything else is zero and defined.
 
     Args:
-        v: rows of vector registers by number (256 and up are a0 and up): a scalar, or up to 64 lanes of a 32-bit type.
-            Several rows of 64 go to consecutive registers. s: scalar registers by number.
-        exec: all lanes unless given.
+        v: rows of vector registers by number (256 and up are a0 and up). A row is a scalar, or up to 64 lanes of a
+            32-bit type. Several rows of 64 go to consecutive registers.
+        s: scalar registers by number.
+        exec: the EXEC mask; None: all lanes.
+        vcc: the VCC mask.
+        m0: the register M0.
+        lanes: 32 or 64.
+        rest: other fields of ``WaveState``.
+
+    Raises:
+        TypeError: a row whose elements do not have 32 bits.
     """
     state = WaveState(lanes=lanes, **rest)
     for register, row in (v or {}).items():
-        for k, values in enumerate(np.atleast_2d(np.asarray(row))):
-            bits = np.broadcast_to(values, (LANES,)) if values.size == 1 else values
-            state.v[register + k, : bits.size] = _bits(bits)
+        bits = _bits(np.atleast_2d(np.asarray(row)))
+        lanes_given = LANES if bits.shape[1] == 1 else bits.shape[1]
+        state.v[register : register + len(bits), :lanes_given] = bits
     for number, value in (s or {}).items():
         state.s[number] = value & 0xFFFFFFFF
     state.set_mask(VCC, vcc)

@@ -1,90 +1,106 @@
-"""The emulated devices: what they are, from the facts of their architectures, and the table that the core is built with."""
+"""The emulated devices, and ``core/arch_facts.hpp``: the facts of their architectures as C++.
+
+Two files are the sources. ``core/arch_traits.hpp`` says which architectures are emulated and how their instructions
+behave. ``arch_specs/`` says what every architecture has, emulated or not: wave size, LDS, compute units.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib import resources
+from typing import Any
 
 from fmha_cli.api import limits_of, load_arch
 
-ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201")
-"""Architectures that the core knows, in the order of its ``Arch``."""
-
-_FEATURES = {"gfx90a": ":sramecc+:xnack-", "gfx942": ":sramecc+:xnack-", "gfx950": ":sramecc+:xnack-"}
-"""How devices of these are set up; the others have no such features (LLVM AMDGPU backend guide, "Target ID")."""
+_ROW = re.compile(r'^\s*\.name = "(\w+)"', re.MULTILINE)
+_HALVES = ["fp16", "bf16"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class EmulatedDevice:
-    """One emulated device.
+    """One emulated device: the fields of ``ArchFacts`` in ``core/arch_traits.hpp``, in its order.
 
     Attributes:
-        target: with feature flags, as HIP says it. major, minor: of the architecture's number.
+        major: of the ISA version.
+        minor: of the ISA version.
+        wave: lanes of a wave by default.
         units: as HIP counts them: compute units; on RDNA workgroup processors of two.
-        lds_of_group, lds_of_unit: bytes. unit_registers: VGPRs of all lanes of a unit.
+        lds_of_group: bytes that one workgroup may have.
+        lds_of_unit: bytes of one unit.
+        lds_banks: banks of one dword.
+        group_threads: threads that one workgroup may have.
+        unit_threads: threads resident in one unit.
+        unit_registers: VGPRs of all lanes of a unit.
+        unit_groups: workgroups resident in one unit.
+        fnuz: fp8 and bf8 are the FNUZ formats.
+        matrix_flushes_halves: matrix products of f16 and bf16 treat subnormal numbers as zeros.
     """
 
-    arch: str
-    target: str
     major: int
     minor: int
     wave: int
     units: int
     lds_of_group: int
     lds_of_unit: int
+    lds_banks: int
     group_threads: int
     unit_threads: int
     unit_registers: int
     unit_groups: int
+    fnuz: bool
+    matrix_flushes_halves: bool
+
+
+@cache
+def emulated_archs() -> tuple[str, ...]:
+    """The architectures that the core knows, in the order of its table."""
+    table = resources.files("fmha_amdgpu_emu").joinpath("core", "arch_traits.hpp").read_text("utf-8")
+    return tuple(_ROW.findall(table))
 
 
 def device_of(arch: str) -> EmulatedDevice:
     """The device of an architecture.
 
     Raises:
-        InternalError: the facts are incomplete.
+        InternalError: a fact is missing.
+        ValueError: the occupancy limits are missing, or the core cannot express a fact.
     """
     spec, limits = load_arch(arch), limits_of(arch)
-    assert limits is not None  # every architecture of ARCHS has them; a test asks
-    wave = int(spec.fact("wavefront_size"))
-    digits = arch.removeprefix("gfx")
+    if limits is None:
+        raise ValueError(f"arch_specs/_amdgpu_occupancy.json has no row for {arch}")
+    flushed = _optional(spec.facts, "matrix_flushes_subnormals", [])
+    if flushed not in ([], _HALVES):
+        raise ValueError(f"{arch}: the core has no matrix products that flush {flushed} alone")
+    wave, version = int(spec.fact("wavefront_size")), int(spec.fact("isa_version"))
     return EmulatedDevice(
-        arch=arch,
-        target=arch + _FEATURES.get(arch, ""),
-        major=int(digits[:-2]),
-        minor=int(digits[-2], 16),
+        major=version // 1000,
+        minor=version // 100 % 10,
         wave=wave,
         units=int(spec.fact("compute_units")) // (1 if wave == 64 else 2),
         lds_of_group=int(spec.fact("lds_bytes")),
         lds_of_unit=limits.lds_bytes,
+        lds_banks=int(spec.fact("lds_banks")),
         group_threads=int(spec.fact("max_threads_per_block")),
         unit_threads=limits.waves * limits.simds * wave,
         unit_registers=limits.vgprs * limits.simds * wave,
         unit_groups=limits.groups,
+        fnuz=_optional(spec.facts, "fp8_encoding", "ocp") == "fnuz",
+        matrix_flushes_halves=flushed == _HALVES,
     )
 
 
-def device_table() -> str:
-    """The C++ text of ``kDevices`` (``core/emulated_devices.hpp``)."""
+def arch_facts() -> str:
+    """The text of ``core/arch_facts.hpp``: one ``ArchFacts`` for each row of the table."""
     rows = []
-    for arch in ARCHS:
-        d = device_of(arch)
-        numbers = (
-            d.major, d.minor, d.wave, d.units, d.lds_of_group, d.lds_of_unit, d.group_threads, d.unit_threads,
-            d.unit_registers, d.unit_groups,
-        )  # fmt: skip
-        rows.append(f'    {{"{d.arch}", "{d.target}", Arch::{d.arch}, {", ".join(map(str, numbers))}}},')
-    return "\n".join(
-        (
-            '#include "emulated_devices.hpp"',
-            "",
-            "namespace emu {",
-            "",
-            "const DeviceRow kDevices[] = {",
-            *rows,
-            "};",
-            f"const int kDeviceCount = {len(rows)};",
-            "",
-            "}  // namespace emu",
-            "",
-        )
-    )
+    for arch in emulated_archs():
+        fields = ", ".join(f".{name} = {str(value).lower()}" for name, value in asdict(device_of(arch)).items())
+        rows.append(f"inline constexpr ArchFacts {arch}{{{fields}}};")
+    head = "// Made from arch_specs/ by device_facts.py."
+    return "\n".join((head, "#pragma once", "", "namespace emu::facts {", *rows, "}  // namespace emu::facts", ""))
+
+
+def _optional(facts: Mapping[str, Mapping[str, Any]], name: str, otherwise: Any) -> Any:
+    return facts[name]["value"] if name in facts else otherwise

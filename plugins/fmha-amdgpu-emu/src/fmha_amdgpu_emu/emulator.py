@@ -1,4 +1,4 @@
-"""The emulator as ``fmha`` sees it. What a method needs is imported in it: listing kernels imports every plugin."""
+"""The emulator as ``fmha`` sees it. Each method imports what it needs, because listing kernels imports every plugin."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ INSTALL_HELP = "install LLVM (Debian: apt-get install llvm-22)"
 
 
 class AmdgpuEmulator:
-    """See ``fmha_cli.emulation.Emulator`` for the contract of the methods."""
+    """See ``fmha_cli.domain.emulation.Emulator`` for the contract of the methods."""
 
     name = "amdgpu-emu"
     runtime = "hip"
 
     def devices(self) -> tuple[DeviceFacts, ...]:
-        from fmha_amdgpu_emu.device_facts import ARCHS, device_of
+        from fmha_amdgpu_emu.device_facts import device_of, emulated_archs
 
-        return tuple(_facts(arch, device_of(arch).units) for arch in ARCHS)
+        return tuple(_facts(arch, device_of(arch).units) for arch in emulated_archs())
 
     def probe(self) -> Availability:
         from fmha_cli.api import llvm_tool

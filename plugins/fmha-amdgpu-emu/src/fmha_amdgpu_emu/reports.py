@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 
-from fmha_cli.api import Observed, merged, summed
+from fmha_cli.api import Observed, from_json, merged, summed
 
 
 def read_report(text: str) -> Observed:
-    """All launches together; the fault is the first one.
+    """All launches of a report, summed; the fault is the first one.
 
     Raises:
-        ValueError: a line that is no report of a launch.
+        ValueError: a line does not report a launch.
     """
-    try:
-        launches = [Observed.from_dict(json.loads(line)) for line in text.splitlines() if line.strip()]
-    except (KeyError, TypeError) as fault:
-        raise ValueError(f"not a report of a launch: {fault}") from fault
+    launches = [from_json(Observed, json.loads(line), "launch") for line in text.splitlines() if line.strip()]
     return Observed(
         merged(finding for launch in launches for finding in launch.findings),
         summed(counts for launch in launches for counts in launch.executed),

@@ -1,6 +1,6 @@
-"""The emulator's C++ as translation units: each ``.cpp`` with the headers beside it laid into one text.
+"""The emulator's C++ as translation units: each ``.cpp`` and its local headers joined to one text.
 
-The build cache keys a compile by its source text, so a unit that does not change is never compiled again.
+The build cache keys a compile by its source text, so an unchanged unit is never compiled again.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib import resources
 from importlib.resources.abc import Traversable
 
-from fmha_amdgpu_emu.device_facts import device_table
+from fmha_amdgpu_emu.device_facts import arch_facts
 from fmha_cli.api import hip_host_files
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)
@@ -21,10 +21,12 @@ def amalgamated(name: str, files: Mapping[str, str], seen: set[str] | None = Non
     """One text of a file and of all local headers that it includes, each header once.
 
     Args:
-        name: which of ``files``. files: texts by name. seen: headers that are in the text already.
+        name: the file, a key of ``files``.
+        files: texts by file name.
+        seen: headers that the text already has.
 
     Raises:
-        KeyError: an ``#include "x"`` that names no file.
+        KeyError: an ``#include "x"`` names no file.
     """
     known = set() if seen is None else seen
     known.add(name)
@@ -41,10 +43,10 @@ def amalgamated(name: str, files: Mapping[str, str], seen: set[str] | None = Non
 
 
 def core_files() -> dict[str, str]:
-    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with those of the HIP host API and the devices."""
+    """The texts of ``core/*.hpp`` and ``core/*.cpp`` by file name, with the HIP host API and the facts of the architectures."""
     folder: Traversable = resources.files("fmha_amdgpu_emu") / "core"
     own = {f.name: f.read_text("utf-8") for f in folder.iterdir() if f.name.endswith((".hpp", ".cpp"))}
-    return {**hip_host_files(), **own, "emulated_devices.cpp": device_table()}
+    return {**hip_host_files(), **own, "arch_facts.hpp": arch_facts()}
 
 
 def core_units() -> dict[str, str]:

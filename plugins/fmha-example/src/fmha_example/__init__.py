@@ -130,7 +130,7 @@ class ExampleBackend:
         return api.Plan(problem, (api.Stage(kernel),))
 
     def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
-        return api.build_cpp(stage.kernel, SOURCE, context)
+        return api.build_cpp(api.kernel_build(stage.kernel, SOURCE), context)
 
     def inspect(self, kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
         return {"bytes": artifact.path.stat().st_size}

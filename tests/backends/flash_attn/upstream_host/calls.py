@@ -1,8 +1,8 @@
-"""The call of upstream's API that asks for a problem, spelled out from the problem alone.
+"""The call of upstream's API for a problem, derived from the problem alone.
 
-Nothing here uses the product's view of upstream (``situation``): which API serves what is what upstream's Python
-interface does (``flash_attn/flash_attn_interface.py``), and an explicit number of splits is an argument that only
-``mha_fwd_kvcache`` has.
+This module does not use the product's view of upstream (``situation``). Upstream's Python interface
+(``flash_attn/flash_attn_interface.py``) decides which API serves a problem. Only ``mha_fwd_kvcache`` has an argument
+for an explicit number of splits.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from fmha_cli.features import Alibi, Bias, CacheKind, Direction, Layout, Mode, QScale, RotaryStyle
-from fmha_cli.mask import Align
-from fmha_cli.problem import Problem
+from fmha_cli.domain.features import Alibi, Bias, CacheKind, Direction, Layout, Mode, QScale, RotaryStyle
+from fmha_cli.domain.mask import Align
+from fmha_cli.domain.problem import Problem
 from upstream_host.client import Call, Device, FakeTensor
 
 DEVICES = {

@@ -1,4 +1,4 @@
-"""One problem, asked of our planner and of upstream's host code: what each would launch, with which parameters."""
+"""Gives one problem to our planner and to upstream's host code: what each would launch, with which parameters."""
 
 from __future__ import annotations
 
@@ -6,26 +6,27 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.probe import archs_of
 from fmha_cli.backends.flash_attn.arguments import params_of
 from fmha_cli.backends.flash_attn.auxiliary import auxiliaries_of
 from fmha_cli.backends.flash_attn.decide import decide
-from fmha_cli.backends.flash_attn.launches import Launch, launch_of
-from fmha_cli.backends.flash_attn.places import Call as Binding
+from fmha_cli.backends.flash_attn.launches import launch_of
 from fmha_cli.backends.flash_attn.plan import plan_of
-from fmha_cli.backends.flash_attn.situation import situation_of
+from fmha_cli.backends.flash_attn.situation import Situation, situation_of
 from fmha_cli.backends.flash_attn.upstream_names import template_text
+from fmha_cli.backends.gpu.call import Call as Binding
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import pack
-from fmha_cli.decision import Supported, Unsupported
-from fmha_cli.device import DeviceFacts
+from fmha_cli.domain.decision import Supported, Unsupported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.features import CacheKind, Mode
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor
+from fmha_cli.domain.signature import Need
 from fmha_cli.execution.layout import layout_of
-from fmha_cli.features import CacheKind, Mode
-from fmha_cli.kernel import Family
-from fmha_cli.plan import Plan
-from fmha_cli.problem import Problem
-from fmha_cli.protocols import BoundTensor
-from fmha_cli.signature import Need
 from upstream_host.calls import NoCall, call_of
 from upstream_host.client import Answer, Call, Device, FakeTensor, Fields, Host
 from upstream_host.client import Launch as Theirs
@@ -71,7 +72,7 @@ class Ours:
 
     refused: bool = False
     plan: Plan | None = None
-    binding: Binding | None = None
+    binding: Binding[Situation] | None = None
     stages: tuple[Stage, ...] = ()
 
 
@@ -191,8 +192,8 @@ def launch_faults(found: Compared) -> Iterator[str]:
             ("template", a.kernel, b.template),
             ("grid", a.grid, b.launch.grid),
             ("block", a.block, b.launch.block),
-            ("shared memory", a.smem, b.launch.smem),
-            ("allowed shared memory", a.smem_allowed, b.launch.smem if b.launch.smem >= 48 << 10 else None),
+            ("shared memory", a.smem, b.launch.shared),
+            ("allowed shared memory", a.smem_allowed, b.launch.shared if b.launch.shared >= 48 << 10 else None),
             ("argument", () if a.splits is None else (a.splits,), b.launch.extra),
         ):
             if x != y:

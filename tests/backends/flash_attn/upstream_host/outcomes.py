@@ -1,4 +1,4 @@
-"""What a comparison comes to: equal, refused by both, or a difference that is one of the known ones."""
+"""The outcome of a comparison: equal, refused by both, or a difference that is one of the known ones."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.store import fetched
 
 HERE = Path(__file__).parent

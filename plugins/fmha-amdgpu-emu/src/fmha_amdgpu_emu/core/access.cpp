@@ -1,4 +1,4 @@
-// Where lanes may read and write, and what is reported of those that may not.
+// Bounds of vector memory accesses: which lanes may read and write, and the findings for those that may not.
 #include "access.hpp"
 
 #include <algorithm>
@@ -131,7 +131,7 @@ uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& a, uint32_t bytes, To
 
 namespace {
 
-// The dwords that an access touches are the same for all lanes: what spilling does.
+// Spilling: an access touches the same dwords in every lane.
 bool uniform(uint64_t mask, const uint64_t* offsets, uint32_t bytes) {
   if (bytes % 4 || !mask) return false;
   const uint64_t first = offsets[std::countr_zero(mask)];
@@ -141,7 +141,7 @@ bool uniform(uint64_t mask, const uint64_t* offsets, uint32_t bytes) {
   return same;
 }
 
-// f(dword of private memory, register) for what an access of a lane touches.
+// Calls f(dword of private memory, register) for everything that one lane's access touches.
 template <class F> void each_dword(const Wave& w, uint64_t offset, uint32_t bytes, int reg, F f) {
   for (uint64_t at = offset; at < offset + bytes; at = (at | 3) + 1)
     if (at / 4 < w.track.scratch.size()) f(size_t(at / 4), reg + int((at - offset) / 4));

@@ -10,8 +10,8 @@
 
 namespace emu {
 
-// What a lane moves: so many dwords, or less than one. Of the d16 forms one half of the register is written or read and
-// the other is kept (CDNA3 ISA 9.1.8 "D16", RDNA3 ISA 10.6.1 "Data returned": "16-bit memory operations").
+// What a lane moves: a number of dwords, or less than one. A d16 form reads or writes one half of the register and
+// keeps the other (CDNA3 ISA 9.1.8 "D16", RDNA3 ISA 10.6.1 "Data returned": "16-bit memory operations").
 enum class Part : uint8_t { U8, I8, U16, I16, LowU8, LowI8, Low16, HighU8, HighI8, High16, B32, B64, B96, B128 };
 
 constexpr uint32_t bytes_of(Part part) {
@@ -74,14 +74,14 @@ template <Part P> inline uint32_t narrow(uint64_t address, uint32_t old) {
   }
 }
 
-// What a lane that may not read gets.
+// The value for a lane that may not read.
 template <Part P> inline uint32_t zero(uint32_t old) {
   if (P == Part::LowU8 || P == Part::LowI8 || P == Part::Low16) return old & 0xffff0000u;
   if (P == Part::HighU8 || P == Part::HighI8 || P == Part::High16) return old & 0xffffu;
   return 0;
 }
 
-// Registers from `reg` on, in the lanes of `addresses.mask`: memory where `may` allows, else zero.
+// Fills registers from `reg` on in the lanes of `addresses.mask`: with memory where `may` allows, else with zero.
 template <Part P> inline void load_lanes(Wave& w, int reg, const Addresses& addresses, uint64_t may) {
   constexpr int n = dwords_of(P);
   each_lane(addresses.mask & may, [&](int l) {
@@ -111,32 +111,32 @@ template <Part P> inline void store_lanes(const Wave& w, int reg, const Addresse
   });
 }
 
-// Addresses of what the host would serve a kernel with, and does not here: who touches one stops the launch.
+// Addresses of services that a host would offer a kernel and that do not exist here. Touching one stops the launch.
 constexpr uint64_t kHostcallBuffer = 3ull << 48, kDeviceHeap = kHostcallBuffer + (1ull << 40), kServicesEnd = 4ull << 48;
 
 inline uint64_t moved(uint64_t mask, uint32_t bytes) { return uint64_t(std::popcount(mask)) * bytes; }
 
-// Lanes whose [address, address + bytes) in global memory the host may touch. An access outside of every region is a
-// finding; one that lies in an allocation's guard is made all the same, as the device would.
+// Lanes whose [address, address + bytes) in global memory the host may touch. An access outside every region is a
+// finding. One that lies in an allocation's guard is made all the same, as the device would make it.
 uint64_t reachable(Wave& w, const Inst& i, const Addresses& addresses, uint32_t bytes, bool write);
 bool reachable_one(Wave& w, const Inst& i, int lane, uint64_t address, uint32_t bytes, bool write);
 
-// Private memory of the lanes: from offsets to host addresses. Returns the lanes within bounds.
+// Turns offsets into the lanes' private memory into host addresses. Returns the lanes within bounds.
 uint64_t reachable_scratch(Wave& w, const Inst& i, Addresses& offsets, uint32_t bytes, bool write);
 
-// FLAT addresses, in the apertures of LDS or private memory or in neither, to host addresses (CDNA3 ISA 9.4 "Flat",
-// RDNA3 ISA 11.2 "Apertures"). The books of LDS and of private memory are kept. Returns the lanes within bounds.
+// Turns FLAT addresses into host addresses, in the apertures of LDS or private memory or in neither (CDNA3 ISA 9.4
+// "Flat", RDNA3 ISA 11.2 "Apertures"). Keeps the books of LDS and of private memory. Returns the lanes within bounds.
 enum class Touch : uint8_t { Read, Write, Change };  // Change: an atomic
 uint64_t reachable_flat(Wave& w, const Inst& i, Addresses& addresses, uint32_t bytes, Touch touch);
 
-// Definedness of private memory: of the lanes' accesses at byte `offsets`, registers from `reg` on.
+// Definedness of private memory for accesses of the lanes at byte `offsets`, with registers from `reg` on.
 void scratch_stored(Wave& w, uint64_t mask, const uint64_t* offsets, uint32_t bytes, int reg);
 void scratch_loaded(Wave& w, uint64_t mask, const uint64_t* offsets, uint32_t bytes, int reg);
 
-// Undefined lanes of an operand are a finding (for handlers that keep the books themselves).
+// Makes undefined lanes of an operand a finding, for handlers that keep the books themselves.
 void require_defined(Wave& w, const Inst& i, const Operand& op, uint64_t active);
 
-// Destinations and sources from the operands' places: op[0..dsts) are written, the others read.
+// Sets roles by the places of operands: op[0..dsts) are written, the others read.
 void set_roles(Inst& i, int dsts);
 
 }  // namespace emu

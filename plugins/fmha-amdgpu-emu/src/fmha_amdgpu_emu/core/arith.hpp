@@ -1,12 +1,12 @@
-// Sums, products and fused multiply-adds of rows, binary32 and binary16, in MODE's rounding; results not yet finished
-// (omod, clamp, denormals).
+// Sums, products and fused multiply-adds of rows in binary32 and binary16, in MODE's rounding. Results still lack omod,
+// clamp and denormals.
 #pragma once
 
 #include "floats.hpp"
 
 namespace emu {
 
-// Each operation: its result to nearest even, and the exact one (rounded to odd) for the other modes.
+// Each operation has its result to nearest even, and the exact result (rounded to odd) for the other modes.
 struct Add {
   static float at(float a, float b) { return a + b; }
   static double exact(double a, double b, int round) { return odd_sum(a, b, round); }
@@ -28,7 +28,7 @@ struct Fma {
   static double exact(double a, double b, double c, int round) { return odd_sum(a * b, c, round); }
 };
 
-// out = op(in) in a rounding mode; NaNs are settled.
+// out = op(in) in a rounding mode; NaNs are final.
 template <class Op, int N> inline void compute32(uint32_t* out, const Fetched (&in)[N], int round) {
   const uint32_t *a = in[0].x, *b = in[1].x, *c = in[N - 1].x;
   if (round == kNearest) {
@@ -47,7 +47,8 @@ template <class Op, int N> inline void compute32(uint32_t* out, const Fetched (&
   settle_nans32(out, in);
 }
 
-// A double as a float whose last digit is one where digits were lost: rounding it to binary16 is rounding the double.
+// A double as a float whose last digit is one where digits were lost. Rounding that to binary16 equals rounding the
+// double.
 inline float odd_float(double x) {
   const float near = float(x);
   const uint32_t bits = bits_of(near);
@@ -57,7 +58,7 @@ inline float odd_float(double x) {
   return as_float(exact ? bits : bits + step);
 }
 
-// MODE.FP16_OVFL: infinite results of finite sources become the largest number.
+// MODE.FP16_OVFL: an infinite result of finite sources becomes the largest number.
 template <int N> inline void saturate16(uint32_t* out, const Fetched (&in)[N]) {
   for (int l = 0; l < kLanes; ++l) {
     bool infinite = false;
@@ -66,8 +67,9 @@ template <int N> inline void saturate16(uint32_t* out, const Fetched (&in)[N]) {
   }
 }
 
-// The same for binary16 in the low halves. Sums and products of binary16 may be rounded to binary32 first: 24 digits are
-// enough to round again to 11 (2 x 11 + 2). A fused product and sum may not: it goes through double and odd rounding.
+// The same for binary16 in the low halves. Sums and products of binary16 may round to binary32 first: its 24 digits are
+// enough to round again to 11 (2 x 11 + 2). A fused product and sum may not, so it goes through double and odd
+// rounding.
 template <class Op, int N> inline void compute16(uint32_t* out, const Fetched (&in)[N], int round, bool saturate) {
   alignas(64) float a[kLanes], b[kLanes], c[kLanes];
   halves_to_floats(a, in[0].x);

@@ -1,5 +1,6 @@
-// Atomics on memory: GLOBAL, FLAT and BUFFER (CDNA3 ISA 12.14 and 12.15, RDNA3 ISA 16.15, RDNA4 ISA 15). They are atomic
-// on the host too, because workgroups run on several threads. Lanes of a wave act one after another, the lowest first.
+// Atomics on memory: GLOBAL, FLAT and BUFFER (CDNA3 ISA 12.14 and 12.15, RDNA3 ISA 16.15, RDNA4 ISA 15). They are
+// atomic on the host too, because workgroups run on several threads. The lanes of a wave act one after another, the
+// lowest first.
 #include <string>
 #include <string_view>
 
@@ -43,17 +44,18 @@ template <class T, class F, int Data> T exchange(const Wave& w, int reg, int lan
   return std::bit_cast<T>(old);
 }
 
-// An address that is no multiple of the size is a memory violation on the device.
+// The device reports a memory violation for an address that is not a multiple of the size.
 bool aligned(Wave& w, const Inst& i, int lane, uint64_t address, uint32_t bytes) {
   if (address % bytes == 0) return true;
   if (w.launch && w.launch->report)
     w.launch->report->add(Finding::OutOfBounds, w, i, lane, [&] {
-      return "lane " + std::to_string(lane) + ": the atomic's address is no multiple of " + std::to_string(bytes);
+      return "lane " + std::to_string(lane) + ": the atomic's address is not a multiple of " + std::to_string(bytes);
     });
   return false;
 }
 
-// Lanes of `addresses.mask`; the old value goes to `result` (-1: nowhere), zero where the memory may not be touched.
+// Acts in the lanes of `addresses.mask`. The old value goes to `result` (-1: nowhere); it is zero where the memory may
+// not be touched.
 template <class T, class F, int Data>
 void act(Wave& w, const Inst& i, const Addresses& addresses, uint64_t may, int data, int result) {
   each_lane(addresses.mask, [&](int l) {
@@ -75,7 +77,7 @@ template <class T> Outstanding pending(int result) {
   return {.first = uint16_t(result), .count = uint8_t(sizeof(T) / 4)};
 }
 
-// vdst where the old value is returned, vaddr, vdata, saddr.
+// Operands: vdst where the old value is returned, vaddr, vdata, saddr.
 template <class T, class F, int Data> void global_atomic(Wave& w, const Inst& i) {
   Addresses a;
   global_addresses(w, i, i.op[i.dsts], i.op[i.dsts + 2], a);
@@ -96,7 +98,7 @@ template <class T, class F, int Data> void flat_atomic(Wave& w, const Inst& i) {
   issue_flat(w, i.dsts ? Counter::Load : Counter::Store, what);
 }
 
-// vdata (which the old value replaces where it is returned), vaddr, resource, soffset.
+// Operands: vdata, vaddr, resource, soffset. A returned old value replaces vdata.
 template <class T, class F, int Data> void buffer_atomic(Wave& w, const Inst& i) {
   const uint64_t exec = w.exec();
   if (i.mod.offen || i.mod.idxen) require_defined(w, i, i.op[1], exec);
@@ -120,16 +122,16 @@ template <class T, class F, int Data> void buffer_atomic(Wave& w, const Inst& i)
 bool returns_old(const Inst& i) { return i.mod.sc0 || i.mod.glc || i.mod.th_return; }
 
 std::string bind_addressed(Inst& i, int operands) {
-  if (i.mod.lds) return "atomics on LDS by this form are not implemented";
+  if (i.mod.lds) return "this form of atomics on LDS is not implemented";
   if (i.ops != operands && i.ops != operands + 1) return "its operands are not vdst, vaddr, vdata, saddr";
   set_roles(i, i.ops == operands + 1);
   return {};
 }
 
-std::string bind_global(Inst& i, Arch) { return bind_addressed(i, 3); }
-std::string bind_flat(Inst& i, Arch) { return bind_addressed(i, 2); }
+std::string bind_global(Inst& i, const ArchTraits&) { return bind_addressed(i, 3); }
+std::string bind_flat(Inst& i, const ArchTraits&) { return bind_addressed(i, 2); }
 
-std::string bind_buffer(Inst& i, Arch) {
+std::string bind_buffer(Inst& i, const ArchTraits&) {
   if (i.ops != 4 || i.op[2].kind != Kind::Sgpr || i.op[2].count != 4)
     return "its operands are not vdata, vaddr, resource, soffset";
   if (i.mod.idxen + i.mod.offen > 0 && i.op[1].kind != Kind::Vgpr) return "no register holds index or offset";

@@ -1,6 +1,7 @@
-// What an atomic operation stores: f(memory, data) or f(memory, data, second data). LDS and memory have the same ones.
+// What an atomic operation stores: f(memory, data) or f(memory, data, second data). LDS and memory share these
+// operations.
 //
-// Floats are added as they are: nearest even, denormals kept (CDNA3 ISA 12.13: "handles NaN/INF/denormal values").
+// Float additions round to nearest even and keep denormals (CDNA3 ISA 12.13: "handles NaN/INF/denormal values").
 #pragma once
 
 #include <cmath>
@@ -44,7 +45,7 @@ struct MaxNum {
 };
 struct MaskOr { template <class T> static T of(T m, T d, T e) { return (m & ~d) | e; } };
 struct Wrap { template <class T> static T of(T m, T d, T e) { return m >= d ? m - d : m + e; } };
-// DS_CMPST: the value to compare comes first (CDNA3 ISA 12.13); DS_CMPSTORE: it comes second (RDNA3 ISA 16.12).
+// DS_CMPST takes the value to compare first (CDNA3 ISA 12.13), DS_CMPSTORE second (RDNA3 ISA 16.12).
 struct CompareFirst { template <class T> static T of(T m, T compared, T stored) { return m == compared ? stored : m; } };
 struct CompareSecond { template <class T> static T of(T m, T stored, T compared) { return m == compared ? stored : m; } };
 
@@ -59,7 +60,7 @@ template <const Format& F> struct PackedAdd {
   }
 };
 
-// Each dword of memory is replaced by the data's lower 31 bits where the data's top bit is set.
+// The data's lower 31 bits replace each dword of memory where the data's top bit is set.
 struct CondExchange {
   static uint64_t of(uint64_t m, uint64_t d) {
     uint64_t out = 0;

@@ -1,6 +1,6 @@
 // The workgroup's barrier. A wave *signals* (arrives) and *waits*; s_barrier does both, gfx12 splits them (RDNA4 ISA,
-// "Barriers"). A phase is complete when every wave that has not ended has signalled it; the scheduler (launch.cpp) wakes
-// the waves that wait for it.
+// "Barriers"). A phase is complete when every wave that has not ended has signalled it. The scheduler (scheduler.cpp)
+// then wakes the waves that wait for it.
 #include "control.hpp"
 #include "launch.hpp"
 
@@ -51,8 +51,9 @@ void run_barrier(Wave& w, const Inst& i) {
   wait(w);
 }
 
-// A second signal with no wait between would count twice in a phase that other waves have not reached, and let them pass
-// each other. It is told; then the wave goes on as if it had waited, so that the numbers do not depend on it.
+// A second signal without a wait in between would count twice in a phase that other waves have not reached, and the
+// waves would pass each other. It is a finding. The wave then goes on as if it had waited, so that results do not
+// depend on it.
 void run_barrier_signal(Wave& w, const Inst& i) {
   if (w.waited < w.signals && w.launch && w.launch->report)
     w.launch->report->add(Finding::DivergentBarrier, w, i, -1, [] {
@@ -68,7 +69,7 @@ void run_barrier_signal(Wave& w, const Inst& i) {
   wait(w);
 }
 
-// SCC: whether this wave is the first to signal in this phase.
+// SCC says whether this wave is the first to signal in this phase.
 void run_barrier_signal_isfirst(Wave& w, const Inst& i) {
   const bool first = !w.group || w.group->arrived == 0, waits = !waited_for_last(w);
   run_barrier_signal(w, i);
@@ -84,7 +85,7 @@ void run_barrier_wait(Wave& w, const Inst& i) {
   wait(w);
 }
 
-std::string bind_barrier(Inst& i, Arch) {
+std::string bind_barrier(Inst& i, const ArchTraits&) {
   for (int k = 0; k < i.ops; ++k) {
     const Operand& op = i.op[k];
     if (op.kind == Kind::Constant) {

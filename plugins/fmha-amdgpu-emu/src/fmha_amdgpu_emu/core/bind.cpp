@@ -3,6 +3,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "arch_traits.hpp"
 #include "report.hpp"
 #include "tables.hpp"
 
@@ -14,7 +15,7 @@ void refuse(Wave&, const Inst& i) { throw Unexecutable{i.problem}; }
 
 bool begins(std::string_view text, std::string_view with) { return text.substr(0, with.size()) == with; }
 
-// A binary16 or bfloat16 of the few numbers that are inline constants.
+// The bits of an inline constant as binary16 or bfloat16. Only a few numbers are inline constants.
 uint16_t half_bits(double number, bool brain) {
   const double size = std::fabs(number);
   const uint16_t sign = std::signbit(number) ? 0x8000 : 0;
@@ -40,8 +41,8 @@ uint32_t float_bits(double number) {
   return bits;
 }
 
-// Instructions whose op_sel is not "which half of a register": packed and mixed ones, matrix products, and those to
-// which the bits mean something of their own.
+// Instructions whose op_sel does not choose a half of a register: packed and mixed ones, matrix products, and those
+// that give the bits a meaning of their own.
 bool reads_op_sel_itself(std::string_view name) {
   for (const std::string_view with : {"v_pk_", "v_fma_mix", "v_mad_mix", "v_dot", "v_mfma", "v_smfmac", "v_wmma",
                                       "v_swmmac", "v_permlane", "v_cvt_sr_", "v_cvt_scalef32"})
@@ -62,10 +63,9 @@ constexpr Implicit kImplicit[] = {
     {"v_cmpx_", -1, kExec},
 };
 
-void add_implicit(Inst& i, Arch arch) {
+void add_implicit(Inst& i) {
   const std::string_view name = i.entry->name;
   const int words = 2;  // both halves: on wave32 the upper one is nobody's
-  (void)arch;
   for (const Implicit& implicit : kImplicit) {
     if (!begins(name, implicit.prefix)) continue;
     for (int k = 0; k < words; ++k) {
@@ -75,24 +75,23 @@ void add_implicit(Inst& i, Arch arch) {
   }
   if (name.find("_saveexec_") != name.npos || name.find("_wrexec_") != name.npos)
     for (int k = 0; k < words; ++k) i.s_reads.set(kExec + k), i.s_writes.set(kExec + k);
-  if (begins(name, "s_cselect")) return;
 }
 
-void add_roles(Inst& i, Arch arch) {
+void add_roles(Inst& i) {
   for (int k = 0; k < i.ops; ++k) {
     if (k < i.dsts) add_registers(i.op[k], i.v_writes, i.s_writes);
     else add_registers(i.op[k], i.v_reads, i.s_reads);
   }
   if (i.entry->flags & kReadsDst) add_registers(i.op[0], i.v_reads, i.s_reads);
   if (i.mod.sdwa && i.mod.dst_unused == Unused::Preserve) add_registers(i.op[0], i.v_reads, i.s_reads);
-  add_implicit(i, arch);
+  add_implicit(i);
 }
 
-// Sources and destination are whole registers: nothing selects parts of them.
-bool is_plain(const Inst& i, Arch arch) {
+// Whether sources and destination are whole registers, with nothing that selects parts of them.
+bool is_plain(const Inst& i, const ArchTraits& arch) {
   if (i.mod.dpp != Dpp::None || i.mod.sdwa) return false;
-  // A 16-bit result that leaves the other half of its register as it is (dpp.cpp).
-  if (i.dsts && !i.vop3p && is_half(i.entry->types[0]) && (is_rdna(arch) || i.entry->flags & kKeepsUpper)) return false;
+  // The result leaves the other half of its register as it is (dpp.cpp).
+  if (i.dsts && !i.vop3p && is_half(i.entry->types[0]) && (arch.keeps_upper_half || i.entry->flags & kKeepsUpper)) return false;
   if (i.mod.op_sel != 0 && !i.vop3p && !reads_op_sel_itself(i.entry->name)) return false;
   for (int k = 0; k < i.ops; ++k)
     if (i.op[k].half || i.op[k].sext) return false;
@@ -116,8 +115,8 @@ void add_registers(const Operand& op, VSet& v, SSet& s) {
     for (int k = 0; k < op.count && op.reg + k < kScalars; ++k) s.set(op.reg + k);
 }
 
-// ISA documents, "Scalar ALU operands" and "Inline constants": integers are the same bits for every instruction, reals
-// are converted to the operand's own format, a literal is 32 bits: the high half of a double.
+// ISA documents, "Scalar ALU operands" and "Inline constants": an integer has the same bits for every instruction. A
+// real is converted to the operand's own format. A literal has 32 bits; for a double they are the high half.
 uint64_t constant_bits(const Operand& op, Type type) {
   if (op.literal) {
     if (type == Type::F64) return op.value <= 0xffffffffu ? op.value << 32 : op.value;
@@ -137,7 +136,7 @@ uint64_t constant_bits(const Operand& op, Type type) {
   }
 }
 
-void bind(Inst& i, const std::string& mnemonic, Arch arch) {
+void bind(Inst& i, const std::string& mnemonic, const ArchTraits& arch) {
   i.mnemonic = interned(mnemonic);
   std::string name = mnemonic;
   if (begins(name, "v_dual_")) name = "v_" + name.substr(7);
@@ -150,8 +149,7 @@ void bind(Inst& i, const std::string& mnemonic, Arch arch) {
   i.cls = entry.cls;
   i.run = entry.run;
   i.dsts = entry.dsts;
-  // From gfx10 on v_cmpx writes EXEC alone and has no destination operand.
-  if (is_rdna(arch) && begins(entry.name, "v_cmpx_") && i.dsts) i.dsts = 0;
+  if (arch.cmpx_writes_exec_alone && begins(entry.name, "v_cmpx_") && i.dsts) i.dsts = 0;
   if (name == "v_cndmask_b32" && i.ops == 3) {  // a dual issue's reads VCC without saying so
     Operand& vcc = i.op[i.ops++];
     vcc.kind = Kind::Sgpr;
@@ -168,8 +166,8 @@ void bind(Inst& i, const std::string& mnemonic, Arch arch) {
     if (type == Type::B64 && i.op[k].literal && name.find("_i64") != name.npos && i.op[k].value <= 0xffffffffu)
       i.op[k].value = uint64_t(int64_t(int32_t(i.op[k].value)));
   }
-  // Halves are written twice, v0.h and op_sel: the register's name is enough (scalars have op_sel alone). The bits are
-  // those of the sources, then the destination's.
+  // The text writes a half twice, as v0.h and in op_sel. The register's name is enough (scalars have op_sel only).
+  // op_sel holds the bits of the sources first, then the destination's.
   for (int k = 0; k < i.ops; ++k)
     if (i.op[k].half) i.mod.op_sel &= uint8_t(~(1u << (k < i.dsts ? i.ops - i.dsts : k - i.dsts)));
   bool mixed = false;
@@ -177,7 +175,7 @@ void bind(Inst& i, const std::string& mnemonic, Arch arch) {
   if (mixed && !i.mod.has_op_sel_hi) i.mod.op_sel_hi = 0;  // mixed precision: absent means 32-bit sources
   i.dst_regs = i.dsts ? i.op[0].count : 0;
   i.plain = is_plain(i, arch);
-  add_roles(i, arch);
+  add_roles(i);
   if (i.problem.empty() && entry.bind) i.problem = entry.bind(i, arch);
   if (!i.problem.empty() || !i.run) {
     if (i.problem.empty()) i.problem = "this instruction has no handler";

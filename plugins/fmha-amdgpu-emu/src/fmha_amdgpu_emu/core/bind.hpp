@@ -1,4 +1,5 @@
-// From what is written to what is executed: entry, constants, registers read and written, implicit ones included.
+// From the written instruction to the executable one: entry, constants, registers read and written, including implicit
+// ones.
 #pragma once
 
 #include <string>
@@ -7,9 +8,9 @@
 
 namespace emu {
 
-// Finds the entry of `mnemonic`, chooses the handler and fills everything that depends on it. What cannot be executed
-// gets `problem` and a handler that throws Unexecutable with it.
-void bind(Inst& inst, const std::string& mnemonic, Arch arch);
+// Finds the entry of `mnemonic`, chooses the handler and fills everything that depends on it. An instruction that
+// cannot be executed gets `problem` and a handler that throws Unexecutable with it.
+void bind(Inst& inst, const std::string& mnemonic, const ArchTraits& arch);
 
 // The Y half of a dual issue joins its X half (dual.cpp): both read before either writes.
 void bind_dual(Inst& x, const Inst& y);

@@ -27,8 +27,9 @@ void dword_addresses(const BufferAccess& access, int d, Addresses& a) {
   }
 }
 
-// Lanes as a whole where they can be, dword by dword where ranges or swizzling divide them. move(d, dwords, addresses,
-// may): dword `d` on, so many of them; the lanes of addresses.mask that are not in `may` read zero or write nothing.
+// Moves whole lanes where it can, and dword by dword where ranges or swizzling divide a lane. move(d, dwords,
+// addresses, may) moves `dwords` dwords from dword `d` on. Lanes of addresses.mask that are not in `may` read zero or
+// write nothing.
 template <Part P, class F> void moves(Wave& w, const Inst& i, BufferAccess& access, bool write, F move) {
   const uint64_t exec = access.addresses.mask;
   if (access.scratch) {
@@ -106,16 +107,16 @@ template <Part P> void buffer_to_lds(Wave& w, const Inst& i) {
 
 std::string well_formed(const Inst& i, int first) {
   if (i.ops != first + 3) return "its operands are not vaddr, resource, soffset";
-  if (i.op[first + 1].kind != Kind::Sgpr || i.op[first + 1].count != 4) return "the resource is not four scalars";
+  if (i.op[first + 1].kind != Kind::Sgpr || i.op[first + 1].count != 4) return "the resource is not in four scalar registers";
   if (i.mod.idxen + i.mod.offen > 0 && i.op[first].kind != Kind::Vgpr) return "no register holds index or offset";
   return refuse_buffer(i);
 }
 
-template <Part P> std::string bind_load(Inst& i, Arch arch) {
+template <Part P> std::string bind_load(Inst& i, const ArchTraits& arch) {
   constexpr bool to_lds_anywhere = P == Part::U8 || P == Part::I8 || P == Part::U16 || P == Part::I16 || P == Part::B32;
   if (!i.mod.lds) return i.op[0].kind == Kind::Vgpr ? well_formed(i, 1) : "the destination is not a vector register";
-  if (!is_cdna(arch)) return "loads straight to LDS are implemented for CDNA alone";
-  if (!to_lds_anywhere && !(arch == Arch::gfx950 && (P == Part::B96 || P == Part::B128)))
+  if (!arch.loads_to_lds) return "loads straight to LDS are not implemented for this architecture";
+  if (!to_lds_anywhere && !(arch.wide_loads_to_lds && (P == Part::B96 || P == Part::B128)))
     return "this width does not go straight to LDS on this architecture";
   set_roles(i, 0);
   i.s_reads.set(kM0);
@@ -123,7 +124,7 @@ template <Part P> std::string bind_load(Inst& i, Arch arch) {
   return well_formed(i, 0);
 }
 
-std::string bind_store(Inst& i, Arch) {
+std::string bind_store(Inst& i, const ArchTraits&) {
   if (i.mod.lds) return "stores from LDS are not implemented";
   return well_formed(i, 1);
 }

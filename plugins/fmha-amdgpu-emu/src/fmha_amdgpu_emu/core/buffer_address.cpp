@@ -12,27 +12,28 @@ namespace {
 // OOB_SELECT (RDNA3 ISA 10.1.5.2 "Range checking"; RDNA4 ISA 10 has the same four).
 enum Bounds : uint32_t { kStructured = 0, kIndexOnly = 1, kEmptyOnly = 2, kRaw = 3 };
 
-// The addresses of the scratch resource lie in [scratch_va, scratch_va + lanes x bytes of a lane), dwords of the lanes
-// side by side.
+// Addresses of the scratch resource lie in [scratch_va, scratch_va + lanes x bytes of a lane). The lanes' dwords lie
+// side by side there.
 bool is_scratch(const Wave& w, const Resource& r) { return w.scratch && w.scratch_va && r.add_tid && r.swizzle; }
 
-// What the sum of base and soffset exceeds the wave's scratch by, undone: the byte offset in lane l's own memory.
+// The byte offset in lane l's own memory, from an address in the wave's interleaved scratch.
 uint64_t scratch_offset(const Wave& w, uint64_t address, int lane) {
   const uint64_t raw = address - w.scratch_va;
   const uint64_t row = raw / (4ull * uint32_t(w.lanes));
   return uint32_t(raw / 4 % uint32_t(w.lanes)) == uint32_t(lane) ? row * 4 + raw % 4 : ~0ull;
 }
 
-// Range of one component of `payload` bytes whose offset within the buffer is `offset` (before soffset), the linear or
-// swizzled sum of which with the index is `sum`.
+// Whether one component of `payload` bytes is in range. `offset` is its offset within the buffer, before soffset; `sum`
+// is the linear or swizzled sum of that and the index.
 //
-// CDNA: with an index and a stride, NUM_RECORDS counts structures and the index alone is checked; else it counts bytes
-// and is reduced by soffset (CDNA3 ISA 9.1.5.3; that IDXEN, not SWIZZLE_ENABLE, tells the two apart on gfx9 is what
-// compiled and hand-written kernels rely on, and what LLVM documents of its raw and struct buffer intrinsics).
+// Without OOB_SELECT (CDNA): with an index and a stride, NUM_RECORDS counts structures, and only the index is checked.
+// Otherwise NUM_RECORDS counts bytes and is reduced by soffset (CDNA3 ISA 9.1.5.3). IDXEN tells the two apart on gfx9,
+// not SWIZZLE_ENABLE: compiled and hand-written kernels rely on that, and LLVM documents it for its raw and struct
+// buffer intrinsics.
 bool in_range(const Wave& w, const Inst& i, const Resource& r, uint64_t index, uint64_t offset, uint64_t sum,
               uint64_t soffset, uint32_t payload) {
   const uint64_t limit = r.records > soffset ? r.records - soffset : 0;
-  if (is_cdna(w.arch)) return i.mod.idxen && r.stride ? index < r.records : sum < limit;
+  if (!w.arch->oob_select) return i.mod.idxen && r.stride ? index < r.records : sum < limit;
   switch (r.bounds) {
     case kStructured: return index < r.records && (!r.stride || offset + payload <= r.stride);
     case kIndexOnly: return index < r.records;
@@ -43,9 +44,9 @@ bool in_range(const Wave& w, const Inst& i, const Resource& r, uint64_t index, u
   }
 }
 
-// Of a linear buffer: whether even the largest index and the largest end (soffset included) are in range.
+// For a linear buffer: whether even the largest index and the largest end (soffset included) are in range.
 bool all_in_range(const Wave& w, const Inst& i, const Resource& r, uint64_t index, uint64_t end) {
-  if (is_cdna(w.arch)) return i.mod.idxen && r.stride ? index < r.records : end <= r.records;
+  if (!w.arch->oob_select) return i.mod.idxen && r.stride ? index < r.records : end <= r.records;
   if (r.bounds == kRaw) return end <= r.records;
   return r.bounds == kIndexOnly ? index < r.records : r.bounds == kEmptyOnly && r.records != 0;
 }
@@ -59,8 +60,8 @@ uint64_t swizzled(const Resource& r, uint64_t index, uint64_t offset) {
 
 }  // namespace
 
-// gfx9: CDNA3 ISA 9.1.6 "Buffer resource"; gfx11: RDNA3 ISA 10.1.6; gfx12: RDNA4 ISA 10. The stride has four more bits
-// on CDNA where the thread id is added, in place of the data format.
+// gfx9: CDNA3 ISA 9.1.6 "Buffer resource"; gfx11: RDNA3 ISA 10.1.6; gfx12: RDNA4 ISA 10. Where the thread id is added,
+// CDNA uses the four bits of the data format for a wider stride.
 Resource resource_of(const Wave& w, const Operand& srsrc) {
   const uint32_t* const word = w.s + srsrc.reg;
   Resource r;
@@ -69,7 +70,7 @@ Resource resource_of(const Wave& w, const Operand& srsrc) {
   r.records = word[2];
   r.index_stride = 8u << (word[3] >> 21 & 3);
   r.add_tid = word[3] >> 23 & 1;
-  if (is_cdna(w.arch)) {
+  if (!w.arch->oob_select) {
     r.swizzle = word[1] >> 31;
     if (r.add_tid) r.stride |= (word[3] >> 15 & 0xf) << 14;
     return r;
@@ -98,7 +99,7 @@ void buffer_access(Wave& w, const Inst& i, const BufferPlace& place, uint32_t by
   const auto everything = [&] {
     out.in_range[0] = out.in_range[1] = out.in_range[2] = out.in_range[3] = out.every = exec;
   };
-  // Most buffers are linear, and the largest index or sum tells that every lane is within.
+  // Most buffers are linear. If the largest index or sum is in range, every lane is.
   if (!r.swizzle && !r.add_tid) {
     uint64_t last = 0, last_index = 0;
     for (int l = 0; l < kLanes; ++l) {
@@ -109,7 +110,7 @@ void buffer_access(Wave& w, const Inst& i, const BufferPlace& place, uint32_t by
     }
     if (all_in_range(w, i, r, last_index, last + bytes + soffset)) return everything();
   }
-  // Spilling: the lanes' dwords are side by side, so each lane's place is the same in its own memory.
+  // Spilling: the lanes' dwords lie side by side, so every lane has the same offset in its own memory.
   const uint64_t behind = base - w.scratch_va;
   if (out.scratch && !indexed && r.index_stride == uint32_t(w.lanes) && behind % (4ull * r.index_stride) == 0) {
     const uint64_t start = behind / r.index_stride + fixed;
@@ -143,7 +144,7 @@ void buffer_access(Wave& w, const Inst& i, const BufferPlace& place, uint32_t by
 }
 
 std::string refuse_buffer(const Inst& i) {
-  if (i.mod.addr64) return "addr64 exists on no generation that is emulated";
+  if (i.mod.addr64) return "no emulated architecture has addr64";
   if (i.mod.tfe) return "tfe is not implemented";
   if (i.mod.gds) return "gds is not implemented";
   return {};

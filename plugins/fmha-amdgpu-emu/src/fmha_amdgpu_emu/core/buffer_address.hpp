@@ -1,4 +1,4 @@
-// Buffer resources and the addresses that they make of index and offset (CDNA3 ISA 9.1.5 "Buffer addressing", RDNA3
+// Buffer resources, and the addresses that they make from index and offset (CDNA3 ISA 9.1.5 "Buffer addressing", RDNA3
 // ISA 10.1.5, RDNA4 ISA 10).
 #pragma once
 
@@ -6,7 +6,7 @@
 
 namespace emu {
 
-// A buffer resource ("V#") as its generation lays it out.
+// A buffer resource ("V#") in the layout of its generation.
 struct Resource {
   uint64_t base = 0;
   uint32_t stride = 0, records = 0;
@@ -18,7 +18,7 @@ struct Resource {
 
 Resource resource_of(const Wave& w, const Operand& srsrc);
 
-// The lanes' accesses: where the first byte is, and which dwords of each are in range.
+// The lanes' accesses: the address of the first byte of each, and which of its dwords are in range.
 struct BufferAccess {
   Addresses addresses;         // mask: EXEC
   uint64_t in_range[4];        // per dword: lanes
@@ -35,7 +35,7 @@ struct BufferPlace {
   const Operand* soffset;
 };
 
-// `whole`: atomics are in range as a whole or not at all.
+// `whole`: the access is in range as a whole or not at all, as atomics are.
 void buffer_access(Wave& w, const Inst& i, const BufferPlace& place, uint32_t bytes, bool whole, BufferAccess& out);
 
 // Refuses what no compiler emits: addr64, tfe, gds.

@@ -21,14 +21,14 @@ struct EmuState {
   uint64_t executed;       // out: instructions
 };
 
-// Straight-line or branching code (objdump's text) on one wave, from its first instruction to s_endpgm or the end of the
-// text. `findings` receives JSON text.
+// Runs straight-line or branching code (objdump's text) on one wave, from its first instruction to s_endpgm or the end
+// of the text. `findings` receives JSON text.
 EMU_API int emu_snippet(const char* arch, const char* listing, EmuState* state, char* message, size_t room, char* findings,
                         size_t findings_room);
 
-// How each line of objdump's text was read and bound, as JSON text: a list of objects with address, mnemonic, entry (null
-// where there is none), operands, modifiers that differ from their defaults, registers read and written, problem. Returns
-// the bytes needed, the final zero included; nothing is written when `room` is less.
+// How each line of objdump's text was read and bound, as JSON text: a list of objects with address, mnemonic, entry
+// (null where there is none), operands, modifiers that differ from their defaults, registers read and written, problem.
+// Returns the bytes needed, including the final zero. Writes nothing when `room` is less.
 EMU_API size_t emu_describe(const char* arch, const char* listing, char* out, size_t room);
 // The same, but only what cannot be executed: {"instructions": N, "problems": {"MNEMONIC: WHY": COUNT}}.
 EMU_API size_t emu_unexecutable(const char* arch, const char* listing, char* out, size_t room);

@@ -65,9 +65,8 @@ int emu_load(const uint8_t* elf, uint64_t bytes, void** program, char* message, 
 void emu_unload(void* program) { delete static_cast<Loaded*>(program); }
 
 size_t emu_kernels(const void* program, char* out, size_t room) {
-  constexpr const char* kNames[] = {"gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"};
   const Program& p = program_of(program);
-  std::string text = std::string("{\"arch\":\"") + kNames[size_t(p.arch)] + "\",\"kernels\":{";
+  std::string text = std::string("{\"arch\":\"") + p.arch->name + "\",\"kernels\":{";
   bool first = true;
   for (const auto& [name, kernel] : p.kernels) {
     text += (first ? "" : ",") + json_string(name) + ":" + kernel_json(kernel);

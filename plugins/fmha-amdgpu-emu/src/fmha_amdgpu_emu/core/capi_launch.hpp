@@ -1,5 +1,5 @@
-// The C interface to whole launches, beside the HIP runtime: code objects, live memory, launches with all their options.
-// Functions that return int return 0, or write a sentence to `message` and return 1.
+// The C interface to whole launches, beside the HIP runtime: code objects, live memory, launches with all their
+// options. Functions that return int return 0, or write a sentence to `message` and return 1.
 #pragma once
 
 #include "capi.hpp"
@@ -23,12 +23,12 @@ EMU_API void emu_unload(void* program);
 EMU_API size_t emu_kernels(const void* program, char* out, size_t room);
 // Host address of a symbol's memory; 0 where there is none.
 EMU_API uint64_t emu_symbol(const void* program, const char* name, uint64_t* bytes);
-// Runs a kernel to its end. `message` says why it could not; what it did until then is kept for `emu_observed`.
+// Runs a kernel to its end. On failure `message` says why; `emu_observed` still gives what the kernel did until then.
 EMU_API int emu_launch(void* program, const char* kernel, const EmuLaunch* launch, char* message, size_t room);
 // What the launches of this thread did since the last call, as `fmha_cli` reads it: {"executed", "fault", "findings"}.
 EMU_API const char* emu_observed();
 
-// Host memory becomes device memory of that name, and stops being it.
+// Makes host memory device memory of that name; emu_free undoes it.
 EMU_API void emu_allocate(uint64_t start, uint64_t bytes, const char* name, int writable);
 EMU_API int emu_free(uint64_t start);
 struct EmuNamed {

@@ -1,6 +1,6 @@
-// Comparisons: V_CMP_* write a lane mask, V_CMPX_* write EXEC. Lanes that EXEC (or DPP) leaves out get 0.
-// CDNA3 12.9 VOPC (V_CMPX writes EXEC and its destination), RDNA3 and RDNA4 16.9 (V_CMPX writes EXEC alone and has no
-// destination). Denormals that MODE flushes on input compare as zeros; the class tests see them as they are.
+// Comparisons: V_CMP_* write a lane mask, V_CMPX_* write EXEC. Lanes that EXEC (or DPP) leaves out get 0. Sources:
+// CDNA3 12.9 VOPC (V_CMPX writes EXEC and its destination), RDNA3 and RDNA4 16.9 (V_CMPX writes EXEC only and has no
+// destination). Denormals that MODE flushes on input compare as zeros; the class tests see them unflushed.
 
 #include "floats.hpp"
 #include "tables.hpp"
@@ -9,7 +9,7 @@ namespace emu {
 
 namespace {
 
-// What may hold between two values; a condition is a set of these.
+// The relations that can hold between two values. A condition is a set of these.
 enum : int { kLess = 1, kEqual = 2, kGreater = 4, kUnordered = 8 };
 
 template <int kCondition, class T> bool holds(T a, T b) {
@@ -33,7 +33,7 @@ template <bool kExecToo> void write_mask(Wave& w, const Inst& i, const uint32_t*
 
 // ---- integers ----
 
-// T: how the low bits of a source are understood.
+// T says how to read the low bits of a source.
 template <class T, int kCondition, bool kExecToo> void integers(Wave& w, const Inst& i) {
   Row ra, rb, out;
   const uint32_t* a = source(w, i, 0, ra);
@@ -73,7 +73,7 @@ template <int kCondition, bool kExecToo> void floats64(Wave& w, const Inst& i) {
   write_mask<kExecToo>(w, i, out.x);
 }
 
-// Numbers of binary16 in their order; both zeros are 0.
+// Integers that order binary16 numbers; both zeros map to 0.
 int32_t order16(uint32_t x) { return x & 0x8000 ? -int32_t(x & 0x7fff) : int32_t(x & 0x7fff); }
 
 template <int kCondition, bool kExecToo> void floats16(Wave& w, const Inst& i) {

@@ -1,4 +1,4 @@
-// Control flow, messages, sleep and what else SOPP and its neighbours do to a wave rather than to its data.
+// Control flow, messages, sleep, and the other SOPP instructions that act on a wave rather than on its data.
 #include "control.hpp"
 #include "lanes.hpp"
 #include "program.hpp"
@@ -13,7 +13,7 @@ void nothing(Wave&, const Inst&) {}
 void end(Wave& w, const Inst&) { w.state = State::Ended; }
 
 void branch_to(Wave& w, const Inst& i) {
-  if (!i.target) throw Unexecutable{"it jumps outside of the code"};
+  if (!i.target) throw Unexecutable{"it jumps outside the code"};
   w.pc = i.target;
 }
 
@@ -28,12 +28,12 @@ bool vccnz(const Wave& w) { return w.vcc() != 0; }
 bool execz(const Wave& w) { return w.exec() == 0; }
 bool execnz(const Wave& w) { return w.exec() != 0; }
 
-// Addresses of code are host addresses, so that what is reckoned from them finds the image's data.
+// Addresses of code are host addresses, so address arithmetic on them finds the image's data.
 uint64_t after(const Wave& w, const Inst& i) { return bias_of(w) + i.address + i.size; }
 
 void jump(Wave& w, uint64_t address) {
   const Inst* to = w.launch && w.launch->program ? code_at(*w.launch->program, address) : nullptr;
-  if (!to) throw Unexecutable{"it jumps to an address outside of the code"};
+  if (!to) throw Unexecutable{"it jumps to an address outside the code"};
   w.pc = to;
 }
 
@@ -72,26 +72,26 @@ void send_and_return(Wave& w, const Inst& i) {
 
 bool says(const Inst& i, const char* word) { return i.text.find(word) != std::string::npos; }
 
-std::string bind_branch(Inst& i, Arch) {
+std::string bind_branch(Inst& i, const ArchTraits&) {
   const std::string name = i.mnemonic;
   if (name.find("vcc") != std::string::npos) i.s_reads.set(kVcc), i.s_reads.set(kVcc + 1);
   return {};
 }
 
-std::string bind_immediate(Inst& i, Arch) {
+std::string bind_immediate(Inst& i, const ArchTraits&) {
   i.extra = uint32_t(immediate(i));
   return {};
 }
 
-std::string bind_halt(Inst& i, Arch) { return immediate(i) & 1 ? "it halts the wave" : ""; }
+std::string bind_halt(Inst& i, const ArchTraits&) { return immediate(i) & 1 ? "it halts the wave" : ""; }
 
-std::string bind_send(Inst& i, Arch) {
+std::string bind_send(Inst& i, const ArchTraits&) {
   for (const char* harmless : {"MSG_DEALLOC_VGPRS", "MSG_INTERRUPT", "MSG_EARLY_PRIM_DEALLOC"})
     if (says(i, harmless)) return {};
   return "this message is not implemented";
 }
 
-std::string bind_send_and_return(Inst& i, Arch) {
+std::string bind_send_and_return(Inst& i, const ArchTraits&) {
   if (says(i, "MSG_RTN_GET_REALTIME")) i.extra = kRealtime;
   else if (!says(i, "MSG_RTN_GET_DOORBELL") && !says(i, "MSG_RTN_GET_SE_AID_ID")) return "this message is not implemented";
   return {};

@@ -1,5 +1,5 @@
-// Conversions between binary16, bfloat16, binary32, binary64 and integers. Integers are cut (towards zero) unless the
-// instruction says otherwise, saturate, and are zero for NaN.
+// Conversions between binary16, bfloat16, binary32, binary64 and integers. A conversion to an integer truncates towards
+// zero unless the instruction says otherwise. It saturates, and turns NaN into zero.
 #include "floats.hpp"
 #include "tables.hpp"
 
@@ -33,7 +33,7 @@ void f16_from_f32(Wave& w, const Inst& i) {
   commit(w, i, out);
 }
 
-// Two at once, to nearest even or towards zero whatever MODE says.
+// Converts two numbers, to nearest even or towards zero, and ignores MODE.
 template <int Round> void two_f16_from_f32(Wave& w, const Inst& i) {
   Row part[2], out;
   for (int k = 0; k < 2; ++k) {
@@ -152,7 +152,7 @@ template <bool Signed> void b32_from_16(Wave& w, const Inst& i) {
 
 // ---- to integers ----
 
-// Cut to a 32-bit integer; comparisons of bits, so that lanes stay together (floats.hpp, choose).
+// Truncates to a 32-bit integer. It compares bits, so that lanes stay together (floats.hpp, choose).
 [[gnu::always_inline]] inline uint32_t cut_signed(uint32_t x) {
   const bool beyond = (x & 0x7fffffff) >= 0x4f000000;
   const uint32_t whole = uint32_t(int32_t(as_float(choose(beyond, 0, x)))), edge = 0x7fffffff + (x >> 31);
@@ -222,7 +222,7 @@ template <bool Signed> void b16_from_f16(Wave& w, const Inst& i) {
   commit(w, i, out);
 }
 
-// [-1, 1] to 32767ths or [0, 1] to 65535ths, to nearest even.
+// Maps [-1, 1] to 32767ths or [0, 1] to 65535ths, to nearest even.
 template <bool Signed> uint32_t normalised(double x) {
   const double inside = saturated(x, Signed ? -1.0 : 0.0, 1.0);
   return uint32_t(int32_t(std::nearbyint(inside * (Signed ? 32767.0 : 65535.0)))) & 0xffff;
@@ -277,7 +277,7 @@ void two_i16_from_i32(Wave& w, const Inst& i) {
   map2(w, i, [inside](uint32_t a, uint32_t b) { return inside(a) | inside(b) << 16; });
 }
 
-// A byte of the third source replaced; rounded as MODE says.
+// Replaces a byte of the third source; rounds as MODE says.
 uint32_t byte_of(float x, int round) {
   const double size = double(x);
   const double whole = round == kUp ? std::ceil(size) : round == kDown ? std::floor(size)

@@ -1,5 +1,5 @@
-// The 8-bit formats: fp8 and bf8 as the architecture has them (gfx942: fnuz, the others: OCP), stochastic rounding.
-// Beyond the largest number MODE.FP16_OVFL decides between that number and infinity or NaN (CDNA4 12.11 674 to 679,
+// The 8-bit formats fp8 and bf8 in the architecture's encoding (FNUZ or OCP), and stochastic rounding. For a result
+// beyond the largest number, MODE.FP16_OVFL decides between that number and infinity or NaN (CDNA4 12.11 674 to 679,
 // RDNA4 16.12 873 to 876).
 #include "narrow.hpp"
 #include "tables.hpp"
@@ -9,7 +9,7 @@ namespace emu {
 namespace {
 
 template <bool Wide> const Format& format_of(const Wave& w) {  // Wide: the exponent has five bits
-  if (w.arch == Arch::gfx942) return Wide ? kBf8Fnuz : kFp8Fnuz;
+  if (w.arch->facts.fnuz) return Wide ? kBf8Fnuz : kFp8Fnuz;
   return Wide ? kBf8 : kFp8;
 }
 
@@ -46,13 +46,13 @@ template <bool Wide> void two_8_from_f32(Wave& w, const Inst& i) {
   commit(w, i, out);
 }
 
-// Into one byte of the destination: op_sel's bits 2 and 3, on gfx12 byte_sel.
+// Writes one byte of the destination: byte_sel or bits 2 and 3 of op_sel choose it.
 template <bool Wide> void stochastic_8(Wave& w, const Inst& i) {
   Fetched in;
   fetch32(w, i, 0, in, false);
   Row room, out;
   const uint32_t *seed = source(w, i, 1, room), *old = w.v[i.op[0].reg].x;
-  const int at = 8 * int(is_rdna(w.arch) ? i.mod.byte_sel & 3 : i.mod.op_sel >> 2 & 3);
+  const int at = 8 * int(w.arch->byte_sel ? i.mod.byte_sel & 3 : i.mod.op_sel >> 2 & 3);
   const bool saturate = fp16_overflow(w);
   for (int l = 0; l < kLanes; ++l) {
     const double x = as_float(in.x[l]);
@@ -62,7 +62,7 @@ template <bool Wide> void stochastic_8(Wave& w, const Inst& i) {
   whole_commit(w, i, out.x);
 }
 
-// Into one half of the destination: op_sel's bit 2.
+// Writes one half of the destination: bit 2 of op_sel chooses it.
 template <bool Brain> void stochastic_16(Wave& w, const Inst& i) {
   Fetched in;
   fetch32(w, i, 0, in, w.mode.flush_in32());

@@ -1,7 +1,7 @@
-// gfx950's v_cvt_scalef32_*: numbers of 4 to 32 bits, multiplied or divided by a power of two, the exponent of a binary32
-// source (CDNA4 12.11, 565 to 618). To a narrow format the number is divided by the scale, from one it is multiplied
-// (OCP MX: value = scale x element). Results beyond a format's largest number become that number where the format has no
-// infinity; MODE.FP16_OVFL extends this to all.
+// gfx950's v_cvt_scalef32_*: numbers of 4 to 32 bits, scaled by a power of two. The exponent of a binary32 source holds
+// that power (CDNA4 12.11, 565 to 618). A conversion to a narrow format divides by the scale, one from a narrow format
+// multiplies (OCP MX: value = scale x element). A result beyond the largest number of a format without infinity becomes
+// that number; MODE.FP16_OVFL extends this to all formats.
 #include <cstring>
 
 #include "narrow.hpp"
@@ -50,7 +50,7 @@ template <int Dwords> void load_lane(const uint32_t* const* rows, int l, uint32_
   for (int d = 0; d < Dwords; ++d) to[d] = rows[d][l];
 }
 
-// `bits` bits of a packed run from bit `at` on; elements may straddle dwords.
+// Reads `bits` bits of a packed run from bit `at` on. An element may straddle two dwords.
 uint32_t packed_bits(const uint32_t* run, int at, int bits) {
   uint64_t two = run[at / 32];
   if (at % 32 + bits > 32) two |= uint64_t(run[at / 32 + 1]) << 32;
@@ -79,7 +79,8 @@ void insert(Wave& w, const Inst& i, Row& out, int at, int bits) {
   whole_commit(w, i, out.x);
 }
 
-// Two elements to fp8 or bf8 (a half of the destination) or fp4 (a byte). binary32 comes as two sources, the others packed.
+// Converts two elements to fp8 or bf8 (a half of the destination) or to fp4 (a byte). binary32 arrives in two sources,
+// the others packed in one.
 template <const Format& F, Wide From> void pack_two(Wave& w, const Inst& i) {
   constexpr bool two_sources = From == Wide::F32;
   Row r0, r1, rs, out;
@@ -92,7 +93,7 @@ template <const Format& F, Wide From> void pack_two(Wave& w, const Inst& i) {
     const uint32_t second = edited(i.src(two_sources ? 1 : 0), From, two_sources ? b[l] : a[l] >> 16);
     out.x[l] = narrowed(w, F, From, first, scale) | narrowed(w, F, From, second, scale) << bits;
   }
-  // op_sel: of the halves bit 3 (written behind the sources), of the bytes bits 2 and 3.
+  // Bit 3 of op_sel (written behind the sources) names a half; bits 2 and 3 name a byte.
   const int sources = two_sources ? 3 : 2;
   const int at = bits == 8 ? (i.mod.op_sel >> sources & 1) * 16 : (i.mod.op_sel >> 2 & 3) * 8;
   insert(w, i, out, at, 2 * bits);
@@ -138,8 +139,8 @@ template <const Format& F, Wide To> void unpack_two(Wave& w, const Inst& i) {
   }
 }
 
-// One element of the byte that op_sel's bits 0 and 1 name; a 16-bit result goes into the half that bit 2 (the written
-// form's last) names.
+// Converts one element of the byte that bits 0 and 1 of op_sel name. A 16-bit result goes into the half that bit 2
+// names (in the written form, the last bit).
 template <const Format& F, Wide To> void unpack_one(Wave& w, const Inst& i) {
   Row r0, rs, out;
   const uint32_t *a = whole_source(w, i, 0, r0), *s = whole_source(w, i, 1, rs);
@@ -185,7 +186,7 @@ template <const Format& F, Wide From, bool Stochastic> void pack_run(Wave& w, co
   commit_run(w, i, out);
 }
 
-// Two runs of 16 binary32 numbers, their elements by turns.
+// Two runs of 16 binary32 numbers; elements come from each in turn.
 template <const Format& F> void pack_two_runs(Wave& w, const Inst& i) {
   const uint32_t *first[16], *second[16];
   rows_of(w, i.src(0), first);
@@ -222,7 +223,7 @@ template <const Format& F, Wide To> void unpack_run(Wave& w, const Inst& i) {
   commit_run(w, i, out);
 }
 
-std::string needs_registers(Inst& i, Arch) {
+std::string needs_registers(Inst& i, const ArchTraits&) {
   return i.src(0).kind == Kind::Vgpr ? "" : "a run of elements that is not in vector registers";
 }
 

@@ -1,8 +1,8 @@
-// Which lanes of which registers hold a value, and what becomes of those that do not.
+// Which lanes of which registers hold a value, and what happens where one does not.
 //
-// A lane of a result is defined where the lanes of all its sources are. Undefined words may be moved, selected between
-// and spilled: compilers do all three with values that nobody uses. They are a finding where they decide something:
-// in an address, in stored data, in a comparison (Flow::Sink), in lanes that EXEC holds.
+// A lane of a result is defined where the lanes of all its sources are. Compilers move undefined words, select between
+// them and spill them, with values that nobody uses. None of that is a finding. An undefined word is a finding where it
+// decides something: an address, stored data, a comparison (Flow::Sink), or lanes that EXEC holds.
 #include "definedness.hpp"
 
 #include <bit>
@@ -24,7 +24,7 @@ uint64_t lanes_of(const Wave& w, const Operand& op) {
   return lanes;
 }
 
-// Definedness of a source's lanes as DPP fetches them. `allowed`: the lanes that are written at all.
+// Definedness of a source's lanes as DPP fetches them. `allowed`: the lanes that may be written at all.
 uint64_t fetched(const Wave& w, const Inst& i, uint64_t lanes, uint64_t& allowed) {
   const DppMap& map = dpp_map(i, w.lanes);
   uint64_t out = 0;
@@ -36,8 +36,8 @@ uint64_t fetched(const Wave& w, const Inst& i, uint64_t lanes, uint64_t& allowed
   return out;
 }
 
-// The registers that an instruction itself names (a dual issue's sets are those of both halves). Halves that are kept
-// of the destination are no sources: what was defined of them stays so, and nobody reads the rest.
+// The registers that the instruction itself names (the sets of a dual issue cover both halves). Where the instruction
+// keeps a half of its destination, that half is no source: it stays as defined as it was.
 struct Sets {
   VSet reads, writes;
 };
@@ -56,7 +56,7 @@ void report_undefined(Wave& w, const Inst& i, uint64_t bad, int reg) {
   const int lane = std::countr_zero(bad);
   w.launch->report->add(Finding::UninitialisedRegister, w, i, lane, [&] {
     const std::string name = reg < kAgpr0 ? "v" + std::to_string(reg) : "a" + std::to_string(reg - kAgpr0);
-    return name + " is used in lane " + std::to_string(lane) + ", where nothing (or nothing defined) was written to it";
+    return name + " is used in lane " + std::to_string(lane) + ", where it holds no defined value";
   });
 }
 
@@ -163,7 +163,8 @@ void flow_undefined(Wave& w, const Inst& i) {
     return define(w, i.op[0].reg, result.written & low);
   }
   if (!i.second) {
-    // Loads and stores name what they read in their sets: binders put right what the text's order does not say.
+    // Loads and stores name what they read in their register sets, because binders correct what the order of the text
+    // does not say.
     const bool named = i.entry->flow == Flow::Sink || (i.entry->flags & kNamesReads);
     const Sets sets = named ? Sets{i.v_reads, i.v_writes} : sets_of(i);
     return apply(w, sets, flow_of(w, i, sets));

@@ -5,8 +5,8 @@
 
 namespace emu {
 
-// A flag of entries: the low dword of the 64-bit result comes from the low dwords of the sources alone. Compilers leave
-// the upper half of a sum undefined where they use the lower one only.
+// A flag of entries: only the low dwords of the sources decide the low dword of the 64-bit result. Compilers leave the
+// upper half of a sum undefined where they use only the lower one.
 constexpr uint32_t kCarriesUp = 1u << 16;
 
 void flow_undefined(Wave& w, const Inst& i);

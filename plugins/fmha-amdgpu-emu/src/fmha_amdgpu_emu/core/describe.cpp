@@ -2,7 +2,7 @@
 #include <cstdio>
 #include <map>
 
-#include "archs.hpp"
+#include "arch_traits.hpp"
 #include "capi.hpp"
 #include "json.hpp"
 #include "listing.hpp"
@@ -26,7 +26,7 @@ template <class Set> std::string numbers(const Set& set) {
   return out + ']';
 }
 
-// Members that differ from a default, one after the other.
+// Lists the members that differ from their defaults.
 class Members {
  public:
   template <class T> void add(const char* name, T value, T usual) {
@@ -93,9 +93,9 @@ size_t put(const std::string& text, char* out, size_t room) {
 
 size_t emu_describe(const char* arch, const char* text, char* out, size_t room) {
   using namespace emu;
-  Arch which;
-  if (!arch_named(arch, which)) return put("[]", out, room);
-  const auto listing = read_listing(text, which);
+  const ArchTraits* which = arch_named(arch);
+  if (!which) return put("[]", out, room);
+  const auto listing = read_listing(text, *which);
   std::string all = "[";
   for (const Inst& inst : listing->code) all += (all.size() > 1 ? ",\n" : "") + described(inst);
   return put(all + ']', out, room);
@@ -103,9 +103,9 @@ size_t emu_describe(const char* arch, const char* text, char* out, size_t room) 
 
 size_t emu_unexecutable(const char* arch, const char* text, char* out, size_t room) {
   using namespace emu;
-  Arch which;
-  if (!arch_named(arch, which)) return put("{}", out, room);
-  const auto listing = read_listing(text, which);
+  const ArchTraits* which = arch_named(arch);
+  if (!which) return put("{}", out, room);
+  const auto listing = read_listing(text, *which);
   std::map<std::string, int> problems;
   for (const Inst& inst : listing->code)
     if (!inst.problem.empty()) ++problems[inst.mnemonic + (": " + inst.problem)];

@@ -1,4 +1,4 @@
-// Device memory: pages of the host, with guards that nobody may touch before and behind each allocation.
+// Device memory: pages of the host, with guards before and behind each allocation that nobody may touch.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// llvm-objdump as a child process, and its kept outputs.
+// Runs llvm-objdump as a child process and keeps its output.
 #include "disassembly.hpp"
 
 #include <fcntl.h>
@@ -42,7 +42,8 @@ std::string find_objdump() {
   throw LoadError{"no llvm-objdump: install LLVM, or name it in FMHA_EMU_OBJDUMP"};
 }
 
-// Another disassembler may spell otherwise: its path, size and time are part of what a kept text is called.
+// Another disassembler may spell instructions differently. So the name of a kept text covers the program's path, size
+// and time.
 std::string mark_of(const std::string& objdump) {
   struct stat info {};
   stat(objdump.c_str(), &info);
@@ -59,10 +60,10 @@ std::string read_file(const std::string& path) {
 
 bool is_amdgpu(const std::string& text) { return text.substr(0, 4096).find(kMark) != std::string::npos; }
 
-// A kept text ends with this line, or something cut it short.
+// A complete text ends with this line.
 std::string last_line(const std::string& digest) { return "end of " + digest + "\n"; }
 
-// The child must not be emulated itself: a preloaded runtime and its report are this process's.
+// The child must not run emulated: a preloaded runtime and its report belong to this process.
 std::vector<char*> child_environment() {
   std::vector<char*> out;
   for (char** one = environ; *one; ++one)
@@ -112,7 +113,8 @@ void make_folders(const std::string& path) {
   }
 }
 
-// Written beside and renamed, so that no reader sees half of it. A folder that cannot be written keeps nothing.
+// Writes a file beside the final one and renames it, so that no reader sees half of it. In a folder that cannot be
+// written, nothing is kept.
 void keep(const std::string& folder, const std::string& name, const std::string& text) {
   make_folders(folder);
   const std::string part = folder + "/" + name + "." + std::to_string(getpid()) + ".part";

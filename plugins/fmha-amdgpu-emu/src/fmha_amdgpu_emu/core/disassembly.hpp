@@ -1,4 +1,4 @@
-// The text of a code object by llvm-objdump, kept in a folder from run to run.
+// Disassembles code objects with llvm-objdump and keeps the texts in a folder from run to run.
 #pragma once
 
 #include <cstddef>
@@ -7,8 +7,9 @@
 
 namespace emu {
 
-// FMHA_EMU_OBJDUMP names the program, else the first llvm-objdump of PATH; FMHA_EMU_CACHE the folder (none: nothing is
-// kept). `digest` is the code object's sha256; `features` what --mattr says, or nothing. Throws LoadError with a sentence.
+// FMHA_EMU_OBJDUMP names the program; otherwise it is the first llvm-objdump of PATH. FMHA_EMU_CACHE names the folder;
+// without it nothing is kept. `digest` is the code object's sha256. `features` goes to --mattr; it may be empty. Throws
+// LoadError with a sentence.
 std::string disassemble(const uint8_t* elf, size_t bytes, const std::string& digest, const std::string& features);
 
 }  // namespace emu

@@ -1,4 +1,4 @@
-// The packet processor's and dispatcher's part of a launch.
+// What the packet processor and the dispatcher do for a launch.
 #include "dispatch.hpp"
 
 #include <cstring>
@@ -28,7 +28,7 @@ uint32_t bits(uint32_t word, int low, int count) { return word >> low & ((1u << 
 uint32_t user_count(const Kernel& k) { return bits(k.rsrc2, 1, 5); }
 
 int lanes_of(const Launch& launch) {
-  if (is_cdna(arch_of(*launch.program))) return 64;
+  if (!arch_of(*launch.program).wave32) return 64;
   return launch.kernel->properties & kWave32 ? 32 : 64;
 }
 
@@ -40,27 +40,28 @@ Dim3 items_of(const Launch& l) {
 uint32_t granules(const Kernel& k, uint32_t each) { return (bits(k.rsrc1, 0, 6) + 1) * each; }
 
 uint32_t arch_vgprs(const Launch& l, int lanes) {
-  if (is_cdna(arch_of(*l.program))) return std::min<uint32_t>((bits(l.kernel->rsrc3, 0, 6) + 1) * 4, 256);
+  if (arch_of(*l.program).agprs) return std::min<uint32_t>((bits(l.kernel->rsrc3, 0, 6) + 1) * 4, 256);
   return std::min<uint32_t>(granules(*l.kernel, lanes == 32 ? 8 : 4), 256);
 }
 
 uint32_t acc_vgprs(const Launch& l, uint32_t vgprs) {
-  if (!is_cdna(arch_of(*l.program))) return 0;
+  if (!arch_of(*l.program).agprs) return 0;
   const uint32_t all = granules(*l.kernel, 8);
   return all > vgprs ? std::min<uint32_t>(all - vgprs, 256) : 0;
 }
 
-// LLVM AMDGPU backend guide, compute_pgm_rsrc1: what MODE starts with. gfx12 has neither DX10_CLAMP nor IEEE: both hold.
-Mode mode_of(const Kernel& k, Arch arch) {
+// What MODE starts with (LLVM AMDGPU backend guide, compute_pgm_rsrc1).
+Mode mode_of(const Kernel& k, const ArchTraits& arch) {
   Mode out;
   out.bits = bits(k.rsrc1, 12, 8);
-  const bool fixed = arch == Arch::gfx1201;
+  const bool fixed = !arch.mode_has_ieee;
   out.bits |= (fixed ? 1u : bits(k.rsrc1, 21, 1)) << 8 | (fixed ? 1u : bits(k.rsrc1, 23, 1)) << 9;
   out.bits |= bits(k.rsrc1, 26, 1) << 23;  // FP16_OVFL
   return out;
 }
 
-// A kernel that preloads arguments has two entries 256 bytes apart; the first loads them itself, unless it only traps.
+// A kernel that preloads arguments has two entries, 256 bytes apart. The first one loads the arguments itself, unless
+// it only traps.
 const Inst* entry_of(const Launch& l) {
   const Inst* entry = l.kernel->entry;
   if (!bits(l.kernel->preload, 0, 7) || std::strcmp(entry->mnemonic, "s_trap") != 0) return entry;
@@ -126,7 +127,8 @@ void Dispatch::fill_kernargs() {
   for (const Kernel::Argument& a : launch.kernel->arguments) {
     if (a.kind.rfind("hidden_", 0) != 0 || uint64_t(a.offset) + a.size > kernarg_bytes(launch)) continue;
     const auto known = values.find(a.kind);
-    // The others (printf buffer, multigrid, ...) are services of other languages and launches: null pointers.
+    // The other hidden arguments (printf buffer, multigrid, ...) serve other languages and launches. They are null
+    // pointers.
     const uint64_t value = known == values.end() ? 0 : known->second;
     std::memset(kernargs.data() + a.offset, 0, a.size);
     std::memcpy(kernargs.data() + a.offset, &value, std::min<size_t>(a.size, sizeof value));

@@ -1,4 +1,4 @@
-// What a launch hands to its waves before their first instruction: kernel arguments with the hidden ones, the dispatch
+// What a launch gives its waves before their first instruction: kernel arguments with the hidden ones, the dispatch
 // packet, user and system SGPRs, work-item ids, MODE (LLVM AMDGPU backend guide, "Initial Kernel Execution State").
 #pragma once
 
@@ -11,7 +11,8 @@
 
 namespace emu {
 
-// Undefined registers, LDS and scratch hold this in every byte: a NaN in every floating-point format of 16 bits or more.
+// Every byte of undefined registers, LDS and scratch holds this: a NaN in every floating-point format of 16 bits or
+// more.
 constexpr uint8_t kPoison = 0xff;
 constexpr uint32_t kPoisonWord = 0xffffffffu;
 
@@ -30,7 +31,7 @@ class Block {
   uint8_t* data_;
 };
 
-// What all waves of a launch share. Throws Unexecutable where the kernel asks for what is not implemented.
+// What all waves of a launch share. Throws Unexecutable where the kernel requests something that is not implemented.
 struct Dispatch {
   explicit Dispatch(Launch& launch);
 
@@ -60,7 +61,7 @@ struct Dispatch {
   void fill_user();
 };
 
-// Apertures of the flat address space: what lies here is LDS or private memory, never an address of the host.
+// Apertures of the flat address space: an address in one is LDS or private memory, never host memory.
 constexpr uint64_t kSharedAperture = 1ull << 48, kPrivateAperture = 2ull << 48, kApertureBytes = 1ull << 32;
 
 }  // namespace emu

@@ -1,5 +1,6 @@
-// The division macro: v_div_scale, v_div_fmas, v_div_fixup. Scaling keeps Newton's method away from denormals, fmas undoes
-// it, fixup puts in the special cases (CDNA4 12.11 478 to 483, RDNA4 16.12 519 to 568).
+// The division macro: v_div_scale, v_div_fmas, v_div_fixup. v_div_scale keeps Newton's method away from denormals,
+// v_div_fmas undoes the scaling, and v_div_fixup puts in the special cases (CDNA4 12.11 478 to 483, RDNA4 16.12 519 to
+// 568).
 #include "floats.hpp"
 #include "host_rounding.hpp"
 #include "tables.hpp"
@@ -40,7 +41,8 @@ template <class T> int exponent(typename T::Bits x) { return int(x >> T::mantiss
 template <class T> bool is_denormal(typename T::Bits x) { return exponent<T>(x) == 0 && (x & ~T::sign) != 0; }
 template <class T> bool is_zero(typename T::Bits x) { return (x & ~T::sign) == 0; }
 
-// Is n / d denormal in the format (or would it be, were it not rounded to zero)? Computed where it cannot underflow.
+// Whether n / d is denormal in the format, or would be if it were not rounded to zero. The computation cannot
+// underflow.
 template <class T> bool quotient_is_denormal(double n, double d) {
   int en, ed;
   const double quotient = std::frexp(n, &en) / std::frexp(d, &ed);  // in (1/2, 2)
@@ -64,8 +66,8 @@ template <class T> typename T::Bits scale_one(typename T::Bits s0, typename T::B
   }
   if (is_denormal<T>(s1)) return scaled(s0, T::scale);
   const bool small_inverse = quotient_is_denormal<T>(1.0, d), small = quotient_is_denormal<T>(n, d);
-  // The documents' text scales this denominator up: it is so large that it would become infinite, and 1 / 2^127 a NaN. Down,
-  // as below where the inverse alone is denormal, the macro gives the quotient.
+  // The documents' text scales this denominator up. It is so large that it would become infinite, and 1 / 2^127 would
+  // become a NaN. Scaled down, as below where only the inverse is denormal, the macro gives the quotient.
   if (small_inverse && small) {
     back = true;
     return is_denominator ? scaled(s0, -T::scale) : s0;
@@ -108,8 +110,9 @@ void div_scale_f64(Wave& w, const Inst& i) {
   set_mask_of(w, i.op[1], backs & exec);
 }
 
-// The fused product and sum, times 2^64 or 2^-64 in lanes that VCC names: up where the quotient so far is large, which it
-// is only when the denominator had been scaled. Rounded once. Denormal sources count.
+// The fused product and sum, rounded once. In lanes that VCC names it is multiplied by 2^64 where the quotient so far
+// is large, and by 2^-64 elsewhere. The quotient is large only where the denominator was scaled. Denormal sources keep
+// their values.
 void div_fmas_f32(Wave& w, const Inst& i) {
   Fetched in[3];
   for (int k = 0; k < 3; ++k) fetch32(w, i, k, in[k], false);
@@ -157,8 +160,9 @@ template <class T> typename T::Bits fixed(typename T::Bits q, typename T::Bits d
   const bool away = round == (sign ? kDown : kUp);
   const int distance = exponent<T>(n) - exponent<T>(d);
   if (distance < T::gone) return sign | Bits(away ? 1 : 0);
-  // Beyond the largest number: the quotient so far is a NaN of infinities then. The documents' condition for "overflow"
-  // (an exponent of S1 that only infinities and NaNs have) cannot hold here; divisions overflow on hardware all the same.
+  // The quotient exceeds the largest number: the quotient so far is then a NaN made of infinities. The documents'
+  // condition for "overflow" (an exponent of S1 that only infinities and NaNs have) cannot hold here, but divisions on
+  // hardware overflow all the same.
   if (distance > T::most) return sign | (T::infinity - (away || round == kNearest ? 0 : 1));
   return sign | (q & ~T::sign);
 }

@@ -1,6 +1,6 @@
-// Dot products within a lane, on top of a third source or of the destination. Floating-point sums are made in the order
-// of the documents' text, each rounded to nearest (CDNA4 12.10 26 and 35 to 43, 12.7 22 and 55 to 58; RDNA3 and RDNA4
-// 16.10).
+// Dot products within a lane, added to a third source or to the destination. Floating-point sums follow the order of
+// the documents' text and round each step to nearest (CDNA4 12.10 26 and 35 to 43, 12.7 22 and 55 to 58; RDNA3 and
+// RDNA4 16.10).
 #include "narrow.hpp"
 #include "tables.hpp"
 
@@ -36,7 +36,7 @@ template <bool Brain> void to_floats(const Wave& w, Fetched& f, float* to) {
   }
 }
 
-// Products are exact in binary32 but for bfloat16's that leave its range.
+// Products are exact in binary32, except bfloat16 products that leave its range.
 template <bool Brain, bool InPlace> void products(Wave& w, const Inst& i, float (&to)[2][kLanes]) {
   for (int e = 0; e < 2; ++e) {
     alignas(64) float a[kLanes], b[kLanes];
@@ -53,15 +53,15 @@ void quiet_row(uint32_t* x) {
   EMU_LANES x[l] = is_nan32(x[l]) ? quiet32(x[l]) : x[l];
 }
 
-// CDNA4's v_dot2_f32_bf16 adds the third source last, everything else first.
+// Adds the third source first, except where the architecture adds it last.
 template <bool Brain, bool InPlace> void dot2_f32(Wave& w, const Inst& i) {
   alignas(64) float product[2][kLanes];
   products<Brain, InPlace>(w, i, product);
   Fetched c;
   c.x = accumulator(w, i, InPlace, c.room);
-  const bool modifies = !InPlace && is_rdna(w.arch);
+  const bool modifies = !InPlace && w.arch->dot2_negates_addend;
   edit32(c, modifies && (i.mod.neg_lo >> 2 & 1), modifies && (i.mod.neg_hi >> 2 & 1), w.mode.flush_in32());
-  const bool last = Brain && !InPlace && is_cdna(w.arch);
+  const bool last = Brain && !InPlace && w.arch->dot2_bf16_adds_last;
   Row out;
   EMU_LANES {
     const float start = as_float(c.x[l]);
@@ -73,8 +73,8 @@ template <bool Brain, bool InPlace> void dot2_f32(Wave& w, const Inst& i) {
   whole_commit(w, i, out.x);
 }
 
-// 16-bit results of RDNA3 and RDNA4: summed in binary32, rounded once. op_sel's bit 2 chooses the half of the third
-// source, bit 3 that of the destination, which keeps the other.
+// 16-bit results of RDNA3 and RDNA4 are summed in binary32 and rounded once. Bit 2 of op_sel chooses the half of the
+// third source. Bit 3 chooses the half of the destination, which keeps its other half.
 template <bool Brain> void dot2_16(Wave& w, const Inst& i) {
   alignas(64) float product[2][kLanes], wide[kLanes];
   products<Brain, true>(w, i, product);
@@ -151,7 +151,7 @@ template <int Bits, bool Signed, bool InPlace> void dot_fixed(Wave& w, const Ins
   dot_integers<Bits, InPlace>(w, i, Signed, Signed, Signed);
 }
 
-// The signs of the two sources are neg_lo's (RDNA3 16.10 V_DOT4_I32_IU8).
+// neg_lo says which of the two sources is signed (RDNA3 16.10 V_DOT4_I32_IU8).
 template <int Bits> void dot_iu(Wave& w, const Inst& i) {
   dot_integers<Bits, false>(w, i, i.mod.neg_lo & 1, i.mod.neg_lo >> 1 & 1, true);
 }

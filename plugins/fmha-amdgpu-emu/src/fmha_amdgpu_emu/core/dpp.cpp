@@ -1,5 +1,5 @@
-// Where a vector operand is not simply a register: DPP, SDWA, op_sel, halves of registers, scalars and constants.
-// ISA documents: CDNA3 "SDWA and DPP" (chapter 6 and 13.4/13.5), RDNA3 and RDNA4 chapter 7 ("Data Parallel Processing",
+// Vector operands that are not simply a register: DPP, SDWA, op_sel, halves of registers, scalars and constants. ISA
+// documents: CDNA3 "SDWA and DPP" (chapter 6 and 13.4/13.5), RDNA3 and RDNA4 chapter 7 ("Data Parallel Processing",
 // "16-bit math and VGPRs", "OPSEL").
 
 #include <unordered_map>
@@ -54,7 +54,7 @@ DppMap make_map(const Inst& i, int lanes) {
   return map;
 }
 
-// Which half of a dword a 16-bit operand is: as written (v0.h), else by op_sel.
+// The half of a dword that a 16-bit operand uses: the written one (v0.h), otherwise the one that op_sel chooses.
 bool upper_half(const Inst& i, const Operand& op, int bit) {
   if (op.half) return op.half == 2;
   return i.mod.op_sel >> bit & 1;
@@ -93,8 +93,8 @@ const DppMap& dpp_map(const Inst& i, int lanes) {
   return *last;
 }
 
-// CDNA3 13.4 "DPP": a lane whose source is out of its row, or switched off by EXEC (unless FI says that it counts),
-// reads zero with BOUND_CTRL and is not written without. DPP8 has no BOUND_CTRL: it reads zero.
+// CDNA3 13.4 "DPP": a source lane may be out of the row, or switched off by EXEC (unless FI lets it count). The reading
+// lane then gets zero with BOUND_CTRL, and without it is not written. DPP8 has no BOUND_CTRL and reads zero.
 void apply_dpp(Wave& w, const Inst& i, const uint32_t* from, uint32_t* to) {
   const DppMap& map = dpp_map(i, w.lanes);
   uint64_t valid = map.valid;
@@ -149,9 +149,9 @@ const uint32_t* special_source(Wave& w, const Inst& i, int k, int d, Row& room) 
   return room.x;
 }
 
-// A 16-bit result: into the half that is named or that op_sel's last bit chooses, the other half stays. Without such a
-// choice CDNA's VOP1, VOP2 and VOPC operations put zeros above (they are not RDNA3's true16), while its VOP3-only ones
-// (kKeepsUpper) and every RDNA one leave the upper half as it is.
+// A 16-bit result goes into the half that is named, or that the last bit of op_sel chooses; the other half stays. Where
+// nothing chooses a half, VOP1, VOP2 and VOPC operations of CDNA write zeros above the result (they are not RDNA3's
+// true16). CDNA's VOP3-only operations (kKeepsUpper) and all of RDNA's leave the upper half as it is.
 void special_commit(Wave& w, const Inst& i, const uint32_t* row, int d) {
   const Operand& op = i.op[0];
   uint32_t* to = w.v[op.reg + d].x;
@@ -166,7 +166,7 @@ void special_commit(Wave& w, const Inst& i, const uint32_t* row, int d) {
   } else if (half) {
     if (upper_half(i, op, i.ops - i.dsts))
       for (int l = 0; l < kLanes; ++l) out.x[l] = (to[l] & 0xffff) | row[l] << 16;
-    else if (op.half || is_rdna(w.arch) || i.entry->flags & kKeepsUpper)
+    else if (op.half || w.arch->keeps_upper_half || i.entry->flags & kKeepsUpper)
       for (int l = 0; l < kLanes; ++l) out.x[l] = (to[l] & 0xffff0000) | (row[l] & 0xffff);
     else
       for (int l = 0; l < kLanes; ++l) out.x[l] = row[l] & 0xffff;

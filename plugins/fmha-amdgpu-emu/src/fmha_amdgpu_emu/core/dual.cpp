@@ -1,4 +1,5 @@
-// Dual issue (RDNA3 ISA 7.6 "Dual Issue VALU", RDNA4 ISA, VOPD): X and Y read all their sources before either writes.
+// Dual issue (RDNA3 ISA 7.6 "Dual Issue VALU", RDNA4 ISA, VOPD): X and Y read all their sources before either one
+// writes.
 #include "bind.hpp"
 #include "report.hpp"
 #include "wave.hpp"
@@ -17,7 +18,7 @@ void y_then_x(Wave& w, const Inst& i) {
   i.alone(w, i);
 }
 
-// Each reads what the other writes: X's result waits while Y reads the old value.
+// Each half reads what the other writes, so X's result waits while Y reads the old value.
 void crossed(Wave& w, const Inst& i) {
   uint32_t* const x = w.v[i.op[0].reg].x;
   Row before, result;

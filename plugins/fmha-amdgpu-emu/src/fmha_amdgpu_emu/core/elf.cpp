@@ -21,18 +21,12 @@ constexpr uint32_t kMetadataNote = 32;   // NT_AMDGPU_METADATA
 constexpr uint64_t kPage = 4096;
 constexpr uint64_t kMostBytes = 1ull << 32;
 
-struct Machine { uint8_t flags; Arch arch; const char* name; };
-constexpr Machine kMachines[] = {  // EF_AMDGPU_MACH_AMDGCN_*
-    {0x3f, Arch::gfx90a, "gfx90a"}, {0x4c, Arch::gfx942, "gfx942"}, {0x4f, Arch::gfx950, "gfx950"},
-    {0x41, Arch::gfx1100, "gfx1100"}, {0x4e, Arch::gfx1201, "gfx1201"},
-};
-
 enum : uint32_t {  // R_AMDGPU_*
   kNone = 0, kAbs32Lo = 1, kAbs32Hi = 2, kAbs64 = 3, kRel32 = 4, kRel64 = 5, kAbs32 = 6, kRel32Lo = 10, kRel32Hi = 11,
   kRelative64 = 13
 };
 
-// The file, read with its bounds kept.
+// The file; every read checks its bounds.
 struct File {
   const uint8_t* data;
   uint64_t bytes;
@@ -67,11 +61,11 @@ Elf64_Ehdr header_of(const File& file) {
   return header;
 }
 
-Arch arch_of_flags(uint32_t flags) {
-  for (const Machine& machine : kMachines)
-    if (machine.flags == (flags & 0xff)) return machine.arch;
+const ArchTraits* arch_of_flags(uint32_t flags) {
+  for (const ArchTraits& arch : kArchs)
+    if (arch.machine == (flags & 0xff)) return &arch;
   std::string known;
-  for (const Machine& machine : kMachines) known += std::string(known.empty() ? "" : ", ") + machine.name;
+  for (const ArchTraits& arch : kArchs) known += std::string(known.empty() ? "" : ", ") + arch.name;
   char number[8];
   std::snprintf(number, sizeof number, "0x%02x", flags & 0xffu);
   throw LoadError{std::string("the code object is for another architecture (EF_AMDGPU_MACH ") + number + "); known are " + known};
@@ -129,7 +123,7 @@ void relocate(Image& image, const Elf64_Rela& r, const std::vector<Symbol>& symb
   const uint32_t type = uint32_t(ELF64_R_TYPE(r.r_info)), index = uint32_t(ELF64_R_SYM(r.r_info));
   if (type == kNone) return;
   if (index >= std::max<size_t>(symbols.size(), 1)) throw LoadError{"the code object is damaged: a relocation without a symbol"};
-  if (index && !defined[index]) throw LoadError{"the code object needs the symbol " + symbols[index].name + ", which nobody defines"};
+  if (index && !defined[index]) throw LoadError{"the code object needs the symbol " + symbols[index].name + ", which is not defined"};
   const bool absent = index && symbols[index].address == 0;  // a weak one
   const uint64_t symbol = index && !absent ? image.bias + symbols[index].address : 0;
   const uint64_t place = image.bias + r.r_offset, addend = uint64_t(r.r_addend);
@@ -145,7 +139,7 @@ void relocate(Image& image, const Elf64_Rela& r, const std::vector<Symbol>& symb
     case kRel32Hi: value = (symbol + addend - place) >> 32, width = 4; break;
     default: throw LoadError{"a relocation of type " + std::to_string(type) + " is not implemented"};
   }
-  if (!image.holds(r.r_offset, width)) throw LoadError{"the code object is damaged: a relocation lies outside of its segments"};
+  if (!image.holds(r.r_offset, width)) throw LoadError{"the code object is damaged: a relocation lies outside its segments"};
   std::memcpy(reinterpret_cast<void*>(place), &value, width);
 }
 

@@ -16,14 +16,14 @@ struct Symbol {
   uint8_t type = 0;                 // STT_*
 };
 
-// The segments of a code object at their addresses plus `bias`. The memory is given back with the image.
+// The segments of a code object at their addresses plus `bias`. The image frees its memory when it is destroyed.
 struct Image {
   Image() = default;
   Image(const Image&) = delete;
   Image& operator=(const Image&) = delete;
   ~Image();
 
-  Arch arch = Arch::gfx942;
+  const ArchTraits* arch = nullptr;
   uint8_t abi = 0;                  // EI_ABIVERSION: 2 is code object v4, 3 is v5, 4 is v6
   uint64_t bias = 0;                // host address of address 0
   uint64_t low = 0, high = 0;       // addresses that the segments span
@@ -39,8 +39,8 @@ struct Image {
   const uint8_t* at(uint64_t address) const { return reinterpret_cast<const uint8_t*>(bias + address); }
 };
 
-// Maps, relocates and names the regions of the image in `memory()` as "code of NAME", "data of NAME". Throws LoadError
-// with a sentence for anything that is damaged or not an AMDGPU code object of a known architecture.
+// Maps and relocates the image, and names its regions in `memory()` "code of NAME", "data of NAME". Throws LoadError
+// with a sentence for a file that is damaged or is not an AMDGPU code object of a known architecture.
 void load_image(Image& image, const uint8_t* elf, size_t bytes, const std::string& name);
 
 }  // namespace emu

@@ -1,5 +1,5 @@
-// The sink of the HIP host API that executes: code objects are loaded when they are first needed, and a launch is over
-// when the call returns.
+// The sink of the HIP host API that executes kernels. It loads a code object when a caller first needs it. A launch is
+// over when the call returns.
 #include <unistd.h>
 
 #include <cstdio>
@@ -7,8 +7,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "arch_traits.hpp"
 #include "device_heap.hpp"
-#include "emulated_devices.hpp"
 #include "hip_bundles.hpp"
 #include "hip_host.hpp"
 #include "memory.hpp"
@@ -34,11 +34,12 @@ using fmha::hip::Request;
 
 namespace {
 
-Properties properties_of(const DeviceRow& row) {
+Properties properties_of(const ArchTraits& arch) {
+  const ArchFacts& row = arch.facts;
   Properties p{};
-  std::snprintf(p.name, sizeof p.name, "AMD %s (emulated)", row.name);
-  std::snprintf(p.arch, sizeof p.arch, "%s", row.target);
-  std::snprintf(p.uuid, sizeof p.uuid, "emu-%s", row.name);
+  std::snprintf(p.name, sizeof p.name, "AMD %s (emulated)", arch.name);
+  std::snprintf(p.arch, sizeof p.arch, "%s", arch.target);
+  std::snprintf(p.uuid, sizeof p.uuid, "emu-%s", arch.name);
   p.total_memory = size_t(sysconf(_SC_PHYS_PAGES)) * size_t(sysconf(_SC_PAGESIZE));
   p.lds_per_block = p.lds_per_block_optin = size_t(row.lds_of_group);
   p.lds_per_unit = p.most_lds_per_unit = size_t(row.lds_of_unit);
@@ -61,9 +62,9 @@ uint64_t number_in(const char* name, uint64_t otherwise) {
   return text && *text ? std::strtoull(text, nullptr, 10) : otherwise;
 }
 
-uint32_t vgprs_of(const Kernel& kernel, Arch arch) {
-  const bool wave32 = is_rdna(arch) && (kernel.properties >> 10 & 1);  // ENABLE_WAVEFRONT_SIZE32
-  return ((kernel.rsrc1 & 63) + 1) * (is_rdna(arch) && !wave32 ? 4 : 8);  // GRANULATED_WORKITEM_VGPR_COUNT
+uint32_t vgprs_of(const Kernel& kernel, const ArchTraits& arch) {
+  const bool wave32 = arch.wave32 && (kernel.properties >> 10 & 1);  // ENABLE_WAVEFRONT_SIZE32
+  return ((kernel.rsrc1 & 63) + 1) * (arch.wave32 && !wave32 ? 4 : 8);  // GRANULATED_WORKITEM_VGPR_COUNT
 }
 
 bool hidden(const Kernel::Argument& argument) { return argument.kind.compare(0, 7, "hidden_") == 0; }
@@ -85,10 +86,9 @@ class Executor final : public fmha::hip::Sink {
   }
 
   bool play(const std::string& name) {
-    device_ = nullptr;
-    for (int k = 0; k < kDeviceCount; ++k)
-      if (name == kDevices[k].name) device_ = &kDevices[k], properties_ = properties_of(kDevices[k]);
-    if (!device_) std::fprintf(stderr, "fmha-emu: there is no emulated device %s\n", name.c_str());
+    device_ = arch_named(name);
+    if (device_) properties_ = properties_of(*device_);
+    else std::fprintf(stderr, "fmha-emu: there is no emulated device %s\n", name.c_str());
     return device_;
   }
 
@@ -139,7 +139,7 @@ class Executor final : public fmha::hip::Sink {
     if (!chosen.data) return {chosen.none_fits ? fmha::hip::NoBinaryForGpu : fmha::hip::InvalidImage, chosen.why};
     try {
       auto program = load_program(reinterpret_cast<const uint8_t*>(chosen.data), chosen.bytes);
-      if (arch_of(*program) != device_->arch)
+      if (&arch_of(*program) != device_)
         return {fmha::hip::NoBinaryForGpu, "the code object is not for " + std::string(device_->name)};
       module.code = program;
     } catch (const LoadError& error) {
@@ -152,7 +152,7 @@ class Executor final : public fmha::hip::Sink {
     const Kernel* kernel = nullptr;
     const Outcome found = find(function, device, kernel);
     if (found.error) return found;
-    out = {kernel->lds_bytes, kernel->scratch_bytes, vgprs_of(*kernel, device_->arch), 0, kernel->most_workitems};
+    out = {kernel->lds_bytes, kernel->scratch_bytes, vgprs_of(*kernel, *device_), 0, kernel->most_workitems};
     return {};
   }
 
@@ -199,7 +199,7 @@ class Executor final : public fmha::hip::Sink {
     return {};
   }
 
-  // What a caller could hardly find out otherwise is said aloud, for programs keep nothing but HIP's number.
+  // Prints what a caller could hardly find out otherwise, because programs keep only HIP's error number.
   void complained(Error error, const std::string& complaint) override {
     switch (error) {
       case fmha::hip::LaunchFailure: case fmha::hip::InvalidImage: case fmha::hip::NoBinaryForGpu:
@@ -221,7 +221,7 @@ class Executor final : public fmha::hip::Sink {
     return {};
   }
 
-  // The explicit arguments at their places; hidden ones are the launch's.
+  // Puts the explicit arguments at their offsets. The launch fills in the hidden ones.
   static Outcome pack(const Kernel& kernel, const Request& request, std::vector<uint8_t>& out) {
     size_t wanted = 0, most = kernel.kernarg_bytes;
     for (const Kernel::Argument& argument : kernel.arguments) {
@@ -247,7 +247,7 @@ class Executor final : public fmha::hip::Sink {
     return {};
   }
 
-  const DeviceRow* device_ = nullptr;
+  const ArchTraits* device_ = nullptr;
   Properties properties_{};
   DeviceHeap heap_;
   Options options_;

@@ -1,5 +1,5 @@
-// binary16 arithmetic, rounding to integers, exponents. Sources come in the low half of a row (lanes.hpp); where the
-// result goes and what becomes of the other half is commit's business.
+// binary16 arithmetic, rounding to integers, exponents. Sources arrive in the low half of a row (lanes.hpp). commit
+// decides where the result goes and what happens to the other half.
 #include "arith.hpp"
 #include "tables.hpp"
 
@@ -83,7 +83,7 @@ template <class Op> void unary(Wave& w, const Inst& i) {
   commit(w, i, out);
 }
 
-// x - floor(x), below one also where the difference of a small negative number would round to it.
+// x - floor(x), kept below one where the difference of a small negative number would round to it.
 void fract(Wave& w, const Inst& i) {
   Fetched in[1];
   fetch16(w, i, 0, in[0], w.mode.flush_in16_64());
@@ -128,7 +128,7 @@ void ldexp(Wave& w, const Inst& i) {
   commit(w, i, out);
 }
 
-// Two halves side by side. Modifiers hold, arithmetic there is none (CDNA4 12.11 V_PACK_B32_F16).
+// Puts two halves side by side. Modifiers apply, but there is no arithmetic (CDNA4 12.11 V_PACK_B32_F16).
 void pack(Wave& w, const Inst& i) {
   Fetched low, high;
   fetch16(w, i, 0, low, false);

@@ -1,5 +1,5 @@
-// binary32 arithmetic: sums, products, fused and unfused multiply-adds, rounding to integers, exponents.
-// MODE's rounding and denormals hold for all of them except v_mad_f32 and v_mac_f32, which never have denormals.
+// binary32 arithmetic: sums, products, fused and unfused multiply-adds, rounding to integers, exponents. All of them
+// obey MODE's rounding and denormals, except v_mad_f32 and v_mac_f32, which never have denormals.
 #include "arith.hpp"
 #include "tables.hpp"
 
@@ -7,7 +7,7 @@ namespace emu {
 
 namespace {
 
-// DX9's rule: zero times anything is +0, infinities and NaN included.
+// DX9's rule: zero times anything is +0, even infinity and NaN.
 void zero_wins(Fetched& a, Fetched& b) {
   uint32_t *x = own(a), *y = own(b);
   EMU_LANES {
@@ -37,7 +37,7 @@ template <class Op, int N, bool Accumulates = false, bool Dx9 = false> void arit
 }
 
 // The product is rounded before the sum, and denormals are zero everywhere. The product goes through double, which is
-// exact: so no compiler can make one fused operation of the two.
+// exact, so no compiler can fuse the two operations.
 template <bool Accumulates, bool Dx9 = false> void mad(Wave& w, const Inst& i) {
   Fetched in[3];
   fetch_all<3, Accumulates>(w, i, in, true);
@@ -88,7 +88,7 @@ template <class Op> void to_integer(Wave& w, const Inst& i) {
   commit(w, i, out);
 }
 
-// x - floor(x), at most the number before one: of a small negative x the difference would round to one.
+// x - floor(x), at most the number before one. For a small negative x the difference would round to one.
 void fract(Wave& w, const Inst& i) {
   Fetched in[1];
   fetch32(w, i, 0, in[0], w.mode.flush_in32());

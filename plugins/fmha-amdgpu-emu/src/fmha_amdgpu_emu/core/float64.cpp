@@ -108,7 +108,7 @@ constexpr uint64_t kTwoOverPi[] = {
     0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b0000};
 constexpr int kTwoOverPiBits = 64 * int(sizeof kTwoOverPi / sizeof *kTwoOverPi);
 
-// 53 bits of it from bit `at` behind the point on.
+// 53 bits of it, from bit `at` behind the point on.
 uint64_t two_over_pi(int at) {
   uint64_t bits = 0;
   for (int k = at; k < at + 53; ++k) bits = bits << 1 | (k < kTwoOverPiBits ? kTwoOverPi[k / 64] >> (63 - k % 64) & 1 : 0);

@@ -53,8 +53,8 @@ inline uint32_t float_to_brain(float x) {
   return is_nan32(bits) ? (bits >> 16) | 0x40 : even;
 }
 
-// Bits of one or the other without a branch: a compiler that honours floating-point traps would compute the operand of a
-// branch inside it, and then not vectorise.
+// Chooses bits without a branch. A compiler that honours floating-point traps would compute the operand of a branch
+// inside it, and then not vectorise.
 [[gnu::always_inline]] inline uint32_t choose(bool first, uint32_t a, uint32_t b) {
   const uint32_t mask = -uint32_t(first);
   return (a & mask) | (b & ~mask);
@@ -63,7 +63,7 @@ inline uint32_t float_to_brain(float x) {
 // ---- rows ----
 
 #if defined(__AVX512F__)
-// The masked forms: g++ 12 warns of the others' undefined upper parts.
+// The masked forms, because g++ 12 warns of the others' undefined upper parts.
 constexpr __mmask16 kAll = 0xffff;
 #endif
 
@@ -116,17 +116,17 @@ inline bool any_nan16(const uint32_t* x) {
 
 // ---- MODE ----
 
-// RDNA4 has neither IEEE nor DX10_CLAMP in MODE: it behaves as if both were set.
-inline bool ieee_of(const Wave& w) { return w.arch == Arch::gfx1201 || w.mode.ieee(); }
-inline bool clamps_nan(const Wave& w) { return w.arch == Arch::gfx1201 || w.mode.dx10_clamp(); }
+// Where MODE has neither IEEE nor DX10_CLAMP, the architecture behaves as if both were set.
+inline bool ieee_of(const Wave& w) { return !w.arch->mode_has_ieee || w.mode.ieee(); }
+inline bool clamps_nan(const Wave& w) { return !w.arch->mode_has_ieee || w.mode.dx10_clamp(); }
 // MODE.FP16_OVFL: a finite result beyond binary16 (or an 8-bit format) becomes the largest number.
 inline bool fp16_overflow(const Wave& w) { return w.mode.bits >> 23 & 1; }
 
-// Output modifiers are ignored where results may be denormal, and in IEEE mode; RDNA4 has no IEEE mode and applies them
-// always (CDNA4 6.2, RDNA3 7.2.3.1). They turn -0 into +0 and flush denormals.
+// Output modifiers have no effect where results may be denormal, and none in IEEE mode, except where the architecture
+// always applies them (CDNA4 6.2, RDNA3 7.2.3.1). They turn -0 into +0 and flush denormals.
 inline int omod_of(const Wave& w, const Inst& i, bool denormals) {
   if (!i.mod.omod) return 0;
-  if (w.arch == Arch::gfx1201) return i.mod.omod;
+  if (w.arch->omod_always) return i.mod.omod;
   return w.mode.ieee() || denormals ? 0 : i.mod.omod;
 }
 
@@ -139,7 +139,7 @@ struct Fetched {
   const uint32_t* x;
 };
 
-// Where a row is changed: a source that is a register is copied first.
+// For a row that will change: copies a source that is a register first.
 inline uint32_t* own(Fetched& f) {
   if (f.x != f.room.x) std::memcpy(f.room.x, f.x, sizeof f.room.x);
   f.x = f.room.x;
@@ -156,7 +156,7 @@ inline void edit32(Fetched& f, bool neg, bool abs, bool flush) {
   f.x = to;
 }
 
-// binary16 in the low half; what is above is cleared.
+// binary16 in the low half; the upper half is cleared.
 inline void edit16(Fetched& f, bool neg, bool abs, bool flush) {
   const uint32_t keep = abs ? 0x7fff : 0xffff, turn = neg ? 0x8000 : 0;
   const uint32_t* from = f.x;
@@ -192,7 +192,7 @@ inline void fetch64(Wave& w, const Inst& i, int k, Doubles& to, bool flush) {
   if (flush) EMU_LANES to.x[l] = flushed64(to.x[l]);
 }
 
-// Source k as it stands in its register, op_sel left to the caller; DPP is done.
+// Source k as it is in its register: DPP is done, op_sel is left to the caller.
 inline const uint32_t* whole_source(Wave& w, const Inst& i, int k, Row& room, int d = 0) {
   const Operand& op = i.src(k);
   if (op.kind == Kind::Vgpr) {
@@ -220,8 +220,8 @@ inline uint32_t clamped32(uint32_t x, bool nan_to_zero) {
   return is_nan32(x) ? (nan_to_zero ? 0 : x) : inside;
 }
 
-// omod, clamp, denormals of 64 results. `flush`: denormals of the result become zero; `denormals`: MODE lets results be
-// denormal, which silences omod.
+// omod, clamp and denormals of 64 results. `flush`: denormals of the result become zero. `denormals`: MODE lets results
+// be denormal, which disables omod.
 inline void finish32(const Wave& w, const Inst& i, uint32_t* x, bool flush, bool denormals) {
   if (const int omod = omod_of(w, i, denormals)) {
     const float factor = float(omod_factor(omod));
@@ -260,7 +260,8 @@ inline void finish16(const Wave& w, const Inst& i, uint32_t* x, bool flush, bool
   }
 }
 
-// A NaN operand is the result, quiet; else the result of an invalid operation. In lanes whose result is NaN only.
+// In lanes whose result is a NaN: a NaN operand, quieted, is the result; without one it is the NaN of an invalid
+// operation.
 template <int N> inline void settle_nans32(uint32_t* out, const Fetched (&in)[N]) {
   if (!any_nan32(out)) return;
   for (int l = 0; l < kLanes; ++l) {

@@ -1,5 +1,5 @@
-// Floating-point formats in software: what a code of each format means, and rounding of a number to it. Exact; slow
-// paths and small formats use these, the rows of floats.hpp the host's instructions.
+// Floating-point formats in software: the number that a code of each format means, and the rounding of a number to it.
+// Exact. Slow paths and small formats use this file; the rows of floats.hpp use the host's instructions.
 #pragma once
 
 #include <bit>
@@ -16,7 +16,7 @@ inline uint64_t bits_of(double x) { return std::bit_cast<uint64_t>(x); }
 // MODE.FP_ROUND (ISA documents, "MODE register").
 enum Rounding : int { kNearest = 0, kUp = 1, kDown = 2, kZero = 3 };
 
-// What the codes with the largest exponent are.
+// What the codes with the largest exponent mean.
 enum class Specials : uint8_t {
   Ieee,     // infinities and NaNs
   NanOnly,  // OCP E4M3: all ones is NaN, nothing is infinite
@@ -42,8 +42,8 @@ struct Format {
 
 constexpr Format kSingle{8, 23, 127, Specials::Ieee}, kHalf{5, 10, 15, Specials::Ieee},
     kBrain{8, 7, 127, Specials::Ieee};
-// gfx942's 8-bit formats have no infinity and one more in the bias; gfx950 and gfx12 have the OCP's (CDNA3 7.3, CDNA4
-// and RDNA4 "FP8 and BF8").
+// The FNUZ formats have no infinity and a bias that is larger by one; the others are OCP's (CDNA3 7.3, CDNA4 and RDNA4
+// "FP8 and BF8").
 constexpr Format kFp8Fnuz{4, 3, 8, Specials::Fnuz}, kBf8Fnuz{5, 2, 16, Specials::Fnuz};
 constexpr Format kFp8{4, 3, 7, Specials::NanOnly}, kBf8{5, 2, 15, Specials::Ieee};
 constexpr Format kFp6{2, 3, 1, Specials::None}, kBf6{3, 2, 3, Specials::None}, kFp4{2, 1, 1, Specials::None};
@@ -67,7 +67,7 @@ inline double decode(const Format& f, uint64_t code) {
   return negative ? -value : value;
 }
 
-// The code of a magnitude that was rounded to infinity, or beyond the largest number.
+// The code of a magnitude that rounded to infinity, or beyond the largest number.
 inline uint64_t overflowed(const Format& f, bool negative, int round, bool saturate) {
   const bool stays = saturate || f.specials == Specials::None || round == kZero || (round == kUp && negative) ||
                      (round == kDown && !negative);
@@ -76,7 +76,7 @@ inline uint64_t overflowed(const Format& f, bool negative, int round, bool satur
   return f.specials == Specials::Fnuz ? f.sign() : (f.sign() - 1) | (negative ? f.sign() : 0);
 }
 
-// How much of the last place is lost, and what is kept: digits of |x| in units of the format's last place.
+// Splits |x| into the digits that the format keeps and the part of its last place that is lost.
 struct Digits {
   uint64_t whole;  // hidden bit included
   double rest;     // [0, 1)
@@ -98,7 +98,7 @@ inline uint64_t assemble(const Format& f, const Digits& d, bool up, bool negativ
   return size | (negative ? f.sign() : 0);
 }
 
-// The special values' codes: true, and `code` is set.
+// Handles special values: returns true and sets `code`.
 inline bool special_code(const Format& f, double x, bool saturate, uint64_t& code) {
   const uint64_t sign = std::signbit(x) ? f.sign() : 0;
   if (std::isnan(x)) {
@@ -132,8 +132,9 @@ inline uint64_t encode(const Format& f, double x, int round = kNearest, bool sat
   return assemble(f, d, up, negative, round, saturate);
 }
 
-// Stochastic rounding: up where the lost part of the last place and the seed, read as a fraction, reach one. For a
-// normal fp8 result this adds seed[31:12] below the kept digits and cuts, as the documents' V_CVT_SR_FP8_F32 does.
+// Stochastic rounding: rounds up where the lost part of the last place plus the seed, read as a fraction, reaches one.
+// For a normal fp8 result this adds seed[31:12] below the kept digits and truncates, as the documents' V_CVT_SR_FP8_F32
+// does.
 inline uint64_t encode_stochastic(const Format& f, double x, uint32_t seed, bool saturate = false) {
   uint64_t code;
   if (special_code(f, x, saturate, code)) return code;
@@ -142,9 +143,9 @@ inline uint64_t encode_stochastic(const Format& f, double x, uint32_t seed, bool
   return assemble(f, d, up, std::signbit(x), kNearest, saturate);
 }
 
-// a + b with the last digit set to one where digits were lost ("rounding to odd"): rounding that again to a format
-// with at least two digits less is as good as rounding the exact sum, in every mode. What cancels exactly is -0 when
-// rounding down.
+// a + b with the last digit set to one where digits were lost ("rounding to odd"). Rounding that again to a format with
+// at least two digits less equals rounding the exact sum, in every mode. An exact cancellation gives -0 when rounding
+// down.
 inline double odd_sum(double a, double b, int round = kNearest) {
   const double sum = a + b;
   if (!std::isfinite(sum)) return sum;

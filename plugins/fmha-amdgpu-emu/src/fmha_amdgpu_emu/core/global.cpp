@@ -84,14 +84,14 @@ void nothing(Wave&, const Inst&) {}
 void invalidate(Wave& w, const Inst&) { issue(w, Counter::Load, {}); }
 void write_back(Wave& w, const Inst&) { issue(w, Counter::Store, {}); }
 
-std::string bind_to_lds(Inst& i, Arch arch) {
-  if (!is_cdna(arch)) return "loads straight to LDS exist on CDNA alone";
+std::string bind_to_lds(Inst& i, const ArchTraits& arch) {
+  if (!arch.loads_to_lds) return "this architecture has no loads straight to LDS";
   set_roles(i, 0);
   i.s_reads.set(kM0);
   return {};
 }
 
-std::string bind_load(Inst& i, Arch) {
+std::string bind_load(Inst& i, const ArchTraits&) {
   if (i.mod.lds) return "a load with the lds flag is spelled global_load_lds here";
   return i.op[0].kind == Kind::Vgpr ? "" : "the destination is not a vector register";
 }

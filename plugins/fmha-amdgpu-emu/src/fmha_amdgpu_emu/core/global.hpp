@@ -18,7 +18,7 @@ template <Part P> inline void load_rows(Row* rows, const Addresses& a, uint64_t 
   });
 }
 
-// Lane l's dwords go to LDS at M0 + offset + l x (4 x dwords); the load is outstanding until a wait (to_lds.cpp).
+// Puts lane l's dwords into LDS at M0 + offset + l x (4 x dwords). The load is outstanding until a wait (to_lds.cpp).
 void rows_to_lds(Wave& w, const Inst& i, const Row* rows, int dwords, uint64_t mask);
 
 }  // namespace emu

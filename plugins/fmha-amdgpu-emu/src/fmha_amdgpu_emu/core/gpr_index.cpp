@@ -1,8 +1,8 @@
-// Relative addressing of vector registers (CDNA3 ISA, "VGPR Indexing"): between s_set_gpr_idx_on and s_set_gpr_idx_off,
-// M0[7:0] is added to the vector registers that M0[15:12] names (src0, src1, src2, destination).
+// Relative addressing of vector registers (CDNA3 ISA, "VGPR Indexing"). Between s_set_gpr_idx_on and s_set_gpr_idx_off,
+// M0[7:0] is added to the numbers of the vector registers that M0[15:12] names (src0, src1, src2, destination).
 //
 // The handler of s_set_gpr_idx_on executes the instructions up to s_set_gpr_idx_off itself, on copies with other
-// registers: so nothing is looked at when no indexing is on.
+// registers. So no other instruction has to check whether indexing is on.
 #include <cstring>
 
 #include "control.hpp"
@@ -19,7 +19,7 @@ constexpr const char* kOff = "s_set_gpr_idx_off";
 void shift(Operand& op, uint32_t by, VSet& registers) {
   if (op.kind != Kind::Vgpr) return;
   const uint32_t from = op.reg, to = from + by, bank = from & kAgpr0;
-  if (to + op.count > bank + kAgpr0) throw Unexecutable{"the register index lies outside of the vector registers"};
+  if (to + op.count > bank + kAgpr0) throw Unexecutable{"the register index lies outside the vector registers"};
   for (uint32_t k = 0; k < op.count; ++k) registers.set(to + k);
   op.reg = uint16_t(to);
 }
@@ -59,7 +59,7 @@ void run_gpr_index(Wave& w, const Inst& i) {
   }
 }
 
-std::string bind_gpr_index(Inst& i, Arch) {
+std::string bind_gpr_index(Inst& i, const ArchTraits&) {
   const size_t open = i.text.find("gpr_idx(");
   if (open == std::string::npos) return "no gpr_idx(...) in the line";
   const std::string which = i.text.substr(open, i.text.find(')', open) - open);

@@ -1,5 +1,5 @@
-// The host's rounding mode, for binary64 in modes other than nearest even. What is computed under it must pass through
-// volatile variables: compilers take the mode to be the default one.
+// The host's rounding mode, for binary64 in modes other than nearest even. Values computed under it must pass through
+// volatile variables, because compilers assume the default mode.
 #pragma once
 
 #include <cfenv>

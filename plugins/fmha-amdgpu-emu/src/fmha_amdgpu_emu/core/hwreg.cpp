@@ -1,4 +1,4 @@
-// s_getreg, s_setreg: the hardware registers that a kernel may name, and MODE above all (ISA documents, "Hardware
+// s_getreg and s_setreg: MODE and the other hardware registers that a kernel may name (ISA documents, "Hardware
 // registers" and "MODE register").
 #include <cstdlib>
 
@@ -44,8 +44,8 @@ constexpr Name kNames[] = {
     {"HW_REG_WAVE_SCHED_MODE", Hwreg::Schedule, true},
 };
 
-// DX10_CLAMP and IEEE: MODE bits up to gfx11. gfx12 has no such bits; it always clamps NaN to zero and obeys IEEE, so the
-// emulator keeps them set there.
+// DX10_CLAMP and IEEE. An architecture whose MODE lacks them clamps NaN to zero and obeys IEEE always, so these bits
+// stay set there.
 constexpr uint32_t kClampIeee = 0x300, kGprIndex = 1u << 27;
 
 // `extra`: register in bits 7:0, offset in 15:8, size in 23:16.
@@ -105,7 +105,7 @@ uint32_t read(const Wave& w, Hwreg reg) {
 
 void write_mode(Wave& w, uint32_t bits) {
   if (bits & kGprIndex) throw Unexecutable{"MODE.GPR_IDX_EN is written; only s_set_gpr_idx_on is implemented"};
-  const uint32_t kept = w.arch == Arch::gfx1201 ? kClampIeee : 0;
+  const uint32_t kept = w.arch->mode_has_ieee ? 0 : kClampIeee;
   w.mode.bits = (bits & ~kept) | (w.mode.bits & kept);
 }
 
@@ -128,9 +128,9 @@ void run_round_mode(Wave& w, const Inst& i) { write_mode(w, (w.mode.bits & ~0xfu
 
 void run_denorm_mode(Wave& w, const Inst& i) { write_mode(w, (w.mode.bits & ~0xf0u) | (i.extra & 0xf) << 4); }
 
-std::string bind_getreg(Inst& i, Arch) { return bind_field(i, false); }
+std::string bind_getreg(Inst& i, const ArchTraits&) { return bind_field(i, false); }
 
-std::string bind_setreg(Inst& i, Arch) {
+std::string bind_setreg(Inst& i, const ArchTraits&) {
   Operand& value = i.op[i.ops - 1];
   if (value.kind == Kind::Constant) value.value = uint32_t(int64_t(value.number));
   return bind_field(i, true);

@@ -11,13 +11,13 @@ namespace {
 
 constexpr uint32_t kUndefinedScalar = 0xdead5000u;  // plus the register's number: seen where a kernel uses one unset
 
-// Scratch buffer descriptor of gfx90a (CDNA2 ISA, "Buffer resource descriptor"): swizzled by 4-byte elements over 64
-// lanes, the lane added by the hardware.
+// Scratch buffer descriptor of gfx90a (CDNA2 ISA, "Buffer resource descriptor"): it swizzles elements of 4 bytes over
+// 64 lanes, and the hardware adds the lane.
 constexpr uint32_t kSwizzle = 1u << 31, kIndexStride64 = 3u << 21, kAddTid = 1u << 23;
 
 uint32_t bits(uint32_t word, int low, int count) { return word >> low & ((1u << count) - 1); }
 
-// Work-items of this workgroup along one axis: fewer in the last one of a grid that does not divide.
+// Work-items of this workgroup along one axis. The last workgroup of a grid that does not divide has fewer.
 uint32_t extent(uint32_t id, uint32_t block, uint32_t all) {
   const uint64_t from = uint64_t(id) * block;
   return uint32_t(std::min<uint64_t>(block, all > from ? all - from : 0));
@@ -28,7 +28,8 @@ Dim3 extents(const Dispatch& d, const Dim3& id) {
   return {extent(id.x, block.x, d.items.x), extent(id.y, block.y, d.items.y), extent(id.z, block.z, d.items.z)};
 }
 
-// v0 holds all ids, 10 bits each ("Register Layout for Packed Work-Item ID Method"); those not asked for are zero.
+// v0 holds all ids, 10 bits each ("Register Layout for Packed Work-Item ID Method"). Ids that the kernel does not
+// request are zero.
 void set_work_items(const Dispatch& d, Wave& w) {
   const Dim3 e = extents(d, w.group->id);
   const uint32_t components = std::min<uint32_t>(bits(d.launch.kernel->rsrc2, 11, 2), 2);
@@ -62,7 +63,7 @@ void set_scratch(const Dispatch& d, Wave& w) {
 void set_system(const Dispatch& d, Wave& w) {
   const uint32_t rsrc2 = d.launch.kernel->rsrc2;
   const Dim3 id = w.group->id;
-  if (w.arch == Arch::gfx1201) {
+  if (w.arch->group_id_in_ttmp) {
     w.s[kTtmp + 9] = id.x;
     w.s[kTtmp + 7] = (id.y & 0xffff) | id.z << 16;
     w.s[kTtmp + 8] = uint32_t(w.index & 31) << 25;
@@ -73,7 +74,7 @@ void set_system(const Dispatch& d, Wave& w) {
   if (bits(rsrc2, 8, 1)) w.s[at++] = id.y;
   if (bits(rsrc2, 9, 1)) w.s[at++] = id.z;
   if (bits(rsrc2, 10, 1)) w.s[at++] = uint32_t(w.index == 0) << 31 | d.waves;
-  if (bits(rsrc2, 0, 1) && w.arch == Arch::gfx90a) w.s[at++] = 0;  // scratch wave offset: the base is the wave's own
+  if (bits(rsrc2, 0, 1) && !w.arch->sets_flat_scratch) w.s[at++] = 0;  // scratch wave offset: the base is the wave's own
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// One decoded instruction: what the disassembler's line says, with registers resolved and constants materialised.
+// One decoded instruction: the disassembler's line, with registers resolved and constants materialised.
 #pragma once
 
 #include <array>
@@ -9,41 +9,38 @@
 
 namespace emu {
 
+struct ArchTraits;  // arch_traits.hpp
 struct Wave;
 struct Inst;
 using Handler = void (*)(Wave&, const Inst&);
 
 // Register numbers inside the emulator. Scalars keep the hardware's numbers where all generations agree (0-105 SGPR,
-// 106/107 VCC, 108-123 TTMP, 126/127 EXEC); M0 is 124 on every architecture, NULL has its own operand kind.
+// 106/107 VCC, 108-123 TTMP, 126/127 EXEC). M0 is 124 on every architecture. NULL has its own operand kind.
 constexpr int kVcc = 106, kTtmp = 108, kM0 = 124, kExec = 126, kScalars = 128;
 constexpr int kVgprs = 512;  // 0-255 are v0-v255, 256-511 are a0-a255
 constexpr int kAgpr0 = 256;
 constexpr int kLanes = 64;
 
-enum class Arch : uint8_t { gfx90a, gfx942, gfx950, gfx1100, gfx1201 };
-
-inline bool is_cdna(Arch a) { return a <= Arch::gfx950; }
-inline bool is_rdna(Arch a) { return a >= Arch::gfx1100; }
-
-// What a source operand is read as: its width, and how an inline constant is to be understood (1.0 is 0x3c00 to an f16
-// instruction, 0x3f800000 to a 32-bit one, the double 1.0 to an f64 one; a literal of an f64 one is its high half).
+// How an instruction reads a source operand: its width, and the meaning of an inline constant. 1.0 is 0x3c00 to an f16
+// instruction, 0x3f800000 to a 32-bit one, and the double 1.0 to an f64 one. A literal of an f64 instruction is its
+// high half.
 enum class Type : uint8_t { None, B16, F16, BF16, B32, F32, PkF16, PkBF16, PkB16, B64, F64, PkF32, Wide };
 
 inline bool is_half(Type t) { return t == Type::B16 || t == Type::F16 || t == Type::BF16; }
 
-// What the instruction counts as; `classes.hpp` names them for people.
+// What the instruction counts as.
 enum class Class : uint8_t {
   Valu, Salu, Matrix, Transcendental, Lds, Global, Scratch, ScalarMemory, Atomic, Barrier, Wait, Branch, Message, Count
 };
 
 enum class Kind : uint8_t {
-  None,      // not there
+  None,      // absent
   Vgpr,      // reg 0-511
   Sgpr,      // reg 0-127, VCC, TTMP, M0 and EXEC included
   Constant,  // value
   Null,      // reads 0, writes nothing
   Scc, Vccz, Execz,
-  Aperture,  // value: src_shared_base and its like; kind of aperture in `value` (Aperture enum)
+  Aperture,  // src_shared_base and its like; `value` is an Aperture
   Off,       // the word `off`
   Text       // anything else, kept in Inst::words (hwreg(...), sendmsg(...), labels)
 };
@@ -74,7 +71,7 @@ enum class Dpp : uint8_t {
 enum class Sel : uint8_t { Byte0, Byte1, Byte2, Byte3, Word0, Word1, Dword };
 enum class Unused : uint8_t { Pad, Sext, Preserve };
 
-// Everything behind the operands. Absent ones keep their defaults.
+// The modifiers behind the operands. Absent ones keep their defaults.
 struct Mods {
   bool clamp = false;
   uint8_t omod = 0;           // 1: mul:2, 2: mul:4, 3: div:2
@@ -114,27 +111,27 @@ struct Inst {
   const Entry* entry = nullptr;
   std::array<Operand, kOperands> op{};  // in the order of the text: destinations first
   uint8_t ops = 0;
-  uint8_t dsts = 0;        // how many of `op` are destinations
+  uint8_t dsts = 0;        // the number of destinations in `op`
   uint8_t dst_regs = 1;    // dwords of op[0]
   Mods mod;
   bool plain = true;       // no DPP, SDWA, op_sel, true16 half: sources and destination are whole registers
-  bool vop3p = false;      // op_sel and op_sel_hi are the handler's business (packed, mixed, dot, matrix)
+  bool vop3p = false;      // the handler reads op_sel and op_sel_hi (packed, mixed, dot, matrix)
   uint32_t size = 4;       // bytes of code
   uint64_t address = 0;    // in the code object
   const Inst* target = nullptr;  // of a branch
   const Inst* next = nullptr;    // what follows in the text
   const Inst* second = nullptr;  // Y half of a dual issue
   Handler alone = nullptr;       // of a dual issue: the X half's own handler
-  uint32_t extra = 0;      // whatever the entry's binder wants to keep (an immediate, a register id)
+  uint32_t extra = 0;      // what the entry's binder keeps (an immediate, a register id)
   uint64_t extra64 = 0;
-  // What tracking looks at before the instruction runs; filled by the binder from roles, and by special binders.
+  // What tracking examines before the instruction runs. The binder fills it from roles; special binders correct it.
   VSet v_reads, v_writes;
   SSet s_reads, s_writes;
   Class cls = Class::Valu;
   const char* mnemonic = "";     // as the disassembler spells it
   std::string text;              // the whole line, for people
   std::vector<std::string> words;  // operands as written
-  std::string problem;             // not empty: it cannot be executed, and why
+  std::string problem;             // why it cannot be executed; empty: it can
 
   const Operand& src(int k) const { return op[dsts + k]; }
 };
@@ -144,8 +141,8 @@ enum class Flow : uint8_t {
   Lane,    // a result lane is defined where all its sources' lanes are
   Cross,   // results are defined when every source lane is (matrix products, permutes)
   Sink,    // undefined sources are a finding: addresses, stored data, decisions
-  Custom,  // the handler keeps the books itself
-  Defined,  // results are always defined (v_mov of constants, zero idioms), sources do not matter
+  Custom,  // the handler keeps the books
+  Defined,  // results are always defined, whatever the sources are (v_mov of constants, zero idioms)
   Select,    // src(2) is a lane mask that chooses between src(1), where it is set, and src(0) (v_cndmask)
   ReadLane,  // a sink for one lane: src(1)'s, or the first active one (v_readlane, v_readfirstlane)
   WriteLane  // one lane of op[0] becomes defined: src(1)'s (v_writelane)
@@ -153,19 +150,19 @@ enum class Flow : uint8_t {
 
 enum : uint32_t {
   kReadsDst = 1,      // op[0] is a source too (fmac, dot with accumulate in place)
-  kReadsExec = 2,     // EXEC matters to more than which lanes are written
+  kReadsExec = 2,     // EXEC decides more than which lanes are written
   kIgnoresExec = 4,   // runs on all lanes (matrix instructions, v_readlane, v_writelane)
   kEnds = 8,          // control flow: never falls through
   kKeepsUpper = 16,   // a 16-bit result leaves the other half of its register as it is, on CDNA too (VOP3-only
                       // operations, v_mac_f16 and its kin); the binder must not call such an instruction plain
-  kNamesReads = 32,   // the entry's binder put right which registers are read (v_reads)
+  kNamesReads = 32,   // the entry's binder corrected v_reads
 };
 
 struct Program;  // program.hpp
 
-// After the operands are parsed: choose a handler, resolve constants, refuse what is not implemented by returning a
-// sentence (empty: fine).
-using Binder = std::string (*)(Inst&, Arch);
+// Runs after the operands are parsed. It chooses a handler and resolves constants. It refuses what is not implemented
+// by returning a sentence (empty: nothing to refuse).
+using Binder = std::string (*)(Inst&, const ArchTraits&);
 
 struct Entry {
   const char* name;        // without _e32, _e64, _dpp, _sdwa

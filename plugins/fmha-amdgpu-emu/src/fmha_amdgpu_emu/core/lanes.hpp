@@ -61,7 +61,7 @@ inline uint64_t scalar64(const Wave& w, const Operand& op);
 inline void set_scalar32(Wave& w, const Operand& op, uint32_t value);
 inline void set_scalar64(Wave& w, const Operand& op, uint64_t value);
 
-// Base and limit of an aperture (launch.cpp).
+// Base and limit of an aperture (dispatch.cpp).
 uint64_t aperture_of(const Wave& w, uint32_t which);
 
 inline uint32_t scalar32(const Wave& w, const Operand& op) {
@@ -105,7 +105,7 @@ inline void set_mask_of(Wave& w, const Operand& op, uint64_t value) {
 
 // ---- sources ----
 
-// The lanes that a DPP control reads: from[l] is the source lane of lane l, or -1 where there is none (dpp.cpp).
+// The lanes that a DPP control reads: from[l] is the source lane of lane l, or -1 (dpp.cpp).
 struct DppMap {
   int8_t from[kLanes];
   uint64_t valid;  // lanes with a source
@@ -115,9 +115,9 @@ const DppMap& dpp_map(const Inst& i, int lanes);
 void apply_dpp(Wave& w, const Inst& i, const uint32_t* from, uint32_t* to);  // sets w.dpp_mask
 void apply_sdwa(const uint32_t* from, uint32_t* to, Sel sel, bool sext);
 
-// Dword `d` of source k as a row. Whole registers are not copied; everything else is laid into `room`. neg and abs are
-// the arithmetic's business (they know the type); sext of SDWA, DPP, op_sel halves and true16 halves are done here:
-// a 16-bit source comes in the low half with zeros above.
+// Dword `d` of source k as a row. Whole registers are not copied; everything else goes into `room`. This function
+// applies sext of SDWA, DPP, op_sel halves and true16 halves. The arithmetic applies neg and abs, because it knows the
+// type. A 16-bit source arrives in the low half, with zeros above.
 const uint32_t* special_source(Wave& w, const Inst& i, int k, int d, Row& room);
 
 inline const uint32_t* source(Wave& w, const Inst& i, int k, Row& room, int d = 0) {
@@ -130,7 +130,8 @@ inline const uint32_t* source(Wave& w, const Inst& i, int k, Row& room, int d = 
 
 void special_commit(Wave& w, const Inst& i, const uint32_t* row, int d);
 
-// Write dword `d` of op[0] in the lanes that EXEC (and DPP) allow. With op_sel, true16 or SDWA only the selected part.
+// Writes dword `d` of op[0] in the lanes that EXEC (and DPP) allow. With op_sel, true16 or SDWA it writes only the
+// selected part.
 inline void commit(Wave& w, const Inst& i, const Row& row, int d = 0) {
   if (!i.plain) return special_commit(w, i, row.x, d);
   uint32_t* to = w.v[i.op[0].reg + d].x;
@@ -139,7 +140,7 @@ inline void commit(Wave& w, const Inst& i, const Row& row, int d = 0) {
   else blend(to, row.x, exec);
 }
 
-// result[l] = f(l). With all lanes on it goes straight into the register: f reads lane l of its sources and no other.
+// result[l] = f(l). With all lanes on, it goes straight into the register, so f may read only lane l of its sources.
 template <class F> inline void each_lane(Wave& w, const Inst& i, F f) {
   if (i.plain && w.exec() == w.full) {
     uint32_t* to = w.v[i.op[0].reg].x;

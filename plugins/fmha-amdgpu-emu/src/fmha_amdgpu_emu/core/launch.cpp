@@ -1,4 +1,4 @@
-// A launch from its request to its end: what is impossible is refused, the rest is spread over threads.
+// A launch from its request to its end. It refuses what is impossible and spreads the rest over threads.
 #include <algorithm>
 #include <exception>
 #include <system_error>
@@ -20,7 +20,7 @@ std::string refusal(const Launch& l) {
     return "the launch of " + k.name + " has " + std::to_string(items) + " work-items in a workgroup; the kernel allows " +
            std::to_string(most);
   const uint64_t lds = uint64_t(k.lds_bytes) + l.dynamic_lds;
-  const uint64_t room = arch_of(*l.program) == Arch::gfx950 ? 160 * 1024 : 64 * 1024;
+  const uint64_t room = uint64_t(arch_of(*l.program).facts.lds_of_group);
   if (lds > room)
     return "the launch of " + k.name + " needs " + std::to_string(lds) + " bytes of LDS; the architecture has " +
            std::to_string(room);
@@ -53,7 +53,7 @@ void run(Launch& launch) {
     try {
       for (uint64_t k = 1; k < count; ++k) others.emplace_back([&] { work(shared); });
     } catch (const std::system_error&) {
-      // Fewer threads than asked for do the same work.
+      // Fewer threads than requested do the same work.
     }
     work(shared);
     for (std::thread& one : others) one.join();

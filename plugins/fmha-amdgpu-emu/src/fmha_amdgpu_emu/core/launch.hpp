@@ -1,4 +1,4 @@
-// A launch: a kernel of a loaded program, a grid, arguments; what came of it.
+// A launch: a kernel of a loaded program, a grid, arguments, and the outcome.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,13 @@
 
 namespace emu {
 
-// A kernel as its descriptor and the metadata say (LLVM AMDGPU backend guide, "Kernel Descriptor").
+// A kernel as its descriptor and the metadata describe it (LLVM AMDGPU backend guide, "Kernel Descriptor").
 struct Kernel {
   std::string name;
   const Inst* entry = nullptr;
   uint32_t lds_bytes = 0, scratch_bytes = 0, kernarg_bytes = 0;
   uint32_t rsrc1 = 0, rsrc2 = 0, rsrc3 = 0, properties = 0, preload = 0;
-  uint32_t most_workitems = 0;         // of a workgroup, by the metadata; 0: not said
+  uint32_t most_workitems = 0;         // of a workgroup, by the metadata; 0: not stated
   uint64_t descriptor = 0;             // address of NAME.kd in the code object
   bool dynamic_stack = false;
   struct Argument { uint32_t offset, size; std::string kind; };  // metadata .args, hidden ones included
@@ -29,7 +29,7 @@ struct Program;
 std::shared_ptr<Program> load_program(const uint8_t* elf, size_t bytes);  // throws LoadError
 const Kernel* find_kernel(const Program& program, const std::string& name);
 std::vector<std::string> kernel_names(const Program& program);
-Arch arch_of(const Program& program);
+const ArchTraits& arch_of(const Program& program);
 uint64_t symbol_address(const Program& program, const std::string& name, uint64_t* bytes);  // 0: no such symbol
 
 struct LoadError {
@@ -42,7 +42,7 @@ struct Options {
   int threads = 1;          // workgroups at once
   bool track = true;        // pending, undefined, races
   bool strict = false;      // LDS reads that are outstanding at a barrier are not ordered by it
-  uint64_t most_instructions = 0;  // of one wave; 0 = no limit (an endless loop is the supervisor's to end)
+  uint64_t most_instructions = 0;  // of one wave; 0: no limit (the supervisor ends an endless loop)
 };
 
 // What a launch did; summed over waves.
@@ -69,16 +69,16 @@ struct Launch {
   Report* report = nullptr;
   // Filled by run():
   Counts counts;
-  std::string fault;                   // why it stopped; empty: it ended
+  std::string fault;                   // why it stopped; empty: it reached its end
 };
 
-// Execute. Never throws; `fault` says what stopped it (an unimplemented instruction with mnemonic, address, kernel).
+// Executes. Never throws; `fault` says what stopped it (an unimplemented instruction with mnemonic, address, kernel).
 void run(Launch& launch);
 
-// A clock that only moves forwards: instructions that this thread has executed. It is no time of any device.
+// A clock that only moves forwards: the instructions that this thread has executed. It is not the time of any device.
 uint64_t ticks();
 
-// The counters of the wave that executes on this thread; memory, LDS and matrix handlers add to them.
+// The counters of the wave that runs on this thread. Memory, LDS and matrix handlers add to them.
 Counts& counts();
 
 }  // namespace emu

@@ -18,7 +18,7 @@ template <class T, Fill F> uint32_t filled(T value, uint32_t old) {
   return F == Fill::Low ? (old & 0xffff0000u) | half : (old & 0xffffu) | half << 16;
 }
 
-// 8 and 16 bits. D16 ones keep the other half of their register.
+// 8 and 16 bits. D16 loads keep the other half of their register.
 template <class T, Fill F> void read_part(Wave& w, const Inst& i) {
   uint32_t at[kLanes];
   addresses(w, i, 1, uint32_t(i.mod.offset), at);
@@ -68,7 +68,7 @@ template <int Dwords, int Stride> void read_two(Wave& w, const Inst& i) {
   access.issued(&i.op[0], 2 * Dwords);
 }
 
-// Bytes 1 and up of the register are not looked at; Shift 16 stores the high half.
+// Bytes above the stored ones do not matter. Shift 16 stores the high half.
 template <class T, int Shift> void write_part(Wave& w, const Inst& i) {
   uint32_t at[kLanes];
   addresses(w, i, 0, uint32_t(i.mod.offset), at);
@@ -130,7 +130,7 @@ void write_own(Wave& w, const Inst& i) {
   access.issued(nullptr, 0);
 }
 
-std::string with_m0(Inst& i, Arch arch) {
+std::string with_m0(Inst& i, const ArchTraits& arch) {
   i.s_reads.set(kM0);
   return fits<1>(i, arch);
 }

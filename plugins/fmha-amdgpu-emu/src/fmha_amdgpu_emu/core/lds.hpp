@@ -1,7 +1,7 @@
-// One LDS instruction's accesses: bounds, bytes, bank conflicts, and what the books are told.
+// One LDS instruction's accesses: bounds, bytes, bank conflicts, and what goes into the books.
 //
-// Addresses are bytes; dwords and wider need no alignment (unaligned access mode, as HSA sets it). An access that does
-// not lie in the workgroup's allocation as a whole reads zero, or is dropped, and is a finding (CDNA3 ISA 10.3.1,
+// Addresses are in bytes. Dwords and wider need no alignment (unaligned access mode, as HSA sets it). An access that
+// does not lie entirely in the workgroup's allocation reads zero or is dropped, and is a finding (CDNA3 ISA 10.3.1,
 // RDNA3 ISA 12.2 "out-of-range"; M0 limits nothing since gfx9).
 #pragma once
 
@@ -17,14 +17,14 @@ template <class F> inline void each_lane(uint64_t mask, F f) {
   for (; mask; mask &= mask - 1) f(std::countr_zero(mask));
 }
 
-// What two accesses of a phase to the same dword cost: nothing when it is read or written, a cycle each when an atomic.
+// The cost of two accesses of a phase to the same dword: nothing for reads and writes, a cycle each for atomics.
 enum class Same : uint8_t { Free, Costs };
 
 // Cycles beyond those of an access without conflicts (lds_banks.cpp).
 uint32_t conflict_cycles(const Wave& w, const Inst& i, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read,
                          Same same);
 
-// Lanes are masks; what comes back is the lanes whose bytes lie in the LDS.
+// Lanes are masks. Returns the lanes whose bytes lie in the LDS.
 class Access {
  public:
   Access(Wave& w, const Inst& i)
@@ -52,7 +52,7 @@ class Access {
     each_lane(changed, [&](int l) { std::memcpy(bytes_at(at[l]), from + l * bytes, bytes); });
   }
 
-  // Atomics. Their addresses must be multiples of their size; others are dropped too.
+  // Atomics. An address must be a multiple of the size; others are dropped too.
   uint64_t changes(uint64_t mask, const uint32_t* at, uint32_t bytes) {
     const uint64_t inside = bounded(mask, at, bytes, "changed", bytes);
     if (tracked_) lds_changed(wave_, inst_, inside, at, bytes, sequence_);
@@ -61,7 +61,7 @@ class Access {
 
   uint8_t* bytes_at(uint32_t address) { return lds_.data() + address; }
 
-  // The destination is pending from here on (count 0: a write, which is outstanding too).
+  // From here on the destination is pending. With count 0 it is a write, which is outstanding too.
   void issued(const Operand* to, int count, uint8_t half = 3) {
     if (!tracked_) return;
     Outstanding what;
@@ -127,13 +127,13 @@ inline void count_written(const Wave& w, const Inst& i, const uint32_t* address,
 }
 
 // Binders. There is no GDS here, and operand k must be `dwords[k]` registers (0: end).
-template <int... Dwords> std::string fits(Inst& i, Arch) {
+template <int... Dwords> std::string fits(Inst& i, const ArchTraits&) {
   constexpr int sizes[] = {Dwords...};
   if (i.mod.gds) return "the global data share is not emulated";
-  if (i.ops != sizeof...(Dwords)) return "the instruction has other operands than its entry";
+  if (i.ops != sizeof...(Dwords)) return "the instruction's operands are not those of its entry";
   for (int k = 0; k < int(sizeof...(Dwords)); ++k)
     if (i.op[k].kind != Kind::Vgpr || i.op[k].count != sizes[k])
-      return "operand " + std::to_string(k + 1) + " is not of " + std::to_string(sizes[k]) + " vector registers";
+      return "operand " + std::to_string(k + 1) + " does not have " + std::to_string(sizes[k]) + " vector registers";
   return "";
 }
 

@@ -1,6 +1,6 @@
-// ds_*: atomics, with and without the old value returned. Lanes act one after another, the lowest first.
+// ds_*: atomics that return the old value or do not. Lanes act one after another, the lowest first.
 //
-// Floats are added as they are: nearest even, denormals kept (CDNA3 ISA 12.13: "handles NaN/INF/denormal values").
+// Float additions round to nearest even and keep denormals (CDNA3 ISA 12.13: "handles NaN/INF/denormal values").
 #include "atomic_ops.hpp"
 #include "lds.hpp"
 #include "tables.hpp"

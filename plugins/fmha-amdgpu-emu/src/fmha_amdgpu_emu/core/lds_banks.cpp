@@ -1,10 +1,10 @@
 // Bank conflicts of LDS accesses.
 //
-// LDS has 32 banks of one dword (gfx950: 64); a bank serves one dword a cycle, for any number of lanes that ask for it.
-// A wave's access is worked off in phases of as many lanes as fill the banks, and a phase takes as many cycles as its
-// busiest bank has different dwords (CDNA3 ISA 10 "Local Data Share"; ROCm documentation, CK Tile, "LDS bank conflicts",
-// which also names the lanes of ds_read_b128's phases on the CDNA GPUs with 32 banks). The count is that of the cycles
-// beyond one a phase. A model: the hardware's own counter was not compared.
+// LDS has 32 banks of one dword (gfx950: 64). A bank serves one dword a cycle, for any number of lanes that want it. An
+// access of a wave proceeds in phases; each phase takes as many lanes as fill the banks, and as many cycles as its
+// busiest bank has different dwords (CDNA3 ISA 10 "Local Data Share"; ROCm documentation, CK Tile, "LDS bank
+// conflicts", which also names the lanes of ds_read_b128's phases on the CDNA GPUs with 32 banks). The count has the
+// cycles beyond one a phase. This is a model: nobody compared it with the hardware's counter.
 #include <array>
 
 #include "lds.hpp"
@@ -22,7 +22,7 @@ constexpr std::array<uint8_t, kLanes> wide_read_order() {
 }
 constexpr auto kWideRead = wide_read_order();
 
-// Requests of one phase, by bank: the different units (of `bytes`, aligned) asked for.
+// The requests of one phase by bank: the different units (of `bytes`, aligned) that lanes want.
 struct Phase {
   uint32_t first[64];
   uint8_t count[64] = {};
@@ -45,8 +45,8 @@ struct Phase {
   }
 };
 
-// What an instruction's last access cost, and where its lanes were relative to the first. In a loop, and in all waves
-// of a kernel, the distances are the same; the banks are only rotated.
+// The cost of an instruction's last access, and its lanes' distances from the first lane. In a loop, and in all waves
+// of a kernel, these distances are the same; the banks only rotate.
 struct Remembered {
   const Inst* inst = nullptr;
   uint32_t kind = 0;  // of access, and where the first address lies in its unit
@@ -62,9 +62,9 @@ Remembered& remembered(const Inst& i) {
 uint32_t worked_out(const Wave& w, const uint32_t* address, uint64_t mask, uint32_t bytes, bool read, Same same) {
   const uint32_t size = bytes <= 4 ? 4 : bytes;
   const bool aligned = (size & (size - 1)) == 0;
-  const uint32_t banks = w.arch == Arch::gfx950 ? 64 : 32;
+  const uint32_t banks = uint32_t(w.arch->facts.lds_banks);
   const uint32_t dwords = size / 4, lanes = banks / (dwords == 3 ? 4 : dwords);
-  const bool ordered = read && dwords == 4 && (w.arch == Arch::gfx90a || w.arch == Arch::gfx942);
+  const bool ordered = read && dwords == 4 && w.arch->pairs_b128_phases;
   uint32_t cycles = 0;
   for (uint32_t from = 0; from < uint32_t(w.lanes); from += lanes) {
     Phase phase;
@@ -90,7 +90,7 @@ uint32_t conflict_cycles(const Wave& w, const Inst& i, const uint32_t* address, 
                          Same same) {
   if (mask != w.full) return worked_out(w, address, mask, bytes, read, same);
   Remembered& last = remembered(i);
-  const uint32_t kind = uint32_t(w.arch) << 28 | uint32_t(same) << 25 | uint32_t(read) << 24 | uint32_t(w.lanes) << 16 |
+  const uint32_t kind = uint32_t(w.arch - kArchs) << 28 | uint32_t(same) << 25 | uint32_t(read) << 24 | uint32_t(w.lanes) << 16 |
                         (address[0] & 15) << 8 | bytes;
   uint32_t apart[kLanes], different = 0;
   for (int l = 0; l < kLanes; ++l) apart[l] = address[l] - address[0];

@@ -1,5 +1,5 @@
-// LDS words never written, and words that two waves touch without a barrier between (tracking.hpp says what orders
-// accesses). Bytes of a word count apart: two waves may hold its halves.
+// Finds reads of LDS words that nobody wrote, and words that two waves touch without a barrier in between. tracking.hpp
+// says what orders accesses. The bytes of a word count separately, because two waves may hold its halves.
 #include <algorithm>
 #include <bit>
 #include <string>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr uint8_t kNobody = 0xff;
 
-// Bytes of dword `word` that [address, address + bytes) holds.
+// The bytes of dword `word` that lie in [address, address + bytes).
 inline uint32_t bytes_in(uint32_t word, uint32_t address, uint32_t end) {
   const uint32_t first = address > 4 * word ? address - 4 * word : 0;
   const uint32_t behind = end < 4 * word + 4 ? end - 4 * word : 4;
@@ -31,10 +31,10 @@ void report_unwritten(Wave& w, const Inst& i, int lane, uint32_t word) {
   });
 }
 
-// Whether the last write of these bytes is complete where this access comes.
+// Whether the last write of these bytes is complete when this access comes.
 inline bool after_writer(const Wave& w, const LdsBooks::Word& last, bool to_lds, bool write) {
   const Tracker& t = w.track;
-  // A wave's own LDS operations are in order; its loads into LDS are in order among themselves.
+  // A wave's own LDS operations are in order. Its loads into LDS are in order among themselves.
   if (last.writer == w.index) return !last.to_lds || to_lds || last.writer_sequence <= t.done_to_lds;
   if (last.writer_sequence <= (last.to_lds ? t.seen_to_lds : t.seen)[last.writer]) return true;
   return !write && (last.same >> w.index & 1);
@@ -65,11 +65,12 @@ inline void check_writer(Wave& w, const Inst& i, int lane, uint32_t word, const 
   });
 }
 
-// What one access goes by: which reads came before it, wave by wave, and words whose like was found in order.
+// What an access is checked against: which reads came before it, wave by wave, and words whose equals were found in
+// order.
 struct Order {
   explicit Order(const Wave& w) : waves(w.track.seen.size()), words(w.group->books.words.size()) {}
 
-  // For writes: reads up to these sequences came before; of the wave's own all did.
+  // For writes: reads up to these sequence numbers came before. All of the wave's own reads did.
   void look_at_readers(const Wave& w) {
     std::copy(w.track.seen_issued.begin(), w.track.seen_issued.end(), seen);
     if (size_t(w.index) < waves) seen[w.index] = ~0u;
@@ -160,9 +161,10 @@ inline void one_write(Wave& w, const Inst& i, int lane, uint32_t address, uint32
   }
 }
 
-// A write of what is there already. Compilers let several waves store the same values (rows that two waves hold): no
-// order of such writes can be told from another, so they are no race, and the first writer stays the writer. So do loads
-// straight to LDS, but a wave that reads what it loaded so has to wait: `same` is not for them.
+// A write of the bytes that are there already. Compilers let several waves store the same values (rows that two waves
+// hold). Any order of such writes gives the same result, so they are no race, and the first writer stays the writer.
+// The same holds for loads straight to LDS. But a wave that reads what it loaded that way has to wait, so such loads do
+// not enter `same`.
 inline void one_rewrite(Wave& w, const Inst& i, int lane, uint32_t address, uint32_t bytes, uint32_t sequence,
                         bool to_lds, Order& order) {
   LdsBooks& books = w.group->books;
@@ -277,7 +279,7 @@ void barrier_passed(Wave& w) {
   ++t.waits;
   for (size_t k = 0; k < w.group->waves.size() && k < t.seen.size(); ++k) {
     const Tracker& other = w.group->waves[k]->track;
-    // A wave that has fewer arrivals ended before this barrier was complete: all that it did came before.
+    // A wave that has fewer arrivals ended before this barrier was complete. Everything that it did came before.
     const bool ended = other.arrivals < t.waits;
     t.seen[k] = ended ? ~0u : other.done_at_arrival[t.waits];
     t.seen_to_lds[k] = ended ? ~0u : other.to_lds_at_arrival[t.waits];

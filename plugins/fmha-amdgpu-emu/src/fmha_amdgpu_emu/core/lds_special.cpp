@@ -1,7 +1,7 @@
 // Lane permutes, swizzles, transposed reads and the counters of append and consume.
 //
-// Permutes move data between registers only, but go through the LDS: they count, and their results must be waited for,
-// as LDS reads.
+// Permutes move data only between registers, but through the LDS hardware. They count as LDS reads, and a wave must
+// wait for their results.
 #include "definedness.hpp"
 #include "lds.hpp"
 #include "tables.hpp"
@@ -22,7 +22,8 @@ void moved(Wave& w, const Inst& i) {
   issue(w, Counter::Ds, what);
 }
 
-// Writes what the lanes `from[l]` hold (-1: zero) to the active lanes; those become as defined as their sources are.
+// Writes to the active lanes what the lanes `from[l]` hold (-1: zero). Each active lane becomes as defined as its
+// source.
 void fetch(Wave& w, const Inst& i, const Operand& data, const int8_t* from) {
   const uint64_t exec = w.exec();
   const bool track = w.launch->options.track;
@@ -45,14 +46,14 @@ void fetch(Wave& w, const Inst& i, const Operand& data, const int8_t* from) {
 // Which lane an address names: bits 7:2 of it (6:2 in a wave of 32).
 int named_lane(const Wave& w, uint32_t address) { return int(address / 4 & uint32_t(w.lanes - 1)); }
 
-// Active lanes whose address is undefined are a finding: the handlers keep the books themselves. RDNA's waves of 64
-// lanes would permute half by half.
+// An undefined address in an active lane is a finding; these handlers keep the books themselves. Waves of 64 lanes that
+// permute each half by itself are refused.
 void check_addresses(Wave& w, const Inst& i, const Operand& address) {
-  if (is_rdna(w.arch) && w.lanes == 64) throw Unexecutable{"permutes of waves of 64 lanes are not there on RDNA"};
+  if (w.arch->permutes_by_halves && w.lanes == 64) throw Unexecutable{"permutes of waves of 64 lanes are not implemented on this architecture"};
   if (w.launch->options.track) sink_undefined(w, i, address.reg, w.exec());
 }
 
-// result[l] = data[lane named by l]; lanes that are off give zero (Fetches: they give what they hold).
+// result[l] = data[lane named by l]. A source lane that is off gives zero; with Fetches it gives what it holds.
 template <bool Fetches> void bpermute(Wave& w, const Inst& i) {
   check_addresses(w, i, i.op[1]);
   const uint64_t exec = w.exec();
@@ -64,7 +65,8 @@ template <bool Fetches> void bpermute(Wave& w, const Inst& i) {
   fetch(w, i, i.op[2], from);
 }
 
-// result[lane named by l] = data[l]; of two lanes that name one, the higher stays; a lane that nobody names gets zero.
+// result[lane named by l] = data[l]. If two lanes name the same one, the higher wins. A lane that nobody names gets
+// zero.
 void permute(Wave& w, const Inst& i) {
   check_addresses(w, i, i.op[1]);
   int8_t from[kLanes];
@@ -133,7 +135,8 @@ template <int Bits, int Dwords> void read_transposed(Wave& w, const Inst& i) {
 
 // ---- counters ----
 
-// The dword at M0[15:0] + offset grows or shrinks by the number of active lanes; all of them get its old value.
+// Adds or subtracts the number of active lanes to or from the dword at M0[15:0] + offset. All active lanes get its old
+// value.
 template <bool Append> void count_lanes(Wave& w, const Inst& i) {
   uint32_t at[kLanes];
   fill(at, (w.s[kM0] & 0xffff) + uint32_t(i.mod.offset));
@@ -158,7 +161,7 @@ void nothing(Wave&, const Inst&) {}
 
 // ---- the table ----
 
-std::string fits_counter(Inst& i, Arch arch) {
+std::string fits_counter(Inst& i, const ArchTraits& arch) {
   i.s_reads.set(kM0);
   return fits<1>(i, arch);
 }

@@ -22,8 +22,8 @@ bool parse_hex(std::string_view text, uint64_t& value) {
   return !text.empty() && error == std::errc() && end == text.data() + text.size();
 }
 
-// The next word at or behind `at`: up to a space or comma outside of brackets, parentheses and quotes. A comma ends
-// the word and is skipped.
+// The next word at or behind `at`. It ends at a space or comma outside brackets, parentheses and quotes. A comma that
+// ends the word is skipped.
 std::string_view next_word(std::string_view text, size_t& at) {
   while (at < text.size() && (text[at] == ' ' || text[at] == '\t' || text[at] == ',')) ++at;
   const size_t start = at;
@@ -54,7 +54,7 @@ void add_word(std::string_view word, Inst& inst) {
   if (word == "|" || word == "&") return;  // between the parts of s_delay_alu and s_waitcnt
   if (parse_modifier(word, inst.mod)) return;
   inst.words.emplace_back(word);
-  if (inst.ops == kOperands) inst.problem = "more operands than the emulator keeps";
+  if (inst.ops == kOperands) inst.problem = "it has more operands than the emulator keeps";
   else inst.op[inst.ops++] = parse_operand(word);
 }
 
@@ -77,8 +77,8 @@ bool parse_label(std::string_view text, Label& label) {
   return true;
 }
 
-// Relative branches (ISA documents, SOPP and SOPK: SIMM16 counts dwords from the next instruction). Taken from the
-// code itself, because the text may name a label.
+// Relative branches (ISA documents, SOPP and SOPK: SIMM16 counts dwords from the next instruction). The target comes
+// from the code itself, because the text may name a label.
 bool is_relative_branch(std::string_view mnemonic) {
   return mnemonic == "s_branch" || mnemonic.substr(0, 9) == "s_cbranch" || mnemonic == "s_call_b64" ||
          mnemonic.substr(0, 17) == "s_subvector_loop_";
@@ -127,7 +127,7 @@ bool parse_line(std::string_view text, Inst& inst, Line& line, std::string* seco
   return true;
 }
 
-std::unique_ptr<Listing> read_listing(std::string_view text, Arch arch) {
+std::unique_ptr<Listing> read_listing(std::string_view text, const ArchTraits& arch) {
   auto listing = std::make_unique<Listing>();
   std::vector<Branch> branches;
   listing->code.reserve(text.size() / 70);

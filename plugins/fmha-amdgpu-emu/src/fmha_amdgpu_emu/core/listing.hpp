@@ -1,4 +1,4 @@
-// The disassembler's text as instructions: what `llvm-objdump -d` prints for AMDGPU, parsed once for each code object.
+// The disassembler's text as instructions: parses once for each code object what `llvm-objdump -d` prints for AMDGPU.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +18,8 @@ struct Label {
   uint64_t address;
 };
 
-// Instructions in the order of the text, bound to their handlers, `next` and `target` set. Lines that cannot be
-// executed are there too, with `problem` set: they stop a launch only when they are reached.
+// Instructions in the order of the text, bound to their handlers, with `next` and `target` set. Lines that cannot be
+// executed are included, with `problem` set. They stop a launch only when it reaches them.
 struct Listing {
   std::vector<Inst> code;  // never moved once read: instructions point to each other
   std::unordered_map<uint64_t, const Inst*> at;
@@ -27,9 +27,9 @@ struct Listing {
   std::vector<std::unique_ptr<Inst>> seconds;  // Y halves of dual issues
 };
 
-std::unique_ptr<Listing> read_listing(std::string_view text, Arch arch);
+std::unique_ptr<Listing> read_listing(std::string_view text, const ArchTraits& arch);
 
-// One line of code: mnemonic, operands, modifiers, address, size and words of code; nothing is bound yet. False: the
+// One line of code: mnemonic, operands, modifiers, address, size and words of code. Nothing is bound yet. False: the
 // line holds no instruction. `second` receives the text of the Y half of a dual issue.
 struct Line {
   std::string mnemonic;

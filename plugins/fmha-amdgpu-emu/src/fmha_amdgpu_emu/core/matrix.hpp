@@ -1,12 +1,12 @@
 // What all matrix products share: operands as rows of floats, and the multiplication of one block.
 //
-// A register of an operand holds in lane l the elements (row or column l mod N, some k). `widen` turns each element
-// position of the registers into a row of 64 floats; lane l keeps its place. A row q of A and the row q of B then hold
-// the same k in the same lane group l / N, for every shape there is (AMD matrix instruction calculator: A[i][k] and
-// B[k][j] lie in the lanes g * N + i and g * N + j of the same register bits).
+// Lane l of an operand's register holds elements of row or column l mod N, for some k. `widen` turns each element
+// position of the registers into a row of 64 floats; each lane keeps its place. Row q of A and row q of B then hold the
+// same k in the same lane group l / N, for every shape (AMD matrix instruction calculator: A[i][k] and B[k][j] lie in
+// the lanes g * N + i and g * N + j of the same register bits).
 //
-// Order of accumulation: AMD publishes none. Here a sum starts with C and takes the products one at a time, lane group
-// after lane group, element after element, each by one fused multiply-add in float (so a product is never rounded).
+// AMD publishes no order of accumulation. Here a sum starts with C and adds one product at a time, lane group after
+// lane group, element after element. Each step is one fused multiply-add in float, so no product is ever rounded.
 #pragma once
 
 #include <array>
@@ -30,14 +30,14 @@ inline Float* floats(Row& row) { return reinterpret_cast<Float*>(row.x); }
 struct F32 {
   static constexpr int kPer = 1;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, Arch) { to[0] = from; }
+  static void widen(const Row& from, Row* to, const ArchTraits&) { to[0] = from; }
 };
 
 // 32-bit floats whose mantissa is rounded to 10 bits, nearest even.
 struct Xf32 {
   static constexpr int kPer = 1;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, Arch) {
+  static void widen(const Row& from, Row* to, const ArchTraits&) {
     for (int l = 0; l < kLanes; ++l) {
       const uint32_t x = from.x[l], rounded = (x + 0xfffu + (x >> 13 & 1)) & ~0x1fffu;
       to[0].x[l] = (x & 0x7f800000u) == 0x7f800000u ? x : rounded;
@@ -48,9 +48,9 @@ struct Xf32 {
 struct F16 {
   static constexpr int kPer = 2;
   static constexpr float kLeastNormal = 0x1p-14f;
-  static void widen(const Row& from, Row* to, Arch) {
+  static void widen(const Row& from, Row* to, const ArchTraits&) {
 #if defined(__AVX512F__)
-    // The zero-masked forms: GCC 12 warns of the plain ones' undefined pass-through.
+    // The zero-masked forms, because GCC 12 warns of the plain ones' undefined pass-through.
     constexpr __mmask16 all = 0xffff;
     for (int k = 0; k < kLanes; k += 16) {
       const __m512i both = _mm512_loadu_si512(from.x + k), high = _mm512_maskz_srli_epi32(all, both, 16);
@@ -58,7 +58,8 @@ struct F16 {
       _mm512_storeu_ps(to[1].x + k, _mm512_maskz_cvtph_ps(all, _mm512_maskz_cvtepi32_epi16(all, high)));
     }
 #else
-    // The magnitude's bits as a float are 2^-112 of it, denormals included; infinities and NaNs need the top exponent.
+    // Read as a float, the magnitude's bits are 2^-112 of it, denormals included. Infinities and NaNs need the top
+    // exponent.
     for (int half = 0; half < 2; ++half)
       for (int l = 0; l < kLanes; ++l) {
         const uint32_t h = from.x[l] >> 16 * half & 0xffff, magnitude = (h & 0x7fff) << 13;
@@ -73,7 +74,7 @@ struct F16 {
 struct Bf16 {
   static constexpr int kPer = 2;
   static constexpr float kLeastNormal = 0x1p-126f;
-  static void widen(const Row& from, Row* to, Arch) {
+  static void widen(const Row& from, Row* to, const ArchTraits&) {
     for (int l = 0; l < kLanes; ++l) to[0].x[l] = from.x[l] << 16;
     for (int l = 0; l < kLanes; ++l) to[1].x[l] = from.x[l] & 0xffff0000u;
   }
@@ -86,8 +87,8 @@ inline std::array<float, Codes> numbers_of(const Format& format) {
   for (int code = 0; code < Codes; ++code) out[code] = float(decode(format, uint64_t(code)));
   return out;
 }
-// Four codes of 8 bits in a dword, by arithmetic on rows: a normal number's digits and exponent move up, a denormal one
-// is the difference of two floats of one exponent.
+// Widens four codes of 8 bits in a dword, by arithmetic on rows. The digits and exponent of a normal number move up. A
+// denormal number is the difference of two floats of one exponent.
 template <int Mantissa, int Bias, bool Fnuz>
 inline void widen_bytes(const Row& from, Row* to) {
   constexpr uint32_t up = 23 - Mantissa, one = uint32_t(127 - Bias) << 23, least = uint32_t(128 - Bias) << 23;
@@ -103,29 +104,29 @@ inline void widen_bytes(const Row& from, Row* to) {
     }
 }
 
-// gfx942 has the FNUZ formats, its successors those of OCP.
+// fp8 and bf8 are the FNUZ formats or those of OCP, as the architecture has them.
 struct Fp8 {
   static constexpr int kPer = 4;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, Arch arch) {
-    arch == Arch::gfx942 ? widen_bytes<3, 8, true>(from, to) : widen_bytes<3, 7, false>(from, to);
+  static void widen(const Row& from, Row* to, const ArchTraits& arch) {
+    arch.facts.fnuz ? widen_bytes<3, 8, true>(from, to) : widen_bytes<3, 7, false>(from, to);
   }
 };
 
 struct Bf8 {
   static constexpr int kPer = 4;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, Arch arch) {
-    arch == Arch::gfx942 ? widen_bytes<2, 16, true>(from, to) : widen_bytes<2, 15, false>(from, to);
+  static void widen(const Row& from, Row* to, const ArchTraits& arch) {
+    arch.facts.fnuz ? widen_bytes<2, 16, true>(from, to) : widen_bytes<2, 15, false>(from, to);
   }
 };
 
-// Integers as floats: their products and the sums of up to 128 of them are below 2^24, so exact.
+// Integers as floats. Their products, and sums of up to 128 of those, are below 2^24, so they are exact.
 template <int Bits, bool Signed>
 struct Integer {
   static constexpr int kPer = 32 / Bits;
   static constexpr float kLeastNormal = 0;
-  static void widen(const Row& from, Row* to, Arch) {
+  static void widen(const Row& from, Row* to, const ArchTraits&) {
     for (int e = 0; e < kPer; ++e) {
       Float* out = floats(to[e]);
       for (int l = 0; l < kLanes; ++l) {
@@ -136,7 +137,7 @@ struct Integer {
   }
 };
 
-// Results and operands below the least normal number become zeros of their sign (gfx90a: see mfma.cpp).
+// Turns results and operands below the least normal number into zeros of their sign (mfma.cpp says where).
 inline void flush(Row& row, float least) {
   for (int l = 0; l < kLanes; ++l) {
     const uint32_t x = row.x[l];
@@ -147,7 +148,7 @@ inline void flush(Row& row, float least) {
 // `count` registers from `first` on as rows.
 template <class E>
 inline void widen(const Wave& w, int first, int count, Row* to) {
-  for (int r = 0; r < count; ++r) E::widen(w.v[first + r], to + r * E::kPer, w.arch);
+  for (int r = 0; r < count; ++r) E::widen(w.v[first + r], to + r * E::kPer, *w.arch);
 }
 
 // ---- products ----
@@ -194,7 +195,7 @@ inline void multiply_block(const Row* a, const Row* b, int from_a, int from_b, R
   }
 }
 
-// C into the registers of D, `count` of them from `to` on (C may be a constant, D itself, or overlap it).
+// Puts C into `count` registers of D from `to` on. C may be a constant, D itself, or overlap it.
 inline void accumulator(Wave& w, const Operand& c, int to, int count) {
   if (c.kind != Kind::Vgpr) {
     for (int r = 0; r < count; ++r) fill(w.v[to + r].x, scalar32(w, c));
@@ -203,14 +204,14 @@ inline void accumulator(Wave& w, const Operand& c, int to, int count) {
   }
 }
 
-// The sentence for operands that are not registers of the shape's size; empty: they fit. Sizes in dwords; c 0: any.
+// Says why operands are not registers of the shape's size; empty: they fit. Sizes are in dwords; 0 for c allows any.
 inline std::string misfit(const Inst& i, int d, int a, int b, int c) {
   const auto is = [](const Operand& op, int dwords) { return op.kind == Kind::Vgpr && op.count == dwords; };
   if (i.ops < 4) return "a matrix instruction needs a result, A, B and a third operand";
-  if (!is(i.op[0], d)) return "the result is not of " + std::to_string(d) + " registers";
-  if (!is(i.op[1], a)) return "A is not of " + std::to_string(a) + " registers";
-  if (!is(i.op[2], b)) return "B is not of " + std::to_string(b) + " registers";
-  if (c && i.op[3].kind == Kind::Vgpr && i.op[3].count != c) return "C is not of " + std::to_string(c) + " registers";
+  if (!is(i.op[0], d)) return "the result does not have " + std::to_string(d) + " registers";
+  if (!is(i.op[1], a)) return "A does not have " + std::to_string(a) + " registers";
+  if (!is(i.op[2], b)) return "B does not have " + std::to_string(b) + " registers";
+  if (c && i.op[3].kind == Kind::Vgpr && i.op[3].count != c) return "C does not have " + std::to_string(c) + " registers";
   if (i.op[3].kind != Kind::Vgpr && i.op[3].kind != Kind::Constant) return "C is neither registers nor a constant";
   return "";
 }

@@ -35,7 +35,7 @@ std::string span(const std::string& name, uint64_t start, uint64_t end) {
   return name + " (" + hex(start) + " to " + hex(end) + ")";
 }
 
-// How far `address` is from [start, end); 0 inside.
+// The distance of `address` from [start, end); 0 inside.
 uint64_t distance(uint64_t address, uint64_t start, uint64_t end) {
   if (address < start) return start - address;
   return address < end ? 0 : address - end + 1;

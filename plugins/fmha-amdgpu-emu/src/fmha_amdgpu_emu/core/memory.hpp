@@ -1,4 +1,4 @@
-// Device memory: host memory that hipMalloc handed out, known by its live allocations and the regions inside them.
+// Device memory: host memory from hipMalloc, with its live allocations and the regions inside them.
 #pragma once
 
 #include <atomic>
@@ -19,8 +19,8 @@ struct Region {
   bool writable = true;
 };
 
-// Allocations, and inside them the regions that somebody named (tensors between guards): an access must lie in one
-// region where an allocation has any, else in the allocation. Device addresses are host addresses.
+// Allocations, and the named regions inside them (tensors between guards). If an allocation has regions, an access must
+// lie in one of them; otherwise it must lie in the allocation. Device addresses are host addresses.
 class Memory {
  public:
   void allocated(uint64_t start, uint64_t bytes, const std::string& name, bool writable = true);
@@ -28,8 +28,8 @@ class Memory {
   void name_regions(uint64_t allocation, std::vector<Region> regions);
 
   enum class Place { Inside, Guard, Outside, ReadOnly };
-  // Where [address, address + bytes) lies: Inside a region; Guard: in an allocation, outside its regions; Outside.
-  // The regions that a thread found last are kept by it, so a repeated look costs no lock.
+  // Where [address, address + bytes) lies. Inside: in a region. Guard: in an allocation, outside its regions. Outside:
+  // in neither. Each thread keeps the regions that it found last, so a repeated lookup costs no lock.
   Place place(uint64_t address, uint64_t bytes, bool write) const;
   // Whether the host may touch every byte: inside one allocation, guards included.
   bool mapped(uint64_t address, uint64_t bytes) const;

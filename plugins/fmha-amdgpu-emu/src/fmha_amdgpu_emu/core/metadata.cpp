@@ -1,4 +1,4 @@
-// A reader of MessagePack, as far as metadata needs it.
+// Reads MessagePack as far as metadata needs it.
 #include "metadata.hpp"
 
 #include <cstring>

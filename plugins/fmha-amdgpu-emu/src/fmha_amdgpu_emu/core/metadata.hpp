@@ -17,7 +17,7 @@ struct KernelMetadata {
   std::vector<Kernel::Argument> arguments;
 };
 
-// Throws LoadError where the note is damaged. Keys that are not known are skipped.
+// Throws LoadError where the note is damaged. Skips unknown keys.
 std::vector<KernelMetadata> read_metadata(const std::vector<uint8_t>& msgpack);
 
 }  // namespace emu

@@ -1,8 +1,8 @@
 // v_mfma_f32_*: dense matrix products of f32, xf32, f16, bf16, fp8 and bf8 that are summed in float.
 //
-// EXEC is ignored. Denormals of f16, bf16 and float are kept and made, whatever MODE says, on gfx942 and gfx950; on
-// gfx90a the f16 and bf16 products take and make zeros instead (ROCm documentation, MIOpen, "MI200 MFMA behavior
-// specifics": MFMA_F16, MFMA_BF16 and MFMA_BF16_1K flush subnormal input and output data to zero).
+// These instructions ignore EXEC. gfx942 and gfx950 keep and produce denormals of f16, bf16 and float, whatever MODE
+// says. The f16 and bf16 products of gfx90a replace denormals by zeros on both sides (ROCm documentation, MIOpen,
+// "MI200 MFMA behavior specifics": MFMA_F16, MFMA_BF16 and MFMA_BF16_1K flush subnormal input and output data to zero).
 #include "mfma.hpp"
 #include "tables.hpp"
 
@@ -18,7 +18,7 @@ void product(Wave& w, const Inst& i) {
   Row a[S::kPack], b[S::kPack];
   widen<A>(w, i.op[1].reg, S::kPack / A::kPer, a);
   widen<B>(w, i.op[2].reg, S::kPack / B::kPer, b);
-  const bool flushes = A::kLeastNormal > 0 && w.arch == Arch::gfx90a;
+  const bool flushes = A::kLeastNormal > 0 && w.arch->facts.matrix_flushes_halves;
   Row* d = &w.v[i.op[0].reg];
   accumulator(w, i.op[3], i.op[0].reg, S::kResults);
   if (flushes) {
@@ -34,7 +34,7 @@ void product(Wave& w, const Inst& i) {
 }
 
 template <int N, int K, int Blocks, class A, class B>
-std::string fits(Inst& i, Arch) {
+std::string fits(Inst& i, const ArchTraits&) {
   using S = Shape<N, K, Blocks>;
   if ((1 << i.mod.cbsz) > Blocks) return "cbsz is beyond the number of blocks";
   return misfit(i, S::kResults, S::kPack / A::kPer, S::kPack / B::kPer, S::kResults);

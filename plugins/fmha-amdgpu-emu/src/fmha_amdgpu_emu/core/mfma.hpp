@@ -5,8 +5,8 @@
 
 namespace emu::matrix {
 
-// B's lanes as BLGP says (CDNA3 ISA 7.1, "Broadcasting values"): 1 and 2: the first, second 32 lanes for all; 3: all
-// lanes 16 further down, round; 4 to 7: one group of 16 for all.
+// The lanes of B that BLGP chooses (CDNA3 ISA 7.1, "Broadcasting values"). 1 and 2: all lanes use the first or the
+// second 32. 3: every lane uses the one 16 further down, cyclically. 4 to 7: all lanes use one group of 16.
 inline void permute_lanes(Row* rows, int count, int blgp) {
   if (!blgp) return;
   for (int r = 0; r < count; ++r) {
@@ -21,7 +21,8 @@ inline void permute_lanes(Row* rows, int count, int blgp) {
   }
 }
 
-// The block of A that block `b` multiplies: CBSZ makes groups of 2^CBSZ blocks, ABID names the one that all of a group use.
+// The block of A that block `b` multiplies. CBSZ makes groups of 2^CBSZ blocks; all blocks of a group use the one that
+// ABID names.
 inline int block_of_a(const Inst& i, int b) {
   const int size = 1 << i.mod.cbsz;
   return i.mod.cbsz ? (b & ~(size - 1)) + (i.mod.abid & (size - 1)) : b;

@@ -29,7 +29,7 @@ void product_i8(Wave& w, const Inst& i) {
 }
 
 template <int N, int K, int Blocks>
-std::string fits_i8(Inst& i, Arch) {
+std::string fits_i8(Inst& i, const ArchTraits&) {
   using S = Shape<N, K, Blocks>;
   if ((1 << i.mod.cbsz) > Blocks) return "cbsz is beyond the number of blocks";
   return misfit(i, S::kResults, S::kPack / 4, S::kPack / 4, S::kResults);
@@ -56,7 +56,7 @@ void put(Wave& w, int reg, const Doubles& from) {
   }
 }
 
-// C, `count` doubles a lane; BLGP bit 2 negates it.
+// C has `count` doubles a lane; bit 2 of BLGP negates it.
 void take_c(const Wave& w, const Inst& i, int count, Doubles* to) {
   const Operand& c = i.op[3];
   const bool negative = i.mod.blgp >> 2 & 1;
@@ -101,8 +101,8 @@ void product_f64_4(Wave& w, const Inst& i) {
 }
 
 template <int Results>
-std::string fits_f64(Inst& i, Arch arch) {
-  if (arch == Arch::gfx90a && i.mod.blgp) return "gfx90a's f64 products have no blgp";
+std::string fits_f64(Inst& i, const ArchTraits& arch) {
+  if (!arch.mfma_f64_negates && i.mod.blgp) return "this architecture's f64 products have no blgp";
   return misfit(i, Results, 2, 2, Results);
 }
 

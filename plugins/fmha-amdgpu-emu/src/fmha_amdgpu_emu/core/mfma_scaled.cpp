@@ -1,11 +1,11 @@
-// v_mfma_f32_*_f8f6f4 and v_mfma_scale_f32_*_f8f6f4 (gfx950): A and B each in a format of their own of 8, 6 or 4 bits,
-// and with a power of two for every 32 elements of a row of A or column of B.
+// v_mfma_f32_*_f8f6f4 and v_mfma_scale_f32_*_f8f6f4 (gfx950). A and B each have their own format of 8, 6 or 4 bits. The
+// second instruction multiplies every 32 elements of a row of A or a column of B by a power of two.
 //
-// CBSZ is the format of A, BLGP that of B: 0 fp8 (E4M3), 1 bf8 (E5M2), 2 fp6 (E2M3), 3 bf6 (E3M2), 4 fp4 (E2M1), all
-// OCP's. Lane g * N + i holds 32 elements of row i. Those of 6 and 4 bits are k = 32 g + e, packed from bit 0 on; those
-// of 8 bits are k = 16 g + e for the first 16 and that plus 16 times the number of groups for the others. The scale of
-// elements 32 s to 32 s + 31 of row i is a byte (E8M0) of lane s * N + i; OP_SEL and OP_SEL_HI name the byte
-// (CDNA4 ISA 7.2.1).
+// CBSZ is the format of A, BLGP that of B: 0 fp8 (E4M3), 1 bf8 (E5M2), 2 fp6 (E2M3), 3 bf6 (E3M2), 4 fp4 (E2M1), all as
+// OCP defines them. Lane g * N + i holds 32 elements of row i. Elements of 6 and 4 bits have k = 32 g + e and are
+// packed from bit 0 on. The first 16 elements of 8 bits have k = 16 g + e; the others have that plus 16 times the
+// number of groups. A byte (E8M0) of lane s * N + i is the scale of elements 32 s to 32 s + 31 of row i; OP_SEL and
+// OP_SEL_HI name the byte (CDNA4 ISA 7.2.1).
 #include "matrix.hpp"
 #include "tables.hpp"
 
@@ -35,7 +35,7 @@ Narrow format_of(int code) {
   }
 }
 
-// Elements as rows in the order of k: row q of lane group g is k = 32 g + q.
+// Elements as rows in the order of k: row q of lane group g has k = 32 g + q.
 template <int N>
 void take(const Wave& w, int reg, const Narrow& format, Row* to) {
   constexpr int groups = 64 / N;
@@ -53,7 +53,7 @@ void take(const Wave& w, int reg, const Narrow& format, Row* to) {
   }
 }
 
-// The powers of two that byte `select` of the scales' register says, lane by lane.
+// The powers of two in byte `select` of the scales' register, lane by lane.
 void take_scales(const Wave& w, const Operand& scales, int select, double* to) {
   for (int l = 0; l < kLanes; ++l) {
     const uint32_t word = scales.kind == Kind::Vgpr ? w.v[scales.reg].x[l] : scalar32(w, scales);
@@ -66,7 +66,8 @@ int select(const Inst& i, int operand) {
   return (i.mod.op_sel >> operand & 1) | (i.mod.has_op_sel_hi ? (i.mod.op_sel_hi >> operand & 1) << 1 : 0);
 }
 
-// D += the products of each 32 elements, times both scales: in double, so that no factor alone leaves float's range.
+// D += the products of each 32 elements, times both scales. It computes in double, so that neither factor alone leaves
+// the range of float.
 template <int N>
 void multiply_scaled(const Row* a, const Row* b, const double* scale_a, const double* scale_b, Row* d) {
   constexpr int results = N * N / 64;
@@ -101,8 +102,8 @@ void product(Wave& w, const Inst& i) {
 }
 
 template <int N, int K, bool Scaled>
-std::string fits(Inst& i, Arch) {
-  if (i.mod.cbsz > 4 || i.mod.blgp > 4) return "there is no such format of A or B";
+std::string fits(Inst& i, const ArchTraits&) {
+  if (i.mod.cbsz > 4 || i.mod.blgp > 4) return "A or B has an unknown format";
   const std::string bad = misfit(i, N * N / 64, format_of(i.mod.cbsz).dwords(), format_of(i.mod.blgp).dwords(), N * N / 64);
   if (!bad.empty() || !Scaled) return bad;
   if (i.ops != 6) return "a scaled product has two scales";

@@ -6,7 +6,7 @@ namespace emu {
 
 namespace {
 
-// Words that are a modifier by themselves.
+// Words that are modifiers on their own.
 struct Flag {
   std::string_view name;
   bool Mods::*set;
@@ -111,7 +111,7 @@ bool is_sdwa(std::string_view name, std::string_view value, Mods& mods) {
   return mods.sdwa = true;
 }
 
-// LLVM, AMDGPU modifier syntax, "matrix_a_fmt": the numbers that cbsz and blgp have for the same formats.
+// LLVM, AMDGPU modifier syntax, "matrix_a_fmt": the formats have the same numbers in cbsz and blgp.
 bool matrix_format(std::string_view value, uint8_t& format) {
   static constexpr std::string_view kNames[] = {"MATRIX_FMT_FP8", "MATRIX_FMT_BF8", "MATRIX_FMT_FP6", "MATRIX_FMT_BF6",
                                                 "MATRIX_FMT_FP4"};

@@ -26,8 +26,8 @@ inline const float* numbers_of(const Format& format) {
   return (format.mantissa == 3 ? fp6 : fp4).data();
 }
 
-// 64 numbers to nearest even. The mantissa is cut with the usual carry; a number below the smallest normal one is added
-// to a power of two whose last place is the format's.
+// Rounds 64 numbers to nearest even. The mantissa is cut with the usual carry. A number below the smallest normal one
+// is added to a power of two whose last place is the format's.
 inline void narrow_row(const Format& f, uint32_t* out, const uint32_t* x, bool saturate) {
   const int cut = 23 - f.mantissa;
   const uint32_t half = (1u << (cut - 1)) - 1, rebias = uint32_t(127 - f.bias) << f.mantissa;

@@ -68,7 +68,7 @@ void report_line(const std::string& json) {
   if (!path || !*path) return;
   const int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600);
   const std::string line = json + "\n";
-  // One write, so that lines of several processes do not mix.
+  // A single write, so that lines of several processes do not mix.
   const bool whole = file >= 0 && write(file, line.data(), line.size()) == ssize_t(line.size());
   if (file >= 0) close(file);
   if (!whole) std::fprintf(stderr, "fmha-emu: the report %s cannot be written\n", path);

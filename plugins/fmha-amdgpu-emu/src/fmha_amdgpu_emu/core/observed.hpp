@@ -1,4 +1,4 @@
-// What launches did and what was found meanwhile, until somebody takes it; and the report file of a program.
+// What launches did and what was found, until somebody takes it; and the report file of a program.
 #pragma once
 
 #include <map>
@@ -9,11 +9,11 @@
 
 namespace emu {
 
-// One launch's results, or several together.
+// The results of one launch or several.
 class Observed {
  public:
   void add(const std::string& kernel, const Counts& counts, const std::vector<Found>& findings, const std::string& fault);
-  // {"executed": [...], "fault": ..., "findings": [...]}: fmha_cli.emulation.Observed.to_dict.
+  // {"executed": [...], "fault": ..., "findings": [...]}: the JSON form of fmha_cli.domain.emulation.Observed.
   std::string json() const;
   const std::string& fault() const { return fault_; }
 
@@ -29,7 +29,7 @@ class Observed {
   std::string fault_;
 };
 
-// One line at the end of the file that FMHA_EMU_REPORT names, if it does.
+// Appends one line to the file that FMHA_EMU_REPORT names, if it names one.
 void report_line(const std::string& json);
 
 }  // namespace emu

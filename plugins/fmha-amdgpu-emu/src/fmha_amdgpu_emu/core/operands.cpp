@@ -119,7 +119,7 @@ bool parse_number(std::string_view text, Operand& op) {
   return true;
 }
 
-// name(...) around an operand: the inside, or nothing.
+// What stands inside `name(...)`; nothing where the operand has another form.
 bool wrapped(std::string_view text, std::string_view name, std::string_view& inside) {
   if (text.size() < name.size() + 2 || text.substr(0, name.size()) != name || text[name.size()] != '(') return false;
   if (text.back() != ')') return false;

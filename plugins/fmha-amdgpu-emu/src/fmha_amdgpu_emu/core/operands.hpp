@@ -7,10 +7,10 @@
 
 namespace emu {
 
-// A register, constant or special source as the disassembler writes it. Whatever is none of these becomes Kind::Text.
+// A register, constant or special source as the disassembler writes it. Everything else becomes Kind::Text.
 Operand parse_operand(std::string_view text);
 
-// True: `text` is a modifier, and `mods` holds it now. False: it is something else.
+// True: `text` is a modifier, and `mods` now holds it. False: it is something else.
 bool parse_modifier(std::string_view text, Mods& mods);
 
 // The whole text is a number, decimal or 0x..., with or without a sign.

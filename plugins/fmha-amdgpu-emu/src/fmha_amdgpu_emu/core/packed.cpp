@@ -1,5 +1,5 @@
 // VOP3P: packed binary16, binary32 and 16-bit integers, mixed precision. op_sel chooses the part of each source for the
-// low result, op_sel_hi that for the high one; neg_lo and neg_hi negate them (CDNA4 12.10, RDNA4 16.10).
+// low result, op_sel_hi the part for the high one. neg_lo and neg_hi negate them (CDNA4 12.10, RDNA4 16.10).
 #include "arith.hpp"
 #include "select.hpp"
 #include "tables.hpp"
@@ -10,7 +10,7 @@ namespace {
 
 // ---- 16-bit parts ----
 
-// Part of source k for the low (0) or high (1) result.
+// The part of source k for the low (0) or high (1) result.
 void fetch_part(Wave& w, const Inst& i, int k, int high, Fetched& f) {
   const uint32_t* from = whole_source(w, i, k, f.room);
   const bool upper = (high ? i.mod.op_sel_hi : i.mod.op_sel) >> k & 1;
@@ -41,7 +41,7 @@ template <class Op, int N> void half_arithmetic(Wave& w, const Inst& i) {
   join(w, i, part);
 }
 
-// v_pk_fmac_f16, VOP2: no selections, the destination is the third source.
+// v_pk_fmac_f16 is VOP2: it has no selections, and the destination is the third source.
 void half_fmac(Wave& w, const Inst& i) {
   Row part[2];
   for (int high = 0; high < 2; ++high) {
@@ -69,7 +69,7 @@ template <class Op, Nans Rules> void half_select(Wave& w, const Inst& i) {
   join(w, i, part);
 }
 
-// Integers: `Signed` says how parts are widened and where clamp saturates.
+// Integers. `Signed` says how parts are widened and where clamp saturates.
 template <class Op, int N, bool Signed> void part_integers(Wave& w, const Inst& i) {
   Row part[2];
   for (int high = 0; high < 2; ++high) {
@@ -135,7 +135,7 @@ template <class Op, int N> void pair_arithmetic(Wave& w, const Inst& i) {
   whole_commit(w, i, part[1].x, 1);
 }
 
-// The low result from the first source, the high one from the second; op_sel says which dword of each.
+// The low result comes from the first source, the high one from the second. op_sel chooses the dword of each.
 void pair_move(Wave& w, const Inst& i) {
   Row part[2], room;
   for (int k = 0; k < 2; ++k) std::memcpy(part[k].x, whole_source(w, i, k, room, i.mod.op_sel >> k & 1), sizeof room.x);
@@ -143,8 +143,8 @@ void pair_move(Wave& w, const Inst& i) {
   whole_commit(w, i, part[1].x, 1);
 }
 
-// Of a pair only the dwords are read that op_sel and op_sel_hi name; compilers leave the others unwritten.
-template <bool Move> std::string bind_pairs(Inst& i, Arch) {
+// The instruction reads only the dwords of a pair that op_sel and op_sel_hi name. Compilers leave the others unwritten.
+template <bool Move> std::string bind_pairs(Inst& i, const ArchTraits&) {
   for (int k = 0; k < i.ops - i.dsts; ++k) {
     const Operand& op = i.src(k);
     if (op.kind != Kind::Vgpr) continue;
@@ -161,7 +161,7 @@ template <bool Move> std::string bind_pairs(Inst& i, Arch) {
 
 // ---- mixed precision ----
 
-// Each source is binary32, or with op_sel_hi the half of a register that op_sel names.
+// A source is binary32, or with op_sel_hi the half of a register that op_sel names.
 void fetch_mixed(Wave& w, const Inst& i, int k, Fetched& f, bool always_flush) {
   const Operand& op = i.src(k);
   f.x = whole_source(w, i, k, f.room);
@@ -192,7 +192,7 @@ void fma_mix(Wave& w, const Inst& i) {
   whole_commit(w, i, out.x);
 }
 
-// The binary32 result, rounded once more to binary16, goes into one half; the other stays.
+// The binary32 result is rounded once more, to binary16, and goes into one half. The other half stays.
 template <bool High> void fma_mix_half(Wave& w, const Inst& i) {
   Row out;
   mixed_fma(w, i, out);
@@ -210,8 +210,8 @@ template <bool High> void fma_mix_half(Wave& w, const Inst& i) {
   whole_commit(w, i, out.x);
 }
 
-// How a constant is understood where op_sel_hi calls it binary16 is not documented.
-std::string bind_mixed(Inst& i, Arch) {
+// No document says how to read a constant that op_sel_hi calls binary16.
+std::string bind_mixed(Inst& i, const ArchTraits&) {
   for (int k = 0; k < 3; ++k)
     if (i.src(k).kind == Kind::Constant && i.src(k).value && (i.mod.op_sel_hi >> k & 1))
       return "a constant as a 16-bit source of a mixed-precision operation";

@@ -1,4 +1,4 @@
-// Code objects become programs: image, instructions, kernel descriptors joined with the metadata.
+// Turns code objects into programs: image, instructions, kernel descriptors joined with the metadata.
 #include "program.hpp"
 
 #include <cstring>
@@ -34,15 +34,16 @@ bool describes_kernel(const Symbol& symbol) { return symbol.address && symbol.na
 
 Descriptor read_descriptor(const Image& image, const Symbol& symbol) {
   if (!image.holds(symbol.address, sizeof(Descriptor)))
-    throw LoadError{"the kernel descriptor " + symbol.name + " lies outside of the code object"};
+    throw LoadError{"the kernel descriptor " + symbol.name + " lies outside the code object"};
   Descriptor d;
   std::memcpy(&d, image.at(symbol.address), sizeof d);
   return d;
 }
 
-// What the disassembler must be told: halves of registers on gfx11 and gfx12, and that a wave has 64 lanes there.
+// The features that the disassembler must know: whether operands name halves of registers, and whether waves have 64
+// lanes.
 std::string features_of(const Image& image) {
-  if (!is_rdna(image.arch)) return "";
+  if (!image.arch->true16) return "";
   bool narrow = false, wide = false;
   for (const Symbol& symbol : image.symbols)
     if (describes_kernel(symbol)) (read_descriptor(image, symbol).properties & kWave32 ? narrow : wide) = true;
@@ -92,7 +93,7 @@ void read_kernels(Program& program) {
   }
 }
 
-// Falling off the end leads to an instruction that stops the launch, so the engine need not look.
+// An instruction behind the end stops the launch, so the engine need not check for the end.
 void close_ends(Program& program) {
   program.outside.run = leave_code;
   program.outside.entry = &kOutside;
@@ -112,7 +113,7 @@ std::shared_ptr<Program> load_program(const uint8_t* elf, size_t bytes) {
   program->image = std::make_unique<Image>();
   load_image(*program->image, elf, bytes, program->name);
   program->arch = program->image->arch;
-  program->listing = read_listing(disassemble(elf, bytes, digest, features_of(*program->image)), program->arch);
+  program->listing = read_listing(disassemble(elf, bytes, digest, features_of(*program->image)), *program->arch);
   close_ends(*program);
   read_kernels(*program);
   return program;
@@ -129,7 +130,7 @@ std::vector<std::string> kernel_names(const Program& program) {
   return out;
 }
 
-Arch arch_of(const Program& program) { return program.arch; }
+const ArchTraits& arch_of(const Program& program) { return *program.arch; }
 
 uint64_t symbol_address(const Program& program, const std::string& name, uint64_t* bytes) {
   const Symbol* symbol = program.image->find(name);

@@ -15,14 +15,15 @@ namespace emu {
 
 struct Program {
   std::string name;
-  Arch arch = Arch::gfx942;
+  const ArchTraits* arch = nullptr;
   std::unique_ptr<Image> image;      // host address = image->bias + address in the code object
   std::unique_ptr<Listing> listing;
-  Inst outside;                      // where falling off the code's end leads: it stops the launch
+  Inst outside;                      // stands behind the code's end and stops the launch
   std::map<std::string, Kernel> kernels;
 };
 
-// The instruction at a host address (what s_getpc and function pointers hold); nullptr where there is none.
+// The instruction at a host address (s_getpc results and function pointers are host addresses); nullptr where there is
+// none.
 const Inst* code_at(const Program& program, uint64_t host_address);
 
 // Difference of host addresses and addresses in the code object; 0 for a wave without a program.

@@ -10,7 +10,7 @@ namespace emu {
 namespace {
 const std::string kNoKernel = "(no kernel)";
 
-// What a thread counted last, so that a place found again and again costs neither lock nor search.
+// What a thread counted last. A place that is found again and again then costs neither a lock nor a search.
 struct Known {
   uint64_t life = 0;
   const Inst* inst = nullptr;

@@ -1,4 +1,4 @@
-// Findings: what hardware would hide. Each place in the code is one finding with a count and its first example.
+// Findings: faults that hardware would hide. Each place in the code is one finding, with a count and its first example.
 #pragma once
 
 #include <atomic>
@@ -17,7 +17,7 @@ struct Inst;
 enum class Finding : uint8_t {
   OutOfBounds,         // a global, flat, scratch or LDS access outside of every allocation
   MissingWait,         // a register or LDS word used while its load is outstanding
-  LdsRace,             // two waves, one of them writing, no barrier between
+  LdsRace,             // two waves, one of which writes, and no barrier in between
   UninitialisedLds,
   UninitialisedRegister,
   DivergentBarrier,    // some waves ended or wait elsewhere
@@ -39,7 +39,7 @@ struct Found {
 // Keeps one Found for each (kind, kernel, instruction address); safe for several threads.
 class Report {
  public:
-  // `text` is made only for the first example of a place: pass a callable that returns std::string.
+  // `text` runs only for the first example of a place: pass a callable that returns std::string.
   template <class F> void add(Finding kind, const Wave& w, const Inst& i, int lane, F text) {
     if (Found* fresh = count(kind, w, i, lane)) { std::string words = text(); describe(fresh, std::move(words)); }
   }
@@ -62,10 +62,10 @@ class Report {
   };
   std::mutex mutex_;
   std::map<Key, std::unique_ptr<Found>, Less> places_;
-  std::atomic<uint64_t> life_{0};  // another number for each report and after each `take`; 0: not begun
+  std::atomic<uint64_t> life_{0};  // changes with each report and each `take`; 0: not begun
 };
 
-// The instruction cannot be executed: the launch stops with this sentence (mnemonic, address, kernel are added).
+// An instruction cannot be executed: the launch stops with this sentence (mnemonic, address and kernel are added).
 struct Unexecutable {
   std::string why;
 };

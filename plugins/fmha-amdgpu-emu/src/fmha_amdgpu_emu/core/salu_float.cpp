@@ -1,6 +1,6 @@
-// Scalar floating-point operations of gfx11.5 and gfx12: what the vector operations give for one value, without modifiers
-// (RDNA4 6.8 "Scalar floating point", 16.1 SOP2, 16.3 SOP1, 16.4 SOPC). binary16 stands in the low half; the high half of
-// a binary16 result is zero.
+// Scalar floating-point operations of gfx11.5 and gfx12. They give what the vector operations give for one value,
+// without modifiers (RDNA4 6.8 "Scalar floating point", 16.1 SOP2, 16.3 SOP1, 16.4 SOPC). A binary16 value is in the
+// low half; the high half of a binary16 result is zero.
 #include "arith.hpp"
 #include "select.hpp"
 #include "tables.hpp"
@@ -9,7 +9,7 @@ namespace emu {
 
 namespace {
 
-// One value in all lanes, so that the rows' definitions serve.
+// One value in all lanes, so that the row definitions apply.
 void fetch_scalar(const Wave& w, const Operand& op, bool half, Fetched& f) {
   uint32_t x = scalar32(w, op);
   if (half) x = w.mode.flush_in16_64() ? flushed16(x & 0xffff) : x & 0xffff;

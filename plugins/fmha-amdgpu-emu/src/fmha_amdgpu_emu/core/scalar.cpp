@@ -1,5 +1,5 @@
-// Scalar ALU: SOP2, SOPK, SOP1 and SOPC on integers and bits. CDNA3 12.1-12.4, RDNA3 and RDNA4 16.1-16.4: formulas and
-// SCC as there; s_bfe_* write SCC (result not zero) in all of them. Saved EXEC masks are in scalar_exec.cpp.
+// Scalar ALU: SOP2, SOPK, SOP1 and SOPC on integers and bits. Formulas and SCC follow CDNA3 12.1-12.4, RDNA3 and RDNA4
+// 16.1-16.4. In all of them s_bfe_* write SCC (the result is not zero). scalar_exec.cpp has the saved EXEC masks.
 
 #include <bit>
 
@@ -102,7 +102,7 @@ template <class T> void cmov(Wave& w, const Inst& i) {
 
 BITS1(not_, ~a)
 ONE(brev, { T r = 0; for (uint32_t k = 0; k < 8 * sizeof a; ++k) r |= (a >> k & 1) << (8 * sizeof a - 1 - k); return r; })
-// A quad is four neighbouring bits: a lane each.
+// A quad is four neighbouring bits, one for each lane.
 template <class T> T any_in_quad(T a) {
   return (a | a >> 1 | a >> 2 | a >> 3) & T(0x1111111111111111);
 }

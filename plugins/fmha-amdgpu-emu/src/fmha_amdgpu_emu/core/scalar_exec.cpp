@@ -49,7 +49,7 @@ SAVEEXEC(or_not_source, ~a | exec)   // orn1, or_not0
 WREXEC(and_not_exec_write, a & ~exec)
 WREXEC(and_not_source_write, ~a & exec)
 
-// A register that M0 counts on from; beyond the SGPRs nothing is defined.
+// A register whose number M0 adds to. Beyond the SGPRs nothing is defined.
 int relative(const Operand& op, uint32_t by, int registers) {
   const uint32_t reg = op.reg + by;
   if (op.kind != Kind::Sgpr || reg + uint32_t(registers) > uint32_t(kVcc)) throw Unexecutable{"M0 leads beyond the SGPRs"};
@@ -70,12 +70,12 @@ void movrelsd_2(Wave& w, const Inst& i) {
   w.s[relative(i.op[0], w.s[kM0] >> 16 & 0x3ff, 1)] = value;
 }
 
-std::string uses_exec(Inst& i, Arch) {
+std::string uses_exec(Inst& i, const ArchTraits&) {
   i.s_reads.set(kExec).set(kExec + 1);
   i.s_writes.set(kExec).set(kExec + 1);
   return "";
 }
-std::string uses_m0(Inst& i, Arch) {
+std::string uses_m0(Inst& i, const ArchTraits&) {
   i.s_reads.set(kM0);
   return "";
 }

@@ -50,7 +50,7 @@ template <class T> void load_narrow(Wave& w, const Inst& i) {
   write_back(w, i, &wide, 1);
 }
 
-// Base, stride and records of a buffer resource; scalar accesses are ranged in bytes: records x stride where it has one.
+// Base and size of a buffer resource. Scalar accesses count in bytes: records x stride where it has a stride.
 struct Range {
   uint64_t base, bytes;
 };
@@ -103,7 +103,8 @@ template <int N> void buffer_store(Wave& w, const Inst& i) {
   issue(w, Counter::Scalar, {});
 }
 
-// Clocks have no time to tell: they count this thread's instructions, so they go forward and repeat from run to run.
+// The emulator has no time to tell. Clocks count this thread's instructions, so they move forwards and repeat from run
+// to run.
 void clock(Wave& w, const Inst& i) {
   const uint64_t now = counts().instructions;
   uint32_t data[2];
@@ -113,8 +114,8 @@ void clock(Wave& w, const Inst& i) {
 
 void nothing(Wave&, const Inst&) {}
 
-std::string only_gfx9(Inst&, Arch arch) {
-  return arch == Arch::gfx90a ? "" : "scalar stores exist on gfx90a alone";
+std::string where_they_exist(Inst&, const ArchTraits& arch) {
+  return arch.scalar_stores ? "" : "this architecture has no scalar stores";
 }
 
 #define LOAD(name, n) \
@@ -127,7 +128,7 @@ std::string only_gfx9(Inst&, Arch arch) {
   {name, buffer_load_narrow<type>, 1, Class::ScalarMemory, Flow::Lane, 0, {Type::None, Type::None, Type::B32}, \
    nullptr, kBuffer}
 #define STORE(name, handler) \
-  {name, handler, 0, Class::ScalarMemory, Flow::Lane, 0, {Type::None, Type::None, Type::B32}, only_gfx9, kStore}
+  {name, handler, 0, Class::ScalarMemory, Flow::Lane, 0, {Type::None, Type::None, Type::B32}, where_they_exist, kStore}
 #define CLOCK(name) {name, clock, 1, Class::ScalarMemory, Flow::Lane, 0, {}, nullptr, kClock}
 #define NOTHING(name) {name, nothing, 0, Class::ScalarMemory, Flow::Defined, 0, {}, nullptr, kCache}
 

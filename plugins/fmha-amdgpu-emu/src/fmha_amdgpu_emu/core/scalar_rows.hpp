@@ -53,7 +53,7 @@ template <class T, class F> inline void two(Wave& w, const Inst& i, F f) {
   template <class T> void name(Wave& w, const Inst& i) {            \
     put<T>(w, i, [](T a) -> T __VA_ARGS__(get<T>(w, i, 0)));        \
   }
-// A 32-bit number found in a T.
+// Wraps a 32-bit result in a T.
 #define COUNT(name, ...)                                                                        \
   template <class T> void name(Wave& w, const Inst& i) {                                        \
     bool scc = w.scc;                                                                           \

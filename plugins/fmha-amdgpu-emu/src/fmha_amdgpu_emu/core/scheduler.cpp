@@ -12,9 +12,9 @@ namespace emu {
 
 namespace {
 
-// A wave that neither ends nor waits gives way after this many instructions: what it spins for may be another's to do.
+// A wave that neither ends nor waits yields after this many instructions: it may spin for what another wave has to do.
 constexpr uint64_t kTurn = 1 << 16;
-// Instructions of each wave in which nothing but spinning happened before other workgroups get their turn.
+// If each wave does nothing but spin for this many instructions, other workgroups get their turn.
 constexpr uint64_t kPatience = 16 * kTurn;
 constexpr size_t kMostGroups = 1024;  // of one thread at once
 
@@ -111,7 +111,7 @@ bool Worker::begin() {
   std::fill(r->scratch.begin(), r->scratch.end(), kPoison);
   for (uint32_t k = 0; k < d_.waves; ++k) {
     Wave& w = *g.waves[k];
-    w.arch = arch_of(*d_.launch.program);
+    w.arch = &arch_of(*d_.launch.program);
     w.lanes = d_.lanes;
     w.full = d_.lanes == 64 ? ~0ull : (1ull << d_.lanes) - 1;
     w.index = int(k);
@@ -157,10 +157,10 @@ void Worker::end_wave(Wave& w) {
   if (complete_phase(g)) report_divergence(w, *w.pc);
 }
 
-// What a loop that only waits for another wave does not do: it may well store and try atomics.
+// What a loop that only waits for another wave never does. Such a loop may store and try atomics.
 uint64_t Worker::work_done() const { return counts_.matrix_flops + counts_.lds_written + counts_.scratch_written; }
 
-// Every wave that can run does so once, in an order by the seed. True: some wave did more than spin.
+// Runs every wave that can run once, in an order that the seed decides. True: some wave did more than spin.
 bool Worker::round(Running& r) {
   Group& g = *r.group;
   uint32_t order[64];

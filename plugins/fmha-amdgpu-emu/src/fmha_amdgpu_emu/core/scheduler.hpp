@@ -19,11 +19,11 @@ struct Shared {
   std::atomic<bool> stop{false};
   std::mutex mutex;
   std::string fault;
-  uint64_t faulted = ~0ull;           // workgroup of `fault`: the first one in the grid's order is told
+  uint64_t faulted = ~0ull;           // workgroup of `fault`: the first one in the grid's order wins
   Counts counts;
 };
 
-// Executes workgroups on this thread until none is left, or one has stopped the launch. Never throws.
+// Executes workgroups on this thread until none is left or one has stopped the launch. Never throws.
 void work(Shared& shared);
 
 }  // namespace emu

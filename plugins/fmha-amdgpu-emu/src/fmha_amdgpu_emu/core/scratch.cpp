@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kScratch = "CDNA3 ISA 9.3, RDNA3 ISA 11.1, RDNA4 ISA 11 (SCRATCH)";
 
-// offset = vaddr + saddr + immediate, both optional; 32-bit arithmetic on offsets into the lane's own memory.
+// offset = vaddr + saddr + immediate, both optional. The sum has 32 bits and is an offset into the lane's own memory.
 void scratch_offsets(const Wave& w, const Inst& i, const Operand& vaddr, const Operand& saddr, Addresses& a) {
   a.mask = w.exec();
   const uint32_t fixed = uint32_t(i.mod.offset) + (saddr.kind == Kind::Sgpr ? scalar32(w, saddr) : 0);
@@ -20,7 +20,7 @@ void scratch_offsets(const Wave& w, const Inst& i, const Operand& vaddr, const O
   for (int l = 0; l < kLanes; ++l) a.at[l] = uint32_t(w.v[vaddr.reg].x[l] + fixed);
 }
 
-// Spilling moves undefined words along with the rest, so the books follow the data through private memory.
+// Spilling moves undefined words too, so the books follow the data through private memory.
 template <Part P> void scratch_load(Wave& w, const Inst& i) {
   Addresses a, offsets;
   scratch_offsets(w, i, i.op[1], i.op[2], offsets);
@@ -46,7 +46,7 @@ template <Part P> void scratch_store(Wave& w, const Inst& i) {
   issue(w, Counter::Store, {});
 }
 
-std::string bind_load(Inst& i, Arch) {
+std::string bind_load(Inst& i, const ArchTraits&) {
   if (i.mod.lds) return "scratch loads straight to LDS are not implemented";
   return i.op[0].kind == Kind::Vgpr ? "" : "the destination is not a vector register";
 }

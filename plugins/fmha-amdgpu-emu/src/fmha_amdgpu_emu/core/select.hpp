@@ -1,6 +1,6 @@
-// Minimum, maximum, median of binary16, binary32 and binary64. Numbers are ordered alike everywhere (-0 below +0); what
-// a NaN does differs: by generation, and between the minimumNumber and the minimum of IEEE 754-2019.
-// Denormals: only MODE's input flush counts (RDNA4 16.7, V_MIN_NUM_F32's notes).
+// Minimum, maximum and median of binary16, binary32 and binary64. All order numbers alike (-0 below +0). They differ in
+// what a NaN does: by generation, and between the minimumNumber and the minimum of IEEE 754-2019. Of MODE's denormal
+// settings only the input flush counts (RDNA4 16.7, V_MIN_NUM_F32's notes).
 #pragma once
 
 #include "floats.hpp"
@@ -39,12 +39,12 @@ enum class Nans : uint8_t {
 };
 
 struct Rule {
-  bool ieee, rdna, number, propagate;
+  bool ieee, first, number, propagate;
 };
 
 inline Rule rule_of(const Wave& w, Nans nans) {
-  const bool number = nans == Nans::Number || (nans == Nans::ByArch && w.arch == Arch::gfx1201);
-  return {ieee_of(w), is_rdna(w.arch), number, nans == Nans::Propagate};
+  const bool number = nans == Nans::Number || (nans == Nans::ByArch && w.arch->min_is_min_num);
+  return {ieee_of(w), w.arch->first_of_two_nans, number, nans == Nans::Propagate};
 }
 
 // One of a and b is NaN. CDNA4 12.7 V_MIN_F32, RDNA3 16.7 V_MIN_F32, RDNA4 16.7 V_MIN_NUM_F32, 16.12 V_MINIMUM_F32.
@@ -55,7 +55,7 @@ template <class T> inline typename T::Bits nan_of(const Rule& rule, typename T::
     if (T::signalling(b)) return T::quiet(b);
   }
   if (rule.propagate) return T::nan(a) ? a : b;
-  if (rule.rdna) return T::nan(b) ? a : b;
+  if (rule.first) return T::nan(b) ? a : b;
   return T::nan(a) ? b : a;
 }
 
@@ -64,7 +64,7 @@ template <class T, bool Max> inline typename T::Bits pick(typename T::Bits a, ty
   return first ? a : b;
 }
 
-// The two ways to evaluate: with the rule for NaNs, and without where no source has any.
+// Two ways to evaluate: with the rule for NaNs, and without it where no source has any.
 template <class T> struct Careful {
   using Bits = typename T::Bits;
   Rule rule;
@@ -94,7 +94,7 @@ template <bool Inner, bool Outer> struct Nested {
     return how.template two<Outer>(how.template two<Inner>(a, b), c);
   }
 };
-// The larger of the other two where the largest is named; zeros of both signs count as equal (CDNA4 12.11 V_MED3_F32).
+// The larger of the other two, once the largest is known. Zeros of both signs count as equal (CDNA4 12.11 V_MED3_F32).
 template <class T> struct Median {
   static constexpr int sources = 3;
   template <class How, class B> static B at(const How& how, B a, B b, B c) {

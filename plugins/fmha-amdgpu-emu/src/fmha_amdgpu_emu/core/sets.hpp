@@ -33,7 +33,7 @@ inline bool within(const VSet& a, const VSet& b) { return (a & ~b).none(); }
 
 #endif
 
-// f(register) for each one of the set.
+// Calls f(register) for each member of the set.
 template <class F> inline void each(const VSet& set, F f) {
   uint64_t words[8];
   __builtin_memcpy(words, &set, sizeof words);

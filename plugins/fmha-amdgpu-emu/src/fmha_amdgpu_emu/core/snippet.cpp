@@ -1,8 +1,7 @@
-// One wave without a launch: how instructions are tested.
+// Runs one wave without a launch, to test instructions.
 #include <cstdio>
 #include <string>
 
-#include "archs.hpp"
 #include "capi.hpp"
 #include "json.hpp"
 #include "launch.hpp"
@@ -31,7 +30,7 @@ void take_in(const EmuState& state, Wave& w) {
   w.scratch_va = state.scratch_va;
 }
 
-// The books begin with what the caller says is defined; its LDS bytes count as written.
+// The books begin with what the caller says is defined. Its LDS bytes count as written.
 void open_books(const EmuState& state, Group& group) {
   track_begin(group);
   for (LdsBooks::Word& word : group.books.words) word.written = 0xf;
@@ -80,8 +79,9 @@ int emu_snippet(const char* arch, const char* text, EmuState* state, char* messa
   put("", message, room);
   Group group;
   Wave& wave = *group.waves.emplace_back(std::make_unique<Wave>());
-  if (!arch_named(arch, wave.arch)) return put("no such architecture", message, room), 1;
-  const auto listing = read_listing(text, wave.arch);
+  wave.arch = arch_named(arch);
+  if (!wave.arch) return put("no such architecture", message, room), 1;
+  const auto listing = read_listing(text, *wave.arch);
   Report report;
   Kernel kernel;
   kernel.name = "snippet";

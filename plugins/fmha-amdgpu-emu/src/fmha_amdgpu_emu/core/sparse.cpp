@@ -1,9 +1,9 @@
-// v_smfmac_* (gfx942, gfx950) and v_swmmac_* (gfx1201): D += A B, of every four elements of a row of A two are stored.
+// v_smfmac_* (gfx942, gfx950) and v_swmmac_* (gfx1201): D += A B, where A stores two of every four elements of a row.
 //
-// A lane's stored elements 2 q and 2 q + 1 belong to the elements 4 q to 4 q + 3 that the lanes of the same group hold
-// of B; four bits of the index register say which two: bits 4 q and 4 q + 1 for the first, the next two for the second
-// (CDNA3 ISA 7.1.3 "Sparse matrices"; AMD matrix instruction calculator, "compression"). Elements that A does not
-// store take no part: no product with zero is added.
+// A lane's stored elements 2 q and 2 q + 1 belong to two of the elements 4 q to 4 q + 3 of B that the lanes of the same
+// group hold. Four bits of the index register say which two: bits 4 q and 4 q + 1 for the first, the next two for the
+// second (CDNA3 ISA 7.1.3 "Sparse matrices"; AMD matrix instruction calculator, "compression"). Elements that A does
+// not store do not contribute: no product with zero is added.
 #include "wmma.hpp"
 #include "tables.hpp"
 
@@ -63,7 +63,7 @@ void smfmac(Wave& w, const Inst& i) {
 }
 
 template <int N, int K, class A, class B, bool Ints>
-std::string fits_smfmac(Inst& i, Arch) {
+std::string fits_smfmac(Inst& i, const ArchTraits&) {
   constexpr int stored = K * N / 128;
   const std::string bad = misfit(i, N * N / 64, stored / A::kPer, 2 * stored / B::kPer, 1);
   return bad.empty() && i.op[3].kind != Kind::Vgpr ? "the index is not a vector register" : bad;
@@ -111,7 +111,7 @@ void swmmac_integer(Wave& w, const Inst& i) {
 }
 
 template <int K, int Bits, int Results>
-std::string fits_swmmac(Inst& i, Arch) {
+std::string fits_swmmac(Inst& i, const ArchTraits&) {
   const std::string bad = misfit(i, Results, K / 4 * Bits / 32, K / 2 * Bits / 32, 1);
   if (!bad.empty()) return bad;
   return i.op[3].kind != Kind::Vgpr ? "the index is not a vector register" : "";

@@ -23,7 +23,7 @@ Index make_index() {
   return index;
 }
 
-// Encodings that the disassembler appends to a name; "v_add_f32_e64_dpp" has two.
+// Suffixes that the disassembler appends to a name for its encoding; "v_add_f32_e64_dpp" has two.
 constexpr std::string_view kSuffixes[] = {"_e32", "_e64", "_dpp", "_dpp8", "_sdwa", "_e64_dpp"};
 
 }  // namespace

@@ -1,21 +1,15 @@
-// Where a load that goes straight to LDS puts its data (CDNA3 ISA 9.1.9 "Memory buffer load to LDS": LDS_ADDR =
-// LDSbase + M0[15:0] + inst_offset + ThreadID x 4; CDNA4 adds three and four dwords a lane, and more LDS than 16 bits
-// address). Lanes off by EXEC write nothing; a lane out of a buffer's range writes the zeros that it read.
+// Where a load straight to LDS puts its data (CDNA3 ISA 9.1.9 "Memory buffer load to LDS": LDS_ADDR = LDSbase +
+// M0[15:0] + inst_offset + ThreadID x 4). CDNA4 adds three and four dwords a lane, and its LDS needs more than 16
+// address bits. Lanes that are off by EXEC write nothing. A lane out of a buffer's range writes the zeros that it read.
 #include <string>
 
 #include "global.hpp"
 
 namespace emu {
 
-namespace {
-
-constexpr uint32_t kM0Bits = 0xffff, kM0BitsCdna4 = 0x3ffff;
-
-}  // namespace
-
 void rows_to_lds(Wave& w, const Inst& i, const Row* rows, int dwords, uint64_t mask) {
   const uint32_t bytes = uint32_t(4 * dwords);
-  const uint32_t base = (w.s[kM0] & (w.arch == Arch::gfx950 ? kM0BitsCdna4 : kM0Bits)) + uint32_t(i.mod.offset);
+  const uint32_t base = (w.s[kM0] & ((1u << w.arch->m0_lds_bits) - 1)) + uint32_t(i.mod.offset);
   uint8_t* const lds = w.group ? w.group->lds.data() : nullptr;
   const size_t size = w.group ? w.group->lds.size() : 0;
   const uint32_t sequence = lds_access_begins(w);

@@ -1,5 +1,5 @@
-// Waits and definedness of registers. What happens most (nothing is pending that the instruction touches, every source
-// is defined) costs a few tests of 512-bit sets; lanes are looked at one by one only where something is undefined.
+// Waits and definedness of registers. The usual case (nothing that the instruction touches is pending, and every source
+// is defined) costs a few tests of 512-bit sets. Single lanes are examined only where something is undefined.
 #include "tracking.hpp"
 
 #include <bit>
@@ -22,20 +22,20 @@ std::string register_name(int reg, bool scalar) {
   return "s" + std::to_string(reg);
 }
 
-// Where the generation counts the operation. vmcnt counts stores too on CDNA (CDNA3 ISA 4.4 "Data dependency
-// resolution"); lgkmcnt counts LDS and scalar memory before gfx12, which has a counter for each (RDNA4 ISA, "S_WAIT_*").
+// The counter that the architecture uses for the operation: stores may share that of loads (CDNA3 ISA 4.4 "Data
+// dependency resolution"), scalar memory that of LDS (RDNA4 ISA, "S_WAIT_*", has a counter for each).
 Pending& queue_of(Wave& w, Counter counter) {
-  if (counter == Counter::Store && is_cdna(w.arch)) counter = Counter::Load;
-  if (counter == Counter::Scalar && w.arch != Arch::gfx1201) counter = Counter::Ds;
+  if (counter == Counter::Store && !w.arch->store_counter) counter = Counter::Load;
+  if (counter == Counter::Scalar && !w.arch->most_scalar) counter = Counter::Ds;
   return w.track.queue[size_t(counter)];
 }
 
-// What the counter counts to (the widths of s_waitcnt's and s_wait_*'s fields): an instruction that would take it further
-// is not issued until an older one completes. Hand-written kernels leave waits out where more loads than that follow.
-uint32_t most_of(Arch arch, Counter counter) {
+// The most that the counter counts (the widths of the fields of s_waitcnt and s_wait_*). The device does not issue an
+// instruction that would exceed it until an older one completes. Hand-written kernels omit waits where more loads than
+// that follow.
+uint32_t most_of(const ArchTraits& arch, Counter counter) {
   if (counter == Counter::Load || counter == Counter::Store) return 63;
-  if (is_cdna(arch)) return 15;
-  return counter == Counter::Scalar && arch == Arch::gfx1201 ? 31 : 63;
+  return counter == Counter::Scalar && arch.most_scalar ? arch.most_scalar : arch.most_ds;
 }
 
 void completed(Tracker& t, const Outstanding& what) {
@@ -58,7 +58,7 @@ void complete_all(Tracker& t, Pending& queue) {
   queue.first = queue.size = queue.unordered = 0;
 }
 
-// The oldest `count` of those that complete in order.
+// Completes the oldest `count` of those that complete in order.
 void complete_ordered(Tracker& t, Pending& queue, uint32_t count) {
   if (queue.unordered == 0) {
     for (uint32_t k = 0; k < count; ++k) completed(t, queue.at(k));
@@ -78,7 +78,8 @@ void complete_ordered(Tracker& t, Pending& queue, uint32_t count) {
 void complete(Tracker& t, Pending& queue, uint32_t remaining) {
   if (queue.size <= remaining) return;
   if (remaining == 0) return complete_all(t, queue);
-  // Which of the unordered ones are among the completed is not known: all of them, for what the ordered ones are worth.
+  // Nobody knows which unordered operations are among the completed ones. Assume all of them, so that the fewest
+  // ordered ones count as complete.
   const uint32_t count = queue.size - remaining;
   if (count > queue.unordered) complete_ordered(t, queue, count - queue.unordered);
 }
@@ -88,7 +89,7 @@ bool anything(const Tracker& t) { return any(t.v_pending) || t.s_pending.any(); 
 void push(Wave& w, Counter counter, const Outstanding& what) {
   Tracker& t = w.track;
   Pending& queue = queue_of(w, counter);
-  if (const uint32_t most = most_of(w.arch, counter); queue.size >= most) complete(t, queue, most - 1);
+  if (const uint32_t most = most_of(*w.arch, counter); queue.size >= most) complete(t, queue, most - 1);
   if (queue.size == Pending::kRoom) complete_all(t, queue);  // all of them unordered
   queue.at(queue.size++) = what;
   queue.unordered += what.unordered;
@@ -100,8 +101,8 @@ void push(Wave& w, Counter counter, const Outstanding& what) {
   t.any |= what.count > 0;
 }
 
-// Results of one kind of vector load come back in the order of issue, so a register may be loaded again (or its other
-// half loaded) while an older load of that kind is outstanding.
+// Results of one kind of vector load arrive in the order of issue. So a register, or its other half, may be loaded
+// again while an older load of that kind is outstanding.
 bool loads_again(Wave& w, const Inst& i, int reg) {
   const bool ds = i.cls == Class::Lds;
   if (!ds && i.cls != Class::Global && i.cls != Class::Scratch && i.cls != Class::Atomic) return false;
@@ -114,7 +115,8 @@ bool loads_again(Wave& w, const Inst& i, int reg) {
   return covered == w.track.v_loads[reg];
 }
 
-// Halves of a register that an instruction reads: 1 low, 2 high, 3 both. Narrow stores and true16 operands read one.
+// The halves of a register that an instruction reads: 1 low, 2 high, 3 both. Narrow stores and true16 operands read
+// one.
 uint32_t halves_read(const Inst& i, int reg) {
   const std::string_view name = i.entry ? i.entry->name : "";
   const auto has = [&](const char* part) { return name.find(part) != name.npos; };
@@ -206,7 +208,7 @@ void issue(Wave& w, Counter counter, const Outstanding& what) {
 void issue_flat(Wave& w, Counter counter, const Outstanding& what) {
   if (!w.track.on) return;
   Outstanding one = what;
-  one.unordered = is_cdna(w.arch);  // from gfx10 on each counter counts them in order (LLVM waits for some of several)
+  one.unordered = w.arch->flat_unordered;
   push(w, Counter::Ds, one);
   one.sequence = 0;  // the LDS part is complete when the counter of LDS says so
   push(w, counter, one);

@@ -26,8 +26,8 @@ namespace emu {
 struct Wave;
 struct Group;
 
-// Counters of outstanding operations. Callers name what an operation is; where a generation counts two kinds with one
-// counter (stores with loads on CDNA, scalar memory with LDS before gfx12), the books do so too.
+// Counters of outstanding operations. Callers name the kind of an operation. Where an architecture counts two kinds
+// with one counter (stores with loads, scalar memory with LDS), the books do so too.
 enum class Counter : uint8_t { Load, Store, Ds, Scalar, Export, Count };
 
 struct Outstanding {
@@ -40,8 +40,8 @@ struct Outstanding {
   bool unordered = false;  // may complete before older ones of its counter (scalar memory, flat): set by issue()
 };
 
-// What one counter counts, oldest first. No more are outstanding than the counter can count, but for those of which the
-// order is not known (`unordered`): there is room for twice of what the widest counter counts.
+// What one counter counts, oldest first. Outstanding operations never exceed what the counter can count, except those
+// whose order is unknown (`unordered`): there is room for twice the largest count.
 struct Pending {
   static constexpr uint32_t kRoom = 128;
   std::array<Outstanding, kRoom> items;
@@ -83,26 +83,27 @@ struct LdsBooks {
   std::vector<uint32_t> readers;  // per wave all words: sequence of the wave's last read << 4 | its bytes; 0 none
 };
 
-// A new workgroup: its waves know of nothing written yet. Called once waves and LDS are allocated; then the registers that
-// the dispatcher fills are `define`d. Without it nothing is tracked.
+// A new workgroup: its waves know of nothing written yet. Call it once waves and LDS are allocated, then `define` the
+// registers that the dispatcher fills. Without this call nothing is tracked.
 void track_begin(Group& group);
 void track_begin(Wave& w);  // of a wave without a workgroup
 
-// Before an instruction runs: pending registers, and undefined sources of sinks, become findings; results become
-// (un)defined. Called by the engine for every instruction when tracking is on.
+// Turns pending registers, and undefined sources of sinks, into findings before an instruction runs, and marks its
+// results as defined or not. The engine calls it for every instruction while tracking is on.
 void track_before(Wave& w, const Inst& i);
 
-// Lanes of a vector register that hold a value. Handlers with Flow::Custom, and loads that deliver undefined words, say so.
+// Lanes of a vector register that hold a value. Handlers with Flow::Custom, and loads that deliver undefined words,
+// call these.
 uint64_t defined_lanes(const Wave& w, int reg);
 void define(Wave& w, int reg, uint64_t lanes);
 void undefine(Wave& w, int reg, uint64_t lanes);
 
-// An operation was issued: its destination is pending until a wait. Every LDS instruction, stores included, is issued
-// with its sequence number: only a wait for it makes it complete.
+// An operation was issued: its destination is pending until a wait. Every LDS instruction, including a store, passes
+// its sequence number; only a wait for it completes it.
 void issue(Wave& w, Counter counter, const Outstanding& what);
 // The same for a FLAT operation, which two counters count: Load or Store, and Ds.
 void issue_flat(Wave& w, Counter counter, const Outstanding& what);
-// At most `remaining` operations of the counter may still be outstanding.
+// A wait: at most `remaining` operations of the counter may still be outstanding.
 void wait_for(Wave& w, Counter counter, uint32_t remaining);
 
 // An LDS access by the active lane(s): `address` in the workgroup's LDS, within its bounds.
@@ -116,7 +117,7 @@ void lds_written(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresse
 // A write of the bytes that are there already: no race, whoever wrote them.
 void lds_rewritten(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence,
                    bool to_lds = false);
-// Atomics read and write; the hardware orders them among each other, whichever waves they come from.
+// Atomics read and write. The hardware orders them among each other, whichever waves issue them.
 void lds_changed(Wave& w, const Inst& i, uint64_t mask, const uint32_t* addresses, uint32_t bytes, uint32_t sequence);
 
 void barrier_arrived(Wave& w);

@@ -1,7 +1,7 @@
 // Exponential, logarithm, reciprocals, roots, sine and cosine of binary16, binary32 and binary64, and the scalar forms
-// of gfx12. The documents promise 1 ULP (2^29 ULP in binary64); ours are within 0.51 ULP, so they need not agree with
-// silicon to the bit. binary32 results are rounded to nearest whatever MODE says, and denormals are flushed on both sides
-// (CDNA4 12.8, RDNA4 16.8: "1ULP accuracy, denormals are flushed"); sine and cosine take denormals.
+// of gfx12. The documents promise 1 ULP (2^29 ULP in binary64). These are within 0.51 ULP, so they need not match
+// silicon bit by bit. binary32 results round to nearest whatever MODE says, and denormals are flushed on both sides
+// (CDNA4 12.8, RDNA4 16.8: "1ULP accuracy, denormals are flushed"); sine and cosine accept denormals.
 #include "floats.hpp"
 #include "tables.hpp"
 
@@ -9,7 +9,7 @@ namespace emu {
 
 namespace {
 
-// Fused where the machine has it; the results' last digits do not depend on it after rounding to binary32, nearly always.
+// Fused where the host can fuse. After rounding to binary32, the results almost never depend on it.
 [[gnu::always_inline]] inline double madd(double a, double b, double c) {
 #if defined(__FMA__)
   return __builtin_fma(a, b, c);
@@ -115,7 +115,8 @@ template <class Op, bool Denormals = false> void transcendental32(Wave& w, const
   commit(w, i, out);
 }
 
-// binary16 through binary32: the function's error there is far below binary16's last place. Rounded to nearest.
+// Computes binary16 through binary32, where the function's error lies far below the last place of binary16. Rounds to
+// nearest.
 template <class Op> void row16(const Wave& w, uint32_t* out, const Fetched (&in)[1]) {
   alignas(64) float x[kLanes];
   halves_to_floats(x, in[0].x);

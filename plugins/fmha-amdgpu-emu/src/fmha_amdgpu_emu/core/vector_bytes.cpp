@@ -76,7 +76,7 @@ MAP3(perm_by_lane, {
   return chosen_byte(a, b, byte(c, 0)) | chosen_byte(a, b, byte(c, 1)) << 8 | chosen_byte(a, b, byte(c, 2)) << 16 |
          chosen_byte(a, b, byte(c, 3)) << 24;
 })
-// Nearly always one choice for all lanes, of bytes that are there.
+// Usually all lanes make the same choice, of bytes that exist.
 void perm(Wave& w, const Inst& i) {
   const uint32_t chosen = scalar32(w, i.src(2));
   if (i.src(2).kind == Kind::Vgpr || chosen & 0xf8f8f8f8) return perm_by_lane(w, i);
@@ -109,7 +109,7 @@ MAP1(sat_pk_u8_i16, { return to_u8(sx16(a)) | to_u8(sx16(a >> 16)) << 8; })
 MAP3(ashr_pk_i8, { return to_i8(int32_t(a) >> (c & 31)) | to_i8(int32_t(b) >> (c & 31)) << 8; })
 MAP3(ashr_pk_u8, { return to_u8(int32_t(a) >> (c & 31)) | to_u8(int32_t(b) >> (c & 31)) << 8; })
 
-std::string any_clamp(Inst&, Arch) { return ""; }
+std::string any_clamp(Inst&, const ArchTraits&) { return ""; }
 
 constexpr Types kQuad{Type::B64, Type::B64, Type::B32, Type::B64};
 constexpr Types kQuadWide{Type::Wide, Type::B64, Type::B32, Type::Wide};

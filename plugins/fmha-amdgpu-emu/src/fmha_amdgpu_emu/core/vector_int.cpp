@@ -22,8 +22,7 @@ uint32_t to_uint32(int64_t x) { return uint32_t(limited<int64_t>(x, 0, UINT32_MA
 MAP2(add_i_clamped, { return uint32_t(to_int32(int64_t(int32_t(a)) + int32_t(b))); })
 MAP2(sub_i_clamped, { return uint32_t(to_int32(int64_t(int32_t(a)) - int32_t(b))); })
 
-// op[1] receives the carry or borrow of the active lanes, zeros elsewhere; S2 is the one that comes in.
-// f(a, b, carry in, carry out).
+// op[1] receives the carry or borrow of the active lanes, and zeros elsewhere. S2 is the incoming carry.
 template <bool kIn, class F> void with_carry(Wave& w, const Inst& i, F f) {
   Row ra, rb, in, out, carry;
   const uint32_t* a = source(w, i, 0, ra);

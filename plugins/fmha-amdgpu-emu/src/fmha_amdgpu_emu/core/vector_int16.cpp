@@ -1,5 +1,5 @@
-// Vector integers of 16 bits. CDNA3 12.7, 12.8, 12.11 and "16-bit"; RDNA3 and RDNA4 16.7, 16.8, 16.12. Which half of a
-// register they read and write is dpp.cpp's business: a source arrives in the low 16 bits, with anything above it.
+// Vector integers of 16 bits. CDNA3 12.7, 12.8, 12.11 and "16-bit"; RDNA3 and RDNA4 16.7, 16.8, 16.12. dpp.cpp decides
+// which half of a register they read and write: a source arrives in the low 16 bits, with anything above it.
 
 #include "tables.hpp"
 #include "vector_rows.hpp"

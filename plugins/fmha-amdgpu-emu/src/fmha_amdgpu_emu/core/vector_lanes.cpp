@@ -20,7 +20,7 @@ uint64_t known_lanes(const Wave& w, int reg) { return w.track.on ? defined_lanes
 
 // ---- gathers ----
 
-// What a lane does whose source lane EXEC switches off: reads it all the same, reads zero, or is not written.
+// What a lane does when EXEC switches its source lane off: it reads the lane anyway, reads zero, or is not written.
 struct Absent {
   bool fetch, zero;
 };
@@ -46,35 +46,35 @@ template <class F> void gather(Wave& w, const Inst& i, Absent absent, F from) {
 // op_sel is FI and BOUND_CTRL here.
 Absent by_op_sel(const Inst& i) { return {bool(i.mod.op_sel & 1), bool(i.mod.op_sel & 2)}; }
 
-// Four bits for each lane of a row, in S1 and S2; `other`: out of the neighbouring row.
+// Four bits of S1 and S2 for each lane of a row. `other`: the source is in the neighbouring row.
 template <bool kOther> void permlane16(Wave& w, const Inst& i) {
   const uint64_t chosen = scalar32(w, i.src(1)) | uint64_t(scalar32(w, i.src(2))) << 32;
   gather(w, i, by_op_sel(i), [chosen](int l) {
     return ((l & ~15) ^ (kOther ? 16 : 0)) | int(chosen >> (4 * (l & 15)) & 15);
   });
 }
-// The same with the lane's own choice, in S1.
+// The same, with the lane's own choice in S1.
 template <bool kOther> void permlane16_var(Wave& w, const Inst& i) {
   const Row chosen = w.v[i.src(1).reg];
   gather(w, i, by_op_sel(i), [&chosen](int l) {
     return ((l & ~15) ^ (kOther ? 16 : 0)) | int(chosen.x[l] & 15);
   });
 }
-// Lanes 0-31 and 32-63 change places; on wave32 nothing happens.
+// Exchanges lanes 0-31 with lanes 32-63; on wave32 nothing happens.
 void permlane64(Wave& w, const Inst& i) {
   if (w.lanes == 64) gather(w, i, {true, true}, [](int l) { return l ^ 32; });
 }
 
 // ---- swaps between two registers ----
 
-// The upper `kRow` lanes of each pair of rows of op[0] change places with the lower ones of op[1].
+// Exchanges the upper `kRow` lanes of each pair of rows of op[0] with the lower ones of op[1].
 template <int kRow> void permlane_swap(Wave& w, const Inst& i) {
   constexpr uint64_t kUpper = kRow == 16 ? 0xffff0000ffff0000 : 0xffffffff00000000;
   const int a = i.op[0].reg, b = i.op[1].reg;
   const uint64_t exec = w.exec(), there = i.mod.fi ? w.full : exec, known_a = known_lanes(w, a), known_b = known_lanes(w, b);
   Row out_a = w.v[a], out_b = w.v[b];
   for (int at = 0; at < kLanes; at += 2 * kRow) std::swap_ranges(out_a.x + at + kRow, out_a.x + at + 2 * kRow, out_b.x + at);
-  // Lanes whose partner is off read zero with BOUND_CTRL and are not written without.
+  // A lane whose partner is off reads zero with BOUND_CTRL, and without it is not written.
   const uint64_t partner = (there & kUpper) >> kRow | (there & ~kUpper) << kRow;
   const uint64_t written = exec & (i.mod.bound_ctrl ? ~uint64_t(0) : partner);
   if (i.mod.bound_ctrl && partner != w.full)
@@ -96,7 +96,7 @@ void exchange(Wave& w, int a, int b) {
 }
 void swap(Wave& w, const Inst& i) { exchange(w, i.op[0].reg, i.op[1].reg); }
 
-// Halves of one or two registers; what is defined of a register is not known by halves.
+// Halves of one or two registers. The books do not know definedness by halves.
 void swap16(Wave& w, const Inst& i) {
   const int a = i.op[0].reg, b = i.op[1].reg, at_a = i.op[0].half == 2 ? 16 : 0, at_b = i.op[1].half == 2 ? 16 : 0;
   const uint64_t exec = w.exec(), known = known_lanes(w, a) & known_lanes(w, b);
@@ -145,19 +145,19 @@ void swaprel(Wave& w, const Inst& i) {
 // ---- what the text does not say ----
 
 std::string registers_only(const Inst& i) {
-  if (i.mod.dpp != Dpp::None || i.mod.sdwa) return "it is executed without DPP and SDWA only";
+  if (i.mod.dpp != Dpp::None || i.mod.sdwa) return "it is implemented only without DPP and SDWA";
   return i.op[0].kind == Kind::Vgpr ? "" : "its destination is no vector register";
 }
-std::string gathers(Inst& i, Arch) {
-  if (i.src(0).kind != Kind::Vgpr) return "its source is no vector register";
+std::string gathers(Inst& i, const ArchTraits&) {
+  if (i.src(0).kind != Kind::Vgpr) return "its source is not a vector register";
   return registers_only(i);
 }
-std::string varying(Inst& i, Arch arch) {
-  if (i.src(1).kind != Kind::Vgpr) return "its choice of lanes is no vector register";
+std::string varying(Inst& i, const ArchTraits& arch) {
+  if (i.src(1).kind != Kind::Vgpr) return "its choice of lanes is not a vector register";
   return gathers(i, arch);
 }
 // Both registers are read and written.
-std::string both_ways(Inst& i, Arch) {
+std::string both_ways(Inst& i, const ArchTraits&) {
   for (int k = 0; k < 2; ++k) {
     if (i.op[k].kind != Kind::Vgpr) return "its operands are not both vector registers";
     i.v_reads.set(i.op[k].reg);
@@ -165,8 +165,8 @@ std::string both_ways(Inst& i, Arch) {
   }
   return "";
 }
-// Which registers they are is known at run time only.
-std::string through_m0(Inst& i, Arch) {
+// The registers are known only at run time.
+std::string through_m0(Inst& i, const ArchTraits&) {
   i.s_reads.set(kM0);
   return registers_only(i);
 }

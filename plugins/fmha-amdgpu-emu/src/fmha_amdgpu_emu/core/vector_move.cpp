@@ -27,7 +27,7 @@ void mov64(Wave& w, const Inst& i) {
 
 // ---- selects ----
 
-// Input modifiers of a select change the sign bit alone (CDNA3 12.7 V_CNDMASK_B32: "floating-point modifiers are valid
+// Input modifiers of a select change only the sign bit (CDNA3 12.7 V_CNDMASK_B32: "floating-point modifiers are valid
 // in VOP3 and SDWA"); `sign` is that bit.
 void modified(const Operand& op, const uint32_t*& from, Row& room, uint32_t sign) {
   if (!op.neg && !op.abs) return;
@@ -69,7 +69,7 @@ void writelane(Wave& w, const Inst& i) {
   w.v[i.op[0].reg].x[scalar32(w, i.src(1)) & uint32_t(w.lanes - 1)] = scalar32(w, i.src(0));
 }
 
-std::string scalar_destination(Inst& i, Arch) {
+std::string scalar_destination(Inst& i, const ArchTraits&) {
   return i.op[0].kind == Kind::Sgpr || i.op[0].kind == Kind::Null ? "" : "its destination is no scalar register";
 }
 

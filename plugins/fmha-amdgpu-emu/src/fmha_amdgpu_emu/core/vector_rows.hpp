@@ -51,11 +51,11 @@ using Types = std::array<Type, 6>;
 constexpr Types kV32{Type::B32, Type::B32, Type::B32, Type::B32};
 constexpr Types kV16{Type::B16, Type::B16, Type::B16, Type::B16};
 
-// Integer clamp saturates; where the documents give it no meaning the instruction is refused.
-inline std::string no_clamp(Inst& i, Arch) {
+// Integer clamp saturates. Where the documents give it no meaning, the instruction is refused.
+inline std::string no_clamp(Inst& i, const ArchTraits&) {
   return i.mod.clamp ? "the ISA documents give clamp no meaning here" : "";
 }
-template <Handler saturating> std::string clampable(Inst& i, Arch) {
+template <Handler saturating> std::string clampable(Inst& i, const ArchTraits&) {
   if (i.mod.clamp) i.run = saturating;
   return "";
 }

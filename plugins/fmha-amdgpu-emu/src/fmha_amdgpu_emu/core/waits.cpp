@@ -1,4 +1,4 @@
-// Waits for outstanding operations. One packed word in `extra64` says how many of each counter may remain.
+// Waits for outstanding operations. One packed word in `extra64` holds how many operations of each counter may remain.
 #include <cstdlib>
 
 #include "control.hpp"
@@ -35,9 +35,9 @@ void run_wait(Wave& w, const Inst& i) {
       wait_for(w, Counter(k), uint32_t(remaining));
 }
 
-// vmcnt, expcnt, lgkmcnt; a counter that is not written has no limit. lgkmcnt counts LDS, scalar memory and messages
-// together: at most n of either kind may remain. Stores are in vmcnt on CDNA, in vscnt from gfx10 on.
-std::string bind_waitcnt(Inst& i, Arch) {
+// vmcnt, expcnt, lgkmcnt. A counter that the line omits has no limit. lgkmcnt counts LDS, scalar memory and messages
+// together: at most n of either kind may remain. vmcnt counts stores on CDNA; vscnt does from gfx10 on.
+std::string bind_waitcnt(Inst& i, const ArchTraits&) {
   Limits limits;
   const int64_t vector = counted(i.text, "vmcnt"), exports = counted(i.text, "expcnt");
   const int64_t shared = counted(i.text, "lgkmcnt");
@@ -49,8 +49,8 @@ std::string bind_waitcnt(Inst& i, Arch) {
   return {};
 }
 
-// One counter by the mnemonic, or two in one immediate (the vector counter in bits 13:8, DS in bits 5:0).
-std::string bind_wait_one(Inst& i, Arch) {
+// The mnemonic names one counter, or two that share an immediate (the vector counter in bits 13:8, DS in bits 5:0).
+std::string bind_wait_one(Inst& i, const ArchTraits&) {
   Limits limits;
   const std::string name = i.mnemonic;
   const uint64_t value = uint64_t(immediate(i));
@@ -78,7 +78,7 @@ std::string bind_wait_one(Inst& i, Arch) {
   return {};
 }
 
-std::string bind_wait_idle(Inst& i, Arch) {
+std::string bind_wait_idle(Inst& i, const ArchTraits&) {
   Limits limits;
   for (int k = 0; k < kCounters; ++k) limits.set(Counter(k), 0);
   i.extra64 = limits.packed;

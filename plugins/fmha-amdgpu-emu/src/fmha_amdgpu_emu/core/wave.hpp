@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "arch_traits.hpp"
 #include "inst.hpp"
 #include "tracking.hpp"
 
@@ -42,8 +43,8 @@ struct alignas(64) Wave {
   bool scc = false;
   Mode mode;
   State state = State::Running;
-  const Inst* pc = nullptr;    // what runs next; handlers of branches set it
-  Arch arch = Arch::gfx942;
+  const Inst* pc = nullptr;    // the next instruction; handlers of branches set it
+  const ArchTraits* arch = nullptr;
   int lanes = 64;
   uint64_t full = ~0ull;       // all lanes
   int index = 0;               // in its workgroup
@@ -52,7 +53,7 @@ struct alignas(64) Wave {
   uint64_t dpp_mask = ~0ull;   // lanes that the last DPP fetch allows to be written
   uint8_t* scratch = nullptr;  // host memory: `scratch_bytes` for each lane, lane after lane
   uint32_t scratch_bytes = 0;
-  uint64_t scratch_va = 0;     // where the private aperture or the scratch buffer says that memory is
+  uint64_t scratch_va = 0;     // address of that memory in the private aperture or the scratch buffer
   uint32_t hw_id = 0;
   uint64_t executed = 0;       // instructions since the wave began
   uint32_t signals = 0, waited = 0;  // barrier phases that this wave signalled, and waited for (barrier.cpp)
@@ -82,7 +83,7 @@ struct Group {
   uint32_t arrived = 0;          // waves that signalled the barrier's present phase
   uint32_t phase = 0;            // phases that are complete
   uint32_t started = 0;          // waves that the dispatcher began: fewer than `waves` in a partial workgroup
-  uint32_t live = 0;             // waves that have not ended: ended ones are not waited for
+  uint32_t live = 0;             // waves that have not ended; nobody waits for ended ones
 };
 
 }  // namespace emu

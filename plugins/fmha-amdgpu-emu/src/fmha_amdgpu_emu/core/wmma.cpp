@@ -1,8 +1,8 @@
 // v_wmma_*: 16 x 16 products of gfx11 and gfx12.
 //
-// gfx11: lane i (and i + 16, which must hold the same) has all k of row i. gfx12: lanes i and i + 16 share them; A and
-// B alike, so which k a lane has matters to nobody but the order of the sum. EXEC is ignored. Sums are in float whatever
-// the result is; a result of 16 bits is rounded once at the end.
+// gfx11: lane i holds all k of row i, and lane i + 16 must hold the same. gfx12: lanes i and i + 16 share the row. A
+// and B are split alike, so which lane holds which k matters only to the order of the sum. These instructions ignore
+// EXEC. Sums are in float, whatever the result is; a result of 16 bits is rounded once, at the end.
 #include "tables.hpp"
 #include "wmma.hpp"
 
@@ -12,7 +12,8 @@ namespace {
 
 using namespace matrix;
 
-// C: registers, or a constant in every element. NEG_LO bit 2 negates it, NEG_HI bit 2 takes its size first.
+// C: registers, or a constant in every element. Bit 2 of NEG_HI takes its absolute value, then bit 2 of NEG_LO negates
+// it.
 void take_c(Wave& w, const Inst& i, Out out, int upper, Results& to) {
   if (i.op[3].kind == Kind::Vgpr) {
     take({w, i.op[3].reg, out, upper}, to);
@@ -29,7 +30,8 @@ void take_c(Wave& w, const Inst& i, Out out, int upper, Results& to) {
     }
 }
 
-// `a` and `b`: rows of two lane groups with K / 2 elements (gfx12), or of one with K (gfx11).
+// `a` and `b`: rows of one lane group with K elements where the halves of a wave repeat each other, else of two groups
+// with K / 2.
 template <int K>
 void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
   const int upper = i.mod.op_sel >> 2 & 1;
@@ -37,18 +39,18 @@ void finish(Wave& w, const Inst& i, const Row* a, const Row* b, Out out) {
   take_c(w, i, out, upper, c);
   Row sum[4] = {};
   if (out != Out::Int) to_sum(c, out, sum);
-  if (w.arch == Arch::gfx1100) multiply_block<16, 1, K>(a, b, 0, 0, sum);
+  if (w.arch->wmma_repeats) multiply_block<16, 1, K>(a, b, 0, 0, sum);
   else multiply_block<16, 2, K / 2>(a, b, 0, 0, sum);
   put_results(i, {w, i.op[0].reg, out, upper}, sum, c);
 }
 
 // Elements of A or B that a lane holds.
-int held(Arch arch, int k) { return arch == Arch::gfx1100 ? k : k / 2; }
+int held(const ArchTraits& arch, int k) { return arch.wmma_repeats ? k : k / 2; }
 
 template <int K, class A, class B, Out Result>
 void product(Wave& w, const Inst& i) {
   only_32(w);
-  const int count = held(w.arch, K);
+  const int count = held(*w.arch, K);
   Row a[K], b[K];
   widen<A>(w, i.op[1].reg, count / A::kPer, a);
   widen<B>(w, i.op[2].reg, count / B::kPer, b);
@@ -62,16 +64,16 @@ template <int K, int Bits>
 void product_integer(Wave& w, const Inst& i) {
   only_32(w);
   Row a[K], b[K];
-  widen_integer<Bits>(w, i, 0, held(w.arch, K), a);
-  widen_integer<Bits>(w, i, 1, held(w.arch, K), b);
+  widen_integer<Bits>(w, i, 0, held(*w.arch, K), a);
+  widen_integer<Bits>(w, i, 1, held(*w.arch, K), b);
   finish<K>(w, i, a, b, Out::Int);
   counts().matrix_flops += 2 * 16 * 16 * K;
 }
 
 template <int K, int Bits, Out Result>
-std::string fits(Inst& i, Arch arch) {
+std::string fits(Inst& i, const ArchTraits& arch) {
   const bool wide = Result == Out::Float || Result == Out::Int;
-  const int sources = held(arch, K) * Bits / 32, results = wide || arch == Arch::gfx1100 ? 8 : 4;
+  const int sources = held(arch, K) * Bits / 32, results = wide || arch.wmma_repeats ? 8 : 4;
   if (Bits == 8 && Result == Out::Float && (i.mod.neg_lo | i.mod.neg_hi) & 3) return "fp8 and bf8 have no negation";
   return misfit(i, results, sources, sources, results);
 }

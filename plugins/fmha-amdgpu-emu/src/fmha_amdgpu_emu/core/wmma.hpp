@@ -1,8 +1,9 @@
-// What the 16 x 16 products of RDNA share: where C and D lie, negation, integers. Waves of 32 lanes.
+// What the 16 x 16 products of RDNA share: the layout of C and D, negation, integers. Waves have 32 lanes.
 //
-// D: gfx11 keeps row 2 r + lane / 16 in register r, a half of it being a result of 16 bits (OP_SEL bit 2: the upper
-// half, of C too; D's other half stays). gfx12 keeps row 8 (lane / 16) + r in register r, two rows in one for results of
-// 16 bits (RDNA3 ISA 7.9, RDNA4 ISA 7.12; AMD matrix instruction calculator). Column lane mod 16 in both.
+// D on gfx11: register r holds row 2 r + lane / 16. A result of 16 bits takes a half of it; bit 2 of OP_SEL chooses the
+// upper half, for C too, and the other half of D stays. D on gfx12: register r holds row 8 (lane / 16) + r; two rows of
+// 16-bit results share a register (RDNA3 ISA 7.9, RDNA4 ISA 7.12; AMD matrix instruction calculator). The column is
+// lane mod 16 on both.
 #pragma once
 
 #include <algorithm>
@@ -22,12 +23,12 @@ struct Tile {
   int upper;  // gfx11: results of 16 bits are in the upper halves
 
   bool wide() const { return out == Out::Float || out == Out::Int; }
-  // The 16 words that hold a row, and where in each a result of 16 bits begins.
+  // The 16 words that hold a row, and the bit at which a 16-bit result begins in each.
   uint32_t* row(int r) const {
-    if (w.arch == Arch::gfx1100) return w.v[reg + r / 2].x + 16 * (r % 2);
+    if (w.arch->wmma_repeats) return w.v[reg + r / 2].x + 16 * (r % 2);
     return w.v[reg + (wide() ? r % 8 : r % 8 / 2)].x + 16 * (r / 8);
   }
-  int bit(int r) const { return w.arch == Arch::gfx1100 ? 16 * upper : 16 * (r % 2); }
+  int bit(int r) const { return w.arch->wmma_repeats ? 16 * upper : 16 * (r % 2); }
 
   void get(int r, uint32_t* to) const {
     const uint32_t* from = row(r);
@@ -60,8 +61,8 @@ inline void to_sum(const Results& from, Out out, Row* sum) {
     for (int j = 0; j < 16; ++j) floats(sum[r % 4])[16 * (r / 4) + j] = number_of(from.x[r][j], out);
 }
 
-// Sums become results. Floats are rounded once, to nearest even; integers are added to those of C (they wrap; CLAMP
-// saturates).
+// Turns sums into results. Floats round once, to nearest even. Integers are added to those of C; they wrap, or saturate
+// with CLAMP.
 inline void put_results(const Inst& i, const Tile& to, const Row* sum, const Results& c) {
   for (int r = 0; r < 16; ++r) {
     uint32_t row[16];
@@ -88,7 +89,7 @@ inline void negate(const Inst& i, int operand, int count, Row* rows) {
   }
 }
 
-// NEG_LO bits 0 and 1 of integer products: A, B are signed.
+// Bits 0 and 1 of NEG_LO in integer products: A and B are signed.
 template <int Bits>
 inline void widen_integer(const Wave& w, const Inst& i, int operand, int count, Row* to) {
   const int reg = i.op[1 + operand].reg, registers = count * Bits / 32;
@@ -97,7 +98,7 @@ inline void widen_integer(const Wave& w, const Inst& i, int operand, int count, 
 }
 
 inline void only_32(const Wave& w) {
-  if (w.lanes != 32) throw Unexecutable{"matrix products of waves of 64 lanes are not there on RDNA"};
+  if (w.lanes != 32) throw Unexecutable{"matrix products of waves of 64 lanes are not implemented"};
 }
 
 }  // namespace emu::matrix

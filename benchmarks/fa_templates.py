@@ -1,0 +1,33 @@
+"""FlashAttention's kernels by the template-ids that upstream's launch code writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from types import MappingProxyType
+
+from fmha_cli.backends.flash_attn.catalogue import kernels
+from fmha_cli.backends.flash_attn.upstream_names import template_text
+from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.kernel import KernelSpec
+
+
+def kernel_of_template(text: str, arch: ArchSpec) -> KernelSpec:
+    """The kernel of an architecture that a template-id names; the inverse of ``template_text``.
+
+    Spaces do not matter, nor does a namespace before the kernel's name.
+
+    Raises:
+        KeyError: upstream's launch code instantiates no such kernel for the architecture.
+    """
+    return _by_template(arch.name)[_bare(text)]
+
+
+@lru_cache(maxsize=16)
+def _by_template(arch: str) -> Mapping[str, KernelSpec]:
+    return MappingProxyType({_bare(template_text(kernel)): kernel for kernel in kernels(load_arch(arch))})
+
+
+def _bare(text: str) -> str:
+    head, _, arguments = "".join(text.split()).partition("<")
+    return f"{head.rpartition('::')[2]}<{arguments}"

@@ -1,0 +1,269 @@
+"""A test of the judging rules: small random problems, honest and faulty runs of the kernel model, each rule's verdict.
+
+A seed determines everything. ``benchmarks/tolerance.py`` runs the campaign at full size and prints the tables of
+``docs/numerics.md``; a test runs a small one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.features import Alibi
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Check
+from fmha_cli.oracle.budgets import ANY
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.gradients import backward
+from fmha_cli.oracle.reference import Reference, forward
+from fmha_cli.oracle.tensors import Inputs
+from fmha_cli.oracle.tolerance import compare, compare_gradients
+from numerics.faults import Fault
+from numerics.kernel_model import Modelled, Style, model_forward
+from numerics.kernel_model_backward import model_backward
+
+RULES = ("fixed rtol = atol (CK)", "row", "row, element, rms", "row and LSE", "all rules")
+"""Names of the rules that are compared; the last one is what ``compare`` applies."""
+
+DTYPES = (DType.FP32, DType.FP16, DType.BF16)
+FILLS = ("normal", "sparse_int", "coded", "ties", "large")
+"""Fills in the order in which runs take them: the published tables follow from it."""
+
+CK = "ck_tile"
+OTHERS = ((DType.FP16, CK), (DType.FP8_E4M3, ANY))
+"""(dtype, backend) of honest kernels with budgets of their own: P towards zero in fp16 (``cast_tile_pkrtz_fp16_fp32`` of
+ck_tile/core/tensor/tile_elementwise.hpp), P in fp8."""
+
+FP8_FLAGS = ("--dtype", "fp8_e4m3:bf16", "--qscale", "tensor")
+FP8_STRETCH = 240.0
+"""The largest number of e4m3 in its smaller range; OCP's 448 leaves room for dropout's factor."""
+
+GROSS = frozenset(
+    {
+        Fault.TILE_SKIPPED,
+        Fault.NAN_ROW,
+        Fault.GQA_HEADS_SWAPPED,
+        Fault.WINDOW_SIDE,
+        Fault.LSE_LOG2,
+        Fault.DROPOUT_INVERTED,
+        Fault.ALIBI_SIGN,
+    }
+)
+"""Faults that take a whole tile, row, head, bound, term or unit for another."""
+
+MANY_TILES, SMALL_TILE = 8, 16
+"""Tiles of keys from which on a rounded accumulator is a fault; below, it rounds about as often as honest kernels."""
+
+SIDES_APART = 8
+"""Window bounds closer than this make an exchange a matter of a few keys, not a gross fault."""
+
+CK_TOLERANCE = {DType.FP32: 1e-5, DType.FP16: 1e-3, DType.BF16: 1e-2, DType.FP8_E4M3: 16e-2}
+"""rtol = atol of ROCm/composable_kernel ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` ``get_elimit``."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run of the kernel model: what it was, how far each measured number is from its limit, and which rules accept it.
+
+    Attributes:
+        row, element, rms: the largest error as a share of its budget; above 1 fails.
+        lse: the largest error of LSE, relative to its allowance.
+        accepted: rule name -> whether it lets the run pass, for the rules that could see the fault at all.
+        repro: the problem's flags.
+    """
+
+    dtype: str
+    fill: str
+    fault: str | None
+    row: float
+    element: float
+    rms: float
+    lse: float
+    accepted: dict[str, bool]
+    repro: str
+    backend: str = ANY
+
+
+def sample_problem(rng: np.random.Generator, dtype: DType, fault: Fault | None, *, extra: str = "") -> Problem:
+    """A random small problem in which ``fault`` can matter; ``extra`` flags are appended."""
+    groups, kv_heads = int(rng.integers(1, 4)), int(rng.integers(1, 3))
+    low_k = MANY_TILES * SMALL_TILE if fault is Fault.LOW_PRECISION_ACC else 16
+    if fault is Fault.GQA_HEADS_SWAPPED:
+        groups, kv_heads = max(2, groups), 2
+    rows, keys = int(rng.integers(16, 161)), int(rng.integers(low_k, 161))
+    kind = FP8_FLAGS if dtype is DType.FP8_E4M3 else ("--dtype", dtype.value)
+    words: list[Any] = [*kind, "-H", groups * kv_heads, "--kv-heads", kv_heads, "--lse"]
+    words += ["-d", rng.choice([16, 32, 40, 64, 128]), "--hdim-v", rng.choice([16, 32, 40, 64, 128])]
+    if rng.integers(5) == 0:
+        words += ["--seqlens-q", f"{rows},{rng.integers(0, 40)}", "--seqlens-k", f"{keys},{rng.integers(1, 40)}"]
+    else:
+        words += ["-b", rng.integers(1, 3), "-s", rows, "--seqlen-k", keys]
+    words += ["--layout", rng.choice(["bhsd", "bshd"]), "--mask", _mask(rng, fault)]
+    return Problem.from_cli([*map(str, words), *_features(rng, fault), *extra.split()])
+
+
+def _mask(rng: np.random.Generator, fault: Fault | None) -> str:
+    left, right = (int(x) for x in rng.integers(0, 48, 2))
+    windows = [f"window:{left},{right}", f"window-tl:{left},{right}"]
+    if fault is Fault.WINDOW_SIDE:
+        return windows[int(rng.integers(2))]
+    if fault is Fault.LOW_PRECISION_ACC:
+        return "none"
+    return str(rng.choice(["none", "causal", "causal-tl", *windows, f"generic:{left + 1},{right + 1}"]))
+
+
+def _features(rng: np.random.Generator, fault: Fault | None) -> list[str]:
+    choices = {
+        "plain": [],
+        "alibi": ["--alibi"],
+        "bias": ["--bias", f"elementwise:{rng.choice(['11ss', '1hss', 'bhss'])}"],
+        "softcap": ["--softcap", "20"],
+        "dropout": ["--dropout", "0.2", "--seed", str(rng.integers(2**62))],
+        "sink": ["--sink", "3", "--sink-logits", "filled"],
+    }
+    forced = {Fault.ALIBI_SIGN: "alibi", Fault.DROPOUT_INVERTED: "dropout"}
+    name = forced[fault] if fault in forced else str(rng.choice(["plain", "plain", *choices]))
+    return choices[name]
+
+
+def sample_style(
+    rng: np.random.Generator, fault: Fault | None, dtype: DType | None = None, backend: str = ANY
+) -> Style:
+    """How the modelled kernel is built."""
+    tile = SMALL_TILE if fault is Fault.LOW_PRECISION_ACC else int(rng.choice([SMALL_TILE, 32, 64]))
+    style = Style(tile, bool(rng.integers(4)), bool(rng.integers(2)))
+    if dtype is DType.FP8_E4M3:
+        return replace(style, round_p=True, stretch_p=float(rng.choice([1.0, FP8_STRETCH])))
+    return replace(style, truncate_p=True) if backend == CK and dtype is DType.FP16 else style
+
+
+def can_matter(fault: Fault, problem: Problem) -> bool:
+    """Whether the fault concerns anything that the problem has."""
+    mask = problem.mask
+    if fault is Fault.WINDOW_SIDE:
+        return abs((mask.left or 0) - (mask.right or 0)) >= SIDES_APART
+    if fault is Fault.GQA_HEADS_SWAPPED:
+        return 1 < problem.kv_heads < problem.heads
+    if fault is Fault.DROPOUT_INVERTED:
+        return problem.dropout > 0
+    if fault is Fault.ALIBI_SIGN:
+        return problem.alibi is not Alibi.NONE
+    if fault is Fault.LSE_LOG2:
+        return problem.lse
+    return True
+
+
+def honest_run(seed: int, dtype: DType, kind: str, backend: str = ANY) -> Run:
+    """One honest run, judged by the budgets of a backend and built as its kernels are."""
+    rng = np.random.Generator(np.random.PCG64([seed, 1]))
+    problem = sample_problem(rng, dtype, None)
+    inputs = fill(problem, kind, seed)
+    got = model_forward(problem, inputs, style=sample_style(rng, None, dtype, backend))
+    return _judge(problem, inputs, got, kind, None, forward(problem, inputs), backend)
+
+
+def faulty_run(seed: int, dtype: DType, kind: str, fault: Fault, backend: str = ANY) -> Run:
+    """One run with a fault, on the first random problem of the seed where the output differs from the honest one."""
+    rng = np.random.Generator(np.random.PCG64([seed, 2]))
+    while True:
+        problem = sample_problem(rng, dtype, fault)
+        if not can_matter(fault, problem):
+            continue
+        inputs = fill(problem, kind, int(rng.integers(2**31)))
+        style = sample_style(rng, fault, dtype, backend)
+        honest, got = (
+            model_forward(problem, inputs, style=style),
+            model_forward(problem, inputs, fault=fault, style=style),
+        )
+        if honest.o.tobytes() != got.o.tobytes() or honest.lse.tobytes() != got.lse.tobytes():
+            return _judge(problem, inputs, got, kind, fault, forward(problem, inputs), backend)
+
+
+def _judge(
+    problem: Problem,
+    inputs: Inputs,
+    got: Modelled,
+    kind: str,
+    fault: Fault | None,
+    reference: Reference,
+    backend: str,
+) -> Run:
+    checks = dict(compare(problem, got.o, got.lse, reference, fill=kind, backend=backend).checks)
+    o, lse = checks["o"], checks["lse"]
+    row, lse_good = o.nonfinite == 0 and o.row_l2 <= o.row_l2_budget, lse.passed
+    actual = reference.rows.take(problem, got.o, problem.layout_out).astype(np.float64)
+    tolerance = CK_TOLERANCE[problem.dtype]
+    accepted = {
+        "row and LSE": row and lse_good,
+        "all rules": o.passed and lse_good,
+    }
+    if fault is Fault.LSE_LOG2:  # no rule that looks at O alone can see it
+        return _run(problem, kind, fault, o, lse.row_l2, accepted, backend)
+    accepted |= {
+        "fixed rtol = atol (CK)": bool(np.allclose(actual, reference.o, rtol=tolerance, atol=tolerance)),
+        "row": row,
+        "row, element, rms": o.passed,
+    }
+    return _run(problem, kind, fault, o, lse.row_l2, accepted, backend)
+
+
+def _run(
+    problem: Problem,
+    kind: str,
+    fault: Fault | None,
+    o: Check,
+    lse: float,
+    accepted: dict[str, bool],
+    backend: str = ANY,
+) -> Run:
+    return Run(
+        backend=backend,
+        dtype=problem.dtype.value,
+        fill=kind,
+        fault=None if fault is None else fault.value,
+        row=o.row_l2 / (o.row_l2_budget or 1),
+        element=o.max_abs / (o.max_abs_budget or 1),
+        rms=(o.rms or 0.0) / (o.rms_budget or 1),
+        lse=lse,
+        accepted=accepted,
+        repro=problem.repro(),
+    )
+
+
+def gradient_runs(seed: int, dtype: DType, kind: str) -> list[tuple[str, Run]]:
+    """One honest backward run: (tensor, its run)."""
+    rng = np.random.Generator(np.random.PCG64([seed, 3]))
+    problem = sample_problem(rng, dtype, None, extra="--direction bwd")
+    inputs = fill(problem, kind, seed)
+    got = model_backward(problem, inputs, style=sample_style(rng, None))
+    comparison = compare_gradients(problem, got, backward(problem, inputs), fill=kind)
+    return [
+        (name, _run(problem, kind, None, check, 0.0, {RULES[-1]: check.passed})) for name, check in comparison.checks
+    ]
+
+
+def plan_honest(count: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str]]:
+    """(seed, dtype, fill) of ``count`` honest runs, all combinations in turn."""
+    for n in range(count):
+        yield first_seed + n, DTYPES[n % 3], FILLS[n // 3 % len(FILLS)]
+
+
+def plan_others(count: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str, str]]:
+    """(seed, dtype, fill, backend) of ``count`` honest runs of kernels with budgets of their own."""
+    for n in range(count):
+        yield first_seed + n, OTHERS[n % 2][0], FILLS[n // 2 % len(FILLS)], OTHERS[n % 2][1]
+
+
+def plan_faulty(per_cell: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str, Fault]]:
+    """(seed, dtype, fill, fault): ``per_cell`` runs for every fault, fill and dtype."""
+    seed = first_seed
+    for fault in Fault:
+        for kind in FILLS:
+            for dtype in DTYPES:
+                for _ in range(per_cell):
+                    yield seed, dtype, kind, fault
+                    seed += 1

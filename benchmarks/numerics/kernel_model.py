@@ -1,0 +1,239 @@
+"""A model of fused kernels in numpy: what an honest one returns, and what one with a planted fault returns.
+
+It is a tiled online softmax in float32: inputs in the storage type, S = Q.K^T and the softmax in float32, P rounded to
+the input type before P.V (as matrix instructions require), float32 accumulators, O rounded once at the end. The loop is
+that of FlashAttention-2 (Dao, 2023), algorithm 1. The heads of a sequence are computed together. The bias and dropout
+parts need up to O(seqlen^2) memory per sequence, so the model suits small problems.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.features import Mode
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import Element, lse_shape, offsets, shapes_of
+from fmha_cli.oracle.dropout import keep_scale, stream_of
+from fmha_cli.oracle.reference import flushed
+from fmha_cli.oracle.scores import visible_range
+from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to, sequence_views
+from numerics.faults import Fault
+
+F32 = npt.NDArray[np.float32]
+Bools = npt.NDArray[np.bool_]
+
+SCALE_FAULT = 1 + 1 / 16
+_LOG2E = np.float32(1.4426950408889634)
+
+
+@dataclass(frozen=True)
+class Style:
+    """Free choices of an honest kernel.
+
+    Attributes:
+        tile: keys per tile.
+        round_p: whether P is rounded to the input type.
+        base2: exp2 instead of exp.
+        truncate_p: P is rounded towards zero, as AMD's packed conversion to fp16 does.
+        stretch_p: the factor of P before it is rounded, and the divisor of the product: what fp8 kernels with scales do.
+        flush: P and dS that are subnormal in the input type count as zero (``reference.flushed``).
+    """
+
+    tile: int = 64
+    round_p: bool = True
+    base2: bool = False
+    truncate_p: bool = False
+    stretch_p: float = 1.0
+    flush: bool = False
+
+
+@dataclass(frozen=True)
+class Modelled:
+    """O in dtype_out and layout_out; LSE float32 as ``fmha_cli.domain.tensors.lse_shape``."""
+
+    o: Array
+    lse: F32
+
+
+def model_forward(
+    problem: Problem, inputs: Inputs, *, fault: Fault | None = None, style: Style | None = None
+) -> Modelled:
+    """The output of the modelled kernel, with ``fault`` built in.
+
+    Raises:
+        UnsupportedError: O001, O002 (dropout), T001 (tensors without a form).
+    """
+    style = style or Style()
+    element = Element.of(problem.dtype_out)
+    o = np.empty(shapes_of(problem)["o"].shape, dtype=numpy_dtype(element))
+    lse = np.empty(lse_shape(problem), dtype=np.float32)
+    for view in sequence_views(problem, inputs):
+        if not view.seqlen_q:
+            continue
+        rows, log_sum = _sequence(view, fault, style)
+        lse[_lse_index(problem, view.b)] = log_sum
+        for h in range(problem.heads):
+            head_rows(o, problem, problem.layout_out, problem.query_lengths(), view.b, h)[...] = round_to(
+                rows[h], element
+            )
+    return Modelled(o, lse)
+
+
+def _lse_index(problem: Problem, b: int) -> tuple[int] | tuple[slice, slice]:
+    if problem.mode is Mode.BATCH:
+        return (b,)
+    first, end = offsets(problem.query_lengths())[b : b + 2]
+    return slice(None), slice(first, end)
+
+
+def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F32, F32]:
+    """O (heads, seqlen_q, hdim_v) and LSE (heads, seqlen_q) of one sequence, float32."""
+    p = view.problem
+    q, k, v = operands(view, fault)
+    sees = _visible(view, k.shape[1], fault)
+    shape = (p.heads, view.seqlen_q)
+    sinks = view.sinks()
+    top = np.full(shape, -np.inf, np.float32)
+    total, acc = np.zeros(shape, np.float32), np.zeros((*shape, p.hdim_v), np.float32)
+    if sinks is not None:
+        total += 1
+        top = np.broadcast_to(sinks[:, None].astype(np.float32), shape).copy()
+    tiles = _tiles(k.shape[1], style.tile, fault)
+    for n, (first, end) in enumerate(tiles):
+        s = scores32(view, q, k, first, end, fault)
+        s[~np.broadcast_to(sees[:, first:end], s.shape)] = -np.inf
+        new_top = np.maximum(top, s.max(axis=-1))
+        safe = np.where(np.isneginf(new_top), np.float32(0), new_top)
+        shrink = _exp(top - safe, style)
+        weights = _exp(s - safe[..., None], style)
+        total = total * shrink
+        if not (fault is Fault.ROW_SUM_SHORT and n == len(tiles) - 1):
+            total = total + weights.sum(axis=-1, dtype=np.float32)
+        weights = _dropped(view, weights, first, end, fault)
+        if style.round_p and p.dtype is not DType.FP32:
+            weights = _rounded(weights, Element.of(p.dtype), style)
+            if style.flush:
+                weights = weights - flushed(weights, p.dtype)
+        if fault is not Fault.STALE_MAX:
+            acc = acc * shrink[..., None]
+        acc = acc + weights @ _values(v, first, end, fault)
+        if fault is Fault.LOW_PRECISION_ACC:
+            low = Element.BF16 if p.dtype is DType.FP32 else Element.of(p.dtype)
+            acc = round_to(acc, low).astype(np.float32)
+        top = new_top
+    return _finish(view, acc, total, top, fault)
+
+
+def _rounded(weights: F32, element: Element, style: Style) -> F32:
+    """P (not negative) as the second product takes it."""
+    stretch = np.float32(style.stretch_p)
+    low = round_to(weights * stretch, element)
+    if style.truncate_p:
+        low = np.where(low.astype(np.float32) > weights * stretch, np.nextafter(low, low.dtype.type(0)), low)
+    out: F32 = low.astype(np.float32) / stretch
+    return out
+
+
+def _values(v: F32, first: int, end: int, fault: Fault | None) -> F32:
+    values = v[:, first:end]
+    if fault is Fault.V_ROWS_SWAPPED and end - first > 1:
+        values = values.copy()
+        values[:, :2] = values[:, 1::-1]
+    return values
+
+
+def _exp(x: F32, style: Style) -> F32:
+    out: F32 = np.exp2(x * _LOG2E) if style.base2 else np.exp(x)
+    return out
+
+
+def _finish(view: SequenceView, acc: F32, total: F32, top: F32, fault: Fault | None) -> tuple[F32, F32]:
+    some = total > 0
+    safe_total = np.where(some, total, np.float32(1))
+    with np.errstate(over="ignore"):  # a denominator with a fault may be next to nothing
+        o = acc * np.where(some, 1 / safe_total, np.float32(0))[..., None]
+    lse: F32 = np.where(some, top + np.log(safe_total), np.float32(-np.inf))
+    if fault is Fault.LSE_LOG2:
+        lse = lse * _LOG2E
+    if fault is Fault.NAN_ROW:
+        o[-1, -1] = np.nan
+    return o, lse
+
+
+def operands(view: SequenceView, fault: Fault | None) -> tuple[F32, F32, F32]:
+    """q (heads, seqlen_q, hdim), and k, v (heads, keys, d) repeated for the query heads, float32."""
+    p = view.problem
+    q = np.stack([view.queries(h, np.arange(view.seqlen_q)) for h in range(p.heads)]).astype(np.float32)
+    if p.rotary.dim:
+        q = round_to(q, Element.of(p.dtype)).astype(np.float32)
+    ratio = p.heads // p.kv_heads
+    swapped = fault is Fault.GQA_HEADS_SWAPPED
+    group = [h % p.kv_heads if swapped else h // ratio for h in range(p.heads)]
+    k, v = (np.stack([view.keys64(name, g) for g in range(p.kv_heads)]).astype(np.float32) for name in ("k", "v"))
+    if fault is Fault.MASK_OFF_BY_ONE and p.mask.right is None:
+        k, v = (np.concatenate([x, np.zeros_like(x, shape=(len(x), 1, x.shape[-1]))], axis=1) for x in (k, v))
+    return q, k[group], v[group]
+
+
+def _visible(view: SequenceView, keys: int, fault: Fault | None) -> Bools:
+    """(seqlen_q, keys): what each row sees, with the fault."""
+    mask, rows, length = view.problem.mask, view.seqlen_q, view.seqlen_k
+    i, j = np.arange(rows)[:, None], np.arange(keys)
+    low, high = (x[:, None] for x in visible_range(view, np.arange(rows)))
+    if fault is Fault.WINDOW_SIDE:
+        diagonal = i + mask.delta(rows, length)
+        low = diagonal * 0 if mask.right is None else np.maximum(diagonal - mask.right, 0)
+        high = diagonal * 0 + length if mask.left is None else np.clip(diagonal + mask.left + 1, 0, length)
+    if fault is Fault.MASK_OFF_BY_ONE:
+        high = high + 1 if mask.right is None else np.clip(i + mask.delta(rows, length) + mask.right + 2, 0, length)
+    if fault is Fault.LAST_KEY_DROPPED:
+        high = high - 1
+    sees: Bools = (j < high) & ((j >= low) | (j < view.problem.sink))
+    return sees
+
+
+def _tiles(keys: int, size: int, fault: Fault | None) -> list[tuple[int, int]]:
+    tiles = [(first, min(first + size, keys)) for first in range(0, keys, size)]
+    if fault is Fault.TILE_SKIPPED and tiles:
+        if len(tiles) > 1:
+            return tiles[:1] + tiles[2:]
+        return [(0, max(1, keys // 2))]
+    return tiles
+
+
+def scores32(view: SequenceView, q: F32, k: F32, first: int, end: int, fault: Fault | None) -> F32:
+    """(heads, seqlen_q, end - first) float32 before the mask."""
+    p = view.problem
+    scale = p.scale * (SCALE_FAULT if fault is Fault.SCALE_WRONG else 1.0)
+    s: F32 = (q @ k[:, first:end].transpose(0, 2, 1)) * np.float32(scale)
+    if p.softcap > 0:
+        s = np.tanh(s / np.float32(p.softcap)) * np.float32(p.softcap)
+    slopes = view.slopes()
+    rows = np.arange(view.seqlen_q)[:, None]
+    if slopes is not None:
+        sign = np.float32(1 if fault is Fault.ALIBI_SIGN else -1)
+        distance = np.abs(rows + p.mask.delta(view.seqlen_q, view.seqlen_k) - np.arange(first, end))
+        s += sign * slopes.astype(np.float32)[:, None, None] * distance.astype(np.float32)
+    real = min(end, view.seqlen_k)
+    for h in range(p.heads):
+        plane = view.bias(h)
+        if plane is not None:
+            s[h, :, : real - first] += plane[:, first:real].astype(np.float32)
+    return s
+
+
+def _dropped(view: SequenceView, weights: F32, first: int, end: int, fault: Fault | None) -> F32:
+    p = view.problem
+    if not p.dropout:
+        return weights
+    rows = np.arange(view.seqlen_q)
+    heads = [stream_of("fmha")(p, view.b, np.full_like(rows, h), rows, first, end) for h in range(p.heads)]
+    kept = np.stack(heads)
+    if fault is Fault.DROPOUT_INVERTED:
+        kept = ~kept
+    out: F32 = weights * kept * np.float32(keep_scale(p.dropout))
+    return out

@@ -1,0 +1,30 @@
+"""The built-in backends. Every command reads this table, also ``--help``: nothing heavy may be imported here."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fmha_cli.domain.builtin import Builtin, Programs, Use
+from fmha_cli.domain.flags import Flag, FlagKind
+
+_CK_HOME = Flag(
+    "ck-home", FlagKind.FILE, "Composable Kernel to build against: a checkout, or its include folder", metavar="DIR"
+)
+_CK_REV = Flag(
+    "ck-rev", FlagKind.TEXT, "Revision of Composable Kernel: baseline, 2026-08 [default: baseline]", metavar="REV"
+)
+
+BUILTINS: Mapping[str, Builtin] = {
+    "ck_tile": Builtin(
+        "fmha_cli.backends.ck_tile",
+        device="hip:N",
+        options=((_CK_HOME, Use.SOURCES), (_CK_REV, Use.REVISION)),
+        programs=Programs(
+            ("tile_example_fmha_fwd", "tile_example_fmha_bwd"),
+            ("basic", "smoke", "smoke_fwd", "smoke_bwd", "smoke_fwd_splitkv", "smoke_fwd_appendkv"),
+        ),
+    ),
+    "cpu": Builtin("fmha_cli.backends.cpu", device="cpu"),
+    "flash_attn": Builtin("fmha_cli.backends.flash_attn", device="cuda:N"),
+}
+"""By name, in the order in which backends are asked."""

@@ -1,0 +1,57 @@
+"""What ``fmha doctor`` and ``fmha sources`` report about CK-Tile: the Composable Kernel in use, and the compilers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fmha_cli.backends.ck_tile.tree import HOME_OPTION, ck_tree
+from fmha_cli.backends.hip.rocm_parts import rocm_supply
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
+from fmha_cli.toolchain.notice import as_text
+from fmha_cli.toolchain.rocm import toolchain as rocm
+
+
+def source_tree(here: Surroundings) -> SourceTree:
+    """The Composable Kernel that kernels would be built against. Nothing is fetched."""
+    try:
+        tree = ck_tree(
+            here.cache_root,
+            home=here.options.get(HOME_OPTION),
+            offline=True,
+            notify=as_text(here.notify),
+            environ=here.environ,
+        )
+    except EnvironmentProblem as error:
+        if error.code == "S101":
+            why = "the pinned source is not in the cache, or damaged"
+            return SourceTree(state=SourceState.MISSING, why=why, help="fmha sources fetch")
+        return SourceTree(state=SourceState.UNFIT, why=f"{error.what} ({error.why})", help=error.help)
+    return SourceTree(
+        state=SourceState.PRESENT,
+        origin=tree.origin,
+        include=str(tree.include),
+        revision=tree.revision,
+        digest=tree.digest,
+        notes=tree.notes,
+    )
+
+
+def check_tree(here: Surroundings) -> Iterator[DoctorCheck]:
+    """Check the Composable Kernel in use. A tree that is missing but can be fetched is not a failure."""
+    tree = source_tree(here)
+    states = {SourceState.PRESENT: CheckState.OK, SourceState.MISSING: CheckState.SKIPPED}
+    yield DoctorCheck(
+        name="source",
+        subject="Composable Kernel",
+        state=states.get(tree.state, CheckState.FAILED),
+        what=f"{tree.revision} from {tree.origin}" if tree.include else tree.state.value,
+        why=tree.why or "; ".join(tree.notes) or None,
+        help=tree.help,
+    )
+
+
+def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
+    """Check for compilers for AMD GPUs."""
+    parts = rocm_supply(here.cache_root, offline=True, notify=as_text(here.notify))
+    return rocm.check_compilers(here, parts)

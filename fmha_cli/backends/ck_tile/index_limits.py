@@ -1,0 +1,125 @@
+"""K328-K330: 32-bit strides and offsets of the kernels (see ``extents``), and the grid that HIP can launch."""
+
+from __future__ import annotations
+
+from operator import attrgetter
+
+from fmha_cli.backends.ck_tile.extents import INDEX_END
+from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.gpu.conditions import Condition
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
+from fmha_cli.domain.features import Layout
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.signature import Need
+from fmha_cli.domain.tensors import page_count
+
+GRID_END = 1 << 16
+"""Most blocks along y and z: ``hipDeviceProp_t.maxGridSize``."""
+
+
+def _strides(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    found = next(iter(s.wide_strides), None) or _scratch(s, kernel)
+    if found is None:
+        return None
+    text = f"a stride of {found[0]} would be {found[1]} elements, kernel arguments hold less than 2^31"
+    return Refusal(text, "a smaller --batch, shorter sequences, or fewer --splits")
+
+
+def _scratch(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
+    """The workspace with the largest stride and that stride, if it does not fit in 32 bits."""
+    p, name, stride = s.problem, "", 0
+    if kernel.family is Family.FWD_SPLITKV:
+        name, stride = "o_acc", p.heads * s.splits.count * s.rows * p.hdim_v
+    elif kernel.signature.deterministic is Need.YES:
+        name, stride = "dq_acc", (1 if s.group else p.batch) * p.heads * s.rows * p.hdim
+    return (name, stride) if stride >= INDEX_END else None
+
+
+def _views(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    found = next(iter(s.long_views), None) or _pool(s, kernel)
+    if found is None:
+        return None
+    if found[0] == "cache":
+        text = f"the page pool spans {found[1]} elements, and the kernel multiplies page by stride in 32 bits"
+        return Refusal(text, "a larger page, or shorter caches")
+    text = f"one sequence and head of {found[0]} spans {found[1]} elements: beyond 32-bit offsets or 4 GiB"
+    strided = s.problem.layout is Layout.BSHD and found[0] != "bias"
+    return Refusal(text, "--layout bhsd" if strided else "shorter sequences")
+
+
+def _pool(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
+    """The page pool of a batch prefill, if the last page's offset does not fit in 32 bits."""
+    p = s.problem
+    if kernel.family is not Family.BATCH_PREFILL or not p.paged:
+        return None
+    last = (page_count(p) - 1) * p.kv_cache.page * p.kv_heads * max(p.hdim, p.hdim_v)
+    return ("cache", last) if last >= INDEX_END else None
+
+
+def grid_of(s: Situation, kernel: KernelSpec, *, merged: bool) -> tuple[int, int, int]:
+    """Blocks of a main kernel (``GridSize`` of its class); ``merged`` is the result of :func:`merges_heads`."""
+    p, a = s.problem, algorithm_of(kernel)
+    if kernel.family is Family.BWD_DQ_DK_DV:
+        return 1 if a.max_seq_q else -(-s.max_keys // a.tile[1]), p.heads, p.batch
+    columns = -(-p.hdim_v // a.tile[3])
+    if kernel.family is Family.FWD_SPLITKV:
+        heads, rows = (p.kv_heads, p.heads // p.kv_heads) if merged else (p.heads, s.max_rows)
+        return -(-rows // a.tile[0]) * columns * s.splits.count, heads, p.batch
+    tiles = -(-s.max_rows // a.tile[0]) * columns
+    if kernel.family is Family.FWD:
+        return p.heads, tiles, p.batch
+    return (p.heads, p.batch, tiles) if kernel.signature.mode.value == "group" else (tiles, p.heads, p.batch)
+
+
+def merges_heads(s: Situation, kernel: KernelSpec) -> bool:
+    """Whether a split-KV kernel treats the heads of a group as rows of one head (``kMergeNumHeadGroupsSeqLenQ``).
+
+    ``run_instance`` does so for head dim 128 without bias and mask when there is one query row.
+    """
+    if kernel.family is not Family.FWD_SPLITKV:
+        return False
+    signature = kernel.signature
+    plain = signature.hdim == 128 and signature.bias.value == "none" and signature.mask.value == "none"
+    return plain and s.max_rows == 1 and s.problem.kv_heads < s.problem.heads
+
+
+def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    x, y, z = grid_of(s, kernel, merged=False)
+    if y < GRID_END and z < GRID_END and x < INDEX_END:
+        return None
+    text = f"a grid of {x} x {y} x {z} blocks: HIP takes less than 65536 along y and z"
+    return Refusal(text, "shorter sequences or a smaller --batch")
+
+
+_KERNELS = "include/ck_tile/ops/fmha/kernel"
+
+WIDTHS: tuple[Condition[Situation], ...] = (
+    Condition(
+        "K328",
+        "strides fit 32 bits",
+        _strides,
+        "Strides are kernel arguments of type ck_tile::index_t, a 32-bit signed integer, in elements.",
+        f"{_KERNELS}/fmha_fwd_kernel.hpp FmhaFwdCommonKargs and its kin",
+        severity=Severity.SHAPE,
+        reads=attrgetter("signature.deterministic"),
+    ),
+    Condition(
+        "K329",
+        "one sequence and head of a tensor fits 32-bit offsets and 4 GiB",
+        _views,
+        "Inside one (sequence, head) view offsets are 32-bit elements and a buffer resource's size is 32-bit bytes. "
+        "With layout bshd a view spans the rows of all heads. Batch prefill addresses the whole page pool so.",
+        "include/ck_tile/core/arch/amd_buffer_addressing.hpp make_wave_buffer_resource",
+        severity=Severity.SHAPE,
+    ),
+    Condition(
+        "K330",
+        "the grid can be launched",
+        _grid,
+        "Heads, batch and tiles are the axes of the grid; HIP limits its second and third.",
+        f"{_KERNELS}/*.hpp GridSize",
+        severity=Severity.SHAPE,
+        reads=attrgetter("algorithm.tile", "algorithm.max_seq_q", "signature.mode"),
+    ),
+)

@@ -1,0 +1,228 @@
+"""Which Composable Kernel tree kernels are built against: one that the user names, ROCm's own, or the pinned one."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import EnvironmentProblem, InternalError
+from fmha_cli.sources.store import fetched
+from fmha_cli.sources.trees import remembered, text_digest
+from fmha_cli.toolchain.cache.files import as_environment_problem
+from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
+
+REVISIONS_FILE = "_ck_revisions.json"
+REVISIONS_SCHEMA = "fmha.ck-revisions/1"
+BASELINE = "baseline"
+PINNED = "amd-aiter"
+PINNED_CK = Path("aiter_meta", "3rdparty", "composable_kernel")
+HOME_OPTION = "ck-home"
+"""Name of the option and of its entry in ``BuildContext.options``."""
+
+_EXAMPLE = Path("example", "ck_tile", "01_fmha")
+_BELOW_HOME = (
+    ".",
+    "projects/composablekernel",
+    "3rdparty/composable_kernel",
+    "aiter_meta/3rdparty/composable_kernel",
+    "csrc/composable_kernel",
+)
+"""Folders that hold CK in a checkout of CK, rocm-libraries, aiter, aiter's sdist or flash-attention."""
+
+
+@dataclass(frozen=True)
+class CkRevision:
+    """A state of CK, identified by the digest of its headers.
+
+    Attributes:
+        name, date, title: for people to read; kernels of the revision ``baseline`` can be built.
+        headers: digest of ``include/ck_tile`` (``text_digest``).
+        example: digest of upstream's generator.
+        supported: whether kernels can be built against it.
+        source: where it was taken from.
+    """
+
+    name: str
+    date: str
+    title: str
+    headers: str
+    example: str | None
+    supported: bool
+    source: str
+
+
+@dataclass(frozen=True)
+class CkTree:
+    """A tree of CK to build against.
+
+    Attributes:
+        include: the folder that holds ``ck_tile/``.
+        example: upstream's ``example/ck_tile/01_fmha``, or None if the tree lacks it (an installed ROCm).
+        generator: the folder that holds ``generate.py``, or None likewise.
+        revision: name of the revision.
+        origin: what selected this tree: an option, a folder, or the pinned source.
+        digest: digest of its headers' text, a part of every cache key.
+        notes: trees that were passed over, and anything unusual.
+    """
+
+    include: Path
+    example: Path | None
+    generator: Path | None
+    revision: str
+    origin: str
+    digest: str
+    notes: tuple[str, ...] = ()
+
+
+def ck_tree(
+    cache_root: Path,
+    *,
+    home: str | None,
+    offline: bool,
+    notify: Notify,
+    environ: Mapping[str, str] | None = None,
+) -> CkTree:
+    """The tree to use: ``home`` if given, else ROCm's own if its revision is known, else the pinned source.
+
+    Args:
+        home: the folder that ``--ck-home`` or ``FMHA_CK_HOME`` names: a checkout of CK, rocm-libraries, aiter or
+            flash-attention, or a folder of headers.
+
+    Raises:
+        EnvironmentProblem: ``home`` holds no CK (S105) or one that cannot be built against (S106); the pinned
+            source cannot be obtained (S101-S104).
+    """
+    layout = open_root(cache_root)
+    if home:
+        return _named(Path(home).expanduser().absolute(), layout)
+    notes: list[str] = []
+    for include in _installed(os.environ if environ is None else environ):
+        tree = _looked_at(include, f"the installed ROCm in {include.parent}", layout)
+        fault = _unfit(tree)
+        if fault is None:
+            return tree
+        notes.append(f"passing over the CK in {include}: {fault}")
+        notify(Notice(NoticeKind.SOURCE, notes[-1]))
+    return pinned_tree(cache_root, offline=offline, notify=notify, notes=notes)
+
+
+def pinned_tree(cache_root: Path, *, offline: bool, notify: Notify, notes: Iterable[str] = ()) -> CkTree:
+    """The pinned baseline tree with upstream's generator and examples, regardless of what is installed.
+
+    Raises:
+        EnvironmentProblem: it cannot be obtained (S101-S104).
+    """
+    folder = fetched(PINNED, cache_root, offline=offline, notify=notify) / PINNED_CK
+    # The digest is the revision's, because fetched() has compared every byte with the pin.
+    (baseline,) = (revision for revision in revisions() if revision.name == BASELINE)
+    example = folder / _EXAMPLE
+    return CkTree(
+        folder / "include", example, example, BASELINE, f"the pinned source {PINNED}", baseline.headers, tuple(notes)
+    )
+
+
+def revisions() -> tuple[CkRevision, ...]:
+    """The known revisions, in the order of the file that lists them.
+
+    Raises:
+        InternalError: the file is malformed.
+    """
+    where = f"arch_specs/{REVISIONS_FILE}"
+    try:
+        data = json.loads(arch_root().joinpath(REVISIONS_FILE).read_text("utf-8"))
+        if data["schema"] != REVISIONS_SCHEMA:
+            raise KeyError("schema")
+        return tuple(CkRevision(**fields) for fields in data["revisions"])
+    except (ValueError, KeyError, TypeError) as fault:
+        raise InternalError(f"{where} is not {REVISIONS_SCHEMA}: {fault}", where=where) from fault
+
+
+def headers_digest(include: Path) -> str:
+    """Digest of the text of ``ck_tile/`` below a folder, independent of line endings.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return text_digest(include / "ck_tile", (".h", ".hpp", ".inc"))
+
+
+def example_digest(example: Path) -> str:
+    """Digest of upstream's generator.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    return text_digest(example, (".py",))
+
+
+def include_below(home: Path) -> Path | None:
+    """The folder of headers in a checkout, or the folder itself; None if neither contains ``ck_tile``."""
+    for below in _BELOW_HOME:
+        for folder in (home / below / "include", home / below):
+            if (folder / "ck_tile" / "core.hpp").is_file():
+                return Path(os.path.normpath(folder))
+    return None
+
+
+def _named(home: Path, layout: CacheLayout) -> CkTree:
+    include = include_below(home)
+    if include is None:
+        raise EnvironmentProblem(
+            f"{home} holds no Composable Kernel",
+            code="S105",
+            where=f"--{HOME_OPTION}",
+            why="looked for ck_tile/core.hpp below include/ of " + ", ".join(_BELOW_HOME),
+            help="name a checkout of composable_kernel, rocm-libraries, aiter or flash-attention, or its include folder",
+        )
+    tree = _looked_at(include, f"--{HOME_OPTION} {home}", layout)
+    fault = _unfit(tree)
+    if fault is not None:
+        known = "; ".join(
+            f"{r.name} ({r.date}, {r.headers[:12]}…{'' if r.supported else ', cannot be built against'})"
+            for r in revisions()
+        )
+        raise EnvironmentProblem(
+            f"the Composable Kernel in {include} cannot be built against: {fault}",
+            code="S106",
+            where=f"--{HOME_OPTION}",
+            why=f"known revisions: {known}",
+            help=f"drop --{HOME_OPTION} to use the pinned source, or name a tree of the revision {BASELINE}",
+        )
+    return tree
+
+
+def _unfit(tree: CkTree) -> str | None:
+    """Why kernels cannot be built against a tree, or None if they can."""
+    for revision in revisions():
+        if revision.headers == tree.digest:
+            return None if revision.supported else f"it is {revision.title}, whose kernels are not described here"
+    return f"its revision is unknown (headers {tree.digest[:12]}…)"
+
+
+def _looked_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
+    """A tree with its revision, which is ``unknown`` if no known revision matches."""
+    with as_environment_problem(f"reading the headers in {include}"):
+        digest = remembered(layout, "ck-headers", include / "ck_tile", lambda: headers_digest(include))
+    revision = next((known for known in revisions() if known.headers == digest), None)
+    example = include.parent / _EXAMPLE
+    notes: tuple[str, ...] = ()
+    generator = example if (example / "generate.py").is_file() else None
+    if generator is not None and revision is not None and revision.example:
+        with as_environment_problem(f"reading the generator in {generator}"):
+            if example_digest(generator) != revision.example:
+                notes = (f"the generator in {generator} is not the one of the revision {revision.name}",)
+    name = revision.name if revision else "unknown"
+    return CkTree(include, example if example.is_dir() else None, generator, name, origin, digest, notes)
+
+
+def _installed(environ: Mapping[str, str]) -> list[Path]:
+    """Header folders of installed ROCms that contain CK, without repeats."""
+    roots = [Path(environ["ROCM_PATH"])] if environ.get("ROCM_PATH") else []
+    found = [root / "include" for root in (*roots, Path("/opt/rocm")) if (root / "include/ck_tile/core.hpp").is_file()]
+    return list({path.resolve(): path for path in found}.values())

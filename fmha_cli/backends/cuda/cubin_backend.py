@@ -1,0 +1,115 @@
+"""``CubinBackend``: the backend for the kernels of an ``Upstream``. NVRTC compiles each kernel when it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from fmha_cli.backends.cuda.presence import may_be_driven, undriven
+from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
+from fmha_cli.domain.decision import Decision
+from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.installation import Checker
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact, Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
+from fmha_cli.domain.rules import Reason, Rule
+
+# Each method imports what it needs. Listing kernels needs no rules about problems, choosing a kernel needs no compiler,
+# and only running needs cuda-python.
+
+
+class CubinBackend:
+    """See ``fmha_cli.domain.protocols`` (Backend, Refusing, Batched, DryRun, Keyed) for the contract of the methods.
+
+    Args:
+        upstream: the project whose kernels the backend offers.
+        driven: whether the machine may have an NVIDIA driver; by default :func:`may_be_driven` decides.
+    """
+
+    automatic = True
+
+    def __init__(self, upstream: Upstream, driven: bool | None = None) -> None:
+        self.upstream = upstream
+        self.name, self.algorithm = upstream.name, upstream.algorithm
+        self.dropout_stream = upstream.dropout_stream
+        self._driven = may_be_driven() if driven is None else driven
+        self.probes_in_parent = not self._driven  # without a driver there is nothing to open
+
+    def probe(self) -> Availability:
+        if not self._driven:
+            return undriven()
+        from fmha_cli.backends.cuda.probe import probe_cuda
+
+        return probe_cuda()
+
+    def archs(self) -> tuple[str, ...]:
+        return tuple(name for name in arch_names() if self.name in load_arch(name).backends)
+
+    def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
+        return self.upstream.kernels(arch)
+
+    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
+        return self.upstream.refusals(kernel)
+
+    def rules(self) -> tuple[Rule, ...]:
+        return self.upstream.rules()
+
+    def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
+        return self.upstream.decide(problem, device)
+
+    def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+        return self.upstream.plan_of(problem, kernel, device)
+
+    def upstream_name(self, kernel: KernelSpec) -> str | None:
+        return self.upstream.upstream_name(kernel)
+
+    def prepare(self, context: BuildContext) -> object:
+        from fmha_cli.backends.cuda.shop import workshop
+
+        return workshop(self.upstream, context)
+
+    def compile_bytes(self, kernel: KernelSpec) -> int:
+        return self.upstream.compile_bytes[kernel.family]
+
+    def build(self, stage: Stage, context: BuildContext) -> Artifact:
+        from fmha_cli.backends.cuda.shop import build
+
+        return build(self.upstream, stage.kernel, context)
+
+    def cache_key(self, stage: Stage, context: BuildContext) -> object:
+        from fmha_cli.backends.cuda.shop import key_of
+
+        return key_of(self.upstream, stage.kernel, context)
+
+    def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
+        from fmha_cli.backends.cuda.inspect import inspect
+
+        return inspect(self.upstream, kernel, artifact)
+
+    def open(self, device: DeviceFacts) -> Session:
+        from fmha_cli.backends.cuda.session import CudaSession
+
+        return CudaSession(self.upstream, device)
+
+    def checkers(self) -> Sequence[Checker]:
+        from fmha_cli.toolchain.cuda.checks import check_compilers
+
+        return (check_compilers,)
+
+    def build_recorder(self, context: BuildContext) -> Artifact | None:
+        return None  # the host code is Python, so its launches are known without a driver
+
+    def describe_launches(
+        self,
+        plan: Plan,
+        artifacts: Sequence[Path],
+        tensors: Mapping[str, BoundTensor],
+        device: DeviceFacts,
+        recorder: Path | None,
+    ) -> tuple[LaunchView, ...]:
+        from fmha_cli.backends.cuda.dry_run import describe_launches
+
+        return describe_launches(self.upstream, plan, artifacts, tensors, device)

@@ -1,0 +1,109 @@
+"""Figures about a built kernel of an ``Upstream``: registers, spills, shared memory, occupancy, instructions, build."""
+
+from __future__ import annotations
+
+from fmha_cli.backends.cuda.tables import Exported, check_exports
+from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
+from fmha_cli.toolchain.cuda.cubin import Cubin
+from fmha_cli.toolchain.cuda.occupancy import Occupancy
+from fmha_cli.toolchain.cuda.remarks import remarks_of
+from fmha_cli.toolchain.cuda.sass import Listing, Spills, count, mnemonics_of, spills_of
+from fmha_cli.toolchain.elf import MalformedObject
+
+_REGISTER_BYTES = 4
+
+
+def inspect(upstream: Upstream, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
+    """The figures of ``fmha inspect``.
+
+    - ``occupancy``: warps of one scheduler.
+    - ``instructions``: counts of the instructions whose opcode is known. Where none is known, the counts are null and
+      ``why`` says so.
+    - ``unknown_instructions``: counts of the others, by opcode number.
+    - ``extern_calls``: functions that the cubin calls and does not contain.
+    - ``remarks``: the assembler's remarks in the build log about matrix code that it made slower.
+
+    Raises:
+        KernelFailure: the cubin cannot be read (B060), or does not match the host (B061, B062).
+    """
+    meta = read_meta(artifact.path.parent, artifact.digest)
+    built = meta if isinstance(meta, EntryMeta) else None
+    try:
+        raw = artifact.path.read_bytes()
+        cubin, abi = Cubin(raw), check_exports(raw, kernel, upstream.expected(kernel))
+        mnemonics = mnemonics_of(cubin.capability)
+        listing, spills = count(abi.kernel.code, mnemonics), spills_of(abi.kernel, mnemonics)
+    except (MalformedObject, OSError) as fault:
+        raise KernelFailure(
+            "the kernel's cubin cannot be read",
+            code="B060",
+            where=str(artifact.path),
+            why=str(fault),
+            help="`fmha cache verify --fix`, then build again",
+        ) from fault
+    return {
+        **summary(abi, listing, spills),
+        "extern_calls": list(cubin.extern_calls),
+        "remarks": list(_remarks(artifact)) or None,
+        "compile_peak_bytes": built.peak_bytes if built else None,
+        "compiler": str(built.parts["toolchain_version"]) if built else None,
+        "cubin_bytes": len(raw),
+        "template": upstream.template(kernel),
+    }
+
+
+def summary(abi: Exported, listing: Listing, spills: Spills) -> dict[str, object]:
+    """The figures that the cubin alone gives."""
+    kernel = abi.kernel
+    known = bool(listing.instructions)
+    return {
+        "registers": {"gpr": kernel.registers},
+        "spills": {
+            # A register that is spilled in two places counts twice.
+            "gpr": spills.store_bytes // _REGISTER_BYTES,
+            "stores": spills.stores,
+            "loads": spills.loads,
+            "store_bytes": spills.store_bytes,
+            "load_bytes": spills.load_bytes,
+        },
+        "spills_noted": spills.noted,
+        "shared_bytes": kernel.shared_bytes + abi.smem_bytes,
+        "shared_static_bytes": kernel.shared_bytes,
+        "shared_dynamic_bytes": abi.smem_bytes,
+        "occupancy": abi.occupancy.warps_per_scheduler,
+        "occupancy_limits": _bounds(abi.occupancy),
+        "instructions": dict(listing.instructions) if known else None,
+        "unknown_instructions": dict(listing.unknown) or None,
+        "matrix_instructions": listing.classes["matrix"] if known else None,
+        "instruction_classes": {**listing.classes, "total": listing.total} if known else None,
+        "code_bytes": listing.code_bytes,
+        "scratch_bytes": kernel.stack_bytes + kernel.local_bytes,
+        "kernarg_bytes": kernel.parameter_bytes,
+        "work_group": abi.threads,
+        "assembler": abi.tool_version,
+        "target": abi.arch,
+        "why": None if known else f"none of the {listing.total} instructions has an opcode that fmha knows",
+    }
+
+
+def _remarks(artifact: Artifact) -> tuple[str, ...]:
+    try:
+        return remarks_of(artifact.log.read_text("utf-8", "replace"))
+    except FileNotFoundError:
+        return ()
+
+
+def _bounds(fit: Occupancy) -> dict[str, object]:
+    return {
+        "limited_by": list(fit.limited_by),
+        "blocks": fit.blocks,
+        "warps": fit.warps,
+        "fraction": fit.fraction,
+        "registers": fit.by_registers,
+        "shared": fit.by_shared,
+        "most": fit.most_warps,
+    }

@@ -1,0 +1,93 @@
+"""``LoadedKernel``: one loaded cubin, ready to launch. Its parameter block has been checked against the host's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.backends.cuda.driver import Cuda
+from fmha_cli.backends.cuda.errors import CudaError, CudaLost
+from fmha_cli.backends.cuda.launch import Launch, argument_bytes
+from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments
+from fmha_cli.backends.cuda.tables import Expected, check_exports
+from fmha_cli.domain.errors import KernelFailure
+from fmha_cli.domain.kernel import KernelSpec
+
+
+class LoadedKernel:
+    """A kernel's cubin in the current context.
+
+    Raises:
+        KernelFailure: its exported tables differ from the host's (``check_exports``); N009, it does not load.
+        MemoryError: no device memory for its code.
+    """
+
+    def __init__(self, cuda: Cuda, kernel: KernelSpec, path: Path, expected: Expected) -> None:
+        self._cuda, self.kernel = cuda, kernel
+        cubin = path.read_bytes()
+        check_exports(cubin, kernel, expected)
+        try:
+            self._loaded = CudaKernel(cuda, cubin, expected.symbol)
+        except CudaLost:
+            raise
+        except CudaError as fault:
+            raise KernelFailure(
+                f"{kernel.family.value} does not load: {fault.what}",
+                code="N009",
+                where=str(path),
+                why=f"{kernel.name} was built for {kernel.arch}",
+                help="`fmha devices` lists the architectures that the device accepts",
+            ) from fault
+
+    def prepared(self, params: Any, launch: Launch) -> PreparedLaunch:
+        """One launch, which can be repeated.
+
+        Raises:
+            KernelFailure: N008, the device cannot provide that much shared memory.
+        """
+        try:
+            self._loaded.allow_shared(launch.shared)
+        except CudaLost:
+            raise
+        except CudaError as fault:
+            raise self._refused(fault, f"it needs {launch.shared} bytes of shared memory") from fault
+        return PreparedLaunch(self, launch, PackedArguments(self._cuda.driver, argument_bytes(params, launch.extra)))
+
+    def launch(self, launch: Launch, arguments: PackedArguments, stream: Any) -> None:
+        """Queue the kernel.
+
+        Raises:
+            KernelFailure: N008, CUDA refused the launch.
+            DeviceLost: an earlier kernel ruined the context.
+            MemoryError: out of device memory.
+        """
+        try:
+            self._loaded.launch(launch, arguments, stream)
+        except CudaLost:
+            raise
+        except CudaError as fault:
+            raise self._refused(fault, f"grid {launch.grid}, block {launch.block}, {launch.shared} bytes") from fault
+
+    def unload(self) -> None:
+        """Unload the kernel's code."""
+        self._loaded.unload()
+
+    def _refused(self, fault: CudaError, why: str) -> KernelFailure:
+        return KernelFailure(
+            f"CUDA refused to launch {self.kernel.family.value}: {fault.what}",
+            code="N008",
+            where=self.kernel.name,
+            why=why,
+            help="the same launch with --dry-run shows its grid, block and arguments",
+        )
+
+
+class PreparedLaunch:
+    """A launch with its arguments. Call it with a stream. It skips a grid without blocks, which CUDA would refuse."""
+
+    def __init__(self, kernel: LoadedKernel, launch: Launch, arguments: PackedArguments) -> None:
+        self._kernel, self._launch, self._arguments = kernel, launch, arguments
+
+    def __call__(self, stream: Any) -> None:
+        if not self._launch.empty:
+            self._kernel.launch(self._launch, self._arguments, stream)

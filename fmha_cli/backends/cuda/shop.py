@@ -1,0 +1,223 @@
+"""Build one kernel of an ``Upstream`` from its text, a compiler, the headers of its pinned source, and the cache."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from threading import Lock
+
+from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.rules import unbuildable
+from fmha_cli.sources.pins import pin_of
+from fmha_cli.toolchain.cache.key import BuildKey
+from fmha_cli.toolchain.cache.layout import PTX
+from fmha_cli.toolchain.cache.prebuilt import find_prebuilt
+from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.cpp.headers import tree_digest
+from fmha_cli.toolchain.cuda.compile import build_cuda, cuda_key, knows
+from fmha_cli.toolchain.cuda.cubin import Cubin
+from fmha_cli.toolchain.cuda.remarks import remarks_of
+from fmha_cli.toolchain.cuda.toolchain import CudaKind, CudaToolchain, find_cuda, find_nvcc, with_ptxas
+from fmha_cli.toolchain.kernels import kernel_build
+from fmha_cli.toolchain.notice import Notice, NoticeKind, as_text
+
+COMPILER_OPTION = "compiler"
+"""The entry of ``BuildContext.options`` that names one of ``toolchain.COMPILERS``."""
+FAILS_ON = "nvrtc_assembler_fails_on"
+"""The architecture fact that lists instructions which crash NVRTC's own assembler (``Upstream.instructions``)."""
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """What every kernel of an upstream is built with.
+
+    Attributes:
+        toolchain: the compiler; None where none works. Kernels that were built elsewhere load even then.
+        fault: why no compiler works; None where one does.
+        assembled: returns ``toolchain`` with the separate assembler in place of NVRTC's own. It raises B052 if there is
+            none.
+        tree: returns the folder of the unpacked source and fetches it if necessary. It is called only to compile.
+        digest: the pinned digest of that folder's content.
+    """
+
+    cache: Cache
+    toolchain: CudaToolchain | None
+    fault: EnvironmentProblem | None
+    assembled: Callable[[], CudaToolchain]
+    tree: Callable[[], Path]
+    digest: str
+
+
+def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
+    """The context's workshop, or a new one. A missing compiler is not an error yet.
+
+    Raises:
+        UsageError: the context asks for an unknown compiler.
+        EnvironmentProblem: the cache is unusable.
+    """
+    if isinstance(context.prepared, Workshop):
+        return context.prepared
+    root, speak = context.cache_root, as_text(context.notify)
+    kernels = Cache(root, notify=speak)
+    toolchain, fault = None, None
+    try:
+        toolchain = find_cuda(root, notify=speak, wished=context.options.get(COMPILER_OPTION))
+    except EnvironmentProblem as problem:
+        if problem.code not in ("B050", "B052"):
+            raise
+        fault = problem
+
+    @cache
+    def assembled() -> CudaToolchain:
+        assert toolchain is not None
+        return with_ptxas(toolchain, root)
+
+    @cache
+    def unpacked() -> Path:
+        from fmha_cli.sources.store import fetched  # importing its network modules takes longer than loading a cubin
+
+        return fetched(upstream.source, root, offline=context.offline, notify=speak)
+
+    fetching = Lock()
+
+    def tree() -> Path:
+        with fetching:  # parallel compiles would otherwise wait for each other's fetch and print notices about it
+            return unpacked()
+
+    return Workshop(kernels, toolchain, fault, assembled, tree, pin_of(upstream.source).digest)
+
+
+def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Artifact:
+    """The cubin of a kernel: from the cache, from an imported archive, or compiled now.
+
+    If NVRTC refuses the text and nvcc is installed, nvcc compiles it, and a notice says so. If the context names a
+    compiler, only that compiler is used. Notices also report two defects of a kernel that is compiled now: calls of
+    functions that the cubin does not contain, and speed that the assembler says it lost.
+
+    Raises:
+        UnsupportedError: upstream has no such kernel; nothing is compiled.
+        EnvironmentProblem: there is no compiler (B050), the compiler does not know the architecture (B051), the kernel
+            needs a separate assembler and there is none (B052), or the sources are missing.
+        KernelFailure: the kernel does not compile.
+    """
+    _require_buildable(upstream, kernel)
+    shop, text = workshop(upstream, context), text_of(upstream, kernel)
+    wished = COMPILER_OPTION in context.options
+    toolchain, fault = _toolchain(upstream, kernel, shop, wished)
+    known = None if toolchain is None else shop.cache.lookup(_key(upstream, kernel, text, toolchain, shop))
+    if known is None and not wished:
+        known = find_prebuilt(shop.cache, kernel_build(kernel, text))
+    if known is not None:
+        return known
+    if toolchain is None:
+        assert fault is not None
+        raise fault
+    try:
+        return _compiled(upstream, kernel, text, toolchain, shop, context)
+    except KernelFailure as refused:
+        may_help = toolchain.kind is CudaKind.NVRTC and not wished
+        spare = find_nvcc(context.cache_root) if may_help else None
+        if spare is None or not knows(spare, kernel.arch) or "exited" not in (refused.why or ""):
+            raise
+        said = f"NVRTC does not compile {kernel.name} ({refused.what}); {spare.path} ({spare.version}) is used"
+        as_text(context.notify)(Notice(NoticeKind.TOOLCHAIN, said))
+        return _compiled(upstream, kernel, text, spare, shop, context)
+
+
+def key_of(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> BuildKey:
+    """The key under which :func:`build` keeps what it compiles.
+
+    Raises:
+        UnsupportedError: upstream has no such kernel; nothing is compiled.
+        EnvironmentProblem: there is no compiler (B050), the compiler does not know the architecture (B051), there is no
+            assembler (B052), or the cache is unusable.
+    """
+    _require_buildable(upstream, kernel)
+    shop = workshop(upstream, context)
+    toolchain, fault = _toolchain(upstream, kernel, shop, COMPILER_OPTION in context.options)
+    if toolchain is None:
+        assert fault is not None
+        raise fault
+    return _key(upstream, kernel, text_of(upstream, kernel), toolchain, shop)
+
+
+def text_of(upstream: Upstream, kernel: KernelSpec) -> str:
+    """The whole translation unit.
+
+    It names the sources that it includes, so an imported cubin that was made from other sources never matches it.
+    """
+    shims_digest = digest_of([_tree_digest(upstream.shim_folder(name)) for name in upstream.shims[CudaKind.NVRTC]])
+    pinned = pin_of(upstream.source).digest
+    return f"// {upstream.source} {pinned}\n// shims {shims_digest}\n{upstream.emit(kernel)}"
+
+
+def ptx_of(artifact: Artifact) -> Path | None:
+    """The PTX that a cubin was assembled from, without its unused parts; None where nvcc made the cubin."""
+    path = artifact.path.with_name(PTX)
+    return path if path.exists() else None
+
+
+def needs_assembler(upstream: Upstream, kernel: KernelSpec) -> bool:
+    """Whether NVRTC's own assembler would crash on the kernel, according to the facts of its architecture."""
+    fact = load_arch(kernel.arch).facts.get(FAILS_ON)
+    return fact is not None and not upstream.instructions(kernel).isdisjoint(fact["value"])
+
+
+def _require_buildable(upstream: Upstream, kernel: KernelSpec) -> None:
+    reasons = upstream.refusals(kernel)
+    if reasons:
+        raise unbuildable(kernel, reasons)
+
+
+def _toolchain(
+    upstream: Upstream, kernel: KernelSpec, shop: Workshop, wished: bool
+) -> tuple[CudaToolchain | None, EnvironmentProblem | None]:
+    """The compiler for a kernel, or why there is none."""
+    found = shop.toolchain
+    if found is None or wished or found.kind is not CudaKind.NVRTC or not needs_assembler(upstream, kernel):
+        return found, shop.fault
+    try:
+        return shop.assembled(), None
+    except EnvironmentProblem as fault:
+        return None, fault
+
+
+def _compiled(
+    upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain, shop: Workshop, context: BuildContext
+) -> Artifact:
+    key = _key(upstream, kernel, text, toolchain, shop)
+    tree = shop.tree()
+    folders = {name: upstream.shim_folder(name) for name in upstream.shims[toolchain.kind]}
+    folders |= {name: tree / part for name, part in upstream.folders.items()}
+    made = build_cuda(shop.cache, key, toolchain, folders, timeout=context.timeout, cancel=context.stop)
+    if not made.cached:
+        for said in _faults(upstream, made):
+            as_text(context.notify)(Notice(NoticeKind.CODE, f"{kernel.name}: {said}", made.digest))
+    return made
+
+
+def _faults(upstream: Upstream, made: Artifact) -> Iterator[str]:
+    """Defects that cost speed in a cubin that was just compiled."""
+    unasked = [name for name in Cubin(made.path.read_bytes()).extern_calls if name not in upstream.calls]
+    if unasked:
+        yield f"the code calls {', '.join(unasked)}, which the cubin does not hold and its text did not mean to call"
+    yield from remarks_of(made.log.read_text("utf-8", "replace"))
+
+
+def _key(upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain, shop: Workshop) -> BuildKey:
+    own = upstream.shims[toolchain.kind]
+    digests = (*(_tree_digest(upstream.shim_folder(name)) for name in own), shop.digest)
+    return cuda_key(kernel, text, toolchain, upstream.flags[toolchain.kind], (*own, *upstream.folders), digests)
+
+
+@cache
+def _tree_digest(folder: Path) -> str:
+    return tree_digest(folder, ("*",))

@@ -1,0 +1,152 @@
+"""``Upstream``: the interface between one project's CUDA kernels and host code and the code that CUDA backends share.
+
+A backend derives one class from it, creates one object of that class, and passes it to ``CubinBackend``. The modules
+beside this one provide building, inspection, prebuilt archives, dry runs and sessions.
+
+Listing kernels imports the derived class, so its module must not import numpy, cuda-python or the rules about problems.
+Each method imports what it needs in its own body.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.decision import Decision
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason, Rule
+
+if TYPE_CHECKING:
+    from fmha_cli.backends.cuda.launch import Launch
+    from fmha_cli.backends.cuda.tables import Expected
+    from fmha_cli.backends.gpu.arena_views import Array, Bytes
+    from fmha_cli.backends.gpu.call import Call
+
+
+class Upstream(ABC):
+    """One project's kernels for NVIDIA GPUs, and its host code.
+
+    A *situation* is what the project's host code derives from a problem on a device. Each backend has its own type.
+
+    Attributes:
+        name: the backend's name, as in ``--backend``.
+        algorithm: the dataclass of the kernels' free choices.
+        dropout_stream: the named stream that the kernels draw from.
+        source: the pinned source that the kernels' text includes.
+        folders: the header folders of that source, name -> folder in it, in search order.
+        shims: for each compiler (``CudaKind``), the names of the shim folders, searched in order before ``folders``.
+        flags: for each compiler, the project's own flags in order, after the architecture and before the headers.
+        symbol: the kernel's name in every cubin, and the prefix of the tables that it exports. It begins with
+            ``toolchain.cuda.ptx.EXPORTS``.
+        calls: functions outside the cubin that kernels call on purpose. The build reports any other.
+        compile_bytes: bytes of memory that compiling one kernel of a family may take, from measurements.
+    """
+
+    name: str
+    algorithm: type[Algorithm]
+    dropout_stream: str
+    source: str
+    folders: Mapping[str, Path]
+    shims: Mapping[str, tuple[str, ...]]
+    flags: Mapping[str, tuple[str, ...]]
+    symbol: str
+    calls: frozenset[str] = frozenset()
+    compile_bytes: Mapping[Family, int]
+
+    # What exists.
+
+    @abstractmethod
+    def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
+        """Every kernel that exists for an architecture."""
+
+    @abstractmethod
+    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
+        """Why there is no such kernel; empty for a kernel that can be built."""
+
+    @abstractmethod
+    def upstream_name(self, kernel: KernelSpec) -> str | None:
+        """The kernel's file stem in its own project; None where there is none."""
+
+    @abstractmethod
+    def template(self, kernel: KernelSpec) -> str:
+        """Upstream's own name for the compiled kernel, such as a template-id."""
+
+    # What is compiled.
+
+    @abstractmethod
+    def emit(self, kernel: KernelSpec) -> str:
+        """The translation unit of one cubin. It defines one kernel named ``symbol`` and the tables of ``cuda.tables``.
+
+        The result depends on the kernel only.
+        """
+
+    @abstractmethod
+    def shim_folder(self, name: str) -> Path:
+        """The folder of a name in ``shims``."""
+
+    @abstractmethod
+    def expected(self, kernel: KernelSpec) -> Expected:
+        """What the host expects of a kernel. Its cubin must export the same."""
+
+    def instructions(self, kernel: KernelSpec) -> frozenset[str]:
+        """Instructions in the kernel's code that a fact of its architecture may list.
+
+        If one of them is listed under ``nvrtc_assembler_fails_on``, ptxas assembles the kernel from NVRTC's PTX.
+        """
+        return frozenset()
+
+    # What serves a problem.
+
+    @abstractmethod
+    def rules(self) -> tuple[Rule, ...]:
+        """All rules that ``decide`` and ``refusals`` use, core rules included."""
+
+    @abstractmethod
+    def situation_of(self, problem: Problem, device: DeviceFacts) -> Any:
+        """The situation of a problem on a device."""
+
+    @abstractmethod
+    def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
+        """A decision about every candidate: Supported, or all Reasons against it. See ``gpu.index.decisions``."""
+
+    @abstractmethod
+    def plan_of(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+        """The stages around a supported main kernel, and the workspaces."""
+
+    # The arguments of a launch. None of these methods reads the tensors' contents.
+
+    @abstractmethod
+    def params_of(self, stage: Stage, call: Call[Any]) -> object:
+        """The stage's parameter block: the dataclass that ``expected`` names."""
+
+    @abstractmethod
+    def launch_of(self, stage: Stage, call: Call[Any]) -> Launch:
+        """The stage's grid, block, shared memory, and the parameters that follow the parameter block."""
+
+    def auxiliaries_of(self, situation: Any) -> Mapping[str, Array]:
+        """Small arrays that kernels read besides the tensors, by name."""
+        return {}
+
+    def zeroed(self, plan: Plan) -> tuple[str, ...]:
+        """Workspaces that must be zero. They are filled before each launch, outside the timed part."""
+        return ()
+
+    def launches(self, situation: Any) -> bool:
+        """Whether the host code launches any kernel. If not, ``after_download`` fills the outputs."""
+        return True
+
+    # What the host converts, outside the timed launches.
+
+    @abstractmethod
+    def before_upload(self, call: Call[Any], arena: Bytes) -> None:
+        """Change the host's arena before it is copied to the device."""
+
+    @abstractmethod
+    def after_download(self, call: Call[Any], arena: Bytes) -> None:
+        """Convert what the kernels left in the host's arena to the contract's outputs."""

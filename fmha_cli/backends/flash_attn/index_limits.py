@@ -1,0 +1,162 @@
+"""Rules K450-K456: the kernels' 32-bit numbers, and the grids and shared memory that CUDA can launch.
+
+Strides of tensors are 64-bit.
+"""
+
+from __future__ import annotations
+
+from fmha_cli.backends.flash_attn.citations import API, SRC
+from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, Situation
+from fmha_cli.backends.flash_attn.tiles import facts_of
+from fmha_cli.backends.gpu.conditions import BACKWARD, Condition
+from fmha_cli.codegen.flash_attn.traits import smem_bytes
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.signature import Need
+
+INT_END = 1 << 31
+LENGTH_END = 1 << 30
+GRID_END = 1 << 16
+"""Blocks along y and z: ``cudaDevAttrMaxGridDimY``."""
+COUNTERS = 32
+"""Philox counters of one head of one sequence: one for each lane of a warp."""
+SMALLER = "a smaller --batch, fewer heads or shorter sequences"
+
+
+def _lengths(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    longest = max(s.seqlen_q, s.seqlen_k)
+    if longest < LENGTH_END:
+        return None
+    text = f"a sequence of {longest}: the kernels add two lengths in 32 bits"
+    return Refusal(text, "sequences of less than 2^30")
+
+
+def _totals(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    p = s.problem
+    total = max(s.total_q, sum(p.key_lengths())) if s.api.varlen else 0
+    if total < INT_END:
+        return None
+    text = f"{total} packed rows: offsets of sequences are 32-bit"
+    return Refusal(text, SMALLER)
+
+
+def _row_count(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    count = rows_of(s) * s.heads
+    if count < INT_END:
+        return None
+    text = f"{count} rows of all heads: offsets into the log-sum-exps are 32-bit"
+    return Refusal(text, SMALLER)
+
+
+def rows_of(s: Situation) -> int:
+    """Rows of one head in LSE or, in a backward pass, in the sums of dO * O. Padding is included."""
+    if not s.api.backward:
+        return s.total_q if s.api.varlen else s.problem.batch * s.seqlen_q
+    return s.total_q + ROUND_ROWS * s.problem.batch if s.api.varlen else s.problem.batch * s.seqlen_q_rounded
+
+
+def _partials(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    if kernel.signature.split is not Need.YES:
+        return None
+    count = s.splits.count * s.problem.batch * s.heads * s.seqlen_q * s.hdim_rounded
+    if count < INT_END:
+        return None
+    text = f"{count} elements of partial outputs: the kernels' offsets into them are 32-bit"
+    return Refusal(text, f"fewer --splits, or {SMALLER}")
+
+
+def _counters(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    count = s.problem.batch * s.problem.heads * COUNTERS
+    if not s.problem.dropout or count < INT_END:
+        return None
+    text = f"dropout of {s.problem.batch * s.problem.heads} heads: {count} random counters, which are 32-bit"
+    return Refusal(text, "a smaller --batch")
+
+
+def grid_yz(s: Situation, *, split: bool) -> tuple[int, int]:
+    """The second and third dimension of a main kernel's grid."""
+    return (s.splits.count, s.problem.batch * s.heads) if split else (s.problem.batch, s.heads)
+
+
+def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    y, z = grid_yz(s, split=kernel.signature.split is Need.YES)
+    if y < GRID_END and z < GRID_END:
+        return None
+    text = f"a grid of {y} by {z} blocks: CUDA takes less than {GRID_END} along y and z"
+    return Refusal(text, "a smaller --batch")
+
+
+def _shared_memory(s: Situation, kernel: KernelSpec) -> Refusal | None:
+    own, need = s.device.archs[0], smem_bytes(kernel)
+    if own == kernel.arch or need <= facts_of(load_arch(own)).block:
+        return None
+    text = f"{need} bytes of shared memory a block, as {kernel.arch} has them: {own} does not"
+    return Refusal(text, f"a kernel for {own}, or a smaller --hdim")
+
+
+WIDTHS: tuple[Condition[Situation], ...] = (
+    Condition(
+        "K450",
+        "sequences are shorter than 2^30",
+        _lengths,
+        "Rows, keys and window sizes are added up in int when blocks are chosen.",
+        f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock: n_block_max",
+        severity=Severity.SHAPE,
+    ),
+    Condition(
+        "K451",
+        "packed sequences have less than 2^31 rows",
+        _totals,
+        "cu_seqlens are int32. Their product with a row stride is 64-bit, so tensors may be larger.",
+        f"{SRC}/block_info.h BlockInfo::q_offset",
+        severity=Severity.SHAPE,
+    ),
+    Condition(
+        "K452",
+        "all heads have less than 2^31 rows together",
+        _row_count,
+        "LSE, and the sums of dO * O with their padding, are addressed in int.",
+        f"{SRC}/flash_fwd_kernel.h get_lse_tile, {SRC}/flash_bwd_kernel.h row_offset_dpsum",
+        severity=Severity.SHAPE,
+    ),
+    Condition(
+        "K453",
+        "partial outputs have less than 2^31 elements",
+        _partials,
+        "splits * batch * heads * rows * head dim, in int.",
+        f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv: row_offset_oaccum",
+        families=(Family.FWD_SPLITKV,),
+        reads=lambda kernel: kernel.signature.split,
+        severity=Severity.SHAPE,
+    ),
+    Condition(
+        "K454",
+        "random counters fit 32 bits",
+        _counters,
+        "Each head of each sequence has 32 counters of the random stream.",
+        f"{SRC}/dropout.h Dropout, {API} counter_offset",
+        families=(Family.FWD, *BACKWARD),
+        severity=Severity.SHAPE,
+    ),
+    Condition(
+        "K455",
+        "the grid can be launched",
+        _grid,
+        "Batch and heads are grid dimensions, which CUDA limits to 65535; with splits it is their product.",
+        f"{SRC}/flash_fwd_launch_template.h run_flash_fwd, run_flash_splitkv_fwd",
+        reads=lambda kernel: kernel.signature.split,
+        severity=Severity.SHAPE,
+    ),
+    Condition(
+        "K456",
+        "the device has the shared memory of the launch",
+        _shared_memory,
+        "An 8.6 or 8.9 device runs kernels for sm_80, but has less shared memory than their tiles may need. Upstream "
+        "asks the device for its own and never launches such a tile there.",
+        f"{SRC}/flash_bwd_launch_template.h run_mha_bwd_hdim128: max_smem_per_block",
+        reads=smem_bytes,
+        severity=Severity.PLACE,
+    ),
+)
+"""Conditions on sizes."""

@@ -1,0 +1,1 @@
+"""Code that all GPU backends share, whatever the vendor."""

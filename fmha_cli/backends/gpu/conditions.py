@@ -1,0 +1,150 @@
+"""The rules of a GPU backend: what a kernel needs of a problem, and which kernels exist at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Generic, TypeVar
+
+from fmha_cli.domain.arch import ArchSpec, load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
+
+S = TypeVar("S")
+FORWARD = (Family.FWD, Family.FWD_PAGEDKV, Family.BATCH_PREFILL, Family.FWD_SPLITKV)
+BACKWARD = (Family.BWD_DQ_DK_DV,)
+MAIN = (*FORWARD, *BACKWARD)
+"""Families whose kernels are candidates. The other families are stages around them."""
+
+
+def the_family(kernel: KernelSpec) -> Hashable:
+    """The ``reads`` of a condition that treats all kernels of a family and architecture alike."""
+    return None
+
+
+@dataclass(frozen=True)
+class Condition(Generic[S]):
+    """What kernels of some families need of a problem. ``S`` is the backend's view of a problem on a device.
+
+    Attributes:
+        check: returns None when the kernel may serve. It is called only for kernels of ``families``.
+        reads: what ``check`` reads of a kernel besides its family and architecture. ``check`` runs once for all kernels
+            with equal ``reads``.
+    """
+
+    id: str
+    text: str
+    check: Callable[[S, KernelSpec], Refusal | None]
+    help: str
+    source: str
+    families: tuple[Family, ...] = MAIN
+    reads: Callable[[KernelSpec], Hashable] = the_family
+    severity: Severity = Severity.KIND
+
+    def against(self, situation: S, kernel: KernelSpec) -> Reason | None:
+        """The Reason against a kernel; None when it may serve."""
+        refusal = self._found(situation, kernel)
+        return None if refusal is None else refusal.by(self.id, self.severity)
+
+    def rule(self, situation_of: Callable[[Problem, DeviceFacts], S]) -> Rule:
+        """The condition as a rule of the tool's one table."""
+
+        def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+            return self._found(situation_of(problem, device), kernel)
+
+        return Rule(self.id, self.text, check, self.help, self.source, self.severity)
+
+    def _found(self, situation: S, kernel: KernelSpec) -> Refusal | None:
+        return self.check(situation, kernel) if kernel.family in self.families else None
+
+
+def conditions_for(family: Family, conditions: Iterable[Condition[S]]) -> tuple[Condition[S], ...]:
+    """The conditions that apply to a family."""
+    return tuple(c for c in conditions if family in c.families)
+
+
+@dataclass(frozen=True)
+class KernelRule:
+    """A rule about which kernels exist. It reads only the kernel and its architecture's facts.
+
+    Attributes:
+        check: returns None when the kernel meets the rule. It is called only for kernels of ``families``.
+        form: the rule checks the form of a kernel. The other rules rely on the form, so they are asked only about
+            kernels that meet every rule of form.
+    """
+
+    id: str
+    text: str
+    check: Callable[[KernelSpec, ArchSpec], Refusal | None]
+    families: tuple[Family, ...]
+    help: str
+    source: str
+    form: bool = field(default=False, kw_only=True)
+    severity: Severity = field(default=Severity.KIND, kw_only=True)
+
+    def found(self, kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+        """The Refusal of a kernel; None when it meets the rule or is of another family."""
+        return self.check(kernel, arch) if kernel.family in self.families else None
+
+    def against(self, kernel: KernelSpec, arch: ArchSpec) -> Reason | None:
+        """The Reason against a kernel; None when it meets the rule or is of another family."""
+        refusal = self.found(kernel, arch)
+        return None if refusal is None else refusal.by(self.id, self.severity)
+
+
+@dataclass(frozen=True)
+class KernelRules:
+    """The kernel rules of a backend.
+
+    Attributes:
+        facts_of: returns the facts of an architecture that the backend may have kernels for, and None for any other.
+        no_arch: returns the Reason against a kernel for any other architecture. Its id is that of a rule of the table.
+    """
+
+    table: tuple[KernelRule, ...]
+    facts_of: Callable[[str], ArchSpec | None]
+    no_arch: Callable[[KernelSpec], Reason]
+
+    def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
+        """Every Reason why a kernel does not exist, in the order of the table; empty for a kernel that does."""
+        arch = self.facts_of(kernel.arch)
+        if arch is None:
+            return (self.no_arch(kernel),)
+        form = tuple(reason for rule in self.table if rule.form and (reason := rule.against(kernel, arch)))
+        if form:
+            return form
+        return tuple(reason for rule in self.table if not rule.form and (reason := rule.against(kernel, arch)))
+
+    def rules(self) -> tuple[Rule, ...]:
+        """The table as rules of the tool's one table. They do not read the problem or the device."""
+        return tuple(self._rule(rule) for rule in self.table)
+
+    def _rule(self, rule: KernelRule) -> Rule:
+        def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+            arch = self.facts_of(kernel.arch)
+            if arch is None:
+                reason = self.no_arch(kernel)
+                return Refusal(reason.text, reason.hint) if reason.id == rule.id else None
+            if not rule.form and any(r.found(kernel, arch) for r in self.table if r.form):
+                return None
+            return rule.found(kernel, arch)
+
+        return Rule(rule.id, rule.text, check, rule.help, rule.source, rule.severity)
+
+
+@cache
+def known_arch(name: str) -> ArchSpec | None:
+    """The facts of an architecture; None where there are none."""
+    try:
+        return load_arch(name)
+    except FmhaError:
+        return None
+
+
+def next_multiple(value: int, step: int) -> int:
+    """The smallest multiple of ``step`` that is not below ``value``."""
+    return -(-value // step) * step

@@ -1,0 +1,105 @@
+"""``Mirror``: a device copy of the host's arena, guards and gaps included, and the other allocations of a binding."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import numpy as np
+
+from fmha_cli.backends.gpu.arena_views import Array, Bytes
+
+ALIGN = 256
+"""Alignment in bytes. The vendors' allocators guarantee it, and arrays that share an allocation keep it."""
+EVICTION_FACTOR = 2
+
+
+class DeviceMemory(Protocol):
+    """A vendor's calls. Addresses are device addresses; sizes are bytes."""
+
+    def malloc(self, size: int) -> int:
+        """Address of a new allocation.
+
+        Raises:
+            MemoryError: out of device memory.
+        """
+
+    def free(self, address: int) -> None:
+        """Free an allocation."""
+
+    def copy_in(self, device: int, host: int, size: int) -> None:
+        """Copy from host to device."""
+
+    def copy_out(self, host: int, device: int, size: int) -> None:
+        """Copy from device to host, and wait."""
+
+    def fill(self, address: int, value: int, size: int, stream: Any) -> None:
+        """Set every byte to ``value``, in the stream's order."""
+
+
+class Mirror:
+    """The device's side of one binding.
+
+    Args:
+        memory: the vendor's calls.
+        arena: the host's arena, which is read and written in place.
+
+    Raises:
+        MemoryError: out of device memory. The methods that allocate raise it too.
+    """
+
+    def __init__(self, memory: DeviceMemory, arena: memoryview) -> None:
+        self._memory = memory
+        self._allocations: list[int] = []
+        self._evictor = (0, 0)
+        self.host: Bytes = np.frombuffer(arena, np.uint8)
+        self.base = self.allocate(arena.nbytes)
+        """Device address of the arena's first byte."""
+
+    def allocate(self, size: int) -> int:
+        """Address of memory that lives as long as the mirror."""
+        address = self._memory.malloc(size)
+        self._allocations.append(address)
+        return address
+
+    def places(self, arrays: Mapping[str, Array]) -> dict[str, int]:
+        """Addresses for arrays, in one allocation. The arrays are not copied."""
+        place = self.allocate(sum(_aligned(array.nbytes) for array in arrays.values())) if arrays else 0
+        out: dict[str, int] = {}
+        for name, array in arrays.items():
+            out[name] = place
+            place += _aligned(array.nbytes)
+        return out
+
+    def upload(self) -> None:
+        """Copy the whole arena from host to device."""
+        self.write(self.base, self.host)
+
+    def write(self, address: int, array: Array) -> None:
+        """Copy an array to a device address. An array without elements needs no copy."""
+        dense = np.ascontiguousarray(array)
+        if dense.nbytes:
+            self._memory.copy_in(address, dense.ctypes.data, dense.nbytes)
+
+    def download(self) -> None:
+        """Copy the whole arena from device to host."""
+        self._memory.copy_out(self.host.ctypes.data, self.base, self.host.nbytes)
+
+    def evict(self, cache_bytes: int, stream: Any) -> None:
+        """Write twice the size of the last-level cache, in the stream's order."""
+        address, size = self._evictor
+        if not size:
+            size = EVICTION_FACTOR * cache_bytes
+            address = self.allocate(size)
+            self._evictor = (address, size)
+        self._memory.fill(address, 1, size, stream)
+
+    def close(self) -> None:
+        """Free all device memory."""
+        for address in self._allocations:
+            self._memory.free(address)
+        self._allocations, self._evictor = [], (0, 0)
+
+
+def _aligned(size: int) -> int:
+    return -(-size // ALIGN) * ALIGN

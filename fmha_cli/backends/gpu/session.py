@@ -1,0 +1,134 @@
+"""``GpuSession``: what every GPU session does, whatever the vendor.
+
+A vendor's session derives from it and implements the hooks, whose docstrings say when they are called. A session runs
+one plan at a time: ``load``, ``bind``, then ``upload``, ``launch``, ``download`` in a loop, and ``close``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from fmha_cli.backends.gpu.arena_views import Array, Bytes
+from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.mirror import DeviceMemory, Mirror
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.protocols import BoundTensor
+
+S = TypeVar("S")
+
+
+class GpuSession(ABC, Generic[S]):
+    """See ``fmha_cli.domain.protocols.Session`` for the contract of the public methods.
+
+    Args:
+        device: the device to run on.
+        memory: the vendor's calls.
+        unknown_cache: bytes to assume for the last-level cache when the device's facts do not state its size. It should
+            be larger than any existing cache.
+    """
+
+    def __init__(self, device: DeviceFacts, memory: DeviceMemory, unknown_cache: int) -> None:
+        self._device, self._memory = device, memory
+        self._cache_bytes = device.llc_bytes or unknown_cache
+        self._plan: Plan | None = None
+        self._call: Call[S] | None = None
+        self._mirror: Mirror | None = None
+
+    def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
+        self.close()
+        self._enter()
+        self._load(plan, artifacts)
+        self._plan = plan
+
+    def bind(self, arena: memoryview, tensors: Mapping[str, BoundTensor], threads: int) -> None:
+        if self._plan is None:
+            raise InternalError("bind before load")
+        self._enter()
+        situation = self._situation(self._plan)
+        self._mirror = mirror = Mirror(self._memory, arena)
+        places = mirror.places(self._auxiliaries(self._plan, situation))
+        self._call = Call(self._plan, situation, tensors, mirror.base, places)
+        self._prepare(self._call)
+
+    def upload(self) -> None:
+        call, mirror = self._bound()
+        self._before_upload(call, mirror.host)
+        mirror.upload()
+        self._after_upload(call, mirror)
+
+    @abstractmethod
+    def launch(self) -> tuple[int, ...]:
+        """Run all stages once and wait: nanoseconds per stage."""
+
+    def download(self) -> None:
+        call, mirror = self._bound()
+        mirror.download()
+        self._after_download(call, mirror.host)
+
+    def evict_caches(self) -> None:
+        """Write twice the size of the last-level cache. The next launch is queued behind it in the same stream."""
+        _, mirror = self._bound()
+        mirror.evict(self._cache_bytes, self._stream())
+
+    def close(self) -> None:
+        """Free everything except the device's context, which the next session of the process reuses."""
+        self._unload()
+        if self._mirror is not None:
+            self._mirror.close()
+        self._plan = self._call = self._mirror = None
+
+    def _bound(self) -> tuple[Call[S], Mirror]:
+        """The current binding. Its device becomes the current one.
+
+        Raises:
+            InternalError: the session is not bound.
+        """
+        if self._call is None or self._mirror is None:
+            raise InternalError("the session is not bound")
+        self._enter()
+        return self._call, self._mirror
+
+    @abstractmethod
+    def _enter(self) -> None:
+        """Make the device the current one. Two sessions of a process may use different devices."""
+
+    @abstractmethod
+    def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
+        """Load one artifact for each stage."""
+
+    @abstractmethod
+    def _situation(self, plan: Plan) -> S:
+        """What the host code derives from the plan's problem, for ``Call.situation``."""
+
+    @abstractmethod
+    def _auxiliaries(self, plan: Plan, situation: S) -> Mapping[str, Array]:
+        """The small arrays that kernels read besides the tensors. ``bind`` uses only their sizes."""
+
+    @abstractmethod
+    def _prepare(self, call: Call[S]) -> None:
+        """Prepare the launches of a new binding."""
+
+    @abstractmethod
+    def _before_upload(self, call: Call[S], host: Bytes) -> None:
+        """Prepare the host's arena just before it is copied to the device."""
+
+    @abstractmethod
+    def _after_upload(self, call: Call[S], mirror: Mirror) -> None:
+        """Write the auxiliary arrays and zeros, once the arena is on the device."""
+
+    @abstractmethod
+    def _after_download(self, call: Call[S], host: Bytes) -> None:
+        """Convert the outputs to the contract's conventions, once they are in the host's arena."""
+
+    @abstractmethod
+    def _stream(self) -> Any:
+        """The stream of the launches."""
+
+    @abstractmethod
+    def _unload(self) -> None:
+        """Release what ``_load`` and ``_prepare`` acquired. Called even when they acquired nothing or failed midway."""

@@ -1,0 +1,80 @@
+"""``HipSession``: the base of sessions on AMD devices. Stages are timed from one event to the next, on one stream."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.devices import device_number
+from fmha_cli.backends.gpu.session import GpuSession
+from fmha_cli.backends.hip.runtime import Hip
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.plan import Plan
+
+S = TypeVar("S")
+UNKNOWN_LLC = 256 << 20
+"""Bytes assumed for an unknown last-level cache: the size of MI300's Infinity Cache, the largest so far."""
+
+
+class HipSession(GpuSession[S]):
+    """A backend's session derives from this class and defines its launches (``GpuSession`` has the other hooks).
+
+    Args:
+        library: a specific libamdhip64 instead of the system's.
+
+    Raises:
+        EnvironmentProblem: H002-H004, no runtime or no device; H006, the runtime does not have this device.
+    """
+
+    def __init__(self, device: DeviceFacts, library: Path | None = None) -> None:
+        self._hip = Hip.open(library)
+        # an emulator's runtime shows the one device that it emulates
+        self._number = 0 if device.emulated else device_number(device, "hip", "H006")
+        self._queue: Any = None
+        self._events: tuple[Any, ...] = ()
+        self._enter()
+        super().__init__(device, self._hip, UNKNOWN_LLC)
+
+    def launch(self) -> tuple[int, ...]:
+        call, _ = self._bound()
+        stages = self._stages()
+        if not stages:
+            raise InternalError("launch before upload")
+        self._before_launch(call)
+        self._hip.record(self._events[0], self._queue)
+        for stage, event in zip(stages, self._events[1:], strict=True):
+            stage(int(self._queue))
+            self._hip.record(event, self._queue)
+        self._hip.synchronize(self._queue)
+        return self._hip.elapsed_ns(self._events)
+
+    def evict_caches(self) -> None:
+        """Write twice the size of the last-level cache (the Infinity Cache if there is one), and wait."""
+        super().evict_caches()
+        self._hip.synchronize(self._queue)
+
+    @abstractmethod
+    def _stages(self) -> Sequence[Callable[[int], None]]:
+        """One function per stage of the plan that launches it into a stream (its handle); empty before an upload."""
+
+    @abstractmethod
+    def _before_launch(self, call: Call[S]) -> None:
+        """Do, in stream order, what the kernels require before they run. It is not timed."""
+
+    def _enter(self) -> None:
+        self._hip.use(self._number)
+
+    def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
+        self._queue = self._hip.stream()
+        self._events = tuple(self._hip.event() for _ in range(len(plan.stages) + 1))
+
+    def _stream(self) -> Any:
+        return self._queue
+
+    def _unload(self) -> None:
+        self._hip.destroy(self._events, self._queue)
+        self._events, self._queue = (), None

@@ -1,1 +1,0 @@
-"""CUDA compilers and what they make: NVRTC, nvcc, cubins."""

@@ -1,0 +1,1 @@
+"""What exists and what is chosen: plugins, the registry, selection, filters, named sets of kernels, sweeps."""

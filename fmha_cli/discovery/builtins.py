@@ -1,0 +1,32 @@
+"""The table of the built-in backends, loaded by import path as the backends themselves are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from importlib import import_module
+
+from fmha_cli.domain.builtin import Builtin, Programs, Use
+from fmha_cli.domain.flags import Flag
+
+BUILTINS: Mapping[str, Builtin] = import_module("fmha_cli.backends.builtins").BUILTINS
+
+
+def own_options(use: Use) -> tuple[Flag, ...]:
+    """The options of single backends for one use."""
+    return tuple(flag for builtin in BUILTINS.values() for flag, for_ in builtin.options if for_ is use)
+
+
+def device_kinds() -> tuple[str, ...]:
+    """How ``--help`` writes the ids of the backends' devices, sorted."""
+    return tuple(sorted({builtin.device for builtin in BUILTINS.values() if builtin.device}))
+
+
+def revision_option(backend: str) -> Flag | None:
+    """The option that chooses the revision of a backend; None if it has none."""
+    options = BUILTINS[backend].options if backend in BUILTINS else ()
+    return next((flag for flag, use in options if use is Use.REVISION), None)
+
+
+def programs() -> tuple[str, Programs]:
+    """The first backend whose upstream has programs, and what is known of them without importing it."""
+    return next((name, builtin.programs) for name, builtin in BUILTINS.items() if builtin.programs is not None)

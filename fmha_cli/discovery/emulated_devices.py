@@ -1,0 +1,69 @@
+"""Which emulated device ``--device emu:ARCH`` means, and what backends find on it. It is used only when named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.emulation import Emulator, UsesRuntime
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.protocols import Backend
+from fmha_cli.domain.suggest import suggest
+
+PACKAGE = "fmha-amdgpu-emu"
+"""The package that brings emulated AMD GPUs."""
+
+
+def emulated_devices(registry: Registry) -> Iterator[tuple[Emulator, DeviceFacts]]:
+    """Every device of every emulator that is installed."""
+    for emulator in registry.emulators.values():
+        for device in emulator.devices():
+            yield emulator, device
+
+
+def emulated_device(registry: Registry, id: str) -> tuple[Emulator, DeviceFacts]:
+    """The device of an id, and what emulates it.
+
+    Raises:
+        EnvironmentProblem: Z001, no emulator is installed; Z002, none has this device.
+    """
+    known: dict[str, tuple[Emulator, DeviceFacts]] = {}
+    for emulator, device in emulated_devices(registry):
+        known.setdefault(device.id, (emulator, device))
+    if id in known:
+        return known[id]
+    if not known:
+        broken = [fault for fault in registry.faults if PACKAGE.endswith(fault.plugin)]
+        raise EnvironmentProblem(
+            f"--device {id}: no emulator is installed",
+            code="Z001",
+            where="--device",
+            why=f"plugin {broken[0].plugin}: {broken[0].what}" if broken else None,
+            help=f"pip install {PACKAGE}",
+        )
+    what = f"--device {id}: no such emulated device"
+    help = suggest(id, known)
+    raise EnvironmentProblem(what, code="Z002", where="--device", why=f"emulated are {', '.join(known)}", help=help)
+
+
+def emulated_availability(registry: Registry, backends: Iterable[Backend], id: str) -> dict[str, Availability]:
+    """What each backend finds where an emulated device was named: that device alone, if its sessions run on it.
+
+    Raises:
+        EnvironmentProblem: Z001, Z002.
+    """
+    emulator, device = emulated_device(registry, id)
+    return {backend.name: _availability(backend, emulator, device) for backend in backends}
+
+
+def runs_on(backend: Backend, emulator: Emulator) -> bool:
+    """Whether a backend's sessions call the runtime that the emulator stands in for."""
+    return isinstance(backend, UsesRuntime) and backend.runtime == emulator.runtime
+
+
+def _availability(backend: Backend, emulator: Emulator, device: DeviceFacts) -> Availability:
+    if runs_on(backend, emulator):
+        return Availability(state=State.OK, devices=(device,))
+    why = f"{backend.name} does not use the {emulator.runtime} runtime, which {emulator.name} stands in for"
+    return Availability(state=State.NO_DEVICE, why=why)

@@ -1,0 +1,121 @@
+"""Discovery of plugins through pluggy: each is loaded in its own ``try``, faults are kept for ``fmha doctor``.
+
+Learned by trying: ``load_setuptools_entrypoints`` stops at the first entry point that raises, a
+misspelled hookimpl stays silent until ``check_pending``, and one raising hookimpl aborts the whole
+hook call. So every plugin is loaded, checked and asked on its own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+import pluggy
+
+from fmha_cli.discovery import hookspecs
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+
+@dataclass(frozen=True)
+class PluginFault:
+    """Why a plugin, or one thing it registers, is not used."""
+
+    plugin: str
+    what: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Plugin:
+    """A plugin that loaded: its entry-point name, distribution and version, and the module or object."""
+
+    name: str
+    distribution: str | None
+    version: str | None
+    value: str
+    module: Any
+
+
+def load_plugins(entries: Iterable[EntryPoint]) -> tuple[list[Plugin], list[PluginFault]]:
+    """Import every plugin; an import error, a misspelled hook or a repeated name becomes a fault."""
+    plugins: list[Plugin] = []
+    faults: list[PluginFault] = []
+    for entry in entries:
+        if any(entry.name == p.name for p in plugins):
+            faults.append(PluginFault(entry.name, f"a second plugin has this name ({entry.value})", "uninstall one"))
+            continue
+        try:
+            module = entry.load()
+        except Exception as fault:  # noqa: BLE001 - whatever a stranger's import raises must not end the run
+            what = f"import of {entry.value} failed: {type(fault).__name__}: {fault}"
+            faults.append(PluginFault(entry.name, what, "reinstall or uninstall the plugin"))
+            continue
+        misspelled = unknown_hooks(module)
+        if misspelled:
+            what = f"hooks that do not exist: {', '.join(misspelled)}"
+            faults.append(PluginFault(entry.name, what, f"hooks are {', '.join(hook_names())}"))
+            continue
+        objection = _objection(module)
+        if objection is not None:
+            faults.append(PluginFault(entry.name, objection, "see docs/writing-a-backend.md"))
+            continue
+        dist = entry.dist
+        plugins.append(
+            Plugin(entry.name, dist.name if dist else None, dist.version if dist else None, entry.value, module)
+        )
+    return plugins, faults
+
+
+def _objection(module: Any) -> str | None:
+    """Why pluggy does not take a module (a hook with arguments that do not exist), or None."""
+    try:
+        _manager().register(module)
+    except Exception as fault:  # noqa: BLE001 - pluggy looks at every attribute of a stranger's module
+        return f"{type(fault).__name__}: {fault}".splitlines()[0]
+    return None
+
+
+def _manager() -> pluggy.PluginManager:
+    manager = pluggy.PluginManager(hookspecs.PROJECT)
+    manager.add_hookspecs(hookspecs)
+    return manager
+
+
+def builtin_plugin(name: str, path: str) -> Plugin:
+    """A built-in, loaded through the same door as a stranger's plugin.
+
+    Raises:
+        ImportError: a broken installation.
+    """
+    module: ModuleType = importlib.import_module(path)
+    return Plugin(name, "fmha", None, path, module)
+
+
+def collect(plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
+    """What one plugin answers to one hook: (answer or None, fault or None)."""
+    manager = _manager()
+    try:
+        manager.register(plugin.module, name=plugin.name)
+        answers = getattr(manager.hook, hook)()
+    except Exception as fault:  # noqa: BLE001 - a stranger's hook may raise anything
+        what = f"{hook} raised {type(fault).__name__}: {fault}"
+        return None, PluginFault(plugin.name, what, "report it to the plugin's author, or uninstall it")
+    return (answers[0] if answers else None), None
+
+
+def hook_names() -> tuple[str, ...]:
+    """Names of the hooks that a plugin may implement."""
+    return tuple(sorted(name for name in vars(hookspecs) if name.startswith("fmha_")))
+
+
+def unknown_hooks(module: Any) -> list[str]:
+    """Hook implementations (and ``fmha_`` functions left unmarked) that name no hook."""
+    known = hook_names()
+    marked = [n for n in dir(module) if getattr(getattr(module, n, None), f"{hookspecs.PROJECT}_impl", None)]
+    looks = [n for n in dir(module) if n.startswith("fmha_register") and callable(getattr(module, n))]
+    return sorted({n for n in (*marked, *looks) if n not in known})

@@ -1,0 +1,57 @@
+"""Profiles: named sets of kernels, kept as data in ``arch_specs/_profiles.json``."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.suggest import suggest
+
+SCHEMA = "fmha.profile-facts/1"
+ANY = "any"
+"""The backend of a profile that applies to all backends."""
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named set of kernels.
+
+    Attributes:
+        aliases: other names (``receipt:2``).
+        backend: whose kernels it holds, or ``any``.
+        filter: the set, as ``--filter`` terms; empty if the backend itself knows the set (``Catalogued``).
+        source: where the set is defined.
+    """
+
+    name: str
+    title: str
+    filter: str
+    backend: str
+    source: str
+    aliases: tuple[str, ...] = ()
+
+    def terms(self) -> tuple[str, ...]:
+        """The set as ``--filter`` terms."""
+        backend = () if self.backend == ANY else (f"backend:{self.backend}",)
+        return (*((self.filter,) if self.filter else ()), *backend)
+
+
+def profiles() -> tuple[Profile, ...]:
+    """Every profile, in the order of the file."""
+    data = json.loads(arch_root().joinpath("_profiles.json").read_text("utf-8"))
+    return tuple(Profile(**{**row, "aliases": tuple(row["aliases"])}) for row in data["profiles"])
+
+
+def profile_of(name: str) -> Profile:
+    """The profile of a name or alias.
+
+    Raises:
+        UsageError: F003, no such profile, with near names.
+    """
+    known = {known: profile for profile in profiles() for known in (profile.name, *profile.aliases)}
+    if name not in known:
+        what = f"--profile {name}: no such profile"
+        raise UsageError(what, code="F003", where="--profile", help=suggest(name, known))
+    return known[name]

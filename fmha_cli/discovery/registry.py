@@ -1,0 +1,246 @@
+"""``Registry``: all backends, architectures, commands, fills and dropout streams. Built in ``main``, passed down."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+from fmha_cli.discovery import builtins
+from fmha_cli.discovery.entry_points import installed_entry_points
+from fmha_cli.discovery.plugins import Plugin, PluginFault, builtin_plugin, collect, load_plugins
+from fmha_cli.domain.arch import ArchSpec, arch_from_json, arch_names, load_arch
+from fmha_cli.domain.emulation import Emulator
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
+from fmha_cli.domain.features import DROPOUT_STREAMS, FILLS
+from fmha_cli.domain.kernel import Algorithm, KernelSpec, parse_kernel
+from fmha_cli.domain.protocols import Backend
+from fmha_cli.domain.rules import Rule, duplicate_ids
+from fmha_cli.domain.suggest import suggest
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+BUILTINS: Mapping[str, str] = {name: builtin.path for name, builtin in builtins.BUILTINS.items()}
+"""Built-in backends by name, as import paths: nothing imports a backend statically."""
+
+
+class Registry:
+    """What can be chosen from. Backends are imported when first asked for; a broken one is a fault, not an end.
+
+    Args:
+        builtins: name -> import path of the built-in backends.
+        entries: finds the entry points of installed plugins; called at most once, when needed.
+    """
+
+    def __init__(
+        self,
+        builtins: Mapping[str, str] = BUILTINS,
+        entries: Callable[[], Iterable[EntryPoint]] = installed_entry_points,
+    ) -> None:
+        self._builtins = builtins
+        self._entries = entries
+        self._asked: dict[tuple[str, str], tuple[Any | None, PluginFault | None]] = {}
+
+    def _ask(self, plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
+        """Each plugin is asked each hook once."""
+        if (plugin.value, hook) not in self._asked:
+            self._asked[plugin.value, hook] = collect(plugin, hook)
+        return self._asked[plugin.value, hook]
+
+    def _answers(self, hook: str, faults: list[PluginFault]) -> Iterator[tuple[Plugin, Any]]:
+        """What each plugin registers by a hook; ``faults`` collects the failures."""
+        for plugin in self.plugins:
+            answer, fault = self._ask(plugin, hook)
+            faults.extend([fault] if fault else [])
+            if answer:
+                yield plugin, answer
+
+    @cached_property
+    def _loaded(self) -> tuple[list[Plugin], list[PluginFault]]:
+        plugins, faults = load_plugins(self._entries())
+        for name, path in reversed(list(self._builtins.items())):
+            try:
+                plugins.insert(0, builtin_plugin(name, path))
+            except ImportError as fault:
+                faults.insert(0, PluginFault(name, f"import of {path} failed: {fault}", "reinstall fmha"))
+        return plugins, faults
+
+    @property
+    def plugins(self) -> tuple[Plugin, ...]:
+        """Plugins that loaded, built-ins first."""
+        return tuple(self._loaded[0])
+
+    @cached_property
+    def _backends(self) -> tuple[dict[str, tuple[Backend, Plugin]], list[PluginFault]]:
+        found: dict[str, tuple[Backend, Plugin]] = {}
+        faults: list[PluginFault] = []
+        for plugin, answer in self._answers("fmha_register_backends", faults):
+            for backend in answer:
+                problem = self._objection(backend, found)
+                if problem is None:
+                    found[backend.name] = (backend, plugin)
+                else:
+                    faults.append(PluginFault(plugin.name, *problem))
+        return found, faults
+
+    def _objection(self, backend: Any, found: Mapping[str, tuple[Backend, Plugin]]) -> tuple[str, str] | None:
+        if not isinstance(backend, Backend):
+            return f"{backend!r} is not a Backend", "see docs/writing-a-backend.md"
+        if backend.name in found:
+            return f"backend {backend.name!r} is registered already", "rename it, or uninstall one of the two"
+        twice = duplicate_ids([b.rules() for b, _ in found.values()] + [backend.rules()])
+        if twice:
+            return f"rule ids {', '.join(sorted(set(twice)))} are taken", "use K900 and above"
+        return None
+
+    @cached_property
+    def _plugin_archs(self) -> tuple[dict[str, ArchSpec], list[PluginFault]]:
+        found: dict[str, ArchSpec] = {}
+        faults: list[PluginFault] = []
+        for plugin, answer in self._answers("fmha_register_arch_specs", faults):
+            for name, text in answer.items():
+                try:
+                    if name in found or name in arch_names():
+                        raise UsageError(f"arch {name} is there already")
+                    found[name] = arch_from_json(text, f"{plugin.name}: {name}")
+                except FmhaError as error:
+                    faults.append(PluginFault(plugin.name, error.what, "rename it or mend its facts"))
+        return found, faults
+
+    @cached_property
+    def _emulators(self) -> tuple[dict[str, tuple[Emulator, Plugin]], list[PluginFault]]:
+        found: dict[str, tuple[Emulator, Plugin]] = {}
+        faults: list[PluginFault] = []
+        for plugin, answer in self._answers("fmha_register_emulators", faults):
+            for emulator in answer:
+                if not isinstance(emulator, Emulator):
+                    faults.append(
+                        PluginFault(plugin.name, f"{emulator!r} is no Emulator", "see docs/writing-a-backend.md")
+                    )
+                elif emulator.name in found:
+                    what = f"emulator {emulator.name!r} is registered already"
+                    faults.append(PluginFault(plugin.name, what, "rename it, or uninstall one of the two"))
+                else:
+                    found[emulator.name] = (emulator, plugin)
+        return found, faults
+
+    def _mapping(self, hook: str, reserved: Iterable[str]) -> tuple[dict[str, Any], list[PluginFault]]:
+        found: dict[str, Any] = {}
+        faults: list[PluginFault] = []
+        for plugin, answer in self._answers(hook, faults):
+            for name, value in answer.items():
+                if name in found or name in reserved:
+                    faults.append(PluginFault(plugin.name, f"{hook}: {name!r} is taken", "rename it"))
+                else:
+                    found[name] = value
+        return found, faults
+
+    @cached_property
+    def _commands(self) -> tuple[dict[str, Any], list[PluginFault]]:
+        return self._mapping("fmha_register_commands", ())
+
+    @cached_property
+    def _fills(self) -> tuple[dict[str, Any], list[PluginFault]]:
+        return self._mapping("fmha_register_fills", FILLS)
+
+    @cached_property
+    def _streams(self) -> tuple[dict[str, Any], list[PluginFault]]:
+        return self._mapping("fmha_register_dropout_streams", DROPOUT_STREAMS)
+
+    @property
+    def backends(self) -> Mapping[str, Backend]:
+        """Backends by name, built-ins first."""
+        return {name: backend for name, (backend, _) in self._backends[0].items()}
+
+    @property
+    def emulators(self) -> Mapping[str, Emulator]:
+        """Emulators by name; asking imports every plugin."""
+        return {name: emulator for name, (emulator, _) in self._emulators[0].items()}
+
+    @property
+    def commands(self) -> Mapping[str, Any]:
+        """Commands that plugins add."""
+        return self._commands[0]
+
+    @property
+    def fills(self) -> Mapping[str, Any]:
+        """Fills that plugins add."""
+        return self._fills[0]
+
+    @property
+    def dropout_streams(self) -> Mapping[str, Any]:
+        """Dropout streams that plugins add."""
+        return self._streams[0]
+
+    @property
+    def faults(self) -> tuple[PluginFault, ...]:
+        """Everything that is wrong with plugins; collecting it asks every hook."""
+        registered = (self._backends, self._emulators, self._plugin_archs, self._commands, self._fills, self._streams)
+        return tuple(fault for _, faults in (self._loaded, *registered) for fault in faults)
+
+    def backend(self, name: str) -> Backend:
+        """The backend of a name.
+
+        Raises:
+            EnvironmentProblem: a plugin of that name is there but broken.
+            UsageError: no such backend, with near names.
+        """
+        if name in self.backends:
+            return self.backends[name]
+        broken = [fault for fault in self.faults if fault.plugin == name]
+        if broken:
+            what = f"backend {name} is broken: {broken[0].what}"
+            raise EnvironmentProblem(what, code="E020", where="--backend", help=broken[0].help)
+        near = suggest(name, self.backends)
+        raise UsageError(f"--backend {name}: no such backend", code="E004", where="--backend", help=near)
+
+    def brought_by(self, plugin: Plugin) -> Mapping[str, tuple[str, ...]]:
+        """The names of the backends, emulators, archs, commands and fills that a plugin registers, by these words."""
+        hooks = {"archs": "arch_specs", "commands": "commands", "fills": "fills"}
+        return {
+            **{what: tuple(self._ask(plugin, f"fmha_register_{hook}")[0] or ()) for what, hook in hooks.items()},
+            "backends": tuple(n for n, (_, owner) in self._backends[0].items() if owner == plugin),
+            "emulators": tuple(n for n, (_, owner) in self._emulators[0].items() if owner == plugin),
+        }
+
+    def entry_point(self, name: str) -> str:
+        """``module`` of the plugin that brought a backend: the worker loads the backend by it."""
+        return self._backends[0][name][1].value
+
+    def emulator_entry(self, name: str) -> str:
+        """``module`` of the plugin that brought an emulator: the worker loads the emulator by it."""
+        return self._emulators[0][name][1].value
+
+    def arch_names(self) -> tuple[str, ...]:
+        """Every architecture of which facts are known."""
+        return tuple(sorted({*arch_names(), *self._plugin_archs[0]}))
+
+    def arch(self, name: str) -> ArchSpec:
+        """The facts of an architecture.
+
+        Raises:
+            UsageError: no such architecture, with near names.
+        """
+        return self._plugin_archs[0].get(name) or load_arch(name)
+
+    def algorithms(self) -> Mapping[str, type[Algorithm]]:
+        """Backend name -> class of its algorithm, for parsing kernel names."""
+        return {name: backend.algorithm for name, backend in self.backends.items()}
+
+    def parse_kernel(self, name: str) -> KernelSpec:
+        """The kernel of a canonical name.
+
+        Raises:
+            UsageError: not a canonical name.
+        """
+        return parse_kernel(name, self.algorithms())
+
+    def rules(self) -> Mapping[str, Rule]:
+        """Every rule of every backend by id."""
+        return {rule.id: rule for backend in self.backends.values() for rule in backend.rules()}
+
+
+def build_registry() -> Registry:
+    """The registry of this installation."""
+    return Registry()

@@ -1,0 +1,213 @@
+"""Selection: problem x backends x devices -> a Trace of decisions, and the kernels to run, best first.
+
+System facts are passed in (``Availability`` of each backend), so selection is tested without hardware.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
+from fmha_cli.domain.device import CPU, NO_DEVICE, Availability, DeviceFacts, State
+from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError, UsageError
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend, Refusing
+from fmha_cli.domain.rules import Reason, Severity
+
+MIN_PREFIX = 8
+"""Hex digits that a digest prefix must have (contract, section 4)."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wanted:
+    """What the user fixed: ``--backend --arch --device --kernel``; None or ``auto`` leaves it open."""
+
+    backend: str = "auto"
+    arch: str | None = None
+    device: str | None = None
+    kernel: str | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A supported kernel and the device to run it on; ``device.id`` is ``none`` when none accepts it."""
+
+    decision: Supported
+    device: DeviceFacts
+
+    @property
+    def kernel(self) -> KernelSpec:
+        return self.decision.kernel
+
+    @property
+    def runnable(self) -> bool:
+        return self.device.id != NO_DEVICE
+
+
+@dataclass(frozen=True)
+class Selection:
+    """All decisions, and the choices best first (GPUs before the CPU, then by rank)."""
+
+    trace: Trace
+    choices: tuple[Choice, ...]
+
+    @property
+    def best(self) -> Choice | None:
+        return self.choices[0] if self.choices else None
+
+
+def wanted_backends(registry: Registry, wanted: Wanted) -> tuple[Backend, ...]:
+    """The backend that was named, or all that ``auto`` may choose.
+
+    Raises:
+        UsageError, EnvironmentProblem: as ``Registry.backend``.
+    """
+    if wanted.backend != "auto":
+        return (registry.backend(wanted.backend),)
+    named = wanted.kernel.partition(":")[0] if wanted.kernel else None
+    return tuple(b for b in registry.backends.values() if b.automatic or b.name == named)
+
+
+def select(problem: Problem, registry: Registry, found: Mapping[str, Availability], wanted: Wanted) -> Selection:
+    """Ask every wanted backend about every wanted device.
+
+    Args:
+        found: each wanted backend's probe.
+
+    Raises:
+        UsageError: an unknown backend, architecture or kernel.
+        EnvironmentProblem: the named device or backend is not here.
+        UnsupportedError: the named kernel is refused (exit 3).
+    """
+    backends = wanted_backends(registry, wanted)
+    if wanted.arch is not None:
+        registry.arch(wanted.arch)  # an unknown architecture is a usage error, whatever the backends say
+    _require_device(backends, found, wanted)
+    pinned = find_kernel(registry, backends, wanted.kernel, _archs_in_play(backends, found, wanted))
+    decisions: list[tuple[Decision, DeviceFacts]] = []
+    for backend in backends:
+        if pinned is not None and pinned.backend != backend.name:
+            continue
+        availability = found.get(backend.name, Availability(state=State.NO_DEVICE))
+        arch = wanted.arch or (pinned.arch if pinned else None)
+        devices, refusal = _devices_of(backend, availability, arch, wanted)
+        decisions.extend((d, device) for device in devices for d in _asked(backend, problem, device, arch))
+        decisions.extend([(refusal, DeviceFacts(id=NO_DEVICE, archs=()))] if refusal else [])
+    if pinned is not None:
+        decisions = [(d, device) for d, device in decisions if d.kernel is None or d.kernel == pinned]
+        _refuse_pinned(pinned, [d for d, _ in decisions])
+    ordered = sorted((pair for pair in decisions if isinstance(pair[0], Supported)), key=_preference)
+    refused = [d for d, _ in decisions if isinstance(d, Unsupported)]
+    choices = tuple(Choice(d, device) for d, device in ordered if isinstance(d, Supported))
+    return Selection(Trace((*(c.decision for c in choices), *refused)), choices)
+
+
+def _require_device(backends: Iterable[Backend], found: Mapping[str, Availability], wanted: Wanted) -> None:
+    here = {d.id: None for b in backends if b.name in found for d in found[b.name].devices}
+    if wanted.device is None or wanted.device in here:
+        return
+    whys = [found[b.name].why for b in backends if b.name in found]
+    of = "" if wanted.backend == "auto" else f" for {wanted.backend}"
+    what = f"--device {wanted.device}: no such device{of}"
+    why = "; ".join(filter(None, whys)) or f"devices here: {', '.join(here) or 'none'}"
+    raise EnvironmentProblem(what, code="E021", where="--device", why=why, help="`fmha devices` lists them")
+
+
+def _archs_in_play(backends: Iterable[Backend], found: Mapping[str, Availability], wanted: Wanted) -> list[str]:
+    if wanted.arch is not None:
+        return [wanted.arch]
+    present = [a for b in backends if b.name in found for d in found[b.name].devices for a in d.archs]
+    return list(dict.fromkeys([*present, *(a for b in backends for a in b.archs())]))
+
+
+def _preference(pair: tuple[Decision, DeviceFacts]) -> tuple[bool, bool, tuple[int, ...]]:
+    decision, device = pair
+    return (device.id == NO_DEVICE, device.id == CPU, decision.rank if isinstance(decision, Supported) else ())
+
+
+def _asked(backend: Backend, problem: Problem, device: DeviceFacts, arch: str | None) -> Iterator[Decision]:
+    facts = device if arch is None else DeviceFacts(**{**vars(device), "archs": (arch,)})
+    served = [a for a in facts.archs if a in backend.archs()]
+    if not served:
+        text = f"{backend.name} has no kernels for {', '.join(facts.archs)}"
+        reason = Reason("K022", text, f"--arch one of {', '.join(backend.archs())}", Severity.PLACE)
+        yield Unsupported(backend.name, facts.archs[0] if facts.archs else "", None, (reason,))
+        return
+    yield from backend.decide(problem, facts)
+
+
+def _devices_of(
+    backend: Backend, availability: Availability, arch: str | None, wanted: Wanted
+) -> tuple[list[DeviceFacts], Unsupported | None]:
+    """The devices to ask about; without a device for ``--arch`` a device of that arch alone is made up."""
+    devices = [d for d in availability.devices if wanted.device in (None, d.id)]
+    fitting = [d for d in devices if arch is None or arch in d.archs]
+    if fitting:
+        return fitting, None
+    if wanted.device is not None and not devices:  # another backend has it
+        return [], _absent(backend, availability, f"no device {wanted.device}")
+    if arch is not None:
+        return [DeviceFacts.of_arch(arch)], None
+    if wanted.backend != "auto":
+        what = f"{backend.name} has no device here"
+        why = availability.why or availability.state.value
+        help = availability.help or "--arch A builds for an architecture without a device"
+        raise EnvironmentProblem(what, code="E022", where="--backend", why=why, help=help)
+    return [], _absent(backend, availability, availability.why or availability.state.value)
+
+
+def _absent(backend: Backend, availability: Availability, why: str) -> Unsupported:
+    reason = Reason("K023", f"{backend.name}: {why}", availability.help, Severity.PLACE)
+    return Unsupported(backend.name, "", None, (reason,))
+
+
+def find_kernel(
+    registry: Registry, backends: Iterable[Backend], text: str | None, archs: Iterable[str]
+) -> KernelSpec | None:
+    """The kernel that ``--kernel`` names: a canonical name, an ``upstream_name``, or a digest prefix.
+
+    Raises:
+        UsageError: unknown or ambiguous.
+    """
+    if text is None:
+        return None
+    if text.count(":") == 4:
+        kernel = registry.parse_kernel(text)
+        backend = registry.backend(kernel.backend)
+        if kernel.arch not in backend.archs() or kernel not in backend.kernels(registry.arch(kernel.arch)):
+            reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
+            what = f"--kernel {text}: {backend.name} has no such kernel"
+            why = "; ".join(f"{reason.id} {reason.text}" for reason in reasons) or None
+            raise UsageError(what, code="E006", where="--kernel", why=why)
+        return kernel
+    is_prefix = len(text) >= MIN_PREFIX and all(c in "0123456789abcdef" for c in text.lower())
+    matches: dict[str, KernelSpec] = {}
+    for backend in backends:
+        for arch in archs:
+            if arch not in backend.archs():
+                continue
+            for kernel in backend.kernels(registry.arch(arch)):
+                by_digest = is_prefix and kernel.digest.startswith(text.lower())
+                if by_digest or backend.upstream_name(kernel) == text:
+                    matches[kernel.digest] = kernel
+    if len(matches) == 1:
+        return next(iter(matches.values()))
+    if not matches:
+        short = f" (a digest prefix has at least {MIN_PREFIX} hex digits)" if len(text) < MIN_PREFIX else ""
+        help = "`fmha list-kernels --arch A` prints names and digests"
+        raise UsageError(f"--kernel {text}: no such kernel{short}", code="E006", where="--kernel", help=help)
+    listed = "; ".join(f"{digest[:16]} {kernel.name}" for digest, kernel in sorted(matches.items())[:6])
+    raise UsageError(f"--kernel {text}: ambiguous", code="E007", where="--kernel", why=f"it matches {listed}")
+
+
+def _refuse_pinned(pinned: KernelSpec, decisions: list[Decision]) -> None:
+    if any(isinstance(d, Supported) for d in decisions):
+        return
+    reasons = [r for d in decisions if isinstance(d, Unsupported) for r in d.reasons]
+    first = reasons[0] if reasons else Reason("K024", "the backend did not offer this kernel for the problem")
+    what = f"--kernel {pinned.name}: {first.text}"
+    why = "; ".join(f"{r.id} {r.text}" for r in reasons) or first.text
+    raise UnsupportedError(what, code=first.id, where="--kernel", why=why, help=first.hint)

@@ -1,0 +1,186 @@
+"""Sweeps: comma lists and ranges in flags -> the cross product of problems.
+
+``512,1k`` is a list; ``a:b:+n`` and ``a:b:*n`` are ranges in which both ends are values (``512:3000:*2``
+is 512, 1024, 2048, 3000); lists may hold ranges. Only the flags marked ``sweeps`` are read so; a flag
+marked ``repeats`` sweeps by being given again.
+
+Order of the points: the flags in the order of ``PROBLEM_FLAGS``, the first one varying slowest, each
+through its values as given. Defaults of the form "= heads" bind per point, since every point is
+resolved by itself. Equal points stay apart: what was asked for twice is done twice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from itertools import islice, product
+from math import prod
+
+from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
+from fmha_cli.domain.flags import BY_KEY, Flag, FlagKind, parse_size
+from fmha_cli.domain.problem import Problem
+
+LIMIT = 100_000
+"""The most points of one sweep; more is taken for a mistake."""
+
+Given = Mapping[str, str | bool | int | float | Sequence[str]]
+"""Flag key -> what was given: text, a switch, a plain number, or every text of a repeated flag."""
+
+Raw = dict[str, str | bool | int | float]
+"""The flags of one point."""
+
+Complete = Callable[[Raw], Mapping[str, str | bool | int | float]]
+
+_RANGE = re.compile(r"([-+.\d][^:]*):([-+.\d][^:]*):([+*])([-+.\d][^:]*)\Z")
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One flag and the values that it takes."""
+
+    flag: Flag
+    values: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The axes with more than one value, and the flags that stay fixed."""
+
+    fixed: Mapping[str, str | bool | int | float]
+    axes: tuple[Axis, ...]
+
+    @property
+    def count(self) -> int:
+        return prod(len(axis.values) for axis in self.axes)
+
+    def points(self) -> Iterator[Raw]:
+        """The raw flags of every point, in the documented order."""
+        for values in product(*(axis.values for axis in self.axes)):
+            chosen = {axis.flag.key: value for axis, value in zip(self.axes, values, strict=True)}
+            yield {**self.fixed, **chosen}
+
+    def point_text(self, raw: Mapping[str, object]) -> str:
+        """``--heads 9, --seqlen 512``: the values that distinguish a point."""
+        return ", ".join(f"--{axis.flag.name} {raw[axis.flag.key]}" for axis in self.axes)
+
+    def text(self) -> str:
+        """``12 problems (seqlen x3, dtype x4)``, for the announcement."""
+        axes = ", ".join(f"{axis.flag.name} x{len(axis.values)}" for axis in self.axes)
+        return f"{self.count} problems ({axes})" if axes else "1 problem"
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """A point left out by ``--skip-impossible``, and why."""
+
+    text: str
+    error: ImpossibleProblem
+
+
+def expand(given: Given) -> Sweep:
+    """The sweep of the given flags.
+
+    Raises:
+        UsageError: S001, a malformed range; S002, more than ``LIMIT`` points.
+        ImpossibleProblem: P003, a bound that is no number.
+    """
+    fixed: dict[str, str | bool | int | float] = {}
+    axes: list[Axis] = []
+    for key in (*(key for key in BY_KEY if key in given), *(key for key in given if key not in BY_KEY)):
+        value, flag = given[key], BY_KEY.get(key)
+        texts = [value] if isinstance(value, str | bool | int | float) else list(value)
+        if flag is not None and flag.sweeps:
+            texts = [v for text in texts for v in (_values(text, flag) if isinstance(text, str) else (text,))]
+        if len(texts) == 1:
+            fixed[key] = texts[0]
+        elif flag is not None and texts:
+            axes.append(Axis(flag, tuple(str(text) for text in texts)))
+    sweep = Sweep(fixed, tuple(axes))
+    if sweep.count > LIMIT:
+        what = f"the sweep has {sweep.count:,} points"
+        help = "split it, or take wider steps: a:b:*2"
+        raise UsageError(what, code="S002", why=f"more than {LIMIT:,} points are taken for a mistake", help=help)
+    return sweep
+
+
+def resolve(
+    sweep: Sweep, *, skip_impossible: bool = False, complete: Complete | None = None
+) -> tuple[tuple[Problem, ...], tuple[Dropped, ...]]:
+    """The problems of all points, and the points dropped.
+
+    Args:
+        complete: adds to a point's flags what something else says about it (the shapes of tensor files).
+
+    Raises:
+        ImpossibleProblem: a point that is impossible, unless ``skip_impossible``.
+        EmptySelection: S003, every point is impossible.
+    """
+    problems: list[Problem] = []
+    dropped: list[Dropped] = []
+    for raw in sweep.points():
+        try:
+            problems.append(Problem.of(**(complete(raw) if complete else raw)))
+        except ImpossibleProblem as error:
+            if not (skip_impossible and sweep.axes):
+                raise _at(error, raw, sweep) from error
+            dropped.append(Dropped(sweep.point_text(raw), error))
+    if not problems:
+        what = f"every one of the {sweep.count} points is impossible"
+        raise EmptySelection(what, code="S003", where=dropped[0].error.where, why=f"the first: {dropped[0].error.what}")
+    return tuple(problems), tuple(dropped)
+
+
+def _at(error: ImpossibleProblem, raw: Mapping[str, object], sweep: Sweep) -> ImpossibleProblem:
+    """The error of one point of a sweep, with the point and the way around it."""
+    if not sweep.axes:
+        return error
+    help = "; ".join(filter(None, (error.help, "--skip-impossible drops such points")))
+    return ImpossibleProblem(
+        error.what, code=error.code, where=f"the point {sweep.point_text(raw)}", why=error.why, help=help
+    )
+
+
+def _values(text: str, flag: Flag) -> list[str]:
+    """Every value of a comma list whose elements may be ranges."""
+    out: list[str] = []
+    for part in text.split(","):
+        if not part.strip():
+            raise UsageError(f"--{flag.name} {text}: an empty element", code="S001", where=f"--{flag.name}")
+        match = _RANGE.match(part.strip())
+        if match is None:
+            out.append(part.strip())
+        else:
+            out += islice(_range(match, f"--{flag.name}", flag.kind is FlagKind.NUMBER), LIMIT + 1)
+    return out
+
+
+def _range(match: re.Match[str], where: str, decimal: bool) -> Iterator[str]:
+    """``a:b:+n`` and ``a:b:*n``, from a to b, both included."""
+    first, last, step = (_number(match[i], where, decimal) for i in (1, 2, 4))
+    grows = step > 0 if match[3] == "+" else step > 1 and first > 0
+    if not grows or last < first:
+        why = "a:b:+n needs a <= b and n > 0; a:b:*n needs 0 < a <= b and n > 1"
+        raise UsageError(f"{where} {match[0]}: not a range that grows", code="S001", where=where, why=why)
+    value = first
+    while value < last:
+        yield _plain(value, decimal)
+        value = value + step if match[3] == "+" else value * step
+    yield _plain(last, decimal)
+
+
+def _number(text: str, where: str, decimal: bool) -> Decimal:
+    if not decimal:
+        return Decimal(parse_size(text, where))
+    try:
+        value = Decimal(text.strip())
+    except InvalidOperation:
+        value = Decimal("nan")
+    if not value.is_finite():
+        raise ImpossibleProblem(f"{where} {text}: not a finite number", code="P003", where=where)
+    return value
+
+
+def _plain(value: Decimal, decimal: bool) -> str:
+    return format(value.normalize(), "f") if decimal else str(int(value))

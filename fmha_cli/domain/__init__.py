@@ -1,0 +1,1 @@
+"""The nouns of the product, and the pure functions over them. Standard library only."""

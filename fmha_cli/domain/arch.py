@@ -1,0 +1,130 @@
+"""``ArchSpec``: the facts of one architecture, read from ``arch_specs/`` with their sources.
+
+A file of groups (``fmha.arch-facts/1``) beside the architectures' files states once what several architectures have
+in common. The file of an architecture names its groups under ``shared`` and adds its own facts. A fact may appear in
+only one of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.domain.errors import InternalError, UsageError
+from fmha_cli.domain.suggest import suggest
+
+SCHEMA = "fmha.arch/1"
+GROUPS_SCHEMA = "fmha.arch-facts/1"
+
+
+@dataclass(frozen=True)
+class ArchSpec:
+    """Facts of one architecture.
+
+    Attributes:
+        name: with its suffix (``sm_90a``, ``gfx942``, ``x86_64_v4_bf16``).
+        vendor: ``cpu``, ``amd`` or ``nvidia``.
+        title: one line for people.
+        facts: name -> {"value": ..., "source": ...}. Where sources were weighed, a fact also has "confidence"
+            (``checked``, ``recalled`` or ``conflict``) and "conflict" (what another source says).
+        backends: backend name -> that backend's own tables (tiles, pipelines ...), each row with a source.
+    """
+
+    name: str
+    vendor: str
+    title: str
+    facts: Mapping[str, Mapping[str, Any]]
+    backends: Mapping[str, Any]
+
+    def fact(self, key: str) -> Any:
+        """The value of a fact.
+
+        Raises:
+            InternalError: this architecture does not state the fact.
+        """
+        if key not in self.facts:
+            raise InternalError(f"arch {self.name} states no fact {key!r}", where=f"arch_specs/{self.name}.json")
+        return self.facts[key]["value"]
+
+
+def arch_root() -> Traversable:
+    """The folder of the facts: inside the installed package, or beside it in a bare checkout.
+
+    Raises:
+        InternalError: neither folder exists.
+    """
+    try:
+        return resources.files("fmha_cli.arch_specs")
+    except ModuleNotFoundError:
+        beside = Path(__file__).resolve().parents[2] / "arch_specs"
+        if beside.is_dir():
+            return beside
+    raise InternalError("arch_specs/ is missing from the installation")
+
+
+def arch_names() -> tuple[str, ...]:
+    """The names of the architectures that have a file of facts, sorted."""
+    files = (entry.name for entry in arch_root().iterdir())
+    return tuple(sorted(f[:-5] for f in files if f.endswith(".json") and not f.startswith("_")))
+
+
+def load_arch(name: str) -> ArchSpec:
+    """The facts of one architecture.
+
+    Raises:
+        UsageError: no such architecture; the message suggests near names.
+        InternalError: the file does not follow ``fmha.arch/1``.
+    """
+    known = arch_names()
+    if name not in known:
+        raise UsageError(f"--arch {name}: no such architecture", code="E005", where="--arch", help=suggest(name, known))
+    return arch_from_json(arch_root().joinpath(f"{name}.json").read_text("utf-8"), f"arch_specs/{name}.json")
+
+
+def arch_from_json(text: str, where: str) -> ArchSpec:
+    """The facts in the text of an ``fmha.arch/1`` file; every fact must have a source.
+
+    Raises:
+        InternalError: malformed text, a missing member, or a fact without a source.
+    """
+    try:
+        data = json.loads(text)
+        if data["schema"] != SCHEMA:
+            raise KeyError("schema")
+        members = [*_groups(**data.get("shared", {})), data]
+        facts = _merged(member["facts"] for member in members)
+        backends = _merged(member.get("backends", {}) for member in members)
+        spec = ArchSpec(data["name"], data["vendor"], data["title"], facts, backends)
+        bare = [k for k, v in spec.facts.items() if not (isinstance(v, dict) and v.get("source") and "value" in v)]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as fault:
+        raise InternalError(f"{where} is not {SCHEMA}: {fault}", where=where) from fault
+    if bare:
+        raise InternalError(f"{where}: facts without value and source: {', '.join(bare)}", where=where)
+    return spec
+
+
+def _groups(file: str = "", groups: Sequence[str] = ()) -> list[Mapping[str, Any]]:
+    return [_group_file(file)[name] for name in groups]
+
+
+@cache
+def _group_file(file: str) -> Mapping[str, Any]:
+    data = json.loads(arch_root().joinpath(file).read_text("utf-8"))
+    if data["schema"] != GROUPS_SCHEMA:
+        raise KeyError("schema")
+    return dict(data["groups"])
+
+
+def _merged(members: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in (item for member in members for item in member.items()):
+        if name in found:
+            raise KeyError(f"{name} stands twice")
+        found[name] = value
+    return found

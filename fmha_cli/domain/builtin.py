@@ -1,0 +1,48 @@
+"""``Builtin``: what the command line must know about a built-in backend before it imports the backend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fmha_cli.domain.flags import Flag
+
+
+class Use(StrEnum):
+    """What a backend's own option is for. This decides which commands offer the option."""
+
+    SOURCES = "sources"
+    """The sources that kernels are built against: commands that build, ``doctor`` and ``sources``. Builds get the value
+    in ``BuildContext.options``."""
+    REVISION = "revision"
+    """The revision of a ``Catalogued`` backend: commands that select kernels."""
+
+
+@dataclass(frozen=True)
+class Programs:
+    """The programs of a backend's upstream (``domain.counterpart``), as ``fmha parity --help`` shows them.
+
+    Attributes:
+        binaries: their file names, the forward one first.
+        suites: the suites of cases that come with the tool, the default first.
+    """
+
+    binaries: tuple[str, str]
+    suites: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Builtin:
+    """A built-in backend.
+
+    Attributes:
+        path: import path of its package.
+        device: how ``--help`` writes the ids of its devices (``cpu``, ``hip:N``); None if there is no device to name.
+        options: options that only this backend understands, each with its use.
+        programs: the programs of a ``Comparable`` backend.
+    """
+
+    path: str
+    device: str | None = None
+    options: tuple[tuple[Flag, Use], ...] = ()
+    programs: Programs | None = None

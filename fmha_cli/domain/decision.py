@@ -1,0 +1,79 @@
+"""``Supported | Unsupported``: the answer for one candidate kernel, and the ``Trace`` of all answers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.rules import Reason
+
+
+@dataclass(frozen=True)
+class Supported:
+    """A kernel that serves the problem. Smaller ``rank`` is better; ``note`` says what the rank rests on."""
+
+    kernel: KernelSpec
+    rank: tuple[int, ...]
+    note: str = ""
+
+    @property
+    def backend(self) -> str:
+        return self.kernel.backend
+
+    @property
+    def arch(self) -> str:
+        return self.kernel.arch
+
+
+@dataclass(frozen=True)
+class Unsupported:
+    """A kernel, or a whole backend (``kernel`` None), that does not serve the problem, with all reasons."""
+
+    backend: str
+    arch: str
+    kernel: KernelSpec | None
+    reasons: tuple[Reason, ...]
+
+    def __post_init__(self) -> None:
+        if not self.reasons:
+            raise ValueError("a refusal without a Reason")
+
+    @property
+    def distance(self) -> tuple[int, int]:
+        """How near a miss this is: the sum of the severities, then their number."""
+        return (sum(int(r.severity) for r in self.reasons), len(self.reasons))
+
+
+Decision = Supported | Unsupported
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Every decision for a problem. ``supported`` is ordered best first, ``unsupported`` nearest first."""
+
+    decisions: tuple[Decision, ...]
+
+    @property
+    def supported(self) -> tuple[Supported, ...]:
+        return tuple(d for d in self.decisions if isinstance(d, Supported))
+
+    @property
+    def unsupported(self) -> tuple[Unsupported, ...]:
+        misses = [d for d in self.decisions if isinstance(d, Unsupported)]
+        return tuple(sorted(misses, key=lambda d: d.distance))
+
+    @property
+    def chosen(self) -> Supported | None:
+        """The best kernel, or None when nothing serves the problem."""
+        found = self.supported
+        return found[0] if found else None
+
+    def reasons(self) -> tuple[Reason, ...]:
+        """The reasons of the nearest miss of every backend, without repeats."""
+        out: dict[str, Reason] = {}
+        seen: set[str] = set()
+        for miss in self.unsupported:
+            if miss.backend not in seen:
+                seen.add(miss.backend)
+                out.update({f"{r.id} {r.text}": r for r in miss.reasons})
+        return tuple(out.values())

@@ -1,0 +1,83 @@
+"""``DeviceFacts`` and ``Availability``: what a backend found. Both can be made without hardware."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from enum import StrEnum
+
+EMULATED = "emu:"
+"""How the ids of emulated devices begin."""
+
+CPU = "cpu"
+"""The id of the host's own processor."""
+
+NO_DEVICE = "none"
+"""The id that stands for a device of which only the architecture is known."""
+
+
+class State(StrEnum):
+    """Whether a backend can run on this machine."""
+
+    OK = "ok"
+    NO_DEVICE = "no-device"
+    MISSING = "missing"
+    BROKEN = "broken"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceFacts:
+    """Facts of one device; it can be made without the device.
+
+    Attributes:
+        id: ``cpu``, ``cuda:0``, ``hip:1``, ``emu:gfx942``; ``none`` if only the architecture is known.
+        archs: architectures whose kernels the device accepts, best first (an H200: sm_90a, sm_90).
+        units: number of cores, SMs or CUs.
+        memory_bytes: size of the main memory; 0 = unknown.
+        llc_bytes: size of the last-level cache; 0 = unknown.
+    """
+
+    id: str
+    archs: tuple[str, ...]
+    name: str = ""
+    units: int = 1
+    memory_bytes: int = 0
+    llc_bytes: int = 0
+
+    @property
+    def emulated(self) -> bool:
+        """Whether an emulator executes the kernels. Such a device has no speed."""
+        return is_emulated(self.id)
+
+    @property
+    def accelerator(self) -> bool:
+        """Whether this is real hardware other than the host's own processor. Such devices are numbered (``hip:1``)."""
+        return ":" in self.id and not self.emulated
+
+    @staticmethod
+    def of_arch(arch: str) -> DeviceFacts:
+        """A device of which only the architecture is known (``--arch`` without hardware)."""
+        return DeviceFacts(id=NO_DEVICE, archs=(arch,))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Availability:
+    """The answer of a probe: a state, the reason if the state is not ok, and the devices found."""
+
+    state: State
+    devices: tuple[DeviceFacts, ...] = ()
+    why: str | None = None
+    help: str | None = None
+    version: str | None = None
+
+
+def is_emulated(id: str | None) -> bool:
+    """Whether an id (``emu:gfx942``) names an emulated device."""
+    return id is not None and id.startswith(EMULATED)
+
+
+def usable_cores() -> int:
+    """Number of logical cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

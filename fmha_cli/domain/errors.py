@@ -1,0 +1,115 @@
+"""The error tree: one class per exit code of the command line.
+
+Every error says what is wrong, where, why, and what to do. ``render()`` gives the text that ``cli``
+prints; no other room prints or exits.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The exit codes of the command line (contract, section 6)."""
+
+    OK = 0
+    WRONG = 1
+    USAGE = 2
+    UNSUPPORTED = 3
+    ENVIRONMENT = 4
+    EMPTY = 5
+    FAILED = 6
+    INTERNAL = 70
+    INTERRUPTED = 130
+
+
+class FmhaError(Exception):
+    """Base of all expected errors.
+
+    Args:
+        what: one line that says what is wrong, with the values.
+        code: the id of the rule or error (``P003``, ``K012``, ``E010``), which is shown in brackets.
+        where: the flag, file or kernel concerned.
+        why: the rule or cause behind it.
+        help: what to do about it.
+    """
+
+    exit_code: ExitCode = ExitCode.INTERNAL
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        code: str = "E000",
+        where: str | None = None,
+        why: str | None = None,
+        help: str | None = None,
+    ) -> None:
+        super().__init__(what)
+        self.what = what
+        self.code = code
+        self.where = where
+        self.why = why
+        self.help = help
+
+    def render(self) -> str:
+        """The error as text: ``error[CODE]: what``, then one indented line for each further part."""
+        lines = [f"error[{self.code}]: {self.what}"]
+        lines += [f"  --> {self.where}"] if self.where else []
+        lines += [f"  = rule: {self.why}"] if self.why else []
+        lines += [f"  = help: {self.help}"] if self.help else []
+        return "\n".join(lines)
+
+
+class UsageError(FmhaError):
+    """A bad flag, a name that does not exist, an unreadable file (exit 2)."""
+
+    exit_code = ExitCode.USAGE
+
+
+class ImpossibleProblem(UsageError):
+    """A problem that is mathematically undefined or contradicts itself (exit 2)."""
+
+
+class UnsupportedError(FmhaError):
+    """No backend supports what was asked for (exit 3)."""
+
+    exit_code = ExitCode.UNSUPPORTED
+
+
+class EnvironmentProblem(FmhaError):
+    """A missing device, compiler or source tree, a broken plugin asked for by name (exit 4)."""
+
+    exit_code = ExitCode.ENVIRONMENT
+
+
+class EmptySelection(FmhaError):
+    """A filter or profile that matches nothing (exit 5)."""
+
+    exit_code = ExitCode.EMPTY
+
+
+class KernelFailure(FmhaError):
+    """A kernel that did not build, launch or survive (exit 6)."""
+
+    exit_code = ExitCode.FAILED
+
+
+class DeviceLost(KernelFailure):
+    """A kernel ruined its device's context, so all further calls of this process to the device fail.
+
+    A session may raise it wherever it may raise ``KernelFailure``. The worker replies with it and ends. The row is
+    CRASHED, and the next row gets a fresh worker.
+    """
+
+
+class InternalError(FmhaError):
+    """A broken promise inside ``fmha`` itself (exit 70)."""
+
+    exit_code = ExitCode.INTERNAL
+
+
+class Interrupted(FmhaError):
+    """The user stopped the run (exit 130)."""
+
+    exit_code = ExitCode.INTERRUPTED

@@ -1,0 +1,117 @@
+"""The choices that a problem makes besides sizes and masks. Each is a closed set."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+DROPOUT_STREAMS = ("fmha", "ck", "fa2")
+"""Names of the dropout streams of this project (``oracle.dropout``); a plugin's stream has another name."""
+FILLS = ("normal", "coded", "ties", "large", "sparse_int")
+"""Names of the fills of this project (``oracle.fills``), in the order of ``validate``; the first is the default."""
+
+
+class Direction(StrEnum):
+    """Which passes the user asks for."""
+
+    FWD = "fwd"
+    BWD = "bwd"
+    FWD_BWD = "fwd+bwd"
+
+    @property
+    def forward(self) -> bool:
+        return self is not Direction.BWD
+
+    @property
+    def backward(self) -> bool:
+        return self is not Direction.FWD
+
+
+class Layout(StrEnum):
+    """Order of the axes in memory. Group mode: bshd is (total, heads, d), bhsd is (heads, total, d)."""
+
+    BHSD = "bhsd"
+    BSHD = "bshd"
+
+
+class Bias(StrEnum):
+    """Elementwise bias added to the scaled scores, by broadcast rank (batch, heads, seqlen_q, seqlen_k)."""
+
+    NONE = "none"
+    R11SS = "11ss"
+    R1HSS = "1hss"
+    RBHSS = "bhss"
+
+
+class Alibi(StrEnum):
+    """Source and rank of the ALiBi slopes."""
+
+    NONE = "none"
+    STANDARD = "standard"
+    """The standard slopes of the number of heads (contract, section 1)."""
+    HEADS = "h"
+    """Given, one for each head."""
+    BATCH_HEADS = "bh"
+    """Given, one for each sequence and head."""
+
+
+class CacheKind(StrEnum):
+    """How K and V are stored."""
+
+    NONE = "none"
+    LINEAR = "linear"
+    PAGED = "paged"
+
+
+class RotaryStyle(StrEnum):
+    """Pairing of the rotated elements: (x[k], x[k + dim/2]) or (x[2k], x[2k + 1])."""
+
+    HALF = "half"
+    INTERLEAVED = "interleaved"
+
+
+class QScale(StrEnum):
+    """Granularity of the de-quantisation scales."""
+
+    NONE = "none"
+    TENSOR = "tensor"
+    BLOCK = "block"
+    KV_BLOCK = "kv-block"
+    MX = "mx"
+    HEAD = "head"
+
+
+class Mode(StrEnum):
+    """Batch: one length for all sequences. Group: packed sequences of unequal lengths."""
+
+    BATCH = "batch"
+    GROUP = "group"
+
+
+@dataclass(frozen=True)
+class KvCache:
+    """Storage of K and V. ``page`` is the number of keys per page (0 unless paged)."""
+
+    kind: CacheKind = CacheKind.NONE
+    page: int = 0
+
+    def text(self) -> str:
+        return f"paged:{self.page}" if self.kind is CacheKind.PAGED else self.kind.value
+
+
+@dataclass(frozen=True)
+class Rotary:
+    """Rotary embedding of appended keys and of the queries, base 10000. ``dim`` 0 turns it off."""
+
+    dim: int = 0
+    style: RotaryStyle = RotaryStyle.HALF
+
+    def text(self) -> str:
+        if not self.dim:
+            return "0"
+        return str(self.dim) if self.style is RotaryStyle.HALF else f"{self.dim}:{self.style.value}"
+
+
+def layouts_text(layout: Layout, layout_out: Layout) -> str:
+    """``IN``, or ``IN:OUT`` if the layouts differ."""
+    return layout.value if layout is layout_out else f"{layout.value}:{layout_out.value}"

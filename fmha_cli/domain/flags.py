@@ -1,0 +1,149 @@
+"""The problem flags of the contract, section 1, as one table.
+
+The command line, the environment variables, the configuration files, sweeps, repro lines and the
+Python API all read this table. No other place spells a flag.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from fmha_cli.domain.errors import ImpossibleProblem
+
+
+class FlagKind(Enum):
+    """How to read a flag's text."""
+
+    SIZE = "integer, suffixes k and m"
+    NUMBER = "number"
+    TEXT = "text"
+    LIST = "comma list of integers"
+    FILE = "file"
+    SWITCH = "switch"
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One flag: ``name`` without dashes, ``kind``, help, and whether a comma list in it is a sweep."""
+
+    name: str
+    kind: FlagKind
+    help: str
+    short: str | None = None
+    sweeps: bool = False
+    repeats: bool = False
+    metavar: str | None = None
+
+    @property
+    def key(self) -> str:
+        """The flag as a Python name."""
+        return self.name.replace("-", "_")
+
+
+_S, _N, _T, _L, _F, _B = (
+    FlagKind.SIZE,
+    FlagKind.NUMBER,
+    FlagKind.TEXT,
+    FlagKind.LIST,
+    FlagKind.FILE,
+    FlagKind.SWITCH,
+)
+
+PROBLEM_FLAGS: tuple[Flag, ...] = (
+    Flag("batch", _S, "Sequences [default: 1]", "b", True),
+    Flag("heads", _S, "Query heads [default: 8]", "H", True),
+    Flag("kv-heads", _S, "Key/value heads; must divide --heads [default: = heads]", None, True),
+    Flag("seqlen", _S, "Query length (and key length) [default: 1024]", "s", True),
+    Flag("seqlen-k", _S, "Key length [default: = seqlen]", None, True),
+    Flag("hdim", _S, "Head dim of Q and K (and V) [default: 128]", "d", True),
+    Flag("hdim-v", _S, "Head dim of V [default: = hdim]", None, True),
+    Flag("dtype", _T, "fp32 fp16 bf16 fp8_e4m3 fp8_e5m2 mxfp8 mxfp4, or IN:OUT [default: fp16]", None, True),
+    Flag(
+        "mask",
+        _T,
+        "none, causal, causal-tl, window:L,R, window-tl:L,R, generic:Y,X, or CK's spelling; repeat to sweep",
+        repeats=True,
+    ),
+    Flag("causal", _B, "Same as --mask causal"),
+    Flag("sink", _S, "Leading keys that the left mask bound never hides [default: 0]"),
+    Flag("sink-logits", _F, "Learned sink logits, one per head; 'filled' makes seeded ones"),
+    Flag("bias", _T, "none, elementwise[:11ss|1hss|bhss], alibi [default: none]"),
+    Flag("bias-file", _F, "Tensor file of the bias [default: filled]"),
+    Flag("alibi", _B, "ALiBi with the standard slopes"),
+    Flag("alibi-slopes", _F, "ALiBi slopes, (heads) or (batch, heads); 'filled:h' or 'filled:bh' makes seeded ones"),
+    Flag("softcap", _N, "Cap of the scores: cap * tanh(s / cap) [default: 0, off]", None, True),
+    Flag("dropout", _N, "Dropout probability in [0, 1) [default: 0]", None, True),
+    Flag("seed", _S, "Philox seed of the dropout [default: 0]"),
+    Flag("offset", _S, "Philox offset of the dropout [default: 0]"),
+    Flag("scale", _N, "Softmax scale [default: 1/sqrt(hdim)]"),
+    Flag("lse", _B, "Also return log-sum-exp"),
+    Flag("layout", _T, "bhsd, bshd, or IN:OUT [default: bhsd]"),
+    Flag("seqlens-q", _L, "Query lengths of packed sequences (group mode)"),
+    Flag("seqlens-k", _L, "Key lengths of packed sequences [default: = seqlens-q]"),
+    Flag("kv-cache", _T, "none, linear or paged:PAGE [default: none]"),
+    Flag("cache-seqlens", _L, "Keys in the cache before append, one number or one for each sequence"),
+    Flag(
+        "cache-leftpad", _L, "Padding rows in front of a linear cache's keys, one number or one for each [default: 0]"
+    ),
+    Flag("block-table", _F, "int32 (batch, max_pages), -1 unused [default: a seeded permutation]"),
+    Flag("append", _S, "New keys per sequence, appended first [default: 0]"),
+    Flag("rotary", _T, "DIM[:half|:interleaved] [default: 0, off]"),
+    Flag("splits", _T, "Key splits, or auto [default: auto]", None, True),
+    Flag("qscale", _T, "none tensor block kv-block mx head [default: none]"),
+    Flag("q-descale", _F, "De-quantisation scales of Q"),
+    Flag("k-descale", _F, "De-quantisation scales of K"),
+    Flag("v-descale", _F, "De-quantisation scales of V"),
+    Flag("direction", _T, "fwd, bwd, fwd+bwd [default: fwd]"),
+    Flag("deterministic", _B, "Ask for a deterministic backward pass"),
+    Flag("dbias", _B, "Also return the gradient of the bias"),
+)
+
+BY_KEY = {flag.key: flag for flag in PROBLEM_FLAGS}
+
+FILLED = "filled"
+"""The word that stands in a FILE flag for a tensor made from the fill seed."""
+
+_SIZE = re.compile(r"([+-]?\d+)([kKmM]?)\Z")
+
+
+def parse_size(text: str, where: str) -> int:
+    """Parses ``4096``, ``4k`` or ``1m`` (powers of 1024) into an integer.
+
+    Raises:
+        ImpossibleProblem: the text is not an integer.
+    """
+    match = _SIZE.match(text.strip())
+    if match is None:
+        raise ImpossibleProblem(
+            f"{where} {text}: not an integer",
+            code="P003",
+            where=where,
+            help="e.g. 1024, 1k, 2m; sweeps: 512,1k or a:b:+n",
+        )
+    return int(match[1]) * {"": 1, "k": 1024, "m": 1024 * 1024}[match[2].lower()]
+
+
+def parse_number(text: str, where: str) -> float:
+    """A finite number.
+
+    Raises:
+        ImpossibleProblem: the text is not a finite number.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = float("nan")
+    if value != value or value in (float("inf"), float("-inf")):
+        raise ImpossibleProblem(f"{where} {text}: not a finite number", code="P003", where=where)
+    return value
+
+
+def parse_list(text: str, where: str) -> tuple[int, ...]:
+    """Parses a comma-separated list of sizes into a tuple.
+
+    Raises:
+        ImpossibleProblem: an element is not an integer, or the list is empty.
+    """
+    return tuple(parse_size(part, where) for part in text.split(","))

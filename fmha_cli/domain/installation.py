@@ -1,0 +1,120 @@
+"""What a machine holds besides devices: the checks of ``fmha doctor``, and the sources that kernels are built from.
+
+A backend that needs its own compilers or sources implements ``Doctored`` or ``Sourced``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Protocol, runtime_checkable
+
+from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.members import Count, Sha256
+
+
+class CheckState(StrEnum):
+    """The result of one check of ``fmha doctor``."""
+
+    OK = "ok"
+    WARNING = "warning"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoctorCheck:
+    """One check of ``fmha doctor``.
+
+    Attributes:
+        name: the kind of check (``compiler``).
+        subject: what was checked.
+        why: the cause, if the outcome is not OK.
+        help: the remedy, if the outcome is not OK.
+        time_ns: nanoseconds that the check took; None if nothing was run.
+    """
+
+    name: str
+    subject: str
+    state: CheckState
+    what: Annotated[str, "the finding in a line"]
+    why: str | None = None
+    help: str | None = None
+    time_ns: Count | None = None
+
+    @staticmethod
+    def failed(name: str, subject: str, error: FmhaError) -> DoctorCheck:
+        """The check that reports an error."""
+        return DoctorCheck(
+            name=name, subject=subject, state=CheckState.FAILED, what=error.what, why=error.why, help=error.help
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Surroundings:
+    """Where a backend looks when it checks a machine. The backend fetches and builds nothing.
+
+    Attributes:
+        cache_root: root of the build cache.
+        environ: environment variables.
+        options: the backends' own options that the user gave, by flag name (``ck-home``).
+        notify: takes one line of detail for people.
+    """
+
+    cache_root: Path
+    environ: Mapping[str, str]
+    options: Mapping[str, str]
+    notify: Callable[[str], None]
+
+
+Checker = Callable[[Surroundings], Iterable[DoctorCheck]]
+
+
+@runtime_checkable
+class Doctored(Protocol):
+    """A backend with its own checks for ``fmha doctor``."""
+
+    def checkers(self) -> Sequence[Checker]:
+        """The checks, in the order of the report. A function that several backends list runs once."""
+
+
+class SourceState(StrEnum):
+    """The state of a source tree on this machine."""
+
+    PRESENT = "present"
+    MISSING = "missing"
+    DAMAGED = "damaged"
+    UNFIT = "unfit"
+    """It is there, but nothing can be built against it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceTree:
+    """The tree of sources that a backend would build against now.
+
+    Attributes:
+        origin: why this tree is used: an option, an installation, or the pinned source.
+        include: the folder of its headers.
+        revision: name of its revision.
+        why: the cause, if the tree cannot be used.
+        help: the remedy, if the tree cannot be used.
+    """
+
+    state: SourceState
+    origin: str | None = None
+    include: str | None = None
+    revision: str | None = None
+    digest: Annotated[Sha256 | None, "of the headers' text"] = None
+    why: str | None = None
+    help: str | None = None
+    notes: Annotated[tuple[str, ...], "what was passed over, and what is odd"] = ()
+
+
+@runtime_checkable
+class Sourced(Protocol):
+    """A backend that builds against a tree of sources, which the user may replace."""
+
+    def source_tree(self, surroundings: Surroundings) -> SourceTree:
+        """The tree that builds would use now. This fetches nothing."""

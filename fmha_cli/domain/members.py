@@ -1,0 +1,81 @@
+"""What the annotation of a field may add to its type: ``Annotated[int, Least(0), "rows compared"]``.
+
+``codec`` reads ``Hidden``, ``Key`` and ``Then``. The published schemas are generated from the rest, with a plain string
+as the member's description.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+
+@dataclass(frozen=True)
+class Hidden:
+    """The field is no member of the JSON form."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """The member's name in JSON, if it differs from the field's name."""
+
+    text: str
+
+
+class Then:
+    """Properties that follow the field as members of the JSON form; reading checks them and drops them."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+
+@dataclass(frozen=True)
+class Least:
+    """The smallest number."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Below:
+    """The number that the value must stay below."""
+
+    value: int
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """The regular expression that a text matches (ECMA-262)."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class FewestItems:
+    """The smallest length of a list."""
+
+    count: int
+
+
+@dataclass(frozen=True)
+class NullWhenNotFinite:
+    """A number that JSON cannot write is null."""
+
+
+@dataclass(frozen=True)
+class ShownAs:
+    """The schema is that of another type, whose JSON form the values already have; or it is the given schema."""
+
+    type: Any
+
+
+@dataclass(frozen=True)
+class Named:
+    """A type to which schemas refer by name."""
+
+    name: str
+
+
+Count = Annotated[int, Least(0)]
+Hex64 = Annotated[str, Pattern("^[0-9a-f]{64}$")]
+Sha256 = Annotated[Hex64, Named("sha256")]

@@ -1,0 +1,84 @@
+"""``Plan``: the stages that solve a problem, and ``Artifact``: a built kernel."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.members import Count, Least
+from fmha_cli.domain.problem import Problem
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One kernel launch of a plan. ``detail`` is what ``fmha plan`` shows of it (grid, splits ...)."""
+
+    kernel: KernelSpec
+    detail: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def family(self) -> Family:
+        return self.kernel.family
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """One scratch tensor that the core allocates, poisons and guards: name, bytes, alignment in bytes."""
+
+    name: str
+    bytes: Count
+    align: Annotated[int, Least(1)] = 256
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Stages in launch order.
+
+    ``main`` is the kernel of the main stage, which ``--kernel`` names. The main stage is the first stage of a forward
+    plan that computes attention (appending keys does not), or the dq_dk_dv stage of a backward plan.
+    """
+
+    problem: Problem
+    stages: tuple[Stage, ...]
+    workspaces: tuple[Workspace, ...] = ()
+    splits: int = 1
+
+    @property
+    def main(self) -> KernelSpec:
+        backward = [s.kernel for s in self.stages if s.family is Family.BWD_DQ_DK_DV]
+        forward = [s.kernel for s in self.stages if s.family is not Family.FWD_APPENDKV]
+        return (backward or forward or [self.stages[0].kernel])[0]
+
+    @property
+    def workspace_bytes(self) -> int:
+        return sum(w.bytes for w in self.workspaces)
+
+    @property
+    def predicted_bytes(self) -> int:
+        """Bytes of device memory that the run needs: every tensor once, and the workspaces."""
+        return self.problem.bytes() + self.workspace_bytes
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """A built kernel in the cache.
+
+    Attributes:
+        path: the loadable file.
+        sha256: hash of the file's bytes, verified before every load.
+        digest: digest of the cache key.
+        log: the full build log.
+        cached: whether the kernel was in the cache already.
+        build_seconds: duration of the build; of a cached kernel, the duration of its original build.
+        prebuilt_by: the compiler that built the kernel elsewhere, if it came from an archive; else None.
+    """
+
+    path: Path
+    sha256: str
+    digest: str
+    log: Path
+    cached: bool
+    build_seconds: float
+    prebuilt_by: str | None = None

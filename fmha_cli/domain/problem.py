@@ -1,0 +1,218 @@
+"""``Problem``: what the user asks for, independent of architecture and backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from enum import Enum
+from functools import cache
+
+from fmha_cli.domain.dtypes import DType, dtypes_text
+from fmha_cli.domain.features import (
+    Alibi,
+    Bias,
+    CacheKind,
+    Direction,
+    KvCache,
+    Layout,
+    Mode,
+    QScale,
+    Rotary,
+    layouts_text,
+)
+from fmha_cli.domain.flag_text import flags_of, raw_from_text
+from fmha_cli.domain.mask import Mask
+from fmha_cli.domain.resolve import resolve_fields
+
+Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problem:
+    """One fused multi-head-attention problem in canonical form.
+
+    Build one with :meth:`of` (flags as Python arguments) or :meth:`from_cli` (flags as text). Both apply
+    the defaults, refuse impossible problems and make equal problems compare equal. Formulas: ``docs/numerics.md``.
+
+    Shapes (bhsd): q (batch, heads, seqlen_q, hdim), k (batch, kv_heads, seqlen_k, hdim),
+    v (batch, kv_heads, seqlen_k, hdim_v), o (batch, heads, seqlen_q, hdim_v),
+    lse (batch, heads, seqlen_q) fp32. Group mode packs the sequences: q (heads, total_q, hdim),
+    lse (heads, total_q).
+
+    Attributes:
+        seqlen_q: the largest number of queries over the batch.
+        seqlen_k: the largest number of keys over the batch, appended keys included.
+        seqlens_q, seqlens_k: one length per sequence in group mode, else None.
+        cache_seqlens: keys in the cache before the append, one number per sequence, with a KV cache, else None.
+        cache_leftpad: padding rows of a linear cache before each sequence's keys, else None. These rows are not
+            keys: no length, mask or bias counts them, but rotary positions do (upstream FlashAttention,
+            ``flash_fwd_kernel.h`` ``row_offset_cossin``).
+        sink: leading keys that a left mask bound never hides (0 without a left bound).
+        dropout: probability in [0, 1).
+        seed, offset: select the dropout stream (0 without dropout).
+        scale: factor of q.k before the softmax.
+        splits: number of key splits, 0 = chosen by the backend.
+    """
+
+    batch: int
+    heads: int
+    kv_heads: int
+    seqlen_q: int
+    seqlen_k: int
+    hdim: int
+    hdim_v: int
+    dtype: DType
+    dtype_out: DType
+    mask: Mask
+    sink: int
+    sink_logits: bool
+    bias: Bias
+    alibi: Alibi
+    softcap: float
+    dropout: float
+    seed: int
+    offset: int
+    scale: float
+    lse: bool
+    layout: Layout
+    layout_out: Layout
+    seqlens_q: tuple[int, ...] | None
+    seqlens_k: tuple[int, ...] | None
+    kv_cache: KvCache
+    cache_seqlens: tuple[int, ...] | None
+    cache_leftpad: tuple[int, ...] | None
+    append: int
+    rotary: Rotary
+    splits: int
+    qscale: QScale
+    direction: Direction
+    deterministic: bool
+    dbias: bool
+
+    @property
+    def mode(self) -> Mode:
+        return Mode.BATCH if self.seqlens_q is None else Mode.GROUP
+
+    @property
+    def paged(self) -> bool:
+        return self.kv_cache.kind is CacheKind.PAGED
+
+    def query_lengths(self) -> tuple[int, ...]:
+        """Number of queries of each sequence."""
+        return self.seqlens_q if self.seqlens_q is not None else (self.seqlen_q,) * self.batch
+
+    def key_lengths(self) -> tuple[int, ...]:
+        """Number of keys of each sequence, appended keys included."""
+        if self.cache_seqlens is not None:
+            return tuple(n + self.append for n in self.cache_seqlens)
+        return self.seqlens_k if self.seqlens_k is not None else (self.seqlen_k,) * self.batch
+
+    def leftpads(self) -> tuple[int, ...]:
+        """Row of the cache at which each sequence's keys start; 0 if the cache has no padding."""
+        return self.cache_leftpad if self.cache_leftpad is not None else (0,) * self.batch
+
+    @property
+    def cache_rows(self) -> int:
+        """Rows of K and V that a linear cache has for each sequence: the longest keys after the longest padding."""
+        return self.seqlen_k + max(self.leftpads())
+
+    def visible_pairs(self) -> int:
+        """Exact number of visible (row, key) pairs of one head, summed over the sequences."""
+        lengths = zip(self.query_lengths(), self.key_lengths(), strict=True)
+        return sum(self.mask.pairs(q, k, self.sink) for q, k in lengths)
+
+    def dense_pairs(self) -> int:
+        """Number of all (row, key) pairs of one head, masked pairs included."""
+        return sum(q * k for q, k in zip(self.query_lengths(), self.key_lengths(), strict=True))
+
+    def flops(self, *, dense: bool = False) -> int:
+        """Floating-point operations of the matrix products (contract, section 2)."""
+        pairs = self.dense_pairs() if dense else self.visible_pairs()
+        forward = 2 * (self.hdim + self.hdim_v) if self.direction.forward else 0
+        backward = 6 * self.hdim + 4 * self.hdim_v if self.direction.backward else 0
+        return self.heads * pairs * (forward + backward)
+
+    def bytes(self) -> int:
+        """Bytes of every tensor, each counted once; K and V are counted with their own heads (contract, section 2)."""
+        rows, keys = sum(self.query_lengths()), sum(self.key_lengths())
+        q, o = self.heads * rows * self.hdim, self.heads * rows * self.hdim_v
+        k, v = self.kv_heads * keys * self.hdim, self.kv_heads * keys * self.hdim_v
+        bits = (q + k + v) * self.dtype.bits + o * self.dtype_out.bits
+        bits += self._bias_elements() * self.dtype.bias.bits
+        bits += {Alibi.NONE: 0, Alibi.BATCH_HEADS: self.batch * self.heads}.get(self.alibi, self.heads) * 32
+        bits += self.heads * 32 if self.sink_logits else 0
+        bits += self.heads * rows * 32 if self.lse or self.direction.backward else 0
+        if self.direction.backward:  # dO is read; dQ, dK, dV (and dBias) are written
+            bits += (o + q + k + v) * self.dtype.bits
+            bits += self._bias_elements() * self.dtype.bias.bits if self.dbias else 0
+        return bits // 8
+
+    def _bias_elements(self) -> int:
+        planes = {Bias.NONE: 0, Bias.R11SS: 1, Bias.R1HSS: self.heads, Bias.RBHSS: self.heads}[self.bias]
+        if self.mode is Mode.BATCH:
+            return planes * self.dense_pairs() // (1 if self.bias is Bias.RBHSS else self.batch)
+        if self.bias is Bias.RBHSS:
+            return planes * self.dense_pairs()
+        return planes * self.seqlen_q * self.seqlen_k
+
+    def to_dict(self) -> dict[str, Json]:
+        """The ``problem`` member of a record: the keys that are always present, and other fields that have a value."""
+        always = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v", "direction", "scale", "lse")
+        default = _default()
+        out: dict[str, Json] = {
+            "dtype": dtypes_text(self.dtype, self.dtype_out),
+            "mask": self.mask.text(),
+            "mode": self.mode.value,
+            "layout": layouts_text(self.layout, self.layout_out),
+        }
+        composed = ("dtype", "dtype_out", "mask", "layout", "layout_out")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name not in composed and (field.name in always or value != getattr(default, field.name)):
+                out[field.name] = plain(value)
+        return dict(sorted(out.items()))
+
+    def repro(self) -> str:
+        """The shortest flags that :meth:`from_cli` turns into this problem; tensors appear as ``filled``."""
+        return " ".join(flags_of(self))
+
+    @classmethod
+    def from_cli(cls, line: str | Sequence[str]) -> Problem:
+        """The problem of a command line (without the program's and command's names).
+
+        Raises:
+            UsageError: an unknown flag or malformed value.
+            ImpossibleProblem: flags that contradict each other or define nothing.
+        """
+        return cls(**resolve_fields(raw_from_text(line)))
+
+    @classmethod
+    def of(cls, **flags: str | bool | int | float) -> Problem:
+        """The problem of flags given as Python names: ``Problem.of(batch=2, seqlen="4k", causal=True)``.
+
+        Raises:
+            ImpossibleProblem: an unknown name, or flags that contradict each other or define nothing.
+        """
+        return cls(**resolve_fields(flags))
+
+
+@cache
+def _default() -> Problem:
+    return Problem.of()
+
+
+def plain(value: object) -> Json:
+    """A field's value as JSON: enums by value, tuples as lists, nouns by their ``text()``.
+
+    Raises:
+        TypeError: the value has no JSON form.
+    """
+    if isinstance(value, Enum):
+        return plain(value.value)
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, tuple | list):
+        return [plain(v) for v in value]
+    if isinstance(value, Mask | KvCache | Rotary):
+        return value.text()
+    raise TypeError(f"{type(value).__name__} has no JSON form")

@@ -1,0 +1,292 @@
+"""Resolves flags to the canonical fields of a ``Problem``; refuses impossible problems with the rule and the values."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from fmha_cli.domain.dtypes import parse_dtypes
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.features import (
+    Alibi,
+    Bias,
+    CacheKind,
+    Direction,
+    KvCache,
+    Layout,
+    QScale,
+    Rotary,
+    RotaryStyle,
+)
+from fmha_cli.domain.flags import BY_KEY, FILLED, FlagKind, parse_list, parse_number, parse_size
+from fmha_cli.domain.mask import Mask, parse_mask
+
+E = TypeVar("E", bound=StrEnum)
+RawFlags = Mapping[str, str | bool | int | float]
+"""Only the flags that were given: flag key -> text (or True for a switch)."""
+
+
+def impossible(code: str, what: str, where: str, why: str, help: str | None = None) -> ImpossibleProblem:
+    """The error for a problem that is undefined or contradicts itself."""
+    return ImpossibleProblem(what, code=code, where=where, why=why, help=help)
+
+
+def resolve_fields(raw: RawFlags) -> dict[str, Any]:
+    """The keyword arguments of ``Problem`` for the given flags, with defaults applied and equal problems made equal.
+
+    Raises:
+        ImpossibleProblem: P001-P016, naming the rule and the values.
+    """
+    given = _read(raw)
+    out: dict[str, Any] = {}
+    out["dtype"], out["dtype_out"] = parse_dtypes(given.get("dtype", "fp16"))
+    _sizes(given, out)
+    _lengths(given, out)
+    _mask(given, out)
+    _bias(given, out)
+    _numbers(given, out)
+    _rest(given, out)
+    _passes(given, out)
+    return out
+
+
+def _read(raw: RawFlags) -> dict[str, Any]:
+    """The given values, each read by its flag's kind."""
+    readers: dict[FlagKind, Callable[[str, str], Any]] = {
+        FlagKind.SIZE: parse_size,
+        FlagKind.NUMBER: parse_number,
+        FlagKind.LIST: parse_list,
+    }
+    given: dict[str, Any] = {}
+    for key, value in raw.items():
+        flag = BY_KEY.get(key)
+        if flag is None:
+            raise impossible("P004", f"{key}: no such problem flag", f"--{key}", "the flags of the contract, section 1")
+        if flag.kind is FlagKind.SWITCH:
+            given.update({key: True} if value else {})
+        else:
+            text = repr(value) if isinstance(value, float) else str(value)
+            read = readers.get(flag.kind)
+            given[key] = read(text, f"--{flag.name}") if read else text
+    return given
+
+
+def _at_least(low: int, values: Mapping[str, int]) -> None:
+    for name, value in values.items():
+        if value < low:
+            raise impossible("P005", f"--{name} {value}", f"--{name}", f"{name} must be at least {low}")
+
+
+def _sizes(given: dict[str, Any], out: dict[str, Any]) -> None:
+    heads = out["heads"] = given.get("heads", 8)
+    kv_heads = out["kv_heads"] = given.get("kv_heads", heads)
+    out["hdim"] = given.get("hdim", 128)
+    out["hdim_v"] = given.get("hdim_v", out["hdim"])
+    _at_least(1, {"heads": heads, "kv-heads": kv_heads, "hdim": out["hdim"], "hdim-v": out["hdim_v"]})
+    if heads % kv_heads:
+        divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+        raise impossible(
+            "P006",
+            f"--heads {heads} is not a multiple of --kv-heads {kv_heads}",
+            "--kv-heads",
+            "every key/value head serves the same number of query heads",
+            f"--kv-heads one of {divisors}",
+        )
+
+
+def _conflict(first: str, second: str, why: str) -> ImpossibleProblem:
+    return impossible("P007", f"{first} and {second} contradict each other", second, why)
+
+
+def _lengths(given: dict[str, Any], out: dict[str, Any]) -> None:
+    """Batch, lengths, group mode and the KV cache."""
+    _cache_storage(given, out)
+    seqlens_q, seqlens_k = given.get("seqlens_q"), given.get("seqlens_k")
+    if seqlens_k is not None and seqlens_q is None:
+        raise _conflict("--seqlens-k", "no --seqlens-q", "packed keys need packed queries")
+    if seqlens_q is not None:
+        for flag in ("seqlen", "seqlen_k"):
+            if flag in given:
+                raise _conflict(
+                    "--seqlens-q", f"--{flag.replace('_', '-')}", "a list gives the length of every sequence"
+                )
+        if given.get("batch", len(seqlens_q)) != len(seqlens_q):
+            raise _conflict(
+                f"--seqlens-q of {len(seqlens_q)}", f"--batch {given['batch']}", "batch = length of the list"
+            )
+    batch = out["batch"] = given.get("batch", 1 if seqlens_q is None else len(seqlens_q))
+    _at_least(1, {"batch": batch})
+    cached = out["kv_cache"].kind is not CacheKind.NONE
+    if cached and seqlens_k is not None:
+        raise _conflict("--kv-cache", "--seqlens-k", "with a cache, --cache-seqlens gives the key lengths")
+    if seqlens_q is not None and not cached:
+        seqlens_k = seqlens_q if seqlens_k is None else seqlens_k
+        if len(seqlens_k) != len(seqlens_q):
+            raise _conflict(f"--seqlens-q of {len(seqlens_q)}", f"--seqlens-k of {len(seqlens_k)}", "one length each")
+        _at_least(0, {"seqlens-k": min(seqlens_k)})
+    if seqlens_q is not None:
+        _at_least(0, {"seqlens-q": min(seqlens_q)})
+    out["seqlens_q"], out["seqlens_k"] = seqlens_q, seqlens_k
+    out["seqlen_q"] = given.get("seqlen", 1024) if seqlens_q is None else max(seqlens_q)
+    if seqlens_q is None:
+        _at_least(1, {"seqlen": out["seqlen_q"]})
+    out["cache_seqlens"] = _cache_lengths(given, out, batch) if cached else None
+    out["cache_leftpad"] = _leftpads(given, batch)
+    if cached:
+        out["seqlen_k"] = max(out["cache_seqlens"]) + out["append"]
+    elif seqlens_k is not None:
+        out["seqlen_k"] = max(seqlens_k)
+    else:
+        out["seqlen_k"] = given.get("seqlen_k", out["seqlen_q"])
+    _at_least(0, {"seqlen-k": out["seqlen_k"]})
+
+
+def _cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
+    text = given.get("kv_cache", "none")
+    word, _, page = text.partition(":")
+    known = word in CacheKind._value2member_map_
+    if not known or (word == "paged") != bool(page):
+        raise impossible("P008", f"--kv-cache {text}", "--kv-cache", "none, linear or paged:PAGE")
+    size = parse_size(page, "--kv-cache paged") if page else 0
+    if page:
+        _at_least(1, {"kv-cache paged": size})
+    out["kv_cache"] = KvCache(CacheKind(word), size)
+    out["append"] = given.get("append", 0)
+    _at_least(0, {"append": out["append"]})
+    out["rotary"] = _rotary(given.get("rotary", "0"), out["hdim"])
+    if word == "none":
+        for flag in ("cache_seqlens", "append", "rotary"):
+            if given.get(flag):
+                raise _conflict(f"--{flag.replace('_', '-')}", "no --kv-cache", "it describes a KV cache")
+    if any(given.get("cache_leftpad", ())) and word != "linear":
+        storage = "no --kv-cache" if word == "none" else f"--kv-cache {text}"
+        raise _conflict("--cache-leftpad", storage, "padding rows lie in front of the keys of a linear cache")
+    if out["rotary"].dim and not out["append"]:
+        raise _conflict("--rotary", "no --append", "rotary is applied while new keys are appended")
+    if "block_table" in given and word != "paged":
+        raise _conflict("--block-table", f"--kv-cache {word}", "only a paged cache has a block table")
+
+
+def _cache_lengths(given: dict[str, Any], out: dict[str, Any], batch: int) -> tuple[int, ...]:
+    lengths: tuple[int, ...] | None = given.get("cache_seqlens")
+    total: int | None = given.get("seqlen_k")
+    if lengths is None:
+        lengths = ((total if total is not None else out["seqlen_q"]) - out["append"],)
+    lengths = _per_sequence("cache-seqlens", lengths, batch)
+    if total is not None and max(lengths) + out["append"] != total:
+        raise _conflict("--cache-seqlens + --append", f"--seqlen-k {total}", "seqlen_k = cache + append")
+    return lengths
+
+
+def _leftpads(given: dict[str, Any], batch: int) -> tuple[int, ...] | None:
+    """Padding rows of each sequence; None if there are none."""
+    padding = _per_sequence("cache-leftpad", given.get("cache_leftpad", (0,)), batch)
+    return padding if any(padding) else None
+
+
+def _per_sequence(flag: str, values: tuple[int, ...], batch: int) -> tuple[int, ...]:
+    """One number for each sequence; a single number applies to all."""
+    if len(values) not in (1, batch):
+        raise _conflict(f"--{flag} of {len(values)}", f"--batch {batch}", "one number, or one for each sequence")
+    _at_least(0, {flag: min(values)})
+    return values * batch if len(values) == 1 else values
+
+
+def _rotary(text: str, hdim: int) -> Rotary:
+    dim_text, _, style = text.partition(":")
+    dim = parse_size(dim_text, "--rotary")
+    if style and style not in RotaryStyle._value2member_map_:
+        raise impossible("P009", f"--rotary {text}", "--rotary", "DIM, DIM:half or DIM:interleaved")
+    if dim < 0 or dim % 2 or dim > hdim:
+        raise impossible("P009", f"--rotary {dim} with --hdim {hdim}", "--rotary", "DIM is even and at most hdim")
+    return Rotary(dim, RotaryStyle(style or "half")) if dim else Rotary()
+
+
+def _mask(given: dict[str, Any], out: dict[str, Any]) -> None:
+    mask, sink_in_mask = parse_mask(given["mask"]) if "mask" in given else (Mask(), None)
+    if given.get("causal"):
+        if "mask" in given and mask != Mask(right=0):
+            raise _conflict("--causal", f"--mask {given['mask']}", "--causal means --mask causal")
+        mask = Mask(right=0)
+    sink = given.get("sink")
+    if sink is not None and sink_in_mask is not None and sink != sink_in_mask:
+        raise _conflict(f"--sink {sink}", f"--mask {given['mask']}", "the mask's third number is --sink")
+    sink = sink if sink is not None else sink_in_mask or 0
+    _at_least(0, {"sink": sink})
+    out["mask"] = mask
+    out["sink"] = sink if mask.left is not None else 0  # without a left bound a sink changes nothing
+    out["sink_logits"] = "sink_logits" in given
+
+
+def _bias(given: dict[str, Any], out: dict[str, Any]) -> None:
+    word, _, rank = given.get("bias", "none").partition(":")
+    alibi = bool(given.get("alibi")) or word == "alibi"
+    if word not in ("none", "alibi", "elementwise") or (
+        rank and (word != "elementwise" or rank not in Bias._value2member_map_)
+    ):
+        text = given["bias"]
+        raise impossible("P010", f"--bias {text}", "--bias", "none, alibi, or elementwise[:11ss|1hss|bhss]")
+    out["bias"] = Bias(rank or "11ss") if word == "elementwise" else Bias.NONE
+    if "bias_file" in given and out["bias"] is Bias.NONE:
+        if word == "alibi" or "bias" in given:
+            raise _conflict("--bias-file", f"--bias {word}", "a bias file holds an elementwise bias")
+        out["bias"] = Bias.R11SS
+    slopes = given.get("alibi_slopes")
+    if (alibi or slopes) and out["bias"] is not Bias.NONE:
+        raise _conflict("--alibi", "--bias elementwise", "a problem has one bias")
+    if slopes is not None:
+        rank = slopes.partition(":")[2] if slopes.startswith(FILLED) else ""
+        out["alibi"] = Alibi.BATCH_HEADS if rank == "bh" else Alibi.HEADS
+    else:
+        out["alibi"] = Alibi.STANDARD if alibi else Alibi.NONE
+
+
+def _numbers(given: dict[str, Any], out: dict[str, Any]) -> None:
+    softcap, dropout = given.get("softcap", 0.0), given.get("dropout", 0.0)
+    if softcap < 0:
+        raise impossible("P011", f"--softcap {softcap}", "--softcap", "the cap is 0 (off) or positive")
+    if not 0 <= dropout < 1:
+        raise impossible("P012", f"--dropout {dropout}", "--dropout", "a probability p with 0 <= p < 1")
+    out["softcap"], out["dropout"] = softcap, dropout
+    for name in ("seed", "offset"):
+        value = given.get(name, 0)
+        if not 0 <= value < 2**64:
+            raise impossible("P013", f"--{name} {value}", f"--{name}", "an unsigned 64-bit integer")
+        out[name] = value if dropout else 0
+    out["scale"] = given.get("scale", out["hdim"] ** -0.5)
+
+
+def _choice(kind: type[E], text: str, flag: str) -> E:
+    if text not in kind._value2member_map_:
+        known = ", ".join(m.value for m in kind)
+        raise impossible("P014", f"--{flag} {text}", f"--{flag}", f"one of {known}")
+    return kind(text)
+
+
+def _rest(given: dict[str, Any], out: dict[str, Any]) -> None:
+    out["lse"] = bool(given.get("lse"))
+    text = given.get("layout", "bhsd")
+    first, _, second = text.partition(":")
+    out["layout"] = _choice(Layout, first, "layout")
+    out["layout_out"] = _choice(Layout, second or first, "layout")
+    splits = given.get("splits", "auto")
+    out["splits"] = 0 if splits == "auto" else parse_size(splits, "--splits")
+    if splits != "auto":
+        _at_least(1, {"splits": out["splits"]})
+    out["qscale"] = _choice(QScale, given.get("qscale", "none"), "qscale")
+    for flag in ("q_descale", "k_descale", "v_descale"):
+        if flag in given and out["qscale"] is QScale.NONE:
+            raise _conflict(f"--{flag.replace('_', '-')}", "--qscale none", "scales need a granularity")
+
+
+def _passes(given: dict[str, Any], out: dict[str, Any]) -> None:
+    direction = out["direction"] = _choice(Direction, given.get("direction", "fwd"), "direction")
+    out["deterministic"] = bool(given.get("deterministic"))
+    out["dbias"] = bool(given.get("dbias"))
+    if out["dbias"] and not direction.backward:
+        raise _conflict("--dbias", "--direction fwd", "a gradient needs the backward pass")
+    if out["dbias"] and out["bias"] is Bias.NONE:
+        raise _conflict("--dbias", "no elementwise --bias", "there is no bias to differentiate")
+    if direction.backward and out["kv_cache"].kind is not CacheKind.NONE:
+        raise _conflict(f"--direction {direction.value}", "--kv-cache", "a KV cache is used for inference only")

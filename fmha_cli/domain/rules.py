@@ -1,0 +1,264 @@
+"""``Rule``, ``Refusal`` and ``Reason``: a rule's check finds a refusal, from which the rule makes the Reason.
+
+Id ranges: K001-K099 core, K100-K199 cpu, K200-K399 ck_tile, K400-K499 flash_attn, K900 plugins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Annotated
+
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.features import Direction
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.members import Hidden
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Signature
+
+
+class Severity(IntEnum):
+    """How far a refused kernel is from fitting; ``explain`` ranks near misses by it, smallest first."""
+
+    OPTION = 1
+    """A run-time option would have to change (dropout off, LSE off)."""
+    SHAPE = 2
+    """A size would have to change (pad hdim 72 to 80)."""
+    KIND = 3
+    """The kind of problem would have to change (dtype, mask kind, direction)."""
+    PLACE = 4
+    """Another architecture, device or backend would be needed."""
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a kernel does not serve a problem: rule id, text with the values, and the change that would help."""
+
+    id: Annotated[str, "rule id; fmha explain ID prints its page"]
+    text: str
+    hint: str | None = None
+    severity: Annotated[Severity, Hidden()] = Severity.KIND
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """What a check found: a text with the values, and the change that would help.
+
+    Attributes:
+        severity: set if it depends on the values; None = the severity of the rule.
+    """
+
+    text: str
+    hint: str | None = None
+    severity: Severity | None = None
+
+    def by(self, id: str, severity: Severity) -> Reason:
+        """The Reason that the rule which found this refusal gives."""
+        return Reason(id, self.text, self.hint, severity if self.severity is None else self.severity)
+
+
+Check = Callable[[Problem, KernelSpec, DeviceFacts], Refusal | None]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule. ``check`` returns None if the kernel may serve the problem, else what is against it.
+
+    ``text`` states the rule in general (``fmha explain ID`` prints it with ``help``).
+    """
+
+    id: str
+    text: str
+    check: Check
+    help: str = ""
+    source: str = ""
+    severity: Severity = Severity.KIND
+
+    def against(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Reason | None:
+        """The Reason why the kernel does not serve the problem on the device; None if it may."""
+        refusal = self.check(problem, kernel, device)
+        return None if refusal is None else refusal.by(self.id, self.severity)
+
+
+def refuses_nothing(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    """The check of a rule that only orders kernels, or that applies before there is a kernel to check."""
+    return None
+
+
+def reasons_against(rules: Iterable[Rule], problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> list[Reason]:
+    """All reasons, in the order of the table, not only the first."""
+    found = (rule.against(problem, kernel, device) for rule in rules)
+    return [reason for reason in found if reason is not None]
+
+
+_HINTS = {
+    "dtype": "--dtype {have}",
+    "dtype_out": "--dtype {dtype}:{have}",
+    "mask": "--mask {have}",
+    "softcap": "--softcap 0",
+    "dropout": "--dropout 0",
+    "lse": "drop --lse",
+    "bias": "--bias {have}",
+    "sink": "--sink 0",
+    "sink_logits": "drop --sink-logits",
+    "cache": "--kv-cache {have}",
+    "append": "--append 0",
+    "rotary": "--rotary 0",
+    "qscale": "--qscale {have}",
+    "split": "--splits 1",
+}
+_SHAPES = ("page",)
+_OPTIONS = ("lse", "dropout", "softcap", "sink", "sink_logits", "deterministic", "dbias", "split")
+
+
+def _signature_check(field: str) -> Check:
+    def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+        wanted = Signature.of(problem)
+        if field not in kernel.signature.misfits(wanted) or (field == "dtype_out" and _follows(problem, kernel)):
+            return None
+        have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))
+        other = f"a kernel compiled for {field}={want}"
+        hint = other if have == "yes" else _HINTS.get(field, other).format(have=have, dtype=problem.dtype.value)
+        return Refusal(f"{field} {want} is not what the kernel is compiled for ({field} {have})", hint)
+
+    return check
+
+
+def _follows(problem: Problem, kernel: KernelSpec) -> bool:
+    """Whether both output types are the defaults of different input types, so that K001 covers the difference."""
+    have = kernel.signature
+    default = have.dtype_out is have.dtype.default_output and problem.dtype_out is problem.dtype.default_output
+    return default and have.dtype is not problem.dtype
+
+
+SIGNATURE_RULE_IDS = {
+    "dtype": "K001",
+    "dtype_out": "K002",
+    "mode": "K003",
+    "mask": "K004",
+    "sink": "K005",
+    "sink_logits": "K006",
+    "bias": "K007",
+    "softcap": "K008",
+    "dropout": "K009",
+    "lse": "K010",
+    "gqa": "K011",
+    "cache": "K013",
+    "page": "K014",
+    "append": "K015",
+    "rotary": "K016",
+    "split": "K017",
+    "qscale": "K018",
+    "deterministic": "K019",
+    "dbias": "K020",
+}
+
+
+def _hdim_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    sizes = (("hdim", problem.hdim, kernel.signature.hdim), ("hdim-v", problem.hdim_v, kernel.signature.hdim_v))
+    over = [(name, want, have) for name, want, have in sizes if want > have]
+    if not over:
+        return None
+    name, want, have = over[0]
+    text = f"{name} {want} is not supported by {kernel.backend} on {kernel.arch}: the kernel holds at most {have}"
+    return Refusal(text, f"--{name} {have} or less")
+
+
+def _arch_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    if kernel.arch in device.archs:
+        return None
+    text = f"device {device.id} does not accept {kernel.arch} kernels (it accepts {', '.join(device.archs)})"
+    return Refusal(text, f"--arch {device.archs[0]}" if device.archs else None)
+
+
+def _direction_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    have = Direction.BWD if kernel.family.value.startswith("bwd") else Direction.FWD
+    if problem.direction is have:
+        return None
+    text = f"direction {problem.direction.value} is not what a {kernel.family.value} kernel computes"
+    return Refusal(text, f"--direction {have.value}")
+
+
+def _leftpad_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    if problem.cache_leftpad is None:
+        return None
+    rows = max(problem.cache_leftpad)
+    text = f"cache-leftpad {rows}: {kernel.backend} reads a cache from its first row, not from behind padding"
+    return Refusal(text, "--cache-leftpad 0")
+
+
+SIGNATURE_RULES: tuple[Rule, ...] = tuple(
+    Rule(
+        id,
+        f"the kernel's signature admits the problem's {field}",
+        _signature_check(field),
+        f"A kernel is compiled for one {field}, or takes any at run time. Kernel and problem must agree.",
+        "fmha_cli/domain/signature.py Signature.misfits",
+        Severity.OPTION if field in _OPTIONS else Severity.SHAPE if field in _SHAPES else Severity.KIND,
+    )
+    for field, id in SIGNATURE_RULE_IDS.items()
+)
+
+LEFTPAD_RULE = Rule(
+    "K026",
+    "the keys of a linear cache start at its first row",
+    _leftpad_check,
+    "Left padding is a run-time number that no signature holds. A backend whose kernels start behind it leaves this "
+    "rule out of its table; every other one refuses.",
+    "Dao-AILab/flash-attention csrc/flash_attn/src/block_info.h BlockInfo::leftpad_k",
+    Severity.OPTION,
+)
+HDIM_RULE = Rule(
+    "K012",
+    "the head dims fit the kernel",
+    _hdim_check,
+    "Head dims up to the kernel's own are served by padding; larger ones need another kernel.",
+    "fmha_cli/domain/signature.py Signature",
+    Severity.SHAPE,
+)
+ARCH_RULE = Rule(
+    "K021",
+    "the device accepts the kernel's architecture",
+    _arch_check,
+    "A device accepts a list of architectures; a kernel built for another one does not load.",
+    "fmha_cli/domain/device.py DeviceFacts.archs",
+    Severity.PLACE,
+)
+DIRECTION_RULE = Rule(
+    "K025",
+    "the kernel computes the direction that is asked for",
+    _direction_check,
+    "Forward and backward are different kernels; a backend without the wanted one refuses the problem.",
+    "fmha_cli/domain/kernel.py Family",
+)
+
+CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)
+"""Rules that hold for every backend; a backend adds its own."""
+
+LEFTPAD_CORE_RULES = tuple(rule for rule in CORE_RULES if rule is not LEFTPAD_RULE)
+"""The core rules of a backend whose kernels can start behind left padding."""
+
+
+def unbuildable(kernel: KernelSpec, reasons: Sequence[Reason]) -> UnsupportedError:
+    """The error of a kernel that cannot exist: the first reason as its headline, all reasons below."""
+    first = reasons[0]
+    return UnsupportedError(
+        f"{kernel.family.value} for {kernel.arch} cannot be built: {first.text}",
+        code=first.id,
+        where=kernel.name,
+        why="; ".join(f"{reason.id} {reason.text}" for reason in reasons),
+        help=first.hint,
+    )
+
+
+def duplicate_ids(tables: Sequence[Sequence[Rule]]) -> list[str]:
+    """Rule ids that name two different rules; the registry refuses them."""
+    seen: dict[str, Rule] = {}
+    twice = []
+    for table in tables:
+        for rule in table:
+            if seen.setdefault(rule.id, rule) != rule:
+                twice += [rule.id]
+    return twice

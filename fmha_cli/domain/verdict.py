@@ -1,0 +1,125 @@
+"""``Verdict``: the closed set of outcomes, the effect of each on the exit code, and the checks behind a verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Annotated
+
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.members import Count, Least, NullWhenNotFinite
+
+
+class Verdict(StrEnum):
+    """The outcome of one row."""
+
+    PASSED = "PASSED"
+    UNCHECKED = "UNCHECKED"
+    MISTRUSTED = "MISTRUSTED"
+    WRONG = "WRONG"
+    NONDETERMINISTIC = "NONDETERMINISTIC"
+    HAZARD = "HAZARD"
+    OUT_OF_BOUNDS = "OUT_OF_BOUNDS"
+    UNSUPPORTED = "UNSUPPORTED"
+    BUILD_FAILED = "BUILD_FAILED"
+    LAUNCH_FAILED = "LAUNCH_FAILED"
+    CRASHED = "CRASHED"
+    TIMED_OUT = "TIMED_OUT"
+    OUT_OF_MEMORY = "OUT_OF_MEMORY"
+    NOT_RUN = "NOT_RUN"
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return _EXIT[self]
+
+
+_EXIT = {
+    Verdict.PASSED: ExitCode.OK,
+    Verdict.UNCHECKED: ExitCode.OK,
+    Verdict.MISTRUSTED: ExitCode.WRONG,
+    Verdict.WRONG: ExitCode.WRONG,
+    Verdict.NONDETERMINISTIC: ExitCode.WRONG,
+    Verdict.HAZARD: ExitCode.WRONG,
+    Verdict.OUT_OF_BOUNDS: ExitCode.WRONG,
+    Verdict.UNSUPPORTED: ExitCode.UNSUPPORTED,
+    Verdict.NOT_RUN: ExitCode.ENVIRONMENT,
+    Verdict.BUILD_FAILED: ExitCode.FAILED,
+    Verdict.LAUNCH_FAILED: ExitCode.FAILED,
+    Verdict.CRASHED: ExitCode.FAILED,
+    Verdict.TIMED_OUT: ExitCode.FAILED,
+    Verdict.OUT_OF_MEMORY: ExitCode.FAILED,
+}
+
+_PRECEDENCE = (
+    ExitCode.INTERRUPTED,
+    ExitCode.INTERNAL,
+    ExitCode.WRONG,
+    ExitCode.FAILED,
+    ExitCode.ENVIRONMENT,
+    ExitCode.UNSUPPORTED,
+    ExitCode.OK,
+)
+
+
+def exit_code_of(verdicts: Iterable[Verdict], *, interrupted: bool = False) -> ExitCode:
+    """The exit code of a run; an unsupported row counts only when every row is unsupported."""
+    rows = list(verdicts)
+    codes = {v.exit_code for v in rows}
+    if any(v is not Verdict.UNSUPPORTED for v in rows):
+        codes.discard(ExitCode.UNSUPPORTED)
+    if interrupted:
+        codes.add(ExitCode.INTERRUPTED)
+    return next((code for code in _PRECEDENCE if code in codes), ExitCode.OK)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check:
+    """How one output compares with the reference under one fill (contract, section 7, ``checks``).
+
+    The budgets are what the rule allows. ``rms`` detects errors that stay below the limit of a single row.
+    """
+
+    row_l2: Annotated[
+        float, NullWhenNotFinite(), "max over rows of |o - ref| / max(|ref|, floor); null: not finite, see notes"
+    ]
+    row_l2_budget: Annotated[float, NullWhenNotFinite()]
+    max_abs: Annotated[float, NullWhenNotFinite()]
+    max_abs_budget: Annotated[float, NullWhenNotFinite()]
+    nonfinite: Annotated[int, Least(0), "elements finite on one side only"]
+    rows: Count
+    fill: str
+    worst: Annotated[str | None, "where the worst row is"] = None
+    rms: Annotated[float | None, "root mean square of the rows' quotients; null: no such limit"] = None
+    rms_budget: float | None = None
+
+    @property
+    def passed(self) -> bool:
+        return self.nonfinite == 0 and all(value <= budget for value, budget in self._limits)
+
+    @property
+    def _limits(self) -> tuple[tuple[float, float], ...]:
+        rows = ((self.row_l2, self.row_l2_budget), (self.max_abs, self.max_abs_budget))
+        return rows if self.rms is None or self.rms_budget is None else (*rows, (self.rms, self.rms_budget))
+
+    @property
+    def badness(self) -> float:
+        """The share of the budget that is used; above 1 fails. It orders fills from best to worst."""
+        if self.nonfinite or any(value != value for value, _ in self._limits):
+            return float("inf")
+        return max((value / budget if budget > 0 else float(value > 0) * 1e308) for value, budget in self._limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Checks of all outputs under one fill; ``distrust`` says why a pass would mean little."""
+
+    checks: tuple[tuple[str, Check], ...]
+    distrust: str | None = None
+    notes: tuple[str, ...] = ()
+
+    @property
+    def verdict(self) -> Verdict:
+        if not all(check.passed for _, check in self.checks):
+            return Verdict.WRONG
+        return Verdict.MISTRUSTED if self.distrust else Verdict.PASSED

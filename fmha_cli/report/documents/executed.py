@@ -1,0 +1,121 @@
+"""``fmha.executed/1``: what the kernels of one problem execute on an emulated device, compared with what it needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import reduce
+from typing import Annotated, Any, Literal
+
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.emulation import Executed, Finding
+from fmha_cli.domain.members import Least, Named, Pattern, ShownAs
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.document import Document
+from fmha_cli.report.lines import problem_text
+from fmha_cli.report.record import Record
+from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.table import Table
+from fmha_cli.report.units import digits, size
+
+
+@dataclass(frozen=True, kw_only=True)
+class Needed:
+    """What the problem needs by its definition."""
+
+    flops: Annotated[int, Least(0), "of visible pairs"]
+    dense_flops: Annotated[int, Least(0), "of all pairs"]
+    bytes: Annotated[int, Least(0), "every tensor once"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExecutedKernels:
+    """inspect --executed --json: what the kernels of one problem executed on an emulated device."""
+
+    schema: Literal["fmha.executed/1"] = "fmha.executed/1"
+    problem: Annotated[Mapping[str, Any], Named("problem")]
+    device: Annotated[str | None, ShownAs(Annotated[str, Pattern("^emu:")])]
+    verdict: Annotated[Verdict, ShownAs(str)]
+    repro: Annotated[str, "command line that gives the row of this run"]
+    kernel: Annotated[KernelRow | None, "the main stage's"]
+    kernels: Annotated[tuple[Executed, ...], "one for each GPU kernel, in the order of their launches"]
+    total: Annotated[Executed, "the sums over kernels, named all"]
+    needed: Needed
+    matrix_share: Annotated[float | None, "matrix FLOP / FLOP of visible pairs"]
+    findings: tuple[Finding, ...]
+
+
+def executed_document(problem: Problem, record: Record) -> dict[str, Any]:
+    """The document of an executed record."""
+    kernels = record.executed or ()
+    total = reduce(Executed.plus, kernels)
+    flops = problem.flops()
+    return to_json(
+        ExecutedKernels(
+            problem=problem.to_dict(),
+            device=record.device,
+            verdict=record.verdict,
+            repro=record.repro,
+            kernel=record.kernel,
+            kernels=kernels,
+            total=replace(total, kernel="all"),
+            needed=Needed(flops=flops, dense_flops=problem.flops(dense=True), bytes=problem.bytes()),
+            matrix_share=total.matrix_flops / flops if flops else None,
+            findings=record.findings or (),
+        )
+    )
+
+
+_SHORT = 40
+_BYTES = {
+    "global_read_bytes": "global memory read",
+    "global_written_bytes": "global memory written",
+    "scalar_read_bytes": "read by scalar loads",
+    "scratch_read_bytes": "scratch read",
+    "scratch_written_bytes": "scratch written",
+    "lds_read_bytes": "LDS read",
+    "lds_written_bytes": "LDS written",
+}
+_COUNTS = {
+    "lds_accesses": "LDS accesses",
+    "lds_conflict_cycles": "LDS cycles lost to bank conflicts",
+    "buffer_out_of_range": "lanes beyond a buffer's end",
+    "barriers": "barrier arrivals",
+}
+
+
+def executed_view(document: Mapping[str, Any]) -> Table:
+    """One line for each count, with a column for each GPU kernel and one for their sum; findings below."""
+    kernels = document["kernels"]
+    columns = [*kernels, document["total"]] if len(kernels) > 1 else [document["total"]]
+    heads = [f"kernel {i}" for i in range(1, len(kernels) + 1)] if len(kernels) > 1 else []
+    heads.append("all" if heads else "count")
+    needed, share = document["needed"], document["matrix_share"]
+    names = sorted(document["total"]["classes"], key=lambda name: (-document["total"]["classes"][name], name))
+    rows = [["wave instructions", *(str(c["instructions"]) for c in columns)]]
+    rows += [[f"  {name}", *(str(c["classes"].get(name, 0)) for c in columns)] for name in names]
+    rows += [["matrix FLOP", *(str(c["matrix_flops"]) for c in columns)]]
+    rows += [_last(columns, "FLOP needed, visible pairs", str(needed["flops"]))]
+    rows += [_last(columns, "FLOP needed, all pairs", str(needed["dense_flops"]))]
+    rows += [_last(columns, "matrix FLOP / needed", "" if share is None else digits(share))]
+    rows += [[text, *(size(c[key]) for c in columns)] for key, text in _BYTES.items()]
+    rows += [_last(columns, "memory needed, every tensor once", size(needed["bytes"]))]
+    rows += [[text, *(str(c[key]) for c in columns)] for key, text in _COUNTS.items()]
+    details = [f"  kernel {i}: {_short(c['kernel'])}, launched {c['launches']}x" for i, c in enumerate(kernels, 1)]
+    details += [f"  {f['kind']} at {f['address']:#x}: {f['text']}" for f in document["findings"]]
+    summary = (
+        f"{problem_text(document['problem'])} on {document['device']}: {document['verdict']}; no time is one of a GPU"
+    )
+    return Table(["what", *heads], rows, summary, details, frozenset(heads))
+
+
+def _last(columns: list[Mapping[str, Any]], text: str, value: str) -> list[str]:
+    return [text, *[""] * (len(columns) - 1), value]
+
+
+def _short(symbol: str) -> str:
+    return symbol if len(symbol) <= _SHORT else f"{symbol[:_SHORT]}... ({len(symbol)} characters)"
+
+
+DOCUMENT = Document(ExecutedKernels, executed_view, rows="kernels")

@@ -1,0 +1,128 @@
+"""``fmha.inspect/1``: what a built kernel needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.members import Count
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.report.document import Document
+from fmha_cli.report.finite import nulled
+from fmha_cli.report.parts import ArtifactRow
+from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.table import Table
+from fmha_cli.report.units import cell, duration, size
+
+ByKind = Mapping[str, Count]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inspection:
+    """inspect --json: what a built kernel needs. A figure that the backend does not know is null."""
+
+    schema: Literal["fmha.inspect/1"] = "fmha.inspect/1"
+    kernel: KernelRow
+    backend: str
+    arch: str
+    artifact: ArtifactRow | None
+    registers: Annotated[ByKind | int | None, "by kind (vgpr, sgpr ...), or one number"] = None
+    spills: Annotated[
+        ByKind | int | None,
+        "spilled registers by kind, or a number of spill instructions; as the compiler counts them",
+    ] = None
+    lds_bytes: Count | None = None
+    shared_bytes: Count | None = None
+    occupancy: Annotated[float | None, "waves (warps) that fit on one SIMD (scheduler) at once"] = None
+    vector_bits: Count | None = None
+    instructions: Annotated[ByKind | None, "mnemonic -> count"] = None
+    matrix_instructions: Count | None = None
+    extern_calls: Annotated[
+        tuple[str, ...] | None,
+        "functions that the code calls and the file does not hold, such as __assertfail; empty for none",
+    ] = None
+    details: Annotated[Mapping[str, Any], "whatever else the backend says"]
+
+
+_INSPECTED = (
+    "registers",
+    "spills",
+    "lds_bytes",
+    "shared_bytes",
+    "occupancy",
+    "vector_bits",
+    "instructions",
+    "matrix_instructions",
+    "extern_calls",
+)
+"""The figures that every backend that knows them names alike; whatever else a backend says is in ``details``."""
+
+
+def inspect_document(
+    kernel: KernelSpec, findings: Mapping[str, Any], artifact: Artifact | None, upstream_name: str | None = None
+) -> dict[str, Any]:
+    """The document of the result of ``Backend.inspect``."""
+    figures: dict[str, Any] = {name: findings.get(name) for name in _INSPECTED}
+    details, _ = nulled({k: v for k, v in sorted(findings.items()) if k not in _INSPECTED})
+    return to_json(
+        Inspection(
+            kernel=KernelRow.of(kernel, upstream_name),
+            backend=kernel.backend,
+            arch=kernel.arch,
+            artifact=None if artifact is None else ArtifactRow.of(artifact),
+            details=details,
+            **figures,
+        )
+    )
+
+
+_MOST_INSTRUCTIONS = 20
+_FIGURES = ("registers", "spills", "lds_bytes", "shared_bytes", "occupancy", "vector_bits", "matrix_instructions",
+            "extern_calls")  # fmt: skip
+_LATER = ("why", "kernels")
+
+
+def inspect_view(document: Mapping[str, Any]) -> Table:
+    """One line for each figure, the most frequent instructions, and each GPU kernel of a library that holds several."""
+    rows = [
+        [name.replace("_", " "), figure_text(name, document[name])] for name in _FIGURES if document[name] is not None
+    ]
+    details = document["details"]
+    rows += [
+        ["compile memory" if key == "compile_peak_bytes" else key.replace("_", " "), figure_text(key, value)]
+        for key, value in details.items()
+        if value is not None and key not in _LATER
+    ]
+    if document["artifact"] is not None:
+        rows.append(["build time", duration(document["artifact"]["build_ns"])])
+    counts = sorted((document["instructions"] or {}).items(), key=lambda item: (-item[1], item[0]))
+    rows += [[f"instruction {mnemonic}", str(count)] for mnemonic, count in counts[:_MOST_INSTRUCTIONS]]
+    if len(counts) > _MOST_INSTRUCTIONS:
+        rest = sum(count for _, count in counts[_MOST_INSTRUCTIONS:])
+        rows.append([f"{len(counts) - _MOST_INSTRUCTIONS} other instructions", str(rest)])
+    several = details.get("kernels") or []
+    lines = [f"GPU kernel {i} of {len(several)}: {cell(_short(k))}" for i, k in enumerate(several, 1)]
+    lines = lines if len(several) > 1 else []
+    lines += [f"no instruction counts: {details['why']}"] if details.get("why") else []
+    return Table(["what", "value"], rows, document["kernel"]["name"], lines)
+
+
+def _short(kernel: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in kernel.items() if key != "symbol" and value is not None}
+
+
+def figure_text(name: str, value: Any) -> str:
+    """A figure as a cell, formatted according to the figure's name."""
+    if value is None:
+        return ""
+    if name.endswith("_ns"):
+        return duration(value)
+    if name == "compile_peak_bytes":
+        return size(value)
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else cell(value)
+
+
+DOCUMENT = Document(Inspection, inspect_view)

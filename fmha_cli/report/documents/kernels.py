@@ -1,0 +1,86 @@
+"""``fmha.kernels/1``: kernels, and whether each can be built."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.members import Count, ShownAs
+from fmha_cli.domain.rules import Reason
+from fmha_cli.report.document import Document
+from fmha_cli.report.lines import SHORT
+from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.table import Table
+from fmha_cli.report.units import cell, counted
+
+
+@dataclass(frozen=True, kw_only=True)
+class ListedKernel(KernelRow):
+    """One kernel of ``list-kernels``."""
+
+    backend: str
+    buildable: bool
+    reasons: Annotated[tuple[Reason, ...], "why it is not buildable"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kernels:
+    """list-kernels --json."""
+
+    schema: Literal["fmha.kernels/1"] = "fmha.kernels/1"
+    arch: str | None
+    count: Count
+    kernels: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[ListedKernel, ...])]
+
+
+def kernel_entry(
+    kernel: KernelSpec, upstream_name: str | None = None, reasons: Sequence[Reason] = (), *, buildable: bool = True
+) -> dict[str, Any]:
+    """One kernel of ``list-kernels``; ``reasons`` say why it is not buildable."""
+    backend = kernel.backend
+    row = ListedKernel.of(kernel, upstream_name, backend=backend, buildable=buildable, reasons=tuple(reasons))
+    return to_json(row)
+
+
+def kernels_document(arch: str | None, kernels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The document of the entries of one architecture."""
+    rows = tuple(kernels)
+    return to_json(Kernels(arch=arch, count=len(rows), kernels=rows))
+
+
+def kernels_view(document: Mapping[str, Any]) -> Table:
+    """One line for each kernel, with a column for each part of the signature in which the kernels differ."""
+    kernels = document["kernels"]
+    apart, same = _differing([kernel["signature"] for kernel in kernels])
+    shown = [*_ALWAYS, *(name for name in apart if name not in _ALWAYS)]
+    rows = []
+    for kernel in kernels:
+        algorithm = kernel["name"].split(":", 4)[4]
+        built = "" if kernel["buildable"] else "no: " + " ".join(r["id"] for r in kernel["reasons"])
+        facts = [cell(kernel["signature"][name]) for name in shown]
+        named = kernel["upstream_name"] or ""
+        rows.append([kernel["digest"][:SHORT], kernel["backend"], kernel["family"], *facts, algorithm, named, built])
+    headers = ["digest", "backend", "family", *shown, "algorithm", "upstream name", "buildable"]
+    alike = " ".join(
+        f"{name}={cell(value)}" for name, value in same.items() if name not in _ALWAYS and value not in _OFF
+    )
+    details = [f"in all of them: {alike}"] if alike and kernels else []
+    where = f" for {document['arch']}" if document["arch"] else ""
+    return Table(headers, rows, f"{counted(document['count'], 'kernel')}{where}", details).narrowed()
+
+
+_ALWAYS = ("dtype", "hdim")
+_OFF = ("no", "none", 0)
+
+
+def _differing(signatures: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict[str, Any]]:
+    """Names of the members that differ between kernels, and the other members with their common value."""
+    first = signatures[0] if signatures else {}
+    apart = [name for name in first if any(other[name] != first[name] for other in signatures)]
+    return apart, {name: value for name, value in first.items() if name not in apart}
+
+
+DOCUMENT = Document(Kernels, kernels_view, rows="kernels")

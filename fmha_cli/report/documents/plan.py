@@ -1,0 +1,109 @@
+"""``fmha.plan/1``: the stages that would solve a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.kernel import Family
+from fmha_cli.domain.members import Count, Least, Named, Sha256
+from fmha_cli.domain.plan import Plan, Workspace
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason
+from fmha_cli.report.document import Document
+from fmha_cli.report.lines import SHORT, labels, problem_text, reason_text
+from fmha_cli.report.table import Table
+from fmha_cli.report.units import cell, counted, size
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedStage:
+    """One stage, with what is known about its launch."""
+
+    family: Family
+    kernel: str
+    digest: Sha256
+    upstream_name: str | None
+    detail: Mapping[str, str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlanPage:
+    """plan --json; kernel is null, with reasons, where nothing serves the problem."""
+
+    schema: Literal["fmha.plan/1"] = "fmha.plan/1"
+    problem: Annotated[Mapping[str, Any], Named("problem")]
+    backend: str | None = None
+    arch: str | None = None
+    device: str | None = None
+    kernel: Annotated[str | None, "the main one"] = None
+    splits: Annotated[int | None, Least(1)] = None
+    stages: tuple[PlannedStage, ...] = ()
+    workspaces: tuple[Workspace, ...] = ()
+    workspace_bytes: Count | None = None
+    predicted_bytes: Annotated[Count | None, "every tensor once, and the workspaces"] = None
+    reasons: tuple[Reason, ...] = ()
+
+
+def plan_document(
+    problem: Problem,
+    plan: Plan | None,
+    device: str | None = None,
+    upstream_names: Sequence[str | None] = (),
+    reasons: Sequence[Reason] = (),
+) -> dict[str, Any]:
+    """The document of a plan; if there is no plan, of the reasons.
+
+    ``upstream_names`` are those of the stages, in the same order.
+    """
+    if plan is None:
+        return to_json(PlanPage(problem=problem.to_dict(), device=device, reasons=tuple(reasons)))
+    names = (*upstream_names, *(None,) * len(plan.stages))
+    stages = tuple(
+        PlannedStage(
+            family=stage.family,
+            kernel=stage.kernel.name,
+            digest=stage.kernel.digest,
+            upstream_name=name,
+            detail=dict(stage.detail),
+        )
+        for stage, name in zip(plan.stages, names, strict=False)
+    )
+    return to_json(
+        PlanPage(
+            problem=problem.to_dict(),
+            backend=plan.main.backend,
+            arch=plan.main.arch,
+            device=device,
+            kernel=plan.main.name,
+            splits=plan.splits,
+            stages=stages,
+            workspaces=plan.workspaces,
+            workspace_bytes=plan.workspace_bytes,
+            predicted_bytes=plan.predicted_bytes,
+            reasons=tuple(reasons),
+        )
+    )
+
+
+def plan_view(document: Mapping[str, Any]) -> Table:
+    """Stages in launch order with their grids; below, their other details and the workspaces."""
+    rows, details = [], []
+    for i, stage in enumerate(document["stages"], 1):
+        name = stage["kernel"]
+        more = dict(stage["detail"])
+        rows.append([str(i), stage["digest"][:SHORT], labels([name])[name], cell(more.pop("grid", ""))])
+        details += [f"  stage {i}, {key}: {cell(value)}" for key, value in more.items()]
+    details += [f"  workspace {w['name']}: {size(w['bytes'])}" for w in document["workspaces"]]
+    details += [reason_text(reason) for reason in document["reasons"]]
+    summary = problem_text(document["problem"])
+    if document["kernel"] is None:
+        return Table([], [], f"{summary}: no kernel serves this problem", details)
+    summary += f": {counted(len(rows), 'stage')}, {size(document['predicted_bytes'])} of memory"
+    headers = ["stage", "digest", "kernel", "grid"]
+    return Table(headers, rows, summary, details, frozenset(["stage"])).narrowed()
+
+
+DOCUMENT = Document(PlanPage, plan_view, rows="stages")

@@ -1,0 +1,165 @@
+"""``fmha.report/1``: what ``run``, ``validate`` and ``bench`` print; below the table, why rows are not good."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.device import is_emulated
+from fmha_cli.domain.errors import ExitCode, FmhaError
+from fmha_cli.domain.members import ShownAs
+from fmha_cli.domain.verdict import Check, Verdict
+from fmha_cli.report.color import verdict_text
+from fmha_cli.report.document import Document
+from fmha_cli.report.finite import is_note
+from fmha_cli.report.launch_view import launch_lines
+from fmha_cli.report.lines import problem_text, reason_text
+from fmha_cli.report.parts import Environment, ErrorRow
+from fmha_cli.report.record import Record
+from fmha_cli.report.rows import OUTPUTS
+from fmha_cli.report.table import Table
+from fmha_cli.report.units import digits, percent, time_unit
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """What run, validate and bench print with --json."""
+
+    schema: Literal["fmha.report/1"] = "fmha.report/1"
+    error: ErrorRow | None
+    environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
+    records: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[Record, ...])]
+
+
+def report_document(
+    records: Iterable[Record | Mapping[str, Any]], environment: Mapping[str, Any], error: FmhaError | None = None
+) -> dict[str, Any]:
+    """The document of some records. The commands print it at every exit code except 70 and 130."""
+    rows = tuple(record.to_dict() if isinstance(record, Record) else record for record in records)
+    failure = None if error is None else ErrorRow.of(error)
+    return to_json(Report(error=failure, environment=environment, records=rows))
+
+
+Row = Mapping[str, Any]
+
+
+def records_view(document: Row, color: bool = False) -> Table:
+    """One line for each record; empty columns are left out."""
+    records = document["records"]
+    times = [r["measurement"]["median_ns"] if r["measurement"] else None for r in records]
+    factor, unit = time_unit(times)
+    numbers = ["#", f"time [{unit}]", "±95 % [%]", "TFLOP/s", "GB/s", "peak [%]", "regret [%]"]
+    headers = ["#", "problem", "kernel", "cache", "verdict", *numbers[1:], "error (of budget)", "against"]
+    rows = []
+    for index, (record, time) in enumerate(zip(records, times, strict=True), 1):
+        measured = record["measurement"] or {}
+        rows.append(
+            [
+                str(index),
+                problem_text(record["problem"]),
+                _kernel(record),
+                measured.get("cache", ""),
+                verdict_text(record["verdict"], color),
+                "" if time is None else digits(time / factor, 4),
+                _half_width(measured),
+                digits(measured.get("tflops")),
+                digits(measured.get("gbps")),
+                percent(measured.get("peak_fraction")),
+                percent(record["regret"]),
+                _error(record["checks"]),
+                _against(record),
+            ]
+        )
+    if len({row[3] for row in rows} - {""}) == 1:  # a column with one cache mode throughout is useless
+        rows = [[*row[:3], "", *row[4:]] for row in rows]
+    details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
+    details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
+    return Table(headers, rows, summary(records), details, frozenset(numbers)).narrowed()
+
+
+def summary(records: Sequence[Row]) -> str:
+    """``12 rows: 10 PASSED, 2 WRONG``, in the order of the verdicts' definition."""
+    counts = Counter(record["verdict"] for record in records)
+    parts = [f"{counts[v.value]} {v.value}" for v in Verdict if counts[v.value]]
+    return f"{len(records)} {'row' if len(records) == 1 else 'rows'}" + (f": {', '.join(parts)}" if parts else "")
+
+
+def _kernel(record: Row) -> str:
+    """Backend, architecture (or the emulated device) and the digest's first 8 digits, which ``--kernel`` accepts."""
+    kernel = record["kernel"]
+    mark = "*" if record["default_choice"] else ""
+    where = record["device"] if is_emulated(record["device"]) else record["arch"]
+    parts = [record["backend"], where, kernel["digest"][:8] + mark if kernel else None]
+    return " ".join(part for part in parts if part)
+
+
+def _half_width(measured: Row) -> str:
+    ends = measured.get("ci95_ns")
+    return "" if not ends else percent((ends[1] - ends[0]) / 2 / max(1, measured["median_ns"]))
+
+
+def _worst_check(checks: Row | None) -> tuple[str, Check] | None:
+    """The output that used most of its budget."""
+    found = [(name, _as_check(checks[name])) for name in OUTPUTS if checks and checks[name]]
+    return max(found, key=lambda item: item[1].badness, default=None)
+
+
+def _as_check(data: Row) -> Check:
+    """The check in a row, in which null replaces a number that is not finite."""
+    absent = {"worst", "rms_budget"} | ({"rms"} if data["rms_budget"] is None else set())
+    values: dict[str, Any] = {k: float("nan") if v is None and k not in absent else v for k, v in data.items()}
+    return Check(**values)
+
+
+def _error(checks: Row | None) -> str:
+    found = _worst_check(checks)
+    if found is None:
+        return ""
+    name, check = found
+    share = "not finite" if check.badness == float("inf") else f"{check.badness:.0%}"
+    return f"{name} {digits(check.row_l2, 2)} ({share})"
+
+
+def _against(record: Row) -> str:
+    ratio = record["ab"] or record["baseline"]
+    return "" if ratio is None else f"{ratio['speed']} x{ratio['ratio']:.3f}"
+
+
+_SYMBOL = re.compile(r"\b(_Z\w{60})\w{20,}")
+"""A mangled name, which may have a thousand characters; JSON has all of them."""
+
+
+def _shortened(note: str) -> str:
+    return _SYMBOL.sub(r"\1...", note)
+
+
+def _details(index: int, record: Row) -> list[str]:
+    """For a row that is not good, the reason and the command that reproduces it; for other rows, their notes."""
+    good = Verdict(record["verdict"]).exit_code is ExitCode.OK
+    lines = [reason_text(reason) for reason in record["reasons"]]
+    worst = _worst_check(record["checks"])
+    if not good and worst is not None and not worst[1].passed:
+        name, check = worst
+        lines.append(
+            f"{name} under fill {check.fill}: row error {check.row_l2:.3g} of {check.row_l2_budget:.3g} allowed, "
+            f"max {check.max_abs:.3g} of {check.max_abs_budget:.3g}, {check.nonfinite} not finite"
+            + (f", rms {check.rms:.3g} of {check.rms_budget:.3g}" if check.rms and check.rms_budget else "")
+            + (f"; {check.worst}" if check.worst else "")
+        )
+    lines += [f"fill {n['fill']}: {n['distrust']}" for n in record["fill_notes"] if n["distrust"]]
+    lines += [line for launch in record["launches"] for line in launch_lines(launch)]
+    lines += [_shortened(note) for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get(
+        "notes", []
+    )
+    if not good:
+        lines += [f"log ends: {record['log'].strip().splitlines()[-1]}"] if (record["log"] or "").strip() else []
+        lines += [f"saved: {record['saved']}"] if record["saved"] else []
+        lines += [f"again: {record['repro']}"]
+    return [f"  {index}: " + line.replace("\n", "\n     ") for line in lines]
+
+
+DOCUMENT = Document(Report, records_view, rows="records", colored=True)

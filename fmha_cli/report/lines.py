@@ -1,0 +1,55 @@
+"""Problems, kernels and reasons as short lines of text for people, from their JSON forms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fmha_cli.report.units import cell
+
+Row = Mapping[str, Any]
+
+SHORT = 8
+"""Digits of a digest that ``--kernel`` takes at least."""
+
+_SHOWN = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v", "dtype", "mask", "mode")
+_HIDDEN = ("layout", "direction", "scale", "lse", "seqlens_q", "seqlens_k", "cache_seqlens", "seed", "offset")
+
+
+def problem_text(problem: Row) -> str:
+    """A problem in few characters: ``b2 h8/2 s1024/4096 d128 fp16 causal``, then fields other than the defaults."""
+
+    def pair(name: str, first: str, second: str) -> str:
+        a, b = problem[first], problem[second]
+        return f"{name}{a}" if a == b else f"{name}{a}/{b}"
+
+    parts = [f"b{problem['batch']}", pair("h", "heads", "kv_heads"), pair("s", "seqlen_q", "seqlen_k")]
+    parts += [pair("d", "hdim", "hdim_v"), problem["dtype"]]
+    parts += [problem["mask"]] if problem["mask"] != "none" else []
+    parts += ["group"] if problem["mode"] == "group" else []
+    parts += [problem["layout"]] if problem["layout"] != "bhsd" else []
+    parts += [problem["direction"]] if problem["direction"] != "fwd" else []
+    parts += ["lse"] if problem["lse"] else []
+    for key in sorted(set(problem) - set(_SHOWN) - set(_HIDDEN)):
+        value = problem[key]
+        parts.append(key if value is True else f"{key}={cell(value)}")
+    return " ".join(parts)
+
+
+def reason_text(reason: Row) -> str:
+    """A reason in one line."""
+    return f"{reason['id']} {reason['text']}" + (f" (help: {reason['hint']})" if reason["hint"] else "")
+
+
+def labels(names: Sequence[str]) -> dict[str, str]:
+    """Each kernel's family and the parts that distinguish it; tables show the backend and architecture separately.
+
+    If there are several kernels, parts that all of them share are left out. Choices that a kernel leaves open are too.
+    """
+    parts = {}
+    for name in names:
+        _, family, _, signature, algorithm = name.split(":", 4)
+        pairs = [pair for pair in (*signature.split(","), *algorithm.split(",")) if not pair.endswith("=any")]
+        parts[name] = [family, *filter(None, pairs)]
+    shared = set.intersection(*map(set, parts.values())) if len(parts) > 1 else set()
+    return {name: " ".join([own[0], *(part for part in own[1:] if part not in shared)]) for name, own in parts.items()}

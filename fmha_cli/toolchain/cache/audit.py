@@ -1,0 +1,55 @@
+"""``fmha cache verify``: re-hash everything, report what is damaged, and move it away if asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.toolchain.cache.entry import Damage, verify_entry
+from fmha_cli.toolchain.cache.files import as_environment_problem
+from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.lock import try_lock
+from fmha_cli.toolchain.cache.publish import quarantine_if_damaged
+from fmha_cli.toolchain.notice import Notify, log_notice
+
+
+@dataclass(frozen=True)
+class VerifyReport:
+    """The result of a full check.
+
+    Attributes:
+        checked: number of entries that were hashed.
+        damaged: entries that must not be loaded, with all reasons.
+        quarantined: the new paths of damaged entries (``fix`` only).
+        busy: digests of damaged entries that stayed because another process holds their lock.
+    """
+
+    checked: int
+    damaged: tuple[Damage, ...]
+    quarantined: tuple[Path, ...]
+    busy: tuple[str, ...]
+
+
+def verify_cache(layout: CacheLayout, *, fix: bool = False, notify: Notify = log_notice) -> VerifyReport:
+    """Re-hash every file of every entry.
+
+    Args:
+        fix: move damaged entries to ``quarantine/``, so that their next use rebuilds them.
+
+    Raises:
+        EnvironmentProblem: the cache cannot be read or, with ``fix``, cannot be changed.
+    """
+    checked, damaged, moved, busy = 0, [], [], []
+    with as_environment_problem("verifying the kernel cache"):
+        for digest in layout.digests():
+            found = verify_entry(layout.entry(digest), digest)
+            checked += found is not None
+            if not isinstance(found, Damage):
+                continue
+            damaged.append(found)
+            if fix:
+                with try_lock(layout.lock(digest)) as held:
+                    away = quarantine_if_damaged(layout, digest, notify) if held else None
+                moved += [away] if away else []
+                busy += [] if held else [digest]
+    return VerifyReport(checked, tuple(damaged), tuple(moved), tuple(busy))

@@ -1,0 +1,137 @@
+"""The paths under the cache root.
+
+::
+
+    v2/ab/cdef…/{artifact, build.log, meta.json, source.cpp}   finished entries; some also hold kernel.ptx
+    v1/                                                        entries of an older version; `prune` removes them
+    tmp/<uuid>/{entry, work}                                   builds under way
+    locks/<name>.lock                                          never deleted
+    quarantine/<digest>.<uuid>/                                damaged entries
+    failed/<digest>/{build.log, source.cpp}                    the last failed build of a key
+    toolchains/<name>.json                                     probe results
+    toolchains/rocm-<digest>/                                  the parts of ROCm that a compiler lacks, as one root
+    sources/<name>-<version>/                                  pinned third-party sources
+"""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+SCHEMA_VERSION = 2
+"""Version of keys, entries and archives, part of every key and of every entry's path. Raise it when the layout or the
+meaning of an entry changes: then no old entry is ever hit."""
+
+ARTIFACT = "artifact"
+LOG = "build.log"
+META = "meta.json"
+SOURCE = "source.cpp"
+PTX = "kernel.ptx"
+"""The PTX that an artifact was assembled from, if its compiler produces it."""
+ENTRY_FILES = (ARTIFACT, LOG, META, SOURCE)
+"""The files of every entry; ``PTX`` may lie beside them."""
+
+_VERSION = re.compile(r"v(\d+)")
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+
+
+def is_digest(text: str) -> bool:
+    """Whether ``text`` has the form of a key digest: 64 lower-case hexadecimal digits."""
+    return _DIGEST.fullmatch(text) is not None
+
+
+@dataclass(frozen=True)
+class CacheLayout:
+    """Paths under one cache root. It computes names only and touches no file."""
+
+    root: Path
+
+    @property
+    def entries(self) -> Path:
+        """The finished entries."""
+        return self.root / f"v{SCHEMA_VERSION}"
+
+    @property
+    def outdated(self) -> tuple[Path, ...]:
+        """The folders of entries that older versions of the package left; this version never looks into them."""
+        found = [(match, path) for path in _children(self.root) if (match := _VERSION.fullmatch(path.name))]
+        return tuple(sorted(path for match, path in found if int(match[1]) < SCHEMA_VERSION))
+
+    @property
+    def tmp(self) -> Path:
+        """Builds under way, and entries on their way out."""
+        return self.root / "tmp"
+
+    @property
+    def locks(self) -> Path:
+        """The lock files."""
+        return self.root / "locks"
+
+    @property
+    def quarantine(self) -> Path:
+        """The damaged entries."""
+        return self.root / "quarantine"
+
+    @property
+    def failed(self) -> Path:
+        """The logs of failed builds."""
+        return self.root / "failed"
+
+    @property
+    def toolchains(self) -> Path:
+        """The results of probing compilers."""
+        return self.root / "toolchains"
+
+    @property
+    def sources(self) -> Path:
+        """The third-party sources."""
+        return self.root / "sources"
+
+    @property
+    def prebuilt(self) -> Path:
+        """Second names of the entries that came in archives."""
+        return self.root / "prebuilt"
+
+    @property
+    def rooms(self) -> tuple[Path, ...]:
+        """Every directory directly under the root."""
+        entries = (self.entries, self.tmp, self.locks, self.quarantine, self.failed)
+        return (*entries, self.toolchains, self.sources, self.prebuilt)
+
+    def entry(self, digest: str) -> Path:
+        """The directory of a finished entry."""
+        return self.entries / digest[:2] / digest[2:]
+
+    def lock(self, name: str) -> Path:
+        """The lock file for a digest or another name."""
+        return self.locks / f"{name}.lock"
+
+    def failure(self, digest: str) -> Path:
+        """Where a failed build leaves its log and source."""
+        return self.failed / digest
+
+    def new_tmp(self) -> Path:
+        """A fresh name for a build's directory."""
+        return self.tmp / uuid.uuid4().hex
+
+    def new_quarantine(self, digest: str) -> Path:
+        """A fresh name for a damaged entry."""
+        return self.quarantine / f"{digest}.{uuid.uuid4().hex[:12]}"
+
+    def digests(self) -> Iterator[str]:
+        """Digests of all finished entries, sorted. Empty when there is no cache yet."""
+        for shelf in sorted(_children(self.entries)):
+            for entry in sorted(_children(shelf)):
+                if is_digest(shelf.name + entry.name):
+                    yield shelf.name + entry.name
+
+
+def _children(path: Path) -> list[Path]:
+    """The members of a directory; none when it is missing or no directory."""
+    try:
+        return list(path.iterdir())
+    except (FileNotFoundError, NotADirectoryError):
+        return []

@@ -1,0 +1,192 @@
+"""Advisory locks that save work. Correctness does not depend on them, but on the atomic rename of an entry.
+
+A lock is ``flock`` on a file under ``locks/``. The file is never deleted, because one process could then lock the old
+inode and another the new one. The kernel drops the lock when its holder dies. The file's content names the holder, for a
+person to read; it may be stale or half-written.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.domain.errors import Interrupted
+from fmha_cli.toolchain.cache.files import make_private_dir
+from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
+
+PATIENCE_S = 1800.0
+"""Seconds after which work continues without the lock, because the holder may be stopped or stuck."""
+
+_POLL_S = (0.005, 0.1)
+_SILENT_TRIES = 5
+_UNSUPPORTED = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EROFS, errno.EACCES, errno.EPERM)
+
+
+@dataclass(frozen=True)
+class Holder:
+    """The process that claims to hold a lock; ``since`` is in seconds since 1970."""
+
+    pid: int
+    host: str
+    command: str
+    since: float
+
+    def __str__(self) -> str:
+        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"process {self.pid} on {self.host} ({self.command}) since {clock}"
+
+
+def read_holder(path: Path) -> Holder | None:
+    """The holder that the lock's file names; None when it names none (yet)."""
+    try:
+        data = json.loads(path.read_bytes())
+        return Holder(int(data["pid"]), str(data["host"]), str(data["command"]), float(data["since"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+@contextmanager
+def try_lock(path: Path) -> Iterator[bool]:
+    """Take the lock if it is free, and yield whether it was.
+
+    Raises:
+        OSError: the lock file cannot be opened.
+    """
+    with _closing(_open(path)) as descriptor:
+        held = _flock(descriptor)
+        with _named(descriptor, held):
+            yield held
+
+
+@dataclass(frozen=True)
+class WaitingLock:
+    """A lock whose wait is reported.
+
+    Attributes:
+        path: the lock file.
+        what: the thing that is waited for, as the object of "waiting for".
+        notify: hears once who holds the lock, and hears when the work continues without it.
+        digest: the key concerned, for the notices.
+        cancel: when set, the wait ends with ``Interrupted``.
+        patience: seconds after which the work continues without the lock.
+    """
+
+    path: Path
+    what: str
+    notify: Notify
+    digest: str = ""
+    cancel: threading.Event | None = None
+    patience: float = PATIENCE_S
+
+    @contextmanager
+    def hold(self, still_wanted: Callable[[], bool] = lambda: True) -> Iterator[bool]:
+        """Wait for the lock and yield whether it is held. The body must be correct without it.
+
+        It is not held where the file system has no locks and after ``patience`` seconds (each is reported), and as soon
+        as ``still_wanted()`` is false.
+
+        Raises:
+            Interrupted: ``cancel`` was set while waiting.
+            OSError: the disk is full or has no room for a lock file.
+        """
+        try:
+            descriptor = _open(self.path)
+        except OSError as error:
+            if error.errno not in _UNSUPPORTED:
+                raise
+            self._go_without(error)
+            yield False
+            return
+        with _closing(descriptor):
+            held = self._wait(descriptor, still_wanted)
+            with _named(descriptor, held):
+                yield held
+
+    def _wait(self, descriptor: int, still_wanted: Callable[[], bool]) -> bool:
+        deadline = time.monotonic() + self.patience
+        pause, limit = _POLL_S
+        spoken, tries = False, 0
+        while True:
+            try:
+                if _flock(descriptor):
+                    return True
+            except OSError as error:
+                if error.errno not in _UNSUPPORTED:
+                    raise
+                self._go_without(error)
+                return False
+            tries += 1
+            # A holder that has just begun may not have written its name yet.
+            if not spoken and ((holder := read_holder(self.path)) or tries > _SILENT_TRIES):
+                spoken = True
+                self._say(NoticeKind.WAITING, f"waiting for {self.what}, held by {holder or 'another process'}")
+            if not still_wanted():
+                return False
+            if time.monotonic() >= deadline:
+                self._say(NoticeKind.UNLOCKED, f"waited {self.patience:.0f} s for {self.what}: going on without it")
+                return False
+            if self.cancel is not None and self.cancel.is_set():
+                raise Interrupted(f"interrupted while waiting for {self.what}", code="B009")
+            # Not `cancel.wait`: Ctrl-C inside it can leave the event locked for everybody.
+            time.sleep(pause)
+            pause = min(limit, pause * 1.5)
+
+    def _go_without(self, error: OSError) -> None:
+        self._say(NoticeKind.UNLOCKED, f"there is no lock for {self.what} ({error.strerror}): going on without it")
+
+    def _say(self, kind: NoticeKind, text: str) -> None:
+        self.notify(Notice(kind, text, self.digest))
+
+
+def _open(path: Path) -> int:
+    make_private_dir(path.parent)
+    # Not inheritable (Python's default): a compiler that outlives its parent must not keep the lock.
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+
+
+def _flock(descriptor: int) -> bool:
+    """Take the lock without waiting; False when another process has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+@contextmanager
+def _closing(descriptor: int) -> Iterator[int]:
+    """Close the descriptor at the end, which releases its lock."""
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _named(descriptor: int, held: bool) -> Iterator[None]:
+    """Keep the holder's name in the lock file while it is held. A failure is harmless: only people read it."""
+    if not held:
+        yield
+        return
+    command = " ".join(sys.argv)[:200]
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": time.time()}
+    data = json.dumps(holder).encode()
+    with suppress(OSError):
+        os.pwrite(descriptor, data, 0)
+        os.ftruncate(descriptor, len(data))
+    try:
+        yield
+    finally:
+        with suppress(OSError):
+            # So that the next holder is not taken for this one.
+            os.ftruncate(descriptor, 0)

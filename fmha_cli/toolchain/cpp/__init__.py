@@ -1,0 +1,1 @@
+"""The C++ compiler of this machine: found, proved by a compile, and run through the cache."""

@@ -1,0 +1,163 @@
+"""Compile one source text into one shared library, with a full log and a verdict in one line."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import shlex
+import signal
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.toolchain.cache.files import as_environment_problem
+from fmha_cli.toolchain.cache.layout import SOURCE
+from fmha_cli.toolchain.cpp.toolchain import Compiler
+from fmha_cli.toolchain.process import Ended, compiler_environment, run_group
+
+_ERROR_LINE = re.compile(
+    r"\berror\b\s*:|undefined reference to|undefined symbol|multiple definition of|cannot find -l|ld(\.\w+)?: cannot"
+)
+_NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
+_LINE_LIMIT = 400
+
+
+@dataclass(frozen=True)
+class CompileResult:
+    """The result of a compiler run.
+
+    Attributes:
+        ok: whether the library was built.
+        summary: empty when ok; else the first error line, or another reason.
+        why: empty when ok; else exit status, signal or timeout in words.
+        command: the command line.
+        out: the library.
+        log: command line, all output, resources used.
+        seconds: wall clock.
+        peak_bytes: peak memory; None when unknown.
+        timed_out: it was killed at its deadline.
+    """
+
+    ok: bool
+    summary: str
+    why: str
+    command: tuple[str, ...]
+    out: Path
+    log: Path
+    seconds: float
+    peak_bytes: int | None
+    timed_out: bool
+
+
+def compile_library(
+    toolchain: Compiler,
+    source: str,
+    flags: Sequence[str],
+    out: Path,
+    timeout: float,
+    log: Path,
+    cancel: threading.Event | None = None,
+) -> CompileResult:
+    """Compile ``source`` into ``out``. A compiler that fails is a result, not an exception.
+
+    The compiler runs in the directory of ``out`` and sees relative names only, so messages and debug information do not
+    depend on that directory. Flags that name libraries or address the linker follow the source, all others precede it;
+    each group keeps its order.
+
+    Args:
+        flags: all flags, including those that make the output a shared library.
+        timeout: seconds after which the compiler and all its children are killed.
+        log: must not exist.
+        cancel: when set, the compiler is killed.
+
+    Raises:
+        EnvironmentProblem: the compiler cannot be started, or the disk is full or read-only.
+        Interrupted: ``cancel`` was set.
+    """
+    folder = out.parent
+    command = (*toolchain.argv0, *_before(flags), SOURCE, *_behind(flags), "-o", out.name)
+    scratch = folder / "scratch"
+    with as_environment_problem("preparing a compile"):
+        scratch.mkdir(exist_ok=True)
+        (folder / SOURCE).write_bytes(source.encode("utf-8"))
+        with log.open("xb", buffering=0) as file:
+            file.write(f"$ {shlex.join(command)}\n# {toolchain.version}\n".encode())
+            environment = compiler_environment(scratch)
+            try:
+                ended = run_group(command, cwd=folder, env=environment, output=file, timeout=timeout, cancel=cancel)
+            except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+                raise EnvironmentProblem(
+                    f"the compiler cannot be started: {error.strerror}", code="B004", where=str(toolchain.path)
+                ) from error
+            file.write(f"# {_resources(ended)}\n".encode())
+    why = _failure(ended, timeout)
+    if not why and not out.is_file():
+        why = "the compiler exited with status 0 but wrote no library"
+    summary = _first_error(log) or why if why else ""
+    if why and _no_room(log):
+        raise EnvironmentProblem(
+            f"compiling failed for want of room: {summary}", code="B002", where=str(folder), help="free some space"
+        )
+    return CompileResult(
+        ok=not why,
+        summary=summary,
+        why=why,
+        command=command,
+        out=out,
+        log=log,
+        seconds=ended.seconds,
+        peak_bytes=ended.peak_bytes,
+        timed_out=ended.timed_out,
+    )
+
+
+def first_error_line(text: str) -> str | None:
+    """The first line of a compiler's output that states an error, at most 400 characters; None without one."""
+    for line in text.splitlines():
+        if not line.startswith(("$ ", "# ")) and _ERROR_LINE.search(line):
+            return line.strip()[:_LINE_LIMIT]
+    return None
+
+
+def _first_error(log: Path) -> str | None:
+    return first_error_line(log.read_text("utf-8", errors="replace"))
+
+
+def _no_room(log: Path) -> bool:
+    """Whether the compiler complained about the disk rather than about the source."""
+    lines = log.read_text("utf-8", errors="replace").splitlines()
+    return any(words in line for line in lines if not line.startswith("$ ") for words in _NO_ROOM)
+
+
+def _is_link_flag(flag: str) -> bool:
+    return flag.startswith(("-l", "-Wl,"))
+
+
+def _before(flags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(flag for flag in flags if not _is_link_flag(flag))
+
+
+def _behind(flags: Sequence[str]) -> tuple[str, ...]:
+    return tuple(flag for flag in flags if _is_link_flag(flag))
+
+
+def _failure(ended: Ended, timeout: float) -> str:
+    """How the compiler failed, in words; empty when it did not."""
+    if ended.timed_out:
+        return f"the compiler was killed after its time limit of {timeout:g} s"
+    if ended.returncode == -signal.SIGKILL:
+        return "the compiler was killed (SIGKILL), which usually means that memory ran out"
+    if ended.returncode < 0:
+        return f"the compiler was killed by signal {-ended.returncode}"
+    return f"the compiler exited with status {ended.returncode}" if ended.returncode else ""
+
+
+def _resources(ended: Ended) -> str:
+    """One line about how the run went, for the log."""
+    status = f"killed after {ended.seconds:.3f} s" if ended.timed_out else f"exit status {ended.returncode}"
+    cpu = "unknown" if ended.cpu_seconds is None else f"{ended.cpu_seconds:.3f} s"
+    peak = "unknown" if ended.peak_bytes is None else f"{ended.peak_bytes / 2**20:.1f} MiB"
+    return f"{status}; wall {ended.seconds:.3f} s; cpu {cpu}; peak memory {peak}"

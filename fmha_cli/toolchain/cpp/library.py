@@ -1,0 +1,117 @@
+"""Build a C++ text through the cache, with the compiler that works here or with a given one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, expanded, key_for
+from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, PTX
+from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
+from fmha_cli.toolchain.cpp.compile import compile_library
+from fmha_cli.toolchain.cpp.find import find_toolchain
+from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
+from fmha_cli.toolchain.notice import as_text
+
+BUILD_TIMEOUT_S = 600.0
+"""Default time limit of one compile, in seconds."""
+
+PORTABLE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
+"""Flags that every supported compiler takes."""
+
+_STANDIN_FLAGS = ("-std=c++17", "-O1", "-fPIC", "-shared", "-fvisibility=hidden")
+
+Flags = Sequence[str] | Callable[[Toolchain], Sequence[str]]
+"""All flags in order, or a function that chooses them for the compiler that was found."""
+
+
+def build_cpp(
+    spec: BuildSpec, context: BuildContext, flags: Flags = PORTABLE_FLAGS, places: Mapping[str, str] | None = None
+) -> Artifact:
+    """The shared library of a C++ text, from the cache or compiled now by whatever compiler works here.
+
+    Args:
+        spec: what to build; its source is C++.
+        places: the folder that each ``${name}`` in the flags means on this machine; not part of the key.
+
+    Raises:
+        KernelFailure: it does not compile; the full log is kept and named.
+        EnvironmentProblem: no compiler works here, or the cache cannot be used.
+        Interrupted: ``context.stop`` was set.
+    """
+    cache, toolchain, key = _prepared(spec, context, flags)
+    return build_kernel(cache, key, toolchain, timeout=context.timeout, cancel=context.stop, places=places)
+
+
+def cpp_key(spec: BuildSpec, context: BuildContext, flags: Flags = PORTABLE_FLAGS) -> BuildKey:
+    """The key under which :func:`build_cpp` keeps its result.
+
+    Raises:
+        EnvironmentProblem: no compiler works here, or the cache cannot be used.
+    """
+    return _prepared(spec, context, flags)[2]
+
+
+def _prepared(spec: BuildSpec, context: BuildContext, flags: Flags) -> tuple[Cache, Toolchain, BuildKey]:
+    notify = as_text(context.notify)
+    cache = Cache(context.cache_root, notify=notify)
+    toolchain = find_toolchain(cache.layout, notify)
+    return cache, toolchain, key_for(spec, flags(toolchain) if callable(flags) else flags, toolchain)
+
+
+def build_standin_library(backend: str, library: str, source: str, context: BuildContext) -> Artifact:
+    """A library that stands in for a device's runtime under the runtime's own name.
+
+    Args:
+        backend: the backend whose kernels it watches.
+        library: the real library's soname: whoever opens that name afterwards gets the one already loaded.
+        source: its C++ text.
+
+    Raises:
+        KernelFailure: it does not compile.
+        EnvironmentProblem: no C++ compiler, or the cache is unusable.
+    """
+    identity = {"backend": backend, "library": library}
+    spec = BuildSpec(BuildKind.HOST_LIBRARY, f"{backend}:standin:{library}", "generic", identity, source)
+    return build_cpp(spec, context, (*_STANDIN_FLAGS, f"-Wl,-soname,{library}"))
+
+
+def build_kernel(
+    cache: Cache,
+    key: BuildKey,
+    toolchain: Compiler,
+    *,
+    timeout: float = BUILD_TIMEOUT_S,
+    cancel: threading.Event | None = None,
+    places: Mapping[str, str] | None = None,
+) -> Artifact:
+    """The shared library of a key, from the cache or compiled now.
+
+    Args:
+        toolchain: the one that the key names.
+        timeout: seconds for the compiler; waiting for another process's build is not counted.
+        cancel: when set, the compiler is killed.
+        places: the folder that each ``${name}`` in the key's flags means on this machine.
+
+    Raises:
+        ValueError: the key was made for another toolchain.
+        KernelFailure: the compiler failed or ran out of time.
+        EnvironmentProblem: the compiler cannot be started, or the cache cannot be written.
+        Interrupted: ``cancel`` was set.
+    """
+    made_for = (key.toolchain_path, key.toolchain_version)
+    if made_for != (toolchain.identity, toolchain.version):
+        raise ValueError(f"the key of {key.spec.name} was made for {key.toolchain_path}, not {toolchain.identity}")
+
+    def builder(work: Path) -> BuildProduct:
+        log, ptx = work / LOG, work / PTX
+        flags = expanded(key.flags, places or {})
+        result = compile_library(toolchain, key.spec.source, flags, work / ARTIFACT, timeout, log, cancel)
+        if not result.ok:
+            raise BuildError(result.summary, why=result.why, log=log)
+        return BuildProduct(result.out, log, result.seconds, result.peak_bytes, ptx if ptx.is_file() else None)
+
+    return cache.get_or_build(key, builder, cancel)

@@ -1,0 +1,154 @@
+"""Compilers as values: what one is, and where to look for one. Nothing here starts a process."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Protocol
+
+ZIG = "the ziglang package"
+"""The origin of a candidate that this package brings."""
+
+INSTALL_HELP = "install g++ or clang++ with the system's package manager, or `pip install ziglang`"
+
+
+class ToolchainKind(StrEnum):
+    """Compiler families that take different flags."""
+
+    GCC = "gcc"
+    CLANG = "clang"
+    ZIG = "zig"
+    """clang in the ``ziglang`` package: ``-march`` is spelt with underscores, and there is no OpenMP runtime."""
+    OTHER = "other"
+
+
+class Compiler(Protocol):
+    """What building and caching need to know about a compiler of any target."""
+
+    @property
+    def path(self) -> Path:
+        """Absolute path of the program."""
+
+    @property
+    def argv0(self) -> tuple[str, ...]:
+        """The beginning of a command line."""
+
+    @property
+    def version(self) -> str:
+        """The first line of what it says about itself."""
+
+    @property
+    def headers_digest(self) -> str:
+        """Digest of the system headers that generated kernels include."""
+
+    @property
+    def identity(self) -> str:
+        """The command that starts it, as one string: the build key's "toolchain path"."""
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """A compiler that has built a shared library that this Python could load.
+
+    Attributes:
+        path: absolute path of the program.
+        kind: its family.
+        version: the first line of what it says about itself.
+        argv0: the beginning of a command line; more than one word for ``ccache g++`` or ``zig c++``.
+        headers_digest: digest of the system headers that generated kernels include; part of the build key.
+    """
+
+    path: Path
+    kind: ToolchainKind
+    version: str
+    argv0: tuple[str, ...]
+    headers_digest: str
+
+    @property
+    def identity(self) -> str:
+        """The command that starts it, as one string: the build key's "toolchain path"."""
+        return shlex.join(self.argv0)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A compiler that may exist on this machine.
+
+    Attributes:
+        argv0: the command; its first word is an absolute path if the program was found.
+        origin: why it is considered: a variable, ``PATH`` or a package.
+        found: whether the program exists.
+        wished: the user named it for ``fmha``, so its failure must not be passed over.
+    """
+
+    argv0: tuple[str, ...]
+    origin: str
+    found: bool = True
+    wished: bool = False
+
+    @property
+    def command(self) -> str:
+        """The command as one string."""
+        return shlex.join(self.argv0)
+
+
+_NEWEST, _OLDEST = 40, 10
+_VERSIONED = tuple(f"{name}-{version}" for name in ("g++", "clang++") for version in range(_NEWEST, _OLDEST - 1, -1))
+
+
+def candidates(environ: Mapping[str, str] | None = None) -> Iterator[Candidate]:
+    """Compilers in order of preference: FMHA_CXX, CXX, g++, clang++, c++, those with a version in their name (newest
+    first: distributions install ``clang++-22`` alone), the ``ziglang`` package.
+
+    A program that has two names comes once. A program that a variable names and that does not exist comes with
+    ``found=False``; other programs that do not exist are left out.
+    """
+    env = os.environ if environ is None else environ
+    seen: set[tuple[str, ...]] = set()
+    for candidate in _all_candidates(env):
+        identity = (os.path.realpath(candidate.argv0[0]), *candidate.argv0[1:])
+        if identity not in seen:
+            seen.add(identity)
+            yield candidate
+
+
+def _all_candidates(env: Mapping[str, str]) -> Iterator[Candidate]:
+    search = env.get("PATH", os.defpath)
+    for variable in ("FMHA_CXX", "CXX"):
+        words = split_command(env.get(variable, ""))
+        if words:
+            path = shutil.which(words[0], path=search)
+            argv0 = (os.path.abspath(path) if path else words[0], *words[1:])
+            yield Candidate(argv0, variable, found=path is not None, wished=variable == "FMHA_CXX")
+    for name in ("g++", "clang++", "c++", *_VERSIONED):
+        path = shutil.which(name, path=search)
+        if path:
+            yield Candidate((os.path.abspath(path),), "PATH")
+    zig = _zig_command()
+    if zig:
+        yield Candidate(zig, ZIG)
+
+
+def split_command(command: str) -> list[str]:
+    """The words of a command; one with unbalanced quotes is taken as a path with odd characters."""
+    try:
+        return shlex.split(command)
+    except ValueError:
+        return [command]
+
+
+def _zig_command() -> tuple[str, ...] | None:
+    """How to start the ``ziglang`` package's C++ compiler, or None when it is not installed."""
+    spec = importlib.util.find_spec("ziglang")
+    if spec is None or spec.origin is None:
+        return None
+    # Its program directly: `python -m ziglang` starts the same one, an interpreter later.
+    program = Path(spec.origin).with_name("zig")
+    return (str(program), "c++") if program.is_file() else (sys.executable, "-m", "ziglang", "c++")

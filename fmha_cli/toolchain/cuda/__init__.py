@@ -1,0 +1,1 @@
+"""The CUDA compilers NVRTC and nvcc, and the cubins that they make."""

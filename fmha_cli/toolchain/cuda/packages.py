@@ -1,0 +1,90 @@
+"""NVIDIA's wheels in this Python: NVRTC, ptxas, and the headers that kernels include.
+
+The wheels are found by their metadata and not imported. ``importlib.metadata`` does the same, but importing it takes
+longer than loading a kernel from the cache.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import re
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+RELEASE = "13.0"
+"""The release of NVRTC and the headers. Its cubins load on every driver of CUDA 13, and CUTLASS 4.0.0 does not compile
+with a later CCCL."""
+
+COMPILER, RUNTIME, CCCL = "nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl"
+ASSEMBLER = "nvidia-cuda-nvcc"
+"""The wheel that holds ptxas."""
+INSTALL_HELP = "pip install 'fmha[cuda]'"
+
+
+class WheelProblem(Exception):
+    """A wheel is missing, of another release, or damaged. The message says which in one line."""
+
+
+@dataclass(frozen=True)
+class Wheel:
+    """An installed distribution.
+
+    Attributes:
+        root: the folder that it is installed in.
+        record: its list of files, ``RECORD``.
+    """
+
+    name: str
+    version: str
+    root: Path
+    record: Path
+
+
+def wheel(name: str, folders: Iterable[str] | None = None) -> Wheel:
+    """A distribution of ``RELEASE``: the first of that name in the folders of modules, as an import would find it.
+
+    Args:
+        folders: folders of modules to search instead of this Python's own.
+
+    Raises:
+        WheelProblem: the distribution is not installed, or is of another release.
+    """
+    for folder in sys.path if folders is None else folders:
+        for entry in _names(folder or "."):
+            title, _, version = entry.removesuffix(".dist-info").rpartition("-")
+            if entry.endswith(".dist-info") and re.sub(r"[-_.]+", "-", title).lower() == name:
+                if not version.startswith(f"{RELEASE}."):
+                    raise WheelProblem(f"{name} is {version}, not {RELEASE}.*")
+                root = Path(folder or ".").absolute()
+                return Wheel(name, version, root, root / entry / "RECORD")
+    raise WheelProblem(f"{name} is not installed")
+
+
+def recorded(found: Wheel, folder: str) -> list[Path]:
+    """The wheel's files below a folder, sorted.
+
+    Args:
+        folder: the last parts of the folder's path, such as ``include``.
+
+    Raises:
+        WheelProblem: the wheel has no such file, or its record cannot be read.
+    """
+    try:
+        with found.record.open(encoding="utf-8", newline="") as file:
+            names = [row[0] for row in csv.reader(file) if row and f"/{folder}/" in f"/{row[0]}"]
+    except (OSError, ValueError) as fault:
+        raise WheelProblem(f"the record of {found.name} {found.version} cannot be read: {fault}") from fault
+    paths = sorted(found.root / name for name in names if not name.endswith((".pyc", "/")))
+    if not paths:
+        raise WheelProblem(f"{found.name} {found.version} holds nothing below {folder}/")
+    return paths
+
+
+def _names(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []

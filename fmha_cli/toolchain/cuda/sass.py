@@ -1,0 +1,172 @@
+"""Count a kernel's instructions from its machine code. An instruction has 16 bytes, with the opcode in bits 0 to 11.
+
+``arch_specs/_cuda_sass.json`` lists the mnemonics of the opcodes and their origin by major compute capability. An
+opcode that is not listed is counted as unknown, under its number; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import struct
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.toolchain.cuda.cubin import CubinKernel
+from fmha_cli.toolchain.elf import MalformedObject
+
+_FILE = "_cuda_sass.json"
+_SCHEMA = "fmha.sass/1"
+_INSTRUCTION = struct.Struct("<QQ")
+_WIDTH_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 8, 6: 16}
+"""Bits 73 to 75 of a load or store: .U8 .S8 .U16 .S16, none, .64, .128."""
+
+CLASSES: Mapping[str, re.Pattern[str]] = {
+    "matrix": re.compile(r"([HIBDQO]|[HIBQ]G|UTC)MMA$"),
+    "shared": re.compile(r"(LDS|STS|LDSM|STSM|ATOMS)$"),
+    "global": re.compile(r"(LDG|STG|LD|ST|ATOMG?|REDG?|LDGSTS)$"),
+    "local": re.compile(r"(LDL|STL)$"),
+    "constant": re.compile(r"(U?LDC|LDCU)$"),
+    "async_copy": re.compile(r"(LDGSTS|UBLKCP|UBLKRED|UTMALDG|UTMASTG|UTMAREDG)$"),
+    "tensor_memory": re.compile(r"(LDTM|STTM|UTCCP)$"),
+    "atomic": re.compile(r"(ATOM[GS]?|REDG?)$"),
+    "transcendental": re.compile(r"MUFU$"),
+    "shuffle": re.compile(r"(SHFL|U?REDUX|CREDUX|MOVM)$"),
+    "barrier": re.compile(r"(BAR|SYNCS|UCGABAR_\w+|WARPSYNC|WARPGROUP)$"),
+    "wait": re.compile(r"(DEPBAR|LDGDEPBAR|ARRIVES)$"),
+    "branch": re.compile(r"(BRA|BRX|CALL|RET|BSSY|BSYNC|EXIT)$"),
+}
+"""Class -> its mnemonics. ``global`` includes generic accesses. It also includes the copies that go straight to shared
+memory, which are in ``async_copy`` too."""
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """One instruction.
+
+    Attributes:
+        offset: its offset in the code, bytes.
+        opcode: the number of its operation.
+        width_bytes: the bytes that it moves if it is a load or a store.
+    """
+
+    offset: int
+    opcode: int
+    width_bytes: int
+
+
+@dataclass(frozen=True)
+class Listing:
+    """The instructions of a kernel, without the padding behind them.
+
+    Attributes:
+        instructions: mnemonic -> count, without unknown opcodes.
+        unknown: unknown opcode (``0x123``) -> count.
+        total: the number of all instructions.
+        classes: class -> count. An instruction may be in several classes.
+        code_bytes: the size of all instructions, bytes.
+    """
+
+    instructions: Mapping[str, int]
+    unknown: Mapping[str, int]
+    total: int
+    classes: Mapping[str, int]
+    code_bytes: int
+
+
+@dataclass(frozen=True)
+class Spills:
+    """Registers that are spilled to local memory, counted as ``ptxas -v`` counts them.
+
+    Attributes:
+        stores: store instructions.
+        loads: load instructions.
+        store_bytes: bytes that one thread stores if each instruction runs once.
+        load_bytes: bytes that one thread loads if each instruction runs once.
+        noted: whether the compiler marked the spills. If not, all accesses to local memory are counted, including those
+            to arrays.
+    """
+
+    stores: int
+    loads: int
+    store_bytes: int
+    load_bytes: int
+    noted: bool
+
+
+def mnemonics_of(capability: int) -> Mapping[int, str]:
+    """Opcode -> mnemonic for a compute capability (90 for sm_90a); empty where none is known.
+
+    Raises:
+        InternalError: the data file is damaged.
+    """
+    data = json.loads(arch_root().joinpath(_FILE).read_text("utf-8"))
+    if data.get("schema") != _SCHEMA:
+        raise InternalError(f"arch_specs/{_FILE} is not {_SCHEMA}", where=f"arch_specs/{_FILE}")
+    rows = [row["opcodes"] for row in data["rows"] if capability // 10 in row["majors"]]
+    return {int(code, 16): name for row in rows for name, codes in row.items() for code in codes}
+
+
+def instructions_of(code: bytes) -> Iterator[Instruction]:
+    """Every instruction in order, including padding.
+
+    Raises:
+        MalformedObject: the code is no whole number of instructions.
+    """
+    if len(code) % _INSTRUCTION.size:
+        raise MalformedObject(f"{len(code)} bytes are no whole number of instructions")
+    for place, (low, high) in enumerate(_INSTRUCTION.iter_unpack(code)):
+        yield Instruction(place * _INSTRUCTION.size, low & 0xFFF, _WIDTH_BYTES.get(high >> 9 & 7, 0))
+
+
+def count(code: bytes, mnemonics: Mapping[int, str]) -> Listing:
+    """Count the instructions of a kernel.
+
+    Args:
+        mnemonics: the mnemonics of the kernel's architecture (:func:`mnemonics_of`).
+
+    Raises:
+        MalformedObject: the code is no whole number of instructions.
+    """
+    opcodes = [instruction.opcode for instruction in instructions_of(code)]
+    while opcodes and mnemonics.get(opcodes[-1]) == "NOP":
+        opcodes.pop()
+    found = Counter(opcodes)
+    names: Counter[str] = Counter()
+    for opcode, times in found.items():
+        if opcode in mnemonics:
+            names[mnemonics[opcode]] += times
+    return Listing(
+        instructions=dict(sorted(names.items())),
+        unknown={f"{opcode:#x}": times for opcode, times in sorted(found.items()) if opcode not in mnemonics},
+        total=len(opcodes),
+        classes={name: _sum(names, pattern) for name, pattern in CLASSES.items()},
+        code_bytes=len(opcodes) * _INSTRUCTION.size,
+    )
+
+
+def spills_of(kernel: CubinKernel, mnemonics: Mapping[int, str]) -> Spills:
+    """What the kernel spills.
+
+    Raises:
+        MalformedObject: the compiler marked an instruction that does not access local memory.
+    """
+    marked = None if kernel.spill_offsets is None else frozenset(kernel.spill_offsets)
+    moved: dict[str, list[int]] = {"STL": [], "LDL": []}
+    for instruction in instructions_of(kernel.code):
+        if marked is not None and instruction.offset not in marked:
+            continue
+        name = mnemonics.get(instruction.opcode, "")
+        if name in moved:
+            moved[name].append(instruction.width_bytes)
+        elif marked is not None:
+            raise MalformedObject(f"{name or 'an unknown instruction'} of {kernel.name} is marked as a spill")
+    stores, loads = moved["STL"], moved["LDL"]
+    return Spills(len(stores), len(loads), sum(stores), sum(loads), marked is not None)
+
+
+def _sum(names: Mapping[str, int], pattern: re.Pattern[str]) -> int:
+    return sum(times for name, times in names.items() if pattern.match(name))

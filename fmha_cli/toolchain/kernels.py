@@ -1,0 +1,57 @@
+"""Kernels as builds: the one place that makes the cache's values from kernels."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.encode import canonical_json
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact, Stage
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, key_for
+from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG
+from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
+from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
+from fmha_cli.toolchain.notice import as_text
+
+_NO_COMPILER = Toolchain(Path("none"), ToolchainKind.OTHER, "none", ("none",), "")
+_LOG = "nothing was compiled\n"
+
+
+def kernel_build(kernel: KernelSpec, source: str) -> BuildSpec:
+    """The build of a kernel from the source text that was emitted for it."""
+    return BuildSpec(BuildKind.KERNEL, kernel.name, kernel.arch, to_json(kernel), source)
+
+
+def no_build_key(stage: Stage) -> BuildKey:
+    """The cache key under which :func:`no_build` keeps a stage, for ``Keyed.cache_key``."""
+    text = canonical_json({"kernel": stage.kernel.name})
+    return key_for(kernel_build(stage.kernel, text), (), _NO_COMPILER)
+
+
+def no_build(stage: Stage, context: BuildContext, *, failure: str | None = None) -> Artifact:
+    """The artifact of a kernel that needs no compiler, such as one that a framework brings or compiles itself.
+
+    The cache treats it like any other: ``fmha cache`` lists, verifies, prunes and exports it. Its file is
+    the JSON text ``{"kernel": NAME}`` with the kernel's canonical name.
+
+    Args:
+        failure: why the kernel does not work on this machine, in one line; the cache then keeps a failed build with
+            that log.
+
+    Raises:
+        KernelFailure: ``failure`` was given.
+        EnvironmentProblem: the cache is unusable.
+        Interrupted: ``context.stop`` was set.
+    """
+    key = no_build_key(stage)
+
+    def builder(work: Path) -> BuildProduct:
+        if failure is not None:
+            raise BuildError(failure, why="the backend refused the kernel", log=None)
+        (work / ARTIFACT).write_bytes(key.spec.source_bytes)
+        (work / LOG).write_text(_LOG, "utf-8")
+        return BuildProduct(work / ARTIFACT, work / LOG, 0.0)
+
+    return Cache(context.cache_root, notify=as_text(context.notify)).get_or_build(key, builder, context.stop)

@@ -1,0 +1,126 @@
+"""Compile one HIP text: to a library of host and device code, or to a bare code object."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.toolchain.cache.key import BuildKey, expanded, key_for
+from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.cpp.compile import CompileResult, compile_library
+from fmha_cli.toolchain.cpp.library import BUILD_TIMEOUT_S, build_kernel
+from fmha_cli.toolchain.kernels import kernel_build
+from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, RocmToolchain
+from fmha_cli.toolchain.rocm.flags import kernel_flags, words
+
+COMPILE_BYTES = 1400 * 2**20
+"""Memory that one compile of a CK-Tile kernel is assumed to need; a backward kernel with dropout took 1,175 MiB."""
+
+
+class HipProduct(StrEnum):
+    """The output of a compile."""
+
+    LIBRARY = "library"
+    """A shared library of host code that holds the device code. HIP's own symbols stay undefined in it."""
+    CODE_OBJECT = "code-object"
+    """The device code alone, as an ELF file for the GPU."""
+
+
+def hip_flags(
+    toolchain: RocmToolchain, arch: ArchSpec, family: str, product: HipProduct, headers: Mapping[str, Path]
+) -> tuple[str, ...]:
+    """The complete flags of one compile, places of this machine written as ``${name}`` (``hip_places``).
+
+    Args:
+        headers: short name (``ck``) -> folder of headers, in search order.
+
+    Raises:
+        EnvironmentProblem: the compiler does not know the architecture (B032).
+    """
+    if arch.name not in toolchain.archs:
+        raise EnvironmentProblem(
+            f"{toolchain.identity} does not know {arch.name}",
+            code="B032",
+            where="FMHA_HIPCC",
+            why=f"{toolchain.version} knows {', '.join(toolchain.archs) or 'no AMD GPU'}",
+            help=INSTALL_HELP,
+        )
+    # No id of the compilation unit: it would be derived from the folders' names and differ from cache to cache.
+    target = ("-x", "hip", f"--offload-arch={arch.name}", "--rocm-path=${rocm}")
+    outputs = {
+        HipProduct.LIBRARY: ("-shared", "-fPIC", "-fvisibility=hidden", "-no-hip-rt", "-fuse-cuid=none"),
+        HipProduct.CODE_OBJECT: ("--cuda-device-only", "--no-gpu-bundle-output"),
+    }
+    includes = [word for name in headers for word in (f"-I${{{name}}}", f"-ffile-prefix-map=${{{name}}}={name}")]
+    return (*target, *outputs[product], *words(kernel_flags(family, toolchain.options)), *includes)
+
+
+def hip_places(toolchain: RocmToolchain, headers: Mapping[str, Path]) -> dict[str, str]:
+    """The folders that the names in ``hip_flags`` mean on this machine."""
+    return {"rocm": str(toolchain.rocm_path), **{name: str(path) for name, path in headers.items()}}
+
+
+def hip_key(
+    kernel: KernelSpec,
+    text: str,
+    toolchain: RocmToolchain,
+    arch: ArchSpec,
+    *,
+    headers: Mapping[str, tuple[Path, str]],
+    product: HipProduct = HipProduct.LIBRARY,
+) -> BuildKey:
+    """The cache key of a kernel's library. It holds digests of headers, but not their paths.
+
+    Args:
+        text: the whole translation unit.
+        headers: name -> (folder, digest of its content).
+
+    Raises:
+        EnvironmentProblem: the compiler does not know the architecture (B032).
+    """
+    folders = {name: path for name, (path, _) in headers.items()}
+    flags = hip_flags(toolchain, arch, kernel.family.value, product, folders)
+    return key_for(
+        kernel_build(kernel, text), flags, toolchain, header_trees=[digest for _, digest in headers.values()]
+    )
+
+
+def build_hip(
+    cache: Cache,
+    key: BuildKey,
+    toolchain: RocmToolchain,
+    *,
+    headers: Mapping[str, tuple[Path, str]],
+    timeout: float = BUILD_TIMEOUT_S,
+    cancel: threading.Event | None = None,
+) -> Artifact:
+    """The library of a key that ``hip_key`` made, from the cache or compiled now. Raises as ``build_kernel``."""
+    folders = {name: path for name, (path, _) in headers.items()}
+    places = hip_places(toolchain, folders)
+    return build_kernel(cache, key, toolchain, timeout=timeout, cancel=cancel, places=places)
+
+
+def compile_hip(
+    toolchain: RocmToolchain,
+    text: str,
+    flags: Sequence[str],
+    out: Path,
+    *,
+    headers: Mapping[str, Path],
+    log: Path,
+    timeout: float = BUILD_TIMEOUT_S,
+    cancel: threading.Event | None = None,
+) -> CompileResult:
+    """Compile outside the cache, into a folder of the caller. Raises as ``compile_library``.
+
+    Args:
+        flags: as ``hip_flags`` gives them.
+    """
+    plain = expanded(flags, hip_places(toolchain, headers))
+    return compile_library(toolchain, text, plain, out, timeout, log, cancel)

@@ -1,0 +1,184 @@
+"""Device code inside a host library: the section ``.hip_fatbin`` with its offload bundles.
+
+Source: clang's documentation, "Clang Offload Bundler" (bundled binary layout, compressed offload bundles).
+"""
+
+from __future__ import annotations
+
+import struct
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.toolchain.elf import Elf, MalformedObject
+
+FATBIN_SECTION = ".hip_fatbin"
+_MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
+_PACKED_MAGIC = b"CCOB"
+_U64 = struct.Struct("<Q")
+_ENTRY = struct.Struct("<QQQ")
+_PACKED: Mapping[int, struct.Struct] = {
+    1: struct.Struct("<4sHHI8s"),
+    2: struct.Struct("<4sHHII8s"),
+    3: struct.Struct("<4sHHQQ8s"),
+}
+"""Headers of compressed bundles by version: magic, version, method, [size in the file,] size unpacked, hash."""
+
+_ZLIB, _ZSTD = 0, 1
+_EM_AMDGPU = 224
+_BUNDLER_S = 60
+
+
+@dataclass(frozen=True)
+class CodeObject:
+    """One device ELF and the target it is for (``gfx942``, ``gfx90a:xnack-``)."""
+
+    target: str
+    data: bytes
+
+    @property
+    def arch(self) -> str:
+        """The target without its feature flags."""
+        return self.target.partition(":")[0]
+
+
+def code_objects(library: bytes, bundler: Path | None = None) -> tuple[CodeObject, ...]:
+    """The device code objects of a host library, of a bundle, or the code object itself, in their order.
+
+    Args:
+        bundler: clang-offload-bundler, needed only for a bundle packed with zstd.
+
+    Raises:
+        MalformedObject: it is none of these, or a bundle is damaged or cannot be unpacked on this machine.
+    """
+    if library[:4] == b"\x7fELF":
+        elf = Elf(library)
+        if int.from_bytes(library[18:20], "little") == _EM_AMDGPU:
+            return (CodeObject(_target_of(library), library),)
+        section = elf.section(FATBIN_SECTION)
+        if section is None:
+            raise MalformedObject(f"the library holds no device code (section {FATBIN_SECTION})")
+        library = section.data
+    return tuple(_all_bundles(library, bundler))
+
+
+def _all_bundles(data: bytes, bundler: Path | None) -> Iterator[CodeObject]:
+    """Every code object of every bundle: the linker appends one bundle for each translation unit."""
+    offset, found = 0, False
+    while (start := _next_bundle(data, offset)) is not None:
+        found = True
+        if data.startswith(_PACKED_MAGIC, start):
+            packed, offset = _packed_extent(data, start)
+            yield from _bundle(_unpacked(packed, bundler), 0)[0]
+        else:
+            objects, offset = _bundle(data, start)
+            yield from objects
+    if not found:
+        raise MalformedObject("the device code is no offload bundle")
+
+
+def _next_bundle(data: bytes, offset: int) -> int | None:
+    places = [place for magic in (_MAGIC, _PACKED_MAGIC) if (place := data.find(magic, offset)) >= 0]
+    return min(places, default=None)
+
+
+def _bundle(data: bytes, start: int) -> tuple[list[CodeObject], int]:
+    """The device entries of a plain bundle, and where it ends."""
+    objects = []
+    try:
+        count = _U64.unpack_from(data, start + len(_MAGIC))[0]
+        place = end = start + len(_MAGIC) + _U64.size
+        for _ in range(count):
+            offset, size, length = _ENTRY.unpack_from(data, place)
+            name = data[place + _ENTRY.size : place + _ENTRY.size + length].decode("utf-8", "replace")
+            place += _ENTRY.size + length
+            content = data[start + offset : start + offset + size]
+            if len(content) != size:
+                raise MalformedObject(f"the code object of {name} is cut short")
+            end = max(end, place, start + offset + size)
+            if size and not name.startswith("host"):
+                objects.append(CodeObject(_target_in(name), content))
+    except struct.error:
+        raise MalformedObject("an offload bundle is cut short") from None
+    return objects, end
+
+
+def _target_in(entry: str) -> str:
+    """The target behind the four parts of the triple: ``gfx90a:xnack-`` of ``hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-``."""
+    return entry.split("-", 5)[-1] if entry.count("-") >= 5 else entry
+
+
+def _target_of(code_object: bytes) -> str:
+    from fmha_cli.toolchain.rocm.metadata import target_of  # the two modules read one another's formats
+
+    return target_of(code_object)
+
+
+def _packed_extent(data: bytes, start: int) -> tuple[bytes, int]:
+    """A compressed bundle and its end. Version 1 does not state its size, so it reaches to the next bundle."""
+    version = int.from_bytes(data[start + 4 : start + 6], "little")
+    if version not in _PACKED:
+        raise MalformedObject(f"a compressed offload bundle has the unknown version {version}")
+    if version == 1:
+        end = _next_bundle(data, start + 4) or len(data)
+    else:
+        try:
+            end = start + _PACKED[version].unpack_from(data, start)[3]
+        except struct.error:
+            raise MalformedObject("a compressed offload bundle is cut short") from None
+    return data[start:end], end
+
+
+def _unpacked(packed: bytes, bundler: Path | None) -> bytes:
+    header = _PACKED[int.from_bytes(packed[4:6], "little")]
+    method = int.from_bytes(packed[6:8], "little")
+    if method == _ZLIB:
+        try:
+            return zlib.decompress(packed[header.size :])
+        except zlib.error as error:
+            raise MalformedObject(f"a compressed offload bundle is damaged: {error}") from error
+    if method != _ZSTD or bundler is None:
+        raise MalformedObject("a compressed offload bundle can only be unpacked by clang-offload-bundler")
+    return _by_bundler(packed, bundler)
+
+
+def _by_bundler(packed: bytes, bundler: Path) -> bytes:
+    """The same bundle with uncompressed device entries, which the bundler unpacks."""
+    with tempfile.TemporaryDirectory(prefix="fmha-bundle-") as folder:
+        source = Path(folder, "packed")
+        source.write_bytes(packed)
+        listed = _run(bundler, "--list", "--type=o", f"--input={source}")
+        names = [line for line in listed.splitlines() if line and not line.startswith("host")]
+        outputs = [Path(folder, str(i)) for i in range(len(names))]
+        _run(
+            bundler,
+            "--unbundle",
+            "--type=o",
+            f"--input={source}",
+            f"--targets={','.join(names)}",
+            *(f"--output={out}" for out in outputs),
+        )
+        contents = [out.read_bytes() for out in outputs]
+    return _written(names, contents)
+
+
+def _written(names: list[str], contents: list[bytes]) -> bytes:
+    head = len(_MAGIC) + _U64.size + sum(_ENTRY.size + len(name) for name in names)
+    table, offset = b"", head
+    for name, content in zip(names, contents, strict=True):
+        table += _ENTRY.pack(offset, len(content), len(name)) + name.encode()
+        offset += len(content)
+    return _MAGIC + _U64.pack(len(names)) + table + b"".join(contents)
+
+
+def _run(program: Path, *arguments: str) -> str:
+    try:
+        done = subprocess.run(
+            [str(program), *arguments], capture_output=True, text=True, timeout=_BUNDLER_S, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise MalformedObject(f"{program.name} failed: {error}") from error
+    return done.stdout

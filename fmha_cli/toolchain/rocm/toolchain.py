@@ -1,0 +1,109 @@
+"""Find a HIP compiler that works, remembering what was proven before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
+from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
+from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.notice import Notify, as_text, log_notice
+from fmha_cli.toolchain.proving import Finding, Search
+from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, RocmCandidate, RocmKind, RocmToolchain, candidates
+from fmha_cli.toolchain.rocm.flags import PROBED
+from fmha_cli.toolchain.rocm.probe import PROBE_SOURCE, probe_rocm
+from fmha_cli.toolchain.rocm.root import STUBS, RocmSupply, isa_versions
+
+_PROBE = 5
+"""Raised when the probe's code changes, so that the results of an older probe are not believed."""
+
+_ABSENT = "there is no ROCm, and no clang++ of version 19 or newer on PATH"
+_CHECK = "HIP compiler"
+
+
+def find_rocm(
+    cache_root: Path, *, parts: RocmSupply, notify: Notify = log_notice, environ: Mapping[str, str] | None = None
+) -> RocmToolchain:
+    """The first HIP compiler that works. Costs some hundred ``stat`` calls when it was proven before.
+
+    Args:
+        parts: the parts of ROCm that a clang of the system lacks (``backends.hip.rocm_parts``); fetched only when such
+            a compiler is proven.
+
+    Raises:
+        EnvironmentProblem: none works (B031 lists each with its reason and names what to install), the one named
+            by FMHA_HIPCC does not (B030), the parts are unavailable, or the cache cannot be written.
+    """
+    search = _search(cache_root, parts, notify, environ)
+    return search.first(codes=("B030", "B031"), absent=_ABSENT, install=INSTALL_HELP)
+
+
+def survey_rocm(
+    cache_root: Path, *, parts: RocmSupply, notify: Notify = log_notice, environ: Mapping[str, str] | None = None
+) -> list[Finding[RocmCandidate, RocmToolchain]]:
+    """Every candidate up to the first that works, for ``fmha doctor``.
+
+    Raises:
+        EnvironmentProblem: the cache cannot be written.
+    """
+    search = _search(cache_root, parts, notify, environ)
+    found: list[Finding[RocmCandidate, RocmToolchain]] = []
+    for candidate in search.candidates:
+        try:
+            found.append(search.examine(candidate))
+        except EnvironmentProblem as error:
+            found.append(Finding(candidate, None, f"{error.what}: {error.why}", error.help))
+        if found[-1].toolchain is not None:
+            break
+    return found
+
+
+def check_compilers(here: Surroundings, parts: RocmSupply) -> Iterator[DoctorCheck]:
+    """The check of ``fmha doctor``. A machine without an AMD GPU needs no HIP compiler, so a lack is no failure."""
+    try:
+        findings = survey_rocm(here.cache_root, parts=parts, notify=as_text(here.notify), environ=here.environ)
+    except FmhaError as error:
+        yield DoctorCheck.failed(_CHECK, "hipcc", error)
+        return
+    for finding in findings:
+        subject, found = finding.candidate.command, finding.toolchain
+        if found is not None:
+            what = f"{found.version}, HIP {found.hip_version} in {found.rocm_path}"
+            yield DoctorCheck(name=_CHECK, subject=subject, state=CheckState.OK, what=what)
+        else:
+            state = CheckState.FAILED if finding.candidate.wished else CheckState.SKIPPED
+            what = f"passed over (from {finding.candidate.origin})"
+            yield DoctorCheck(
+                name=_CHECK, subject=subject, state=state, what=what, why=finding.fault, help=finding.help
+            )
+    if not findings:
+        what = "none is installed"
+        yield DoctorCheck(name=_CHECK, subject="hipcc", state=CheckState.SKIPPED, what=what, help=INSTALL_HELP)
+
+
+def _search(
+    cache_root: Path, parts: RocmSupply, notify: Notify, environ: Mapping[str, str] | None
+) -> Search[RocmCandidate, RocmToolchain]:
+    layout = open_root(cache_root)
+
+    def question(candidate: RocmCandidate) -> dict[str, object]:
+        return {
+            "cache": str(layout.root),
+            "isa": isa_versions(),
+            "kind": candidate.kind.value,
+            "parts": parts.identity if candidate.kind is RocmKind.CLANG else "",
+            "probe": [_PROBE, PROBE_SOURCE, [flag.text for flag in PROBED], dict(STUBS)],
+            "rocm": str(candidate.rocm),
+        }
+
+    return Search(
+        what="compiler for AMD GPUs",
+        variable="FMHA_HIPCC",
+        kind=RocmToolchain,
+        candidates=candidates(environ),
+        question=question,
+        prove=lambda candidate, work: probe_rocm(candidate, work, layout, parts),
+        layout=layout,
+        notify=notify,
+    )

@@ -1,0 +1,158 @@
+"""Tensors given as files: what their shapes say about the problem, and whether they fit it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import ImpossibleProblem, UsageError
+from fmha_cli.domain.flags import FILLED, parse_size
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import Element, shapes_of
+from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
+from fmha_cli.walk.request import TENSOR_OF_FLAG
+from fmha_cli.walk.tensor_io import read_tensor
+
+_PAGED = ("pages", "page", "heads", "d")
+_AXES: Mapping[tuple[bool, bool], tuple[str, ...]] = {
+    (False, False): ("batch", "heads", "s", "d"),
+    (True, False): ("batch", "s", "heads", "d"),
+    (False, True): ("heads", "total", "d"),
+    (True, True): ("total", "heads", "d"),
+}
+"""(bshd, packed) -> axes of q, k and v (``fmha_cli.domain.tensors`` defines the forms)."""
+
+_DTYPE_OF = {str(numpy_dtype(Element.of(d))): d for d in DType if d.value in Element._value2member_map_}
+
+
+@dataclass(frozen=True)
+class InputFiles:
+    """Arrays read from files by tensor name, and notes about what was done to them."""
+
+    arrays: Mapping[str, Array]
+    paths: Mapping[str, str]
+
+
+def read_input_files(files: Mapping[str, str]) -> InputFiles:
+    """Read every file; the word ``filled`` names no file.
+
+    Raises:
+        UsageError: a missing or unreadable file.
+    """
+    named = {key: spec for key, spec in files.items() if not spec.startswith(FILLED)}
+    arrays = {}
+    for key, spec in named.items():
+        name = TENSOR_OF_FLAG[key]
+        arrays[name] = read_tensor(spec, f"--{key.replace('_', '-')}", name)
+    return InputFiles(arrays, {TENSOR_OF_FLAG[key]: spec for key, spec in named.items()})
+
+
+def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[str, str | bool]:
+    """The raw flags, completed by what the files' shapes and dtypes say.
+
+    Raises:
+        ImpossibleProblem: a flag that was given, or another file, says otherwise.
+        UsageError: a wrong number of axes, or an element type that is not supported.
+    """
+    out = dict(raw)
+    said: dict[str, tuple[int, str]] = {}
+
+    def say(key: str, value: int, tensor: str) -> None:
+        flag = f"--{key.replace('_', '-')}"
+        before = said.setdefault(key, (value, tensor))
+        if before[0] != value:
+            raise _contradiction(f"{tensor} has {flag} {value}, {before[1]} has {before[0]}", flag)
+
+    group, cache = "seqlens_q" in raw, str(raw.get("kv_cache", "none"))
+    bshd = str(raw.get("layout", "bhsd")).partition(":")[0] == "bshd"
+    for name in ("q", "k", "v"):
+        array = given.arrays.get(name)
+        if array is None:
+            continue
+        paged = cache.startswith("paged") and name != "q"
+        packed = group and (name == "q" or cache == "none")
+        form = _PAGED if paged else _AXES[bshd, packed]
+        if array.ndim != len(form):
+            what = f"--{name}: axes ({', '.join(form)}) are needed, the file has shape {array.shape}"
+            raise UsageError(what, code="E034", where=f"--{name}")
+        size = dict(zip(form, array.shape, strict=True))
+        say("hdim_v" if name == "v" else "hdim", size["d"], name)
+        say("heads" if name == "q" else "kv_heads", size["heads"], name)
+        if "batch" in size:
+            say("batch", size["batch"], name)
+        if "s" in size and (name == "q" or cache == "none"):
+            say("seqlen" if name == "q" else "seqlen_k", size["s"], name)
+    if "v" not in given.arrays and "hdim" in said and "hdim_v" not in raw:
+        said.setdefault("hdim_v", said["hdim"])
+    if "k" not in given.arrays and "v" not in given.arrays and "heads" in said and "kv_heads" not in raw:
+        said.setdefault("kv_heads", said["heads"])
+    for key, (value, tensor) in said.items():
+        _contradict(raw, key, value, tensor)
+        if key == "batch" and group:
+            continue
+        out[key] = str(value)
+    slopes = given.arrays.get("alibi_slopes")
+    if slopes is not None:
+        out["alibi_slopes"] = f"{FILLED}:{'bh' if slopes.ndim == 2 else 'h'}"
+    bias = given.arrays.get("bias")
+    if bias is not None and "bias" not in raw and bias.ndim == 4:
+        out["bias"] = f"elementwise:{('bhss' if bias.shape[0] > 1 else '1hss') if bias.shape[1] > 1 else '11ss'}"
+    dtypes = {name: given.arrays[name].dtype for name in ("q", "k", "v") if name in given.arrays}
+    if dtypes and "dtype" not in raw:
+        out["dtype"] = _common_dtype(dtypes)
+    return out
+
+
+def _contradict(raw: Mapping[str, str | bool], key: str, value: int, tensor: str) -> None:
+    flag = f"--{key.replace('_', '-')}"
+    if key in raw and parse_size(str(raw[key]), flag) != value:
+        raise _contradiction(f"{flag} {raw[key]}, but the file of {tensor} has {value}", flag)
+
+
+def _contradiction(what: str, flag: str) -> ImpossibleProblem:
+    return ImpossibleProblem(what, code="P015", where=flag, why="shapes come from the files", help=f"leave {flag} out")
+
+
+def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]]) -> str:
+    names = {str(d) for d in dtypes.values()}
+    if len(names) != 1:
+        listed = ", ".join(f"{k} {v}" for k, v in dtypes.items())
+        raise UsageError(f"the files have several element types: {listed}", code="E035", help="name one with --dtype")
+    name = names.pop()
+    if name not in _DTYPE_OF:
+        help = "fp32, fp16, bf16 or fp8, or name one with --dtype"
+        raise UsageError(f"element type {name} of the files", code="E035", help=help)
+    return _DTYPE_OF[name].value
+
+
+def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[str]]:
+    """The files' arrays as tensors of the problem, and notes on rounding. They are copies that may be written to.
+
+    Raises:
+        ImpossibleProblem: an array whose shape does not fit the problem.
+        UsageError: an element type that cannot be turned into the problem's.
+    """
+    shapes = shapes_of(problem)
+    out: dict[str, Array] = {}
+    notes: list[str] = []
+    for name, array in given.arrays.items():
+        if name not in shapes:
+            raise _contradiction(f"the problem has no tensor {name}", f"--{name}")
+        want = shapes[name]
+        if array.shape != want.shape:
+            what = f"the file of {name} has shape {array.shape}, the problem needs {want.shape}"
+            raise _contradiction(what, f"--{name}")
+        if array.dtype == numpy_dtype(want.dtype):
+            out[name] = np.array(array)
+        elif array.dtype in (np.dtype(np.float32), np.dtype(np.float64)) and want.dtype is not Element.INT32:
+            out[name] = round_to(array, want.dtype)
+            notes.append(f"{name}: {array.dtype} rounded to {want.dtype.value} (nearest even)")
+        elif want.dtype is Element.INT32 and array.dtype.kind == "i":
+            out[name] = array.astype(np.int32)
+        else:
+            what = f"the file of {name} holds {array.dtype}, the problem is {want.dtype.value}"
+            raise UsageError(what, code="E035", where=f"--{name}")
+    return out, notes

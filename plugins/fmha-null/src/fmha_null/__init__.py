@@ -1,0 +1,103 @@
+"""The null backend: a device that every machine has, kernels that need no compiler, and every way to fail.
+
+Tests run the whole command line on it. It computes attention in numpy, and it has one kernel for each ``Behaviour``, so that
+``fmha validate --backend null --all-kernels`` reaches every verdict through the real path. ``auto`` never chooses it. Its
+honest kernels rank before all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import resources
+
+from fmha_cli import api
+from fmha_null.kernels import (
+    ARCH,
+    Behaviour,
+    NullAlgorithm,
+    behaviour_of,
+    combine_kernels,
+    main_kernels,
+    null_kernel,
+    rank_of,
+)
+
+DEFAULT_SPLITS = 2
+
+
+class NullBackend:
+    """See ``fmha_cli.api.Backend`` for the contract of the methods."""
+
+    name = "null"
+    algorithm: type[api.Algorithm] = NullAlgorithm
+    dropout_stream = "fmha"
+    probes_in_parent = True
+    automatic = False
+    runtime = "null"
+
+    def probe(self) -> api.Availability:
+        device = api.DeviceFacts(id="null", archs=(ARCH,), name="numpy")
+        return api.Availability(state=api.State.OK, devices=(device,), version="1")
+
+    def archs(self) -> tuple[str, ...]:
+        return (ARCH,)
+
+    def kernels(self, arch: api.ArchSpec) -> Iterable[api.KernelSpec]:
+        if arch.name == ARCH:
+            yield from main_kernels()
+            yield from combine_kernels()
+
+    def rules(self) -> tuple[api.Rule, ...]:
+        return api.CORE_RULES
+
+    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterable[api.Decision]:
+        for kernel in main_kernels():
+            reasons = api.reasons_against(self.rules(), problem, kernel, device)
+            if reasons:
+                yield api.Unsupported(self.name, kernel.arch, kernel, tuple(reasons))
+            else:
+                yield api.Supported(kernel, rank_of(kernel), behaviour_of(kernel).value)
+
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
+        if kernel.family is not api.Family.FWD_SPLITKV:
+            return api.Plan(problem, (api.Stage(kernel),))
+        splits = problem.splits or DEFAULT_SPLITS
+        rows = problem.heads * sum(problem.query_lengths())
+        combine = null_kernel(kernel.signature.dtype, api.Family.FWD_SPLITKV_COMBINE)
+        stages = (api.Stage(kernel, (("splits", str(splits)),)), api.Stage(combine))
+        spaces = (
+            api.Workspace("o_acc", splits * rows * problem.hdim_v * 4),
+            api.Workspace("lse_acc", splits * rows * 4),
+        )
+        return api.Plan(problem, stages, spaces, splits)
+
+    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
+        planted = behaviour_of(stage.kernel) is Behaviour.BUILD_ERROR
+        return api.no_build(stage, context, failure="planted: behaviour build_error" if planted else None)
+
+    def cache_key(self, stage: api.Stage, context: api.BuildContext) -> object:
+        return api.no_build_key(stage)
+
+    def inspect(self, kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+        return {"instructions": {}, "matrix_instructions": 0, "registers": None, "spills": None}
+
+    def upstream_name(self, kernel: api.KernelSpec) -> str | None:
+        return None
+
+    def open(self, device: api.DeviceFacts) -> api.Session:
+        from fmha_null.session import NullSession  # numpy is for the worker alone
+
+        return NullSession()
+
+
+backend: api.Backend = NullBackend()
+
+
+@api.hookimpl
+def fmha_register_backends() -> Sequence[api.Backend]:
+    return (backend,)
+
+
+@api.hookimpl
+def fmha_register_arch_specs() -> Mapping[str, str]:
+    return {ARCH: resources.files(__name__).joinpath("null.json").read_text("utf-8")}

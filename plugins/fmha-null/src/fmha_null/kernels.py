@@ -1,0 +1,96 @@
+"""The null backend's kernels: one honest kernel for each element type and family, and one for each fault."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import product
+
+from fmha_cli import api
+
+ARCH = "null"
+HDIM = 512
+"""Largest head dims, a limit of this backend alone."""
+
+_DTYPES = (api.DType.FP32, api.DType.FP16, api.DType.BF16)
+
+
+class Behaviour(StrEnum):
+    """One planted behaviour; the comment names the verdict it leads to."""
+
+    HONEST = "honest"  # PASSED
+    BUILD_ERROR = "build_error"  # BUILD_FAILED
+    LAUNCH_ERROR = "launch_error"  # LAUNCH_FAILED
+    EXCEPTION = "exception"  # CRASHED: the session raises what it must not raise
+    SEGFAULT = "segfault"  # CRASHED
+    ABORT = "abort"  # CRASHED
+    EXIT = "exit"  # CRASHED
+    HANG = "hang"  # TIMED_OUT
+    OOM = "oom"  # OUT_OF_MEMORY
+    GARBAGE_STDOUT = "garbage_stdout"  # PASSED: what it prints is harmless
+    GARBAGE_PROTOCOL = "garbage_protocol"  # CRASHED
+    NAN = "nan"  # WRONG
+    ZEROS = "zeros"  # WRONG
+    WRONG_VALUE = "wrong_value"  # WRONG: one element
+    NEVER_WRITES = "never_writes"  # WRONG, with a note that names what was never written
+    OOB_BEFORE = "oob_before"  # OUT_OF_BOUNDS: one element before o
+    OOB_AFTER = "oob_after"  # OUT_OF_BOUNDS: one element after o
+    OOB_GAP = "oob_gap"  # OUT_OF_BOUNDS in the gap after o's first row; PASSED where o has no gaps
+    INPUT_WRITE = "input_write"  # OUT_OF_BOUNDS
+    NONDETERMINISTIC = "nondeterministic"  # NONDETERMINISTIC: the last bit of one element alternates
+    SLOW = "slow"  # PASSED, after ``SLOW_S``
+
+
+@dataclass(frozen=True, kw_only=True)
+class NullAlgorithm(api.Algorithm):
+    """The free choice of a null kernel."""
+
+    behaviour: Behaviour = Behaviour.HONEST
+
+
+def main_kernels() -> Iterator[api.KernelSpec]:
+    """Honest kernels first, then one for each behaviour."""
+    for dtype, family in product(_DTYPES, (api.Family.FWD, api.Family.FWD_SPLITKV)):
+        yield null_kernel(dtype, family)
+    for dtype, behaviour in product(_DTYPES, list(Behaviour)[1:]):
+        yield null_kernel(dtype, api.Family.FWD, behaviour)
+
+
+def null_kernel(dtype: api.DType, family: api.Family, behaviour: Behaviour = Behaviour.HONEST) -> api.KernelSpec:
+    """One kernel; it admits what the session computes."""
+    signature = api.Signature(
+        dtype=dtype,
+        dtype_out=dtype,
+        hdim=HDIM,
+        hdim_v=HDIM,
+        mode=api.ModeKey.ANY,
+        mask=api.MaskKey.ANY,
+        sink=api.Need.ANY,
+        sink_logits=api.Need.ANY,
+        bias=api.BiasKey.ANY,
+        softcap=api.Need.ANY,
+        lse=api.Need.ANY,
+        gqa=api.Need.ANY,
+        cache=api.CacheKey.ANY,
+        split=api.Need.NO if family is api.Family.FWD else api.Need.ANY,
+        deterministic=api.Need.ANY,
+    )
+    algorithm = NullAlgorithm(behaviour=behaviour)
+    return api.KernelSpec(backend="null", family=family, arch=ARCH, signature=signature, algorithm=algorithm)
+
+
+def combine_kernels() -> Iterator[api.KernelSpec]:
+    """The second stages of split plans."""
+    return (null_kernel(dtype, api.Family.FWD_SPLITKV_COMBINE) for dtype in _DTYPES)
+
+
+def behaviour_of(kernel: api.KernelSpec) -> Behaviour:
+    """What a null kernel does."""
+    assert isinstance(kernel.algorithm, NullAlgorithm)
+    return kernel.algorithm.behaviour
+
+
+def rank_of(kernel: api.KernelSpec) -> tuple[int, ...]:
+    """Honest kernels before all others, the plain one before the split one."""
+    return (list(Behaviour).index(behaviour_of(kernel)), int(kernel.family is not api.Family.FWD))

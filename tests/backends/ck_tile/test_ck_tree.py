@@ -1,0 +1,166 @@
+"""Which Composable Kernel is used: named, installed or pinned; known, unknown, or known but unfit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sources.conftest import Notices
+
+from fmha_cli.backends.ck_tile import tree as ck
+from fmha_cli.backends.ck_tile.tree import (
+    BASELINE,
+    CkRevision,
+    CkTree,
+    ck_tree,
+    headers_digest,
+    include_below,
+    revisions,
+)
+from fmha_cli.domain.errors import EnvironmentProblem
+
+TEXT = "#pragma once\n#define CK 1\n"
+
+
+def make_tree(folder: Path, text: str = TEXT, *, example: bool = True, newline: str = "\n") -> Path:
+    """A tree that looks like Composable Kernel; returns its include folder."""
+    tile = folder / "include" / "ck_tile"
+    (tile / "core").mkdir(parents=True)
+    (tile / "core.hpp").write_text(text, newline=newline)
+    (tile / "core" / "config.hpp").write_text(TEXT, newline=newline)
+    (tile / "README.md").write_text("words")
+    if example:
+        home = folder / "example" / "ck_tile" / "01_fmha"
+        home.mkdir(parents=True)
+        (home / "generate.py").write_text("print()\n")
+    return folder / "include"
+
+
+@pytest.fixture
+def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CkRevision:
+    """The small tree is the only revision that is known, beside one that is known and unfit."""
+    include = make_tree(tmp_path / "known")
+    example = ck.example_digest(include.parent / "example" / "ck_tile" / "01_fmha")
+    base = CkRevision(BASELINE, "2020-01", "a small CK", headers_digest(include), example, True, "made here")
+    old = make_tree(tmp_path / "old", "#pragma once\n#define CK 0\n")
+    unfit = replace(base, name="old", title="an older CK", headers=headers_digest(old), supported=False)
+    monkeypatch.setattr(ck, "revisions", lambda: (base, unfit))
+    return base
+
+
+@pytest.fixture
+def notices() -> Notices:
+    return Notices()
+
+
+@pytest.fixture(autouse=True)
+def _no_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ck, "_installed", lambda environ: [Path(p) for p in environ.get("TREES", "").split(":") if p])
+
+
+def found(tmp_path: Path, notices: Notices, home: Path | None = None, trees: str = "") -> CkTree:
+    return ck_tree(
+        tmp_path / "cache", home=str(home) if home else None, offline=True, notify=notices, environ={"TREES": trees}
+    )
+
+
+@pytest.mark.parametrize(
+    "below", [".", "projects/composablekernel", "3rdparty/composable_kernel", "aiter_meta/3rdparty/composable_kernel"]
+)
+def test_checkouts(tmp_path: Path, notices: Notices, known: CkRevision, below: str) -> None:
+    home = tmp_path / "checkout"
+    include = make_tree(home / below)
+    tree = found(tmp_path, notices, home)
+    assert tree.include == include
+    assert tree.revision == BASELINE
+    assert tree.digest == known.headers
+    assert tree.generator == include.parent / "example" / "ck_tile" / "01_fmha"
+    assert tree.notes == ()
+    assert str(home) in tree.origin
+    assert include_below(include) == include
+
+
+def test_a_folder_of_headers(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    include = make_tree(tmp_path / "x", example=False)
+    tree = found(tmp_path, notices, include)
+    assert (tree.include, tree.example, tree.generator) == (include, None, None)
+
+
+def test_line_endings_do_not_count(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    make_tree(tmp_path / "dos", newline="\r\n")
+    assert found(tmp_path, notices, tmp_path / "dos").digest == known.headers
+
+
+def test_what_is_no_header_does_not_count(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    include = make_tree(tmp_path / "x")
+    (include / "ck_tile" / "README.md").unlink()
+    assert found(tmp_path, notices, include).revision == BASELINE
+
+
+def test_another_generator_is_noted(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    include = make_tree(tmp_path / "x")
+    (include.parent / "example" / "ck_tile" / "01_fmha" / "generate.py").write_text("print(1)\n")
+    tree = found(tmp_path, notices, include.parent)
+    assert "generator" in tree.notes[0]
+
+
+def test_a_named_tree_that_is_unknown_is_refused(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    make_tree(tmp_path / "x", TEXT + "// changed\n")
+    with pytest.raises(EnvironmentProblem) as caught:
+        found(tmp_path, notices, tmp_path / "x")
+    error = caught.value
+    assert (error.code, int(error.exit_code)) == ("S106", 4)
+    for part in (BASELINE, known.date, known.headers[:12], "old"):
+        assert part in (error.why or "")
+
+
+def test_a_named_tree_that_is_unfit_is_refused(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    with pytest.raises(EnvironmentProblem) as caught:
+        found(tmp_path, notices, tmp_path / "old")
+    assert caught.value.code == "S106"
+    assert "an older CK" in caught.value.what
+
+
+def test_a_named_folder_without_ck_is_refused(tmp_path: Path, notices: Notices) -> None:
+    with pytest.raises(EnvironmentProblem) as caught:
+        found(tmp_path, notices, tmp_path)
+    assert caught.value.code == "S105"
+
+
+def test_a_changed_tree_is_seen_again(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    include = make_tree(tmp_path / "x")
+    assert found(tmp_path, notices, include).revision == BASELINE
+    (include / "ck_tile" / "new.hpp").write_text("")
+    with pytest.raises(EnvironmentProblem):
+        found(tmp_path, notices, include)
+
+
+def test_an_installed_tree_is_taken_when_known(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    include = make_tree(tmp_path / "rocm", example=False)
+    tree = found(tmp_path, notices, trees=str(include))
+    assert tree.include == include
+    assert "installed ROCm" in tree.origin
+    assert notices.said == []
+
+
+def test_an_installed_tree_that_is_unknown_is_passed_over(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    include = make_tree(tmp_path / "rocm", "// other\n")
+    with pytest.raises(EnvironmentProblem) as caught:
+        found(tmp_path, notices, trees=str(include))
+    assert caught.value.code == "S101"  # the pinned source is next, and it is not here
+    assert str(include) in notices.text
+    assert "unknown" in notices.text
+
+
+def test_installed_trees_are_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    make_tree(tmp_path / "rocm")
+    assert tmp_path / "rocm" / "include" in ck._installed({"ROCM_PATH": str(tmp_path / "rocm")})
+    assert tmp_path / "rocm" / "include" not in ck._installed({})
+
+
+def test_the_file_of_revisions() -> None:
+    found = revisions()
+    assert [r.name for r in found if r.supported] == [BASELINE]
+    assert len({r.headers for r in found}) == len(found)

@@ -1,0 +1,54 @@
+"""Shared code really is shared: every public name of ``backends/gpu`` serves both vendors."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+BACKENDS = Path(__file__).resolve().parents[3] / "fmha_cli" / "backends"
+SIDES = {"amd": ("ck_tile", "hip"), "nvidia": ("flash_attn", "cuda")}
+MODULES = sorted(p for p in (BACKENDS / "gpu").glob("*.py") if p.stem != "__init__")
+
+
+def imported(folder: Path) -> set[tuple[str, str]]:
+    """(module, name) of what a folder imports from ``backends/gpu``."""
+    nodes = (node for file in folder.rglob("*.py") for node in ast.walk(ast.parse(file.read_text("utf-8"))))
+    found = (node for node in nodes if isinstance(node, ast.ImportFrom) and node.module)
+    prefix = "fmha_cli.backends.gpu."
+    return {
+        (node.module.removeprefix(prefix), alias.name)
+        for node in found
+        if node.module is not None and node.module.startswith(prefix)
+        for alias in node.names
+    }
+
+
+def public(module: Path) -> Iterator[str]:
+    """Functions and classes of a module."""
+    for node in ast.parse(module.read_text("utf-8")).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            yield node.name
+
+
+def lonely(module: Path) -> list[str]:
+    """Public names that only one vendor's folders use; names that other shared modules use count as used by both."""
+    sides = [set().union(*(imported(BACKENDS / folder) for folder in folders)) for folders in SIDES.values()]
+    inside = imported(BACKENDS / "gpu")
+    used = inside | (sides[0] & sides[1])
+    own = ast.parse(module.read_text("utf-8"))
+    read = {node.id for node in ast.walk(own) if isinstance(node, ast.Name)}
+    return [name for name in public(module) if (module.stem, name) not in used and name not in read]
+
+
+@pytest.mark.parametrize("module", MODULES, ids=lambda p: p.stem)
+def test_both_vendors_use_it(module: Path) -> None:
+    assert lonely(module) == []
+
+
+def test_the_search_sees_a_name_that_one_side_uses(tmp_path: Path) -> None:
+    module = tmp_path / "call.py"
+    module.write_text("def nobody() -> None: ...\nclass Call: ...\n", "utf-8")
+    assert lonely(module) == ["nobody"]

@@ -1,0 +1,81 @@
+"""The output on stderr: quiet, verbose, colors, progress on terminals only."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+
+import pytest
+
+from fmha_cli.cli.console import Console, colored
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("when", "environ", "terminal", "expected"),
+    [
+        ("auto", {}, True, True),
+        ("auto", {}, False, False),
+        ("auto", {"NO_COLOR": "1"}, True, False),
+        ("auto", {"NO_COLOR": ""}, True, True),
+        ("auto", {"TERM": "dumb"}, True, False),
+        ("always", {"NO_COLOR": "1"}, False, True),
+        ("never", {}, True, False),
+    ],
+)
+def test_colors(when: str, environ: dict[str, str], terminal: bool, expected: bool) -> None:
+    assert colored(Terminal() if terminal else io.StringIO(), when, environ) is expected
+
+
+def test_quiet_and_verbose() -> None:
+    said = {}
+    for name, console in {
+        "plain": Console(io.StringIO()),
+        "quiet": Console(io.StringIO(), quiet=True),
+        "verbose": Console(io.StringIO(), verbose=True),
+    }.items():
+        console.say("announcement")
+        console.detail("detail")
+        console.warn("care")
+        console.error("error[E001]: no")
+        assert isinstance(console.stream, io.StringIO)
+        said[name] = console.stream.getvalue()
+    assert said["plain"] == "announcement\nwarning: care\nerror[E001]: no\n"
+    assert said["quiet"] == "warning: care\nerror[E001]: no\n"
+    assert said["verbose"].startswith("announcement\ndetail\n")
+
+
+def test_the_first_word_of_an_error_is_red() -> None:
+    console = Console(io.StringIO(), color=True)
+    console.error("error[E001]: no: never")
+    assert isinstance(console.stream, io.StringIO)
+    assert console.stream.getvalue() == "\x1b[31merror[E001]\x1b[0m: no: never\n"
+
+
+def test_progress_is_for_terminals() -> None:
+    for console in (Console(io.StringIO()), Console(Terminal(), quiet=True)):
+        with console.progress("work") as tick:
+            tick(1, 2, "half")
+        assert isinstance(console.stream, io.StringIO)
+        assert console.stream.getvalue() == ""
+    terminal = Terminal()
+    console = Console(terminal)
+    with console.progress("work") as tick:
+        tick(1, 2, "[half]")
+        console.say("said [beside] the bar")
+    assert "said [beside] the bar" in terminal.getvalue()
+    assert "[half]" in terminal.getvalue()
+
+
+def test_rich_is_imported_for_a_bar_alone() -> None:
+    script = "import io, sys\nfrom fmha_cli.cli.console import Console\n"
+    script += "with Console(io.StringIO()).progress('x') as tick: tick(1, 1, '')\n"
+    script += "sys.exit('rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0

@@ -1,0 +1,1 @@
+"""A stand-in for the CUDA driver: it records launches and runs nothing itself."""

@@ -1,0 +1,156 @@
+"""``Recording``: the calls that the stand-in driver of this process received, read through its C interface."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.domain.errors import InternalError
+
+VARIABLE = "FMHA_CUDA_STANDIN"
+"""Environment variable that describes the played device to a process that :class:`Recording` does not reach."""
+
+
+@dataclass(frozen=True)
+class Launch:
+    """One recorded launch.
+
+    Attributes:
+        shared: dynamic shared memory, bytes. parameters: what the kernel would have got.
+        replayed: it came from a graph.
+    """
+
+    symbol: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    shared: int
+    parameters: bytes
+    replayed: bool
+
+
+Model = Callable[[Launch], int | None]
+"""Does a kernel's work on the played device's memory, whose addresses are real ones of this process; a number is the
+CUDA error that the kernel ends with."""
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = (
+        ("symbol", ctypes.c_char_p),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("shared", ctypes.c_uint64),
+        ("parameters", ctypes.c_void_p),
+        ("parameter_bytes", ctypes.c_uint64),
+        ("replayed", ctypes.c_uint32),
+    )
+
+    def value(self) -> Launch:
+        grid, block = tuple(self.grid), tuple(self.block)
+        data = ctypes.string_at(self.parameters, self.parameter_bytes) if self.parameter_bytes else b""
+        return Launch(
+            self.symbol.decode("ascii"),
+            (grid[0], grid[1], grid[2]),
+            (block[0], block[1], block[2]),
+            self.shared,
+            data,
+            bool(self.replayed),
+        )
+
+
+_HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch))
+_MODEL_RAISED = 719
+"""CUDA_ERROR_LAUNCH_FAILED: what a kernel ends with whose model raised."""
+
+
+class Recording:
+    """The stand-in of this process. Load it before cuda-python's first call, and only where no real driver is loaded.
+
+    Args:
+        settings: the device to play and faults to plant, as ``driver.cpp`` describes them.
+
+    Raises:
+        InternalError: settings that are not understood.
+    """
+
+    def __init__(self, path: Path, **settings: object) -> None:
+        self.path = path
+        self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
+        for name in ("launches", "bytes_in_use", "objects", "graph_launches"):
+            self._entry(name).restype = ctypes.c_uint64
+        self._entry("complaint").restype = ctypes.c_char_p
+        self._hook: Any = None
+        self.faults: list[BaseException] = []
+        """What models raised."""
+        self.play(**settings)
+
+    def _entry(self, name: str) -> Any:
+        return getattr(self.library, f"fmha_standin_{name}")  # getattr keeps the function, and with it its restype
+
+    def play(self, **settings: object) -> None:
+        """Change the device, or plant a fault."""
+        text = settings_text(**settings)
+        if not self._entry("configure")(text.encode()):
+            raise InternalError(f"the stand-in driver does not understand {text!r}")
+
+    def model(self, run: Model | None) -> None:
+        """Have every kernel from now on do its work in Python; None ends it."""
+        if run is None:
+            self._entry("hook")(None)
+            self._hook = None
+            return
+
+        def call(launch: Any) -> int:
+            try:
+                return run(launch.contents.value()) or 0
+            except BaseException as fault:  # noqa: BLE001 - ctypes would swallow it; the kernel fails instead
+                self.faults.append(fault)
+                return _MODEL_RAISED
+
+        self._hook = _HOOK(call)
+        self._entry("hook")(self._hook)
+
+    @property
+    def launches(self) -> tuple[Launch, ...]:
+        """Kernels run since the last :meth:`forget`, those of graphs included."""
+        out = []
+        for index in range(self._entry("launches")()):
+            found = _Launch()
+            self._entry("launch")(ctypes.c_uint64(index), ctypes.byref(found))
+            out.append(found.value())
+        return tuple(out)
+
+    def holds(self, address: int, size: int) -> bool:
+        """Whether these bytes lie in one allocation of the played device."""
+        return bool(self._entry("holds")(ctypes.c_uint64(address), ctypes.c_uint64(size)))
+
+    def forget(self) -> None:
+        """Drop the launches so far."""
+        self._entry("forget")()
+
+    @property
+    def complaint(self) -> str:
+        """What the stand-in last refused, in its own words."""
+        return str(self._entry("complaint")().decode())
+
+    @property
+    def bytes_in_use(self) -> int:
+        """Device memory that was allocated and not given back."""
+        return int(self._entry("bytes_in_use")())
+
+    @property
+    def objects(self) -> int:
+        """Streams, events, modules and graphs that were made and not given back."""
+        return int(self._entry("objects")())
+
+    @property
+    def graph_launches(self) -> int:
+        return int(self._entry("graph_launches")())
+
+
+def settings_text(**settings: object) -> str:
+    """Settings in the form that ``FMHA_CUDA_STANDIN`` takes."""
+    return ";".join(f"{key}={value}" for key, value in settings.items())

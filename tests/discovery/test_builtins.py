@@ -1,0 +1,39 @@
+"""The table of the built-in backends agrees with the backends, which it must not import."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from fmha_cli.discovery.builtins import BUILTINS, device_kinds, own_options, programs, revision_option
+from fmha_cli.domain.builtin import Use
+from fmha_cli.domain.counterpart import Comparable
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.protocols import Catalogued
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+def test_an_entry_describes_its_backend(name: str) -> None:
+    entry, backend = BUILTINS[name], import_module(BUILTINS[name].path).backend
+    assert backend.name == name
+    assert isinstance(backend, Comparable) == (entry.programs is not None)
+    assert isinstance(backend, Catalogued) == (revision_option(name) is not None)
+
+
+def test_options_are_found_by_their_use() -> None:
+    assert [flag.name for flag in own_options(Use.SOURCES)] == ["ck-home"]
+    assert [flag.name for flag in own_options(Use.REVISION)] == ["ck-rev"]
+    assert revision_option("a plugin's backend") is None
+    assert programs()[0] == "ck_tile"
+
+
+def test_help_names_every_kind_of_device() -> None:
+    assert device_kinds() == ("cpu", "cuda:N", "hip:N")
+
+
+@pytest.mark.parametrize(
+    ("id", "accelerator"), [("cuda:0", True), ("hip:3", True), ("cpu", False), ("none", False), ("emu:gfx942", False)]
+)
+def test_accelerators_are_numbered(id: str, accelerator: bool) -> None:
+    assert DeviceFacts(id=id, archs=()).accelerator is accelerator

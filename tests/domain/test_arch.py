@@ -1,0 +1,166 @@
+"""Facts of architectures: all have a source, shared facts are stated once, and NVRTC assembles what they promise."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import nvrtc_features
+import pytest
+
+from fmha_cli.domain import arch
+from fmha_cli.domain.arch import ArchSpec, arch_from_json, arch_names, arch_root, load_arch
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.measure.peaks import spec_peaks
+
+NVIDIA = tuple(name for name in arch_names() if name.startswith("sm_"))
+NEEDED = [
+    "compute_capability",
+    "registers_per_sm",
+    "register_allocation_unit",
+    "warp_allocation_granularity",
+    "max_registers_per_thread",
+    "max_registers_per_block",
+    "shared_per_sm",
+    "shared_per_block",
+    "shared_per_block_optin",
+    "shared_reserved_per_block",
+    "shared_allocation_unit",
+    "max_warps_per_sm",
+    "max_threads_per_sm",
+    "max_blocks_per_sm",
+    "max_threads_per_block",
+    "warp_size",
+    "sm_count",
+    "product",
+    "other_products",
+    "device_names",
+    "llc_bytes",
+    "peak_flops",
+    "peak_bandwidth",
+    "instructions",
+]
+CONFIDENCE = {"checked", "recalled", "conflict"}
+GROUPS = "_nvidia.json"
+
+
+def text(**changes: Any) -> str:
+    """A small file of an architecture."""
+    fact = {"value": 1, "source": "here"}
+    return json.dumps(
+        {"schema": "fmha.arch/1", "name": "a", "vendor": "nvidia", "title": "t", "facts": {"one": fact}} | changes
+    )
+
+
+@pytest.mark.parametrize("name", arch_names())
+def test_every_fact_has_a_source(name: str) -> None:
+    spec = load_arch(name)
+    assert spec.name == name
+    for key, fact in spec.facts.items():
+        assert str(fact["source"]).strip(), key
+        assert set(fact) <= {"value", "source", "confidence", "conflict"}, key
+        assert fact.get("confidence", "checked") in CONFIDENCE, key
+        assert "conflict" not in fact or len(fact["conflict"]) > 10, key
+
+
+def test_the_ten_architectures() -> None:
+    assert set(NVIDIA) == {
+        "sm_80",
+        "sm_86",
+        "sm_89",
+        "sm_90",
+        "sm_90a",
+        "sm_100",
+        "sm_100a",
+        "sm_103a",
+        "sm_120",
+        "sm_120a",
+    }
+
+
+@pytest.mark.parametrize("name", NVIDIA)
+def test_nvidia_facts_are_complete_and_agree(name: str) -> None:
+    spec = load_arch(name)
+    later = {"nvrtc_assembler_fails_on"} if spec.fact("compute_capability") >= [9, 0] else set()
+    assert set(spec.facts) == set(NEEDED) | later
+    assert all("confidence" in fact for fact in spec.facts.values())
+    major, minor = spec.fact("compute_capability")
+    assert name.removeprefix("sm_").rstrip("a") == f"{major}{minor}"
+    assert spec.fact("shared_per_block_optin") == spec.fact("shared_per_sm") - spec.fact("shared_reserved_per_block")
+    assert spec.fact("max_threads_per_sm") == spec.fact("max_warps_per_sm") * spec.fact("warp_size")
+    assert spec.vendor == "nvidia"
+    assert spec.backends["flash_attn"]["source"]
+
+
+@pytest.mark.parametrize("name", [n for n in NVIDIA if n.endswith("a") and n[:-1] in NVIDIA])
+def test_a_suffix_adds_instructions_and_changes_nothing_else(name: str) -> None:
+    plain, suffixed = load_arch(name[:-1]).facts, load_arch(name).facts
+    assert {key for key in plain if plain[key] != suffixed[key]} == {"instructions"}
+    assert set(plain["instructions"]["value"]) < set(suffixed["instructions"]["value"])
+
+
+@pytest.mark.parametrize("name", NVIDIA)
+def test_peaks_are_those_of_the_named_product(name: str) -> None:
+    spec = load_arch(name)
+    peaks = spec_peaks(spec)
+    assert peaks is not None
+    assert peaks.bandwidth is not None
+    assert peaks.llc_bytes is not None
+    assert set(spec.fact("device_names").values()) == {spec.fact("product"), *spec.fact("other_products")}
+    assert set(peaks.flops) <= {dtype.value for dtype in DType}
+    assert {"fp16", "bf16", "fp32"} <= set(peaks.flops)
+    assert peaks.flops["fp16"] == peaks.flops["bf16"] > peaks.flops["fp32"]
+    assert ("fp8_e4m3" in peaks.flops) == ("mma_m16n8k32_fp8_e4m3" in spec.fact("instructions"))
+    for product, row in spec.fact("other_products").items():
+        assert product != spec.fact("product")
+        assert row["confidence"] in CONFIDENCE
+        assert row["peak_flops"]["fp16"] <= peaks.flops["fp16"] * 1.12, product  # GB200 and GB300: higher clocks
+        assert set(row["peak_flops"]) == set(peaks.flops), product
+
+
+@pytest.mark.parametrize("name", NVIDIA)
+def test_nvrtc_assembles_exactly_the_instructions_that_the_facts_name(name: str) -> None:
+    pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-python is not installed")
+    try:
+        found = nvrtc_features.instructions(name)
+    except Exception as error:  # the bindings' own error has no base class that says more
+        if type(error).__name__ != "DynamicLibNotFoundError":
+            raise
+        pytest.skip("NVRTC is not installed")
+    assert found == tuple(load_arch(name).fact("instructions"))
+
+
+def test_shared_facts_are_used_and_stand_once() -> None:
+    groups = json.loads(arch_root().joinpath(GROUPS).read_text("utf-8"))["groups"]
+    files = [json.loads(arch_root().joinpath(f"{name}.json").read_text("utf-8")) for name in NVIDIA]
+    assert set(groups) == {name for file in files for name in file["shared"]["groups"]}
+    spec = arch_from_json(text(shared={"file": GROUPS, "groups": ["nvidia"]}), "a")
+    assert spec.fact("warp_size") == 32
+    assert spec.fact("one") == 1
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"shared": {"file": GROUPS, "groups": ["nowhere"]}},
+        {"shared": {"file": "_nowhere.json", "groups": ["nvidia"]}},
+        {"shared": {"file": "_sources.json", "groups": ["nvidia"]}},
+        {"shared": {"file": GROUPS, "groups": ["nvidia", "nvidia"]}},
+        {"shared": {"file": GROUPS, "groups": ["nvidia"]}, "facts": {"warp_size": {"value": 64, "source": "here"}}},
+        {"shared": {"files": GROUPS}},
+        {"facts": {"one": {"value": 1}}},
+        {"facts": None},
+    ],
+    ids=["group", "file", "schema", "twice", "own", "members", "source", "facts"],
+)
+def test_damaged_files_are_named(changes: dict[str, Any]) -> None:
+    assert isinstance(arch_from_json(text(), "a"), ArchSpec)
+    with pytest.raises(InternalError, match="a"):
+        arch_from_json(text(**changes), "a")
+
+
+def test_a_missing_fact_is_named() -> None:
+    with pytest.raises(InternalError, match="isa_version"):
+        load_arch("sm_90").fact("isa_version")
+    assert arch.SCHEMA != arch.GROUPS_SCHEMA

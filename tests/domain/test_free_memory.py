@@ -1,0 +1,53 @@
+"""The memory that the machine and the container leave to a further process."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fmha_cli.domain.free_memory import available_bytes
+
+
+def machine(folder: Path, files: dict[str, str]) -> tuple[Path, Path]:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "ascii")
+    return folder / "proc", folder / "cgroup"
+
+
+MEMINFO = {"proc/meminfo": "MemTotal: 200 kB\nMemAvailable:      100 kB\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "expected"),
+    [
+        ({}, None),
+        ({"proc/meminfo": "garbage"}, None),
+        ({"proc/meminfo": "MemAvailable: lots\n", "proc/self/cgroup": "0::/\n", "cgroup/memory.max": "many\n"}, None),
+        (MEMINFO, 102400),
+        ({**MEMINFO, "proc/self/cgroup": "0::/\n", "cgroup/memory.max": "max\n"}, 102400),
+        (
+            {
+                **MEMINFO,
+                "proc/self/cgroup": "1:cpu:/\n0::/job\n",
+                "cgroup/job/memory.max": "5000\n",
+                "cgroup/job/memory.current": "4000\n",
+                "cgroup/job/memory.stat": "anon 1\ninactive_file 500\n",
+            },
+            1500,
+        ),
+        (
+            {
+                **MEMINFO,
+                "proc/self/cgroup": "4:memory:/not/seen/from/inside\n",
+                "cgroup/memory/memory.limit_in_bytes": "9000\n",
+                "cgroup/memory/memory.usage_in_bytes": "9500\n",
+            },
+            0,
+        ),
+    ],
+)
+def test_the_narrowest_limit_counts(tmp_path: Path, files: dict[str, str], expected: int | None) -> None:
+    assert available_bytes(*machine(tmp_path, files)) == expected

@@ -1,0 +1,130 @@
+from __future__ import annotations
+
+import ast
+import re
+from collections import Counter
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from strategies import problems
+
+import fmha_cli
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.decision import Supported, Unsupported
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import (
+    CORE_RULES,
+    LEFTPAD_CORE_RULES,
+    SIGNATURE_RULE_IDS,
+    Reason,
+    Refusal,
+    Rule,
+    Severity,
+    duplicate_ids,
+    reasons_against,
+)
+from fmha_cli.domain.signature import Need, Signature
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plain(Algorithm):
+    pass
+
+
+def kernel_for(problem: Problem, **changes: object) -> KernelSpec:
+    signature = replace(Signature.of(problem), **changes)  # type: ignore[arg-type]
+    return KernelSpec(backend="x", family=Family.FWD, arch="a", signature=signature, algorithm=Plain())
+
+
+HERE = DeviceFacts(id="cpu", archs=("a",))
+
+
+@given(problems())
+def test_a_kernel_made_for_the_problem_is_not_refused(problem: Problem) -> None:
+    assert reasons_against(LEFTPAD_CORE_RULES, problem, kernel_for(problem), HERE) == []
+    refused = [r.id for r in reasons_against(CORE_RULES, problem, kernel_for(problem), HERE)]
+    assert refused == (["K026"] if problem.cache_leftpad else [])
+
+
+def test_every_field_of_the_signature_has_a_rule() -> None:
+    assert {*SIGNATURE_RULE_IDS, "hdim", "hdim_v"} == {f.name for f in fields(Signature)}
+
+
+@pytest.mark.parametrize("field", [f.name for f in fields(Signature) if f.type == "Need"])
+def test_every_field_is_guarded(field: str) -> None:
+    problem = Problem.of()
+    reasons = reasons_against(CORE_RULES, problem, kernel_for(problem, **{field: Need.YES}), HERE)
+    assert [r.id for r in reasons] == [SIGNATURE_RULE_IDS[field]]
+    assert reasons[0].hint
+
+
+def test_all_reasons_are_collected() -> None:
+    problem = Problem.from_cli("-d 300 --direction bwd --softcap 3 --causal")
+    kernel = kernel_for(Problem.of())
+    reasons = reasons_against(CORE_RULES, problem, kernel, DeviceFacts(id="cpu", archs=("b",)))
+    assert {r.id for r in reasons} == {"K004", "K008", "K012", "K021", "K025"}
+    assert "hdim 300 is not supported by x on a" in next(r.text for r in reasons if r.id == "K012")
+
+
+def test_left_padding_is_refused_unless_a_backend_says_otherwise() -> None:
+    problem = Problem.from_cli("-b 2 -s 1 -d 64 --kv-cache linear --cache-seqlens 40 --cache-leftpad 3,0")
+    (reason,) = reasons_against(CORE_RULES, problem, kernel_for(problem), HERE)
+    assert (reason.id, reason.hint) == ("K026", "--cache-leftpad 0")
+    assert "cache-leftpad 3" in reason.text
+    assert {*CORE_RULES} - {*LEFTPAD_CORE_RULES} == {next(r for r in CORE_RULES if r.id == "K026")}
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"), [("null", "null"), ("ck_tile", "gfx942"), ("cpu", "x86_64_v3"), ("flash_attn", "sm_90")]
+)
+def test_who_can_start_behind_padding(name: str, arch: str) -> None:
+    common = "-b 2 -s 1 -d 64 --dtype fp16 --kv-cache linear --cache-seqlens 40 --splits 1"
+    backend, device = build_registry().backend(name), DeviceFacts(id=name, archs=(arch,))
+    plain, padded = Problem.from_cli(common), Problem.from_cli(f"{common} --cache-leftpad 3,0")
+    before = {d.kernel.name for d in backend.decide(plain, device) if isinstance(d, Supported)}
+    after = list(backend.decide(padded, device))
+    if name in ("cpu", "flash_attn"):
+        assert {d.kernel.name for d in after if isinstance(d, Supported)} == before
+        return
+    assert not any(isinstance(d, Supported) for d in after)
+    only = {
+        d.kernel.name
+        for d in after
+        if isinstance(d, Unsupported) and d.kernel and [r.id for r in d.reasons] == ["K026"]
+    }
+    assert before <= only if name == "ck_tile" else before == only
+
+
+def test_rule_ids_are_unique_and_every_rule_has_a_page() -> None:
+    assert len({r.id for r in CORE_RULES}) == len(CORE_RULES)
+    assert all(r.text and r.help and r.source for r in CORE_RULES)
+    other = Rule("K001", "another", lambda p, k, d: None)
+    assert duplicate_ids([CORE_RULES, CORE_RULES]) == []
+    assert duplicate_ids([CORE_RULES, (other,)]) == ["K001"]
+
+
+def test_the_severity_is_the_rule_s_unless_the_values_decide() -> None:
+    problem, kernel = Problem.of(), kernel_for(Problem.of())
+    plain = Rule("X1", "t", lambda p, k, d: Refusal("a", "b"), severity=Severity.SHAPE)
+    own = Rule("X2", "t", lambda p, k, d: Refusal("a", severity=Severity.OPTION), severity=Severity.SHAPE)
+    assert plain.against(problem, kernel, HERE) == Reason("X1", "a", "b", Severity.SHAPE)
+    assert own.against(problem, kernel, HERE) == Reason("X2", "a", None, Severity.OPTION)
+
+
+def written_ids() -> Counter[str]:
+    """How often each rule id stands as a string of its own in the code."""
+    files = Path(fmha_cli.__file__).parent.rglob("*.py")
+    nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))))
+    texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    return Counter(text for text in texts if re.fullmatch(r"K\d{3}", text))
+
+
+def test_each_rule_id_is_written_once() -> None:
+    """The check does not know its rule's id, and a table that refers to another rule uses its name."""
+    written = written_ids()
+    ids = [*build_registry().rules()]
+    assert {id: written[id] for id in ids if written[id] != 1} == {}

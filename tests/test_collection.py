@@ -1,0 +1,83 @@
+"""README's test command collects every test file: pytest leaves out folders by their names (``build``, ``dist``, ``venv``)."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PATTERNS = ("test_*.py", "*_test.py")
+"""What pytest takes for a test file (``python_files``)."""
+RECORDER = """
+from pathlib import Path
+
+import pytest
+
+
+class Seen(pytest.Module):
+    def collect(self):
+        return []
+
+
+def pytest_pycollect_makemodule(module_path, parent):
+    with Path("SEEN").open("a", encoding="utf-8") as file:
+        file.write(f"{module_path}\\n")
+    return Seen.from_parent(parent, path=module_path)
+"""
+"""A plugin that writes down each module that pytest would import, and imports none."""
+
+
+def pytest_words() -> list[str]:
+    """The words after ``python -m pytest`` in README's second command."""
+    blocks = re.findall(r"^```bash\n(.*?)^```$", (ROOT / "README.md").read_text("utf-8"), re.MULTILINE | re.DOTALL)
+    return shlex.split(blocks[1].rpartition("python -m pytest")[2])
+
+
+def collected(checkout: Path, scratch: Path) -> set[str]:
+    """The test files that README's command would collect in a checkout."""
+    seen = scratch / "seen.txt"
+    (scratch / "recorder.py").write_text(RECORDER.replace("SEEN", str(seen)), "utf-8")
+    argv = [sys.executable, "-m", "pytest", *pytest_words(), "--collect-only", "-n", "0", "-p", "recorder"]
+    env = {"PYTHONPATH": str(scratch), "PATH": "/usr/bin:/bin"}
+    done = subprocess.run(argv, cwd=checkout, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 5, f"{done.stdout}{done.stderr}"  # no test is in an empty module
+    return {str(Path(line).relative_to(checkout)) for line in seen.read_text("utf-8").splitlines()}
+
+
+def on_disk(checkout: Path) -> set[str]:
+    """The test files below ``tests/`` and every plugin."""
+    folders = [checkout / "tests", *(checkout / "plugins").iterdir()]
+    return {str(p.relative_to(checkout)) for folder in folders for name in PATTERNS for p in folder.rglob(name)}
+
+
+def test_every_test_file_is_collected(tmp_path: Path) -> None:
+    found = collected(ROOT, tmp_path)
+    assert len(found) > 200
+    assert on_disk(ROOT) - found == set()
+
+
+@pytest.mark.parametrize("folder", ["tests/build", "tests/domain/dist", "plugins/fmha-new/tests/venv"])
+def test_a_folder_that_pytest_leaves_out_is_noticed(folder: str, tmp_path: Path) -> None:
+    checkout, scratch = tmp_path / "checkout", tmp_path / "scratch"
+    scratch.mkdir()
+    for place in ("tests", "plugins/fmha-new/tests", folder):
+        (checkout / place).mkdir(parents=True, exist_ok=True)
+        (checkout / place / f"test_{place.replace('/', '_')}.py").write_text("", "utf-8")
+    if folder.endswith("venv"):
+        (checkout / folder / "pyvenv.cfg").write_text("", "utf-8")
+    shutil.copy(ROOT / "pyproject.toml", checkout)
+    missed = on_disk(checkout) - collected(checkout, scratch)
+    assert missed == {f"{folder}/test_{folder.replace('/', '_')}.py"}
+
+
+def test_no_two_test_files_have_one_name() -> None:
+    """Without packages, pytest imports a test file by its bare name: two of one name shadow each other."""
+    packages = {p.parent for p in (ROOT / "tests").rglob("__init__.py")}
+    names = [Path(name).name for name in on_disk(ROOT) if (ROOT / name).parent not in packages]
+    assert sorted(names) == sorted(set(names))

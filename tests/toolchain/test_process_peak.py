@@ -1,0 +1,43 @@
+"""The peak memory of a program is its own, or unknown. It is never that of the process that started it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+CHILD = """
+import os, sys
+from pathlib import Path
+from fmha_cli.toolchain.process import run_group
+own = bytearray(int(sys.argv[1]) << 20)
+with open(os.devnull, "wb") as sink:
+    grown = f"bytearray({sys.argv[2]} << 20)"
+    ended = run_group([sys.executable, "-c", grown], cwd=Path.cwd(), env={}, output=sink, timeout=60)
+assert ended.returncode == 0
+print(ended.peak_bytes)
+"""
+
+
+def peak_of(own: int, grown: int, folder: Path) -> str:
+    """What a process of ``own`` MiB tells of a program of ``grown`` MiB.
+
+    A shell starts that process, because Linux hands the peak of a process down to what it starts: a test process that
+    was large itself would be larger than the program that is measured.
+    """
+    argv = ["/bin/sh", "-c", '"$@" & wait $!', "sh", sys.executable, "-c", CHILD, str(own), str(grown)]
+    return subprocess.run(argv, capture_output=True, text=True, check=True, cwd=folder).stdout.strip()
+
+
+@pytest.mark.parametrize("ballast", [0, 500])
+def test_a_program_larger_than_its_parent_is_measured(ballast: int, tmp_path: Path) -> None:
+    held = bytearray(ballast << 20)
+    assert 150 << 20 <= int(peak_of(1, 150, tmp_path)) < 400 << 20
+    del held
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Linux alone hands the parent's peak down")
+def test_a_program_smaller_than_its_parent_is_unknown(tmp_path: Path) -> None:
+    assert peak_of(400, 1, tmp_path) == "None"
