@@ -19,6 +19,7 @@ from fmha_cli.domain.errors import Interrupted
 
 _POLL_S = (0.001, 0.02)
 _JOIN_S = 0.2
+_CLEARLY_ABOVE = 1.05
 
 # Variables that make a compiler silently use other headers, libraries or options. A build key does not contain them, so
 # they must not reach a build.
@@ -145,7 +146,6 @@ def _run(
     stops: tuple[threading.Event, threading.Event],
 ) -> Ended:
     started = time.monotonic()
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     process = subprocess.Popen(
         argv,
         cwd=cwd,
@@ -155,6 +155,7 @@ def _run(
         stderr=outputs[1] or subprocess.STDOUT,
         start_new_session=True,
     )
+    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # after the exec: other threads may have grown until then
     try:
         in_time = _wait(process, started + timeout, stops)
     finally:
@@ -169,9 +170,12 @@ def _run(
 
 
 def _peak(usage: resource.struct_rusage | None, own: int) -> int | None:
-    """Peak memory of the group in bytes. Linux starts a child's figure with its parent's own peak at the fork and keeps
-    it across exec, so a figure that is not above it says nothing."""
-    if usage is None or (sys.platform == "linux" and usage.ru_maxrss <= own):
+    """Peak memory of the group in bytes; None where it is unknown.
+
+    Linux starts a child's figure with its parent's peak at the exec, and counts pages per processor with some slack
+    (``mm/memory.c``, ``percpu_counter``). So a figure says something only if it is clearly above ``own``, the parent's.
+    """
+    if usage is None or (sys.platform == "linux" and usage.ru_maxrss <= own * _CLEARLY_ABOVE):
         return None
     return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
