@@ -59,7 +59,7 @@ def _selected(call: Call, layout: CacheLayout) -> tuple[EntryInfo, ...]:
 
 
 def _names(text: str, info: EntryInfo) -> bool:
-    return info.digest.startswith(text.lower()) or fnmatchcase(info.name, text)
+    return info.digest.startswith(text.lower()) or fnmatchcase(info.name or "", text)
 
 
 def _show(call: Call, layout: CacheLayout, result: Any = None, entries: tuple[EntryInfo, ...] = ()) -> int:
@@ -135,9 +135,9 @@ def why(call: Call) -> int:
     from fmha_cli.walk.builds import build_context
 
     layout, text = _layout(call), str(call.argument("kernel"))
-    others = [info for info in list_entries(layout) if info.kind not in ("", BuildKind.KERNEL) and _names(text, info)]
+    others = [info for info in list_entries(layout) if info.kind not in (None, BuildKind.KERNEL) and _names(text, info)]
     if others:
-        return _show(call, layout, explain_entry(layout, max(others, key=lambda info: info.created_ns).digest))
+        return _show(call, layout, explain_entry(layout, max(others, key=lambda info: info.created_ns or 0).digest))
     kernel = named_kernel(call)
     backend = call.registry.backend(kernel.backend)
     key = None

@@ -79,3 +79,4 @@ class Named:
 Count = Annotated[int, Least(0)]
 Hex64 = Annotated[str, Pattern("^[0-9a-f]{64}$")]
 Sha256 = Annotated[Hex64, Named("sha256")]
+Digests = tuple[Sha256, ...]

@@ -37,8 +37,12 @@ def columns_of(row: Any) -> dict[str, Column]:
 def table_of(
     row: Any, rows: Sequence[Mapping[str, Any]], summary: str, details: Sequence[str] = (), order: Sequence[str] = ()
 ) -> Table:
-    """The table of rows of a class; ``order`` names the members if their order is not that of the fields."""
-    columns = columns_of(row)
+    """The table of rows of a class; ``order`` names the members if their order is not that of the fields.
+
+    Args:
+        row: the class, or the columns of a class that declares none, by member.
+    """
+    columns = row if isinstance(row, Mapping) else columns_of(row)
     shown = {name: columns[name] for name in order or columns}
     cells = [[column.text(entry[name]) for name, column in shown.items()] for entry in rows]
     numbers = frozenset(column.header for column in shown.values() if column.number)

@@ -51,7 +51,7 @@ from fmha_cli.toolchain.cache.audit import VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
 from fmha_cli.toolchain.cache.exporting import Exported
 from fmha_cli.toolchain.cache.importing import Imported
-from fmha_cli.toolchain.cache.listing import CacheStats, EntryInfo
+from fmha_cli.toolchain.cache.listing import CacheStats, EntryInfo, KindStats
 from fmha_cli.toolchain.cache.prune import Pruned
 from fmha_cli.toolchain.cache.why import Difference, Standing, Why
 
@@ -185,11 +185,11 @@ def bare(verdict: Verdict = Verdict.UNSUPPORTED) -> Record:
 
 
 ENTRY = EntryInfo(
-    DIGEST, Path("/cache/v2/01"), 4096, 1_700_000_000_000_000_000, "kernel", "cpu:fwd", "x86_64_v4", "g++", 5, 9, ()
+    DIGEST, "kernel", "cpu:fwd", "x86_64_v4", "g++", Path("/cache/v2/01"), 4096, 9, 5, 1_700_000_000_000_000_000, ()
 )
-DAMAGED = EntryInfo(DIGEST, Path("/cache/v2/02"), 10, 6, "", "", "", "", 0, 0, ("meta.json is missing",))
+DAMAGED = EntryInfo(DIGEST, None, None, None, None, Path("/cache/v2/02"), 10, None, None, 6, ("meta.json is missing",))
 DAMAGE = Damage(DIGEST, Path("/cache/v2/02"), ("meta.json is missing",))
-STATS = CacheStats(Path("/cache"), {"kernel": (1, 4096)}, 2, 4106, 1, 5, None, 9, 0, 0, 1, 12, 0, 0, 7, 100)
+STATS = CacheStats(Path("/cache"), (KindStats("kernel", 1, 4096),), 2, 4106, 1, 5, None, 9, 0, 0, 1, 12, 0, 0, 7, 100)
 TRACE = Trace(
     (
         Supported(kernel(), (0, 1)),
@@ -242,11 +242,11 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             cache.cache_document(_ROOT, [ENTRY, DAMAGED]),
             cache.cache_document(_ROOT, [], STATS),
             cache.cache_document(_ROOT, [], VerifyReport(2, (DAMAGE,), (Path("/q"),), (DIGEST,))),
-            cache.cache_document(_ROOT, [ENTRY], Pruned((ENTRY,), (Path("/t"),), 9, (DIGEST,), ())),
+            cache.cache_document(_ROOT, [ENTRY], Pruned((ENTRY,), 9, (DIGEST,), (), (Path("/t"),))),
             cache.cache_document(
                 _ROOT, [], Why(DIGEST, Standing.DIFFERS, DIGEST, (Difference("flags", ["-O2"], None),), ("d",))
             ),
-            cache.cache_document(_ROOT, [], Exported(Path("x.tar"), (DIGEST,), 9, (DAMAGE,))),
+            cache.cache_document(_ROOT, [], Exported(Path("x.tar"), 9, (DIGEST,), (DAMAGE,))),
             cache.cache_document(_ROOT, [], Imported((DIGEST,), ())),
         ],
         "devices": [devices.devices_document(BACKENDS), devices.devices_document({})],

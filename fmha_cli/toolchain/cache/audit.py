@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from fmha_cli.domain.members import Count, Digests
 from fmha_cli.toolchain.cache.entry import Damage, verify_entry
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -24,10 +26,10 @@ class VerifyReport:
         busy: digests of damaged entries that stayed because another process holds their lock.
     """
 
-    checked: int
+    checked: Count
     damaged: tuple[Damage, ...]
-    quarantined: tuple[Path, ...]
-    busy: tuple[str, ...]
+    quarantined: Annotated[tuple[Path, ...], "where damaged entries were moved to"]
+    busy: Annotated[Digests, "damaged, but somebody holds the lock"]
 
 
 def verify_cache(layout: CacheLayout, *, fix: bool = False, notify: Notify = log_notice) -> VerifyReport:

@@ -11,9 +11,10 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from fmha_cli.domain.encode import canonical_json, digest_of
+from fmha_cli.domain.members import FewestItems, Sha256
 from fmha_cli.toolchain.cache.files import UnsafeFileError, hash_own, read_own, write_sealed
 from fmha_cli.toolchain.cache.key import digest_of_parts
 from fmha_cli.toolchain.cache.layout import ARTIFACT, ENTRY_FILES, META, PTX, SCHEMA_VERSION, SOURCE
@@ -70,9 +71,9 @@ class EntryMeta:
 class Damage:
     """An entry that must not be loaded, with every fault that was found."""
 
-    digest: str
+    digest: Sha256
     path: Path
-    reasons: tuple[str, ...]
+    reasons: Annotated[tuple[str, ...], FewestItems(1)]
 
 
 def seal_entry(folder: Path, meta: EntryMeta) -> None:

@@ -17,9 +17,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated
 
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.members import Count, Digests, Key
 from fmha_cli.toolchain.cache.entry import Damage, EntryMeta, verify_entry
 from fmha_cli.toolchain.cache.files import as_environment_problem, fsync_dir, read_own
 from fmha_cli.toolchain.cache.layout import META, SCHEMA_VERSION, CacheLayout
@@ -32,14 +33,14 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        digests: the entries in the archive.
         size: bytes of the archive.
+        digests: the entries in the archive.
         skipped: damaged entries that were left out.
     """
 
     archive: Path
-    digests: tuple[str, ...]
-    size: int
+    size: Annotated[Count, Key("bytes")]
+    digests: Digests
     skipped: tuple[Damage, ...]
 
 
@@ -75,7 +76,7 @@ def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -
         finally:
             beside.unlink(missing_ok=True)
         fsync_dir(archive.absolute().parent)
-        return Exported(archive, tuple(done), archive.stat().st_size, tuple(skipped))
+        return Exported(archive, archive.stat().st_size, tuple(done), tuple(skipped))
 
 
 @contextmanager

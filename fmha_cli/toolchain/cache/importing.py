@@ -16,9 +16,10 @@ import re
 import tarfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.members import Digests
 from fmha_cli.toolchain.cache.entry import EntryMeta, verify_entry
 from fmha_cli.toolchain.cache.exporting import PREFIX
 from fmha_cli.toolchain.cache.files import as_environment_problem, fsync_dir, make_private_dir, remove_tree, seal
@@ -49,8 +50,8 @@ class Imported:
         present: digests that already had a sound entry.
     """
 
-    added: tuple[str, ...]
-    present: tuple[str, ...]
+    added: Digests
+    present: Annotated[Digests, "there was a sound entry already"]
 
 
 class _RefusedError(Exception):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from fmha_cli.toolchain.cache.entry import Damage, EntryMeta, read_meta
+from fmha_cli.domain.members import Count, Hidden, Key, Least, Sha256, ShownAs, Then
+from fmha_cli.toolchain.cache.entry import Damage, read_meta
 from fmha_cli.toolchain.cache.files import as_environment_problem, tree_size
+from fmha_cli.toolchain.cache.key import BuildKind
 from fmha_cli.toolchain.cache.layout import CacheLayout
 
 
@@ -17,29 +21,38 @@ class EntryInfo:
 
     Attributes:
         digest: the key's digest.
+        kind: kind in the key; None when ``meta.json`` is damaged.
+        name: name in the key; None when ``meta.json`` is damaged.
+        arch: architecture in the key; None when ``meta.json`` is damaged.
+        toolchain: compiler version in the key; None when ``meta.json`` is damaged.
         path: the entry's directory.
         size: bytes of all its files on disk.
+        build_ns: how long the build took, in nanoseconds; None when nothing was built or ``meta.json`` is damaged.
+        created_ns: when it was built, in nanoseconds since 1970; None when ``meta.json`` is damaged.
         used_ns: when it was last loaded or built, in nanoseconds since 1970.
-        kind: kind in the key; empty when ``meta.json`` is damaged.
-        name: name in the key; empty when ``meta.json`` is damaged.
-        arch: architecture in the key; empty when ``meta.json`` is damaged.
-        toolchain: compiler version in the key; empty when ``meta.json`` is damaged.
-        created_ns: when it was built, in nanoseconds since 1970; 0 when ``meta.json`` is damaged.
-        build_ns: how long the build took, in nanoseconds; 0 when ``meta.json`` is damaged.
         damage: the faults of ``meta.json``.
     """
 
-    digest: str
+    digest: Sha256
+    kind: Annotated[str | None, ShownAs(BuildKind | None)]
+    name: Annotated[str | None, "the canonical name of a kernel"]
+    arch: str | None
+    toolchain: str | None
     path: Path
-    size: int
-    used_ns: int
-    kind: str
-    name: str
-    arch: str
-    toolchain: str
-    created_ns: int
-    build_ns: int
+    size: Annotated[int, Least(0), Key("bytes")]
+    build_ns: Count | None
+    created_ns: Annotated[Count | None, "when it was built; nanoseconds since 1970"]
+    used_ns: Annotated[int, Least(0), "when it was last loaded; nanoseconds since 1970"]
     damage: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class KindStats:
+    """The sound entries of one kind: their number and their bytes on disk."""
+
+    kind: Annotated[str, ShownAs(BuildKind)]
+    entries: Count
+    bytes: Count
 
 
 @dataclass(frozen=True)
@@ -47,7 +60,7 @@ class CacheStats:
     """Counts and bytes of a whole cache.
 
     Attributes:
-        kinds: kind -> (entries, bytes) of the sound entries.
+        kinds: the sound entries by kind.
         oldest_ns: when the oldest sound entry was built, in nanoseconds since 1970; None without one.
         newest_ns: when the newest sound entry was built, likewise.
         saved_ns: compile time that the entries save, in nanoseconds.
@@ -55,25 +68,25 @@ class CacheStats:
         other_bytes: bytes of everything else: locks, probe results, sources, names of imported entries.
     """
 
-    root: Path
-    kinds: Mapping[str, tuple[int, int]]
-    entries: int
-    entry_bytes: int
-    damaged: int
-    oldest_ns: int | None
-    newest_ns: int | None
-    saved_ns: int
-    quarantined: int
-    quarantine_bytes: int
-    failed: int
-    failed_bytes: int
-    temporary: int
-    temporary_bytes: int
-    outdated_bytes: int
-    other_bytes: int
+    root: Annotated[Path, Hidden()]
+    kinds: Annotated[tuple[KindStats, ...], "sound entries by kind"]
+    entries: Count
+    entry_bytes: Count
+    damaged: Count
+    oldest_ns: Annotated[Count | None, "oldest entry; nanoseconds since 1970"]
+    newest_ns: Annotated[Count | None, "newest entry; nanoseconds since 1970"]
+    saved_ns: Annotated[int, Least(0), "compile time that the entries stand for"]
+    quarantined: Count
+    quarantine_bytes: Count
+    failed: Count
+    failed_bytes: Count
+    temporary: Count
+    temporary_bytes: Count
+    outdated_bytes: Annotated[int, Least(0), "entries of older versions, which prune removes"]
+    other_bytes: Annotated[Count, Then("total_bytes")]
 
     @property
-    def total_bytes(self) -> int:
+    def total_bytes(self) -> Count:
         """All bytes under the root."""
         kept = self.entry_bytes + self.quarantine_bytes + self.failed_bytes + self.temporary_bytes
         return kept + self.outdated_bytes + self.other_bytes
@@ -87,7 +100,7 @@ def list_entries(layout: CacheLayout) -> tuple[EntryInfo, ...]:
     """
     with as_environment_problem("listing the kernel cache"):
         found = [info for digest in layout.digests() if (info := describe_entry(layout, digest))]
-    return tuple(sorted(found, key=lambda info: (info.kind, info.name, info.digest)))
+    return tuple(sorted(found, key=lambda info: (info.kind or "", info.name or "", info.digest)))
 
 
 def describe_entry(layout: CacheLayout, digest: str) -> EntryInfo | None:
@@ -104,19 +117,21 @@ def describe_entry(layout: CacheLayout, digest: str) -> EntryInfo | None:
         meta = None
     if meta is None:
         return None
-    sound = meta if isinstance(meta, EntryMeta) else None
+    size = tree_size(path)
+    if isinstance(meta, Damage):
+        return EntryInfo(digest, None, None, None, None, path, size, None, None, used, meta.reasons)
     return EntryInfo(
         digest=digest,
+        kind=str(meta.parts["kind"]),
+        name=str(meta.parts["name"]),
+        arch=str(meta.parts["arch"]),
+        toolchain=str(meta.parts["toolchain_version"]),
         path=path,
-        size=tree_size(path),
+        size=size,
+        build_ns=meta.build_ns or None,
+        created_ns=meta.created_ns,
         used_ns=used,
-        kind=str(sound.parts["kind"]) if sound else "",
-        name=str(sound.parts["name"]) if sound else "",
-        arch=str(sound.parts["arch"]) if sound else "",
-        toolchain=str(sound.parts["toolchain_version"]) if sound else "",
-        created_ns=sound.created_ns if sound else 0,
-        build_ns=sound.build_ns if sound else 0,
-        damage=meta.reasons if isinstance(meta, Damage) else (),
+        damage=(),
     )
 
 
@@ -127,16 +142,16 @@ def cache_stats(layout: CacheLayout) -> CacheStats:
         EnvironmentProblem: the cache cannot be read.
     """
     entries = list_entries(layout)
-    sound = [info.created_ns for info in entries if not info.damage]
+    created = [info.created_ns for info in entries if info.created_ns is not None]
     return CacheStats(
         root=layout.root,
         kinds=_kinds(entries),
         entries=len(entries),
         entry_bytes=sum(info.size for info in entries),
         damaged=sum(bool(info.damage) for info in entries),
-        oldest_ns=min(sound, default=None),
-        newest_ns=max(sound, default=None),
-        saved_ns=sum(info.build_ns for info in entries),
+        oldest_ns=min(created, default=None),
+        newest_ns=max(created, default=None),
+        saved_ns=sum(info.build_ns or 0 for info in entries),
         quarantined=sum(1 for _ in children(layout.quarantine)),
         quarantine_bytes=tree_size(layout.quarantine),
         failed=sum(1 for _ in children(layout.failed)),
@@ -148,13 +163,13 @@ def cache_stats(layout: CacheLayout) -> CacheStats:
     )
 
 
-def _kinds(entries: Iterable[EntryInfo]) -> dict[str, tuple[int, int]]:
-    found: dict[str, tuple[int, int]] = {}
+def _kinds(entries: Iterable[EntryInfo]) -> tuple[KindStats, ...]:
+    counts, sizes = Counter[str](), Counter[str]()
     for info in entries:
         if info.kind:
-            count, size = found.get(info.kind, (0, 0))
-            found[info.kind] = (count + 1, size + info.size)
-    return found
+            counts[info.kind] += 1
+            sizes[info.kind] += info.size
+    return tuple(KindStats(kind, count, sizes[kind]) for kind, count in counts.items())
 
 
 def children(path: Path) -> Iterator[Path]:

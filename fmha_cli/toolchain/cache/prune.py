@@ -7,7 +7,9 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
+from fmha_cli.domain.members import Count, Digests, Hidden
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree, tree_size
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.listing import EntryInfo, children, list_entries
@@ -47,18 +49,21 @@ class Pruned:
 
     Attributes:
         entries: the removed entries.
-        others: other removed paths: the folders of older versions' entries, quarantined entries, logs of failed builds,
-            temporary directories, and the names of imported entries that no longer exist.
-        freed_bytes: bytes of both.
+        freed_bytes: bytes of the entries and the others.
         kept_locked: digests that the policy condemns but that another process has locked.
         kept_recent: digests that the policy condemns but that were used within the grace time.
+        others: other removed paths: the folders of older versions' entries, quarantined entries, logs of failed builds,
+            temporary directories, and the names of imported entries that no longer exist.
     """
 
-    entries: tuple[EntryInfo, ...]
-    others: tuple[Path, ...]
-    freed_bytes: int
-    kept_locked: tuple[str, ...]
-    kept_recent: tuple[str, ...]
+    entries: Annotated[tuple[EntryInfo, ...], Hidden()]
+    freed_bytes: Count
+    kept_locked: Digests
+    kept_recent: Digests
+    others: Annotated[
+        tuple[Path, ...],
+        "what else was removed: older versions' entries, quarantined, failed and temporary things",
+    ]
 
 
 def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], float] = time.time) -> Pruned:
@@ -89,7 +94,7 @@ def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], fl
                 remove_tree(path)
             else:
                 path.unlink(missing_ok=True)
-    return Pruned(tuple(removed), tuple(others), freed, tuple(locked), tuple(recent))
+    return Pruned(tuple(removed), freed, tuple(locked), tuple(recent), tuple(others))
 
 
 def _doomed(entries: tuple[EntryInfo, ...], policy: PrunePolicy, now: float) -> list[EntryInfo]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
+from fmha_cli.domain.members import Sha256
 from fmha_cli.toolchain.cache.entry import Damage, EntryMeta, read_meta, verify_entry
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.key import BuildKey
@@ -34,8 +36,8 @@ class Difference:
     """One part in which two keys differ, by its dotted name, with both values (None: the part is absent)."""
 
     part: str
-    cached: object
-    wanted: object
+    cached: Any
+    wanted: Any
 
 
 @dataclass(frozen=True)
@@ -50,9 +52,9 @@ class Why:
         details: the faults of a damaged entry, or the path of a quarantined entry or of a failure's log.
     """
 
-    digest: str
+    digest: Sha256
     standing: Standing
-    nearest: str | None
+    nearest: Sha256 | None
     differences: tuple[Difference, ...]
     details: tuple[str, ...]
 

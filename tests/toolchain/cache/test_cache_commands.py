@@ -14,7 +14,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.audit import verify_cache
 from fmha_cli.toolchain.cache.key import BuildKey, BuildKind
 from fmha_cli.toolchain.cache.layout import META, CacheLayout
-from fmha_cli.toolchain.cache.listing import cache_stats, list_entries
+from fmha_cli.toolchain.cache.listing import KindStats, cache_stats, list_entries
 from fmha_cli.toolchain.cache.lock import try_lock
 from fmha_cli.toolchain.cache.prune import DAY_S, PrunePolicy, prune_cache
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
@@ -85,7 +85,7 @@ def test_ls_shows_damage_and_goes_on(cache: Cache, make: Make) -> None:
     make("a")
     flip(make("b").path.parent / META)
     damaged, sound = list_entries(cache.layout)
-    assert damaged.name == ""
+    assert damaged.name is None
     assert META in damaged.damage[0]
     assert sound.name == "a"
 
@@ -312,10 +312,10 @@ def test_kinds_are_listed_and_counted(cache: Cache, make: Make) -> None:
     make("c", kind=BuildKind.PEAK_LOOPS, size=50)
     found = list_entries(cache.layout)
     assert [(info.kind, info.name) for info in found] == [("kernel", "b"), ("peak-loops", "a"), ("peak-loops", "c")]
-    assert cache_stats(cache.layout).kinds == {
-        "kernel": (1, found[0].size),
-        "peak-loops": (2, found[1].size + found[2].size),
-    }
+    assert cache_stats(cache.layout).kinds == (
+        KindStats("kernel", 1, found[0].size),
+        KindStats("peak-loops", 2, found[1].size + found[2].size),
+    )
 
 
 def test_why_compares_things_of_one_kind(cache: Cache, make: Make, make_key: Callable[..., BuildKey]) -> None:
