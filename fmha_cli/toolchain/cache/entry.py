@@ -13,14 +13,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
+from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.encode import canonical_json, digest_of
-from fmha_cli.domain.members import FewestItems, Sha256
-from fmha_cli.toolchain.cache.files import UnsafeFileError, hash_own, read_own, write_sealed
+from fmha_cli.domain.members import FewestItems, Key, Sha256
+from fmha_cli.toolchain.cache.files import Content, UnsafeFileError, hash_own, read_own
 from fmha_cli.toolchain.cache.key import digest_of_parts
-from fmha_cli.toolchain.cache.layout import ARTIFACT, ENTRY_FILES, META, PTX, SCHEMA_VERSION, SOURCE
+from fmha_cli.toolchain.cache.layout import ENTRY_FILES, META, PTX, SCHEMA_VERSION, SOURCE
 
 META_SCHEMA = f"fmha.cache-entry/{SCHEMA_VERSION}"
-_HASHED = tuple(name for name in ENTRY_FILES if name != META)
+_HASHED = {*ENTRY_FILES} - {META}
 
 
 @dataclass(frozen=True)
@@ -30,40 +31,23 @@ class EntryMeta:
     Attributes:
         digest: the key's digest, which is also the entry's name.
         parts: the key's parts (``BuildKey.parts``).
-        files: name -> (SHA-256, size in bytes) of the other files.
+        files: the names of the other files, and what they hold.
         created_ns: when the entry was sealed, in nanoseconds since 1970.
         build_ns: nanoseconds that the compiler took.
         peak_bytes: the compiler's peak memory; None where the system does not report it.
     """
 
     digest: str
-    parts: Mapping[str, Any]
-    files: Mapping[str, tuple[str, int]]
+    parts: Annotated[Mapping[str, Any], Key("key")]
+    files: Mapping[str, Content]
     created_ns: int
     build_ns: int
     peak_bytes: int | None
-
-    @property
-    def artifact_sha256(self) -> str:
-        """SHA-256 of the artifact."""
-        return self.files[ARTIFACT][0]
-
-    @property
-    def size(self) -> int:
-        """Bytes of the hashed files."""
-        return sum(size for _, size in self.files.values())
+    schema: str = META_SCHEMA
 
     def encode(self) -> bytes:
         """The bytes of ``meta.json``: canonical JSON with its own digest under ``self``."""
-        body = {
-            "build_ns": self.build_ns,
-            "created_ns": self.created_ns,
-            "digest": self.digest,
-            "files": {name: {"sha256": digest, "size": size} for name, (digest, size) in self.files.items()},
-            "key": dict(self.parts),
-            "peak_bytes": self.peak_bytes,
-            "schema": META_SCHEMA,
-        }
+        body = to_json(self)
         return canonical_json({**body, "self": digest_of(body)}).encode("ascii") + b"\n"
 
 
@@ -74,11 +58,6 @@ class Damage:
     digest: Sha256
     path: Path
     reasons: Annotated[tuple[str, ...], FewestItems(1)]
-
-
-def seal_entry(folder: Path, meta: EntryMeta) -> None:
-    """Write ``meta.json`` into a folder whose other files are already sealed."""
-    write_sealed(folder / META, meta.encode())
 
 
 def read_meta(folder: Path, digest: str) -> EntryMeta | Damage | None:
@@ -121,30 +100,31 @@ def verify_entry(folder: Path, digest: str) -> EntryMeta | Damage | None:
     meta = read_meta(folder, digest)
     if not isinstance(meta, EntryMeta):
         return meta
-    reasons = [reason for name, said in meta.files.items() if (reason := _file_fault(folder / name, *said))]
+    reasons = [reason for name, said in meta.files.items() if (reason := _file_fault(folder / name, said))]
     try:
         strangers = sorted({path.name for path in folder.iterdir()} - {META, *meta.files})
     except FileNotFoundError:  # moved away while it was read
         return None
     reasons += [f"{name} does not belong here" for name in strangers]
-    if meta.parts.get("source_sha256") != meta.files[SOURCE][0]:
+    if meta.parts.get("source_sha256") != meta.files[SOURCE].sha256:
         reasons.append(f"{SOURCE} is not the source that the key was made of")
     return Damage(digest, folder, tuple(reasons)) if reasons else meta
 
 
-def _file_fault(path: Path, sha256: str, size: int) -> str | None:
+def _file_fault(path: Path, said: Content) -> str | None:
     """The fault of one hashed file; None if it is sound."""
     try:
-        found, length = hash_own(path)
+        found = hash_own(path)
     except FileNotFoundError:
         return f"{path.name} is missing"
     except UnsafeFileError as error:
         return f"{path.name} {error}"
     except OSError as error:
         return f"{path.name} cannot be read: {error.strerror}"
-    if length != size:
-        return f"{path.name} has {length} bytes instead of {size}"
-    return None if found == sha256 else f"{path.name} has the SHA-256 {found[:12]}… instead of {sha256[:12]}…"
+    if found.size != said.size:
+        return f"{path.name} has {found.size} bytes instead of {said.size}"
+    differs = f"{path.name} has the SHA-256 {found.sha256[:12]}… instead of {said.sha256[:12]}…"
+    return None if found == said else differs
 
 
 def _decode_meta(raw: bytes, digest: str) -> EntryMeta:
@@ -158,21 +138,14 @@ def _decode_meta(raw: bytes, digest: str) -> EntryMeta:
     except (ValueError, RecursionError):
         raise ValueError("is not JSON") from None
     try:
-        names = (*_HASHED, PTX) if PTX in document["files"] else _HASHED
+        del document["self"]
         if document["schema"] != META_SCHEMA:
             raise ValueError(f"has the schema {document['schema']!r}, not {META_SCHEMA!r}")
-        meta = EntryMeta(
-            digest=str(document["digest"]),
-            parts=dict(document["key"]),
-            files={
-                name: (str(document["files"][name]["sha256"]), int(document["files"][name]["size"])) for name in names
-            },
-            created_ns=int(document["created_ns"]),
-            build_ns=int(document["build_ns"]),
-            peak_bytes=None if document["peak_bytes"] is None else int(document["peak_bytes"]),
-        )
+        meta = from_json(EntryMeta, document)
+        if {*meta.files} - {PTX} != _HASHED:
+            raise DecodeError("not the files of an entry", "files")
         encoded = meta.encode()
-    except (KeyError, TypeError, AttributeError, RecursionError):
+    except (KeyError, TypeError, RecursionError, DecodeError):
         raise ValueError("lacks a field or has one of another type") from None
     if encoded != raw:
         raise ValueError("does not match its own digest")

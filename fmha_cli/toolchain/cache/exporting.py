@@ -10,9 +10,7 @@ from __future__ import annotations
 import hashlib
 import io
 import lzma
-import os
 import tarfile
-import uuid
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +20,7 @@ from typing import IO, Annotated
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.members import Count, Digests, Key
 from fmha_cli.toolchain.cache.entry import Damage, EntryMeta, verify_entry
-from fmha_cli.toolchain.cache.files import as_environment_problem, fsync_dir, read_own
+from fmha_cli.toolchain.cache.files import Content, as_environment_problem, read_own, replacing
 from fmha_cli.toolchain.cache.layout import META, SCHEMA_VERSION, CacheLayout
 
 PREFIX = f"fmha-cache/v{SCHEMA_VERSION}"
@@ -52,30 +50,22 @@ def export_entries(layout: CacheLayout, digests: Iterable[str], archive: Path) -
         EnvironmentProblem: the cache cannot be read, or the archive cannot be written.
     """
     done, skipped = [], []
-    beside = archive.with_name(f".{archive.name}.{uuid.uuid4().hex}")
     with as_environment_problem("exporting cache entries"):
-        try:
-            with beside.open("xb") as file:
-                with (
-                    _packed(file, archive) as out,
-                    tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar,
-                ):
-                    for digest in sorted(set(digests)):
-                        content = _read_entry(layout, digest)
-                        if isinstance(content, Damage):
-                            skipped.append(content)
-                            continue
-                        for name, data in content.items():
-                            member = tarfile.TarInfo(f"{PREFIX}/{digest}/{name}")
-                            member.size, member.mode = len(data), 0o400
-                            tar.addfile(member, io.BytesIO(data))
-                        done.append(digest)
-                file.flush()
-                os.fsync(file.fileno())
-            beside.replace(archive)
-        finally:
-            beside.unlink(missing_ok=True)
-        fsync_dir(archive.absolute().parent)
+        with (
+            replacing(archive) as file,
+            _packed(file, archive) as out,
+            tarfile.open(fileobj=out, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
+            for digest in sorted(set(digests)):
+                content = _read_entry(layout, digest)
+                if isinstance(content, Damage):
+                    skipped.append(content)
+                    continue
+                for name, data in content.items():
+                    member = tarfile.TarInfo(f"{PREFIX}/{digest}/{name}")
+                    member.size, member.mode = len(data), 0o400
+                    tar.addfile(member, io.BytesIO(data))
+                done.append(digest)
         return Exported(archive, archive.stat().st_size, tuple(done), tuple(skipped))
 
 
@@ -107,4 +97,4 @@ def _read_entry(layout: CacheLayout, digest: str) -> dict[str, bytes] | Damage:
 def _is_verified(meta: EntryMeta, name: str, data: bytes) -> bool:
     if name == META:
         return data == meta.encode()
-    return meta.files[name] == (hashlib.sha256(data).hexdigest(), len(data))
+    return meta.files[name] == Content(hashlib.sha256(data).hexdigest(), len(data))

@@ -14,6 +14,7 @@ import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -31,6 +32,14 @@ _HELP = {
     errno.EACCES: "point FMHA_CACHE_DIR at a directory that you may write to",
     errno.EPERM: "point FMHA_CACHE_DIR at a directory that you may write to",
 }
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a file holds: its SHA-256 (hex) and its size in bytes."""
+
+    sha256: str
+    size: int
 
 
 class UnsafeFileError(Exception):
@@ -146,11 +155,10 @@ def read_own(path: Path) -> bytes:
         return file.read()
 
 
-def hash_own(path: Path) -> tuple[str, int]:
-    """SHA-256 and size in bytes of a file of the cache. Raises what ``open_own`` raises."""
+def hash_own(path: Path) -> Content:
+    """What a file of the cache holds. Raises what ``open_own`` raises."""
     with os.fdopen(open_own(path), "rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-        return digest, file.tell()
+        return Content(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
 
 
 def tree_size(path: Path) -> int:

@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from typing import Annotated
 
 from fmha_cli import __version__
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import canonical_json, digest_of
+from fmha_cli.domain.members import Hidden, Then
 from fmha_cli.toolchain.cache.layout import SCHEMA_VERSION
 from fmha_cli.toolchain.cpp.toolchain import Compiler
 
@@ -50,7 +53,7 @@ class BuildSpec:
     name: str
     arch: str
     identity: Mapping[str, object]
-    source: str
+    source: Annotated[str, Hidden(), Then("source_sha256")]
 
     def __post_init__(self) -> None:
         # A private copy: a caller that changes its dict later must not change this value.
@@ -65,16 +68,15 @@ class BuildSpec:
         """The source as it is written to disk (UTF-8)."""
         return self.source.encode("utf-8")
 
+    @property
+    def source_sha256(self) -> str:
+        """SHA-256 (hex) of ``source_bytes``."""
+        return hashlib.sha256(self.source_bytes).hexdigest()
+
     @cached_property
     def parts(self) -> dict[str, object]:
         """The value as plain data, the source replaced by its SHA-256."""
-        return {
-            "arch": self.arch,
-            "identity": self.identity,
-            "kind": self.kind.value,
-            "name": self.name,
-            "source_sha256": hashlib.sha256(self.source_bytes).hexdigest(),
-        }
+        return to_json(self)
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class BuildKey:
         schema_version: version of the entry layout.
     """
 
-    spec: BuildSpec
+    spec: Annotated[BuildSpec, Hidden()]
     flags: tuple[str, ...]
     toolchain_path: str
     toolchain_version: str
@@ -110,15 +112,7 @@ class BuildKey:
     @cached_property
     def parts(self) -> dict[str, object]:
         """The key as plain data: the parts of ``spec`` beside its own fields. Kept in ``meta.json``."""
-        return {
-            **self.spec.parts,
-            "flags": list(self.flags),
-            "fmha_version": self.fmha_version,
-            "headers_digest": self.headers_digest,
-            "schema_version": self.schema_version,
-            "toolchain_path": self.toolchain_path,
-            "toolchain_version": self.toolchain_version,
-        }
+        return {**self.spec.parts, **to_json(self)}
 
     @cached_property
     def digest(self) -> str:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 import uuid
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 SCHEMA_VERSION = 2
@@ -48,6 +48,24 @@ class CacheLayout:
     """Paths under one cache root. It computes names only and touches no file."""
 
     root: Path
+    tmp: Path = field(init=False)
+    """Builds under way, and entries on their way out."""
+    locks: Path = field(init=False)
+    """The lock files."""
+    quarantine: Path = field(init=False)
+    """The damaged entries."""
+    failed: Path = field(init=False)
+    """The logs of failed builds."""
+    toolchains: Path = field(init=False)
+    """The results of probing compilers."""
+    sources: Path = field(init=False)
+    """The third-party sources."""
+    prebuilt: Path = field(init=False)
+    """Second names of the entries that came in archives."""
+
+    def __post_init__(self) -> None:
+        for room in fields(self)[1:]:
+            object.__setattr__(self, room.name, self.root / room.name)
 
     @property
     def entries(self) -> Path:
@@ -57,49 +75,13 @@ class CacheLayout:
     @property
     def outdated(self) -> tuple[Path, ...]:
         """The folders of entries that older versions of the package left; this version never looks into them."""
-        found = [(match, path) for path in _children(self.root) if (match := _VERSION.fullmatch(path.name))]
-        return tuple(sorted(path for match, path in found if int(match[1]) < SCHEMA_VERSION))
-
-    @property
-    def tmp(self) -> Path:
-        """Builds under way, and entries on their way out."""
-        return self.root / "tmp"
-
-    @property
-    def locks(self) -> Path:
-        """The lock files."""
-        return self.root / "locks"
-
-    @property
-    def quarantine(self) -> Path:
-        """The damaged entries."""
-        return self.root / "quarantine"
-
-    @property
-    def failed(self) -> Path:
-        """The logs of failed builds."""
-        return self.root / "failed"
-
-    @property
-    def toolchains(self) -> Path:
-        """The results of probing compilers."""
-        return self.root / "toolchains"
-
-    @property
-    def sources(self) -> Path:
-        """The third-party sources."""
-        return self.root / "sources"
-
-    @property
-    def prebuilt(self) -> Path:
-        """Second names of the entries that came in archives."""
-        return self.root / "prebuilt"
+        found = [(match, path) for path in children(self.root) if (match := _VERSION.fullmatch(path.name))]
+        return tuple(path for match, path in found if int(match[1]) < SCHEMA_VERSION)
 
     @property
     def rooms(self) -> tuple[Path, ...]:
         """Every directory directly under the root."""
-        entries = (self.entries, self.tmp, self.locks, self.quarantine, self.failed)
-        return (*entries, self.toolchains, self.sources, self.prebuilt)
+        return (self.entries, *(self.root / room.name for room in fields(self)[1:]))
 
     def entry(self, digest: str) -> Path:
         """The directory of a finished entry."""
@@ -123,15 +105,19 @@ class CacheLayout:
 
     def digests(self) -> Iterator[str]:
         """Digests of all finished entries, sorted. Empty when there is no cache yet."""
-        for shelf in sorted(_children(self.entries)):
-            for entry in sorted(_children(shelf)):
+        for shelf in children(self.entries):
+            for entry in children(shelf):
                 if is_digest(shelf.name + entry.name):
                     yield shelf.name + entry.name
 
 
-def _children(path: Path) -> list[Path]:
-    """The members of a directory; none when it is missing or no directory."""
+def children(path: Path) -> list[Path]:
+    """The members of a directory, sorted; none when it is missing or no directory.
+
+    Raises:
+        OSError: it cannot be read.
+    """
     try:
-        return list(path.iterdir())
+        return sorted(path.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return []

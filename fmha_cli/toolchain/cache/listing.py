@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from fmha_cli.domain.members import Count, Hidden, Key, Least, Sha256, ShownAs, 
 from fmha_cli.toolchain.cache.entry import Damage, read_meta
 from fmha_cli.toolchain.cache.files import as_environment_problem, tree_size
 from fmha_cli.toolchain.cache.key import BuildKind
-from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.layout import CacheLayout, children
 
 
 @dataclass(frozen=True)
@@ -92,14 +92,14 @@ class CacheStats:
         return kept + self.outdated_bytes + self.other_bytes
 
 
+@as_environment_problem("listing the kernel cache")
 def list_entries(layout: CacheLayout) -> tuple[EntryInfo, ...]:
     """Every entry, sorted by kind, name and digest. Entries that vanish meanwhile are left out.
 
     Raises:
         EnvironmentProblem: the cache cannot be read.
     """
-    with as_environment_problem("listing the kernel cache"):
-        found = [info for digest in layout.digests() if (info := describe_entry(layout, digest))]
+    found = [info for digest in layout.digests() if (info := describe_entry(layout, digest))]
     return tuple(sorted(found, key=lambda info: (info.kind or "", info.name or "", info.digest)))
 
 
@@ -135,6 +135,7 @@ def describe_entry(layout: CacheLayout, digest: str) -> EntryInfo | None:
     )
 
 
+@as_environment_problem("measuring the kernel cache")
 def cache_stats(layout: CacheLayout) -> CacheStats:
     """Count and measure everything under the root. An absent cache counts as empty.
 
@@ -152,11 +153,11 @@ def cache_stats(layout: CacheLayout) -> CacheStats:
         oldest_ns=min(created, default=None),
         newest_ns=max(created, default=None),
         saved_ns=sum(info.build_ns or 0 for info in entries),
-        quarantined=sum(1 for _ in children(layout.quarantine)),
+        quarantined=len(children(layout.quarantine)),
         quarantine_bytes=tree_size(layout.quarantine),
-        failed=sum(1 for _ in children(layout.failed)),
+        failed=len(children(layout.failed)),
         failed_bytes=tree_size(layout.failed),
-        temporary=sum(1 for _ in children(layout.tmp)),
+        temporary=len(children(layout.tmp)),
         temporary_bytes=tree_size(layout.tmp),
         outdated_bytes=sum(tree_size(path) for path in layout.outdated),
         other_bytes=sum(tree_size(room) for room in (layout.locks, layout.toolchains, layout.sources, layout.prebuilt)),
@@ -170,13 +171,3 @@ def _kinds(entries: Iterable[EntryInfo]) -> tuple[KindStats, ...]:
             counts[info.kind] += 1
             sizes[info.kind] += info.size
     return tuple(KindStats(kind, count, sizes[kind]) for kind, count in counts.items())
-
-
-def children(path: Path) -> Iterator[Path]:
-    """The members of a directory, sorted; none when it is missing.
-
-    Raises:
-        EnvironmentProblem: it cannot be read.
-    """
-    with as_environment_problem("listing the kernel cache"):
-        yield from sorted(path.iterdir()) if path.is_dir() else ()

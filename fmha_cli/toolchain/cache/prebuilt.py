@@ -27,8 +27,7 @@ from fmha_cli.toolchain.cache.files import (
     write_atomic,
 )
 from fmha_cli.toolchain.cache.key import BuildSpec
-from fmha_cli.toolchain.cache.layout import SCHEMA_VERSION, CacheLayout, is_digest
-from fmha_cli.toolchain.cache.listing import children
+from fmha_cli.toolchain.cache.layout import SCHEMA_VERSION, CacheLayout, children, is_digest
 from fmha_cli.toolchain.cache.store import Cache
 
 RECIPE = ("arch", "fmha_version", "identity", "kind", "name", "schema_version", "source_sha256")
@@ -77,7 +76,7 @@ def dangling(layout: CacheLayout) -> list[Path]:
     """Second names whose entry is gone; ``fmha cache prune`` removes them.
 
     Raises:
-        EnvironmentProblem: the cache cannot be read.
+        OSError: the cache cannot be read.
     """
     names = children(layout.prebuilt)
     return [name for name in names if not ((digest := _noted(layout, name.name)) and layout.entry(digest).exists())]

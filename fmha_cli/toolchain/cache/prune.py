@@ -11,8 +11,8 @@ from typing import Annotated
 
 from fmha_cli.domain.members import Count, Digests, Hidden
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree, tree_size
-from fmha_cli.toolchain.cache.layout import CacheLayout
-from fmha_cli.toolchain.cache.listing import EntryInfo, children, list_entries
+from fmha_cli.toolchain.cache.layout import CacheLayout, children
+from fmha_cli.toolchain.cache.listing import EntryInfo, list_entries
 from fmha_cli.toolchain.cache.lock import try_lock
 from fmha_cli.toolchain.cache.prebuilt import dangling
 

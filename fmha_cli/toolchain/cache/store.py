@@ -23,7 +23,7 @@ from pathlib import Path
 
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.plan import Artifact
-from fmha_cli.toolchain.cache.entry import EntryMeta, seal_entry
+from fmha_cli.toolchain.cache.entry import EntryMeta
 from fmha_cli.toolchain.cache.files import (
     as_environment_problem,
     fsync_dir,
@@ -35,7 +35,7 @@ from fmha_cli.toolchain.cache.files import (
     write_sealed,
 )
 from fmha_cli.toolchain.cache.key import BuildKey
-from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, PTX, SOURCE, CacheLayout
+from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, META, PTX, SOURCE, CacheLayout
 from fmha_cli.toolchain.cache.lock import PATIENCE_S, WaitingLock, try_lock
 from fmha_cli.toolchain.cache.publish import intact_entry, publish_entry, quarantine_if_damaged
 from fmha_cli.toolchain.cache.root import open_root
@@ -196,7 +196,7 @@ class Cache:
             os.utime(folder)
         return Artifact(
             path=folder / ARTIFACT,
-            sha256=meta.artifact_sha256,
+            sha256=meta.files[ARTIFACT].sha256,
             digest=meta.digest,
             log=folder / LOG,
             cached=cached,
@@ -219,6 +219,6 @@ def _seal_product(key: BuildKey, product: BuildProduct, entry: Path) -> EntryMet
         build_ns=round(product.seconds * 1e9),
         peak_bytes=product.peak_bytes,
     )
-    seal_entry(entry, meta)
+    write_sealed(entry / META, meta.encode())
     fsync_dir(entry)
     return meta

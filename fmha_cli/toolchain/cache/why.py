@@ -11,8 +11,7 @@ from fmha_cli.domain.members import Sha256
 from fmha_cli.toolchain.cache.entry import Damage, EntryMeta, read_meta, verify_entry
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.key import BuildKey
-from fmha_cli.toolchain.cache.layout import CacheLayout
-from fmha_cli.toolchain.cache.listing import children
+from fmha_cli.toolchain.cache.layout import CacheLayout, children
 
 
 class Standing(StrEnum):
@@ -88,17 +87,13 @@ def explain_entry(layout: CacheLayout, digest: str) -> Why:
     return Why(digest, standing, nearest, differences, details)
 
 
-def differing_parts(cached: Mapping[str, object], wanted: Mapping[str, object]) -> tuple[Difference, ...]:
+def _differences(cached: Mapping[str, object], wanted: Mapping[str, object], prefix: str = "") -> list[Difference]:
     """The parts in which two keys differ, sorted by name; nested mappings are compared field by field."""
-    return tuple(_differences("", cached, wanted))
-
-
-def _differences(prefix: str, cached: Mapping[str, object], wanted: Mapping[str, object]) -> list[Difference]:
     found = []
     for name in sorted({*cached, *wanted}):
         old, new = cached.get(name), wanted.get(name)
         if isinstance(old, Mapping) and isinstance(new, Mapping):
-            found += _differences(f"{prefix}{name}.", old, new)
+            found += _differences(old, new, f"{prefix}{name}.")
         elif old != new:
             found.append(Difference(prefix + name, old, new))
     return found
@@ -121,15 +116,15 @@ def _own_standing(layout: CacheLayout, digest: str) -> tuple[Standing, tuple[str
 def _nearest(layout: CacheLayout, own: str, parts: Mapping[str, object]) -> tuple[str | None, tuple[Difference, ...]]:
     """The other entry of the same kind and name with the fewest differences, the newest of several."""
     best: tuple[int, int, str] | None = None
-    differences: tuple[Difference, ...] = ()
+    differences: list[Difference] = []
     for digest in layout.digests():
         meta = read_meta(layout.entry(digest), digest)
         if digest == own or not isinstance(meta, EntryMeta):
             continue
         if (meta.parts["kind"], meta.parts["name"]) != (parts["kind"], parts["name"]):
             continue
-        found = differing_parts(meta.parts, parts)
+        found = _differences(meta.parts, parts)
         rank = (len(found), -meta.created_ns, digest)
         if best is None or rank < best:
             best, differences = rank, found
-    return (best[2] if best else None), differences
+    return (best[2] if best else None), tuple(differences)

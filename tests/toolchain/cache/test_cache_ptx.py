@@ -38,7 +38,7 @@ def test_it_is_a_file_of_the_entry(built: Artifact) -> None:
     assert sorted(path.name for path in folder.iterdir()) == sorted((*ENTRY_FILES, PTX))
     assert (folder / PTX).read_bytes() == TEXT
     assert (folder / PTX).stat().st_mode & 0o777 == 0o400
-    assert meta.files[PTX][1] == len(TEXT)
+    assert meta.files[PTX].size == len(TEXT)
 
 
 @pytest.mark.parametrize("fault", ["changed", "gone"])
