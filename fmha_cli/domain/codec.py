@@ -1,7 +1,7 @@
 """Converts dataclasses to plain JSON values and back, by their fields and type hints.
 
-Enums are written by value, paths as text, tuples as lists, nested dataclasses as objects. A member that is typed
-``Any`` already holds JSON values. Reading is strict: an unknown member, a missing member or a value of another type is
+Enums are written by value, paths as text, tuples as lists, nested dataclasses as objects; other values already are JSON
+values. Reading follows the type hints and is strict: an unknown member, a missing member or a value of another type is
 an error that names the path of the member. ``members`` lists what an annotation may add.
 
 If a class sets the attribute ``json_kept`` to true, each object keeps its JSON values, because many kernels share one
@@ -15,15 +15,13 @@ import dataclasses
 import types
 from collections.abc import Callable, Mapping, Sequence, Set
 from enum import Enum
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
 from fmha_cli.domain.members import Hidden, Key, Then
 
 T = TypeVar("T")
-Encoder = Callable[[Any], Any]
-Decoder = Callable[[Any], Any]
 
 
 class DecodeError(ValueError):
@@ -54,14 +52,14 @@ class Member:
     hint: Any
     stored: bool
 
+    @cached_property
+    def written(self) -> Callable[[Any], Any]:
+        """Converts a value to JSON; what a mapping to ``Any`` holds is JSON already."""
+        return dict if bare(self.hint) == Mapping[str, Any] else _plain
 
-def members_of(kind: Any) -> tuple[Member, ...]:
-    """The members of a dataclass's JSON form, in the order of its fields."""
-    return _members(kind)
 
-
-@cache
 def _members(kind: Any) -> tuple[Member, ...]:
+    """The members of a dataclass's JSON form, in the order of its fields."""
     hints = get_type_hints(kind, include_extras=True)
     found: list[Member] = []
     for field in dataclasses.fields(kind):
@@ -73,6 +71,9 @@ def _members(kind: Any) -> tuple[Member, ...]:
             returned = get_type_hints(getattr(kind, name).fget, include_extras=True)["return"]
             found.append(Member(name, name, returned, False))
     return tuple(found)
+
+
+members_of: Callable[[Any], tuple[Member, ...]] = cache(_members)
 
 
 def extras(hint: Any) -> tuple[Any, ...]:
@@ -102,7 +103,48 @@ def choices(hint: Any) -> tuple[Any, ...]:
 
 def to_json(noun: object) -> dict[str, Any]:
     """The dataclass as a new object of plain JSON values."""
-    return _plan(type(noun)).encoded(noun)
+    if not getattr(noun, "json_kept", False):
+        return _written(noun)
+    kept = once(noun, "_json", lambda: _written(noun))
+    return {name: v.copy() if type(v) is list else v for name, v in kept.items()}
+
+
+def _written(noun: object) -> dict[str, Any]:
+    out = {}
+    for member in members_of(type(noun)):
+        value = getattr(noun, member.name)
+        out[member.key] = value if type(value) in _AS_THEY_ARE else member.written(value)
+    return out
+
+
+def once(noun: object, key: str, make: Callable[[], T]) -> T:
+    """Compute something about a frozen dataclass once and keep it with the object.
+
+    Equality, hash and copies ignore what is kept.
+    """
+    kept: dict[str, Any] | None = getattr(noun, "__dict__", None)
+    if kept is None:  # a dataclass with slots
+        return make()
+    if key not in kept:
+        kept[key] = make()
+    return cast(T, kept[key])
+
+
+_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
+
+
+def _plain(value: Any) -> Any:
+    if type(value) in _AS_THEY_ARE:
+        return value
+    if isinstance(value, Enum):
+        return value._value_
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    if isinstance(value, Mapping):
+        return {_plain(key): _plain(item) for key, item in value.items()}
+    if dataclasses.is_dataclass(value):
+        return to_json(value)
+    return str(value) if isinstance(value, Path) else value
 
 
 def from_json(kind: type[T], data: Any, where: str = "") -> T:
@@ -115,148 +157,35 @@ def from_json(kind: type[T], data: Any, where: str = "") -> T:
         DecodeError: a member is unknown, missing or of another type, or the class refuses the values.
     """
     try:
-        return cast(T, _plan(kind).decoded(data))
+        return cast(T, _read_object(kind, data))
     except DecodeError as fault:
         raise (fault.within(where) if where else DecodeError(fault.what, fault.path.lstrip("."))) from fault
-
-
-class _Plan:
-    """How to write and read one class, computed once."""
-
-    def __init__(self, kind: Any) -> None:
-        self.kind = kind
-        self.writers = [(m.name, m.key, _encoder(m.hint)) for m in members_of(kind)]
-        self.kept = getattr(kind, "json_kept", False)
-
-    def encoded(self, noun: Any) -> dict[str, Any]:
-        if not self.kept or (kept := getattr(noun, "__dict__", None)) is None:
-            return self._written(noun)
-        if "_json" not in kept:
-            kept["_json"] = self._written(noun)
-        return {name: v.copy() if type(v) is list else v for name, v in kept["_json"].items()}
-
-    def _written(self, noun: Any) -> dict[str, Any]:
-        out = {}
-        for name, key, encode in self.writers:
-            value = getattr(noun, name)
-            out[key] = value if encode is None or value is None else encode(value)
-        return out
-
-    def decoded(self, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            raise DecodeError("not an object")
-        readers = _readers(self.kind)
-        _check_keys(data, readers.keys())
-        values = {}
-        key = ""
-        try:
-            for key, (member, decode) in readers.items():
-                values[member.name] = decode(data[key])
-        except DecodeError as fault:
-            raise fault.within(f".{key}") from fault
-        try:
-            if hasattr(self.kind, "from_members"):
-                return self.kind.from_members(values)
-            return self.kind(**{m.name: values[m.name] for m, _ in readers.values() if m.stored})
-        except (TypeError, ValueError) as fault:
-            raise DecodeError(str(fault)) from fault
-
-
-_plan: Callable[[Any], _Plan] = cache(_Plan)
-
-
-@cache
-def _readers(kind: Any) -> dict[str, tuple[Member, Decoder]]:
-    return {m.key: (m, _decoder(m.hint)) for m in members_of(kind)}
-
-
-def _check_keys(data: Mapping[str, Any], names: Set[str]) -> None:
-    if data.keys() != names:
-        lacking, surprising = sorted(names - data.keys()), sorted(map(str, data.keys() - names))
-        raise DecodeError(f"lacks {', '.join(lacking)}" if lacking else f"unknown: {', '.join(surprising)}")
-
-
-def _enum(value: Any) -> Any:
-    return value._value_
-
-
-def _encoder(hint: Any) -> Encoder | None:
-    """The function that converts a value other than None to JSON; None if the value is already JSON."""
-    hint = bare(hint)
-    kinds = [kind for kind in alternatives(hint) if kind is not type(None)]
-    if len(kinds) > 1:
-        return None if all(_encoder(kind) is None for kind in kinds) else _written
-    (hint,) = kinds or (hint,)
-    hint, origin = bare(hint), get_origin(bare(hint))
-    if origin is tuple:
-        return _listing(get_args(hint))
-    if origin in (Mapping, dict):
-        return _mapping(*get_args(hint))
-    if dataclasses.is_dataclass(hint):
-        return to_json
-    if isinstance(hint, type) and issubclass(hint, Enum):
-        return _enum
-    return str if hint is Path else None
-
-
-def _written(value: Any) -> Any:
-    """Writes a member that may be of several classes by the class that the value has."""
-    return to_json(value) if dataclasses.is_dataclass(value) else dict(value) if isinstance(value, Mapping) else value
-
-
-def _listing(args: tuple[Any, ...]) -> Encoder:
-    if args[-1] is Ellipsis:
-        encode = _nullable(args[0])
-        return list if encode is None else lambda value: [encode(item) for item in value]
-    encoders = [_nullable(arg) for arg in args]
-    if all(encode is None for encode in encoders):
-        return list
-    return lambda value: [v if e is None else e(v) for e, v in zip(encoders, value, strict=True)]
-
-
-def _mapping(key: Any, item: Any) -> Encoder:
-    encode, name = _nullable(item), _encoder(key)
-    if encode is None and name is None:
-        return dict
-    return lambda value: {
-        (k if name is None else name(k)): (v if encode is None else encode(v)) for k, v in value.items()
-    }
-
-
-def _nullable(hint: Any) -> Encoder | None:
-    encode = _encoder(hint)
-    if encode is None or type(None) not in alternatives(bare(hint)):
-        return encode
-    return lambda value: None if value is None else encode(value)
 
 
 _WORDS = {int: "not an integer", float: "not a number", str: "not a text", bool: "not true or false"}
 
 
-def _decoder(hint: Any) -> Decoder:
+def _read(hint: Any, value: Any) -> Any:
     hint = bare(hint)
-    kinds = alternatives(hint)
+    origin, args, kinds = get_origin(hint), get_args(hint), alternatives(hint)
     if len(kinds) > 1:
-        return _either([_decoder(kind) for kind in kinds if kind is not type(None)], type(None) in kinds)
-    origin, args = get_origin(hint), get_args(hint)
+        return _read_union(kinds, value)
     if hint is Any:
-        return lambda value: value
+        return value
     if origin is Literal:
-        return lambda value: _checked(value, value in args, f"not {' or '.join(map(str, args))}")
+        return _checked(value, value in args, f"not {' or '.join(map(str, args))}")
     if origin is tuple:
-        return _read_list(args)
+        return _read_list(args, value)
     if origin in (Mapping, dict):
-        return _read_mapping(*args)
+        return _read_mapping(args[0], args[1], value)
     if dataclasses.is_dataclass(hint):
-        return lambda value: _plan(hint).decoded(value)
+        return _read_object(hint, value)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return lambda value: _read_enum(hint, value)
+        return hint(_checked(value, value in choices(hint), f"{value!r} is no {hint.__name__}"))
     if hint is Path:
-        return lambda value: Path(_checked(value, type(value) is str, _WORDS[str]))
-    if hint is float:
-        return lambda value: _checked(value, type(value) in (float, int), _WORDS[float])
+        return Path(_read(str, value))
     if hint in _WORDS:
-        return lambda value: _checked(value, type(value) is hint, _WORDS[hint])
+        return _checked(value, type(value) is hint or (hint is float and type(value) is int), _WORDS[hint])
     raise TypeError(f"a member of type {hint} has no JSON form")
 
 
@@ -266,62 +195,54 @@ def _checked(value: Any, good: bool, what: str) -> Any:
     return value
 
 
-def _read_enum(kind: type[Enum], value: Any) -> Enum:
+def _check_keys(data: Mapping[str, Any], names: Set[str]) -> None:
+    if data.keys() != names:
+        lacking, surprising = sorted(names - data.keys()), sorted(map(str, data.keys() - names))
+        raise DecodeError(f"lacks {', '.join(lacking)}" if lacking else f"unknown: {', '.join(surprising)}")
+
+
+def _read_part(part: str, hint: Any, value: Any) -> Any:
     try:
-        return kind(value)
-    except ValueError as fault:
-        raise DecodeError(f"{value!r} is no {kind.__name__}") from fault
+        return _read(hint, value)
+    except DecodeError as fault:
+        raise fault.within(part) from fault
 
 
-def _either(decoders: Sequence[Decoder], nullable: bool) -> Decoder:
-    def decode(value: Any) -> Any:
-        if value is None and nullable:
-            return None
-        fault: DecodeError | None = None
-        for attempt in decoders:
+def _read_union(kinds: Sequence[Any], value: Any) -> Any:
+    if value is None and type(None) in kinds:
+        return None
+    fault = DecodeError("not null")
+    for kind in kinds:
+        if kind is not type(None):
             try:
-                return attempt(value)
+                return _read(kind, value)
             except DecodeError as found:
                 fault = found
-        raise fault or DecodeError("not null")
-
-    return decode
+    raise fault
 
 
-def _read_list(args: tuple[Any, ...]) -> Decoder:
-    same = _decoder(args[0]) if args[-1] is Ellipsis else None
-    decoders = [] if same else [_decoder(arg) for arg in args]
-
-    def decode(value: Any) -> Any:
-        if not isinstance(value, list | tuple):
-            raise DecodeError("not a list")
-        if same is None and len(value) != len(decoders):
-            raise DecodeError(f"has {len(value)} items instead of {len(decoders)}")
-        out: list[Any] = []
-        try:
-            for i, item in enumerate(value):
-                out.append((same or decoders[i])(item))
-        except DecodeError as fault:
-            raise fault.within(f"[{len(out)}]") from fault
-        return tuple(out)
-
-    return decode
+def _read_list(args: Sequence[Any], value: Any) -> tuple[Any, ...]:
+    _checked(value, isinstance(value, list | tuple), "not a list")
+    hints = [args[0]] * len(value) if args[-1] is Ellipsis else args
+    _checked(value, len(value) == len(hints), f"has {len(value)} items instead of {len(hints)}")
+    return tuple(_read_part(f"[{i}]", hint, item) for i, (hint, item) in enumerate(zip(hints, value, strict=True)))
 
 
-def _read_mapping(key: Any, item: Any) -> Decoder:
-    name, decode, names = _decoder(key), _decoder(item), frozenset(choices(key))
+def _read_mapping(key: Any, item: Any, value: Any) -> dict[Any, Any]:
+    _checked(value, isinstance(value, Mapping), "not an object")
+    if names := choices(key):
+        _check_keys(value, frozenset(names))
+    return {_read_part(f".{k}", key, k): _read_part(f".{k}", item, v) for k, v in value.items()}
 
-    def read(value: Any) -> Any:
-        if not isinstance(value, Mapping):
-            raise DecodeError("not an object")
-        if names:
-            _check_keys(value, names)
-        out = {}
-        for k, v in value.items():
-            try:
-                out[name(k)] = decode(v)
-            except DecodeError as fault:
-                raise fault.within(f".{k}") from fault
-        return out
 
-    return read
+def _read_object(kind: Any, value: Any) -> Any:
+    _checked(value, isinstance(value, Mapping), "not an object")
+    members = members_of(kind)
+    _check_keys(value, frozenset(m.key for m in members))
+    values = {m.name: _read_part(f".{m.key}", m.hint, value[m.key]) for m in members}
+    try:
+        if hasattr(kind, "from_members"):
+            return kind.from_members(values)
+        return kind(**{m.name: values[m.name] for m in members if m.stored})
+    except (TypeError, ValueError) as fault:
+        raise DecodeError(str(fault)) from fault

@@ -10,13 +10,13 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from functools import cache
 from types import MappingProxyType
 from typing import Any, TypeVar, cast, get_type_hints
 
-from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.codec import once, to_json
 from fmha_cli.domain.errors import UsageError
 
 T = TypeVar("T")
@@ -41,20 +41,7 @@ def digest_of(value: object) -> str:
 
 def canonical_fields(noun: object) -> str:
     """:func:`canonical_json` of :func:`to_json`, computed once for each object because kernels share their parts."""
-    return _once(noun, "_canonical_fields", lambda: canonical_json(to_json(noun)))
-
-
-def _once(noun: object, key: str, make: Callable[[], str]) -> str:
-    """Compute a text about a frozen dataclass once and keep it with the object.
-
-    Equality, hash and copies ignore the text.
-    """
-    kept: dict[str, Any] | None = getattr(noun, "__dict__", None)
-    if kept is None:  # a dataclass with slots
-        return make()
-    if key not in kept:
-        kept[key] = make()
-    return cast(str, kept[key])
+    return once(noun, "_canonical_fields", lambda: canonical_json(to_json(noun)))
 
 
 @cache
@@ -65,7 +52,7 @@ def _fields(kind: Any) -> tuple[tuple[str, Any], ...]:
 
 def encode_fields(noun: object) -> str:
     """The fields that differ from their defaults, as ``key=value,key=value`` in declaration order."""
-    return _once(noun, "_encoded_fields", lambda: _encoded(noun))
+    return once(noun, "_encoded_fields", lambda: _encoded(noun))
 
 
 def _encoded(noun: object) -> str:

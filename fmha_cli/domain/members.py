@@ -7,6 +7,7 @@ as the member's description.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 
 
@@ -30,31 +31,21 @@ class Then:
 
 
 @dataclass(frozen=True)
-class Least:
-    """The smallest number."""
+class Keyword:
+    """A keyword of JSON Schema that limits the values, and its value."""
 
-    value: int
-
-
-@dataclass(frozen=True)
-class Below:
-    """The number that the value must stay below."""
-
-    value: int
+    name: str
+    value: int | str
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """The regular expression that a text matches (ECMA-262)."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class FewestItems:
-    """The smallest length of a list."""
-
-    count: int
+Least = partial(Keyword, "minimum")
+"""The smallest number."""
+Below = partial(Keyword, "exclusiveMaximum")
+"""The number that the value must stay below."""
+Pattern = partial(Keyword, "pattern")
+"""The regular expression that a text matches (ECMA-262)."""
+FewestItems = partial(Keyword, "minItems")
+"""The smallest length of a list."""
 
 
 @dataclass(frozen=True)

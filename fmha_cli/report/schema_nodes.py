@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
 
 from fmha_cli.domain.codec import alternatives, bare, choices, extras, members_of
-from fmha_cli.domain.members import Below, FewestItems, Least, Named, NullWhenNotFinite, Pattern, ShownAs
+from fmha_cli.domain.members import Keyword, Named, NullWhenNotFinite, ShownAs
 
 Node = dict[str, Any]
 
@@ -52,14 +52,8 @@ class SchemaWriter:
     def _noted(self, node: Node, notes: tuple[Any, ...]) -> Node:
         for note in notes:
             match note:
-                case Least():
-                    node["minimum"] = note.value
-                case Below():
-                    node["exclusiveMaximum"] = note.value
-                case Pattern():
-                    node["pattern"] = note.text
-                case FewestItems():
-                    node["minItems"] = note.count
+                case Keyword():
+                    node[note.name] = note.value
                 case NullWhenNotFinite():
                     node["type"] = [node["type"], "null"]
                 case str() if "anyOf" in node and "properties" in node["anyOf"][0]:
