@@ -20,7 +20,7 @@ from fmha_cli.domain.tensors import Element, lse_shape, offsets, shapes_of
 from fmha_cli.oracle.dropout import keep_scale, stream_of
 from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
-from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to, sequence_views
+from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to
 from numerics.faults import Fault
 
 F32 = npt.NDArray[np.float32]
@@ -71,15 +71,14 @@ def model_forward(
     element = Element.of(problem.dtype_out)
     o = np.empty(shapes_of(problem)["o"].shape, dtype=numpy_dtype(element))
     lse = np.empty(lse_shape(problem), dtype=np.float32)
-    for view in sequence_views(problem, inputs):
+    for b in range(problem.batch):
+        view = SequenceView(problem, inputs, b)
         if not view.seqlen_q:
             continue
         rows, log_sum = _sequence(view, fault, style)
-        lse[_lse_index(problem, view.b)] = log_sum
+        lse[_lse_index(problem, b)] = log_sum
         for h in range(problem.heads):
-            head_rows(o, problem, problem.layout_out, problem.query_lengths(), view.b, h)[...] = round_to(
-                rows[h], element
-            )
+            head_rows(o, problem, problem.layout_out, problem.query_lengths(), b, h)[...] = round_to(rows[h], element)
     return Modelled(o, lse)
 
 

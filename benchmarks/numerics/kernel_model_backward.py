@@ -15,7 +15,7 @@ from fmha_cli.domain.tensors import Element, bias_shape, shapes_of
 from fmha_cli.oracle.dropout import fmha_stream, keep_scale
 from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
-from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, round_to, sequence_views
+from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, round_to
 from numerics.kernel_model import Style, model_forward, operands, scores32
 
 F32 = npt.NDArray[np.float32]
@@ -34,7 +34,8 @@ def model_backward(problem: Problem, inputs: Inputs, *, style: Style | None = No
     if bias is not None:
         out["dbias"] = np.zeros(bias, np.float32)
     o = model_forward(problem, inputs, style=style).o
-    for view in sequence_views(problem, inputs):
+    for b in range(problem.batch):
+        view = SequenceView(problem, inputs, b)
         if view.seqlen_q and view.seqlen_k:
             _sequence(view, {**inputs, "o": o}, style, out)
     return {name: round_to(x, element) for name, x in out.items()}

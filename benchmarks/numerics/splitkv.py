@@ -34,8 +34,10 @@ def partials(
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
         k, v = view.keys64("k", g), view.keys64("v", g)
-        for inner, block in row_blocks(view, rows.h[part], rows.i[part]):
-            target = slice(part.start + inner.start, part.start + inner.start + len(block.i))
+        first = part.start
+        for block in row_blocks(view, rows.h[part], rows.i[part]):
+            target = slice(first, first + len(block.i))
+            first = target.stop
             for n, keys in enumerate(split_ranges(view.seqlen_k, splits)):
                 with np.errstate(invalid="ignore", over="ignore"):
                     result = attend(block, k, v, stream, keys)

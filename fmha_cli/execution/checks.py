@@ -11,7 +11,6 @@ import numpy.typing as npt
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.emulation import Finding, FindingKind
 from fmha_cli.domain.errors import UnsupportedError
-from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -20,7 +19,7 @@ from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.arena import Unwritten
 from fmha_cli.execution.cases import Case
 from fmha_cli.execution.poison import as_words
-from fmha_cli.oracle.tensors import Array
+from fmha_cli.oracle.tensors import Array, packed_bias
 from fmha_cli.oracle.tolerance import compare, compare_gradients
 
 Outputs = Mapping[str, Array]
@@ -67,15 +66,20 @@ def _flushes(plan: Plan) -> bool:
     return FLUSHES in facts and plan.problem.dtype.value in facts[FLUSHES]["value"]
 
 
+def _place(name: str, where: Bools, what: str) -> list[str]:
+    """One line about the elements of an output that ``where`` marks; empty if it marks none."""
+    if not where.any():
+        return []
+    first = [int(n) for n in np.argwhere(where)[0]]
+    return [f"{name}: {int(where.sum())} of {where.size} elements {what}, first at {first}"]
+
+
 def never_written(problem: Problem, found: Iterable[Unwritten]) -> list[str]:
     """One line for each output with meaningful elements that a run did not write."""
     notes = []
     for one in found:
         meaning = meaningful(problem, one.tensor)
-        where = one.where if meaning is None else one.where & meaning
-        if where.any():
-            first = [int(n) for n in np.argwhere(where)[0]]
-            notes.append(f"{one.tensor}: {int(where.sum())} of {where.size} elements never written, first at {first}")
+        notes += _place(one.tensor, one.where if meaning is None else one.where & meaning, "never written")
     return notes
 
 
@@ -89,12 +93,7 @@ def not_finite(case: Case, outputs: Outputs) -> list[str]:
     every = case.problem.heads * sum(case.problem.query_lengths())
     if reference is None or len(reference.rows) == every or not np.isfinite(case.inputs["v"]).all():
         return []
-    bad = ~np.isfinite(outputs["o"])
-    if not bad.any():
-        return []
-    return [
-        f"o: {int(bad.sum())} of {bad.size} elements are not finite, first at {[int(n) for n in np.argwhere(bad)[0]]}"
-    ]
+    return _place("o", ~np.isfinite(outputs["o"]), "are not finite")
 
 
 def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -> list[str]:
@@ -111,11 +110,7 @@ def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -
         different = as_words(array) != as_words(second[name])
         if name in skip:
             different &= ~skip[name]
-        if different.any():
-            at = [int(n) for n in np.argwhere(different)[0]]
-            notes.append(
-                f"{name}: {int(different.sum())} of {different.size} elements differ between runs, first at {at}"
-            )
+        notes += _place(name, different, "differ between runs")
     return notes
 
 
@@ -133,16 +128,7 @@ def must_repeat(plan: Plan) -> bool:
 
 def meaningful(problem: Problem, name: str) -> Bools | None:
     """The elements of an output that a kernel must write; None = all. The padding of a packed dbias may hold anything."""
-    if name != "dbias" or problem.mode is Mode.BATCH:
-        return None
-    lengths = list(zip(problem.query_lengths(), problem.key_lengths(), strict=True))
-    used: Bools = np.zeros((problem.batch, 1, problem.seqlen_q, problem.seqlen_k), np.bool_)
-    for plane, (rows, keys) in zip(used, lengths, strict=True):
-        plane[0, :rows, :keys] = True
-    if problem.bias.value != "bhss":
-        used = np.asarray(used.any(axis=0, keepdims=True))
-    heads = 1 if problem.bias.value == "11ss" else problem.heads
-    return np.broadcast_to(used, (used.shape[0], heads, *used.shape[2:]))
+    return packed_bias(problem) if name == "dbias" else None
 
 
 def _without_padding(problem: Problem, name: str, gradient: Array) -> Array:

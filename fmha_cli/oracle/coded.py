@@ -10,7 +10,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-Ints = npt.NDArray[np.int64]
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import shapes_of
+from fmha_cli.oracle.tensors import Array, Ints, batched_rows, head_rows
+
 U64 = npt.NDArray[np.uint64]
 
 _WORD = np.uint64(0xFFFFFFFF)
@@ -18,6 +21,46 @@ _MULTIPLIERS = (0x85EBCA6B, 0xC2B2AE35)
 _SALT = np.uint64(0x9E3779B9)
 _DIGITS = 8
 _CENTRE = 7.5
+
+UNUSED = -1
+"""Id of a stored row that holds no key."""
+
+
+def key_id(problem: Problem, b: int, g: int, j: npt.ArrayLike) -> Ints:
+    """The number of key ``j`` of key/value head ``g`` of sequence ``b``."""
+    return (b * problem.kv_heads + g) * max(1, problem.seqlen_k) + np.asarray(j, dtype=np.int64)
+
+
+def key_of(problem: Problem, number: int) -> tuple[int, int, int]:
+    """The inverse of :func:`key_id`: (b, g, j) of a number."""
+    stride = max(1, problem.seqlen_k)
+    return number // stride // problem.kv_heads, number // stride % problem.kv_heads, number % stride
+
+
+def stored_ids(problem: Problem, name: str, block_table: Array | None = None) -> Ints:
+    """Ids of the rows of k, v, k_new or v_new, in the tensor's shape without its last axis; UNUSED for rows without a key.
+
+    ``block_table`` is needed for a paged k or v.
+    """
+    out = np.full(shapes_of(problem)[name].shape[:-1], UNUSED, dtype=np.int64)
+    lengths = problem.key_lengths()
+    for b, length in enumerate(lengths):
+        held = length if problem.cache_seqlens is None else problem.cache_seqlens[b]
+        j = np.arange(held, length) if name.endswith("_new") else np.arange(held)
+        for g in range(problem.kv_heads):
+            ids = key_id(problem, b, g, j)
+            if name.endswith("_new"):
+                batched_rows(out, problem.layout, b, g)[:] = ids
+            elif problem.cache_seqlens is None:
+                head_rows(out, problem, problem.layout, lengths, b, g)[:] = ids
+            elif problem.paged:
+                assert block_table is not None  # a paged problem has one
+                page = problem.kv_cache.page
+                out[block_table[b].astype(np.int64)[j // page], j % page, g] = ids
+            else:
+                first = problem.leftpads()[b]
+                batched_rows(out, problem.layout, b, g)[first : first + held] = ids
+    return out
 
 
 def _mix(x: U64) -> U64:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.coded import code, decode_coded
-from fmha_cli.oracle.positions import key_id, key_of
+from fmha_cli.oracle.coded import code, decode_coded, key_id, key_of
 from fmha_cli.oracle.reference import Reference
 from fmha_cli.oracle.tensors import F64, Array
 

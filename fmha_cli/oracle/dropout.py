@@ -19,8 +19,8 @@ import numpy.typing as npt
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.features import DROPOUT_STREAMS
 from fmha_cli.domain.problem import Problem
+from fmha_cli.oracle.tensors import Ints
 
-Ints = npt.NDArray[np.int64]
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
 Keep = npt.NDArray[np.bool_]

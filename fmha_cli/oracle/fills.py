@@ -27,12 +27,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.features import FILLS, Alibi, Mode
+from fmha_cli.domain.features import FILLS, Alibi
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, TensorShape, page_count, pages_of, shapes_of
-from fmha_cli.oracle.coded import code
-from fmha_cli.oracle.positions import UNUSED, stored_ids
-from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, round_to
+from fmha_cli.oracle.coded import UNUSED, code, stored_ids
+from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, packed_bias, round_to
 
 F32 = npt.NDArray[np.float32]
 CustomFill = Callable[[tuple[int, ...], np.random.Generator], F32]
@@ -175,18 +174,7 @@ def block_table(problem: Problem, seed: int) -> npt.NDArray[np.int32]:
 
 def _poison(problem: Problem, name: str, tensors: dict[str, Array]) -> None:
     """Set the elements that hold nothing to NaN."""
-    tensor = tensors[name]
-    if name == "bias" and problem.mode is Mode.GROUP:
-        _poison_bias(problem, tensor)
+    if name == "bias" and (used := packed_bias(problem)) is not None:
+        tensors[name][~used] = np.nan
     elif name in ("k", "v") and problem.cache_seqlens is not None:
-        tensor[stored_ids(problem, name, tensors.get("block_table")) == UNUSED] = np.nan
-
-
-def _poison_bias(problem: Problem, bias: Array) -> None:
-    lengths = list(zip(problem.query_lengths(), problem.key_lengths(), strict=True))
-    planes = [[pair] for pair in lengths] if len(bias) > 1 else [lengths]
-    for plane, sharing in zip(bias, planes, strict=True):
-        used = np.zeros(bias.shape[2:], dtype=np.bool_)
-        for rows, keys in sharing:
-            used[:rows, :keys] = True
-        plane[:, ~used] = np.nan
+        tensors[name][stored_ids(problem, name, tensors.get("block_table")) == UNUSED] = np.nan

@@ -12,7 +12,7 @@ learned sink only enlarges the denominator of P. Memory is O((rows + keys) x d +
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from math import sqrt
 
 import numpy as np
@@ -33,36 +33,20 @@ from fmha_cli.oracle.tensors import F64, Inputs, SequenceView, head_rows
 class Gradients:
     """float64 gradients, shaped like q, k, v (in ``layout``) and bias; dbias is None without a bias.
 
-    The ``_noise`` tensors hold, for every row (for dbias every element), the size at which relative errors of the
-    terms P (dP - D) and of D's own terms dO O show. ``reach``: the largest ``RowResult.reach``. ``widths``: by
-    name, how far a row moves when every P or dS is off by an absolute 1, at random. ``lost``: by name, the part of dq's,
-    dk's and dv's rows (shaped as their noise) that comes from P and dS below the least normal number of their type.
+    By name: ``noise`` holds, for every row (for dbias every element), the size at which relative errors of the terms
+    P (dP - D) and of D's own terms dO O show; ``widths``, how far a row moves when every P or dS is off by an absolute 1,
+    at random; ``lost``, the part of dq's, dk's and dv's rows (shaped as their noise) that comes from P and dS below the
+    least normal number of their type. ``reach``: the largest ``RowResult.reach``.
     """
 
     dq: F64
     dk: F64
     dv: F64
     dbias: F64 | None
-    dq_noise: F64
-    dk_noise: F64
-    dv_noise: F64
-    dbias_noise: F64 | None
-    reach: float
-    widths: dict[str, float]
+    noise: dict[str, F64]
     lost: dict[str, F64]
-
-
-@dataclass
-class _Sums:
-    """Where one key/value head's gradients accumulate: (keys, d), squared sizes of their terms (keys,), and the same of the
-    subnormal ones."""
-
-    dk: F64
-    dv: F64
-    dk_square: F64
-    dv_square: F64
-    dk_lost: F64
-    dv_lost: F64
+    widths: dict[str, float] = field(default_factory=dict)
+    reach: float = 0.0
 
 
 def backward(problem: Problem, inputs: Inputs, *, stream: Stream = fmha_stream) -> Gradients:
@@ -82,22 +66,13 @@ def backward(problem: Problem, inputs: Inputs, *, stream: Stream = fmha_stream) 
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
         k64, v64 = view.keys64("k", g), view.keys64("v", g)
-        sums = _Sums(np.zeros_like(k64), np.zeros_like(v64), *(np.zeros(len(k64)) for _ in range(4)))
-        for _, block in row_blocks(view, rows.h[part], rows.i[part]):
+        for block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
-                top, size = _block(block, k64, v64, stream, sums, out)
-            reach, sizes = (
-                max(reach, top),
-                np.maximum(sizes, [size, squares(k64).max(initial=0.0), squares(block.q).max()]),
-            )
-        keys = problem.key_lengths()
-        head_rows(out.dk, problem, problem.layout, keys, b, g)[...] = sums.dk
-        head_rows(out.dv, problem, problem.layout, keys, b, g)[...] = sums.dv
-        squared = (sums.dk_square, sums.dv_square, sums.dk_lost, sums.dv_lost)
-        for noise, square in zip((out.dk_noise, out.dv_noise, out.lost["dk"], out.lost["dv"]), squared, strict=True):
-            head_rows(noise[..., None], problem, problem.layout, keys, b, g)[:, 0] = np.sqrt(square)
-    if out.dbias_noise is not None:
-        np.sqrt(out.dbias_noise, out=out.dbias_noise)
+                top, size = _block(block, g, k64, v64, stream, out)
+            reach = max(reach, top)
+            sizes = np.maximum(sizes, [size, squares(k64).max(initial=0.0), squares(block.q).max()])
+    for square in (*(out.noise[name] for name in out.noise if name != "dq"), *out.lost.values()):
+        np.sqrt(square, out=square)
     return replace(out, reach=reach, widths=_widths(problem, *np.sqrt(sizes)))
 
 
@@ -114,27 +89,32 @@ def _widths(p: Problem, do: float, k: float, q: float) -> dict[str, float]:
 
 
 def _zeros(problem: Problem) -> Gradients:
-    shapes, bias = shapes_of(problem), bias_shape(problem)
-    q, k, v = (shapes[name].shape for name in ("q", "k", "v"))
+    shapes = {f"d{name}": shapes_of(problem)[name].shape for name in ("q", "k", "v")}
+    bias = bias_shape(problem)
+    noise = {name: shape[:-1] for name, shape in shapes.items()} | ({} if bias is None else {"dbias": bias})
+    dq, dk, dv = map(np.zeros, shapes.values())
     return Gradients(
-        dq=np.zeros(q),
-        dk=np.zeros(k),
-        dv=np.zeros(v),
+        dq=dq,
+        dk=dk,
+        dv=dv,
         dbias=None if bias is None else np.zeros(bias),
-        dq_noise=np.zeros(q[:-1]),
-        dk_noise=np.zeros(k[:-1]),
-        dv_noise=np.zeros(v[:-1]),
-        dbias_noise=None if bias is None else np.zeros(bias),
-        reach=0.0,
-        widths={},
-        lost={"dq": np.zeros(q[:-1]), "dk": np.zeros(k[:-1]), "dv": np.zeros(v[:-1])},
+        noise={name: np.zeros(shape) for name, shape in noise.items()},
+        lost={name: np.zeros(shape[:-1]) for name, shape in shapes.items()},
     )
 
 
-def _block(block: RowBlock, k: F64, v: F64, stream: Stream, sums: _Sums, out: Gradients) -> tuple[float, float]:
-    """Add the block's share to ``sums`` and ``out``; returns the largest reach and |dO|^2 of its rows."""
+def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradients) -> tuple[float, float]:
+    """Add the share of a block of key/value head ``g`` to ``out``; returns the largest reach and |dO|^2 of its rows.
+
+    Until all blocks are done, the noise of dk, dv and dbias and what is lost are squares.
+    """
     view = block.view
     p = view.problem
+    of_keys = [
+        head_rows(tensor, p, p.layout, p.key_lengths(), view.b, g)
+        for tensor in (out.dk, out.dv, out.noise["dk"], out.noise["dv"], out.lost["dk"], out.lost["dv"])
+    ]
+    dk, dv, dk_square, dv_square, dk_lost, dv_lost = of_keys
     forward = attend(block, k, v, stream)
     do = np.empty_like(forward.o)
     for head in np.unique(block.h):
@@ -154,9 +134,9 @@ def _block(block: RowBlock, k: F64, v: F64, stream: Stream, sums: _Sums, out: Gr
             kept = stream(p, view.b, block.h, block.i, first, end)
             factor = kept * keep_scale(p.dropout)
         used = weights if factor is None else weights * factor
-        sums.dv[first:end] += used.T @ do
-        sums.dv_square[first:end] += (used**2).T @ do_size
-        sums.dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
+        dv[first:end] += used.T @ do
+        dv_square[first:end] += (used**2).T @ do_size
+        dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
         dp = do @ _clean(block, v, first, end).T
         if factor is not None:
             dp *= factor
@@ -176,17 +156,15 @@ def _block(block: RowBlock, k: F64, v: F64, stream: Stream, sums: _Sums, out: Gr
         dq_square += (spread**2) @ squares(keys)
         dq_lost += (lost**2) @ squares(keys)
         mean_key += weigh(block, weights * p.scale, keys, first, end)
-        sums.dk[first:end] += ds.T @ block.q
-        sums.dk_square[first:end] += (spread**2).T @ q_size
-        sums.dk_lost[first:end] += (lost**2).T @ q_size
+        dk[first:end] += ds.T @ block.q
+        dk_square[first:end] += (spread**2).T @ q_size
+        dk_lost[first:end] += (lost**2).T @ q_size
     # an error of D moves all terms of a row together
     dq_noise = np.sqrt(dq_square) + dot_noise * np.linalg.norm(mean_key, axis=1)
     for head in np.unique(block.h):
-        mine, i = block.h == head, block.i[block.h == head]
-        lengths = p.query_lengths()
-        head_rows(out.dq, p, p.layout, lengths, view.b, int(head))[i] = dq[mine]
-        head_rows(out.dq_noise[..., None], p, p.layout, lengths, view.b, int(head))[i, 0] = dq_noise[mine]
-        head_rows(out.lost["dq"][..., None], p, p.layout, lengths, view.b, int(head))[i, 0] = np.sqrt(dq_lost[mine])
+        mine = block.h == head
+        for tensor, rows in ((out.dq, dq), (out.noise["dq"], dq_noise), (out.lost["dq"], dq_lost)):
+            head_rows(tensor, p, p.layout, p.query_lengths(), view.b, int(head))[block.i[mine]] = rows[mine]
     return float(forward.reach.max(initial=0.0)), float(do_size.max())
 
 
@@ -209,11 +187,11 @@ def _clean(block: RowBlock, rows: F64, first: int, end: int) -> F64:
 
 
 def _add_bias(block: RowBlock, ds: F64, spread: F64, first: int, end: int, out: Gradients) -> None:
-    if out.dbias is None or out.dbias_noise is None:
+    if out.dbias is None:
         return
     for head in np.unique(block.h):
         mine = block.h == head
         b = block.view.b if len(out.dbias) > 1 else 0
         h = int(head) if out.dbias.shape[1] > 1 else 0
         out.dbias[b, h, block.i[mine], first:end] += ds[mine]
-        out.dbias_noise[b, h, block.i[mine], first:end] += spread[mine] ** 2
+        out.noise["dbias"][b, h, block.i[mine], first:end] += spread[mine] ** 2

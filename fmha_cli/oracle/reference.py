@@ -6,21 +6,20 @@ and Gimelshein, "Online normalizer calculation for softmax" (2018). Memory is O(
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from fmha_cli.domain.dtypes import DType
-from fmha_cli.domain.features import Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import lse_shape, shapes_of
 from fmha_cli.oracle.budgets import LEAST_NORMAL
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_scale
-from fmha_cli.oracle.rows import Ints, Rows, all_rows
+from fmha_cli.oracle.rows import Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
-from fmha_cli.oracle.tensors import F64, Array, Inputs, SequenceView, appended_cache
+from fmha_cli.oracle.tensors import F64, Array, Inputs, Ints, SequenceView, appended_cache
 
 Floats = TypeVar("Floats", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
@@ -62,20 +61,13 @@ class Reference(RowResult):
     def o_tensor(self, problem: Problem) -> F64:
         """O in the problem's own shape (float64, NaN where a row was not computed)."""
         out = np.full(shapes_of(problem)["o"].shape, np.nan)
-        rows, bhsd = self.rows, problem.layout_out.value == "bhsd"
-        if problem.mode is Mode.BATCH:
-            index = (rows.b, rows.h, rows.i) if bhsd else (rows.b, rows.i, rows.h)
-            out[index] = self.o
-        else:
-            packed = rows.packed(problem)
-            out[(rows.h, packed) if bhsd else (packed, rows.h)] = self.o
+        out[self.rows.index(problem, problem.layout_out)] = self.o
         return out
 
     def lse_tensor(self, problem: Problem) -> F64:
         """LSE in the problem's own shape (float64, NaN where a row was not computed)."""
         out = np.full(lse_shape(problem), np.nan)
-        rows = self.rows
-        out[(rows.b, rows.h, rows.i) if problem.mode is Mode.BATCH else (rows.h, rows.packed(problem))] = self.lse
+        out[self.rows.index(problem)] = self.lse
         return out
 
 
@@ -93,31 +85,20 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, strea
     """
     rows = all_rows(problem) if rows is None else rows
     shapes_of(problem)
-    n = len(rows)
-    out = Reference(
-        o=np.zeros((n, problem.hdim_v)),
-        lse=np.full(n, -np.inf),
-        noise=np.zeros(n),
-        reach=np.zeros(n),
-        width=np.zeros(n),
-        peak=np.zeros(n),
-        visible=np.zeros(n, np.int64),
-        lost=np.zeros(n),
+    none = np.zeros(0)
+    results = [RowResult(np.zeros((0, problem.hdim_v)), none, none, none, none, none, np.zeros(0, np.int64), none)]
+    for b, g, part in rows.groups(problem):
+        view = SequenceView(problem, inputs, b)
+        k, v = view.keys64("k", g), view.keys64("v", g)
+        for block in row_blocks(view, rows.h[part], rows.i[part]):
+            with np.errstate(invalid="ignore", over="ignore"):
+                results.append(attend(block, k, v, stream))
+    return Reference(
+        **{f.name: np.concatenate([getattr(result, f.name) for result in results]) for f in fields(RowResult)},
         rows=rows,
         flat_v=_flat(problem, inputs, rows),
         cache=appended_cache(problem, inputs),
     )
-    for b, g, part in rows.groups(problem):
-        view = SequenceView(problem, inputs, b)
-        k, v = view.keys64("k", g), view.keys64("v", g)
-        h, i = rows.h[part], rows.i[part]
-        for inner, block in row_blocks(view, h, i):
-            with np.errstate(invalid="ignore", over="ignore"):
-                result = attend(block, k, v, stream)
-            target = slice(part.start + inner.start, min(part.start + inner.stop, part.stop))
-            for name in ("o", "lse", "noise", "reach", "width", "peak", "visible", "lost"):
-                getattr(out, name)[target] = getattr(result, name)
-    return out
 
 
 def _flat(problem: Problem, inputs: Inputs, rows: Rows) -> bool:

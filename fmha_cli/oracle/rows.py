@@ -7,14 +7,11 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-import numpy.typing as npt
 
 from fmha_cli.domain.features import Layout, Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import offsets
-from fmha_cli.oracle.tensors import Array
-
-Ints = npt.NDArray[np.int64]
+from fmha_cli.oracle.tensors import Array, Ints
 
 _EDGE = 16
 """Tiles of every common height begin and end next to a multiple of this number of rows."""
@@ -44,22 +41,16 @@ class Rows:
         for start, end in pairwise([*starts, len(code)]):
             yield int(code[start]) // problem.kv_heads, int(code[start]) % problem.kv_heads, slice(int(start), int(end))
 
-    def take(self, problem: Problem, tensor: Array, layout: Layout) -> Array:
-        """(rows, d) of a tensor shaped like q or o in ``layout``."""
+    def index(self, problem: Problem, layout: Layout = Layout.BHSD) -> tuple[Ints, ...]:
+        """What selects the rows, in order, of a tensor shaped like q or o in ``layout``, or like lse."""
         if problem.mode is Mode.BATCH:
-            return tensor[self.b, self.h, self.i] if layout is Layout.BHSD else tensor[self.b, self.i, self.h]
-        packed = self.packed(problem)
-        return tensor[self.h, packed] if layout is Layout.BHSD else tensor[packed, self.h]
+            return (self.b, self.h, self.i) if layout is Layout.BHSD else (self.b, self.i, self.h)
+        packed = np.array(offsets(problem.query_lengths()), dtype=np.int64)[self.b] + self.i
+        return (self.h, packed) if layout is Layout.BHSD else (packed, self.h)
 
-    def take_lse(self, problem: Problem, tensor: Array) -> Array:
-        """(rows,) of a tensor shaped like lse."""
-        if problem.mode is Mode.BATCH:
-            return tensor[self.b, self.h, self.i]
-        return tensor[self.h, self.packed(problem)]
-
-    def packed(self, problem: Problem) -> Ints:
-        """(rows,) index of each row in a packed tensor."""
-        return np.array(offsets(problem.query_lengths()), dtype=np.int64)[self.b] + self.i
+    def take(self, problem: Problem, tensor: Array, layout: Layout = Layout.BHSD) -> Array:
+        """(rows, d) of a tensor shaped like q or o in ``layout``; (rows,) of one shaped like lse."""
+        return tensor[self.index(problem, layout)]
 
     def name(self, n: int) -> str:
         """Row ``n`` in a form for people."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fmha_cli.domain.dtypes import DType
-from fmha_cli.oracle.rows import Ints
-from fmha_cli.oracle.tensors import F64, SequenceView
+from fmha_cli.oracle.tensors import F64, Ints, SequenceView
 
 KEY_BLOCK = 1024
 ROW_BLOCK = 256
@@ -118,8 +117,8 @@ def visible_range(view: SequenceView, i: Ints) -> tuple[Ints, Ints]:
     return low, high
 
 
-def row_blocks(view: SequenceView, h: Ints, i: Ints) -> Iterator[tuple[slice, RowBlock]]:
-    """The rows in blocks of ROW_BLOCK."""
+def row_blocks(view: SequenceView, h: Ints, i: Ints) -> Iterator[RowBlock]:
+    """The rows in blocks of ROW_BLOCK, in order."""
     for start in range(0, len(i), ROW_BLOCK):
         part = slice(start, start + ROW_BLOCK)
-        yield part, RowBlock.of(view, h[part], i[part])
+        yield RowBlock.of(view, h[part], i[part])

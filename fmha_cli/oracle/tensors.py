@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,13 +10,13 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from fmha_cli.domain.features import CacheKind, Layout, Mode, QScale
+from fmha_cli.domain.features import Layout, Mode, QScale, Rotary, RotaryStyle
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import SCALE_BLOCK, Element, offsets
-from fmha_cli.oracle.rotary import rotate
+from fmha_cli.domain.tensors import SCALE_BLOCK, Element, bias_shape, offsets
 
 Array = npt.NDArray[Any]
 F64 = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
 Inputs = Mapping[str, Array]
 """Tensors by their names in ``fmha_cli.domain.tensors``, in the problem's own layout and storage type."""
 
@@ -29,6 +29,8 @@ _NUMPY: Mapping[Element, npt.DTypeLike] = {
     Element.INT32: np.int32,
 }
 
+ROTARY_BASE = 10000.0
+
 
 def numpy_dtype(element: Element) -> np.dtype[Any]:
     """The numpy type of a storage type (bf16 and the OCP fp8 types from ``ml_dtypes``)."""
@@ -39,6 +41,28 @@ def round_to(values: npt.ArrayLike, element: Element) -> Array:
     """Nearest-even rounding to a storage type; overflow becomes what the type has for it (inf, or NaN in e4m3fn)."""
     with np.errstate(over="ignore"):
         return np.asarray(values).astype(numpy_dtype(element))
+
+
+def rotate(x: npt.ArrayLike, positions: npt.ArrayLike, rotary: Rotary) -> F64:
+    """``x`` (..., rows, d) with its first ``rotary.dim`` elements rotated by the rows' positions, float64.
+
+    Pair t of a row at position n turns by the angle n * ROTARY_BASE^(-2t/dim).
+
+    Source: Su et al., "RoFormer" (2021); the pairings are those of Dao-AILab/flash-attention
+    ``flash_attn/layers/rotary.py`` (``interleaved`` = GPT-J, ``half`` = GPT-NeoX).
+    """
+    out = np.array(x, dtype=np.float64)
+    dim = rotary.dim
+    if not dim:
+        return out
+    frequency = ROTARY_BASE ** (-np.arange(0, dim, 2, dtype=np.float64) / dim)
+    angle = np.asarray(positions, dtype=np.float64)[:, None] * frequency
+    cos, sin = np.cos(angle), np.sin(angle)
+    half = rotary.style is RotaryStyle.HALF
+    first, second = (slice(0, dim // 2), slice(dim // 2, dim)) if half else (slice(0, dim, 2), slice(1, dim, 2))
+    a, b = out[..., first].copy(), out[..., second].copy()
+    out[..., first], out[..., second] = a * cos - b * sin, a * sin + b * cos
+    return out
 
 
 @dataclass(frozen=True)
@@ -82,7 +106,7 @@ class SequenceView:
             cached = batched_rows(tensor, p.layout, self.b, g)[self.leftpad : self.leftpad + held]
         return np.concatenate([cached, self.appended(name, g)]) if p.append else cached
 
-    def slots(self, first: int, end: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    def slots(self, first: int, end: int) -> tuple[Ints, Ints]:
         """(page, slot in the page) of keys first..end-1 of a paged cache."""
         j = np.arange(first, end, dtype=np.int64)
         page = self.problem.kv_cache.page
@@ -97,12 +121,11 @@ class SequenceView:
         positions = self.leftpad + p.cache_seqlens[self.b] + np.arange(p.append)
         return round_to(rotate(new, positions, p.rotary), Element.of(p.dtype))
 
-    def queries(self, h: int, i: npt.NDArray[np.int64]) -> F64:
+    def queries(self, h: int, i: Ints) -> F64:
         """(rows, hdim) float64 of the chosen rows: de-quantised, and rotated when the problem rotates."""
         q = self.rows("q", h)[i].astype(np.float64)
         q *= self.descale("q", h, i)
-        first = self.leftpad + self.seqlen_k - self.seqlen_q
-        return rotate(q, first + i, self.problem.rotary) if self.problem.rotary.dim else q
+        return rotate(q, self.leftpad + self.seqlen_k - self.seqlen_q + i, self.problem.rotary)
 
     def keys64(self, name: str, g: int) -> F64:
         """(seqlen_k, d) float64 of k or v, de-quantised."""
@@ -111,7 +134,7 @@ class SequenceView:
             out *= self.descale(name, g, np.arange(self.seqlen_k))
         return out
 
-    def descale(self, name: str, head: int, index: npt.NDArray[np.int64]) -> F64:
+    def descale(self, name: str, head: int, index: Ints) -> F64:
         """(rows, 1), or (1,), factors of the rows ``index`` of q, k or v."""
         p = self.problem
         if p.qscale is QScale.NONE:
@@ -151,19 +174,26 @@ class SequenceView:
         return None if sinks is None else sinks.astype(np.float64)
 
 
-def sequence_views(problem: Problem, inputs: Inputs) -> Iterator[SequenceView]:
-    """Every sequence of the problem in order."""
-    return (SequenceView(problem, inputs, b) for b in range(problem.batch))
+def packed_bias(problem: Problem) -> npt.NDArray[np.bool_] | None:
+    """Where the bias of packed sequences, and its gradient, have elements; the others are padding. None if all are."""
+    shape = bias_shape(problem)
+    if shape is None or problem.mode is Mode.BATCH:
+        return None
+    used = np.zeros(shape, np.bool_)
+    for b, (rows, keys) in enumerate(zip(problem.query_lengths(), problem.key_lengths(), strict=True)):
+        used[b if shape[0] > 1 else 0, :, :rows, :keys] = True
+    return used
 
 
 def batched_rows(tensor: Array, layout: Layout, b: int, head: int) -> Array:
-    """(s, d) of one sequence and head of a batch-shaped tensor; a view."""
+    """(s, d) of one sequence and head of a batch-shaped tensor; a view. A tensor without the last axis gives (s,)."""
     view: Array = tensor[b, head] if layout is Layout.BHSD else tensor[b, :, head]
     return view
 
 
 def head_rows(tensor: Array, p: Problem, layout: Layout, lengths: tuple[int, ...], b: int, head: int) -> Array:
-    """(s, d) of one sequence and head of a batch-shaped or packed tensor; a view."""
+    """(s, d) of one sequence and head of a batch-shaped or packed tensor; a view. A tensor without the last axis gives
+    (s,)."""
     if p.mode is Mode.BATCH:
         return batched_rows(tensor, layout, b, head)
     first, end = offsets(lengths)[b : b + 2]
@@ -176,15 +206,14 @@ def appended_cache(problem: Problem, inputs: Inputs) -> dict[str, Array]:
     if not problem.append or problem.cache_seqlens is None:
         return {}
     out = {name: np.array(inputs[name]) for name in ("k", "v")}
-    for view in sequence_views(problem, inputs):
-        held = problem.cache_seqlens[view.b]
+    for b, held in enumerate(problem.cache_seqlens):
+        view = SequenceView(problem, inputs, b)
         for name, tensor in out.items():
             for g in range(problem.kv_heads):
-                if problem.kv_cache.kind is CacheKind.PAGED:
+                if problem.paged:
                     page, slot = view.slots(held, held + problem.append)
                     tensor[page, slot, g] = view.appended(name, g)
                 else:
-                    target = batched_rows(tensor, problem.layout, view.b, g)
                     first = view.leftpad + held
-                    target[first : first + problem.append] = view.appended(name, g)
+                    batched_rows(tensor, problem.layout, b, g)[first : first + problem.append] = view.appended(name, g)
     return out

@@ -67,7 +67,7 @@ def compare(
     notes = [] if check.passed else diagnose(problem, got, reference, fill, worst)
     if lse is not None:
         per_reach = F32_EPS + LSE_SPREAD * (score_error(problem) - F32_EPS)
-        checks.append(("lse", lse_check(rows.take_lse(problem, lse), reference, budget, fill, per_reach)))
+        checks.append(("lse", lse_check(rows.take(problem, lse), reference, budget, fill, per_reach)))
     for name, tensor in (cache or {}).items():
         checks.append((name, cache_check(tensor, reference.cache[name], budget, fill)))
     return Comparison(checks=tuple(checks), distrust=distrust_of(problem, reference, fill), notes=tuple(notes))
@@ -93,7 +93,7 @@ def compare_gradients(
     keys = np.sqrt(max(problem.seqlen_q, problem.seqlen_k))
     checks, nonzero = [], False
     for name, actual in outputs.items():
-        expected, noise = getattr(gradients, name), getattr(gradients, f"{name}_noise")
+        expected, noise = getattr(gradients, name), gradients.noise[name]
         budget = budget_of(problem, name, family, backend)
         dim = 1 if name == "dbias" else expected.shape[-1]  # every element of dbias is a sum of its own
         floor = noise * (1 + F32_EPS * (gradients.reach + keys) / budget.eps)

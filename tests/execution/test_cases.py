@@ -65,7 +65,7 @@ def test_the_size_of_a_case_counts_every_array(maker: Maker) -> None:
     case = cases.case(Problem.from_cli(f"{FLAGS} --direction bwd"), "normal", stream="fmha")
     gradients = case.gradients
     assert gradients is not None
-    held = [gradients.dq, gradients.dk, gradients.dv, gradients.dq_noise, gradients.dk_noise, gradients.dv_noise]
+    held = [gradients.dq, gradients.dk, gradients.dv, *gradients.noise.values()]
     held += [*gradients.lost.values(), *case.inputs.values()]
     assert case.nbytes == sum(array.nbytes for array in held)
     appended = Problem.from_cli("-b 1 -H 2 -s 1 -d 8 --kv-cache linear --cache-seqlens 5 --append 1")

@@ -11,9 +11,8 @@ from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, shapes_of
-from fmha_cli.oracle.coded import code, decode_coded
+from fmha_cli.oracle.coded import code, decode_coded, key_id, key_of
 from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.positions import key_id, key_of
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tensors import numpy_dtype
 

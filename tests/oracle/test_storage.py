@@ -10,7 +10,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
-from fmha_cli.oracle.rotary import rotate
+from fmha_cli.oracle.tensors import rotate
 
 
 def test_layouts_agree() -> None:

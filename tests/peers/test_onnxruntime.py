@@ -11,7 +11,7 @@ from fmha_cli.domain.features import Rotary, RotaryStyle
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference, forward
-from fmha_cli.oracle.rotary import rotate
+from fmha_cli.oracle.tensors import rotate
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed (extra: peers)")
 ort = pytest.importorskip("onnxruntime", reason="ONNX Runtime is not installed (extra: peers)")
