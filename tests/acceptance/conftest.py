@@ -1,4 +1,4 @@
-"""Runs the command line in this process, as the tests of ``cli`` do."""
+"""Fixtures that run the command line in this process, as the tests of ``cli`` do."""
 
 from cli.conftest import fmha, home
 

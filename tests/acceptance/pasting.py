@@ -1,4 +1,4 @@
-"""Repro lines used as a person uses them: copied from a record and pasted."""
+"""Helpers that use a repro line as a person does: copy it from a record and paste it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from collections.abc import Mapping, Sequence
 from fmha_cli.domain.problem import Problem
 
 ROOM = ("--arch", "--backend", "--device", "--fill", "--fill-seed", "--kernel", "--threads")
-"""Options of a repro line that are no part of the problem; each takes a value."""
+"""Options of a repro line that do not belong to the problem; each takes a value."""
 
 
 def pasted(line: str) -> tuple[str, Problem, Mapping[str, str]]:
-    """Command, problem and other options of a repro line."""
+    """The command, problem and other options of a repro line."""
     program, command, *words = shlex.split(line)
     assert program == "fmha"
     options = {flag: words[words.index(flag) + 1] for flag in ROOM if flag in words}

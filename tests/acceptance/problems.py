@@ -1,4 +1,4 @@
-"""Seeded random problems over everything that the CPU backend supports, and over everything that it refuses.
+"""Seeded random problems: some that the CPU backend supports, some that it refuses.
 
 Problem ``n`` of each kind depends only on ``n``, so its number is enough to repeat a failure.
 """
@@ -15,10 +15,10 @@ from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.domain.problem import Problem
 
 Flags = dict[str, str | None]
-"""Flag with dashes -> its text, None for a switch."""
+"""Flag with dashes -> its text; None for a switch."""
 
 MOST = 1.2e6
-"""Scores (rows x keys x heads) of nearly all problems: about 15 ms of the reference's time."""
+"""Scores (rows x keys x heads) of nearly all problems: the reference takes about 15 ms."""
 
 RARE_MOST = 5e6
 """Scores of the few larger ones."""
@@ -28,7 +28,7 @@ _RARE = 0.03
 
 @dataclass(frozen=True)
 class Refused:
-    """A problem that no CPU kernel serves. ``kind`` says why in words; one of ``rules`` must be among the reasons."""
+    """A problem that no CPU kernel supports: ``kind`` describes the reason, and one of ``rules`` must be reported."""
 
     kind: str
     rules: tuple[str, ...]
@@ -36,7 +36,7 @@ class Refused:
 
 
 def supported(n: int) -> Problem:
-    """Problem ``n`` of the supported surface."""
+    """Supported problem ``n``."""
     rng = random.Random(f"supported problem {n}")
     most = RARE_MOST if rng.random() < _RARE else MOST
     while True:
@@ -46,7 +46,7 @@ def supported(n: int) -> Problem:
 
 
 def refused(n: int) -> Refused:
-    """Refused problem ``n``; the kinds take turns."""
+    """Refused problem ``n``. The kind of refusal cycles with ``n``."""
     rng = random.Random(f"refused problem {n}")
     kind, (rules, spoil) = list(REFUSALS.items())[n % len(REFUSALS)]
     flags = _sizes(rng) | {"--dtype": _dtype(rng)}
@@ -56,7 +56,7 @@ def refused(n: int) -> Refused:
 
 
 def _split(rng: random.Random, problem: Problem) -> Problem:
-    """Some problems with a given number of splits, more than one only where few rows share each key."""
+    """Give some problems a number of splits; it exceeds 1 only where few rows share each key."""
     if rng.random() > 0.2:
         return problem
     return replace(problem, splits=rng.randint(1, 9) if group_rows(problem) <= DECODE_ROWS else 1)
@@ -89,7 +89,7 @@ def _dtype(rng: random.Random) -> str:
 
 
 def _size(rng: random.Random, low: int, high: int) -> int:
-    """A size whose logarithm is evenly spread; sizes beside multiples of tiles are frequent."""
+    """A size with a uniformly distributed logarithm; sizes next to tile multiples are frequent."""
     size = round(math.exp(rng.uniform(math.log(low), math.log(high))))
     if rng.random() < 0.25:
         size = rng.choice([8, 16, 24, 32, 48, 64, 96, 128, 192, 256]) + rng.randint(-1, 1)
@@ -126,7 +126,7 @@ def _lengths(rng: random.Random) -> Flags:
 
 
 def _packed(rng: random.Random) -> Flags:
-    """Packed sequences; empty ones on either side, few queries (16) or many."""
+    """Packed sequences; either side may have empty ones, and there are few queries (16) or many."""
     count = rng.randint(1, 6)
 
     def lengths(low: int, high: int) -> str:
@@ -235,4 +235,4 @@ REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     ),
     "offset": ("K102", lambda rng: {"--dropout": "0.2", "--offset": str(rng.randrange(2**32, 2**64))}),
 }
-"""Kind of refusal -> the rules of which one refuses it, and the flags that ask for it."""
+"""Kind of refusal -> the rules, one of which refuses it, and the flags that trigger it."""

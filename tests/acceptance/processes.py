@@ -1,4 +1,4 @@
-"""``fmha`` as separate processes, with a plugin that is installed only for them."""
+"""Runs ``fmha`` in separate processes, with a plugin installed only for them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TESTS = Path(__file__).parents[1]
 
 
 def installed(folder: Path) -> dict[str, str]:
-    """Install the plugin of ``rows_plugin`` into a folder; the environment in which ``fmha`` finds it."""
+    """Install the plugin of ``rows_plugin`` into a folder and return the environment in which ``fmha`` finds it."""
     metadata = folder / "fmha_rows-1.dist-info"
     metadata.mkdir(parents=True)
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: fmha-rows\nVersion: 1\n", "utf-8")
@@ -24,7 +24,7 @@ def installed(folder: Path) -> dict[str, str]:
 
 
 def environment(*folders: Path, **variables: str) -> dict[str, str]:
-    """The environment with further folders to import from, the checkout last."""
+    """An environment that adds folders to the import path, the checkout last."""
     path = os.pathsep.join(map(str, (*folders, CHECKOUT)))
     return {**os.environ, "PYTHONPATH": path, **variables}
 
@@ -38,6 +38,6 @@ def start(*argv: str, env: Mapping[str, str], cwd: Path) -> subprocess.Popen[str
 
 
 def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    """Exit code, stdout and stderr."""
+    """The exit code, stdout and stderr."""
     out, err = process.communicate()
     return process.returncode, out, err

@@ -1,7 +1,7 @@
-"""A backend for tests in which the query length chooses what the kernel does: ``--seqlen`` sweeps over faults.
+"""A test backend in which the query length selects the kernel's behaviour, so ``--seqlen`` sweeps over faults.
 
-Multiples of ``EVERY`` up to 100 fail, each in the way that ``FATES`` gives; every other length is honest. It is a
-plugin, so ``fmha`` processes find it by its entry point like any other.
+Multiples of ``EVERY`` up to 100 fail, each in the way that ``FATES`` gives. Every other length works correctly. The
+backend is a plugin, so ``fmha`` processes find it by its entry point like any other.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from fmha_cli.domain.verdict import Verdict
 NAME = "rows"
 EVERY = 5
 SLOW_FROM = 200
-"""From this length on rows take their time."""
+"""From this length on, rows take measurable time."""
 
 FATES: tuple[tuple[Behaviour, Verdict], ...] = (
     (Behaviour.SEGFAULT, Verdict.CRASHED),
     (Behaviour.HANG, Verdict.TIMED_OUT),
     (Behaviour.EXIT, Verdict.CRASHED),
-    (Behaviour.GARBAGE_STDOUT, Verdict.PASSED),  # what a kernel prints goes to its log, never into the data
+    (Behaviour.GARBAGE_STDOUT, Verdict.PASSED),  # what a kernel prints goes to its log, never to stdout
     (Behaviour.GARBAGE_PROTOCOL, Verdict.CRASHED),
     (Behaviour.NAN, Verdict.WRONG),
     (Behaviour.OOB_BEFORE, Verdict.OUT_OF_BOUNDS),
@@ -53,7 +53,7 @@ FATES: tuple[tuple[Behaviour, Verdict], ...] = (
 
 
 def fate_of(seqlen: int) -> tuple[Behaviour, Verdict]:
-    """What the kernel of a row does, and what must become of the row."""
+    """What the kernel of a row does, and the verdict that the row must get."""
     if seqlen % EVERY == 0 and seqlen // EVERY <= len(FATES):
         return FATES[seqlen // EVERY - 1]
     return (Behaviour.SLOW if seqlen >= SLOW_FROM else Behaviour.HONEST), Verdict.PASSED

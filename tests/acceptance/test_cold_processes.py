@@ -1,4 +1,4 @@
-"""Acceptance 6 through the command line: many cold processes that ask for one kernel compile it once."""
+"""Acceptance 6 through the command line: many cold processes that request one kernel compile it once."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ case " $* " in *" -shared "*)
 esac
 exec {compiler} "$@"
 """
-"""Passes everything on to the compiler. Of every library it keeps the source's first line, which names the kernel."""
+"""Calls the compiler and logs the first line of each library's source, which names the kernel."""
 
 
 @pytest.fixture
 def counted(tmp_path: Path, shared_cache: Path) -> tuple[dict[str, str], Path]:
-    """An environment with an empty cache and a counting compiler, and the file in which it counts."""
+    """An environment with an empty cache and a counting compiler, and the file that holds the count."""
     toolchain = find_toolchain(Cache(shared_cache, lambda notice: None).layout, lambda notice: None)
     log, wrapper, root = tmp_path / "compiled", tmp_path / "c++", tmp_path / "cache"
     wrapper.write_text(WRAPPER.format(log=log, compiler=toolchain.identity), "utf-8")

@@ -33,19 +33,19 @@ from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 
 MANY_KEYS = 600
-"""Keys that make many blocks: the generator makes blocks short, of a few register tiles, when it plants a fault."""
+"""Enough keys for many blocks: with a planted fault, the generator uses short blocks of a few register tiles."""
 
 COPIES = 4
 
 EACH = 3
-"""Problems for each fault and kind of kernel."""
+"""Problems per fault and kind of kernel."""
 
 Plant = Callable[[Fault], None]
 
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
-    """``plant(fault)``: from now on every CPU kernel is built with the fault."""
+    """``plant(fault)``: from now on, every CPU kernel is built with the fault."""
 
     def put(fault: Fault) -> None:
         monkeypatch.setattr(building, "emit", partial(planted, fault=fault))
@@ -59,7 +59,7 @@ def registry() -> Registry:
 
 
 def problems_for(fault: Fault, dtype: DType, kind: Kind) -> list[Problem]:
-    """Random problems on which the fault changes the kernel model's result, as the campaign draws them."""
+    """Random problems whose result in the kernel model changes with the fault, drawn as the campaign draws them."""
     rng = np.random.default_rng([list(Fault).index(fault), list(DType).index(dtype), list(Kind).index(kind)])
     found: list[Problem] = []
     while len(found) < EACH:
@@ -74,14 +74,14 @@ def problems_for(fault: Fault, dtype: DType, kind: Kind) -> list[Problem]:
 
 
 def _few_rows(problem: Problem) -> Problem:
-    """The problem with as many query rows as go to a decode kernel."""
+    """The problem with few enough query rows for a decode kernel."""
     rows = min(DECODE_QUERIES, DECODE_ROWS // (problem.heads // problem.kv_heads))
     lengths = None if problem.seqlens_q is None else tuple(min(rows, n) for n in problem.seqlens_q)
     return replace(problem, seqlen_q=max(lengths or (rows,)), seqlens_q=lengths)
 
 
 def _enlarged(problem: Problem) -> Problem:
-    """The problem with many blocks of keys and many rows: rounding shows in the mean (``campaign.MANY_TILES``)."""
+    """The problem with more rows and blocks of keys, so that rounding shows in the mean (``campaign.MANY_TILES``)."""
     rows, keys = problem.seqlens_q, problem.seqlens_k
     return replace(
         problem,
@@ -99,7 +99,7 @@ def _shows(fault: Fault, problem: Problem) -> bool:
 
 
 def validated(problems: list[Problem], registry: Registry, kind: Kind) -> Iterator[Record]:
-    """The rows of ``fmha validate`` with all fills, in kernels of the wanted kind."""
+    """The rows of ``fmha validate`` with all fills; asserts that each ran on the given kind of kernel."""
     request = Request(command=Command.VALIDATE, backend="cpu", arch=detect().archs[0], fills=FILLS, timeout=60.0)
     for record in run_points(problems, request, registry).records:
         assert algorithm_of(registry.parse_kernel(record.kernel.name)).kind is kind

@@ -1,4 +1,4 @@
-"""Acceptance 4: seeded random problems over the whole supported surface pass, and refused ones say why."""
+"""Acceptance 4: seeded random problems over the whole supported surface pass; refused ones give the reason."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from fmha_cli.walk.run import run_points
 
 COUNT, CHUNKS, EACH = 2000, 20, 100
 MORE_CHUNKS = 100
-"""Chunks of the slow suite; the first 20 are its seeded sample."""
+"""Chunks of the slow suite; the first 20 are the quick sample."""
 
 REFUSED = 500
 FEW_KERNELS = 150
 DISTRUSTED = 0.03
-"""Most of a chunk's rows that may pass without proving much."""
+"""The largest share of a chunk's rows that may pass without proving much."""
 
 WITHOUT_GAPS = 7
-"""Of so many chunks one goes through ``run``, the others through ``validate`` (gaps, repeats, the LSE sibling)."""
+"""One in this many chunks goes through ``run``; the others go through ``validate`` (gaps, repeats, the LSE sibling)."""
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def registry() -> Registry:
 
 
 def request_of(chunk: int) -> Request:
-    """The options of a chunk: every pair of fill and architecture has its turn, with one to three threads."""
+    """The options of a chunk. The chunks cover every pair of fill and architecture, with one to three threads."""
     archs = detect().archs
     return Request(
         command=Command.RUN if chunk % WITHOUT_GAPS == 3 else Command.VALIDATE,
@@ -79,7 +79,7 @@ def test_random_problems_pass(registry: Registry, chunk: int, fmha: Fmha) -> Non
 
 
 def _rows(problems: list[Problem], request: Request) -> Iterator[Problem]:
-    """The rows that must come out: ``validate`` judges the sibling that returns LSE, too."""
+    """The expected rows; ``validate`` also judges the sibling that returns LSE."""
     for problem in problems:
         yield problem
         if request.command is Command.VALIDATE and not problem.lse:
@@ -87,7 +87,7 @@ def _rows(problems: list[Problem], request: Request) -> Iterator[Problem]:
 
 
 def _failing(records: tuple[Record, ...], request: Request) -> Iterator[str]:
-    """The repro line of every row that is not right, with what happened; every line reads back as its problem."""
+    """The repro line of every incorrect row, with what happened. Every line must parse back to its problem."""
     for record in records:
         command, problem, options = pasted(record.repro)
         assert (command, problem.to_dict()) == (request.command.value, record.problem)
@@ -101,7 +101,7 @@ def _failing(records: tuple[Record, ...], request: Request) -> Iterator[str]:
 
 
 def _means_little(problem: Problem, record: Record, request: Request) -> bool:
-    """Whether the documented reasons for distrust really hold; computed here, not taken from the record."""
+    """Whether the documented reasons for distrust really hold, computed here instead of read from the record."""
     if not all(check.passed for comparison in record.comparisons for _, check in comparison.checks):
         return False
     (name,) = request.fills
@@ -127,7 +127,7 @@ def _flat(problem: Problem, v: np.ndarray) -> bool:
 
 
 def _paste(record: Record, fmha: Fmha) -> None:
-    """Pasting one line gives that row again."""
+    """Pasting one line reproduces that row."""
     again = fmha(*words_after_fmha(record.repro), "--json")
     assert again.code == ExitCode.OK, again.err
     rows = [row for row in again.document["records"] if row["problem"] == record.problem]

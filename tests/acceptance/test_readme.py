@@ -1,4 +1,4 @@
-"""The README's command blocks do what they promise: the tour runs without changes."""
+"""The README's command blocks work as promised: the tour runs unchanged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def executed(argv: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_first_two_blocks_are_the_main_job_and_the_tests() -> None:
-    """``.ci/run`` runs them as they stand, in new environments."""
+    """``.ci/run`` runs both blocks unchanged in new environments."""
     main_job, tests = (block.strip() for block in INSTALL)
     assert main_job == "pip install . && fmha run --batch 2 --seqlen 4096 --hdim 128 --causal"
     install, *rest = tests.split(" && ")

@@ -1,4 +1,4 @@
-"""Acceptance 5: a kernel that misbehaves costs exactly its row, and a killed run loses nothing. Real processes only."""
+"""Acceptance 5, in real processes: a faulty kernel affects only its row, and a killed run loses no finished row."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def env(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 
 def swept(seqlens: Iterable[int], env: Environment, folder: Path) -> tuple[int, list[dict[str, object]]]:
-    """Exit code and records of one ``fmha validate`` over query lengths."""
+    """The exit code and records of one ``fmha validate`` over query lengths."""
     listed = ",".join(map(str, seqlens))
     code, out, err = finished(start("validate", *ROOM, "-s", listed, "--json", env=env, cwd=folder))
     document = json.loads(out)
@@ -59,7 +59,7 @@ def test_without_wrong_results_the_exit_code_is_6(env: Environment, tmp_path: Pa
 
 
 def test_twenty_kills_lose_and_double_no_row(env: Environment, tmp_path: Path) -> None:
-    """``kill -9`` of the command line, each time a few rows further on, at a random moment."""
+    """``kill -9`` hits the command line 20 times, each time a few rows further on and at a random moment."""
     rng = random.Random("twenty kills")
     journal = tmp_path / "run.jsonl"
     seqlens = range(SLOW_FROM, SLOW_FROM + 8 * KILLS)
@@ -85,14 +85,14 @@ def test_twenty_kills_lose_and_double_no_row(env: Environment, tmp_path: Path) -
 
 
 def _journal(path: Path) -> tuple[str, str]:
-    """Go on with the journal that is there; an empty one, killed before its first line, says nothing."""
+    """Arguments that resume an existing journal; one that was killed before its first line is empty."""
     if path.exists() and not path.stat().st_size:
         path.unlink()
     return ("--resume" if path.exists() else "--journal", str(path))
 
 
 def _kill_later(process: subprocess.Popen[str], journal: Path, rng: random.Random) -> None:
-    """Kill a process after the journal has grown by a random number of lines, a random moment later."""
+    """Kill a process a random moment after the journal has grown by a random number of lines."""
     before, lines = _lines(journal), rng.choice([0, 1, 2, 5, 9])
     while process.poll() is None and _lines(journal) < before + lines:
         time.sleep(0.002)

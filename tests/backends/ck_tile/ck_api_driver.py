@@ -1,6 +1,7 @@
-"""Run by the tests with upstream's generator on the path: write one ``*_api.cpp`` to standard output, and no kernel.
+"""Writes one of upstream's ``*_api.cpp`` files to standard output, but no kernels. The tests run it.
 
-Usage: ck_api_driver.py API ARCH RECEIPT (an API of ``generate.py -d``).
+Upstream's generator must be on the import path. Usage: ck_api_driver.py API ARCH RECEIPT (an API of ``generate.py
+-d``).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ MODULES = {
 
 
 def main(api: str, arch: str, receipt: str) -> None:
-    """Upstream's own ``write_blobs``, with the writing of kernels left out."""
+    """Upstream's own ``write_blobs`` without the writing of kernels."""
     ops = importlib.import_module(f"codegen.ops.{MODULES[api]}")
     with TemporaryDirectory() as folder:
         written: dict[str, str] = {}

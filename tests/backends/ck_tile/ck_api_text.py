@@ -1,8 +1,8 @@
-"""A small reader of upstream's generated ``*_api.cpp``: nested if/else chains, walked with given values.
+"""A small reader of upstream's generated ``*_api.cpp``: walks nested if/else chains with given values.
 
-It knows only the C++ that the generator writes: conditions of ``&& || ! == != <= < >= > %``, calls, ``::`` names,
-numbers, strings, and ``std::is_same_v<A, B>``; statements ``using``, ``return`` and ``if``. It skips any other text
-before a ``;``. Unknown names are errors, never false.
+It understands only the C++ that the generator writes: conditions of ``&& || ! == != <= < >= > %``, calls, ``::`` names,
+numbers, strings and ``std::is_same_v<A, B>``, and the statements ``using``, ``return`` and ``if``. It skips any other
+text before a ``;``. An unknown name is an error, never false.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ _USING = re.compile(r"using\s+(\w+)\s*=\s*(.*)", re.S)
 
 @dataclass
 class If:
-    """``if(a) ... else if(b) ... else ...``: (condition, statements) in order; a bare ``else`` has condition ``true``."""
+    """``if(a) ... else if(b) ... else ...`` as ordered (condition, statements); a bare ``else`` has ``true``."""
 
     branches: list[tuple[str, list[Any]]]
 
 
 @dataclass
 class Taken:
-    """Where a walk ended: the text that is returned, the ``using`` names in sight, and the statement before."""
+    """Where a walk ended: the returned text, the ``using`` names in scope, and the statement before."""
 
     returned: str
     using: dict[str, str]
     before: str
 
     def arguments(self, name: str) -> tuple[str, ...]:
-        """Template arguments of a ``using`` name."""
+        """The template arguments of a ``using`` name."""
         text = _POSITIVE.sub(lambda m: "true" if int(m[1]) > 0 else "false", self.using[name])
         return tuple(split(text[text.index("<") + 1 : text.rindex(">")]))
 
 
 def split(text: str) -> Iterator[str]:
-    """Parts between the commas that stand outside all brackets, without blanks."""
+    """The parts between top-level commas, without surrounding blanks."""
     depth, start = 0, 0
     for at, char in enumerate(text):
         depth += (char in "<({[") - (char in ">)}]")
@@ -62,7 +62,7 @@ def split(text: str) -> Iterator[str]:
 
 
 def read_function(text: str, name: str) -> list[Any]:
-    """The statements of the function whose head begins with ``name(``."""
+    """The statements of the function whose signature begins with ``name(``."""
     text = _COMMENT.sub("", text)
     head = re.search(rf"float {re.escape(name)}\([^)]*\)\s*{{", text)
     if head is None:
@@ -75,7 +75,7 @@ class _Reader:
         self.text, self.at = text, at
 
     def block(self) -> list[Any]:
-        """Statements up to the closing brace."""
+        """The statements up to the closing brace."""
         out: list[Any] = []
         while True:
             self._blanks()
@@ -123,7 +123,7 @@ class _Reader:
         return self.text[start : self.at - 1]
 
     def _next(self, kind: re.Pattern[str]) -> int:
-        """Move behind the next character of a kind: 1 when it opens, -1 when it closes, else 0."""
+        """Move past the next character of a kind. Returns 1 if it opens a bracket, -1 if it closes one, else 0."""
         found = kind.search(self.text, self.at)
         if found is None:
             raise ValueError("the text ends inside a statement")
@@ -138,7 +138,7 @@ class _Reader:
 
 
 def walk(statements: list[Any], names: Names, using: dict[str, str] | None = None) -> Taken | None:
-    """The first ``return`` that is reached; None where the end is reached."""
+    """The first ``return`` that the walk reaches; None if it reaches none."""
     using, before = dict(using or {}), ""
     for statement in statements:
         if isinstance(statement, If):
@@ -162,7 +162,7 @@ def value_of(text: str, names: Names) -> Any:
 
 @cache
 def parsed(text: str) -> Node:
-    """A condition as a function of its names' values."""
+    """A condition as a function of the values of its names."""
     return _Expression(_SAME.sub(lambda m: "true" if m[1].strip() == m[2].strip() else "false", text)).read()
 
 

@@ -1,4 +1,4 @@
-"""The arguments that the kernels need for a problem: an independent reading of upstream's runners.
+"""The kernel arguments (kargs) that a problem needs, derived independently from upstream's runners.
 
 Source: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` and ``fmha_bwd_runner.hpp`` (sizes, strides), ``MakeKargs`` and
 ``GridSize`` of ``include/ck_tile/ops/fmha/kernel/*.hpp`` (members, grids). This module uses none of the product's
@@ -24,7 +24,7 @@ LOG2E = 1.44269504088896340736
 
 @dataclass(frozen=True)
 class Expected:
-    """Grid, block and every member of the kernel's arguments."""
+    """The grid, the block and every member of the kernel's arguments."""
 
     grid: tuple[int, int, int]
     block: int
@@ -32,7 +32,7 @@ class Expected:
 
 
 def expected(plan: Plan, kernel: KernelSpec) -> Expected:
-    """The launch of one stage."""
+    """The expected launch of one stage."""
     return _Reader(plan, kernel).launch()
 
 
@@ -86,7 +86,7 @@ class _Reader:
         return self.tensor(name, p.kv_heads, self.keys, dim)
 
     def without_batch(self, members: Members) -> Members:
-        """Packed tensors have no batch stride."""
+        """The members, without batch strides if the tensors are packed."""
         return {k: v for k, v in members.items() if not (self.group and k.startswith("batch_stride_"))}
 
     # ---- parts ----
@@ -106,7 +106,7 @@ class _Reader:
         return float(np.float32(float(value) * LOG2E))
 
     def fnuz(self) -> int:
-        """fp8 bits mean half as much on gfx90a and gfx942."""
+        """2 for fp8 on gfx90a and gfx942 (FNUZ), where the same bits mean half as much, else 1."""
         return 2 if self.k.arch in ("gfx90a", "gfx942") and self.p.dtype.value.startswith("fp8") else 1
 
     def quant(self, *, o: bool = True) -> Members:
@@ -207,7 +207,7 @@ class _Reader:
         return out | {"is_gappy": False} if self.group else out
 
     def page_steps(self) -> Members:
-        """With a cache the batch strides of K and V are those of pages, also in group mode."""
+        """With a cache, the batch strides of K and V are page strides, also in group mode."""
         both = {**self.kv("k", self.p.hdim), **self.kv("v", self.p.hdim_v)}
         return {k: v for k, v in both.items() if k.startswith("batch_stride_")}
 
@@ -342,7 +342,7 @@ class _Reader:
             "seqlen_k": -1,  # the kernel counts its pages
             **self.page_steps(),
         }
-        for name, dim in (("k", p.hdim), ("v", p.hdim_v)):  # a page holds one key
+        for name, dim in (("k", p.hdim), ("v", p.hdim_v)):  # the page holds one key
             members |= {f"stride_{name}": p.kv_heads * dim, f"batch_stride_{name}": p.kv_heads * dim}
         tiles = self.tiles()
         grid = (p.heads, p.batch, tiles) if self.group else (tiles, p.heads, p.batch)
@@ -373,7 +373,7 @@ class _Reader:
         return out
 
     def dq_target(self) -> Members:
-        """dq_acc has Q's layout; kernels of short queries write dQ itself."""
+        """dq_acc has Q's layout; kernels for short queries write dQ directly."""
         own = self.a.max_seq_q > 0
         q = self.tensor("dq_acc", self.p.heads, self.rows, self.p.hdim)
         return {"dq_acc_ptr": "dq" if own else "dq_acc", **q}
@@ -445,5 +445,5 @@ class _Reader:
 
 
 def problem_of(line: str) -> Problem:
-    """The problem of a command line."""
+    """The problem that a command line describes."""
     return Problem.from_cli(line)

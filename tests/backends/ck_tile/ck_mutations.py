@@ -1,4 +1,4 @@
-"""Kernels near a kernel: one field is changed, to every value of its type or to near numbers."""
+"""Kernels that differ from a kernel in one field, which takes every value of its type or nearby numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLACES = [(revision, arch, family) for revision, archs in ARCHS.items() for arch
 
 
 def near_values(name: str, value: Any) -> Iterator[Any]:
-    """Other values of a field."""
+    """Other values for a field."""
     if name == "rev":
         yield from ("baseline", "2026-08", "2031-01")
     elif isinstance(value, bool):
@@ -40,7 +40,7 @@ def near_values(name: str, value: Any) -> Iterator[Any]:
 
 
 def mutations(kernel: KernelSpec) -> Iterator[tuple[str, KernelSpec]]:
-    """(field, kernel with that field changed)."""
+    """Yields (field, kernel with that field changed)."""
     for family in Family:
         yield "family", replace(kernel, family=family)
     for arch in EVERY_ARCH:
@@ -53,7 +53,7 @@ def mutations(kernel: KernelSpec) -> Iterator[tuple[str, KernelSpec]]:
 
 
 def sampled(rng: Random, count: int) -> list[KernelSpec]:
-    """Kernels of every place that has any, ``count`` of each."""
+    """``count`` kernels for each place that has any."""
     out: list[KernelSpec] = []
     for revision, arch, family in PLACES:
         kernels = family_kernels(load_arch(arch), family, revision)

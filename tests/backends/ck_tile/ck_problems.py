@@ -1,4 +1,4 @@
-"""Random problems for CK-Tile: some kernel serves most of them, and the rest lie near the edges."""
+"""Random problems for CK-Tile. Some kernel supports most of them; the rest lie near the edges of support."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LENGTHS = (1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100, 127, 128, 129, 192, 25
 
 
 def random_problem(rng: Random, kind: str | None = None) -> Problem:
-    """One problem; a draw that contradicts itself is drawn again."""
+    """A random problem; contradictory draws are repeated."""
     while True:
         try:
             return Problem.of(**_flags(rng, kind or rng.choice(KINDS)))
@@ -40,11 +40,11 @@ def _flags(rng: Random, kind: str) -> dict[str, Any]:
         flags["direction"] = "bwd"
         flags["deterministic"] = rng.random() < 0.3
         flags["dbias"] = flags.get("bias") == "elementwise:bhss" and rng.random() < 0.5
-    if kind == "paged" and rng.random() < 0.6:  # what paged prefill is compiled for
+    if kind == "paged" and rng.random() < 0.6:  # the shape that paged prefill kernels are compiled for
         flags |= {"hdim": 128, "hdim_v": 128}
         flags.pop("lse", None)
     flags["layout"] = rng.choice(["bhsd", "bshd"])
-    if flags["dtype"].startswith("fp8") and rng.random() < 0.8:  # no fp8 kernel has these
+    if flags["dtype"].startswith("fp8") and rng.random() < 0.8:  # no fp8 kernel supports these
         for name in ("lse", "dropout", "softcap"):
             flags.pop(name, None)
     return flags

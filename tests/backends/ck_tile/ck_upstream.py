@@ -1,4 +1,4 @@
-"""Upstream's choice for a problem: its generated API files, read and walked with the values its runners would pass.
+"""Upstream's choice for a problem, walked through its generated API files with the values that its runners would pass.
 
 This module does not use the product's view of upstream (``situation``, ``preferences``, ``splits``). It repeats the
 runners' arithmetic.
@@ -54,7 +54,7 @@ MASKS = {
 
 
 def generator(cache_root: Path) -> Path:
-    """The folder of upstream's generator; the test is skipped, saying why, where it cannot be had."""
+    """The folder of upstream's generator. Skips the test, with the reason, if the sources are not available."""
     try:
         found = pinned_tree(cache_root, offline=False, notify=lambda notice: None).generator
     except EnvironmentProblem as fault:
@@ -75,7 +75,7 @@ class Upstream:
         return _read(self.folder, self.arch, self.receipt, name)
 
     def choice(self, problem: Problem, units: int) -> dict[Family, tuple[str, ...]]:
-        """The kernels by family, as template arguments; empty when upstream says "not supported yet"."""
+        """The template arguments of the kernels by family; empty if upstream reports "not supported yet"."""
         out: dict[Family, tuple[str, ...]] = {}
         if problem.direction.value == "bwd":
             return self._backward(problem, units)
@@ -134,7 +134,7 @@ def _read(folder: Path, arch: str, receipt: int, api: str) -> list[Any]:
 
 
 def split_count(problem: Problem, units: int) -> int:
-    """``override_num_splits_if_necessary``, with ``int(ratio * 2**24)``-exact single precision."""
+    """``override_num_splits_if_necessary`` in exact single precision, including ``int(ratio * 2**24)``."""
     if problem.splits:
         return problem.splits
     if problem.dropout:
@@ -155,14 +155,14 @@ def f32(value: float) -> float:
 
 
 class Single(float):
-    """A ``float`` of C++: an integer times it is rounded to single precision."""
+    """A C++ ``float``: its product with an integer is rounded to single precision."""
 
     def __rmul__(self, other: float) -> float:
         return f32(f32(other) * float(self))
 
 
 class _Values(dict[str, Any]):
-    """What the names of the API files stand for, as the runners fill ``t`` and ``a``."""
+    """The values of the names in the API files, as the runners fill ``t`` and ``a``."""
 
     def __init__(self, arch: str, api: str, p: Problem, units: int) -> None:
         group = p.seqlens_q is not None
@@ -171,7 +171,7 @@ class _Values(dict[str, Any]):
         dtype = DTYPES.get((p.dtype.value, p.dtype_out.value), "none of them")
         bias = "alibi" if p.alibi.value != "none" else "no_bias" if p.bias.value == "none" else "elementwise_bias"
         rotary = {"half": "half_rotated", "interleaved": "interleaved"}[p.rotary.style.value]
-        if api == "batch_prefill":  # lengths come from kv_indptr; the caller states one only where there is one
+        if api == "batch_prefill":  # lengths come from kv_indptr; the caller passes one only if all are equal
             seqlen_k = keys[0] if len(set(keys)) == 1 else 0
         else:
             seqlen_k = sum(keys) if group else max(keys)
@@ -220,7 +220,7 @@ class _Values(dict[str, Any]):
 
 
 def arguments_of(kernel: KernelSpec) -> tuple[str, ...]:
-    """The template arguments that upstream's API file gives a kernel, from its specification."""
+    """The template arguments that upstream's API file gives a kernel, derived from its specification."""
     a = kernel.algorithm
     assert isinstance(a, CkAlgorithm)
     return _ARGUMENTS[kernel.family](kernel, a)

@@ -1,4 +1,4 @@
-"""Kernels from upstream's file stems: the inverse of :mod:`fmha_cli.backends.ck_tile.upstream_names`."""
+"""Parses upstream's file stems to kernels: the inverse of :mod:`fmha_cli.backends.ck_tile.upstream_names`."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ _PAD_WORD = re.compile(r"p(?P<pad_s>s)?(?P<pad_sk>sk)?(?P<pad_d>d(?!v)(?:8|1)?)?
 
 
 def _flags(name: str, word: str, *values: Any) -> dict[str, Fields]:
-    """``word`` and ``nword`` as two values of a field."""
+    """``word`` and ``nword`` as the two values of a field."""
     yes, no = values or (Need.YES, Need.NO)
     return {word: {name: yes}, f"n{word}": {name: no}}
 
@@ -102,10 +102,10 @@ _LONGEST = max(word.count("_") for word in _WORDS) + 1
 
 
 def parse_upstream_name(text: str, arch: str | None = None, revision: str | None = None) -> KernelSpec:
-    """The kernel of a file stem; without a revision, of the oldest that gives it the name.
+    """The kernel of a file stem. Without a revision, the oldest one that uses the name applies.
 
     Raises:
-        UsageError: E006, no name of upstream's, or one that several architectures share while ``arch`` is None.
+        UsageError: E006, the name is not upstream's, or several architectures share it and ``arch`` is None.
     """
     stem = text.removesuffix(".cpp")
     wanted = [r.name for r in revisions() if revision in (None, r.name)]
@@ -150,7 +150,7 @@ def _kernel(
     if family is Family.FWD_APPENDKV:
         values = {"rotary": RotaryKey.NONE, "cache": CacheKey.LINEAR, **values}
     if family is Family.FWD_SPLITKV:
-        values["lse"] = tables.constants["lse"]  # every name says lse, whatever the combine kernel returns
+        values["lse"] = tables.constants["lse"]  # every name contains lse, whatever the combine kernel returns
     if mode := parts.get("mode"):
         values["mode"] = ModeKey(mode)
     names = Signature.__dataclass_fields__
@@ -174,7 +174,7 @@ def _algorithm(values: Fields, rev: str) -> CkAlgorithm:
 
 
 def _default(tables: Tables) -> Fields:
-    """What the family's blocks fix and no name says: the pipeline of stages, the page size of the baseline."""
+    """The fields that the family fixes and the name omits: the pipeline of stages, the page size of the baseline."""
     emit = tables.blocks[0].emits[0].fields
     return {name: emit[name] for name in ("pipeline", "page") if name in emit}
 
@@ -202,7 +202,7 @@ def _ints(text: str | None) -> tuple[int, ...]:
 
 
 def _words(text: str) -> Fields | None:
-    """The fields of the words behind a tile, longest words first; None where one is unknown."""
+    """The fields of the words that follow a tile, longest words first; None if a word is unknown."""
     out: Fields = {}
     rest = text.split("_") if text else []
     while rest:
@@ -222,7 +222,7 @@ def _words(text: str) -> Fields | None:
 
 
 def _pads(match: re.Match[str]) -> Fields:
-    """Paddings: letters alone, or with the number of the backward's."""
+    """The paddings: letters alone, or letters with a number in the backward pass."""
     out: Fields = {name: True for name in PADS[:2] if match[name]}
     for name in PADS[2:]:
         if match[name]:
@@ -233,7 +233,7 @@ def _pads(match: re.Match[str]) -> Fields:
 def _row(
     tables: Tables, class_: str, rev: str, dtype: str, hdim: int, algorithm: CkAlgorithm, arch: str
 ) -> tuple[tuple[int, int] | None, Constraint]:
-    """Head dims and condition of the tile row that a name stands for: neither is part of the name."""
+    """The head dims and the condition of the tile row that a name means; the name contains neither."""
     for row in tiles_for(tables, class_, rev):
         mine = {name: value for name, value in row.fields.items() if name != "constraint"}
         here = dtype in row.dtypes and row.hdims[0] == hdim and (not row.archs or arch in row.archs)

@@ -1,4 +1,4 @@
-"""Kernel libraries with the real ABI and no kernel: they keep the last argument block, and return what a test sets."""
+"""Kernel libraries with the real ABI and no kernel. They record the last argument block and return what a test sets."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ extern "C" EXPORT int64_t fmha_ck_kernel_name(char* out, int64_t room) {
 
 @dataclass(frozen=True, kw_only=True)
 class FakeAlgorithm(Algorithm):
-    """Keeps the fakes apart in the cache."""
+    """Gives each fake library a separate cache entry."""
 
     family: str
     drift: bool = False
 
 
 def build_fake(family: Family, cache: Path, *, drift: bool = False) -> Path:
-    """The fake library of a family; with ``drift`` its struct has one member more than the host's."""
+    """The fake library of a family. With ``drift``, its struct has one more member than the host's."""
     args = args_of(family)
     structs = (args, FmhaCkLaunch, FmhaCkFault)
     text = _HEAD + "".join(struct_text(s) + "\n" for s in structs)
@@ -74,7 +74,7 @@ def build_fake(family: Family, cache: Path, *, drift: bool = False) -> Path:
 
 
 class Fake:
-    """The knobs of a fake library that is loaded in this process."""
+    """The controls of a fake library that is loaded in this process."""
 
     def __init__(self, path: Path, family: Family) -> None:
         self._library, self._args = ctypes.CDLL(str(path)), args_of(family)
@@ -89,6 +89,6 @@ class Fake:
         return ctypes.c_int.in_dll(self._library, "fake_launches").value
 
     def answer(self, status: int, field: int = -1, hip_error: int = 0) -> None:
-        """What the entries return from now on."""
+        """Set what the entry points return from now on."""
         for name, value in (("status", status), ("field", field), ("hip_error", hip_error)):
             ctypes.c_int.in_dll(self._library, f"fake_{name}").value = value

@@ -1,7 +1,6 @@
 """Cases of ``test_ck_session.py``, each run in a separate process with the stand-in runtime.
 
-The stand-in's device memory is host memory, so a case can read what the kernels would read and write what they would
-write.
+The stand-in's device memory is host memory, so a case can read the kernels' inputs and write their outputs.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def plan_for(line: str, arch: str, family: Family) -> Plan:
 
 
 class Bench:
-    """A session with fake libraries, an arena with gaps and guards, and the device's side of it."""
+    """A session with fake libraries, an arena with gaps and guards, and the device's view of it."""
 
     def __init__(self, standin: Path, cache: Path, plan: Plan, llc: int = 0, memory: int = 1 << 34) -> None:
         self.recording = Recording(standin, PlayedDevice(arch=plan.main.arch, major=9, memory_bytes=memory))
@@ -74,7 +73,7 @@ class Bench:
         return view(self.device, self.layout.tensors[name])
 
     def outside(self, names: Sequence[str], arena: Bytes) -> Bytes:
-        """The bytes of the arena that belong to none of these tensors' elements."""
+        """The bytes of the arena outside the elements of these tensors."""
         owned = np.zeros(len(arena), bool)
         for name in names:
             tensor = self.layout.tensors[name]
@@ -92,7 +91,7 @@ class Bench:
 
 
 def forward(standin: str, cache: str) -> None:
-    """Places, auxiliary arrays, LSE of the shifted ALiBi, untouched guards, freed memory."""
+    """Checks addresses, auxiliary arrays, the LSE of shifted ALiBi, untouched guards and freed memory."""
     line = "--seqlens-q 3,0,2 --seqlens-k 5,4,2 -H 2 -d 64 --alibi --causal --lse --splits 1"
     b = Bench(Path(standin), Path(cache), plan_for(line, "gfx942", Family.FWD))
     b.put("alibi_slopes", [0.5, 0.25])
@@ -116,7 +115,7 @@ def forward(standin: str, cache: str) -> None:
 
 
 def fp8(standin: str, cache: str) -> None:
-    """-0 is NaN to FNUZ: the device gets +0, the host keeps its bits; the factors of two are in the scales."""
+    """-0 is NaN in FNUZ: the device gets +0, the host keeps its bits. The scales contain the factors of two."""
     plan = plan_for(
         "-b 1 -H 1 -s 4 -d 128 --dtype fp8_e4m3:bf16 --qscale tensor --scale 0.5 --splits 1", "gfx942", Family.FWD
     )
@@ -151,7 +150,7 @@ def fp8(standin: str, cache: str) -> None:
 
 
 def backward(standin: str, cache: str) -> None:
-    """Zeroed accumulators at every launch, summed heads, the LSE that the kernels expect."""
+    """Accumulators are zeroed at every launch, heads are summed, and the LSE is what the kernels expect."""
     line = "--seqlens-q 3,0 --seqlens-k 4,5 -H 4 --kv-heads 2 -d 64 --alibi --causal --direction bwd --dtype bf16"
     b = Bench(Path(standin), Path(cache), plan_for(line, "gfx942", Family.BWD_DQ_DK_DV))
     b.put("alibi_slopes", [1, 2, 3, 4])
@@ -182,7 +181,7 @@ def backward(standin: str, cache: str) -> None:
 
 
 def append(standin: str, cache: str) -> None:
-    """Q is rotated in a copy, fresh at every launch; the rotary tables are those of the positions."""
+    """Q is rotated in a copy, made again at every launch; the rotary tables match the positions."""
     line = "-b 2 -H 2 -s 2 --kv-cache linear --cache-seqlens 3,1 --append 2 --rotary 32 -d 64 --splits 2"
     b = Bench(Path(standin), Path(cache), plan_for(line, "gfx942", Family.FWD_SPLITKV))
     rng = np.random.default_rng(1)
@@ -206,9 +205,9 @@ def append(standin: str, cache: str) -> None:
 
 
 def prefill(standin: str, cache: str) -> None:
-    """The block table becomes one list of pages, sequence after sequence; it is read again at every upload.
+    """The block table becomes one list of pages, sequence after sequence, and is read again at every upload.
 
-    The list goes on with the last page for as far as whole tiles of keys, and V one step ahead, are read.
+    The last page is repeated as far as the kernel reads: whole tiles of keys, and V one step ahead.
     """
     line = "--seqlens-q 2,1 --kv-cache paged:1 --cache-seqlens 3,2 -H 2 -d 128 --causal --splits 1"
     b = Bench(Path(standin), Path(cache), plan_for(line, "gfx942", Family.BATCH_PREFILL))
@@ -228,7 +227,7 @@ def prefill(standin: str, cache: str) -> None:
 
 
 def failures(standin: str, cache: str) -> None:
-    """Statuses, drifted structs, missing files, foreign devices and full memory, each with its own error."""
+    """Bad statuses, drifted structs, missing files, foreign devices and full memory each have their own error."""
     plan = plan_for("-b 1 -H 1 -s 64 -d 64 --splits 1", "gfx942", Family.FWD)
     b = Bench(Path(standin), Path(cache), plan)
     b.start()
@@ -274,7 +273,7 @@ def failures(standin: str, cache: str) -> None:
 
 
 def caches(standin: str, cache: str) -> None:
-    """Eviction writes twice the last-level cache, allocated once."""
+    """Eviction writes twice the size of the last-level cache; the buffer is allocated once."""
     plan = plan_for("-b 1 -H 1 -s 64 -d 64 --splits 1", "gfx942", Family.FWD)
     b = Bench(Path(standin), Path(cache), plan, llc=1 << 20)
     b.start()

@@ -1,6 +1,6 @@
-"""Runs in a separate process: ``python standin_child.py STANDIN WHAT [MORE ...]``; prints one JSON object.
+"""A separate process, ``python standin_child.py STANDIN WHAT [MORE ...]``, that prints one JSON object.
 
-The stand-in takes the real runtime's name, so it must not be loaded into the process of the tests.
+The stand-in has the real runtime's name, so the test process must not load it.
 """
 
 from __future__ import annotations

@@ -33,14 +33,14 @@ BYTES = {"fp16": 2, "bf16": 2, "fp32": 4, "int32": 4, "fp8_e4m3": 1}
 
 
 def stage(family: Family, problem: Problem, *, deterministic: bool = False) -> Stage:
-    """A stage of a family; only what the arguments look at is real."""
+    """A stage of a family. Only the fields that the arguments depend on are realistic."""
     signature = replace(Signature.of(problem), deterministic=Need.of(deterministic))
     algorithm = CkAlgorithm(pipeline=Pipeline.BWD, tile=(32, 64, 32, 64, 32, 64))
     return Stage(KernelSpec(backend="ck_tile", family=family, arch="gfx942", signature=signature, algorithm=algorithm))
 
 
 def bound(line: str, *families: Family, splits: int = 1, deterministic: bool = False) -> tuple[Call[Scales], list[Any]]:
-    """The call of a plan in an arena with gaps, and its blocks."""
+    """The call of a plan in an arena with gaps, and its argument blocks."""
     p = Problem.from_cli(line)
     stages = tuple(stage(f, p, deterministic=deterministic) for f in families)
     plan = Plan(p, stages, workspaces_of(p, stages, splits), splits)
@@ -51,7 +51,7 @@ def bound(line: str, *families: Family, splits: int = 1, deterministic: bool = F
 
 
 def at(tensor: BoundTensor, *index: int) -> int:
-    """Device address of an element of the arena."""
+    """The device address of an element of the arena."""
     steps = zip(index, tensor.strides, strict=True)
     return ARENA + tensor.offset + sum(i * s for i, s in steps) * BYTES[tensor.dtype]
 
@@ -59,7 +59,7 @@ def at(tensor: BoundTensor, *index: int) -> int:
 def axes(
     problem: Problem, b: int, h: int, i: int, d: int, lengths: Sequence[int], *, out: bool = False
 ) -> tuple[int, ...]:
-    """The index of (sequence, head, row, element) in a tensor's own axes."""
+    """The index of (sequence, head, row, element) in the tensor's axis order."""
     bhsd = (problem.layout_out if out else problem.layout).value == "bhsd"
     if problem.seqlens_q is None:
         return (b, h, i, d) if bhsd else (b, i, h, d)
@@ -68,7 +68,7 @@ def axes(
 
 
 def reached(block: Any, name: str, b: int, h: int, i: int, d: int, item: int, starts: Sequence[int] | None) -> int:
-    """Where the kernel goes for it: group mode starts at a packed row, batch mode at a batch stride."""
+    """The address that the kernel computes. Group mode starts at a packed row, batch mode at a batch stride."""
     row, head, batch = (getattr(block, f"{p}stride_{name}") for p in ("", "nhead_", "batch_"))
     first = b * batch if starts is None else starts[b] * row
     return int(getattr(block, f"{name}_ptr") + (first + h * head + i * row + d) * item)
@@ -110,7 +110,7 @@ def test_forward_tensors_are_found(sizes: str, layout: str, data: st.DataObject)
 
 
 def test_no_keys_have_an_address() -> None:
-    """Kernels refuse a null pointer; nothing may be read there, for the guards of the neighbours are next to it."""
+    """Kernels refuse a null pointer. They may read nothing at the address, because the neighbours' guards are there."""
     call, (block,) = bound("-s 33 --seqlen-k 0 -d 64 --causal", Family.FWD)
     for name in ("k", "v"):
         assert getattr(block, f"{name}_ptr") == ARENA + call.tensors[name].offset
@@ -201,7 +201,7 @@ def test_gradients_are_found(sizes: str, layout: str) -> None:
 
 
 def test_a_single_sequence_may_be_larger_than_an_index() -> None:
-    """The kernels' strides have 32 bits; that of an axis of length 1 is never taken."""
+    """The kernels' strides have 32 bits; the stride of an axis of length 1 is never used."""
     _, (block,) = bound("-b 1 -H 64 -s 1m --seqlen-k 1k -d 128", Family.FWD)
     assert block.batch_stride_q == 0
     assert 64 * 2**20 * 128 <= block.nhead_stride_q * 64 < 2**40

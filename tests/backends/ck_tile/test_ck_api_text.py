@@ -1,4 +1,4 @@
-"""The reader of upstream's API files, on texts whose answer is known."""
+"""The reader of upstream's API files, on texts with known answers."""
 
 from __future__ import annotations
 

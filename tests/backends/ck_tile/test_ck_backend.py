@@ -1,4 +1,4 @@
-"""The backend's own small decisions."""
+"""Small decisions of the backend itself."""
 
 from __future__ import annotations
 

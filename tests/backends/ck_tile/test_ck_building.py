@@ -1,4 +1,4 @@
-"""Builds and inspects CK-Tile kernels with a shell script as the compiler: which are compiled, and which never are."""
+"""Building and inspecting CK-Tile kernels, with a shell script as the compiler: what is compiled and what never is."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ cp "{folder}/product" "$out"
 
 @dataclass(frozen=True)
 class Shop:
-    """A compiler that copies ``product`` to its output, or fails while there is a file ``fail``."""
+    """A compiler that copies ``product`` to its output, or fails while the file ``fail`` exists."""
 
     folder: Path
     context: BuildContext
@@ -100,7 +100,7 @@ def test_it_is_registered_and_implements_the_protocols() -> None:
 
 
 def test_what_is_listed_can_be_built() -> None:
-    """One kernel of each family and architecture passes every kernel rule; the newer ones are for other revisions."""
+    """One kernel of each family and architecture passes every kernel rule. Newer architectures need other revisions."""
     for arch in BACKEND.archs():
         firsts = {kernel.family: kernel for kernel in BACKEND.kernels(load_arch(arch))}
         for kernel in firsts.values():

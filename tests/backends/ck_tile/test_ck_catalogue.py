@@ -102,7 +102,7 @@ def test_families_alone_are_listed_when_asked_for() -> None:
 
 
 def test_signatures_say_what_upstream_compiles_in() -> None:
-    """The conventions by which other parts of the backend read a kernel."""
+    """The conventions on which other parts of the backend rely when they read a kernel."""
     for revision, arch, family in PLACES:
         for kernel in family_kernels(load_arch(arch), family, revision)[::97]:
             s, a = kernel.signature, algorithm(kernel)
@@ -130,7 +130,7 @@ def test_signatures_say_what_upstream_compiles_in() -> None:
 
 
 def test_the_order_is_upstream_s() -> None:
-    """Types, head dims, mode, tile, then pipelines: the padded one after the plain one."""
+    """The order is types, head dims, mode, tile, pipeline; the padded pipeline follows the plain one."""
     found = family_kernels(load_arch("gfx942"), Family.FWD)
     plain = [
         k

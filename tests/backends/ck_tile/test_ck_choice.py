@@ -1,4 +1,4 @@
-"""The kernel that is chosen is the first match of upstream's generated API files, for random problems."""
+"""For random problems, the chosen kernel is the first match in upstream's generated API files."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 UNITS = (16, 32, 80, 104, 256, 304)
 FORWARD_KINDS = tuple(kind for kind in KINDS if kind != "bwd")
 OURS_TO_REFUSE = ("K31", "K32", "K33", "K2")
-"""Rules beside upstream's API: stages, limits of runners and kernels, kernels that cannot be built."""
+"""Rules that upstream's API does not cover: stages, limits of runners and kernels, kernels that cannot be built."""
 
 
 @dataclass
 class Compared:
-    """Outcomes, and the problems on which the two differ."""
+    """The outcomes, and the problems for which the two sides differ."""
 
     outcomes: Counter[str]
     mismatches: list[str]
@@ -45,8 +45,10 @@ def compare(
     into: Compared,
     among: frozenset[KernelSpec] | None = None,
 ) -> None:
-    """Choose (``among`` the kernels of a profile), plan, and compare every stage's template arguments with those that
-    upstream's API file takes."""
+    """Choose a kernel and plan, then compare every stage's template arguments with upstream's API file.
+
+    ``among`` restricts the choice to the kernels of a profile.
+    """
     device = DeviceFacts(id="hip:0", archs=(arch,), units=units)
     decisions = list(decide(problem, device))
     able = (d for d in decisions if isinstance(d, Supported) and (among is None or d.kernel in among))
@@ -65,7 +67,7 @@ def compare(
 
 
 def _rules_against(wanted: dict[Family, tuple[str, ...]], decisions: list[Supported | Unsupported]) -> list[str]:
-    """Ids of the rules against the kernel that upstream takes."""
+    """The ids of the rules against the kernel that upstream takes."""
     for decision in decisions:
         kernel = decision.kernel
         known = isinstance(decision, Unsupported) and kernel is not None and kernel.family in wanted
@@ -136,7 +138,7 @@ def test_thousands_of_choices_are_upstreams_first_match(shared_cache: Path) -> N
 
 
 def test_a_changed_order_is_noticed(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison can fail: with padding always preferred, choices differ from upstream's."""
+    """The comparison can fail: if padding is always preferred, the choices differ from upstream's."""
     from fmha_cli.backends.ck_tile import decide as module
 
     folder = generator(shared_cache)

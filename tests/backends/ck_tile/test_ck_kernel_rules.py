@@ -1,4 +1,4 @@
-"""Rules over kernels: listed kernels meet them, unlisted kernels are refused, and each rule can refuse."""
+"""Rules over kernels: listed kernels satisfy them, unlisted kernels are refused, and each rule can refuse."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need,
 
 BY_ID = {rule.id: rule for rule in ALL}
 MERGED = {"11": "X2", "12": "X3", "13": "T11", "T5": "15"}
-"""Upstream's rules that say the same as another of its rules, which the table has."""
+"""Upstream's rules that duplicate another of its rules in the table."""
 
 
 @cache
@@ -39,7 +39,7 @@ def listed(revision: str, arch: str, family: Family) -> frozenset[KernelSpec]:
 
 
 def refused(kernel: KernelSpec) -> list[str]:
-    """Ids of the reasons against a kernel, those of its architecture aside."""
+    """The ids of the reasons against a kernel, without those of its architecture."""
     return [reason.id for reason in refusals(kernel) if BY_ID[reason.id].stage is not Stage.TARGET]
 
 
@@ -102,7 +102,7 @@ def test_near_kernels_exist_or_are_refused_at_length() -> None:
 
 @dataclass(frozen=True)
 class Product:
-    """Every tile with every pipeline, point, type and mode of a class' tables, whatever they are meant for."""
+    """Every combination of tile, pipeline, point, type and mode in the tables of a class, intended or not."""
 
     arch: str
     tables: Tables
@@ -148,7 +148,7 @@ def product_of(revision: str, arch: str, family: Family) -> Product | None:
 
 
 def _agree(kernels: Iterable[KernelSpec], known: frozenset[KernelSpec]) -> tuple[int, set[KernelSpec]]:
-    """The rules admit exactly the listed ones. Returns how many were asked, and those admitted."""
+    """Assert that the rules admit exactly the listed kernels. Returns the number checked and the admitted ones."""
     found, asked = set(), 0
     for kernel in kernels:
         asked += 1
@@ -190,7 +190,7 @@ def test_the_rules_make_the_whole_listed_set(revision: str, arch: str, family: F
 
 
 def test_the_enumerator_prunes_with_the_table_s_own_rules() -> None:
-    """Without one of the generator's rules more is enumerated, and that rule alone refuses what is new."""
+    """Without one of the generator's rules more kernels are enumerated, and only that rule refuses the extra ones."""
     arch = load_arch("gfx950")
     for id, family, revision in (
         ("K271", Family.FWD, "baseline"),
@@ -208,7 +208,7 @@ def test_the_enumerator_prunes_with_the_table_s_own_rules() -> None:
 
 
 def test_rules_read_what_they_say_they_read() -> None:
-    """A field that a rule does not name never changes its verdict: the enumerator asks once for all its values."""
+    """A field that a rule does not name never changes its verdict, so the enumerator checks all its values at once."""
     rules = [rule for rule in ALL if "*" not in rule.reads]
     for kernel in sampled(Random(3), 1):
         arch = arch_facts(kernel.arch)
@@ -217,7 +217,7 @@ def test_rules_read_what_they_say_they_read() -> None:
         before = {rule.id: rule.against(kernel, arch) is None for rule in mine}
         for field, other in mutations(kernel):
             if field in ("family", "arch", "tile", "waves", "warp", "rev"):
-                continue  # may change the form, or the class
+                continue  # may change the form or the class
             changed = [r.id for r in mine if field not in r.reads and (r.against(other, arch) is None) != before[r.id]]
             assert not changed, (field, other.name)
 
@@ -268,7 +268,7 @@ GFX11 = Pipeline.BATCH_PREFILL_GFX11
 
 
 def _gfx11(**changed: Any) -> KernelSpec:
-    """A kernel as upstream's pipeline for gfx1100 would have it."""
+    """A kernel in the form that upstream's pipeline for gfx1100 would give it."""
     shape = {"tile": (128, 32, 32, 128, 32, 128), "waves": (4, 2, 1, 8, 1, 1), "warp": (16,) * 6}
     kernel = _kernel(PREFILL, pipeline=GFX11, **{**shape, "kv_layout": KvLayout.LINEAR, **changed})
     return replace(kernel, arch="gfx1100")
@@ -349,7 +349,7 @@ PLANTED: dict[str, KernelSpec] = {
     "K290": replace(_kernel(FWD), arch="gfx1201"),
     "K291": _kernel(FWD, arch="gfx90a", dtype=DType.FP8_E4M3, dtype_out=DType.BF16, hdim=64),
 }
-"""A kernel for each rule that it refuses; K263 and K264 have tests of their own."""
+"""One kernel for each rule, which refuses it; K263 and K264 have separate tests."""
 
 
 @pytest.mark.parametrize("id", sorted(PLANTED))
@@ -396,11 +396,13 @@ def test_known_bad_kernels_are_refused_with_their_link() -> None:
 
 
 TABLED = {(4, 4): "12010120", (4, 2): "120120", (2, 4): "120120", (3, 3): "120120", (3, 4): "1200120", (2, 2): "1210"}
-"""``LdsBufferSequence`` (block_fmha_pipeline_qx_ks_vs_custom_policy.hpp) where it is a table: LDS buffers of the steps."""
+"""LDS buffer of each step, from the tables of ``LdsBufferSequence``
+(block_fmha_pipeline_qx_ks_vs_custom_policy.hpp).
+"""
 
 
 def lds_buffers(keys: int, values: int) -> list[int]:
-    """Which of three LDS buffers each K tile and then each V tile of ``qr_async`` is in."""
+    """The LDS buffer (of three) of each K tile and then of each V tile in ``qr_async``."""
     if (keys, values) in TABLED:
         return [int(digit) for digit in TABLED[keys, values]]
     return [k % 3 for k in range(keys)] + [(2 + v - (values - 1)) % 3 for v in range(values)]
@@ -408,7 +410,7 @@ def lds_buffers(keys: int, values: int) -> list[int]:
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 def test_the_reported_race_is_where_k_and_v_follow_each_other_in_one_buffer(arch: str) -> None:
-    """The last K tile is read and the first V tile is written with no barrier between."""
+    """The last K tile is read and the first V tile is written in one buffer, with no barrier between."""
     (report,) = (r for r in known_bad() if r.finding == "lds-race")
     found = set()
     for kernel in buildable_kernels(load_arch(arch), Family.FWD):

@@ -1,4 +1,4 @@
-"""Upstream's file names: the sets that its generator lists, and names read back."""
+"""Upstream's file names: they equal the generator's lists, and they parse back to kernels."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FAMILIES = {
     "batch_prefill": (Family.BATCH_PREFILL,),
     "bwd": (Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ),
 }
-"""Families that each API of generate.py lists."""
+"""The families that each API of generate.py lists."""
 QUICK = (
     ("gfx942", "fwd", 0),
     ("gfx950", "bwd", 2),
@@ -103,7 +103,7 @@ def test_the_listed_names_are_upstream_s(cell: Cell, shared_cache: Path, tmp_pat
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_all_listed_names_are_upstream_s(shared_cache: Path, tmp_path: Path) -> None:
-    """Every architecture, API and receipt; the table of counts is printed."""
+    """All names agree for every architecture, API and receipt; the test prints the table of counts."""
     folder, counts = generator(shared_cache), {}
     for cell in ALL:
         wanted = theirs(folder, cell, tmp_path)
@@ -117,7 +117,7 @@ def test_all_listed_names_are_upstream_s(shared_cache: Path, tmp_path: Path) -> 
 
 
 def test_upstream_s_slip_is_reproduced(shared_cache: Path, tmp_path: Path) -> None:
-    """Receipt 4 admits no split-KV kernel: its list of types is the one string 'fp16, bf16'."""
+    """Receipt 4 admits no split-KV kernel, because its list of types is the single string 'fp16, bf16'."""
     cell = ("gfx942", "fwd_splitkv", 4)
     listed = list(kernels(load_arch("gfx942"), "baseline", "pytorch", FAMILIES["fwd_splitkv"]))
     assert {kernel.family for kernel in listed} == {Family.FWD_SPLITKV_COMBINE}

@@ -1,4 +1,4 @@
-"""The first lines of ``explain``: the nearest miss of CK-Tile, its rule, and the smallest change that would work."""
+"""The first lines of ``explain`` for CK-Tile: the nearest miss, its rule, and the smallest change that would work."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_the_change_works(name: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "-d 72 --splits 1",  # served by the 96 kernel, padded
+        "-d 72 --splits 1",  # supported by the 96 kernel, padded
         "--mask window:16,0 --splits 1",
         "--mask window-tl:16,4 --splits 1",
         "--mask xt:40 --splits 1",

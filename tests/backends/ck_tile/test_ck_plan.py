@@ -1,4 +1,4 @@
-"""Plans: the stages around a main kernel, their grids, and the workspaces, worked out by hand."""
+"""Plans: the stages around a main kernel, their grids and the workspaces, checked against hand-computed values."""
 
 from __future__ import annotations
 

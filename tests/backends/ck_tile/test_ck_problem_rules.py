@@ -1,4 +1,4 @@
-"""Each rule K300-K339 refuses what it should, passes its nearest neighbour, and is the same for a class of kernels."""
+"""Each rule K300-K339 refuses what it should, passes its nearest neighbour, and agrees for a whole class of kernels."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FWD, SPLITKV, PREFILL, BWD = Family.FWD, Family.FWD_SPLITKV, Family.BATCH_PREFIL
 
 
 def kernel_of(arch: str, family: Family, hdim: int, want: Want) -> KernelSpec:
-    """The first fp16 batch kernel of a head dim that is as wanted."""
+    """The first fp16 batch kernel of a head dim that has the given fields."""
     for kernel in family_kernels(load_arch(arch), family):
         a, s = kernel.algorithm, kernel.signature
         assert isinstance(a, CkAlgorithm)
@@ -186,7 +186,7 @@ def test_decisions_are_those_of_the_rule_table(arch: str) -> None:
 
 
 def disagreements(arch: str, share: float) -> list[str]:
-    """Kernels that decisions refuse for other rules over kernels than their own, of a share of all."""
+    """Kernels in a random share for which the kernel rules in the decision differ from the kernel's own refusals."""
     rng, out, device = Random(arch), [], DeviceFacts(id="hip:0", archs=(arch,), units=104)
     own = {rule.id for rule in KERNEL_RULES}
     for decision in (d for line in ("", "--direction bwd") for d in decide(Problem.from_cli(line), device)):
@@ -209,7 +209,7 @@ def test_refusals_are_those_of_every_kernel_of_a_class(arch: str) -> None:
 
 
 def test_a_condition_reads_what_it_says_it_reads() -> None:
-    """Planted fault: a condition that reads more than ``reads`` would judge some kernel by another's features."""
+    """A condition that reads more than ``reads`` would judge a kernel by another kernel's features."""
     problems = [random_problem(Random(seed)) for seed in range(25)]
     situations = [situation_of(problem, DeviceFacts.of_arch("gfx942")) for problem in problems]
     for family in MAIN:
@@ -224,7 +224,7 @@ def test_a_condition_reads_what_it_says_it_reads() -> None:
 
 
 def test_few_questions_are_asked() -> None:
-    """The index asks far fewer questions than it has kernels."""
+    """The index asks far fewer questions than there are kernels."""
     for family in (FWD, BWD):
         index = family_candidates("gfx942", family).index
         assert sum(map(len, index.cases)) == len(family_kernels(load_arch("gfx942"), family))

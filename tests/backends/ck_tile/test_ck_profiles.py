@@ -1,4 +1,4 @@
-"""Profiles of CK-Tile: a name and its receipt number are one set, and every number is upstream's."""
+"""Profiles of CK-Tile: a name and its receipt number mean the same set, and every number is upstream's."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ FORWARD_2026_08 = {
     "gfx1151": {0: 4352, 1: 6528, 2: 272, 3: 2176, 4: 1088, 100: 2176, 200: 2176, 600: 4352, 700: 400, 888: 0},
     "gfx1201": {0: 4562, 1: 6738, 2: 272, 3: 2176, 4: 1088, 100: 2194, 200: 2188, 600: 4382, 700: 400, 888: 60},
 }
-"""Forward kernels of the newer revision, counted once by another program from the same transcribed tables."""
+"""Forward kernels of the newer revision, counted once by a separate program from the same transcribed tables."""
 CAUSAL_TDM = 24
-"""gfx1250's kernels for pure causal masks, which that program left out."""
+"""gfx1250 kernels for pure causal masks, which that program omitted."""
 
 
 def test_every_profile_is_offered_and_known() -> None:

@@ -1,4 +1,4 @@
-"""Selection on CK-Tile for any problem: it never raises, never contradicts its rules, and always gives an answer."""
+"""Selection on CK-Tile for any problem: it never raises, never contradicts its rules and always gives an answer."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RULES = BACKEND.rules()
 
 
 def check(problem: Problem, arch: str, units: int) -> None:
-    """Everything that must hold of one selection."""
+    """Assert everything that must hold of one selection."""
     device = DeviceFacts(id="hip:0", archs=(arch,), units=units)
     found = {"ck_tile": Availability(state=State.OK, devices=(device,))}
     selection = select(problem, REGISTRY, found, Wanted(backend="ck_tile"))

@@ -1,4 +1,4 @@
-"""The number of splits, compared with exact fractions and with a second transcription of upstream's formula."""
+"""The number of splits agrees with exact fractions and with a second transcription of upstream's formula."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_the_heuristic_is_the_exact_one_but_for_rounding() -> None:
         blocks, slots = rng.randrange(1, 700), 2 * rng.choice([32, 64, 80, 104, 256, 304])
         if heuristic(blocks, slots, MAX_SPLITS) != exact(blocks, slots, MAX_SPLITS):
             differing.append((blocks, slots))
-    assert len(differing) <= 2, differing  # single precision decides where a share is 0.85 of the best to 7 digits
+    assert len(differing) <= 2, differing  # single precision decides where a share equals 0.85 of the best to 7 digits
 
 
 def test_the_heuristic_is_upstreams() -> None:

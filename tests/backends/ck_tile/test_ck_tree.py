@@ -1,4 +1,4 @@
-"""Which Composable Kernel is used: named, installed or pinned; known, unknown, or known but unfit."""
+"""Which Composable Kernel is used: named, installed or pinned; known, unknown, or known but unsuitable."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TEXT = "#pragma once\n#define CK 1\n"
 
 
 def make_tree(folder: Path, text: str = TEXT, *, example: bool = True, newline: str = "\n") -> Path:
-    """A tree that looks like Composable Kernel; returns its include folder."""
+    """Make a tree that looks like Composable Kernel and return its include folder."""
     tile = folder / "include" / "ck_tile"
     (tile / "core").mkdir(parents=True)
     (tile / "core.hpp").write_text(text, newline=newline)
@@ -39,7 +39,7 @@ def make_tree(folder: Path, text: str = TEXT, *, example: bool = True, newline: 
 
 @pytest.fixture
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CkRevision:
-    """The small tree is the only revision that is known, beside one that is known and unfit."""
+    """Make the small tree the only known revision, apart from one that is known to be unsuitable."""
     include = make_tree(tmp_path / "known")
     example = ck.example_digest(include.parent / "example" / "ck_tile" / "01_fmha")
     base = CkRevision(BASELINE, "2020-01", "a small CK", headers_digest(include), example, True, "made here")
@@ -148,7 +148,7 @@ def test_an_installed_tree_that_is_unknown_is_passed_over(tmp_path: Path, notice
     include = make_tree(tmp_path / "rocm", "// other\n")
     with pytest.raises(EnvironmentProblem) as caught:
         found(tmp_path, notices, trees=str(include))
-    assert caught.value.code == "S101"  # the pinned source is next, and it is not here
+    assert caught.value.code == "S101"  # the pinned source comes next and is missing here
     assert str(include) in notices.text
     assert "unknown" in notices.text
 

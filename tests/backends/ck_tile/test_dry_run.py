@@ -1,4 +1,4 @@
-"""``fmha run --dry-run``: launches in text and JSON; what happens without a device, and without a compiler."""
+"""``fmha run --dry-run``: launches in text and JSON, and the behaviour without a device or a compiler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which HIP errors leave the device usable, on a runtime that returns one number from every call."""
+"""Which HIP errors leave the device usable, on a runtime whose every call returns one status."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Status(IntEnum):
 
 
 class Answering:
-    """Bindings of such a runtime."""
+    """Bindings whose calls all return one status."""
 
     def __init__(self, status: Status) -> None:
         self._status = status

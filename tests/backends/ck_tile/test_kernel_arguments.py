@@ -1,7 +1,7 @@
 """The real host code of CK's kernels on the recording stand-in: what it registers, packs and launches.
 
-Every case builds the stages of a plan and loads the libraries in a worker with the stand-in. It then compares each
-launch with ``ck_kargs``, which reads the problem independently: grid, block, and every member of the packed arguments.
+Every case builds the stages of a plan and loads the libraries in a worker with the stand-in. It then compares the grid,
+the block and every packed argument of each launch with ``ck_kargs``, which derives them independently.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fmha_cli.execution.supervisor import Supervisor
 
 @dataclass(frozen=True)
 class Case:
-    """A problem on an architecture; ``families`` are the stages that must be there, in order."""
+    """A problem on an architecture; ``families`` are the expected stages in order."""
 
     arch: str
     line: str
@@ -91,7 +91,7 @@ CASES = (
 
 @pytest.fixture(scope="session")
 def ck(shared_cache: Path) -> Backend:
-    """The backend, or a skip where nothing can be built for AMD GPUs."""
+    """The backend; skips the test if nothing can be built for AMD GPUs."""
     backend = Registry().backend("ck_tile")
     try:
         backend.prepare(BuildContext(cache_root=shared_cache))  # type: ignore[attr-defined]
@@ -119,7 +119,7 @@ def plan_for(case: Case, backend: Backend) -> Plan:
 def launches_of(
     plan: Plan, backend: Backend, supervisor: Supervisor, cache: Path, stages: tuple[Family, ...]
 ) -> tuple[Plan, tuple[LaunchView, ...]]:
-    """The plan cut to some of its stages, and what they launch."""
+    """The launches of some of the plan's stages."""
     cut = replace(plan, stages=tuple(stage for stage in plan.stages if stage.family in stages))
     context = BuildContext(cache_root=cache)
     artifacts: list[Artifact] = [backend.build(stage, context) for stage in cut.stages]
@@ -135,7 +135,7 @@ def launches_of(
 
 
 def mismatches(plan: Plan, cut: Plan, launches: tuple[LaunchView, ...]) -> tuple[list[str], int]:
-    """Differences between the launches and what the problem says, and how many members were compared."""
+    """The differences between the launches and the expected ones, and the number of values compared."""
     out, compared = [], 0
     for stage, launch in zip(cut.stages, launches, strict=True):
         wanted = expected(plan, stage.kernel)
@@ -161,7 +161,7 @@ def mismatches(plan: Plan, cut: Plan, launches: tuple[LaunchView, ...]) -> tuple
 
 
 def _holes(launch: LaunchView) -> list[str]:
-    """Members lie side by side, with nothing between them but alignment."""
+    """Members are adjacent, with only alignment between them."""
     out, end = [], 0
     for argument in sorted(launch.arguments, key=lambda a: a.offset):
         if not 0 <= argument.offset - end < 8:
@@ -196,7 +196,7 @@ def test_every_stage(case: Case, ck: Backend, supervisor: Supervisor, shared_cac
 
 
 def test_the_cases_are_enough() -> None:
-    """At least 20 kernels, of every family."""
+    """The cases cover at least 20 kernels and every family."""
     families = [family for case in CASES for family in case.families]
     assert len(families) >= 20
     assert set(families) == set(Family)

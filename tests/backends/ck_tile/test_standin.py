@@ -1,4 +1,4 @@
-"""The recording stand-in, and hip-python's calls to it: what works, and how the rest fails."""
+"""The recording stand-in, called through hip-python: what works, and how everything else fails."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Builds the upstream programs: needed kernels, upstream's generator for a list, compiling, linking, resuming."""
+"""Building the upstream programs: required kernels, upstream's generator for a list, compiling, linking, resuming."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def backward(**settings: str) -> Case:
 
 
 def test_the_basic_suite_needs_few_kernels() -> None:
-    """Cases that differ in sizes alone share a kernel; mask, bias, lse and type ask for others."""
+    """Cases that differ only in sizes share a kernel; mask, bias, lse and type need different ones."""
     needs = needs_for(*load_suite("basic", CkCounterpart()).cases())
     assert set(needs) == {Program.FWD}
     found = needs[Program.FWD]
@@ -106,7 +106,7 @@ def tree(shared_cache: Path) -> CkTree:
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx950", "gfx1201"])
 def test_the_generator_gives_exactly_the_kernels_of_the_list(tree: CkTree, tmp_path: Path, arch: str) -> None:
-    """Upstream's generator, asked for the kernels of split-KV, paged, append and plain cases in one call."""
+    """One call of upstream's generator returns the split-KV, paged, append and plain kernels of the list."""
     assert tree.generator is not None
     before = sorted(p.name for p in tree.generator.rglob("*"))
     cases = [
@@ -168,7 +168,7 @@ open(out, "w").write("made")
 
 
 class Bench:
-    """A workshop whose compiler only writes down how it was called."""
+    """A workshop whose compiler only records how it was called."""
 
     def __init__(self, folder: Path, *, no_link: bool = False, says: str = "") -> None:
         self.log = folder / "calls"
@@ -239,7 +239,7 @@ def test_a_second_build_compiles_only_what_is_new(bench: Bench) -> None:
 
 
 def test_a_file_that_does_not_compile(bench: Bench) -> None:
-    """The error names the file and its log; what was compiled stays, and nothing half-made is taken for an object."""
+    """The error names the file and its log. Compiled objects stay, and no partial file is taken for an object."""
     main = bench.example / "example_fmha_fwd.cpp"
     main.write_text("BREAK ME")
     with pytest.raises(KernelFailure, match=r"example_fmha_fwd.cpp did not compile: .*broken") as caught:
@@ -294,7 +294,7 @@ def test_backward_units_have_their_own_flags(bench: Bench) -> None:
 
 
 def test_a_program_made_for_these_cases_proves_nothing_about_others(tmp_path: Path) -> None:
-    """Where this tool has no kernel, a program built without one says "not supported": that is no agreement."""
+    """A program built without a kernel reports "not supported". That is not an agreement."""
     from fmha_cli.discovery.registry import build_registry
 
     programs = write_standins(tmp_path / "bin")
@@ -314,7 +314,7 @@ def test_a_program_made_for_these_cases_proves_nothing_about_others(tmp_path: Pa
 def test_both_programs_are_made_as_far_as_cases_need_them(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The whole way of --build-upstream, with a compiler that writes down its calls; nothing is fetched."""
+    """``--build-upstream`` from end to end, with a compiler that records its calls; nothing is fetched."""
     said: list[str] = []
     given: list[Listed] = []
 
@@ -364,7 +364,7 @@ extern "C" std::uint16_t from_double(double value) { return bits(__truncdfbf2(va
 
 
 def test_the_host_builtins_round_to_nearest_even(tmp_path: Path) -> None:
-    """Against ml_dtypes for floats; for doubles against the exact neighbours, where rounding twice would go wrong."""
+    """Floats agree with ml_dtypes; doubles with exact neighbours, where rounding twice would give wrong results."""
     compiler = shutil.which("clang++-22") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("no clang++ here")
@@ -383,7 +383,7 @@ def test_the_host_builtins_round_to_nearest_even(tmp_path: Path) -> None:
     for value, expected in zip(floats, want, strict=True):
         got = from_float(float(value))
         assert got == int(expected.view(np.uint16)) or (value != value and (got & 0x7FFF) > 0x7F80), value
-    low, high = 1.0, 1.0 + 2.0**-7  # neighbours in bf16; the middle goes to the even one, 1.0
+    low, high = 1.0, 1.0 + 2.0**-7  # neighbours in bf16; the midpoint rounds to the even one, 1.0
     middle = (low + high) / 2
     bits = {low: 0x3F80, high: 0x3F81}
     for value, expected_value in [(middle, low), (middle * (1 + 2.0**-52), high), (middle * (1 - 2.0**-52), low)]:

@@ -1,4 +1,4 @@
-"""Lengths that the upstream program draws: the same numbers as C++'s standard library gives."""
+"""The lengths that the upstream program draws equal the numbers from C++'s standard library."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_batch_mode_has_one_length() -> None:
 
 
 def test_group_mode_fills_up_to_the_batch() -> None:
-    """One missing length needs no draw; with two of them, keys are drawn around the average, queries cannot move."""
+    """One missing length needs no draw. With two, keys are drawn around the average; queries cannot change."""
     two = lengths_of(forward(mode="1", b="2", s="55", s_k="256"))
     assert (two.queries, two.keys, two.drawn) == ((55, 55), (256, 256), False)
     three = lengths_of(forward(mode="1", b="3", s="200", s_k="520"))

@@ -1,4 +1,4 @@
-"""One case for both sides: every setting reaches both sides, or the case is not comparable and says why."""
+"""The mapping of a case to both sides: every setting reaches both, or the case is not comparable, with a reason."""
 
 from __future__ import annotations
 
@@ -142,14 +142,14 @@ def test_lengths_that_would_be_drawn_are_spelled_out() -> None:
 
 
 SILENT = {
-    "v", "kname", "warmup", "repeat", "json", "jsonfile", "timer",  # how it runs, not what
-    "init", "seed",  # data: each side makes its own, and of the same kind
+    "v", "kname", "warmup", "repeat", "json", "jsonfile", "timer",  # these affect how it runs, not what
+    "init", "seed",  # each side makes its own data, of the same kind
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("program", Program)
 def test_no_option_is_dropped(program: Program) -> None:
-    """Changing any option changes the problem, or makes the case not comparable."""
+    """Changing any option changes the problem or makes the case not comparable."""
     base = {
         "s": "64", "s_k": "64", "b": "2", "h": "4", "h_k": "4", "bias": "e", "p_drop": "0.1", "prec": "fp16",
     } | ({"s_knew": "8", "mask": "2", "bias": "n", "p_drop": "0.1"} if program is Program.FWD else {})  # fmt: skip
@@ -177,7 +177,7 @@ def test_fills_are_of_the_same_kind() -> None:
 
 
 def test_how_much_of_the_suites_can_be_compared() -> None:
-    """Every case is mapped or says why not; the figures of ``docs/parity.md``."""
+    """Every case is mapped or has a reason; the counts are those of ``docs/parity.md``."""
     figures = {}
     for name in ("basic", "smoke_fwd", "smoke_bwd", "smoke_fwd_appendkv"):
         found = Counter(bool(mapped(case).reasons) for case in load_suite(name, CkCounterpart()).cases())

@@ -1,4 +1,4 @@
-"""Every form of output that the programs have, or should not have, is read correctly; unclear output never passes."""
+"""The reader of the programs' output: it reads every form correctly, and unclear output never counts as a pass."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ CASES = {
 
 @pytest.fixture(scope="module")
 def say(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str, str], Ran]:
-    """Run a stand-in once for each form and program."""
+    """Run a stand-in, once for each form and program."""
     folder = write_standins(tmp_path_factory.mktemp("standins"))
 
     @cache
@@ -122,7 +122,7 @@ def test_a_run_without_validation_is_no_pass(say: Callable[[str, str], Ran]) -> 
     ],
 )  # fmt: skip
 def test_a_line_of_other_settings_is_no_pass(say: Callable[[str, str], Ran], option: str, value: str) -> None:
-    """The program's line shows what it ran; a case that differs in one setting is not answered by it."""
+    """The program's line shows what it ran. It does not count for a case that differs in one setting."""
     case = ck_case("x", Program.FWD, {**CASES["fwd"].settings, option: value})
     found = reading.read(say("fwd", "valid"), case)
     assert found.said is Said.OTHER
@@ -156,7 +156,7 @@ MUTATIONS = {
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_planted_fault_in_the_reader_is_seen(say: Callable[[str, str], Ran], tmp_path: Path, name: str) -> None:
-    """Each fault changes what at least one form is read as; so the table above guards against all of them."""
+    """Each fault changes the reading of at least one form, so the table above detects all of them."""
     old, new = MUTATIONS[name]
     broken = mutated(reading, old, new, tmp_path)
     found = {}
@@ -173,7 +173,7 @@ def test_a_planted_fault_in_the_reader_is_seen(say: Callable[[str, str], Ran], t
 
 
 def mutated(module: ModuleType, old: str, new: str, folder: Path) -> Any:
-    """The module with one text replaced, loaded beside the real one."""
+    """The module with one piece of text replaced, loaded alongside the real one."""
     assert module.__file__ is not None
     text = Path(module.__file__).read_text("utf-8")
     assert old in text, f"the text to break is gone: {old}"

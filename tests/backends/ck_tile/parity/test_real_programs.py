@@ -1,6 +1,6 @@
 """The real upstream programs, built with the real compiler, run with a HIP runtime that launches nothing.
 
-The reader must understand what the programs themselves print, not only what the stand-ins print. The tests take about
+The reader must understand the output of the programs themselves, not only that of the stand-ins. The tests take about
 five minutes.
 """
 
@@ -100,7 +100,7 @@ def test_without_a_runtime_there_is_no_device(run: Run, case: Case) -> None:
 
 
 def test_a_launch_that_does_nothing_is_a_wrong_result(run: Run) -> None:
-    """Every element is 0 instead of the reference's: ``valid:n``, exit code 254, complaints on stderr."""
+    """Every element is 0 instead of the reference value: ``valid:n``, exit code 254, error messages on stderr."""
     found = said(run, forward())
     assert (found.said, found.ms) == (Said.WRONG, 0.025)
     assert "Incorrect results" in found.why
@@ -110,7 +110,7 @@ def test_a_launch_that_does_nothing_is_a_wrong_result(run: Run) -> None:
 
 
 def test_zeros_pass_with_a_launch_that_does_nothing(run: Run) -> None:
-    """The real line of a pass. The program takes an unknown ``-init`` for no data at all; ``mapping`` refuses such a case."""
+    """The real line of a pass. An unknown ``-init`` gives the program no data; ``mapping`` refuses such a case."""
     case = forward(init="zeros", mask="b:4,35", iperm="0")
     assert said(run, case).said is Said.VALID
     assert mapped(case).reasons
@@ -125,8 +125,11 @@ def test_the_backward_program(run: Run) -> None:
 
 
 def test_the_backward_program_falls_over_wrong_random_values(run: Run) -> None:
-    """It leaves its first loop over the sequences at once, and its second one reads what the first did not keep
-    (``fmha_bwd_runner.hpp``): a wrong dropout ends in a signal, which is no answer."""
+    """A wrong dropout ends in a signal, which is not a verdict.
+
+    The program leaves its first loop over the sequences at once. Its second loop reads what the first did not store
+    (``fmha_bwd_runner.hpp``).
+    """
     dropped = said(run, backward(p_drop="0.2", mode="1", s="99,30", b="2"))
     assert dropped.said is Said.CRASHED, dropped
     assert dropped.line is not None
@@ -179,7 +182,7 @@ LINES = [
 
 @pytest.mark.parametrize("case", LINES, ids=lambda case: " ".join(case.argv()))
 def test_the_settings_in_the_line_are_understood(run: Run, case: Case) -> None:
-    """Whatever the program shows of a case is recognised as the case's own settings."""
+    """All that the program prints about a case is recognised as the settings of the case."""
     found = read(run(case), case, validated=case.value("v") != "0")
     assert found.line is not None, found
     assert found.said is not Said.OTHER, found
