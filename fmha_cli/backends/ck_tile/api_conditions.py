@@ -6,14 +6,13 @@ Source: ``example/ck_tile/01_fmha/codegen/ops/*.py`` (baseline): the properties 
 
 from __future__ import annotations
 
-from operator import attrgetter
-
+from fmha_cli.backends.ck_tile.rule_rows import conditions
 from fmha_cli.backends.ck_tile.situation import Situation
-from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, next_multiple
+from fmha_cli.backends.gpu.conditions import Condition, next_multiple
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, algorithm_of
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.mask import MaskKind
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import CacheKey, MaskKey
 
 ASYNC = (Pipeline.QR_ASYNC,)
@@ -133,95 +132,16 @@ def _unpaged(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--kv-cache linear")
 
 
-_OPS = "example/ck_tile/01_fmha/codegen/ops"
-
-_ROW = ("signature.dtype", "signature.hdim", "algorithm.pipeline", "algorithm.tile", "algorithm.pad_d")
-_HEAD_DIM = attrgetter(*_ROW)
-_VALUE_DIM = attrgetter(*_ROW, "signature.hdim_v", "algorithm.pad_dv")
-
-API_CONDITIONS: tuple[Condition[Situation], ...] = (
-    Condition(
-        "K300",
-        "a masked kernel serves masked problems",
-        _mask,
-        "Upstream compares mask types: a problem without a mask goes to the kernel compiled without one.",
-        "example/ck_tile/01_fmha/codegen/cpp_symbol_map.py _MASK_SIMPLIFIED_CHECK_MAP",
-        reads=attrgetter("signature.mask"),
-    ),
-    Condition(
-        "K301",
-        "without padding, query rows are a multiple of the block",
-        _rows,
-        "A kernel compiled with spad = f reads whole blocks of bm0 rows. Group mode needs padding always.",
-        f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.scheck and its kin",
-        families=FORWARD,
-        severity=Severity.SHAPE,
-        reads=attrgetter("algorithm.pad_s", "algorithm.pipeline", "algorithm.tile"),
-    ),
-    Condition(
-        "K302",
-        "without padding, keys are a multiple of the step",
-        _keys,
-        "A kernel compiled with skpad = f reads whole steps of bn0 keys; with lengths in an array nobody can tell.",
-        f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.skcheck and its kin",
-        families=FORWARD,
-        severity=Severity.SHAPE,
-        reads=attrgetter("algorithm.pad_sk", "algorithm.pipeline", "algorithm.tile"),
-    ),
-    Condition(
-        "K303",
-        "the head dim of Q and K meets the kernel's padding",
-        _head_dim,
-        "qr_async loads rows of 16 bytes; other pipelines take any head dim when padded, and only the (rounded) head "
-        "dim of the tile when not. Backward kernels pad to 8 elements or to 1.",
-        f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.dcheck, fmha_bwd.py FmhaBwdApiTrait.dcheck",
-        severity=Severity.SHAPE,
-        reads=_HEAD_DIM,
-    ),
-    Condition(
-        "K304",
-        "the head dim of V meets the kernel's padding",
-        _value_dim,
-        "As K303; upstream tests V against the rounded head dim of Q and K, not of V.",
-        f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.dvcheck, fmha_bwd.py FmhaBwdApiTrait.dvcheck",
-        severity=Severity.SHAPE,
-        reads=_VALUE_DIM,
-    ),
-    Condition(
-        "K305",
-        "a small-tile backward kernel holds all query rows",
-        _max_rows,
-        "Kernels with a maximum of query rows keep all of Q and dO in registers and write dQ without a third stage.",
-        f"{_OPS}/fmha_bwd.py FmhaBwdApiTrait.max_seq_q_cond",
-        families=BACKWARD,
-        severity=Severity.SHAPE,
-        reads=attrgetter("algorithm.max_seq_q"),
-    ),
-    Condition(
-        "K306",
-        "the kernel does not skip sequences",
-        _skip,
-        "Kernels compiled with skip_min_seqlen_q leave out sequences shorter than a run-time value.",
-        f"{_OPS}/fmha_fwd.py FMHA_FWD_API_INNER_DISPATCH",
-        families=FORWARD,
-        reads=attrgetter("algorithm.skip_min_seqlen_q"),
-    ),
-    Condition(
-        "K307",
-        "the kernel does not store random numbers",
-        _randval,
-        "Kernels that store dropout's random bytes exist for upstream's own validation.",
-        "example/ck_tile/01_fmha/codegen/cpp_symbol_map.py DROPOUT_CHECK_MAP",
-        families=BACKWARD,
-        reads=attrgetter("algorithm.store_randval"),
-    ),
-    Condition(
-        "K308",
-        "a paged cache needs a kernel that follows a block table",
-        _unpaged,
-        "Split-KV kernels are compiled for a block table or for strides.",
-        f"{_OPS}/fmha_fwd_splitkv.py FMHA_FWD_SPLITKV_API_INNER_DISPATCH",
-        families=(Family.FWD_SPLITKV,),
-        reads=attrgetter("signature.cache"),
-    ),
+API_CONDITIONS: tuple[Condition[Situation], ...] = conditions(
+    {
+        "K300": _mask,
+        "K301": _rows,
+        "K302": _keys,
+        "K303": _head_dim,
+        "K304": _value_dim,
+        "K305": _max_rows,
+        "K306": _skip,
+        "K307": _randval,
+        "K308": _unpaged,
+    }
 )

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from fmha_cli.backends.ck_tile.extents import INDEX_END
+from fmha_cli.backends.ck_tile.rule_rows import conditions
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.features import Layout
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import Need
 from fmha_cli.domain.tensors import page_count
 
@@ -92,34 +91,10 @@ def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "shorter sequences or a smaller --batch")
 
 
-_KERNELS = "include/ck_tile/ops/fmha/kernel"
-
-WIDTHS: tuple[Condition[Situation], ...] = (
-    Condition(
-        "K328",
-        "strides fit 32 bits",
-        _strides,
-        "Strides are kernel arguments of type ck_tile::index_t, a 32-bit signed integer, in elements.",
-        f"{_KERNELS}/fmha_fwd_kernel.hpp FmhaFwdCommonKargs and its kin",
-        severity=Severity.SHAPE,
-        reads=attrgetter("signature.deterministic"),
-    ),
-    Condition(
-        "K329",
-        "one sequence and head of a tensor fits 32-bit offsets and 4 GiB",
-        _views,
-        "Inside one (sequence, head) view offsets are 32-bit elements and a buffer resource's size is 32-bit bytes. "
-        "With layout bshd a view spans the rows of all heads. Batch prefill addresses the whole page pool so.",
-        "include/ck_tile/core/arch/amd_buffer_addressing.hpp make_wave_buffer_resource",
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K330",
-        "the grid can be launched",
-        _grid,
-        "Heads, batch and tiles are the axes of the grid; HIP limits its second and third.",
-        f"{_KERNELS}/*.hpp GridSize",
-        severity=Severity.SHAPE,
-        reads=attrgetter("algorithm.tile", "algorithm.max_seq_q", "signature.mode"),
-    ),
+WIDTHS: tuple[Condition[Situation], ...] = conditions(
+    {
+        "K328": _strides,
+        "K329": _views,
+        "K330": _grid,
+    }
 )

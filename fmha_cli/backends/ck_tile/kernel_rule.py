@@ -9,17 +9,17 @@ from functools import cache
 from types import MappingProxyType
 
 from fmha_cli.backends.ck_tile.revisions import arch_class
+from fmha_cli.backends.ck_tile.rule_rows import RuleRow, rule_rows
 from fmha_cli.backends.gpu.conditions import KernelRule, known_arch
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.rules import Refusal
 
 NO_ARCH = "K201"
 """The rule that refuses an architecture."""
 EVERY = tuple(Family)
 BACKWARD_ALL = tuple(f for f in Family if f.value.startswith("bwd"))
-FORWARD_ALL = tuple(f for f in Family if f not in BACKWARD_ALL)
 
 
 class Stage(StrEnum):
@@ -50,34 +50,24 @@ class CkKernelRule(KernelRule):
     number: str = field(default="", kw_only=True)
 
 
-def ck_rule(
-    id: str,
-    text: str,
-    check: Check,
-    reads: str,
-    families: tuple[Family, ...],
-    stage: Stage,
-    help: str,
-    source: str,
-    number: str = "",
-    severity: Severity = Severity.KIND,
-    *,
-    form: bool = False,
-) -> CkKernelRule:
-    """A rule that reads the fields named in ``reads``, separated by spaces. Its source names upstream's number."""
-    cited = f"{source} ({number})" if number else source
+def ck_rules(checks: Mapping[str, Check]) -> tuple[CkKernelRule, ...]:
+    """The rules with these checks. A rule's source names upstream's number of it."""
+    return tuple(_rule(rule_rows()[id], check) for id, check in checks.items())
+
+
+def _rule(row: RuleRow, check: Check) -> CkKernelRule:
     return CkKernelRule(
-        id,
-        text,
+        row.id,
+        row.text,
         check,
-        families,
-        help,
-        cited,
-        form=form,
-        severity=severity,
-        reads=tuple(reads.split()),
-        stage=stage,
-        number=number,
+        row.families or EVERY,
+        row.help,
+        f"{row.source} ({row.number})" if row.number else row.source,
+        form=row.form,
+        severity=row.severity,
+        reads=row.reads,
+        stage=Stage(row.stage),
+        number=row.number,
     )
 
 
@@ -122,18 +112,3 @@ def class_of(kernel: KernelSpec) -> str:
 def cdna_class(kernel: KernelSpec) -> bool:
     """Whether upstream's gfx9 conditions hold for a kernel (``factory.arch.name.startswith("gfx9")``)."""
     return class_of(kernel).startswith("gfx9")
-
-
-OPS = "example/ck_tile/01_fmha/codegen/ops"
-
-
-def upstream_number(id: str) -> str:
-    """Upstream's number of a check in K200 to K249, whose ids follow upstream's numbers."""
-    return str(int(id[1:]) - 200)
-
-
-def generator_rule(
-    id: str, text: str, check: Check, reads: str, families: tuple[Family, ...], help: str, file: str, number: str = ""
-) -> CkKernelRule:
-    """A rule by which upstream's example generator prunes its loops. ``file`` is its file, relative to ``OPS``."""
-    return ck_rule(id, text, check, reads, families, Stage.GENERATOR, help, f"{OPS}/{file}", number)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from fmha_cli.backends.ck_tile.kernel_rule import (
     BACKWARD_ALL,
-    EVERY,
-    FORWARD_ALL,
     LENGTHS,
     NO_ARCH,
-    Check,
     CkKernelRule,
-    Stage,
     cdna_class,
-    ck_rule,
+    ck_rules,
     class_of,
     counted,
-    upstream_number,
 )
 from fmha_cli.backends.ck_tile.membership import (
     pipeline_mismatches,
@@ -36,13 +31,9 @@ from fmha_cli.codegen.ck_tile.algorithm import Pipeline, algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import dtypes_text
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.rules import Refusal
 
-_VALIDATION = "dispatcher/codegen/fmha/validation.py"
 _TRLOADS = (Pipeline.QR_ASYNC_TRLOAD, Pipeline.QR_ASYNC_TRLOAD_V3)
-_MAIN = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
-_FORM = ("form", "14", "17")
-"""Numbers of the rules of form. No other rule may index a tile before these have passed."""
 _PRODUCTS = 4
 """At head dim 256, ``qr`` needs a multiple of this many wave products per step."""
 
@@ -178,149 +169,24 @@ def _emitted(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal("upstream emits no pipeline with these features", ", ".join(off)) if off else None
 
 
-def _rule(
-    id: str,
-    text: str,
-    check: Check,
-    reads: str,
-    help: str,
-    families: tuple[Family, ...] = EVERY,
-    *,
-    number: str = "",
-    stage: Stage = Stage.TABLE,
-    source: str = _VALIDATION,
-    severity: Severity = Severity.KIND,
-) -> CkKernelRule:
-    number = number or upstream_number(id)
-    return ck_rule(id, text, check, reads, families, stage, help, source, number, severity, form=number in _FORM)
-
-
-CONFIG_RULES: tuple[CkKernelRule, ...] = (
-    _rule(
-        "K200",
-        "the revision is known",
-        _revision,
-        "rev",
-        "A kernel is of one revision of CK; fmha list-kernels --ck-rev takes the names.",
-        number="form",
-        source="arch_specs/_ck_tile.json",
-    ),
-    _rule(
-        NO_ARCH,
-        "the revision has the architecture",
-        _arch,
-        "rev",
-        "Upstream's generator files each architecture under a class of its own tables.",
-        severity=Severity.PLACE,
-    ),
-    _rule(
-        "K202",
-        "the revision has the family for the architecture",
-        _family,
-        "rev",
-        "Not every class has tables of all nine families.",
-        severity=Severity.PLACE,
-    ),
-    _rule(
-        "K203",
-        "the class has tiles of the data type",
-        _dtype_rows,
-        "dtype dtype_out rev",
-        "Upstream's dispatcher has shorter lists (no 8-bit types on gfx90a, no fp8:fp32 on gfx1201); its example "
-        "generator has tiles for them, and decides.",
-    ),
-    _rule(
-        "K204",
-        "backward kernels: fp16, bf16, fp32",
-        _dtype_generated,
-        "dtype dtype_out rev",
-        "The generator walks through the types of one map; others have no kernels.",
-        BACKWARD_ALL,
-    ),
-    _rule(
-        "K205",
-        "forward kernels: the types that the generator walks through",
-        _dtype_generated,
-        "dtype dtype_out rev",
-        "bf8 has tiles and pipelines, but no entry in the generator's map, so no bf8 kernel exists. The newer revision "
-        "adds mxfp8 and mxfp4.",
-        FORWARD_ALL,
-    ),
-    _rule(
-        "K206",
-        "the pipeline works on the architecture",
-        _pipeline,
-        "pipeline rev",
-        "qr_async copies from global memory straight into LDS, which RDNA 3 and 4 cannot. The baseline's generator "
-        "emits batch-prefill kernels for every target all the same.",
-        tuple(f for f in EVERY if f is not Family.FWD_SPLITKV_COMBINE),
-        stage=Stage.TARGET,
-        severity=Severity.PLACE,
-    ),
-    _rule(
-        "K207",
-        "batch_prefill_gfx11 is a pipeline of batch prefill",
-        _gfx11,
-        "pipeline",
-        "It reads a page table per key step.",
-    ),
-    _rule(
-        "K208",
-        "qr_async_trload_v3 needs an architecture with it",
-        _v3,
-        "pipeline",
-        "Upstream's dispatcher only warns; its example generator emits the pipeline for gfx950 alone, and decides.",
-        severity=Severity.PLACE,
-    ),
-    _rule(
-        "K209",
-        "transposed LDS loads need an architecture with them",
-        _trload,
-        "pipeline trload",
-        "ds_read_b64_tr_b16 and its kin came with gfx950.",
-        severity=Severity.PLACE,
-    ),
-    _rule("K210", "head dims are multiples of 8", _eights, "hdim hdim_v", "Rows are loaded in units of 16 bytes."),
-    _rule(
-        "K214",
-        "tile, waves and warp have the numbers of their family",
-        _lengths,
-        "tile waves warp",
-        "Upstream gives every family nine wave and warp numbers; families without matrix products have none here.",
-    ),
-    _rule(
-        "K215",
-        "qr at head dim 256 on CDNA: each wave has a multiple of 4 products per step",
-        _wave_products,
-        "pipeline hdim tile waves warp",
-        "Upstream's dispatcher asks for 8. Its example generator emits 8-bit kernels and, from 2026-08, a gfx950 tile "
-        "with 4, and decides.",
-        _MAIN,
-    ),
-    _rule("K216", "occupancy is -1 or positive", _occupancy, "occupancy", "-1 leaves the choice to the pipeline."),
-    _rule(
-        "K217",
-        "tile, wave and warp numbers are positive",
-        _counts,
-        "tile waves warp",
-        "Upstream asks it of num_wave_groups, which is 1 in every kernel that it generates.",
-    ),
-    _rule(
-        "K249",
-        "upstream's tile table has the tile for the head dims",
-        _tile,
-        "dtype dtype_out hdim hdim_v tile waves warp occupancy constraint trload max_seq_q rev",
-        "A kernel exists when upstream's generator lists its tile for the architecture's class.",
-        number="table",
-        source="example/ck_tile/01_fmha/codegen/ops/*.py get_hdim_tile_size_dict, get_dq_dk_dv_tiles",
-    ),
-    _rule(
-        "K250",
-        "upstream's pipeline table has the pipeline, paddings and features",
-        _emitted,
-        "*",
-        "A kernel exists when upstream's generator emits this pipeline with these paddings and features.",
-        number="emission",
-        source="example/ck_tile/01_fmha/codegen/ops/*.py get_pipelines, get_bwd_blobs",
-    ),
+CONFIG_RULES: tuple[CkKernelRule, ...] = ck_rules(
+    {
+        "K200": _revision,
+        NO_ARCH: _arch,
+        "K202": _family,
+        "K203": _dtype_rows,
+        "K204": _dtype_generated,
+        "K205": _dtype_generated,
+        "K206": _pipeline,
+        "K207": _gfx11,
+        "K208": _v3,
+        "K209": _trload,
+        "K210": _eights,
+        "K214": _lengths,
+        "K215": _wave_products,
+        "K216": _occupancy,
+        "K217": _counts,
+        "K249": _tile,
+        "K250": _emitted,
+    }
 )

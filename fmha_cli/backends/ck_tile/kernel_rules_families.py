@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fmha_cli.backends.ck_tile.kernel_rule import Check, CkKernelRule, Stage, ck_rule, upstream_number
+from fmha_cli.backends.ck_tile.kernel_rule import Check, CkKernelRule, ck_rules
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, KvLayout, Pipeline, VLayout, algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import CacheKey, ModeKey, Need
 
-_VALIDATION = "dispatcher/codegen/fmha/validation.py"
-_PREFILL = (Family.BATCH_PREFILL,)
 _GFX11 = Pipeline.BATCH_PREFILL_GFX11
 _GFX11_ROWS = {(128, 128): 128, (96, 96): 64, (64, 64): 64}
 """Head dims of ``batch_prefill_gfx11`` and the query rows of its block."""
@@ -148,199 +146,36 @@ def _whole_columns(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal(f"hdim-v {hdim_v} with {bn1} columns per block", f"a multiple of {bn1}")
 
 
-def _rule(
-    id: str,
-    text: str,
-    check: Check,
-    reads: str,
-    help: str,
-    families: tuple[Family, ...],
-    severity: Severity = Severity.KIND,
-) -> CkKernelRule:
-    return ck_rule(id, text, check, reads, families, Stage.TABLE, help, _VALIDATION, upstream_number(id), severity)
-
-
-_ROWS = "Upstream generates column-major V for mxfp8 and mxfp4 forward kernels alone."
-_ONLY = "For a pipeline that no known revision generates; upstream has it in review."
-
-FAMILY_RULES: tuple[CkKernelRule, ...] = (
-    _rule("K218", "batch prefill: V is row-major", _row_major, "vlayout dtype", _ROWS, _PREFILL),
-    _rule(
-        "K219", "batch prefill: the cache is paged", _paged, "cache", "It reads K and V through a page table.", _PREFILL
-    ),
-    _rule(
-        "K220",
-        "batch prefill: the page size is a power of two",
-        _page,
-        "page",
-        "Positions are split by shifts.",
-        _PREFILL,
-    ),
-    _rule(
-        "K222",
-        "batch prefill: qr_async or batch_prefill_gfx11",
-        _is(Pipeline.QR_ASYNC, _GFX11),
-        "pipeline",
-        "No other pipeline follows a page table per key.",
-        _PREFILL,
-    ),
-    _rule(
-        "K223",
-        "batch prefill on gfx1100: batch_prefill_gfx11",
-        _gfx1100_own,
-        "pipeline",
-        "RDNA 3 cannot copy from global memory straight into LDS.",
-        _PREFILL,
-    ),
-    _rule(
-        "K224",
-        "batch_prefill_gfx11: gfx1100",
-        _gfx11_only,
-        "pipeline",
-        "The pipeline is written for its WMMA.",
-        _PREFILL,
-        Severity.PLACE,
-    ),
-    _rule(
-        "K225",
-        "batch_prefill_gfx11: linear pages",
-        _of_gfx11(_gfx11_linear, "kv_layout=linear"),
-        "pipeline kv_layout",
-        _ONLY,
-        _PREFILL,
-    ),
-    _rule(
-        "K226",
-        "batch_prefill_gfx11: head dims 64, 96 or 128, equal",
-        _of_gfx11(_gfx11_hdims),
-        "pipeline hdim hdim_v",
-        _ONLY,
-        _PREFILL,
-    ),
-    _rule(
-        "K227",
-        "batch_prefill_gfx11: no dropout",
-        _of_gfx11(_gfx11_dropout, "dropout=no"),
-        "pipeline dropout",
-        _ONLY,
-        _PREFILL,
-    ),
-    _rule(
-        "K228",
-        "batch_prefill_gfx11: no soft cap",
-        _of_gfx11(_gfx11_softcap, "softcap=no"),
-        "pipeline softcap",
-        "It is compiled without the fast exp2.",
-        _PREFILL,
-    ),
-    _rule(
-        "K229",
-        "batch_prefill_gfx11: P V has a multiple of the waves of Q K",
-        _of_gfx11(_gfx11_waves),
-        "pipeline waves",
-        _ONLY,
-        _PREFILL,
-    ),
-    _rule(
-        "K230",
-        "batch_prefill_gfx11: two threads for each row",
-        _gfx11_block,
-        "pipeline waves tile",
-        _ONLY,
-        _PREFILL,
-    ),
-    _rule(
-        "K231",
-        "batch_prefill_gfx11: the rows of a block follow from the head dim",
-        _of_gfx11(_gfx11_rows),
-        "pipeline tile hdim hdim_v",
-        _ONLY,
-        _PREFILL,
-    ),
-    _rule(
-        "K232",
-        "batch_prefill_gfx11: bn0 32, bn1 the head dim of V, bk1 32",
-        _of_gfx11(_gfx11_keys),
-        "pipeline tile hdim_v",
-        _ONLY,
-        _PREFILL,
-    ),
-    _rule(
-        "K233",
-        "batch_prefill_gfx11: bk0max is the head dim",
-        _of_gfx11(_gfx11_k0max),
-        "pipeline tile hdim",
-        _ONLY,
-        _PREFILL,
-    ),
-    _rule("K234", "batch_prefill_gfx11: bk0 equals bk1", _of_gfx11(_gfx11_steps), "pipeline tile", _ONLY, _PREFILL),
-    _rule(
-        "K235",
-        "append: batch mode",
-        _mode(ModeKey.BATCH),
-        "mode",
-        "New keys go to a cache with one slot for each sequence.",
-        (Family.FWD_APPENDKV,),
-    ),
-    _rule(
-        "K236",
-        "append: its own pipeline",
-        _is(Pipeline.APPENDKV),
-        "pipeline",
-        "It copies and rotates; it has no matrix product.",
-        (Family.FWD_APPENDKV,),
-    ),
-    _rule("K237", "append: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_APPENDKV,)),
-    _rule(
-        "K238",
-        "combine: batch or group mode",
-        _mode(ModeKey.BATCH, ModeKey.GROUP),
-        "mode",
-        "The mode is compiled in.",
-        (Family.FWD_SPLITKV_COMBINE,),
-    ),
-    _rule(
-        "K239",
-        "combine: 32 columns per block",
-        _columns,
-        "tile",
-        "The generator has that tile alone; the header would take 8 and 16.",
-        (Family.FWD_SPLITKV_COMBINE,),
-    ),
-    _rule(
-        "K240",
-        "combine: the head dim of V is made of whole blocks",
-        _whole_columns,
-        "tile hdim_v",
-        "Blocks share the columns of a row evenly.",
-        (Family.FWD_SPLITKV_COMBINE,),
-    ),
-    _rule(
-        "K241",
-        "paged forward: qr_pagedkv",
-        _is(Pipeline.QR_PAGEDKV),
-        "pipeline",
-        "The family has one pipeline.",
-        (Family.FWD_PAGEDKV,),
-    ),
-    _rule("K242", "paged forward: the cache is paged", _paged, "cache", "As the name says.", (Family.FWD_PAGEDKV,)),
-    _rule("K243", "paged forward: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_PAGEDKV,)),
-    _rule(
-        "K244",
-        "split-KV: qr or qr_nwarp_sshuffle",
-        _is(Pipeline.QR, Pipeline.QR_NWARP_SSHUFFLE),
-        "pipeline",
-        "The family has two pipelines.",
-        (Family.FWD_SPLITKV,),
-    ),
-    _rule("K245", "split-KV: V is row-major", _row_major, "vlayout dtype", _ROWS, (Family.FWD_SPLITKV,)),
-    _rule(
-        "K246",
-        "forward: V is row-major, but for mxfp8 and mxfp4",
-        _row_major,
-        "vlayout dtype",
-        "Upstream's dispatcher only warns; its example generator emits column-major V for the mx types alone, and decides.",
-        (Family.FWD,),
-    ),
+FAMILY_RULES: tuple[CkKernelRule, ...] = ck_rules(
+    {
+        "K218": _row_major,
+        "K219": _paged,
+        "K220": _page,
+        "K222": _is(Pipeline.QR_ASYNC, _GFX11),
+        "K223": _gfx1100_own,
+        "K224": _gfx11_only,
+        "K225": _of_gfx11(_gfx11_linear, "kv_layout=linear"),
+        "K226": _of_gfx11(_gfx11_hdims),
+        "K227": _of_gfx11(_gfx11_dropout, "dropout=no"),
+        "K228": _of_gfx11(_gfx11_softcap, "softcap=no"),
+        "K229": _of_gfx11(_gfx11_waves),
+        "K230": _gfx11_block,
+        "K231": _of_gfx11(_gfx11_rows),
+        "K232": _of_gfx11(_gfx11_keys),
+        "K233": _of_gfx11(_gfx11_k0max),
+        "K234": _of_gfx11(_gfx11_steps),
+        "K235": _mode(ModeKey.BATCH),
+        "K236": _is(Pipeline.APPENDKV),
+        "K237": _row_major,
+        "K238": _mode(ModeKey.BATCH, ModeKey.GROUP),
+        "K239": _columns,
+        "K240": _whole_columns,
+        "K241": _is(Pipeline.QR_PAGEDKV),
+        "K242": _paged,
+        "K243": _row_major,
+        "K244": _is(Pipeline.QR, Pipeline.QR_NWARP_SSHUFFLE),
+        "K245": _row_major,
+        "K246": _row_major,
+    }
 )
 """Checks 18 to 46 except 21, which the generator applies itself (K221)."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, cdna_class, class_of, generator_rule
-from fmha_cli.backends.ck_tile.kernel_rules_backward import BACKWARD_RULES
-from fmha_cli.backends.ck_tile.kernel_rules_prefill import PREFILL_RULES
+from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, cdna_class, ck_rules, class_of
 from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.backends.gpu.conditions import FORWARD
 from fmha_cli.codegen.ck_tile.algorithm import Constraint, Pipeline, algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Refusal
-from fmha_cli.domain.signature import BiasKey, CacheKey, ModeKey, Need
+from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey
 
 _V3 = Pipeline.QR_ASYNC_TRLOAD_V3
 _TRLOAD = Pipeline.QR_ASYNC_TRLOAD
-_PADDED = (*FORWARD, Family.FWD_SPLITKV_COMBINE, Family.BWD_DOT_DO_O, Family.BWD_CONVERT_DQ)
 _ONE_D = (Family.FWD_SPLITKV_COMBINE, Family.BWD_DOT_DO_O, Family.BWD_CONVERT_DQ)
-_PREFILL = (Family.FWD, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
 
 
 def _hdims(kernel: KernelSpec) -> tuple[int, int]:
@@ -128,107 +123,87 @@ def _short_pages(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal("a tile for short pages in a kernel that follows no block table", "cache=paged")
 
 
-_FORWARD_RULES: tuple[CkKernelRule, ...] = (
-    generator_rule(
-        "K271",
-        "group mode needs padding along both sequences",
-        _group_pads,
-        "mode pad_s pad_sk",
-        _PADDED,
-        "Sequences of a group have lengths of their own, so no kernel may rely on whole blocks.",
-        "*.py get_*_blobs",
-        "X1",
-    ),
-    generator_rule(
-        "K272",
-        "head dims 192 and 128: neither bias nor dropout",
-        _deepseek,
-        "hdim hdim_v bias dropout lse tile",
-        _PREFILL,
-        "The pair exists for one model's prefill; upstream generates no training kernels for it. Paged and batch "
-        "prefill leave out LSE too.",
-        "fmha_fwd.py get_fwd_blobs",
-        "X2",
-    ),
-    generator_rule(
-        "K273",
-        "softcap excludes a bias",
-        _softcap_bias,
-        "softcap bias",
-        FORWARD,
-        "Upstream generates a soft cap only where scores have no bias.",
-        "*.py get_*_blobs",
-        "X3",
-    ),
-    generator_rule(
-        "K257",
-        "gfx9, 16 and 8 bits, head dim 128: 128 keys per step",
-        _key_tile,
-        "dtype hdim hdim_v pipeline tile",
-        (Family.FWD,),
-        "Tiles with fewer keys belong to the pipelines with transposed loads.",
-        "fmha_fwd.py get_fwd_blobs",
-        "T7",
-    ),
-    generator_rule(
-        "K259",
-        "gfx9, 16 and 8 bits, other head dims: 128 rows per block",
-        _row_tile,
-        "dtype hdim hdim_v pipeline tile",
-        (Family.FWD,),
-        "Smaller tiles belong to the pipelines with transposed loads. Upstream's dispatcher also takes 64, 192 and 256 "
-        "rows; its example generator takes 128 alone, and decides.",
-        "fmha_fwd.py get_fwd_blobs",
-        "T9",
-    ),
-    generator_rule(
-        "K261",
-        "qr_async_trload: head dims 64 and 128 (from 2026-08 also 256), not with 128 keys per step at 128",
-        _trload,
-        "hdim hdim_v pipeline tile rev",
-        (Family.FWD,),
-        "Upstream's dispatcher admits 64 and 128 alone; its example generator of 2026-08 also emits 256, and decides.",
-        "fmha_fwd.py get_fwd_blobs",
-        "T11",
-    ),
-    generator_rule(
-        "K262",
-        "the tile of 256 rows and the pipeline qr_async_trload_v3 go together",
-        _v3,
-        "pipeline tile",
-        (Family.FWD,),
-        "The eight-wave ping-pong pipeline is written for that tile, and no other pipeline uses it.",
-        "fmha_fwd.py get_fwd_blobs",
-        "T12",
-    ),
-    generator_rule(
-        "K264",
-        "gfx125, 8 bits: qr_tdm takes the head dim in one step, qr in two or more",
-        _tdm,
-        "dtype pipeline tile",
-        (Family.FWD,),
-        "Two tiles per head dim exist, one for each pipeline.",
-        "fmha_fwd.py get_fwd_blobs",
-        "T14",
-    ),
-    generator_rule(
-        "K281",
-        "several waves along the keys and qr_nwarp_sshuffle go together",
-        _n_waves,
-        "pipeline waves",
-        (Family.FWD_SPLITKV,),
-        "Decode tiles of 16 rows spread their waves over the keys and exchange partial scores.",
-        "fmha_fwd_splitkv.py get_fwd_splitkv_blobs",
-    ),
-    generator_rule(
-        "K282",
-        "tiles for short pages belong to paged kernels",
-        _short_pages,
-        "constraint cache",
-        (Family.FWD_SPLITKV,),
-        "The tile of 32 keys on gfx1100 exists for pages shorter than the usual step.",
-        "fmha_fwd_splitkv.py get_fwd_splitkv_blobs",
-    ),
+def _page_layout(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    a, page = algorithm_of(kernel), kernel.signature.page
+    if a.rev == BASELINE or page != 1 or a.kv_layout.value == "linear":
+        return None
+    return Refusal(f"pages of one key in {a.kv_layout.value} layout", "kv_layout=linear")
+
+
+def _block_scales(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    bn0, page = algorithm_of(kernel).tile[1], kernel.signature.page
+    if kernel.signature.qscale is not QScaleKey.KV_BLOCK or page >= bn0:
+        return None
+    return Refusal(f"scales per page of {page} keys with {bn0} keys per step", f"page >= {bn0}")
+
+
+def _wide_loads(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    a, page = algorithm_of(kernel), kernel.signature.page
+    if not a.wide_loads or page < a.tile[1]:
+        return None
+    return Refusal(f"64-bit loads with pages of {page} keys: pages of {a.tile[1]} or more need none", "wide_loads=no")
+
+
+def _prefill_mode(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    if algorithm_of(kernel).rev == BASELINE or kernel.signature.mode is ModeKey.GROUP:
+        return None
+    return Refusal("batch prefill in batch mode", "mode=group")
+
+
+def _small_tile(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    a, s = algorithm_of(kernel), kernel.signature
+    if not a.max_seq_q:
+        return None
+    if s.mode is ModeKey.GROUP:
+        return Refusal(f"group mode in the tile of at most {a.max_seq_q} rows", "mode=batch")
+    return None if s.mask is MaskKey.NONE else Refusal(f"a mask in the tile of at most {a.max_seq_q} rows", "mask=none")
+
+
+def _dbias(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    s = kernel.signature
+    if s.dbias is not Need.YES or s.bias is BiasKey.ELEMENTWISE:
+        return None
+    return Refusal(f"a gradient of bias {s.bias.value}", "bias=elementwise or dbias=no")
+
+
+def _backward_pads(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    a = algorithm_of(kernel)
+    if a.trload and (a.pad_d != a.pad_dv or a.pad_d == 1):
+        return Refusal(f"transposed loads with paddings {a.pad_d} and {a.pad_dv}", "both 0 or both 8")
+    if not a.trload and a.pad_d == 8 and a.pad_dv != 8:
+        return Refusal(f"padding 8 of Q with padding {a.pad_dv} of V", "pad_dv=8")
+    return None
+
+
+def _convert_keys(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    bn0, deterministic = algorithm_of(kernel).tile[1], kernel.signature.deterministic
+    if (bn0 > 0) == (deterministic is Need.YES):
+        return None
+    return Refusal(
+        f"deterministic {deterministic.value} with {bn0} keys per partial dQ", "0 exactly when not deterministic"
+    )
+
+
+GENERATOR_RULES: tuple[CkKernelRule, ...] = ck_rules(
+    {
+        "K221": _prefill_mode,
+        "K257": _key_tile,
+        "K259": _row_tile,
+        "K261": _trload,
+        "K262": _v3,
+        "K264": _tdm,
+        "K271": _group_pads,
+        "K272": _deepseek,
+        "K273": _softcap_bias,
+        "K281": _n_waves,
+        "K282": _short_pages,
+        "K283": _page_layout,
+        "K284": _block_scales,
+        "K285": _wide_loads,
+        "K286": _small_tile,
+        "K287": _dbias,
+        "K288": _backward_pads,
+        "K289": _convert_keys,
+    }
 )
-GENERATOR_RULES: tuple[CkKernelRule, ...] = (*_FORWARD_RULES, *PREFILL_RULES, *BACKWARD_RULES)
 """The order does not matter: each rule prunes independently."""

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fmha_cli.backends.ck_tile.kernel_rule import EVERY, CkKernelRule, Stage, ck_rule
+from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, ck_rules
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import ArchSpec, arch_root
 from fmha_cli.domain.encode import field_text
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.rules import Refusal
 
 SCHEMA = "fmha.known-bad/1"
 
@@ -99,29 +99,9 @@ def concerns(rule: CkKernelRule, arch: ArchSpec, family: Family, revision: str) 
     return rule.check is not _known or any(bad.holds_for(arch.name, family, revision) for bad in reports)
 
 
-TARGET_RULES: tuple[CkKernelRule, ...] = (
-    ck_rule(
-        "K290",
-        "the architecture has matrix instructions of the shape of a wave's product",
-        _matrix,
-        "warp",
-        EVERY,
-        Stage.TARGET,
-        "MFMA instructions (CDNA) are 16x16 or 32x32, WMMA instructions (RDNA) 16x16. The baseline's generator files "
-        "one table of batch-prefill kernels for every target, with 32x32 products among them.",
-        "include/ck_tile/ops/gemm/warp/warp_gemm_dispatcher.hpp",
-        severity=Severity.PLACE,
-    ),
-    ck_rule(
-        "K291",
-        "no report names the kernel as bad on the architecture",
-        _known,
-        "*",
-        EVERY,
-        Stage.TARGET,
-        "Kernels that hang a GPU or compute wrong numbers there are not offered. The reports are in "
-        "arch_specs/_known_bad.json, with their links.",
-        "arch_specs/_known_bad.json",
-        severity=Severity.PLACE,
-    ),
+TARGET_RULES: tuple[CkKernelRule, ...] = ck_rules(
+    {
+        "K290": _matrix,
+        "K291": _known,
+    }
 )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.kernel_rule import Check, CkKernelRule, Stage, cdna_class, ck_rule, class_of
+from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, cdna_class, ck_rules, class_of
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Constraint, Pipeline, algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import DType
-from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Refusal
 
-_SWEEP = "dispatcher/codegen/fmha/instance_gen.py"
-_MATRIX = (Family.FWD, Family.FWD_SPLITKV, Family.FWD_PAGEDKV, Family.BATCH_PREFILL)
 _WORD_BITS = 32
 _SYNC_BYTES = 65536
 """LDS bytes that the tiles of Q and K may use in a pipeline without asynchronous copies."""
@@ -112,70 +110,16 @@ def _square(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal("qr_hpad at head dim 128 with the tile of 64 rows and keys", "bm0 = 128")
 
 
-def _rule(id: str, text: str, check: Check, reads: str, help: str, families: tuple[Family, ...]) -> CkKernelRule:
-    return ck_rule(id, text, check, reads, families, Stage.TABLE, help, _SWEEP, f"T{int(id[1:]) - 250}")
-
-
-_FWD = (Family.FWD,)
-TILE_RULES: tuple[CkKernelRule, ...] = (
-    _rule("K251", "the head dim is made of whole steps", _steps, "tile hdim", "Q K sums over steps of bk0.", _MATRIX),
-    _rule(
-        "K252",
-        "the tile is made of whole wave products",
-        _whole_products,
-        "tile warp",
-        "Rows, keys and steps are multiples of the product of one wave.",
-        _MATRIX,
-    ),
-    _rule(
-        "K253",
-        "qr, qs: the tiles of Q and K take at most 64 KiB",
-        _sync_lds,
-        "pipeline tile dtype",
-        "A bound on LDS that upstream's dispatcher uses for every architecture.",
-        _MATRIX,
-    ),
-    _rule(
-        "K254",
-        "qr_async: three buffers of K or V take at most 160 KiB",
-        _async_lds,
-        "pipeline tile waves dtype hdim_v",
-        "Upstream's dispatcher uses gfx950's LDS for every architecture; a kernel that does not fit a smaller one fails "
-        "to compile.",
-        _MATRIX,
-    ),
-    _rule(
-        "K256",
-        "qr_async on CDNA: the tile of K is made of whole copies",
-        _async_copies,
-        "pipeline tile waves dtype rev",
-        "Each lane copies one word. Upstream's dispatcher counts four words on gfx950, which its example generator's "
-        "tile at head dim 32 does not meet; the generator decides.",
-        _MATRIX,
-    ),
-    _rule(
-        "K258",
-        "qr_async on CDNA at head dim 128: 128 rows per block, or 64 for small grids",
-        _async_rows,
-        "pipeline tile hdim hdim_v constraint rev",
-        "Upstream's dispatcher takes 128 alone; its example generator of 2026-08 adds 64 for small grids, and decides.",
-        _FWD,
-    ),
-    _rule(
-        "K260",
-        "qr, qs on CDNA at head dim 128: not steps of 64",
-        _short_steps,
-        "pipeline tile hdim hdim_v dtype rev",
-        "But for mxfp8 and mxfp4, whose products are that long.",
-        _FWD,
-    ),
-    _rule(
-        "K263",
-        "gfx11: qr_hpad at head dim 128 not with 64 rows and 64 keys",
-        _square,
-        "pipeline tile hdim hdim_v rev",
-        "The pipeline pads the head dim in registers, of which that tile leaves too few.",
-        _FWD,
-    ),
+TILE_RULES: tuple[CkKernelRule, ...] = ck_rules(
+    {
+        "K251": _steps,
+        "K252": _whole_products,
+        "K253": _sync_lds,
+        "K254": _async_lds,
+        "K256": _async_copies,
+        "K258": _async_rows,
+        "K260": _short_steps,
+        "K263": _square,
+    }
 )
 """T5 is K215; T7, T9, T11, T12 and T14 are the generator's own conditions (K257, K259, K261, K262, K264)."""

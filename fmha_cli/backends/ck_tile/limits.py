@@ -6,17 +6,16 @@ Sources: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`
 
 from __future__ import annotations
 
-from operator import attrgetter
-
+from fmha_cli.backends.ck_tile.rule_rows import conditions
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.ck_tile.splits import MAX_SPLITS
-from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, next_multiple
+from fmha_cli.backends.gpu.conditions import Condition, next_multiple
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import Alibi, Bias, CacheKind
-from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import MaskKind
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import MaskKey
 
 PAGE_STEP = 128
@@ -149,153 +148,23 @@ def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-_FWD_RUNNER = "example/ck_tile/01_fmha/fmha_fwd_runner.hpp fmha_fwd_run"
-_CACHED = (Family.FWD_SPLITKV, Family.FWD_PAGEDKV)
-
-LIMITS: tuple[Condition[Situation], ...] = (
-    Condition(
-        "K320",
-        "page sizes are multiples of 128",
-        _page,
-        "A tile of keys is loaded from one page. The kernels' key tiles have up to 128 keys and no kernel looks at the "
-        "page size, so the runner demands multiples of 128. Batch prefill has pages of one key (K014).",
-        _FWD_RUNNER,
-        families=_CACHED,
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K321",
-        "packed queries do not go with a linear cache",
-        _group_linear,
-        "Group-mode kernels find a sequence's keys by packed offsets or by a block table.",
-        "include/ck_tile/ops/fmha/kernel/fmha_fwd_splitkv_kernel.hpp operator()",
-        families=(Family.FWD_SPLITKV,),
-    ),
-    Condition(
-        "K322",
-        "appending needs batch mode",
-        _group_append,
-        "The append kernel has no group mode; upstream's runner silently falls back to batch mode.",
-        _FWD_RUNNER,
-        families=_CACHED,
-    ),
-    Condition(
-        "K323",
-        "the rotary dim is a multiple of 16",
-        _rotary_step,
-        "Loads of 16 bytes.",
-        _FWD_RUNNER,
-        families=_CACHED,
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K324",
-        "rotary embedding is for fp16 and bf16",
-        _rotary_dtype,
-        "No other kernels exist.",
-        _FWD_RUNNER,
-        families=_CACHED,
-    ),
-    Condition(
-        "K325",
-        "rotary: as many queries as appended keys",
-        _rotary_rows,
-        "The append kernel rotates query row i for position cache_seqlen + i. The last positions, which queries take "
-        "here, are the same only when as many keys are appended.",
-        "include/ck_tile/ops/fmha/kernel/fmha_fwd_appendkv_kernel.hpp operator()",
-        families=_CACHED,
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K326",
-        "at most 128 splits",
-        _splits,
-        "Combine kernels are compiled for up to 8, 16, 32, 64 and 128 splits.",
-        _FWD_RUNNER,
-        families=(Family.FWD_SPLITKV,),
-        severity=Severity.OPTION,
-    ),
-    Condition(
-        "K327",
-        "window bounds are not negative",
-        _negative_window,
-        "The kernels take a window's sizes to the left and right; below 0 means unlimited. Masks whose diagonal lies "
-        "inside the hidden part cannot be said so.",
-        "include/ck_tile/ops/fmha/block/block_masking.hpp make_generic_attention_mask_coordinates_from_lr_window",
-    ),
-    Condition(
-        "K331",
-        "no shared elementwise bias in group mode",
-        _group_bias,
-        "In group mode the kernels step from one sequence's bias to the next by packed query rows, so a bias that the "
-        "sequences share has no strides.",
-        "include/ck_tile/ops/fmha/kernel/fmha_fwd_kernel.hpp operator()",
-    ),
-    Condition(
-        "K332",
-        "dbias is not summed",
-        _dbias_rank,
-        "The kernels write dS for each sequence and head; the gradient of a broadcast bias would be a sum over them.",
-        "example/ck_tile/01_fmha/fmha_bwd_runner.hpp fmha_bwd_run",
-        families=BACKWARD,
-        severity=Severity.OPTION,
-    ),
-    Condition(
-        "K333",
-        "there are query rows",
-        _no_rows,
-        "A grid of 0 blocks is no launch.",
-        "HIP hipLaunchKernel",
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K335",
-        "no keys need a kernel that looks for them",
-        _one_step,
-        "Only kernels with a mask, with padding of the keys or with uneven splits leave early when there are no keys. "
-        "Upstream's API file takes the other kind for seqlen_k 0, as 0 is a multiple of everything; LSE would be wrong.",
-        "include/ck_tile/ops/fmha/pipeline/block_fmha_fwd_splitkv_pipeline_qr_ks_vs.hpp operator()",
-        families=(Family.FWD_SPLITKV,),
-        severity=Severity.SHAPE,
-        reads=attrgetter("algorithm.pad_sk", "signature.mask"),
-    ),
-    Condition(
-        "K336",
-        "ALiBi's positions fit 16 bits",
-        _alibi_positions,
-        "The distance of a key from its row's zero point is a sum of absolute differences of 16-bit numbers "
-        "(v_sad_u16), so positions from 65536 on are wrong.",
-        "include/ck_tile/ops/fmha/block/block_position_encoding.hpp Alibi::sad",
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K337",
-        "the softmax scale is positive",
-        _positive_scale,
-        "With fast exp2 (gfx9) and nothing added to the scores, a row's maximum is taken of unscaled scores: with a "
-        "negative scale the exponents would be above 0 and overflow, with 0 a masked row is NaN.",
-        "include/ck_tile/ops/fmha/pipeline/block_fmha_pipeline_qr_ks_vs.hpp operator()",
-        families=FORWARD,
-        severity=Severity.OPTION,
-    ),
-    Condition(
-        "K338",
-        "batch prefill begins with the first key",
-        _pages_before_window,
-        "Where a window leaves out whole key tiles, the loop begins with a later tile, but its pages are looked up from "
-        "the sequence's first on: keys and values are those of other positions, and the output is wrong.",
-        "include/ck_tile/ops/fmha/pipeline/block_fmha_batch_prefill_pipeline_qr_ks_vs_async.hpp operator()",
-        families=(Family.BATCH_PREFILL,),
-        severity=Severity.SHAPE,
-        reads=attrgetter("algorithm.tile"),
-    ),
-    Condition(
-        "K334",
-        "there are keys",
-        _no_keys,
-        "Backward blocks are over keys.",
-        "HIP hipLaunchKernel",
-        families=BACKWARD,
-        severity=Severity.SHAPE,
-    ),
+LIMITS: tuple[Condition[Situation], ...] = conditions(
+    {
+        "K320": _page,
+        "K321": _group_linear,
+        "K322": _group_append,
+        "K323": _rotary_step,
+        "K324": _rotary_dtype,
+        "K325": _rotary_rows,
+        "K326": _splits,
+        "K327": _negative_window,
+        "K331": _group_bias,
+        "K332": _dbias_rank,
+        "K333": _no_rows,
+        "K335": _one_step,
+        "K336": _alibi_positions,
+        "K337": _positive_scale,
+        "K338": _pages_before_window,
+        "K334": _no_keys,
+    }
 )

@@ -10,11 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fmha_cli.backends.ck_tile.api_conditions import ASYNC, keys_divide
+from fmha_cli.backends.ck_tile.rule_rows import unchecked_rules
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.codegen.ck_tile.algorithm import Constraint, algorithm_of
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import Rule, refuses_nothing
+from fmha_cli.domain.rules import Rule
 
 MIN_UTILISATION = 0.8
 """``min_cu_util_rate`` of the generated API."""
@@ -91,47 +92,4 @@ def _needless_padding(s: Situation, kernel: KernelSpec) -> str | None:
     return f"{PADDED}: {s.keys} keys need no padding to {a.tile[1]}"
 
 
-_OPS = "example/ck_tile/01_fmha/codegen/ops"
-
-ORDER_RULES: tuple[Rule, ...] = (
-    Rule(
-        TUNED,
-        "order: small query tiles are taken for short sequences",
-        refuses_nothing,
-        "Of several tiles upstream takes one with bm0 rows only when seqlen_q <= bm0, or when it is the largest. In "
-        "group mode it compares the packed total. Other kernels that fit are offered at later ranks.",
-        f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.seqtune",
-    ),
-    Rule(
-        CONSTRAINED,
-        "order: a tile's own constraint",
-        refuses_nothing,
-        "Some tiles are meant for small grids (blocks against multiprocessors) or for short keys. A kernel outside its "
-        "constraint works, and is offered at a later rank. Without a device the architecture's product is assumed.",
-        f"{_OPS}/fmha_batch_prefill.py CustomFactory, fmha_bwd.py FmhaBwdApiTrait.extra_cond",
-    ),
-    Rule(
-        PADDED,
-        "order: qr_async pads keys only when it must",
-        refuses_nothing,
-        "The padded form of a qr_async kernel is taken when the keys are no positive multiple of its step.",
-        f"{_OPS}/fmha_fwd.py FmhaFwdApiTrait.skcheck",
-    ),
-    Rule(
-        FIRST_CASE,
-        "order: the first head-dim case that is large enough",
-        refuses_nothing,
-        "Upstream enters the first case with hdim <= H and hdim_v <= HV, in the order in which its generator came by "
-        "them, and does not look into the next one when nothing inside matches. Kernels of other cases are offered at "
-        "later ranks.",
-        f"{_OPS}/fmha_fwd.py FmhaFwdApiPool.api",
-    ),
-    Rule(
-        CALLED_API,
-        "order: the API that upstream's runner calls",
-        refuses_nothing,
-        "Split-KV for more than one split or a KV cache (paged prefill first, when there is one split), else forward. "
-        "Kernels of the other families that fit are offered at later ranks.",
-        "example/ck_tile/01_fmha/fmha_fwd_runner.hpp fmha_fwd_run",
-    ),
-)
+ORDER_RULES: tuple[Rule, ...] = unchecked_rules((TUNED, CONSTRAINED, PADDED, FIRST_CASE, CALLED_API))

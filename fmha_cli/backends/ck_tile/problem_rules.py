@@ -13,11 +13,12 @@ from fmha_cli.backends.ck_tile.api_conditions import API_CONDITIONS
 from fmha_cli.backends.ck_tile.index_limits import WIDTHS
 from fmha_cli.backends.ck_tile.limits import LIMITS
 from fmha_cli.backends.ck_tile.preferences import ORDER_RULES
+from fmha_cli.backends.ck_tile.rule_rows import unchecked_rules
 from fmha_cli.backends.ck_tile.situation import Situation, situation_of
 from fmha_cli.backends.ck_tile.stage_conditions import STAGE_CONDITIONS
 from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.rules import Reason, Rule, Severity, refuses_nothing
+from fmha_cli.domain.rules import Reason, Rule, Severity
 
 NO_KERNELS = "K390"
 CONDITIONS: tuple[Condition[Situation], ...] = (*API_CONDITIONS, *STAGE_CONDITIONS, *LIMITS, *WIDTHS)
@@ -29,12 +30,5 @@ def no_kernels(device: DeviceFacts) -> Reason:
     return Reason(NO_KERNELS, text, "--backend cpu", Severity.PLACE)
 
 
-_EXISTENCE = Rule(
-    NO_KERNELS,
-    "the baseline revision has kernels for the architecture",
-    refuses_nothing,
-    "Kernels that only a later revision of CK has can be listed (fmha list-kernels --ck-rev) and not built.",
-    "arch_specs/gfx*.json",
-)
-
-PROBLEM_RULES: tuple[Rule, ...] = (*(c.rule(situation_of) for c in CONDITIONS), *ORDER_RULES, _EXISTENCE)
+_EXISTENCE = unchecked_rules((NO_KERNELS,))
+PROBLEM_RULES: tuple[Rule, ...] = (*(c.rule(situation_of) for c in CONDITIONS), *ORDER_RULES, *_EXISTENCE)

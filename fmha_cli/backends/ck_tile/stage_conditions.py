@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from operator import attrgetter
-
 from fmha_cli.backends.ck_tile import stages
+from fmha_cli.backends.ck_tile.rule_rows import conditions
 from fmha_cli.backends.ck_tile.situation import Situation
-from fmha_cli.backends.gpu.conditions import BACKWARD, Condition
+from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.domain.dtypes import DType
-from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Refusal, Severity
 
 FP8 = (DType.FP8_E4M3, DType.FP8_E5M2)
@@ -44,41 +43,10 @@ def _backward(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-_OPS = "example/ck_tile/01_fmha/codegen/ops"
-
-_AROUND = ("signature.dtype", "signature.dtype_out", "signature.hdim", "signature.mode")
-"""The fields that stages share with their main kernel."""
-_COMBINE = attrgetter(*_AROUND, "signature.qscale", "algorithm.pad_s", "algorithm.pad_dv")
-_BACKWARD = attrgetter(
-    *_AROUND, "signature.deterministic", "algorithm.max_seq_q", "algorithm.tile", "algorithm.pad_d", "algorithm.pad_dv"
-)
-
-STAGE_CONDITIONS: tuple[Condition[Situation], ...] = (
-    Condition(
-        "K310",
-        "a combine kernel exists for the split-KV kernel",
-        _combine,
-        "The combine kernel has the main kernel's dtype, head dim, mode, paddings and quantisation, and LSE as asked.",
-        f"{_OPS}/fmha_fwd_splitkv.py write_blobs, FMHA_FWD_SPLITKV_API_INNER_DISPATCH",
-        families=(Family.FWD_SPLITKV,),
-        reads=_COMBINE,
-    ),
-    Condition(
-        "K311",
-        "an append kernel exists",
-        _append,
-        "New keys are written by a kernel of their own before attention. fp8 has neither rotary nor pages there.",
-        f"{_OPS}/fmha_fwd_appendkv.py get_pipelines",
-        families=(Family.FWD_SPLITKV, Family.FWD_PAGEDKV),
-        severity=Severity.OPTION,
-    ),
-    Condition(
-        "K312",
-        "the backward's other stages exist",
-        _backward,
-        "Backward is dot_do_o, then dq_dk_dv, then convert_dq unless the kernel writes dQ itself.",
-        f"{_OPS}/fmha_bwd.py FMHA_BWD_API_INNER_DISPATCH",
-        families=BACKWARD,
-        reads=_BACKWARD,
-    ),
+STAGE_CONDITIONS: tuple[Condition[Situation], ...] = conditions(
+    {
+        "K310": _combine,
+        "K311": _append,
+        "K312": _backward,
+    }
 )

@@ -13,6 +13,7 @@ from fmha_cli.backends.ck_tile.decide import decide, family_candidates
 from fmha_cli.backends.ck_tile.kernel_rules import KERNEL_RULES, refusals
 from fmha_cli.backends.ck_tile.preferences import ORDER_RULES
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, PROBLEM_RULES
+from fmha_cli.backends.ck_tile.rule_rows import rule_rows
 from fmha_cli.backends.ck_tile.situation import situation_of
 from fmha_cli.backends.gpu.conditions import MAIN, conditions_for
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
@@ -163,6 +164,10 @@ def test_ids_and_pages() -> None:
     assert duplicate_ids([CORE_RULES, KERNEL_RULES, PROBLEM_RULES]) == []
     assert all(rule.id.startswith("K3") and rule.help and rule.source for rule in PROBLEM_RULES)
     assert len({rule.id for rule in PROBLEM_RULES}) == len(PROBLEM_RULES)
+
+
+def test_every_row_has_a_rule() -> None:
+    assert rule_rows().keys() == {rule.id for rule in (*KERNEL_RULES, *PROBLEM_RULES)}
 
 
 def test_rules_of_order_refuse_nothing() -> None:

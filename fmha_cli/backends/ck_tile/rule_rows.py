@@ -1,0 +1,92 @@
+"""What CK-Tile's rules say of themselves: the rows of ``arch_specs/_ck_tile_rules.json``. Their checks are code."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
+from fmha_cli.backends.gpu.conditions import MAIN, Condition, the_family
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Refusal, Rule, Severity, refuses_nothing
+
+if TYPE_CHECKING:
+    from fmha_cli.backends.ck_tile.situation import Situation
+
+SCHEMA = "fmha.rules/1"
+
+
+@dataclass(frozen=True)
+class RuleRow:
+    """One row.
+
+    Attributes:
+        text: the rule in general.
+        help: why it is a rule.
+        source: where upstream has it.
+        number: upstream's number of it; empty if upstream has none.
+        families: the families that it is about; empty = every family (of main kernels, if it reads a problem).
+        reads: the fields of signature and algorithm that its check reads besides family and arch; ``*`` = all.
+        stage: who applies a rule over kernels; empty for a rule about problems.
+        form: the other rules over kernels rely on it.
+    """
+
+    id: str
+    text: str
+    help: str
+    source: str
+    number: str
+    families: tuple[Family, ...]
+    reads: tuple[str, ...]
+    stage: str
+    form: bool
+    severity: Severity
+
+
+@cache
+def rule_rows() -> Mapping[str, RuleRow]:
+    """Every row by its id."""
+    data = json.loads(arch_root().joinpath("_ck_tile_rules.json").read_text("utf-8"))
+    if data["schema"] != SCHEMA:
+        raise InternalError(f"_ck_tile_rules.json is not {SCHEMA}")
+    return {row["id"]: _row(row) for row in data["rules"]}
+
+
+def _row(row: Mapping[str, Any]) -> RuleRow:
+    return RuleRow(
+        id=row["id"],
+        text=row["text"],
+        help=row["help"],
+        source=row["source"],
+        number=row.get("number", ""),
+        families=tuple(Family(name) for name in row.get("families", ())),
+        reads=tuple(row.get("reads", ())),
+        stage=row.get("stage", ""),
+        form=row.get("form", False),
+        severity=Severity[row.get("severity", "kind").upper()],
+    )
+
+
+def conditions(
+    checks: Mapping[str, Callable[[Situation, KernelSpec], Refusal | None]],
+) -> tuple[Condition[Situation], ...]:
+    """The conditions with these checks, in their order."""
+    return tuple(_condition(rule_rows()[id], check) for id, check in checks.items())
+
+
+def _condition(row: RuleRow, check: Callable[[Situation, KernelSpec], Refusal | None]) -> Condition[Situation]:
+    paths = [f"{'signature' if name in SIGNATURE_FIELDS else 'algorithm'}.{name}" for name in row.reads]
+    reads = attrgetter(*paths) if paths else the_family
+    return Condition(row.id, row.text, check, row.help, row.source, row.families or MAIN, reads, row.severity)
+
+
+def unchecked_rules(ids: Iterable[str]) -> tuple[Rule, ...]:
+    """Rules that only order kernels, or that apply where there is no kernel: they refuse nothing."""
+    rows = (rule_rows()[id] for id in ids)
+    return tuple(Rule(row.id, row.text, refuses_nothing, row.help, row.source, row.severity) for row in rows)
