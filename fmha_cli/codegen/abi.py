@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import ClassVar
 
 from fmha_cli.codegen.struct import (
+    ArgumentBlock,
     ConstFloats,
     ConstInts,
     ConstPointer,
@@ -14,6 +15,7 @@ from fmha_cli.codegen.struct import (
     Int32,
     Int64,
     Pointer,
+    Rows,
     UInt32,
     UInt64,
 )
@@ -34,8 +36,7 @@ class Status(IntEnum):
     OUT_OF_MEMORY = 2
 
 
-@dataclass(frozen=True, kw_only=True)
-class FmhaCpuArgs:
+class FmhaCpuArgs(ArgumentBlock):
     """Everything that a launch needs. Pointers are addresses, 0 if absent. Strides are in elements.
 
     The last axis of every tensor is contiguous. Row r of head h in sequence b lies at
@@ -65,55 +66,28 @@ class FmhaCpuArgs:
         splits: parts into which decode kernels split the keys; 0 lets the kernel choose.
     """
 
-    q: ConstPointer
-    k: ConstPointer
-    v: ConstPointer
-    o: Pointer
-    lse: Floats = 0
-    bias: ConstPointer = 0
-    alibi_slopes: ConstFloats = 0
-    sink_logits: ConstFloats = 0
-    q_start: ConstInts = 0
-    q_len: ConstInts = 0
-    k_start: ConstInts = 0
-    k_len: ConstInts = 0
-    q_batch_stride: Int64 = 0
-    q_head_stride: Int64 = 0
-    q_row_stride: Int64 = 0
-    k_batch_stride: Int64 = 0
-    k_head_stride: Int64 = 0
-    k_row_stride: Int64 = 0
-    v_batch_stride: Int64 = 0
-    v_head_stride: Int64 = 0
-    v_row_stride: Int64 = 0
-    o_batch_stride: Int64 = 0
-    o_head_stride: Int64 = 0
-    o_row_stride: Int64 = 0
-    lse_batch_stride: Int64 = 0
-    lse_head_stride: Int64 = 0
-    lse_row_stride: Int64 = 0
-    bias_batch_stride: Int64 = 0
-    bias_head_stride: Int64 = 0
-    bias_row_stride: Int64 = 0
-    alibi_batch_stride: Int64 = 0
-    batch: Int64
-    heads: Int64
-    kv_heads: Int64
-    seqlen_q: Int64
-    seqlen_k: Int64
-    hdim: Int64
-    hdim_v: Int64
-    left: Int64 = 0
-    right: Int64 = 0
-    sink: Int64 = 0
-    splits: Int64 = 0
-    seed: UInt64 = 0
-    scale: Float32
-    softcap: Float32 = 0.0
-    keep_scale: Float32 = 1.0
-    dropout_threshold: UInt32 = 0
-    offset: UInt32 = 0
-    has_left: Int32 = 0
-    has_right: Int32 = 0
-    top_left: Int32 = 0
-    threads: Int32 = 1
+    rows: ClassVar[Rows] = (
+        (ConstPointer, "q k v"),
+        (Pointer, "o"),
+        (Floats, "lse", 0),
+        (ConstPointer, "bias", 0),
+        (ConstFloats, "alibi_slopes sink_logits", 0),
+        (ConstInts, "q_start q_len k_start k_len", 0),
+        (
+            Int64,
+            "q_batch_stride q_head_stride q_row_stride k_batch_stride k_head_stride k_row_stride v_batch_stride"
+            " v_head_stride v_row_stride o_batch_stride o_head_stride o_row_stride lse_batch_stride"
+            " lse_head_stride lse_row_stride bias_batch_stride bias_head_stride bias_row_stride"
+            " alibi_batch_stride",
+            0,
+        ),
+        (Int64, "batch heads kv_heads seqlen_q seqlen_k hdim hdim_v"),
+        (Int64, "left right sink splits", 0),
+        (UInt64, "seed", 0),
+        (Float32, "scale"),
+        (Float32, "softcap", 0.0),
+        (Float32, "keep_scale", 1.0),
+        (UInt32, "dropout_threshold offset", 0),
+        (Int32, "has_left has_right top_left", 0),
+        (Int32, "threads", 1),
+    )

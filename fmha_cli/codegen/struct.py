@@ -7,9 +7,10 @@ and size. The host compares all of them before the first call, so it never calls
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from functools import cache
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,34 @@ UInt64 = Annotated[int, CType("uint64_t", ctypes.c_uint64)]
 UInt8 = Annotated[int, CType("uint8_t", ctypes.c_uint8)]
 Bool = Annotated[bool, CType("bool", ctypes.c_bool)]
 Float32 = Annotated[float, CType("float", ctypes.c_float)]
+
+Rows = Sequence[tuple[Any, str] | tuple[Any, str, Any]]
+"""Runs of fields: their common annotation, their names in one text, and their common default if they have one."""
+
+
+class ArgumentBlock:
+    """The base of argument blocks with many fields of few types. Every subclass is a frozen, keyword-only dataclass.
+
+    Attributes:
+        rows: the class's own fields in order. They follow those of its bases.
+    """
+
+    rows: ClassVar[Rows] = ()
+
+    if TYPE_CHECKING:
+
+        def __init__(self, **values: Any) -> None: ...
+
+    def __init_subclass__(cls) -> None:
+        own: dict[str, Any] = {}
+        for kind, names, *default in cls.__dict__.get("rows", ()):
+            for name in names.split():
+                own[name] = kind
+                if default:
+                    setattr(cls, name, default[0])
+        cls.__annotations__ = own
+        dataclass(frozen=True, kw_only=True)(cls)
+
 
 Layout = tuple[tuple[str, int, int], ...]
 """(name, offset, size) of every field, in order."""

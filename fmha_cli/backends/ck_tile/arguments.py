@@ -24,9 +24,14 @@ from fmha_cli.backends.ck_tile.quantisation import Scales
 from fmha_cli.backends.ck_tile.shapes import dense
 from fmha_cli.backends.ck_tile.workspaces import lse_acc_shape, o_acc_shape
 from fmha_cli.backends.gpu.call import Call, Strides
-from fmha_cli.codegen.ck_tile.args_backward import CkBwdArgs
-from fmha_cli.codegen.ck_tile.args_cache import CkAppendkvArgs, CkSplitkvArgs
-from fmha_cli.codegen.ck_tile.args_forward import CkFwdArgs, CkPagedkvArgs, CkPrefillArgs
+from fmha_cli.codegen.ck_tile.args_blocks import (
+    CkAppendkvArgs,
+    CkBwdArgs,
+    CkFwdArgs,
+    CkPagedkvArgs,
+    CkPrefillArgs,
+    CkSplitkvArgs,
+)
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Stage
 

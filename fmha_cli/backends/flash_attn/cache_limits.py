@@ -5,7 +5,7 @@ from __future__ import annotations
 from fmha_cli.backends.flash_attn.citations import API, SRC
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, keys_per_block
-from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, next_multiple
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, limit, next_multiple
 from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Refusal, Severity
@@ -13,21 +13,6 @@ from fmha_cli.domain.signature import MaskKey
 
 PAGE_STEP = 256
 ROTARY_STEP = 16
-
-
-def _page(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    page = s.problem.kv_cache.page
-    if not s.problem.paged or page % PAGE_STEP == 0:
-        return None
-    text = f"page size {page} is not a multiple of {PAGE_STEP}"
-    return Refusal(text, f"--kv-cache paged:{next_multiple(page, PAGE_STEP)}")
-
-
-def _group_append(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.problem.mode is not Mode.GROUP or not s.problem.append:
-        return None
-    text = "appending with packed queries: mha_varlen_fwd takes no new keys"
-    return Refusal(text, "--seqlen instead of --seqlens-q, or --append 0")
 
 
 def _append_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -51,14 +36,6 @@ def _append_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--append {s.seqlen_q + s.mask.left} or less")
 
 
-def _rotary_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    dim = s.problem.rotary.dim
-    if dim % ROTARY_STEP == 0:
-        return None
-    text = f"rotary dim {dim} is not a multiple of {ROTARY_STEP}"
-    return Refusal(text, f"--rotary {next_multiple(dim, ROTARY_STEP)}")
-
-
 def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.rotary.dim or p.mode is Mode.GROUP:
@@ -72,50 +49,26 @@ def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return None
 
 
-def _most_splits(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.splits.count <= MAX_SPLITS:
-        return None
-    text = f"splits {s.splits.count}: FlashAttention-2 combines at most {MAX_SPLITS}"
-    return Refusal(text, f"--splits {MAX_SPLITS}")
-
-
-def _group_splits(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.problem.mode is not Mode.GROUP or s.swapped or s.problem.splits <= 1:
-        return None
-    text = (
-        f"splits {s.problem.splits} with packed queries: the combine kernel finds a batch by a stride, not by offsets"
-    )
-    return Refusal(text, "--splits 1, or --seqlen instead of --seqlens-q")
-
-
-def _no_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.seqlen_q:
-        return None
-    return Refusal("no query row in any sequence: the grid would be empty", "--backend cpu")
-
-
-def _no_keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.seqlen_k or s.problem.deterministic or not s.seqlen_q:
-        return None
-    return Refusal("no key in any sequence: the backward grid would be empty", "--seqlen-k 1")
-
-
 _KERNEL = f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv"
 
 CACHE_LIMITS: tuple[Condition[Situation], ...] = (
-    Condition(
+    limit(
         "K436",
         "page sizes are multiples of 256",
-        _page,
+        lambda s, k: s.problem.paged and s.problem.kv_cache.page % PAGE_STEP,
+        lambda s, k: f"page size {s.problem.kv_cache.page} is not a multiple of {PAGE_STEP}",
+        lambda s, k: f"--kv-cache paged:{next_multiple(s.problem.kv_cache.page, PAGE_STEP)}",
         "A tile of up to 256 keys is loaded from one page.",
         f"{API} mha_fwd_kvcache: Paged KV cache block size must be divisible by 256",
         families=FORWARD,
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K437",
         "appending needs batch mode",
-        _group_append,
+        lambda s, k: s.problem.mode is Mode.GROUP and s.problem.append,
+        lambda s, k: "appending with packed queries: mha_varlen_fwd takes no new keys",
+        "--seqlen instead of --seqlens-q, or --append 0",
         "Only mha_fwd_kvcache appends, and it has no packed queries.",
         f"{API} mha_varlen_fwd",
         families=FORWARD,
@@ -138,10 +91,12 @@ CACHE_LIMITS: tuple[Condition[Situation], ...] = (
         families=FORWARD,
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K440",
         "the rotary dim is a multiple of 16",
-        _rotary_step,
+        lambda s, k: s.problem.rotary.dim % ROTARY_STEP,
+        lambda s, k: f"rotary dim {s.problem.rotary.dim} is not a multiple of {ROTARY_STEP}",
+        lambda s, k: f"--rotary {next_multiple(s.problem.rotary.dim, ROTARY_STEP)}",
         "Loads of 16 bytes, of half a row.",
         f"{API} mha_fwd_kvcache: Only rotary dimensions divisible by 16 are currently supported",
         families=FORWARD,
@@ -157,37 +112,47 @@ CACHE_LIMITS: tuple[Condition[Situation], ...] = (
         families=FORWARD,
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K442",
         "at most 128 splits",
-        _most_splits,
+        lambda s, k: s.splits.count > MAX_SPLITS,
+        lambda s, k: f"splits {s.splits.count}: FlashAttention-2 combines at most {MAX_SPLITS}",
+        f"--splits {MAX_SPLITS}",
         "Combine kernels are compiled for up to 2, 4, 8, 16, 32, 64 and 128.",
         f"{API} set_params_splitkv: num_splits > 128 not supported",
         families=FORWARD,
         severity=Severity.OPTION,
     ),
-    Condition(
+    limit(
         "K443",
         "packed queries are not split",
-        _group_splits,
+        lambda s, k: s.problem.mode is Mode.GROUP and not s.swapped and s.problem.splits > 1,
+        lambda s, k: (
+            f"splits {s.problem.splits} with packed queries: the combine kernel finds a batch by a stride, not by offsets"
+        ),
+        "--splits 1, or --seqlen instead of --seqlens-q",
         "Only where heads of a group became the rows of one query each does upstream split packed sequences.",
         f"{API} mha_varlen_fwd: Only apply split-k for decoding; {SRC}/flash_fwd_kernel.h combine_attn_seqk_parallel",
         families=FORWARD,
         severity=Severity.OPTION,
     ),
-    Condition(
+    limit(
         "K444",
         "there are query rows",
-        _no_rows,
+        lambda s, k: not s.seqlen_q,
+        lambda s, k: "no query row in any sequence: the grid would be empty",
+        "--backend cpu",
         "A grid of 0 blocks is no launch. Backwards upstream's host writes zeros then.",
         f"{API} mha_varlen_fwd",
         families=FORWARD,
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K445",
         "there are keys backwards",
-        _no_keys,
+        lambda s, k: s.seqlen_q and not s.seqlen_k and not s.problem.deterministic,
+        lambda s, k: "no key in any sequence: the backward grid would be empty",
+        "--seqlen-k 1",
         "Blocks are over keys, unless the pass is deterministic; then they are over multiprocessors.",
         f"{SRC}/flash_bwd_launch_template.h run_flash_bwd_seqk_parallel",
         families=BACKWARD,

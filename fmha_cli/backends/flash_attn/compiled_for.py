@@ -9,7 +9,7 @@ from collections.abc import Callable, Hashable
 
 from fmha_cli.backends.flash_attn.citations import API, SRC
 from fmha_cli.backends.flash_attn.situation import Situation
-from fmha_cli.backends.gpu.conditions import FORWARD, Condition
+from fmha_cli.backends.gpu.conditions import FORWARD, Condition, limit
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.features import Alibi
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -21,14 +21,6 @@ COMPARED = ("softcap", "dropout", "lse", "gqa", "append", "rotary", "determinist
 COMPARED_RULES: tuple[Rule, ...] = tuple(
     rule for rule in SIGNATURE_RULES if rule.id in {SIGNATURE_RULE_IDS[field] for field in COMPARED}
 )
-
-
-def _bucket(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    want, have = s.bucket, kernel.signature.hdim
-    if want in (None, have):
-        return None
-    text = f"hdim {s.problem.hdim} is for the kernels of head dim {want}, this one has {have}"
-    return Refusal(text, f"--hdim {have}")
 
 
 def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -57,13 +49,6 @@ def _split(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if asked <= 1:
         return None
     return Refusal(f"splits {asked}: the kernel does not split keys", "--splits 1")
-
-
-def _forced(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if not s.problem.paged:
-        return None
-    text = f"--kv-cache {s.problem.kv_cache.text()}: the plain forward kernel reads no block table"
-    return Refusal(text, "--kv-cache linear")
 
 
 def _even_lengths(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -98,10 +83,14 @@ def _evenness(kernel: KernelSpec) -> Hashable:
 
 
 FIT: tuple[Condition[Situation], ...] = (
-    Condition(
+    limit(
         "K460",
         "the kernel is of the head dim's bucket",
-        _bucket,
+        lambda s, k: s.bucket not in (None, k.signature.hdim),
+        lambda s, k: (
+            f"hdim {s.problem.hdim} is for the kernels of head dim {s.bucket}, this one has {k.signature.hdim}"
+        ),
+        lambda s, k: f"--hdim {k.signature.hdim}",
         "A head dim is served by the kernels of the next of 32, 64, 96, 128, 192 and 256. Scratch tensors have rows of "
         "that length.",
         f"{SRC}/static_switch.h HEADDIM_SWITCH",
@@ -135,10 +124,12 @@ FIT: tuple[Condition[Situation], ...] = (
         reads=_signed("split"),
         severity=Severity.OPTION,
     ),
-    Condition(
+    limit(
         "K464",
         "pages need the split-KV kernel",
-        _forced,
+        lambda s, k: s.problem.paged,
+        lambda s, k: f"--kv-cache {s.problem.kv_cache.text()}: the plain forward kernel reads no block table",
+        "--kv-cache linear",
         "Only split-KV kernels read block tables, and append.",
         f"{API} mha_fwd_kvcache: Only split kernel supports appending to KV cache",
         families=(Family.FWD,),

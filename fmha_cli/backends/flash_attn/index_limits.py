@@ -8,7 +8,7 @@ from __future__ import annotations
 from fmha_cli.backends.flash_attn.citations import API, SRC
 from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, Situation
 from fmha_cli.backends.flash_attn.tiles import facts_of
-from fmha_cli.backends.gpu.conditions import BACKWARD, Condition
+from fmha_cli.backends.gpu.conditions import BACKWARD, Condition, limit
 from fmha_cli.codegen.flash_attn.traits import smem_bytes
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -24,29 +24,8 @@ COUNTERS = 32
 SMALLER = "a smaller --batch, fewer heads or shorter sequences"
 
 
-def _lengths(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    longest = max(s.seqlen_q, s.seqlen_k)
-    if longest < LENGTH_END:
-        return None
-    text = f"a sequence of {longest}: the kernels add two lengths in 32 bits"
-    return Refusal(text, "sequences of less than 2^30")
-
-
-def _totals(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
-    total = max(s.total_q, sum(p.key_lengths())) if s.api.varlen else 0
-    if total < INT_END:
-        return None
-    text = f"{total} packed rows: offsets of sequences are 32-bit"
-    return Refusal(text, SMALLER)
-
-
-def _row_count(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    count = rows_of(s) * s.heads
-    if count < INT_END:
-        return None
-    text = f"{count} rows of all heads: offsets into the log-sum-exps are 32-bit"
-    return Refusal(text, SMALLER)
+def _packed_rows(s: Situation) -> int:
+    return max(s.total_q, sum(s.problem.key_lengths())) if s.api.varlen else 0
 
 
 def rows_of(s: Situation) -> int:
@@ -56,14 +35,8 @@ def rows_of(s: Situation) -> int:
     return s.total_q + ROUND_ROWS * s.problem.batch if s.api.varlen else s.problem.batch * s.seqlen_q_rounded
 
 
-def _partials(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if kernel.signature.split is not Need.YES:
-        return None
-    count = s.splits.count * s.problem.batch * s.heads * s.seqlen_q * s.hdim_rounded
-    if count < INT_END:
-        return None
-    text = f"{count} elements of partial outputs: the kernels' offsets into them are 32-bit"
-    return Refusal(text, f"fewer --splits, or {SMALLER}")
+def _partials(s: Situation) -> int:
+    return s.splits.count * s.problem.batch * s.heads * s.seqlen_q * s.hdim_rounded
 
 
 def _counters(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -96,34 +69,42 @@ def _shared_memory(s: Situation, kernel: KernelSpec) -> Refusal | None:
 
 
 WIDTHS: tuple[Condition[Situation], ...] = (
-    Condition(
+    limit(
         "K450",
         "sequences are shorter than 2^30",
-        _lengths,
+        lambda s, k: max(s.seqlen_q, s.seqlen_k) >= LENGTH_END,
+        lambda s, k: f"a sequence of {max(s.seqlen_q, s.seqlen_k)}: the kernels add two lengths in 32 bits",
+        "sequences of less than 2^30",
         "Rows, keys and window sizes are added up in int when blocks are chosen.",
         f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock: n_block_max",
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K451",
         "packed sequences have less than 2^31 rows",
-        _totals,
+        lambda s, k: _packed_rows(s) >= INT_END,
+        lambda s, k: f"{_packed_rows(s)} packed rows: offsets of sequences are 32-bit",
+        SMALLER,
         "cu_seqlens are int32. Their product with a row stride is 64-bit, so tensors may be larger.",
         f"{SRC}/block_info.h BlockInfo::q_offset",
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K452",
         "all heads have less than 2^31 rows together",
-        _row_count,
+        lambda s, k: rows_of(s) * s.heads >= INT_END,
+        lambda s, k: f"{rows_of(s) * s.heads} rows of all heads: offsets into the log-sum-exps are 32-bit",
+        SMALLER,
         "LSE, and the sums of dO * O with their padding, are addressed in int.",
         f"{SRC}/flash_fwd_kernel.h get_lse_tile, {SRC}/flash_bwd_kernel.h row_offset_dpsum",
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K453",
         "partial outputs have less than 2^31 elements",
-        _partials,
+        lambda s, k: k.signature.split is Need.YES and _partials(s) >= INT_END,
+        lambda s, k: f"{_partials(s)} elements of partial outputs: the kernels' offsets into them are 32-bit",
+        f"fewer --splits, or {SMALLER}",
         "splits * batch * heads * rows * head dim, in int.",
         f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv: row_offset_oaccum",
         families=(Family.FWD_SPLITKV,),

@@ -9,7 +9,7 @@ from fmha_cli.backends.flash_attn.signatures import DTYPES
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.flash_attn.tiles import HDIMS, backward_traits, facts_of
 from fmha_cli.backends.gpu.arithmetic import single
-from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, next_multiple
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, limit, next_multiple
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
 from fmha_cli.domain.kernel import KernelSpec
@@ -31,71 +31,9 @@ def _dtype(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"--dtype {have.value}")
 
 
-def _dtype_out(s: Situation, kernel: KernelSpec) -> Refusal | None:
+def _other_output(s: Situation, kernel: KernelSpec) -> bool:
     p = s.problem
-    if p.dtype_out is p.dtype or (p.dtype not in DTYPES and p.dtype_out is p.dtype.default_output):
-        return None
-    text = f"output {p.dtype_out.value} of inputs {p.dtype.value}: FlashAttention-2 writes its inputs' type"
-    return Refusal(text, f"--dtype {p.dtype.value}")
-
-
-def _hdim_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    hdim = s.problem.hdim
-    if hdim % STEP == 0:
-        return None
-    text = f"hdim {hdim} is not a multiple of {STEP}"
-    return Refusal(text, f"--hdim {next_multiple(hdim, STEP)}")
-
-
-def _hdim_most(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.problem.hdim <= HDIMS[-1]:
-        return None
-    text = f"hdim {s.problem.hdim}: FlashAttention-2 holds at most {HDIMS[-1]}"
-    return Refusal(text, f"--hdim {HDIMS[-1]}")
-
-
-def _hdim_v(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
-    if p.hdim_v == p.hdim:
-        return None
-    text = f"hdim-v {p.hdim_v} with hdim {p.hdim}: FlashAttention-2 has one head dim for Q, K and V"
-    return Refusal(text, f"--hdim-v {p.hdim}")
-
-
-def _softcap_dropout(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
-    if not (p.softcap and p.dropout):
-        return None
-    text = f"softcap {p.softcap:g} with dropout {p.dropout:g}"
-    return Refusal(text, "--dropout 0, or --softcap 0")
-
-
-def _bias(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.problem.bias is Bias.NONE:
-        return None
-    text = f"bias elementwise:{s.problem.bias.value}: FlashAttention-2 adds ALiBi or nothing"
-    return Refusal(text, "--bias none, or --alibi")
-
-
-def _sink(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if not s.problem.sink:
-        return None
-    text = f"sink {s.problem.sink}: a window of FlashAttention-2 hides every key before it"
-    return Refusal(text, "--sink 0")
-
-
-def _sink_logits(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if not s.problem.sink_logits:
-        return None
-    text = "sink logits: the softmax of FlashAttention-2 has no extra column"
-    return Refusal(text, "drop --sink-logits")
-
-
-def _qscale(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.problem.qscale is QScale.NONE:
-        return None
-    text = f"qscale {s.problem.qscale.value}: FlashAttention-2 reads no scales of quantised tensors"
-    return Refusal(text, "--qscale none")
+    return p.dtype_out is not p.dtype and (p.dtype in DTYPES or p.dtype_out is not p.dtype.default_output)
 
 
 def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -163,14 +101,6 @@ def _dropout_256(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--dropout 0, or --hdim 192")
 
 
-def _dropout_cache(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    p = s.problem
-    if not p.dropout or p.kv_cache.kind is CacheKind.NONE:
-        return None
-    text = f"dropout {p.dropout:g} with a KV cache: mha_fwd_kvcache has none"
-    return Refusal(text, "--dropout 0")
-
-
 LIMITS: tuple[Condition[Situation], ...] = (
     Condition(
         "K420",
@@ -180,73 +110,95 @@ LIMITS: tuple[Condition[Situation], ...] = (
         f"{API} mha_fwd: FlashAttention only support fp16 and bf16 data type",
         reads=lambda kernel: kernel.signature.dtype,
     ),
-    Condition(
+    limit(
         "K421",
         "the output has the inputs' type",
-        _dtype_out,
+        _other_output,
+        lambda s, k: (
+            f"output {s.problem.dtype_out.value} of inputs {s.problem.dtype.value}: FlashAttention-2 writes its inputs' type"
+        ),
+        lambda s, k: f"--dtype {s.problem.dtype.value}",
         "One Element type stands for Q, K, V and O in the kernel traits.",
         f"{API} mha_fwd: Output must have the same dtype as inputs",
     ),
-    Condition(
+    limit(
         "K422",
         "the head dim is a multiple of 8",
-        _hdim_step,
+        lambda s, k: s.problem.hdim % STEP,
+        lambda s, k: f"hdim {s.problem.hdim} is not a multiple of {STEP}",
+        lambda s, k: f"--hdim {next_multiple(s.problem.hdim, STEP)}",
         "Rows are read 16 bytes at a time. Upstream's Python, and mha_fwd_kvcache, pad copies of the tensors to the next "
         "multiple; here the tensors are what the kernels see.",
         f"{API} mha_fwd: query, key, value, and out_ must have a head_size that is a multiple of 8",
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K423",
         "the head dim is at most 256",
-        _hdim_most,
+        lambda s, k: s.problem.hdim > HDIMS[-1],
+        lambda s, k: f"hdim {s.problem.hdim}: FlashAttention-2 holds at most {HDIMS[-1]}",
+        f"--hdim {HDIMS[-1]}",
         "HEADDIM_SWITCH ends at 256.",
         f"{API} mha_fwd: FlashAttention forward only supports head dimension at most 256",
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K424",
         "V has the head dim of Q and K",
-        _hdim_v,
+        lambda s, k: s.problem.hdim_v != s.problem.hdim,
+        lambda s, k: (
+            f"hdim-v {s.problem.hdim_v} with hdim {s.problem.hdim}: FlashAttention-2 has one head dim for Q, K and V"
+        ),
+        lambda s, k: f"--hdim-v {s.problem.hdim}",
         "The kernel traits have one kHeadDim. FlashAttention-3 and CK-Tile have kernels for unequal head dims.",
         f"{API} mha_fwd: CHECK_SHAPE(v, batch_size, seqlen_k, num_heads_k, head_size)",
         severity=Severity.SHAPE,
     ),
-    Condition(
+    limit(
         "K425",
         "softcap and dropout exclude each other",
-        _softcap_dropout,
+        lambda s, k: s.problem.softcap and s.problem.dropout,
+        lambda s, k: f"softcap {s.problem.softcap:g} with dropout {s.problem.dropout:g}",
+        "--dropout 0, or --softcap 0",
         "The launch templates would silently drop the dropout, so the host refuses.",
         f"{API} mha_fwd: Softcapping does not support dropout for now",
         severity=Severity.OPTION,
     ),
-    Condition(
+    limit(
         "K426",
         "no elementwise bias",
-        _bias,
+        lambda s, k: s.problem.bias is not Bias.NONE,
+        lambda s, k: f"bias elementwise:{s.problem.bias.value}: FlashAttention-2 adds ALiBi or nothing",
+        "--bias none, or --alibi",
         "The kernels add ALiBi or nothing to the scores; so there is no gradient of a bias either.",
         f"{SRC}/mask.h Mask::apply_mask",
     ),
-    Condition(
+    limit(
         "K427",
         "no attention sinks",
-        _sink,
+        lambda s, k: s.problem.sink,
+        lambda s, k: f"sink {s.problem.sink}: a window of FlashAttention-2 hides every key before it",
+        "--sink 0",
         "apply_mask_local knows two bounds.",
         f"{SRC}/mask.h apply_mask_local",
         severity=Severity.OPTION,
     ),
-    Condition(
+    limit(
         "K428",
         "no sink logits",
-        _sink_logits,
+        lambda s, k: s.problem.sink_logits,
+        lambda s, k: "sink logits: the softmax of FlashAttention-2 has no extra column",
+        "drop --sink-logits",
         "The row sum starts from the first block of keys.",
         f"{SRC}/softmax.h Softmax::normalize_softmax_lse",
         severity=Severity.OPTION,
     ),
-    Condition(
+    limit(
         "K429",
         "no scales of quantised tensors",
-        _qscale,
+        lambda s, k: s.problem.qscale is not QScale.NONE,
+        lambda s, k: f"qscale {s.problem.qscale.value}: FlashAttention-2 reads no scales of quantised tensors",
+        "--qscale none",
         "The inputs are fp16 or bf16.",
         f"{SRC}/flash.h",
         severity=Severity.OPTION,
@@ -303,10 +255,12 @@ LIMITS: tuple[Condition[Situation], ...] = (
         families=BACKWARD,
         severity=Severity.OPTION,
     ),
-    Condition(
+    limit(
         "K435",
         "no dropout with a KV cache",
-        _dropout_cache,
+        lambda s, k: s.problem.dropout and s.problem.kv_cache.kind is not CacheKind.NONE,
+        lambda s, k: f"dropout {s.problem.dropout:g} with a KV cache: mha_fwd_kvcache has none",
+        "--dropout 0",
         "The API for caches has no argument for it, and split-KV kernels ignore it.",
         f"{API} mha_fwd_kvcache",
         families=FORWARD,

@@ -62,6 +62,35 @@ class Condition(Generic[S]):
         return self.check(situation, kernel) if kernel.family in self.families else None
 
 
+def limit(
+    id: str,
+    text: str,
+    refuses: Callable[[S, KernelSpec], object],
+    says: Callable[[S, KernelSpec], str],
+    hint: str | Callable[[S, KernelSpec], str],
+    help: str,
+    source: str,
+    *,
+    families: tuple[Family, ...] = MAIN,
+    reads: Callable[[KernelSpec], Hashable] = the_family,
+    severity: Severity = Severity.KIND,
+) -> Condition[S]:
+    """A condition with one way to fail. The other arguments are those of :class:`Condition`.
+
+    Args:
+        refuses: true where the kernel may not serve.
+        says: the text of the refusal.
+        hint: the change that would help.
+    """
+
+    def check(situation: S, kernel: KernelSpec) -> Refusal | None:
+        if not refuses(situation, kernel):
+            return None
+        return Refusal(says(situation, kernel), hint if isinstance(hint, str) else hint(situation, kernel))
+
+    return Condition(id, text, check, help, source, families, reads, severity)
+
+
 def conditions_for(family: Family, conditions: Iterable[Condition[S]]) -> tuple[Condition[S], ...]:
     """The conditions that apply to a family."""
     return tuple(c for c in conditions if family in c.families)

@@ -12,13 +12,18 @@ functions, none of which throws:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
+from typing import ClassVar
 
-from fmha_cli.codegen.ck_tile.args_backward import CkBwdArgs
-from fmha_cli.codegen.ck_tile.args_cache import CkAppendkvArgs, CkSplitkvArgs
-from fmha_cli.codegen.ck_tile.args_forward import CkFwdArgs, CkPagedkvArgs, CkPrefillArgs
-from fmha_cli.codegen.struct import Int32, Int64, Pointer, UInt32
+from fmha_cli.codegen.ck_tile.args_blocks import (
+    CkAppendkvArgs,
+    CkBwdArgs,
+    CkFwdArgs,
+    CkPagedkvArgs,
+    CkPrefillArgs,
+    CkSplitkvArgs,
+)
+from fmha_cli.codegen.struct import ArgumentBlock, Int32, Int64, Pointer, Rows, UInt32
 from fmha_cli.domain.kernel import Family
 
 VERSION = 1
@@ -72,8 +77,7 @@ class KargKind(IntEnum):
     """A struct of CK's that has no kind in this enumeration."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class FmhaCkFault:
+class FmhaCkFault(ArgumentBlock):
     """Why an entry did not return ``OK``.
 
     Attributes:
@@ -81,12 +85,13 @@ class FmhaCkFault:
         hip_error: ``hipError_t``.
     """
 
-    field: Int32 = NO_FIELD
-    hip_error: Int32 = 0
+    rows: ClassVar[Rows] = (
+        (Int32, "field", NO_FIELD),
+        (Int32, "hip_error", 0),
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class FmhaCkKarg:
+class FmhaCkKarg(ArgumentBlock):
     """One member of the kernel's argument struct: where it is and how to read it.
 
     Attributes:
@@ -95,14 +100,14 @@ class FmhaCkKarg:
         kind: ``KargKind``.
     """
 
-    name: Pointer = 0
-    offset: UInt32 = 0
-    bytes: UInt32 = 0
-    kind: Int32 = 0
+    rows: ClassVar[Rows] = (
+        (Pointer, "name", 0),
+        (UInt32, "offset bytes", 0),
+        (Int32, "kind", 0),
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
-class FmhaCkLaunch:
+class FmhaCkLaunch(ArgumentBlock):
     """A launch as the hardware gets it. The caller sets the first four fields, ``fmha_ck_describe`` sets the rest.
 
     Attributes:
@@ -116,20 +121,13 @@ class FmhaCkLaunch:
         blocks_per_cu: the occupancy that the compiler was asked for.
     """
 
-    kargs: Pointer = 0
-    kargs_room: Int64 = 0
-    fields: Pointer = 0
-    fields_room: Int64 = 0
-    kargs_bytes: Int64 = 0
-    field_count: Int64 = 0
-    grid_x: UInt32 = 0
-    grid_y: UInt32 = 0
-    grid_z: UInt32 = 0
-    block_x: UInt32 = 0
-    block_y: UInt32 = 0
-    block_z: UInt32 = 0
-    lds_bytes: UInt32 = 0
-    blocks_per_cu: UInt32 = 0
+    rows: ClassVar[Rows] = (
+        (Pointer, "kargs", 0),
+        (Int64, "kargs_room", 0),
+        (Pointer, "fields", 0),
+        (Int64, "fields_room kargs_bytes field_count", 0),
+        (UInt32, "grid_x grid_y grid_z block_x block_y block_z lds_bytes blocks_per_cu", 0),
+    )
 
 
 _ARGS: dict[Family, type] = {

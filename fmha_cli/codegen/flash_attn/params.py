@@ -11,10 +11,21 @@ upstream's ``params = {}``. Strides are in elements.
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, ClassVar
 
-from fmha_cli.codegen.struct import Bool, CType, Float32, Int32, Int32s, Int64, Pointer, UInt8, UInt64s
+from fmha_cli.codegen.struct import (
+    ArgumentBlock,
+    Bool,
+    CType,
+    Float32,
+    Int32,
+    Int32s,
+    Int64,
+    Pointer,
+    Rows,
+    UInt8,
+    UInt64s,
+)
 
 NAMESPACE = "FLASH_NAMESPACE"
 
@@ -29,28 +40,21 @@ Philox = Annotated[tuple[int, int], CType("at::PhiloxCudaState", PhiloxCudaState
 """(seed, offset)."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class QkvParams:
+class QkvParams(ArgumentBlock):
     """``Qkv_params``: the inputs, their strides, and the numbers of heads (query, key, their quotient)."""
 
-    q_ptr: Pointer = 0
-    k_ptr: Pointer = 0
-    v_ptr: Pointer = 0
-    q_batch_stride: Int64 = 0
-    k_batch_stride: Int64 = 0
-    v_batch_stride: Int64 = 0
-    q_row_stride: Int64 = 0
-    k_row_stride: Int64 = 0
-    v_row_stride: Int64 = 0
-    q_head_stride: Int64 = 0
-    k_head_stride: Int64 = 0
-    v_head_stride: Int64 = 0
-    h: Int32 = 0
-    h_k: Int32 = 0
-    h_h_k_ratio: Int32 = 0
+    rows: ClassVar[Rows] = (
+        (Pointer, "q_ptr k_ptr v_ptr", 0),
+        (
+            Int64,
+            "q_batch_stride k_batch_stride v_batch_stride q_row_stride k_row_stride v_row_stride q_head_stride"
+            " k_head_stride v_head_stride",
+            0,
+        ),
+        (Int32, "h h_k h_h_k_ratio", 0),
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
 class FaFwdParams(QkvParams):
     """``Flash_fwd_params``, the block of the forward, split-KV and combine kernels.
 
@@ -75,66 +79,38 @@ class FaFwdParams(QkvParams):
         seqlenq_ngroups_swapped: whether heads and rows of the queries are exchanged, see ``flash_api.cpp``.
     """
 
-    o_ptr: Pointer = 0
-    oaccum_ptr: Pointer = 0
-    o_batch_stride: Int64 = 0
-    o_row_stride: Int64 = 0
-    o_head_stride: Int64 = 0
-    p_ptr: Pointer = 0
-    softmax_lse_ptr: Pointer = 0
-    softmax_lseaccum_ptr: Pointer = 0
-    b: Int32 = 0
-    seqlen_q: Int32 = 0
-    seqlen_k: Int32 = 0
-    seqlen_knew: Int32 = 0
-    d: Int32 = 0
-    seqlen_q_rounded: Int32 = 0
-    seqlen_k_rounded: Int32 = 0
-    d_rounded: Int32 = 0
-    rotary_dim: Int32 = 0
-    total_q: Int32 = 0
-    scale_softmax: Float32 = 0.0
-    scale_softmax_log2: Float32 = 0.0
-    cu_seqlens_q: Int32s = 0
-    cu_seqlens_k: Int32s = 0
-    leftpad_k: Int32s = 0
-    seqused_k: Int32s = 0
-    blockmask: Int32s = 0
-    knew_ptr: Pointer = 0
-    vnew_ptr: Pointer = 0
-    knew_batch_stride: Int64 = 0
-    vnew_batch_stride: Int64 = 0
-    knew_row_stride: Int64 = 0
-    vnew_row_stride: Int64 = 0
-    knew_head_stride: Int64 = 0
-    vnew_head_stride: Int64 = 0
-    rotary_cos_ptr: Pointer = 0
-    rotary_sin_ptr: Pointer = 0
-    cache_batch_idx: Int32s = 0
-    block_table: Int32s = 0
-    block_table_batch_stride: Int64 = 0
-    page_block_size: Int32 = 0
-    p_dropout: Float32 = 0.0
-    p_dropout_in_uint8_t: UInt8 = 0
-    rp_dropout: Float32 = 0.0
-    scale_softmax_rp_dropout: Float32 = 0.0
-    window_size_left: Int32 = 0
-    window_size_right: Int32 = 0
-    softcap: Float32 = 0.0
-    philox_args: Philox = (0, 0)
-    rng_state: UInt64s = 0
-    is_bf16: Bool = False
-    is_causal: Bool = False
-    is_seqlens_k_cumulative: Bool = False
-    is_rotary_interleaved: Bool = False
-    num_splits: Int32 = 0
-    alibi_slopes_ptr: Pointer = 0
-    alibi_slopes_batch_stride: Int64 = 0
-    unpadded_lse: Bool = False
-    seqlenq_ngroups_swapped: Bool = False
+    rows: ClassVar[Rows] = (
+        (Pointer, "o_ptr oaccum_ptr", 0),
+        (Int64, "o_batch_stride o_row_stride o_head_stride", 0),
+        (Pointer, "p_ptr softmax_lse_ptr softmax_lseaccum_ptr", 0),
+        (Int32, "b seqlen_q seqlen_k seqlen_knew d seqlen_q_rounded seqlen_k_rounded d_rounded rotary_dim total_q", 0),
+        (Float32, "scale_softmax scale_softmax_log2", 0.0),
+        (Int32s, "cu_seqlens_q cu_seqlens_k leftpad_k seqused_k blockmask", 0),
+        (Pointer, "knew_ptr vnew_ptr", 0),
+        (
+            Int64,
+            "knew_batch_stride vnew_batch_stride knew_row_stride vnew_row_stride knew_head_stride vnew_head_stride",
+            0,
+        ),
+        (Pointer, "rotary_cos_ptr rotary_sin_ptr", 0),
+        (Int32s, "cache_batch_idx block_table", 0),
+        (Int64, "block_table_batch_stride", 0),
+        (Int32, "page_block_size", 0),
+        (Float32, "p_dropout", 0.0),
+        (UInt8, "p_dropout_in_uint8_t", 0),
+        (Float32, "rp_dropout scale_softmax_rp_dropout", 0.0),
+        (Int32, "window_size_left window_size_right", 0),
+        (Float32, "softcap", 0.0),
+        (Philox, "philox_args", (0, 0)),
+        (UInt64s, "rng_state", 0),
+        (Bool, "is_bf16 is_causal is_seqlens_k_cumulative is_rotary_interleaved", False),
+        (Int32, "num_splits", 0),
+        (Pointer, "alibi_slopes_ptr", 0),
+        (Int64, "alibi_slopes_batch_stride", 0),
+        (Bool, "unpadded_lse seqlenq_ngroups_swapped", False),
+    )
 
 
-@dataclass(frozen=True, kw_only=True)
 class FaBwdParams(FaFwdParams):
     """``Flash_bwd_params``, the block of the three kernels of the backward pass.
 
@@ -149,28 +125,18 @@ class FaBwdParams(FaFwdParams):
         dq_accum_split_stride: elements from one part of ``dq_accum_ptr`` to the next in a deterministic pass.
     """
 
-    do_ptr: Pointer = 0
-    dq_ptr: Pointer = 0
-    dk_ptr: Pointer = 0
-    dv_ptr: Pointer = 0
-    dq_accum_ptr: Pointer = 0
-    dk_accum_ptr: Pointer = 0
-    dv_accum_ptr: Pointer = 0
-    do_batch_stride: Int64 = 0
-    do_row_stride: Int64 = 0
-    do_head_stride: Int64 = 0
-    dq_batch_stride: Int64 = 0
-    dk_batch_stride: Int64 = 0
-    dv_batch_stride: Int64 = 0
-    dq_row_stride: Int64 = 0
-    dk_row_stride: Int64 = 0
-    dv_row_stride: Int64 = 0
-    dq_head_stride: Int64 = 0
-    dk_head_stride: Int64 = 0
-    dv_head_stride: Int64 = 0
-    dsoftmax_sum: Pointer = 0
-    deterministic: Bool = False
-    dq_accum_split_stride: Int64 = 0
+    rows: ClassVar[Rows] = (
+        (Pointer, "do_ptr dq_ptr dk_ptr dv_ptr dq_accum_ptr dk_accum_ptr dv_accum_ptr", 0),
+        (
+            Int64,
+            "do_batch_stride do_row_stride do_head_stride dq_batch_stride dk_batch_stride dv_batch_stride"
+            " dq_row_stride dk_row_stride dv_row_stride dq_head_stride dk_head_stride dv_head_stride",
+            0,
+        ),
+        (Pointer, "dsoftmax_sum", 0),
+        (Bool, "deterministic", False),
+        (Int64, "dq_accum_split_stride", 0),
+    )
 
 
 _CPP_NAMES: dict[type, str] = {FaFwdParams: "Flash_fwd_params", FaBwdParams: "Flash_bwd_params"}
