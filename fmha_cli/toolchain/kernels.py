@@ -15,7 +15,7 @@ from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
 from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
 from fmha_cli.toolchain.notice import as_text
 
-_NO_COMPILER = Toolchain(Path("none"), ToolchainKind.OTHER, "none", ("none",), "")
+_NO_COMPILER = Toolchain(argv0=("none",), version="none", headers_digest="", kind=ToolchainKind.OTHER)
 _LOG = "nothing was compiled\n"
 
 

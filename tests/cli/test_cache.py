@@ -14,7 +14,7 @@ from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
 
 from .conftest import Fmha
 
-COMPILER = Toolchain(Path("/c"), ToolchainKind.OTHER, "compiler 1", ("/c",), "headers")
+COMPILER = Toolchain(argv0=("/c",), version="compiler 1", headers_digest="headers", kind=ToolchainKind.OTHER)
 SPECS = {kind: BuildSpec(kind, f"some:{kind}", "generic", {"part": "all"}, "// text\n") for kind in BuildKind}
 
 

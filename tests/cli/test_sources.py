@@ -125,7 +125,14 @@ def test_doctor_fails_for_what_was_asked_for(home: Path) -> None:
 
 
 def test_doctor_names_the_cuda_compilers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    nvcc = CudaToolchain(CudaKind.NVCC, Path("/cuda/bin/nvcc"), "nvcc 13.0.88", (90,), "digest", {})
+    nvcc = CudaToolchain(
+        kind=CudaKind.NVCC,
+        path=Path("/cuda/bin/nvcc"),
+        version="nvcc 13.0.88",
+        capabilities=(90,),
+        headers_digest="digest",
+        places={},
+    )
     found = [
         CudaFinding(CudaKind.NVRTC, None, "nvidia-cuda-cccl is 13.3.27, not 13.0.*", "pip install 'fmha[cuda]'"),
         CudaFinding(CudaKind.NVCC, nvcc, None),
@@ -139,7 +146,14 @@ def test_doctor_names_the_cuda_compilers(home: Path, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("works", [True, False])
 def test_doctor_names_the_assembler_beside_nvrtc(home: Path, monkeypatch: pytest.MonkeyPatch, works: bool) -> None:
-    nvrtc = CudaToolchain(CudaKind.NVRTC, Path("/lib/libnvrtc.so.13"), "NVRTC 13.0.88", (90,), "digest", {})
+    nvrtc = CudaToolchain(
+        kind=CudaKind.NVRTC,
+        path=Path("/lib/libnvrtc.so.13"),
+        version="NVRTC 13.0.88",
+        capabilities=(90,),
+        headers_digest="digest",
+        places={},
+    )
 
     def with_ptxas(found: CudaToolchain, root: Path) -> CudaToolchain:
         if not works:

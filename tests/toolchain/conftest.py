@@ -98,7 +98,9 @@ def cache(tmp_path: Path, notices: Notices) -> Cache:
 def compiler(tmp_path: Path) -> FakeCompiler:
     calls = tmp_path / "calls"
     path = write_script(tmp_path / "fake-c++", FAKE_COMPILER.format(calls=calls))
-    return FakeCompiler(Toolchain(path, ToolchainKind.OTHER, "fake 1.0", (str(path),), "headers-1"), calls)
+    return FakeCompiler(
+        Toolchain(argv0=(str(path),), version="fake 1.0", headers_digest="headers-1", kind=ToolchainKind.OTHER), calls
+    )
 
 
 @pytest.fixture

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from fmha_cli.toolchain.elf import Elf, MalformedObject
-from fmha_cli.toolchain.rocm.msgpack import decode
-
-_OWNER, _KIND = "AMDGPU", 32
+from fmha_cli.toolchain.rocm.metadata import metadata_of
 
 
 def argument_sizes(code_object: bytes) -> Mapping[str, tuple[int, ...]]:
@@ -19,18 +17,15 @@ def argument_sizes(code_object: bytes) -> Mapping[str, tuple[int, ...]]:
     Raises:
         MalformedObject: the bytes are no code object, or its metadata lists no arguments.
     """
-    notes = [note for note in Elf(code_object).notes if note.owner == _OWNER and note.kind == _KIND]
-    if not notes:
-        raise MalformedObject("the code object has no AMDGPU metadata")
+    metadata = metadata_of(Elf(code_object))
     try:
-        kernels = decode(notes[0].data)["amdhsa.kernels"]
         return {
             str(kernel[".name"]): tuple(
                 int(argument[".size"])
                 for argument in kernel.get(".args", ())
                 if not str(argument[".value_kind"]).startswith("hidden_")
             )
-            for kernel in kernels
+            for kernel in metadata["amdhsa.kernels"]
         }
     except (KeyError, TypeError, AttributeError) as fault:
         raise MalformedObject(f"the AMDGPU metadata lacks {fault}") from fault

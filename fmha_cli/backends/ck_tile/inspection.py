@@ -35,7 +35,7 @@ def inspect_ck(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
     built = meta if isinstance(meta, EntryMeta) else None
     command = shlex.split(str(built.parts["toolchain_path"])) if built else []
     compiler = Path(command[0]) if command else None
-    code = device_code(artifact.path, kernel.arch, llvm_tool("clang-offload-bundler", compiler))
+    code = device_code(artifact.path, kernel.arch)
     try:
         found = kernels(code.data)
     except MalformedObject as fault:
@@ -50,14 +50,14 @@ def inspect_ck(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
     }
 
 
-def device_code(library: Path, arch: str, bundler: Path | None = None) -> CodeObject:
+def device_code(library: Path, arch: str) -> CodeObject:
     """The code object for an architecture in a built library.
 
     Raises:
         KernelFailure: the library cannot be read, or it holds no code object for the architecture.
     """
     try:
-        found = code_objects(library.read_bytes(), bundler)
+        found = code_objects(library.read_bytes())
     except (MalformedObject, OSError) as fault:
         raise _unreadable(library, str(fault)) from fault
     code = next((item for item in found if item.arch == arch), None)

@@ -90,7 +90,7 @@ def compile_library(
                 ended = run_group(command, cwd=folder, env=environment, output=file, timeout=timeout, cancel=cancel)
             except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
                 raise EnvironmentProblem(
-                    f"the compiler cannot be started: {error.strerror}", code="B004", where=str(toolchain.path)
+                    f"the compiler cannot be started: {error.strerror}", code="B004", where=toolchain.argv0[0]
                 ) from error
             file.write(f"# {_resources(ended)}\n".encode())
     why = _failure(ended, timeout)

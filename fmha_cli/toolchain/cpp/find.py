@@ -44,7 +44,7 @@ def cpp_search(
         variable="FMHA_CXX",
         kind=Toolchain,
         candidates=candidates(environ),
-        question=lambda candidate: {"machine": platform.machine(), "probe": 1},
+        question=lambda candidate: {"machine": platform.machine(), "probe": 2},
         prove=partial(_prove, notify),
         still_good=lambda candidate, known: not is_wrapper(candidate) or _version(candidate, layout) == known.version,
         layout=layout,

@@ -40,7 +40,6 @@ def probe(candidate: Candidate, work: Path) -> Probed[Toolchain]:
     headers = [str(path) for path in _headers(candidate, work)]
     before = stamps([*programs, *_helpers(candidate, work), *headers]) | programs
     toolchain = Toolchain(
-        path=Path(candidate.argv0[0]),
         kind=_kind(candidate, version),
         version=version,
         argv0=candidate.argv0,

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Protocol
 
 ZIG = "the ziglang package"
 """The origin of a candidate that this package brings."""
@@ -29,52 +28,31 @@ class ToolchainKind(StrEnum):
     OTHER = "other"
 
 
-class Compiler(Protocol):
-    """What building and caching need to know about a compiler of any target."""
-
-    @property
-    def path(self) -> Path:
-        """Absolute path of the program."""
-
-    @property
-    def argv0(self) -> tuple[str, ...]:
-        """The beginning of a command line."""
-
-    @property
-    def version(self) -> str:
-        """The first line of what it says about itself."""
-
-    @property
-    def headers_digest(self) -> str:
-        """Digest of the system headers that generated kernels include."""
-
-    @property
-    def identity(self) -> str:
-        """The command that starts it, as one string: the build key's "toolchain path"."""
-
-
-@dataclass(frozen=True)
-class Toolchain:
-    """A compiler that has built a shared library that this Python could load.
+@dataclass(frozen=True, kw_only=True)
+class Compiler:
+    """A compiler of any target, as building and caching see it.
 
     Attributes:
-        path: absolute path of the program.
-        kind: its family.
-        version: the first line of what it says about itself.
         argv0: the beginning of a command line; more than one word for ``ccache g++`` or ``zig c++``.
+        version: the first line of what it says about itself.
         headers_digest: digest of the system headers that generated kernels include; part of the build key.
     """
 
-    path: Path
-    kind: ToolchainKind
-    version: str
     argv0: tuple[str, ...]
+    version: str
     headers_digest: str
 
     @property
     def identity(self) -> str:
         """The command that starts it, as one string: the build key's "toolchain path"."""
         return shlex.join(self.argv0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Toolchain(Compiler):
+    """A compiler that has built a shared library that this Python could load."""
+
+    kind: ToolchainKind
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
@@ -11,6 +11,7 @@ from types import MappingProxyType
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.cpp.toolchain import Compiler
 from fmha_cli.toolchain.cuda.headers import packaged_headers
 from fmha_cli.toolchain.cuda.nvrtc import LIBRARY
 from fmha_cli.toolchain.cuda.packages import ASSEMBLER, COMPILER, INSTALL_HELP, RELEASE, WheelProblem, recorded, wheel
@@ -30,34 +31,29 @@ class CudaKind(StrEnum):
     """The compiler of an installed CUDA toolkit."""
 
 
-@dataclass(frozen=True)
-class CudaToolchain:
+@dataclass(frozen=True, kw_only=True)
+class CudaToolchain(Compiler):
     """A compiler for NVIDIA GPUs that has compiled a kernel.
 
     Attributes:
+        argv0: starts the separate process that the compiler runs in.
+        version: name and build number, ``NVRTC 13.0.88``; part of every key.
+        headers_digest: digest of the CUDA headers that kernels may see.
         kind: NVRTC or nvcc.
         path: the library or the program.
-        version: name and build number, ``NVRTC 13.0.88``; part of every key.
         capabilities: 10 x major + minor of the architectures that it compiles for.
-        headers_digest: digest of the CUDA headers that kernels may see.
         places: the folder that each ``${name}`` in a key's flags means on this machine: the compiler and its headers.
         extra: flags beyond the usual ones.
         ptxas: the assembler that makes the cubin of NVRTC's PTX; None where the compiler itself does.
     """
 
+    argv0: tuple[str, ...] = field(default_factory=own_command)
     kind: CudaKind
     path: Path
-    version: str
     capabilities: tuple[int, ...]
-    headers_digest: str
     places: Mapping[str, str]
     extra: tuple[str, ...] = ()
     ptxas: Path | None = None
-
-    @property
-    def argv0(self) -> tuple[str, ...]:
-        """The beginning of the command line. The compiler runs in a separate process."""
-        return own_command()
 
     @property
     def identity(self) -> str:

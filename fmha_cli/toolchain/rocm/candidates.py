@@ -9,9 +9,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from shlex import join
 
-from fmha_cli.toolchain.cpp.toolchain import Candidate, split_command
+from fmha_cli.toolchain.cpp.toolchain import Candidate, Compiler, split_command
 
 OLDEST_CLANG = 19
 """The oldest clang that reads the pinned device libraries. It knows gfx1201; gfx950 came with 20, gfx1250 later."""
@@ -53,50 +52,24 @@ class RocmCandidate(Candidate):
         return RocmKind.CLANG if self.rocm is None else RocmKind.ROCM
 
 
-@dataclass(frozen=True)
-class RocmToolchain:
+@dataclass(frozen=True, kw_only=True)
+class RocmToolchain(Compiler):
     """A HIP compiler that has built a code object, and a host library that holds one.
 
     Attributes:
-        argv0: the beginning of a command line.
-        version: the first line of what it says about itself.
+        headers_digest: digest of all headers and device libraries that a kernel may see; part of every build key.
         kind: where its headers and device libraries come from.
         rocm_path: the root of those headers and libraries.
         archs: the architectures that it knows among those with facts.
         hip_version: version of the HIP headers, ``7.1.25424``.
-        headers_digest: digest of all headers and device libraries that a kernel may see; part of every build key.
         options: the flags among ``flags.PROBED`` that it accepts.
-        readelf: llvm-readelf of the same version; None where missing.
-        objdump: llvm-objdump of the same version; None where missing.
-        bundler: clang-offload-bundler of the same version; None where missing.
     """
 
-    argv0: tuple[str, ...]
-    version: str
     kind: RocmKind
     rocm_path: Path
     archs: tuple[str, ...]
     hip_version: str
-    headers_digest: str
     options: tuple[str, ...]
-    readelf: Path | None
-    objdump: Path | None
-    bundler: Path | None
-
-    @property
-    def compiler(self) -> Path:
-        """Absolute path of the program."""
-        return Path(self.argv0[0])
-
-    @property
-    def path(self) -> Path:
-        """As ``compiler``; the name that every toolchain has."""
-        return self.compiler
-
-    @property
-    def identity(self) -> str:
-        """The command that starts it, as one string: the build key's "toolchain path"."""
-        return join(self.argv0)
 
 
 def candidates(environ: Mapping[str, str] | None = None) -> Iterator[RocmCandidate]:

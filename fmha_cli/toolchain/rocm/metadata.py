@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from fmha_cli.toolchain.elf import Elf, MalformedObject
-from fmha_cli.toolchain.rocm.msgpack import decode
 
 _OWNER, _NT_AMDGPU_METADATA = "AMDGPU", 32
 _DESCRIPTOR = struct.Struct("<III4xq20xIIIHH4x")
@@ -91,7 +90,7 @@ def kernels(code_object: bytes) -> tuple[KernelMetadata, ...]:
     elf = Elf(code_object)
     symbols = {symbol.name: symbol for symbol in elf.symbols}
     found = []
-    for entry in _members(_metadata(elf), "amdhsa.kernels"):
+    for entry in _members(metadata_of(elf), "amdhsa.kernels"):
         name = str(_member(entry, ".name"))
         symbol = symbols.get(str(_member(entry, ".symbol")))
         if symbol is None:
@@ -108,14 +107,38 @@ def target_of(code_object: bytes) -> str:
     Raises:
         MalformedObject: no code object, or no metadata.
     """
-    return str(_member(_metadata(Elf(code_object)), "amdhsa.target")).removeprefix(_TRIPLE).removeprefix("-")
+    return str(_member(metadata_of(Elf(code_object)), "amdhsa.target")).removeprefix(_TRIPLE).removeprefix("-")
 
 
-def _metadata(elf: Elf) -> Any:
+def metadata_of(elf: Elf) -> Any:
+    """The AMDGPU metadata of a code object, as plain data.
+
+    Raises:
+        MalformedObject: it has none, or the metadata is damaged.
+    """
     for note in elf.notes:
         if note.owner == _OWNER and note.kind == _NT_AMDGPU_METADATA:
             return decode(note.data)
     raise MalformedObject("the code object has no AMDGPU metadata")
+
+
+def decode(data: bytes) -> Any:
+    """The first value of MessagePack data; bytes behind it are ignored.
+
+    Raises:
+        MalformedObject: it is cut short, nested too deep, or of a type that metadata does not use.
+    """
+    import msgpack  # type: ignore[import-untyped]
+
+    limits = {"max_buffer_size": len(data), "max_bin_len": 0, "max_ext_len": 0}
+    reader = msgpack.Unpacker(strict_map_key=False, unicode_errors="replace", **limits)
+    reader.feed(data)
+    try:
+        return reader.unpack()
+    except msgpack.OutOfData:
+        raise MalformedObject("metadata is cut short") from None
+    except (TypeError, ValueError) as fault:
+        raise MalformedObject(f"metadata cannot be read: {fault or type(fault).__name__}") from fault
 
 
 def _member(entry: Any, key: str) -> Any:

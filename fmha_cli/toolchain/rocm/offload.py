@@ -6,12 +6,9 @@ Source: clang's documentation, "Clang Offload Bundler" (bundled binary layout, c
 from __future__ import annotations
 
 import struct
-import subprocess
-import tempfile
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from fmha_cli.toolchain.elf import Elf, MalformedObject
 
@@ -29,7 +26,6 @@ _PACKED: Mapping[int, struct.Struct] = {
 
 _ZLIB, _ZSTD = 0, 1
 _EM_AMDGPU = 224
-_BUNDLER_S = 60
 
 
 @dataclass(frozen=True)
@@ -45,14 +41,11 @@ class CodeObject:
         return self.target.partition(":")[0]
 
 
-def code_objects(library: bytes, bundler: Path | None = None) -> tuple[CodeObject, ...]:
+def code_objects(library: bytes) -> tuple[CodeObject, ...]:
     """The device code objects of a host library, of a bundle, or the code object itself, in their order.
 
-    Args:
-        bundler: clang-offload-bundler, needed only for a bundle packed with zstd.
-
     Raises:
-        MalformedObject: it is none of these, or a bundle is damaged or cannot be unpacked on this machine.
+        MalformedObject: it is none of these, or a bundle is damaged or packed by a method that is not known.
     """
     if library[:4] == b"\x7fELF":
         elf = Elf(library)
@@ -62,17 +55,17 @@ def code_objects(library: bytes, bundler: Path | None = None) -> tuple[CodeObjec
         if section is None:
             raise MalformedObject(f"the library holds no device code (section {FATBIN_SECTION})")
         library = section.data
-    return tuple(_all_bundles(library, bundler))
+    return tuple(_all_bundles(library))
 
 
-def _all_bundles(data: bytes, bundler: Path | None) -> Iterator[CodeObject]:
+def _all_bundles(data: bytes) -> Iterator[CodeObject]:
     """Every code object of every bundle: the linker appends one bundle for each translation unit."""
     offset, found = 0, False
     while (start := _next_bundle(data, offset)) is not None:
         found = True
         if data.startswith(_PACKED_MAGIC, start):
             packed, offset = _packed_extent(data, start)
-            yield from _bundle(_unpacked(packed, bundler), 0)[0]
+            yield from _bundle(_unpacked(packed), 0)[0]
         else:
             objects, offset = _bundle(data, start)
             yield from objects
@@ -132,53 +125,18 @@ def _packed_extent(data: bytes, start: int) -> tuple[bytes, int]:
     return data[start:end], end
 
 
-def _unpacked(packed: bytes, bundler: Path | None) -> bytes:
+def _unpacked(packed: bytes) -> bytes:
+    import zstandard
+
     header = _PACKED[int.from_bytes(packed[4:6], "little")]
     method = int.from_bytes(packed[6:8], "little")
-    if method == _ZLIB:
-        try:
-            return zlib.decompress(packed[header.size :])
-        except zlib.error as error:
-            raise MalformedObject(f"a compressed offload bundle is damaged: {error}") from error
-    if method != _ZSTD or bundler is None:
-        raise MalformedObject("a compressed offload bundle can only be unpacked by clang-offload-bundler")
-    return _by_bundler(packed, bundler)
-
-
-def _by_bundler(packed: bytes, bundler: Path) -> bytes:
-    """The same bundle with uncompressed device entries, which the bundler unpacks."""
-    with tempfile.TemporaryDirectory(prefix="fmha-bundle-") as folder:
-        source = Path(folder, "packed")
-        source.write_bytes(packed)
-        listed = _run(bundler, "--list", "--type=o", f"--input={source}")
-        names = [line for line in listed.splitlines() if line and not line.startswith("host")]
-        outputs = [Path(folder, str(i)) for i in range(len(names))]
-        _run(
-            bundler,
-            "--unbundle",
-            "--type=o",
-            f"--input={source}",
-            f"--targets={','.join(names)}",
-            *(f"--output={out}" for out in outputs),
-        )
-        contents = [out.read_bytes() for out in outputs]
-    return _written(names, contents)
-
-
-def _written(names: list[str], contents: list[bytes]) -> bytes:
-    head = len(_MAGIC) + _U64.size + sum(_ENTRY.size + len(name) for name in names)
-    table, offset = b"", head
-    for name, content in zip(names, contents, strict=True):
-        table += _ENTRY.pack(offset, len(content), len(name)) + name.encode()
-        offset += len(content)
-    return _MAGIC + _U64.pack(len(names)) + table + b"".join(contents)
-
-
-def _run(program: Path, *arguments: str) -> str:
+    if method not in (_ZLIB, _ZSTD):
+        raise MalformedObject(f"a compressed offload bundle is packed by the unknown method {method}")
+    unpacker = zlib.decompressobj() if method == _ZLIB else zstandard.ZstdDecompressor().decompressobj()
     try:
-        done = subprocess.run(
-            [str(program), *arguments], capture_output=True, text=True, timeout=_BUNDLER_S, check=True
-        )
-    except (OSError, subprocess.SubprocessError) as error:
-        raise MalformedObject(f"{program.name} failed: {error}") from error
-    return done.stdout
+        data = unpacker.decompress(packed[header.size :])
+    except (zlib.error, zstandard.ZstdError) as error:
+        raise MalformedObject(f"a compressed offload bundle is damaged: {error}") from error
+    if not unpacker.eof:
+        raise MalformedObject("a compressed offload bundle is damaged: it ends too early")
+    return data

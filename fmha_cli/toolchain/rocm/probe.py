@@ -64,7 +64,7 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
     version = next((line for line in said.text.splitlines() if "version" in line), said.text.splitlines()[0]).strip()
     if candidate.kind is RocmKind.CLANG and (_version_number(said.text) or 0) < OLDEST_CLANG:
         raise ProbeError(f"is older than clang {OLDEST_CLANG}: {version}", INSTALL_HELP)
-    tools = {name: _tool(candidate, name, work) for name in (*_PACKAGES, "llvm-readelf", "llvm-objdump")}
+    tools = {name: _tool(candidate, name, work) for name in _PACKAGES}
     before |= stamps(str(path) for path in tools.values() if path)
     for name in ("ld.lld", "clang-offload-bundler"):
         _need(tools, name, said.text)
@@ -79,7 +79,7 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
     before |= stamps(map(str, (*headers, *libraries)))
     options = _options(base, work)
     accepted = tuple(word for option in options for word in option.split(" "))
-    _prove((*base, *accepted), source, tools["clang-offload-bundler"], work)
+    _prove((*base, *accepted), source, work)
     toolchain = RocmToolchain(
         argv0=candidate.argv0,
         version=version,
@@ -89,9 +89,6 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
         hip_version=_hip_version(headers),
         headers_digest=_digest(candidate, root, headers, libraries),
         options=options,
-        readelf=tools["llvm-readelf"],
-        objdump=tools["llvm-objdump"],
-        bundler=tools["clang-offload-bundler"],
     )
     return Probed(toolchain, before)
 
@@ -210,7 +207,7 @@ def _options(base: tuple[str, ...], work: Path) -> tuple[str, ...]:
     return tuple(flag.text for flag in PROBED if ask((*quick, *flag.words), work).ok)
 
 
-def _prove(base: tuple[str, ...], source: Path, bundler: Path | None, work: Path) -> None:
+def _prove(base: tuple[str, ...], source: Path, work: Path) -> None:
     """Build a code object and a host library with one inside, and look for the kernel.
 
     Raises:
@@ -226,7 +223,7 @@ def _prove(base: tuple[str, ...], source: Path, bundler: Path | None, work: Path
         if not answer.ok:
             raise ProbeError(f"cannot build a {what}: {answer.fault}")
         try:
-            found = [item for item in code_objects(out.read_bytes(), bundler) if item.arch == PROBE_ARCH]
+            found = [item for item in code_objects(out.read_bytes()) if item.arch == PROBE_ARCH]
         except (MalformedObject, OSError) as error:
             raise ProbeError(f"builds a {what} that cannot be read: {error}") from error
         if not any(b"fmha_probe.kd" in item.data for item in found):

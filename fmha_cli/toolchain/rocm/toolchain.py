@@ -15,7 +15,7 @@ from fmha_cli.toolchain.rocm.flags import PROBED
 from fmha_cli.toolchain.rocm.probe import PROBE_SOURCE, probe_rocm
 from fmha_cli.toolchain.rocm.root import STUBS, RocmSupply, isa_versions
 
-_PROBE = 5
+_PROBE = 6
 """Raised when the probe's code changes, so that the results of an older probe are not believed."""
 
 _ABSENT = "there is no ROCm, and no clang++ of version 19 or newer on PATH"

@@ -74,9 +74,6 @@ def shop(tmp_path: Path) -> Shop:
         headers_digest="1" * 64,
         options=(),
         archs=("gfx942",),
-        readelf=None,
-        objdump=None,
-        bundler=None,
     )
     tree = CkTree(tmp_path / "include", None, None, BASELINE, "a test", "2" * 64)
     work = Workshop(Cache(tmp_path / "cache"), toolchain, tree)

@@ -39,7 +39,7 @@ def plan_of(flags: str) -> Plan:
 def archive(tmp_path: Path) -> Path:
     """What another machine, with another compiler, packed for a backward problem."""
     cache = Cache(tmp_path / "there")
-    other = Toolchain(Path("/c"), ToolchainKind.OTHER, "NVRTC 13.0.1", ("/c",), "their headers")
+    other = Toolchain(argv0=("/c",), version="NVRTC 13.0.1", headers_digest="their headers", kind=ToolchainKind.OTHER)
 
     def product(work: Path) -> BuildProduct:
         (work / "a").write_bytes(b"a cubin")

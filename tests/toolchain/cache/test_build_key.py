@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -136,14 +135,16 @@ def test_digest_is_the_same_in_other_processes_and_hash_seeds(child: Callable[..
 
 
 def test_key_for_takes_everything_from_the_toolchain() -> None:
-    toolchain = Toolchain(Path("/usr/bin/ccache"), ToolchainKind.GCC, "g++ 12", ("/usr/bin/ccache", "g++"), "h1")
+    toolchain = Toolchain(
+        argv0=("/usr/bin/ccache", "g++"), version="g++ 12", headers_digest="h1", kind=ToolchainKind.GCC
+    )
     key = key_for(SPEC, ["-O3"], toolchain)
     assert (key.toolchain_path, key.toolchain_version, key.headers_digest) == ("/usr/bin/ccache g++", "g++ 12", "h1")
     assert (key.spec, key.flags, key.fmha_version) == (SPEC, ("-O3",), __version__)
 
 
 def test_header_trees_count_and_their_order_too() -> None:
-    toolchain = Toolchain(Path("/usr/bin/g++"), ToolchainKind.GCC, "g++ 12", ("/usr/bin/g++",), "h1")
+    toolchain = Toolchain(argv0=("/usr/bin/g++",), version="g++ 12", headers_digest="h1", kind=ToolchainKind.GCC)
     variants = [(), ("t1",), ("t2",), ("t1", "t2"), ("t2", "t1")]
     digests = {key_for(SPEC, [], toolchain, header_trees=trees).digest for trees in variants}
     assert len(digests) == len(variants)

@@ -39,7 +39,7 @@ def sample_kernel() -> Callable[..., KernelSpec]:
 
 
 def toolchain(version: str) -> Toolchain:
-    return Toolchain(Path("/c"), ToolchainKind.OTHER, version, ("/c",), f"headers of {version}")
+    return Toolchain(argv0=("/c",), version=version, headers_digest=f"headers of {version}", kind=ToolchainKind.OTHER)
 
 
 def key_of(kernel: KernelSpec, version: str = "compiler 1", source: str = SOURCE) -> BuildKey:

@@ -176,7 +176,7 @@ def test_a_full_disk_is_no_fault_of_the_kernel(run: Callable[..., CompileResult]
 
 
 def test_a_compiler_that_is_gone(tmp_path: Path) -> None:
-    toolchain = Toolchain(tmp_path / "no", ToolchainKind.GCC, "g++ 1", (str(tmp_path / "no"),), "h")
+    toolchain = Toolchain(argv0=(str(tmp_path / "no"),), version="g++ 1", headers_digest="h", kind=ToolchainKind.GCC)
     with pytest.raises(EnvironmentProblem, match="cannot be started"):
         compile_library(toolchain, "", (), tmp_path / "out", LONG, tmp_path / "log")
 

@@ -158,7 +158,7 @@ def test_a_broken_fmha_cxx_ends_the_search(cache: Cache, tmp_path: Path) -> None
 def test_a_broken_cxx_is_passed_over_aloud(cache: Cache, tmp_path: Path, notices: Any) -> None:
     env = {"PATH": os.environ["PATH"], "CXX": str(tmp_path / "no")}
     found = find_toolchain(cache.layout, notices, env)
-    assert found.path == Path(os.path.abspath(REAL or ""))
+    assert found.argv0 == (os.path.abspath(REAL or ""),)
     assert notices.kinds() == [NoticeKind.TOOLCHAIN]
     assert str(tmp_path / "no") in notices.said[0].text
 

@@ -8,6 +8,7 @@ import zlib
 from pathlib import Path
 
 import pytest
+import zstandard
 from amdgpu_tiny import Tiny, compiled, program
 
 from fmha_cli.toolchain.elf import MalformedObject
@@ -43,8 +44,8 @@ def bundle(codes: dict[str, bytes], folder: Path, *more: str) -> bytes:
     return out.read_bytes()
 
 
-def found(data: bytes, bundler: Path | None = None) -> dict[str, bytes]:
-    return {item.target: item.data for item in code_objects(data, bundler)}
+def found(data: bytes) -> dict[str, bytes]:
+    return {item.target: item.data for item in code_objects(data)}
 
 
 def test_a_code_object_by_itself(codes: dict[str, bytes]) -> None:
@@ -64,11 +65,22 @@ def test_a_compressed_bundle(codes: dict[str, bytes], tmp_path: Path) -> None:
     data = bundle(codes, tmp_path, "--compress")
     if not data.startswith(b"CCOB"):
         pytest.skip("this bundler does not compress")
-    assert found(data, Path(program("clang-offload-bundler"))) == codes
-    assert len(code_objects(data + bytes(64) + data, Path(program("clang-offload-bundler")))) == 4
-    if data[6:8] == b"\1\0":
-        with pytest.raises(MalformedObject, match="clang-offload-bundler"):
-            code_objects(data)
+    assert found(data) == codes
+    assert len(code_objects(data + bytes(64) + data)) == 4
+    with pytest.raises(MalformedObject, match="method 9"):
+        code_objects(data[:6] + b"\x09\0" + data[8:])
+    with pytest.raises(MalformedObject, match=r"damaged|cut short"):
+        code_objects(data[:40] + bytes(40) + data[80:])
+
+
+def test_a_bundle_packed_with_zstd(codes: dict[str, bytes], tmp_path: Path) -> None:
+    """Whatever this machine's bundler prefers."""
+    plain = bundle(codes, tmp_path)
+    body = zstandard.compress(plain)
+    header = struct.pack("<4sHHII8s", b"CCOB", 2, 1, 24 + len(body), len(plain), bytes(8))
+    assert found(header + body) == codes
+    with pytest.raises(MalformedObject, match="damaged"):
+        code_objects(header + bytes(len(body)))
 
 
 def test_bundles_packed_with_zlib(codes: dict[str, bytes], tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.toolchain.cache.key import expanded
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.elf import Elf
-from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
+from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain, llvm_tool
 from fmha_cli.toolchain.rocm.compile import HipProduct, build_hip, compile_hip, hip_flags, hip_key, hip_places
 from fmha_cli.toolchain.rocm.flags import PROBED, kernel_flags, words
 from fmha_cli.toolchain.rocm.offload import code_objects
@@ -39,8 +39,15 @@ extern "C" __attribute__((visibility("default"))) int launch(float* x, hipStream
 
 ALL = frozenset(flag.text for flag in PROBED)
 FAKE = RocmToolchain(
-    ("/bin/hipcc",), "clang version 22", RocmKind.CLANG, Path("/rocm"), ("gfx942", "gfx1201"), "7.1.0", "d", tuple(ALL), None, None, None
-)  # fmt: skip
+    argv0=("/bin/hipcc",),
+    version="clang version 22",
+    kind=RocmKind.CLANG,
+    rocm_path=Path("/rocm"),
+    archs=("gfx942", "gfx1201"),
+    hip_version="7.1.0",
+    headers_digest="d",
+    options=tuple(ALL),
+)
 
 
 @pytest.fixture
@@ -153,7 +160,7 @@ def test_a_library_and_its_code_object(
     built = build_hip(cache, key, chain, headers=headers)
     assert not built.cached
     assert build_hip(cache, key, chain, headers=headers).cached
-    (device,) = code_objects(built.path.read_bytes(), chain.bundler)
+    (device,) = code_objects(built.path.read_bytes())
     assert device.arch == arch
     assert b"scale" in device.data
     log = built.log.read_text()
@@ -171,10 +178,11 @@ def test_hip_stays_undefined(
     chain = toolchain_here(shared_cache, "gfx942")
     key = hip_key(kernel, TEXT, chain, load_arch("gfx942"), headers=headers)
     built = build_hip(Cache(tmp_path / "cache", say_nothing), key, chain, headers=headers)
-    if chain.readelf is None:
+    readelf = llvm_tool("llvm-readelf", Path(chain.argv0[0]))
+    if readelf is None:
         pytest.skip("there is no llvm-readelf")
     said = subprocess.run(
-        [chain.readelf, "--dyn-syms", "--dynamic", built.path], capture_output=True, text=True, check=True
+        [readelf, "--dyn-syms", "--dynamic", built.path], capture_output=True, text=True, check=True
     ).stdout
     undefined = [line.split()[-1].partition("@")[0] for line in said.splitlines() if " UND " in line]
     assert {"__hipRegisterFatBinary", "hipLaunchKernel", "hipGetLastError"} <= set(undefined)
@@ -204,7 +212,7 @@ def test_a_text_that_does_not_compile(
         build_hip(Cache(tmp_path / "cache", say_nothing), key, chain, headers=headers)
     assert "NO_TILE" in caught.value.what
     log = Path(caught.value.where or "").read_text()
-    assert log.startswith(f"$ {shlex.quote(str(chain.compiler))}")
+    assert log.startswith(f"$ {shlex.quote(chain.argv0[0])}")
 
 
 def test_a_code_object_outside_the_cache(
@@ -239,7 +247,7 @@ def test_an_installed_rocm_comes_first(
     root = tmp_path / "rocm"
     shutil.copytree(here.rocm_path, root)
     (root / "lib").mkdir()
-    (root / "lib" / "llvm").symlink_to(here.compiler.resolve().parent.parent)
+    (root / "lib" / "llvm").symlink_to(Path(here.argv0[0]).resolve().parent.parent)
 
     def no_parts() -> RocmParts:
         raise AssertionError("an installed ROCm needs no parts")
@@ -248,11 +256,11 @@ def test_an_installed_rocm_comes_first(
     cache = Cache(tmp_path / "cache", say_nothing)
     chain = find_rocm(cache.layout.root, parts=RocmSupply("", no_parts), notify=say_nothing, environ=environ)
     assert (chain.kind, chain.rocm_path) == (RocmKind.ROCM, root)
-    assert chain.compiler == root / "lib" / "llvm" / "bin" / "clang++"
+    assert chain.argv0 == (str(root / "lib" / "llvm" / "bin" / "clang++"),)
     assert chain.headers_digest != here.headers_digest
     key = hip_key(kernel, TEXT, chain, load_arch("gfx942"), headers=headers)
     built = build_hip(cache, key, chain, headers=headers)
-    assert [item.arch for item in code_objects(built.path.read_bytes(), chain.bundler)] == ["gfx942"]
+    assert [item.arch for item in code_objects(built.path.read_bytes())] == ["gfx942"]
     # Another header, another compiler.
     (root / "include" / "hip" / "hip_fp16.h").write_text("#include <assert.h>\n#define NEW 1\n")
     again = find_rocm(cache.layout.root, parts=RocmSupply("", no_parts), notify=say_nothing, environ=environ)

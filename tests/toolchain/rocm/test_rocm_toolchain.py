@@ -119,7 +119,7 @@ def test_a_real_one_is_proven_once(tmp_path: Path, shared_cache: Path, script: A
     real = toolchain_here(shared_cache)
     if real.kind is not RocmKind.CLANG:
         pytest.skip("this machine has a ROCm")
-    wrapper = counted(tmp_path, script, real.compiler)
+    wrapper = counted(tmp_path, script, Path(real.argv0[0]))
     parts = RocmParts(
         real.rocm_path / "include",
         *(real.rocm_path / "amdgcn/bitcode" / f"{n}.bc" for n in ("ocml", "ockl")),
@@ -165,7 +165,7 @@ def test_the_digest_does_not_depend_on_the_cache(tmp_path: Path, shared_cache: P
     )
     if here.kind is not RocmKind.CLANG:
         pytest.skip("this machine has a ROCm")
-    environ = {**os.environ, "FMHA_HIPCC": str(here.compiler)}
+    environ = {**os.environ, "FMHA_HIPCC": here.argv0[0]}
     there = find_rocm(tmp_path / "cache", parts=RocmSupply("x", lambda: parts), notify=say_nothing, environ=environ)
     assert there.rocm_path != here.rocm_path
     assert there.headers_digest == here.headers_digest

@@ -188,7 +188,7 @@ class Bench:
         )
         toolchain = RocmToolchain(
             argv0=(str(program),), version="1", kind=RocmKind.CLANG, rocm_path=folder / "rocm", archs=("gfx942",),
-            hip_version="7", headers_digest="h", options=(), readelf=None, objdump=None, bundler=None,
+            hip_version="7", headers_digest="h", options=(),
         )  # fmt: skip
         found = CkTree(folder / "include", self.example, self.example, "baseline", "a test", "d")
         root = cache_root(str(folder / "cache"))
