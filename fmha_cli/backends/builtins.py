@@ -27,4 +27,4 @@ BUILTINS: Mapping[str, Builtin] = {
     "cpu": Builtin("fmha_cli.backends.cpu", device="cpu"),
     "flash_attn": Builtin("fmha_cli.backends.flash_attn", device="cuda:N"),
 }
-"""By name, in the order in which backends are asked."""
+"""By name, in the order in which backends are asked. On a GPU ``--backend auto`` takes the first that serves a problem."""

@@ -49,7 +49,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Selection:
-    """All decisions, and the choices best first (GPUs before the CPU, then by rank)."""
+    """All decisions, and the choices best first: GPUs before the CPU, then the backends in their order, then by rank."""
 
     trace: Trace
     choices: tuple[Choice, ...]
@@ -99,9 +99,10 @@ def select(problem: Problem, registry: Registry, found: Mapping[str, Availabilit
     if pinned is not None:
         decisions = [(d, device) for d, device in decisions if d.kernel is None or d.kernel == pinned]
         _refuse_pinned(pinned, [d for d, _ in decisions])
-    ordered = sorted((pair for pair in decisions if isinstance(pair[0], Supported)), key=_preference)
+    places = {backend.name: place for place, backend in enumerate(backends)}
+    fit = [Choice(d, device) for d, device in decisions if isinstance(d, Supported)]
+    choices = tuple(sorted(fit, key=lambda choice: _preference(choice, places)))
     refused = [d for d, _ in decisions if isinstance(d, Unsupported)]
-    choices = tuple(Choice(d, device) for d, device in ordered if isinstance(d, Supported))
     return Selection(Trace((*(c.decision for c in choices), *refused)), choices)
 
 
@@ -123,9 +124,10 @@ def _archs_in_play(backends: Iterable[Backend], found: Mapping[str, Availability
     return list(dict.fromkeys([*present, *(a for b in backends for a in b.archs())]))
 
 
-def _preference(pair: tuple[Decision, DeviceFacts]) -> tuple[bool, bool, tuple[int, ...]]:
-    decision, device = pair
-    return (device.id == NO_DEVICE, device.id == CPU, decision.rank if isinstance(decision, Supported) else ())
+def _preference(choice: Choice, places: Mapping[str, int]) -> tuple[bool, bool, int, tuple[int, ...]]:
+    """Sort key of a choice. A rank orders kernels of one backend, so the backends' order comes first."""
+    device = choice.device.id
+    return device == NO_DEVICE, device == CPU, places.get(choice.kernel.backend, len(places)), choice.decision.rank
 
 
 def _asked(backend: Backend, problem: Problem, device: DeviceFacts, arch: str | None) -> Iterator[Decision]:

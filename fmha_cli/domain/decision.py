@@ -10,7 +10,10 @@ from fmha_cli.domain.rules import Reason
 
 @dataclass(frozen=True)
 class Supported:
-    """A kernel that serves the problem. Smaller ``rank`` is better; ``note`` says what the rank rests on."""
+    """A kernel that serves the problem. Smaller ``rank`` is better; ``note`` says what the rank rests on.
+
+    A rank orders kernels of one backend.
+    """
 
     kernel: KernelSpec
     rank: tuple[int, ...]

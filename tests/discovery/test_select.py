@@ -1,6 +1,7 @@
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -14,7 +15,7 @@ from fmha_cli.discovery.hookspecs import hookimpl
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Selection, Wanted, select
 from fmha_cli.domain.arch import arch_names
-from fmha_cli.domain.decision import Supported, Unsupported
+from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError, UsageError
 from fmha_cli.domain.problem import Problem
@@ -60,6 +61,22 @@ def test_the_gpu_comes_first_then_the_cpu() -> None:
     assert fallback is not None
     assert (fallback.device.id, fallback.kernel.arch) == ("cpu", "x86_64_v4")
     assert [r.id for r in chosen(NO_GPU).trace.reasons()] == ["K023"]
+
+
+def test_ranks_of_two_backends_are_not_compared() -> None:
+    """Each kernel of the later backend has rank 0 or more; those of the first have higher ranks and still come first."""
+
+    class Modest(PaperBackend):
+        def decide(self, problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
+            for decision in super().decide(problem, device):
+                yield replace(decision, rank=(7,)) if isinstance(decision, Supported) else decision
+
+    first, second = Modest("first", ("sm_90",)), PaperBackend("second", ("sm_90",))
+    found = dict.fromkeys(("first", "second"), HERE["gpu"])
+    choices = select(FP16, registry(first, second), found, Wanted()).choices
+    names = [choice.kernel.backend for choice in choices]
+    assert (names[0], names) == ("first", sorted(names))
+    assert {"first", "second"} == set(names)
 
 
 def test_only_named_backends_that_are_not_automatic() -> None:

@@ -44,8 +44,9 @@ class Workshop:
         fault: why no compiler works; None where one does.
         assembled: returns ``toolchain`` with the separate assembler in place of NVRTC's own. It raises B052 if there is
             none.
-        tree: returns the folder of the unpacked source and fetches it if necessary. It is called only to compile.
-        digest: the pinned digest of that folder's content.
+        tree: returns the folder of the unpacked source and fetches it if necessary. It is called only to compile text
+            that includes the source.
+        digests: the pinned digest of that folder's content; empty for an upstream without a source.
     """
 
     cache: Cache
@@ -53,7 +54,7 @@ class Workshop:
     fault: EnvironmentProblem | None
     assembled: Callable[[], CudaToolchain]
     tree: Callable[[], Path]
-    digest: str
+    digests: tuple[str, ...]
 
 
 def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
@@ -84,6 +85,7 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
     def unpacked() -> Path:
         from fmha_cli.sources.store import fetched  # importing its network modules takes longer than loading a cubin
 
+        assert upstream.source is not None
         return fetched(upstream.source, root, offline=context.offline, notify=speak)
 
     fetching = Lock()
@@ -92,7 +94,7 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
         with fetching:  # parallel compiles would otherwise wait for each other's fetch and print notices about it
             return unpacked()
 
-    return Workshop(kernels, toolchain, fault, assembled, tree, pin_of(upstream.source).digest)
+    return Workshop(kernels, toolchain, fault, assembled, tree, tuple(_pinned(upstream).values()))
 
 
 def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Artifact:
@@ -155,8 +157,8 @@ def text_of(upstream: Upstream, kernel: KernelSpec) -> str:
     It names the sources that it includes, so an imported cubin that was made from other sources never matches it.
     """
     shims_digest = digest_of([_tree_digest(upstream.shim_folder(name)) for name in upstream.shims[CudaKind.NVRTC]])
-    pinned = pin_of(upstream.source).digest
-    return f"// {upstream.source} {pinned}\n// shims {shims_digest}\n{upstream.emit(kernel)}"
+    pinned = "".join(f"// {source} {digest}\n" for source, digest in _pinned(upstream).items())
+    return f"{pinned}// shims {shims_digest}\n{upstream.emit(kernel)}"
 
 
 def ptx_of(artifact: Artifact) -> Path | None:
@@ -169,6 +171,11 @@ def needs_assembler(upstream: Upstream, kernel: KernelSpec) -> bool:
     """Whether NVRTC's own assembler would crash on the kernel, according to the facts of its architecture."""
     fact = load_arch(kernel.arch).facts.get(FAILS_ON)
     return fact is not None and not upstream.instructions(kernel).isdisjoint(fact["value"])
+
+
+def _pinned(upstream: Upstream) -> dict[str, str]:
+    """The pinned source that the text includes, with its digest; empty if there is none."""
+    return {} if upstream.source is None else {upstream.source: pin_of(upstream.source).digest}
 
 
 def _require_buildable(upstream: Upstream, kernel: KernelSpec) -> None:
@@ -194,9 +201,10 @@ def _compiled(
     upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain, shop: Workshop, context: BuildContext
 ) -> Artifact:
     key = _key(upstream, kernel, text, toolchain, shop)
-    tree = shop.tree()
     folders = {name: upstream.shim_folder(name) for name in upstream.shims[toolchain.kind]}
-    folders |= {name: tree / part for name, part in upstream.folders.items()}
+    if upstream.source is not None:
+        tree = shop.tree()
+        folders |= {name: tree / part for name, part in upstream.folders.items()}
     made = build_cuda(shop.cache, key, toolchain, folders, timeout=context.timeout, cancel=context.stop)
     if not made.cached:
         for said in _faults(upstream, made):
@@ -214,7 +222,7 @@ def _faults(upstream: Upstream, made: Artifact) -> Iterator[str]:
 
 def _key(upstream: Upstream, kernel: KernelSpec, text: str, toolchain: CudaToolchain, shop: Workshop) -> BuildKey:
     own = upstream.shims[toolchain.kind]
-    digests = (*(_tree_digest(upstream.shim_folder(name)) for name in own), shop.digest)
+    digests = (*(_tree_digest(upstream.shim_folder(name)) for name in own), *shop.digests)
     return cuda_key(kernel, text, toolchain, upstream.flags[toolchain.kind], (*own, *upstream.folders), digests)
 
 

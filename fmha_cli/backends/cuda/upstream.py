@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.domain.arch import ArchSpec
@@ -37,8 +38,8 @@ class Upstream(ABC):
     Attributes:
         name: the backend's name, as in ``--backend``.
         algorithm: the dataclass of the kernels' free choices.
-        dropout_stream: the named stream that the kernels draw from.
-        source: the pinned source that the kernels' text includes.
+        dropout_stream: the named stream that the kernels draw from; any stream's name if they have no dropout.
+        source: the pinned source that the kernels' text includes; None if it includes the shims alone.
         folders: the header folders of that source, name -> folder in it, in search order.
         shims: for each compiler (``CudaKind``), the names of the shim folders, searched in order before ``folders``.
         flags: for each compiler, the project's own flags in order, after the architecture and before the headers.
@@ -51,8 +52,8 @@ class Upstream(ABC):
     name: str
     algorithm: type[Algorithm]
     dropout_stream: str
-    source: str
-    folders: Mapping[str, Path]
+    source: str | None = None
+    folders: Mapping[str, Path] = MappingProxyType({})
     shims: Mapping[str, tuple[str, ...]]
     flags: Mapping[str, tuple[str, ...]]
     symbol: str
@@ -143,10 +144,16 @@ class Upstream(ABC):
 
     # What the host converts, outside the timed launches.
 
-    @abstractmethod
     def before_upload(self, call: Call[Any], arena: Bytes) -> None:
-        """Change the host's arena before it is copied to the device."""
+        """Change the host's arena before it is copied to the device.
 
-    @abstractmethod
+        Kernels that read the contract's tensors as they are need nothing.
+        """
+        return
+
     def after_download(self, call: Call[Any], arena: Bytes) -> None:
-        """Convert what the kernels left in the host's arena to the contract's outputs."""
+        """Convert what the kernels left in the host's arena to the contract's outputs.
+
+        Kernels that write those need nothing.
+        """
+        return

@@ -113,6 +113,9 @@ def core_question(rule: Rule, reads: Reads | None = None) -> Question[Any]:
 
     Args:
         reads: returns what the rule reads of a kernel. It may be left out for a rule that compares one signature field.
+
+    Raises:
+        TypeError: ``reads`` is left out for another rule.
     """
 
     def check(situation: Host, kernel: KernelSpec) -> Reason | None:
@@ -122,7 +125,9 @@ def core_question(rule: Rule, reads: Reads | None = None) -> Question[Any]:
 
 
 def _compared_field(rule: Rule) -> Reads:
-    field = next(field for field, name in SIGNATURE_RULE_IDS.items() if name == rule.id)
+    field = next((field for field, name in SIGNATURE_RULE_IDS.items() if name == rule.id), None)
+    if field is None:
+        raise TypeError(f"{rule.id} compares no field of the signature: core_question needs what it reads of a kernel")
     inputs = ("signature.dtype",) if field == "dtype_out" else ()  # the default output type follows the input type
     return attrgetter(f"signature.{field}", *inputs)
 

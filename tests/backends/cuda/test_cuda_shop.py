@@ -16,7 +16,7 @@ from nvrtc_wgmma import ARCH, wgmma_text
 from fmha_cli.backends.cuda import inspect as inspections
 from fmha_cli.backends.cuda import shop as shops
 from fmha_cli.backends.cuda.inspect import inspect
-from fmha_cli.backends.cuda.shop import Workshop, build, key_of, needs_assembler, ptx_of, workshop
+from fmha_cli.backends.cuda.shop import Workshop, build, key_of, needs_assembler, ptx_of, text_of, workshop
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.upstream import FlashAttention
 from fmha_cli.domain.arch import load_arch
@@ -122,6 +122,20 @@ def test_without_it_nothing_is(bench: Bench, needing: str) -> None:
 def test_what_a_kernel_calls_on_purpose_is_no_notice(bench: Bench) -> None:
     build(Wgmma(asserting=True, calls="__assertfail vprintf"), KERNEL, bench.context)
     assert ["wgmma" in text for text in bench.said] == [True]
+
+
+def test_text_without_a_pinned_source_needs_none(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never() -> Path:
+        raise AssertionError("the source is fetched")
+
+    plain = Wgmma()
+    sourced = key_of(plain, KERNEL, bench.context)
+    monkeypatch.setattr(plain, "source", None)
+    shop = workshop(plain, BuildContext(cache_root=bench.context.cache_root))
+    assert shop.digests == ()
+    context = replace(bench.context, prepared=replace(shop, tree=never))
+    assert "flash-attn" not in text_of(plain, KERNEL)
+    assert build(plain, KERNEL, context).digest == key_of(plain, KERNEL, context).digest != sourced.digest
 
 
 def test_the_route_is_a_fact_of_the_architecture(bench: Bench) -> None:
