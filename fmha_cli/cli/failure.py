@@ -43,7 +43,7 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
 
         entry = COMMANDS.get(command or "")
         if entry is not None and entry.report:
-            from fmha_cli.report.environment import environment
+            from fmha_cli.report.parts import environment
 
             output.document(report_document([], environment({}), error))
         else:

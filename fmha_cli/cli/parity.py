@@ -61,7 +61,7 @@ def parity(call: Call) -> int:
     from fmha_cli.parity.emulated import EmulatedSide
     from fmha_cli.parity.outcome import exit_code_of
     from fmha_cli.parity.suite import load_suite
-    from fmha_cli.report.environment import environment
+    from fmha_cli.report.parts import environment
 
     upstream = _upstream(call)
     suite = load_suite(call.settings.text("suite") or PROGRAMS.suites[0], upstream)
@@ -118,7 +118,7 @@ def _upstream(call: Call) -> Counterpart:
 def listed(call: Call, suite: Suite, cases: list[Case], upstream: Counterpart) -> int:
     """The cases with what each side would be given."""
     from fmha_cli.parity.document import listed_dict, parity_document
-    from fmha_cli.report.environment import environment
+    from fmha_cli.report.parts import environment
 
     rows = [listed_dict(upstream.mapped(case)) for case in cases]
     call.output.document(parity_document(suite, rows, None, environment({})))

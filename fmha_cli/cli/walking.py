@@ -23,7 +23,7 @@ def walk(call: Call, command: Command) -> int:
     from fmha_cli.cli.problems import problems_of
     from fmha_cli.cli.request import request_of
     from fmha_cli.report.documents.report import report_document
-    from fmha_cli.report.environment import environment
+    from fmha_cli.report.parts import environment
     from fmha_cli.walk.run import run_points
 
     problems = problems_of(call)
@@ -72,7 +72,7 @@ def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
     NOT_RUN is no failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
     from fmha_cli.cli.choosing import found_by
     from fmha_cli.report.documents.report import report_document
-    from fmha_cli.report.environment import environment
+    from fmha_cli.report.parts import environment
     from fmha_cli.walk.dry_run import dry_fates
     from fmha_cli.walk.emulation import refuse_timing
     from fmha_cli.walk.records import record_of

@@ -101,6 +101,11 @@ def choices(hint: Any) -> tuple[Any, ...]:
     return tuple(m.value for m in hint) if isinstance(hint, type) and issubclass(hint, Enum) else ()
 
 
+def taken_from(source: object, kind: type[T], /, **other: Any) -> T:
+    """An object of a class that has its members from the attributes of ``source``, except those given in ``other``."""
+    return kind(**{m.name: getattr(source, m.name) for m in members_of(kind) if m.name not in other}, **other)
+
+
 def to_json(noun: object) -> dict[str, Any]:
     """The dataclass as a new object of plain JSON values."""
     if not getattr(noun, "json_kept", False):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from fmha_cli import __version__
+from fmha_cli.domain.codec import taken_from, to_json
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.emulation import Executed, Finding
@@ -18,8 +21,8 @@ from fmha_cli.domain.members import Below, Count, FewestItems, Least, Pattern, S
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
-from fmha_cli.report.columns import Column
 from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.table import Column
 from fmha_cli.report.units import size
 
 _DTYPES = "|".join(dtype.value for dtype in DType)
@@ -84,8 +87,7 @@ class ErrorRow:
     @staticmethod
     def of(error: FmhaError) -> ErrorRow:
         """The row of an error."""
-        parts = {name: getattr(error, name) for name in ("code", "exit_code", "what", "where", "why", "help")}
-        return ErrorRow(**parts)
+        return taken_from(error, ErrorRow)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,15 +105,8 @@ class DeviceRow:
     @staticmethod
     def of(backend: str, device: DeviceFacts) -> DeviceRow:
         """The row of a device."""
-        return DeviceRow(
-            id=device.id,
-            backend=backend,
-            name=device.name,
-            archs=device.archs,
-            units=device.units,
-            memory_bytes=device.memory_bytes or None,
-            llc_bytes=device.llc_bytes or None,
-        )
+        memory, cache = device.memory_bytes or None, device.llc_bytes or None
+        return taken_from(device, DeviceRow, backend=backend, memory_bytes=memory, llc_bytes=cache)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,7 +121,7 @@ class BackendRow:
     @staticmethod
     def of(found: Availability) -> BackendRow:
         """The row of a probe's result."""
-        return BackendRow(state=found.state, version=found.version, why=found.why, help=found.help)
+        return taken_from(found, BackendRow)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -150,6 +145,19 @@ def backend_rows(backends: Mapping[str, Availability]) -> dict[str, BackendRow]:
     return {name: BackendRow.of(found) for name, found in sorted(backends.items())}
 
 
+def environment(backends: Mapping[str, Availability]) -> dict[str, Any]:
+    """Versions, platform, and the reply of every backend that was asked, by backend name."""
+    return to_json(
+        Environment(
+            fmha=__version__,
+            python=platform.python_version(),
+            platform=platform.platform(),
+            devices=device_rows(backends),
+            backends=backend_rows(backends),
+        )
+    )
+
+
 @dataclass(frozen=True, kw_only=True)
 class ArtifactRow:
     """A built kernel: the file, its hash, the cache key's digest, and its origin."""
@@ -165,15 +173,7 @@ class ArtifactRow:
     @staticmethod
     def of(artifact: Artifact) -> ArtifactRow:
         """The row of an artifact."""
-        return ArtifactRow(
-            path=artifact.path,
-            sha256=artifact.sha256,
-            digest=artifact.digest,
-            cached=artifact.cached,
-            build_ns=round(artifact.build_seconds * 1e9),
-            prebuilt_by=artifact.prebuilt_by,
-            log=artifact.log,
-        )
+        return taken_from(artifact, ArtifactRow, build_ns=round(artifact.build_seconds * 1e9))
 
 
 COMMON: Mapping[str, Any] = MappingProxyType(

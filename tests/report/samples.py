@@ -44,7 +44,7 @@ from fmha_cli.report.documents import (
     sources,
 )
 from fmha_cli.report.documents.executed import executed_document
-from fmha_cli.report.environment import environment
+from fmha_cli.report.parts import environment
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
 from fmha_cli.toolchain.cache.audit import VerifyReport

@@ -9,8 +9,7 @@ from dataclasses import replace
 from fmha_cli.report.documents.build import build_document, build_entry, build_view
 from fmha_cli.report.documents.explain import explain_document
 from fmha_cli.report.documents.plan import plan_document, plan_view
-from fmha_cli.report.environment import environment
-from fmha_cli.report.parts import ArtifactRow
+from fmha_cli.report.parts import ArtifactRow, environment
 from report.samples import ARTIFACT, BACKENDS, PLAN, PROBLEM, TRACE, documents, kernel
 
 

@@ -8,10 +8,9 @@ from typing import Any, Literal
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.device import Availability, DeviceFacts
-from fmha_cli.report.columns import table_of
 from fmha_cli.report.document import Document
 from fmha_cli.report.parts import BackendRow, DeviceRow, backend_rows, device_rows
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Table, table_of
 from fmha_cli.report.units import counted
 
 

@@ -13,11 +13,9 @@ from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, FmhaError
 from fmha_cli.domain.members import ShownAs
 from fmha_cli.domain.verdict import Check, Verdict
-from fmha_cli.report.color import verdict_text
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import is_note
-from fmha_cli.report.launch_view import launch_lines
-from fmha_cli.report.lines import problem_text, reason_text
+from fmha_cli.report.lines import launch_lines, problem_text, reason_text
 from fmha_cli.report.parts import Environment, ErrorRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import OUTPUTS
@@ -63,7 +61,7 @@ def records_view(document: Row, color: bool = False) -> Table:
                 problem_text(record["problem"]),
                 _kernel(record),
                 measured.get("cache", ""),
-                verdict_text(record["verdict"], color),
+                _colored(record["verdict"], color),
                 "" if time is None else digits(time / factor, 4),
                 _half_width(measured),
                 digits(measured.get("tflops")),
@@ -95,6 +93,19 @@ def _kernel(record: Row) -> str:
     where = record["device"] if is_emulated(record["device"]) else record["arch"]
     parts = [record["backend"], where, kernel["digest"][:8] + mark if kernel else None]
     return " ".join(part for part in parts if part)
+
+
+_GREEN, _YELLOW, _RED = 32, 33, 31
+_CAUTION = (Verdict.UNCHECKED, Verdict.UNSUPPORTED, Verdict.NOT_RUN)
+
+
+def _colored(verdict: str, color: bool) -> str:
+    """The verdict, in green, yellow (nothing was proved) or red."""
+    if not color:
+        return verdict
+    known = Verdict(verdict)
+    code = _YELLOW if known in _CAUTION else _GREEN if known.exit_code is ExitCode.OK else _RED
+    return f"\x1b[{code}m{verdict}\x1b[0m"
 
 
 def _half_width(measured: Row) -> str:

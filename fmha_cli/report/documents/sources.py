@@ -9,9 +9,8 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.installation import SourceState, SourceTree
 from fmha_cli.domain.members import Count, Sha256, ShownAs
-from fmha_cli.report.columns import Column, table_of
 from fmha_cli.report.document import Document
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Table, table_of
 from fmha_cli.report.units import counted, size
 
 
