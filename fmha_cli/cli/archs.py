@@ -9,7 +9,7 @@ from fmha_cli.cli.options import ROWS
 
 def archs(call: Call) -> int:
     """Every architecture, or one, with its facts."""
-    from fmha_cli.report.documents.archs import archs_document
+    from fmha_cli.report.documents.installation import archs_document
 
     name = call.argument("arch")
     names = call.registry.arch_names() if name is None else (name,)

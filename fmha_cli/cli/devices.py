@@ -12,7 +12,7 @@ def devices(call: Call) -> int:
     from fmha_cli.cli.choosing import found_by
     from fmha_cli.discovery.emulated_devices import emulated_devices, runs_on
     from fmha_cli.discovery.select import Wanted, wanted_backends
-    from fmha_cli.report.documents.devices import devices_document
+    from fmha_cli.report.documents.installation import devices_document
 
     wanted = Wanted(backend=call.settings.text("backend") or "auto")
     backends = wanted_backends(call.registry, wanted)

@@ -20,7 +20,7 @@ DTYPES = ("fp16", "bf16", "fp32")
 
 def doctor(call: Call) -> int:
     """Exit 4 only when something that was asked for by name is broken."""
-    from fmha_cli.report.documents.doctor import doctor_document
+    from fmha_cli.report.documents.installation import doctor_document
     from fmha_cli.report.parts import environment
 
     named = tuple(call.arguments.get("names") or ())

@@ -100,7 +100,7 @@ def error_pages() -> dict[str, tuple[str, str]]:
 
 def _page(id: str, text: str, help: str, source: str | None, backends: list[str]) -> dict[str, Any]:
     from fmha_cli.domain.codec import to_json
-    from fmha_cli.report.documents.rule import RulePage
+    from fmha_cli.report.documents.pages import RulePage
 
     return to_json(RulePage(id=id, text=text, help=help, source=source, backends=tuple(backends)))
 

@@ -38,8 +38,10 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
     console.error(error.render())
     code = error.exit_code
     if output is not None and output.form is Format.JSON and code not in (ExitCode.INTERNAL, ExitCode.INTERRUPTED):
-        from fmha_cli.report.documents.error import error_document
+        from fmha_cli.domain.codec import to_json
+        from fmha_cli.report.documents.pages import Failure
         from fmha_cli.report.documents.report import report_document
+        from fmha_cli.report.parts import ErrorRow
 
         entry = COMMANDS.get(command or "")
         if entry is not None and entry.report:
@@ -47,7 +49,7 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
 
             output.document(report_document([], environment({}), error))
         else:
-            output.document(error_document(error))
+            output.document(to_json(Failure(error=ErrorRow.of(error))))
     return int(code)
 
 

@@ -11,13 +11,13 @@ from fmha_cli.cli.options import ROWS
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.registry import Registry
-    from fmha_cli.report.documents.plugins import PluginRow
+    from fmha_cli.report.documents.installation import PluginRow
 
 
 def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
     """Every plugin with what it brings, and those known by their faults alone."""
     from fmha_cli.discovery.registry import BUILTINS
-    from fmha_cli.report.documents.plugins import Fault, PluginRow
+    from fmha_cli.report.documents.installation import Fault, PluginRow
 
     faults: dict[str, list[Fault]] = {}
     for fault in registry.faults:
@@ -41,9 +41,10 @@ def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
 
 def plugins(call: Call) -> int:
     """Every plugin; a broken one is named and breaks nothing else."""
-    from fmha_cli.report.documents.plugins import plugins_document
+    from fmha_cli.domain.codec import to_json
+    from fmha_cli.report.documents.installation import Plugins
 
-    call.output.document(plugins_document(plugin_rows(call.registry)))
+    call.output.document(to_json(Plugins(plugins=tuple(plugin_rows(call.registry)))))
     return 0
 
 

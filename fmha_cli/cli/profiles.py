@@ -10,13 +10,11 @@ from fmha_cli.cli.options import ROWS
 def profiles(call: Call) -> int:
     """The named sets of kernels that ``--profile`` takes."""
     from fmha_cli.discovery import profiles as domain
-    from fmha_cli.report.documents.profiles import ProfileRow, profiles_document
+    from fmha_cli.domain.codec import taken_from, to_json
+    from fmha_cli.report.documents.installation import ProfileRow, Profiles
 
-    rows = [
-        ProfileRow(name=p.name, backend=p.backend, title=p.title, aliases=p.aliases, source=p.source)
-        for p in domain.profiles()
-    ]
-    call.output.document(profiles_document(rows))
+    rows = (taken_from(profile, ProfileRow, archs=(), kernels=None) for profile in domain.profiles())
+    call.output.document(to_json(Profiles(profiles=tuple(rows))))
     return 0
 
 

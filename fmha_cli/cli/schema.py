@@ -11,7 +11,7 @@ def schema(call: Call) -> int:
     """Print one schema, or the names of all."""
     from fmha_cli.domain.codec import to_json
     from fmha_cli.report.document import names
-    from fmha_cli.report.documents.schemas import Schemas
+    from fmha_cli.report.documents.pages import Schemas
     from fmha_cli.report.schemas import text
 
     name = call.argument("name")

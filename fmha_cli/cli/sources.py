@@ -11,7 +11,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 
 if TYPE_CHECKING:
     from fmha_cli.domain.installation import SourceTree
-    from fmha_cli.report.documents.sources import SourceRow
+    from fmha_cli.report.documents.installation import SourceRow
     from fmha_cli.sources.pins import Pin
     from fmha_cli.toolchain.cache.layout import CacheLayout
 
@@ -87,17 +87,17 @@ def _tree(call: Call) -> SourceTree | None:
 
 
 def _show(call: Call, chosen: tuple[Pin, ...], *, tree: SourceTree | None = None, deep: bool = False) -> int:
-    from fmha_cli.report.documents.sources import sources_document
+    from fmha_cli.domain.codec import to_json
+    from fmha_cli.report.documents.installation import Sources
 
     layout = _layout(call)
-    rows = [_row(pin, layout, deep) for pin in chosen]
-    call.output.document(sources_document(rows, tree))
+    call.output.document(to_json(Sources(sources=tuple(_row(pin, layout, deep) for pin in chosen), ck=tree)))
     return int(ExitCode.OK)
 
 
 def _row(pin: Pin, layout: CacheLayout, deep: bool) -> SourceRow:
     from fmha_cli.domain.installation import SourceState
-    from fmha_cli.report.documents.sources import SourceRow
+    from fmha_cli.report.documents.installation import SourceRow
     from fmha_cli.sources.store import State, standing
 
     found = standing(pin, layout, deep=deep)

@@ -1,4 +1,4 @@
-"""``Document``: one kind of JSON document. The module ``documents.NAME`` declares the document ``fmha.NAME/1``."""
+"""``Document``: one kind of JSON document (``fmha.NAME/1``). The modules of ``documents`` declare them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import Any
+from typing import Any, get_args
 
 from fmha_cli.report import documents
 from fmha_cli.report.table import Table
@@ -14,7 +14,7 @@ from fmha_cli.report.table import Table
 
 @dataclass(frozen=True)
 class Document:
-    """The type of ``documents.NAME.DOCUMENT``.
+    """One of the ``DOCUMENTS`` of a module.
 
     Attributes:
         kind: the dataclass, or several if a document is one of them.
@@ -32,16 +32,23 @@ class Document:
     about: str | None = None
     colored: bool = False
 
+    @property
+    def schema(self) -> str:
+        """What identifies a document of this kind: ``fmha.report/1``."""
+        return str((get_args(self.kind) or (self.kind,))[0].schema)
+
 
 def names() -> tuple[str, ...]:
     """The names of all documents, sorted."""
-    return tuple(sorted(module.name for module in pkgutil.iter_modules(documents.__path__)))
+    modules = {module.name for module in pkgutil.iter_modules(documents.__path__)}
+    return tuple(sorted((modules - documents.SEVERAL.keys()).union(*documents.SEVERAL.values())))
 
 
 def document(name: str) -> Document:
     """The document of a name."""
-    found: Document = import_module(f"{documents.__name__}.{name}").DOCUMENT
-    return found
+    module = next((module for module, held in documents.SEVERAL.items() if name in held), name)
+    found: tuple[Document, ...] = import_module(f"{documents.__name__}.{module}").DOCUMENTS
+    return next(one for one in found if name_of({"schema": one.schema}) == name)
 
 
 def name_of(data: Mapping[str, Any]) -> str:

@@ -39,7 +39,12 @@ def problem_text(problem: Row) -> str:
 
 def reason_text(reason: Row) -> str:
     """A reason in one line."""
-    return f"{reason['id']} {reason['text']}" + (f" (help: {reason['hint']})" if reason["hint"] else "")
+    return helped(f"{reason['id']} {reason['text']}", reason["hint"])
+
+
+def helped(text: str, help: str | None) -> str:
+    """A text with what to do about it, if something is known."""
+    return f"{text} (help: {help})" if help else text
 
 
 def labels(names: Sequence[str]) -> dict[str, str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any, get_args, get_type_hints
+from typing import Any, get_args
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.suggest import suggest
@@ -65,7 +65,7 @@ def load(name: str) -> dict[str, Any]:
         return {**head, "title": "Parts that several documents share", "$defs": _defined(writer, COMMON)}
     found = document(name)
     writer = SchemaWriter({**_SHARED, **references(found.definitions, "#/$defs/")})
-    whole = {**head, "title": _title(found.kind), "description": _summary(found), **_body(found, writer)}
+    whole = {**head, "title": found.schema, "description": _summary(found), **_body(found, writer)}
     if found.definitions:
         whole["$defs"] = _defined(writer, found.definitions)
     return whole
@@ -78,12 +78,6 @@ def _defined(writer: SchemaWriter, definitions: Mapping[str, Any]) -> dict[str, 
 def _body(found: Document, writer: SchemaWriter) -> dict[str, Any]:
     kinds = get_args(found.kind)
     return {"oneOf": [writer.node(kind) for kind in kinds]} if kinds else writer.definition(found.kind)
-
-
-def _title(kind: Any) -> str:
-    first = (get_args(kind) or (kind,))[0]
-    title: str = get_args(get_type_hints(first)["schema"])[0]
-    return title
 
 
 def _summary(found: Document) -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from strategies import problems
 
 from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.decision import Supported, Trace, Unsupported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Executed, Finding, FindingKind
@@ -26,25 +27,20 @@ from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents import (
-    archs,
     build,
     cache,
-    devices,
     differences,
-    doctor,
-    error,
     explain,
     inspect,
     inspections,
+    installation,
     kernels,
+    pages,
     plan,
-    plugins,
-    profiles,
     report,
-    sources,
 )
 from fmha_cli.report.documents.executed import executed_document
-from fmha_cli.report.parts import environment
+from fmha_cli.report.parts import ErrorRow, environment
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
 from fmha_cli.toolchain.cache.audit import VerifyReport
@@ -226,14 +222,15 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         DoctorCheck(name="backend", subject="cpu", state=CheckState.OK, what="runs", time_ns=5),
         DoctorCheck(name="backend", subject="x", state=CheckState.FAILED, what="no", why="w", help="h"),
     ]
-    brought = [
-        plugins.PluginRow(name="cpu", builtin=True, module="m", backends=("cpu",), fills=("f",)),
-        plugins.PluginRow(
-            name="bad", builtin=False, distribution="d", version="1", faults=(plugins.Fault("what", "help"),)
+    brought = (
+        installation.PluginRow(name="cpu", builtin=True, module="m", backends=("cpu",), fills=("f",)),
+        installation.PluginRow(
+            name="bad", builtin=False, distribution="d", version="1", faults=(installation.Fault("what", "help"),)
         ),
-    ]
+    )
+    uncounted = installation.archs_document([ARCH])
     return {
-        "archs": [archs.archs_document([ARCH], {"x86_64_v4": 7}), archs.archs_document([ARCH])],
+        "archs": [{**uncounted, "archs": [{**uncounted["archs"][0], "kernels": 7}]}, uncounted],
         "build": [
             build.build_document([build.build_entry(kernel(), ARTIFACT), build.build_entry(kernel(), failure, "u")]),
             build.build_document([]),
@@ -249,13 +246,13 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             cache.cache_document(_ROOT, [], Exported(Path("x.tar"), 9, (DIGEST,), (DAMAGE,))),
             cache.cache_document(_ROOT, [], Imported((DIGEST,), ())),
         ],
-        "devices": [devices.devices_document(BACKENDS), devices.devices_document({})],
+        "devices": [installation.devices_document(BACKENDS), installation.devices_document({})],
         "differences": [
             differences.differences_document(INSPECTED, {**INSPECTED, "spills": {"vgpr": 0}}),
             differences.differences_document(INSPECTED, BARE_INSPECTED),
         ],
-        "doctor": [doctor.doctor_document(checks, ENVIRONMENT)],
-        "error": [error.error_document(UsageError("no such flag", code="E002", where="--x"))],
+        "doctor": [installation.doctor_document(checks, ENVIRONMENT)],
+        "error": [to_json(pages.Failure(error=ErrorRow.of(UsageError("no such flag", code="E002", where="--x"))))],
         "executed": [
             executed_document(PROBLEM, emulated()),
             executed_document(PROBLEM, replace(emulated(), kernel=None, findings=None, executed=(EXECUTED,))),
@@ -292,14 +289,16 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             plan.plan_document(PROBLEM, PLAN, "cpu", ("up", None)),
             plan.plan_document(PROBLEM, None, reasons=[REASON]),
         ],
-        "plugins": [plugins.plugins_document(brought)],
+        "plugins": [to_json(installation.Plugins(plugins=brought))],
         "profiles": [
-            profiles.profiles_document(
-                [
-                    profiles.ProfileRow(
-                        name="p", backend="cpu", title="t", aliases=("receipt:0",), archs=("a",), kernels=3
+            to_json(
+                installation.Profiles(
+                    profiles=(
+                        installation.ProfileRow(
+                            name="p", backend="cpu", title="t", aliases=("receipt:0",), archs=("a",), kernels=3
+                        ),
                     )
-                ]
+                )
             )
         ],
         "record": [row.to_dict() for row in rows],
@@ -308,22 +307,28 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             report.report_document([], ENVIRONMENT, UsageError("bad", code="E001")),
         ],
         "sources": [
-            sources.sources_document(
-                [
-                    sources.SourceRow(name="ck", revision="abc", state=SourceState.MISSING, why="offline"),
-                    sources.SourceRow(name="fa", revision="v2", state=SourceState.PRESENT, sha256=DIGEST, bytes=9),
-                ],
-                SourceTree(
-                    state=SourceState.PRESENT,
-                    origin="the pinned source ck",
-                    include="/ck/include",
-                    revision="baseline",
-                    digest=DIGEST,
-                    notes=("passing over another",),
-                ),
+            to_json(
+                installation.Sources(
+                    sources=(
+                        installation.SourceRow(name="ck", revision="abc", state=SourceState.MISSING, why="offline"),
+                        installation.SourceRow(
+                            name="fa", revision="v2", state=SourceState.PRESENT, sha256=DIGEST, bytes=9
+                        ),
+                    ),
+                    ck=SourceTree(
+                        state=SourceState.PRESENT,
+                        origin="the pinned source ck",
+                        include="/ck/include",
+                        revision="baseline",
+                        digest=DIGEST,
+                        notes=("passing over another",),
+                    ),
+                )
             ),
-            sources.sources_document([], SourceTree(state=SourceState.UNFIT, why="unknown", help="drop it")),
-            sources.sources_document([]),
+            to_json(
+                installation.Sources(sources=(), ck=SourceTree(state=SourceState.UNFIT, why="unknown", help="drop it"))
+            ),
+            to_json(installation.Sources(sources=())),
         ],
     }
 

@@ -1,5 +1,11 @@
-"""The JSON documents, one module each: the dataclass, the function that makes the document, and its table.
+"""The JSON documents: for each, the dataclass, the function that makes the document, and its table.
 
 A document's members, their descriptions and their columns are declared once, with the fields of the dataclass. The
-schema that ``fmha schema NAME`` prints is generated from them.
+schema that ``fmha schema NAME`` prints is generated from them. A module has the name of its document, or holds several.
 """
+
+SEVERAL = {
+    "installation": ("archs", "devices", "doctor", "plugins", "profiles", "sources"),
+    "pages": ("error", "journal", "record", "rule", "schemas"),
+}
+"""The documents of each module that holds several."""

@@ -125,4 +125,4 @@ def build_view(document: Mapping[str, Any]) -> Table:
     return Table(headers, rows, f"{counted(len(rows), 'kernel')}: {tally}", details).narrowed(["build time"])
 
 
-DOCUMENT = Document(Builds, build_view, rows="builds")
+DOCUMENTS = (Document(Builds, build_view, rows="builds"),)

@@ -137,4 +137,4 @@ def _figure(key: str, value: Any) -> str:
     return duration(value) if key.endswith("_ns") else cell(value)
 
 
-DOCUMENT = Document(CachePage, cache_view, rows="entries", definitions={"kind": BuildKind, "damage": Damage})
+DOCUMENTS = (Document(CachePage, cache_view, rows="entries", definitions={"kind": BuildKind, "damage": Damage}),)

@@ -123,4 +123,4 @@ def differences_view(document: Mapping[str, Any]) -> Table:
     return Table(headers, rows, summary, details, frozenset(["left", "right", "change"])).narrowed([""])
 
 
-DOCUMENT = Document(Differences, differences_view, rows="rows", definitions={"side": Side})
+DOCUMENTS = (Document(Differences, differences_view, rows="rows", definitions={"side": Side}),)

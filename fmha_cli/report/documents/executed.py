@@ -118,4 +118,4 @@ def _short(symbol: str) -> str:
     return symbol if len(symbol) <= _SHORT else f"{symbol[:_SHORT]}... ({len(symbol)} characters)"
 
 
-DOCUMENT = Document(ExecutedKernels, executed_view, rows="kernels")
+DOCUMENTS = (Document(ExecutedKernels, executed_view, rows="kernels"),)

@@ -106,4 +106,4 @@ def _refusals(decisions: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, tu
     return groups
 
 
-DOCUMENT = Document(Explanation, explain_view, rows="decisions")
+DOCUMENTS = (Document(Explanation, explain_view, rows="decisions"),)

@@ -125,4 +125,4 @@ def figure_text(name: str, value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else cell(value)
 
 
-DOCUMENT = Document(Inspection, inspect_view)
+DOCUMENTS = (Document(Inspection, inspect_view),)

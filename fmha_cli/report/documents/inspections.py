@@ -174,4 +174,4 @@ def _header(name: str) -> str:
     )
 
 
-DOCUMENT = Document(Inspections, inspections_view, rows="kernels")
+DOCUMENTS = (Document(Inspections, inspections_view, rows="kernels"),)

@@ -83,4 +83,4 @@ def _differing(signatures: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict
     return apart, {name: value for name, value in first.items() if name not in apart}
 
 
-DOCUMENT = Document(Kernels, kernels_view, rows="kernels")
+DOCUMENTS = (Document(Kernels, kernels_view, rows="kernels"),)

@@ -191,4 +191,4 @@ def _summary(document: Mapping[str, Any]) -> str:
     return f"{document['suite']['name']}: {total}{': ' if counts else ''}{counts}\nfrom {sources or 'the suite file'}"
 
 
-DOCUMENT = Document(ParityPage, parity_view, rows="cases", definitions={"upstream": UpstreamRun, "times": Times})
+DOCUMENTS = (Document(ParityPage, parity_view, rows="cases", definitions={"upstream": UpstreamRun, "times": Times}),)

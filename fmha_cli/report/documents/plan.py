@@ -106,4 +106,4 @@ def plan_view(document: Mapping[str, Any]) -> Table:
     return Table(headers, rows, summary, details, frozenset(["stage"])).narrowed()
 
 
-DOCUMENT = Document(PlanPage, plan_view, rows="stages")
+DOCUMENTS = (Document(PlanPage, plan_view, rows="stages"),)

@@ -173,4 +173,4 @@ def _details(index: int, record: Row) -> list[str]:
     return [f"  {index}: " + line.replace("\n", "\n     ") for line in lines]
 
 
-DOCUMENT = Document(Report, records_view, rows="records", colored=True)
+DOCUMENTS = (Document(Report, records_view, rows="records", colored=True),)

@@ -1,0 +1,271 @@
+"""What is installed: architectures, devices, the checks of ``fmha doctor``, plugins, profiles and pinned sources."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.codec import taken_from, to_json
+from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
+from fmha_cli.domain.members import Count, Sha256, ShownAs, Then
+from fmha_cli.report.document import Document
+from fmha_cli.report.lines import helped
+from fmha_cli.report.parts import BackendRow, DeviceRow, Environment, backend_rows, device_rows
+from fmha_cli.report.table import Column, Table, table_of
+from fmha_cli.report.units import counted, duration, size
+
+Data = Mapping[str, Any]
+
+_FACT = {
+    "type": "object",
+    "required": ["source", "value"],
+    "properties": {"source": {"type": "string", "minLength": 1}},
+}
+_FACTS = {"type": "object", "additionalProperties": _FACT}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchRow:
+    """One architecture: its facts, and the backends that have kernels for it."""
+
+    name: Annotated[str, Column("arch")]
+    vendor: Annotated[str, ShownAs(Literal["cpu", "amd", "nvidia"]), Column("vendor")]
+    title: Annotated[str, Column("title")]
+    facts: Annotated[Mapping[str, Any], ShownAs(_FACTS)]
+    backends: Annotated[tuple[str, ...], Column("backends")]
+    kernels: Annotated[Count | None, "null: not counted", Column("kernels", number=True)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Archs:
+    """archs --json: facts of architectures, each with its source."""
+
+    schema: Literal["fmha.archs/1"] = "fmha.archs/1"
+    archs: tuple[ArchRow, ...]
+
+
+def archs_document(archs: Iterable[ArchSpec]) -> dict[str, Any]:
+    """The document of some architectures; their kernels are not counted."""
+    rows = tuple(
+        taken_from(
+            arch, ArchRow, facts=dict(sorted(arch.facts.items())), backends=tuple(sorted(arch.backends)), kernels=None
+        )
+        for arch in archs
+    )
+    return to_json(Archs(archs=rows))
+
+
+def archs_view(document: Data) -> Table:
+    """One line for each architecture."""
+    return table_of(ArchRow, document["archs"], counted(len(document["archs"]), "architecture"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Devices:
+    """devices --json."""
+
+    schema: Literal["fmha.devices/1"] = "fmha.devices/1"
+    devices: tuple[DeviceRow, ...]
+    backends: Mapping[str, BackendRow]
+
+
+def devices_document(
+    backends: Mapping[str, Availability], emulated: Iterable[tuple[str, DeviceFacts]] = ()
+) -> dict[str, Any]:
+    """The document of the results of probes.
+
+    Args:
+        emulated: emulated devices, each with the name of a backend that runs on it.
+    """
+    devices = (*device_rows(backends), *(DeviceRow.of(name, device) for name, device in emulated))
+    return to_json(Devices(devices=devices, backends=backend_rows(backends)))
+
+
+def devices_view(document: Data) -> Table:
+    """One line for each device and backend; backends without a device below."""
+    details = [
+        helped(f"  {name}: {found['state']}" + (f": {found['why']}" if found["why"] else ""), found["help"])
+        for name, found in document["backends"].items()
+        if found["state"] != "ok"
+    ]
+    return table_of(DeviceRow, document["devices"], counted(len(document["devices"]), "device"), details)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Doctor:
+    """doctor --json."""
+
+    schema: Literal["fmha.doctor/1"] = "fmha.doctor/1"
+    ok: Annotated[bool, "no check failed"]
+    checks: tuple[DoctorCheck, ...]
+    environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
+
+
+def doctor_document(checks: Iterable[DoctorCheck], environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The document of some checks."""
+    rows = tuple(checks)
+    failed = any(check.state is CheckState.FAILED for check in rows)
+    return to_json(Doctor(ok=not failed, checks=rows, environment=environment))
+
+
+def doctor_view(document: Data) -> Table:
+    """One line for each check; the cause and the remedy below."""
+    checks = document["checks"]
+    rows = [[c["state"], c["name"], c["subject"], c["what"], duration(c["time_ns"])] for c in checks]
+    details = [
+        f"  {check['name']} {check['subject']}: {text}"
+        for check in checks
+        for text in (check["why"], f"help: {check['help']}" if check["help"] else None)
+        if text
+    ]
+    states = [check["state"] for check in checks]
+    tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
+    headers = ["state", "check", "subject", "finding", "time"]
+    return Table(headers, rows, f"{counted(len(checks), 'check')}: {tally}", details)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One problem with a plugin."""
+
+    what: str
+    help: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class PluginRow:
+    """One plugin. It has no module (import path) if only its fault is known."""
+
+    name: Annotated[str, Then("state")]
+    builtin: bool
+    module: str | None = None
+    distribution: str | None = None
+    version: str | None = None
+    backends: tuple[str, ...] = ()
+    emulators: tuple[str, ...] = ()
+    archs: tuple[str, ...] = ()
+    commands: tuple[str, ...] = ()
+    fills: tuple[str, ...] = ()
+    faults: tuple[Fault, ...] = ()
+
+    @property
+    def state(self) -> Literal["ok", "broken"]:
+        """A plugin with a fault is broken."""
+        return "broken" if self.faults else "ok"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plugins:
+    """plugins --json."""
+
+    schema: Literal["fmha.plugins/1"] = "fmha.plugins/1"
+    plugins: tuple[PluginRow, ...]
+
+
+_BROUGHT = ("backends", "emulators", "archs", "commands", "fills")
+
+
+def plugins_view(document: Data) -> Table:
+    """One line for each plugin; faults below."""
+    rows, details = [], []
+    for plugin in document["plugins"]:
+        origin = (
+            "built in" if plugin["builtin"] else " ".join(filter(None, (plugin["distribution"], plugin["version"])))
+        )
+        brought = [f"{kind} {' '.join(plugin[kind])}" for kind in _BROUGHT if plugin[kind]]
+        rows.append([plugin["name"], plugin["state"], origin, "; ".join(brought)])
+        details += [helped(f"  {plugin['name']}: {f['what']}", f["help"]) for f in plugin["faults"]]
+    return Table(["plugin", "state", "from", "brings"], rows, counted(len(rows), "plugin"), details)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProfileRow:
+    """A named set of kernels of a backend."""
+
+    name: Annotated[str, Column("profile")]
+    aliases: Annotated[tuple[str, ...], Column("aliases")] = ()
+    backend: Annotated[str, Column("backend")]
+    title: Annotated[str, Column("title")]
+    archs: Annotated[tuple[str, ...], Column("archs")] = ()
+    kernels: Annotated[Count | None, "null: not counted", Column("kernels", number=True)] = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Profiles:
+    """profiles --json."""
+
+    schema: Literal["fmha.profiles/1"] = "fmha.profiles/1"
+    profiles: tuple[ProfileRow, ...]
+
+
+def profiles_view(document: Data) -> Table:
+    """One line for each profile."""
+    return table_of(ProfileRow, document["profiles"], counted(len(document["profiles"]), "profile"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class SourceRow:
+    """One pinned third-party source: its origin, its expected hash, and its place on this machine."""
+
+    name: Annotated[str, Column("source")]
+    revision: Annotated[str, "the project's version", Column("revision")]
+    state: Annotated[SourceState, Column("state")]
+    title: str | None = None
+    file: Annotated[str | None, "the archive's name in the package index"] = None
+    license: Annotated[str | None, Column("license")] = None
+    sha256: Annotated[Sha256 | None, "of the archive, as pinned"] = None
+    digest: Annotated[Sha256 | None, "of the files that are kept, as pinned"] = None
+    path: Annotated[str | None, "its folder; null where it is not here", Column("where")] = None
+    bytes: Annotated[Count | None, "of the files that are kept; null where they are not here", Column("size", size)] = (
+        None
+    )
+    backends: Annotated[tuple[str, ...], "which need it"] = ()
+    why: Annotated[str | None, "what is wrong with it"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CkTree(SourceTree):
+    """The member ``ck``: the tree in effect."""
+
+    origin: Annotated[str | None, "an option, an installed ROCm, or the pinned source"] = None
+    include: Annotated[str | None, "the folder that holds ck_tile/"] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sources:
+    """sources --json, and what its parts list, fetch, verify and rm print."""
+
+    schema: Literal["fmha.sources/1"] = "fmha.sources/1"
+    sources: tuple[SourceRow, ...]
+    ck: Annotated[
+        SourceTree | None,
+        ShownAs(CkTree | None),
+        "the Composable Kernel tree that kernels would be built against; null where it was not asked for",
+    ] = None
+
+
+def sources_view(document: Data) -> Table:
+    """One line for each source tree; below, the Composable Kernel tree in effect."""
+    sources = document["sources"]
+    details = [f"  {s['name']}: {s['why']}" for s in sources if s["why"]]
+    if ck := document["ck"]:
+        which = f"{ck['revision']} from {ck['origin']}, headers in {ck['include']}" if ck["include"] else ck["state"]
+        details += [f"  Composable Kernel: {which}", *(f"  note: {note}" for note in ck["notes"])]
+        details += [f"  {label}: {ck[label]}" for label in ("why", "help") if ck[label]]
+    order = ("name", "revision", "state", "license", "bytes", "path")
+    placed = [{**source, "path": source["path"] or source["file"]} for source in sources]
+    return table_of(SourceRow, placed, counted(len(sources), "source"), details, order)
+
+
+DOCUMENTS = (
+    Document(Archs, archs_view, rows="archs"),
+    Document(Devices, devices_view, rows="devices"),
+    Document(Doctor, doctor_view, rows="checks"),
+    Document(Plugins, plugins_view, rows="plugins"),
+    Document(Profiles, profiles_view, rows="profiles"),
+    Document(Sources, sources_view, rows="sources"),
+)

@@ -1,0 +1,84 @@
+"""Documents that are one row: an error, a rule, the names of the schemas, a record, a line of a journal.
+
+The dataclasses of the last two are the nouns themselves, in ``report.record`` and ``domain.journal``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+from fmha_cli.domain.journal import Done, Key, Line, Planned, Start
+from fmha_cli.domain.members import Pattern
+from fmha_cli.domain.protocols import Extent, LaunchView
+from fmha_cli.domain.verdict import Check
+from fmha_cli.measure.compare import Ratio
+from fmha_cli.measure.measurement import Measurement
+from fmha_cli.measure.roofline import Floor
+from fmha_cli.report.document import Document
+from fmha_cli.report.parts import ErrorRow
+from fmha_cli.report.record import Record
+from fmha_cli.report.rows import Checks, StageRow
+from fmha_cli.report.table import Table
+from fmha_cli.report.units import cell
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """What a command prints with --json when it could not make its own document."""
+
+    schema: Literal["fmha.error/1"] = "fmha.error/1"
+    error: ErrorRow
+
+
+def error_view(document: Mapping[str, Any]) -> Table:
+    """The error, with a line for each of its parts."""
+    error = document["error"]
+    rows = [[key, cell(error[key])] for key in ("where", "why", "help") if error[key]]
+    return Table(["part", "text"], rows, f"error[{error['code']}]: {error['what']}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class RulePage:
+    """explain ID --json: the page of a rule or error."""
+
+    schema: Literal["fmha.rule/1"] = "fmha.rule/1"
+    id: Annotated[str, Pattern("^[A-Z][0-9]{3}$")]
+    text: Annotated[str, "the rule, or what the error means, in general"]
+    help: str
+    source: str | None
+    backends: Annotated[tuple[str, ...], "that use the rule; none for an error"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Schemas:
+    """schema --json without a name: the names that it takes."""
+
+    schema: Literal["fmha.schemas/1"] = "fmha.schemas/1"
+    schemas: tuple[str, ...]
+
+
+DOCUMENTS = (
+    Document(Failure, error_view),
+    Document(RulePage),
+    Document(Schemas),
+    Document(
+        Record,
+        definitions={
+            "check": Check,
+            "comparison": Checks,
+            "launch": LaunchView,
+            "extent": Extent,
+            "floor": Annotated[Floor, "Roofline floor: the least time that the machine's peaks allow."],
+            "measurement": Measurement,
+            "ratio": Ratio,
+            "stage": StageRow,
+        },
+    ),
+    Document(
+        Line,
+        definitions={"key": Key, "start": Start, "planned": Planned, "done": Done},
+        about="One line of a journal: start once, then planned before a row is dispatched and done after it.",
+    ),
+)
