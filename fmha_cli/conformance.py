@@ -141,10 +141,10 @@ def check_rules(subject: Subject) -> None:
 
 def check_registration(subject: Subject) -> None:
     """The registry takes the backend without a fault, and the worker finds it by its entry."""
-    from fmha_cli.execution.loading import load_backend
+    from fmha_cli.execution.loading import load
 
     assert subject.registry.faults == ()
-    assert load_backend(subject.entry, subject.backend.name).name == subject.backend.name
+    assert load(subject.entry, subject.backend.name, Backend).name == subject.backend.name
 
 
 def check_decisions(subject: Subject) -> None:

@@ -33,7 +33,7 @@ from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.measure.stats import median, median_interval
 from fmha_cli.oracle.tensors import Array
-from fmha_cli.walk.timing import sample_pair
+from fmha_cli.walk.execute import sample_pair
 
 POLICY = SamplingPolicy(min_samples=20, max_samples=200, budget_ns=1_000_000_000, rel_ci=0.01)
 POINT_S = 6.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
@@ -149,8 +148,3 @@ def hazards(findings: Sequence[Finding]) -> Iterator[tuple[Verdict, list[str]]]:
             rest = len(found) - FINDINGS_NAMED
             lines = [finding.line() for finding in found[:FINDINGS_NAMED]]
             yield verdict, [*lines, *([f"and {rest} more places"] if rest > 0 else [])]
-
-
-def annotated(comparison: Comparison, notes: Iterable[str]) -> Comparison:
-    """The comparison with further notes."""
-    return replace(comparison, notes=(*comparison.notes, *notes))

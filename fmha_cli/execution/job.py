@@ -21,8 +21,17 @@ HOST = "host"
 RECORDER = "recorder"
 """The runtime key of a worker that records launches and does not run them."""
 
-Loadable = tuple[Path, str]
-"""A file, and the sha256 that it must have."""
+
+@dataclass(frozen=True)
+class Loadable:
+    """A file that a worker loads, and the sha256 that it must have."""
+
+    path: Path
+    sha256: str
+
+    @classmethod
+    def of(cls, artifact: Artifact) -> Loadable:
+        return cls(artifact.path, artifact.sha256)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,16 +46,6 @@ class Emulation:
 
     entry: str
     name: str
-    library: Artifact
-    options: EmulatorOptions
-
-
-@dataclass(frozen=True, kw_only=True)
-class EmulationMessage:
-    """An emulation as the worker receives it."""
-
-    entry: str
-    name: str
     library: Loadable
     options: EmulatorOptions
 
@@ -58,7 +57,6 @@ class JobMessage:
     Attributes:
         problem: its flags.
         stages: the name of each kernel, with the stage's details.
-        workspaces: name, bytes and alignment of each.
         runtime: see ``Job.runtime``.
     """
 
@@ -67,11 +65,11 @@ class JobMessage:
     device: DeviceFacts
     problem: str
     stages: tuple[tuple[str, tuple[tuple[str, str], ...]], ...]
-    workspaces: tuple[tuple[str, int, int], ...]
+    workspaces: tuple[Workspace, ...]
     splits: int
     artifacts: tuple[Loadable, ...]
     threads: int
-    emulation: EmulationMessage | None
+    emulation: Emulation | None
     runtime: str
 
     def plan(self, backend: Backend) -> Plan:
@@ -82,8 +80,7 @@ class JobMessage:
         """
         algorithms = {backend.name: backend.algorithm}
         stages = tuple(Stage(parse_kernel(name, algorithms), detail) for name, detail in self.stages)
-        workspaces = tuple(Workspace(*fields) for fields in self.workspaces)
-        return Plan(Problem.from_cli(self.problem), stages, workspaces, self.splits)
+        return Plan(Problem.from_cli(self.problem), stages, self.workspaces, self.splits)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,23 +118,16 @@ class Job:
     @cached_property
     def message(self) -> JobMessage:
         """The message to the worker."""
-        emulation, runtime = None, HOST
-        if self.emulation is not None:
-            entry, name, library = self.emulation.entry, self.emulation.name, self.emulation.library
-            emulation = EmulationMessage(
-                entry=entry, name=name, library=(library.path, library.sha256), options=self.emulation.options
-            )
-            runtime = digest_of([self.device.id, to_json(emulation)])
         return JobMessage(
             entry=self.entry,
             backend=self.backend,
             device=self.device,
             problem=self.plan.problem.repro(),
             stages=tuple((stage.kernel.name, stage.detail) for stage in self.plan.stages),
-            workspaces=tuple((w.name, w.bytes, w.align) for w in self.plan.workspaces),
+            workspaces=self.plan.workspaces,
             splits=self.plan.splits,
-            artifacts=tuple((a.path, a.sha256) for a in self.artifacts),
+            artifacts=tuple(Loadable.of(artifact) for artifact in self.artifacts),
             threads=self.threads,
-            emulation=emulation,
-            runtime=runtime,
+            emulation=self.emulation,
+            runtime=HOST if self.emulation is None else digest_of([self.device.id, to_json(self.emulation)]),
         )

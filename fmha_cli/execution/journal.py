@@ -14,7 +14,6 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from fmha_cli.domain.codec import to_json
@@ -94,7 +93,10 @@ class Journal:
             raise InternalError("two rows of a plan have one key")
         if path.exists():
             raise _taken(path)
-        _make_folder(path.parent)
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise _unusable("opened", path.parent, fault) from fault
         part = path.with_name(f".{path.name}.{os.getpid()}.part")
         fd = _open(part, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         journal = cls(fd, path, rows, {})
@@ -172,15 +174,8 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, fault: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *exc: object) -> None:
         self.close()
-
-
-def _make_folder(folder: Path) -> None:
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as fault:
-        raise _unusable("opened", folder, fault) from fault
 
 
 def _open(path: Path, flags: int) -> int:

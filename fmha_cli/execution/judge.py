@@ -20,7 +20,7 @@ list is its verdict, the others stay in the notes:
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from fmha_cli.domain.emulation import Executed, Finding, Observed, merged, summed
 from fmha_cli.domain.verdict import Comparison, Verdict
@@ -28,7 +28,6 @@ from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
 from fmha_cli.execution.checks import (
     Outputs,
-    annotated,
     compared,
     hazards,
     must_repeat,
@@ -205,7 +204,7 @@ def _compare(job: Job, policy: JudgePolicy, fill: _Fill, outputs: Outputs, missi
     if spoilt:
         fill.say(Verdict.WRONG, *spoilt)
     if fill.comparison is None or _badness(comparison) > _badness(fill.comparison):
-        fill.comparison, fill.outputs = annotated(comparison, spoilt), outputs
+        fill.comparison, fill.outputs = replace(comparison, notes=(*comparison.notes, *spoilt)), outputs
 
 
 def _badness(comparison: Comparison) -> float:

@@ -103,29 +103,25 @@ class ArenaLayout:
     @property
     def message(self) -> LayoutMessage:
         """The part that the worker needs."""
-        tensors = tuple((t.name, t.offset, t.dtype, t.shape, t.strides) for t in self.tensors.values())
-        regions = tuple((s.name, s.start, s.end, s.written) for s in self.slots if s.end > s.start)
-        return LayoutMessage(self.size, tensors, regions)
+        regions = tuple(Region(s.name, s.start, s.end, s.written) for s in self.slots if s.end > s.start)
+        return LayoutMessage(self.size, tuple(self.tensors.values()), regions)
 
 
 @dataclass(frozen=True)
 class LayoutMessage:
-    """A layout as the worker receives it: the fields of each ``BoundTensor`` and of each ``Region``.
+    """A layout as the worker receives it.
 
-    A kernel may access every tensor from its first element to its last one, and the workspaces.
+    Attributes:
+        regions: what a kernel may access: every tensor from its first element to its last one, and the workspaces.
     """
 
     size: int
-    tensors: tuple[tuple[str, int, str, tuple[int, ...], tuple[int, ...]], ...]
-    regions: tuple[tuple[str, int, int, bool], ...]
+    tensors: tuple[BoundTensor, ...]
+    regions: tuple[Region, ...]
 
     def bound(self) -> dict[str, BoundTensor]:
         """The tensors by name."""
-        return {fields[0]: BoundTensor(*fields) for fields in self.tensors}
-
-    def watched(self) -> tuple[Region, ...]:
-        """The regions that a kernel may access."""
-        return tuple(Region(*fields) for fields in self.regions)
+        return {tensor.name: tensor for tensor in self.tensors}
 
 
 def layout_of(problem: Problem, workspaces: Iterable[Workspace] = (), *, gaps: bool = False) -> ArenaLayout:

@@ -2,60 +2,40 @@
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 from typing import Any
 
 from fmha_cli.domain.emulation import Emulator
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import Backend
 
+_HOOKS: dict[type, str] = {Backend: "fmha_register_backends", Emulator: "fmha_register_emulators"}
 
-def load_backend(entry: str, name: str) -> Backend:
-    """The backend ``name`` behind an entry point.
+
+def load(entry: str, name: str, kind: type) -> Any:
+    """The backend or emulator ``name`` behind an entry point.
 
     Args:
-        entry: ``module`` or ``module:attribute``; a module or object that implements the hook
-            ``fmha_register_backends``, or the backend itself.
+        entry: ``module`` or ``module:attribute``; a module or object that implements the hook that registers things of
+            this kind, or the thing itself.
+        kind: ``Backend`` or ``Emulator``; the result is one.
 
     Raises:
-        EnvironmentProblem: the entry point cannot be imported, or holds no such backend.
+        EnvironmentProblem: the entry point cannot be imported, or holds no such thing.
     """
-    backend: Backend = _load(entry, name, "backend", "fmha_register_backends", Backend)
-    return backend
-
-
-def load_emulator(entry: str, name: str) -> Emulator:
-    """The emulator ``name`` behind an entry point, found like a backend, by the hook ``fmha_register_emulators``.
-
-    Raises:
-        EnvironmentProblem: the entry point cannot be imported, or holds no such emulator.
-    """
-    emulator: Emulator = _load(entry, name, "emulator", "fmha_register_emulators", Emulator)
-    return emulator
-
-
-def _load(entry: str, name: str, kind: str, hook: str, protocol: type) -> Any:
-    module, _, path = entry.partition(":")
     try:
-        found: object = importlib.import_module(module)
-        for part in filter(None, path.split(".")):
-            found = getattr(found, part)
-    except (ImportError, AttributeError) as fault:
+        found: object = pkgutil.resolve_name(entry if ":" in entry else f"{entry}:")
+    except (ImportError, AttributeError, ValueError) as fault:
         raise _absent(entry, name, kind, f"{type(fault).__name__}: {fault}") from fault
-    register = getattr(found, hook, None)
+    register = getattr(found, _HOOKS[kind], None)
     candidates = list(register()) if callable(register) else [found]
     for candidate in candidates:
-        if isinstance(candidate, protocol) and getattr(candidate, "name", None) == name:
+        if isinstance(candidate, kind) and getattr(candidate, "name", None) == name:
             return candidate
     held = ", ".join(str(getattr(c, "name", c)) for c in candidates) or "none"
     raise _absent(entry, name, kind, f"it holds {held}")
 
 
-def _absent(entry: str, name: str, kind: str, why: str) -> EnvironmentProblem:
-    return EnvironmentProblem(
-        f"{kind} {name} cannot be loaded from {entry!r}",
-        code="X010",
-        where=entry,
-        why=why,
-        help="`fmha doctor` names broken plugins",
-    )
+def _absent(entry: str, name: str, kind: type, why: str) -> EnvironmentProblem:
+    what = f"{kind.__name__.lower()} {name} cannot be loaded from {entry!r}"
+    return EnvironmentProblem(what, code="X010", where=entry, why=why, help="`fmha doctor` names broken plugins")

@@ -185,12 +185,9 @@ class WorkerProcess:
                 self._log += data
                 del self._log[:-LOG_KEPT]
                 if not data:
-                    self._unwatch_output()
+                    with suppress(KeyError):
+                        self._selector.unregister(self._output)
                     return
-
-    def _unwatch_output(self) -> None:
-        with suppress(KeyError):
-            self._selector.unregister(self._output)
 
     def _bury(self, otherwise: str) -> Death:
         """The verdict of a worker that has gone by itself, or hangs without a channel."""

@@ -8,6 +8,7 @@ descriptors is detected and never misread.
 from __future__ import annotations
 
 import json
+import re
 from enum import StrEnum
 from typing import Any
 
@@ -18,6 +19,7 @@ LIMIT = 64 * 1024 * 1024
 """Bytes of the longest payload; samples of a million launches fit."""
 
 _MAGIC = b"FMHA"
+_HEAD = re.compile(rb"FMHA([0-9a-f]{8}) ")
 _HEADER = len(_MAGIC) + 8 + 1
 
 Message = dict[str, Any]
@@ -67,19 +69,17 @@ class Decoder:
             ProtocolError: the stream does not consist of frames; the decoder must not be used again.
         """
         self._buffer += data
-        messages = []
-        while (message := self._next()) is not None:
-            messages.append(message)
-        return messages
+        return list(iter(self._next, None))
 
     def _next(self) -> Message | None:
         head = bytes(self._buffer[:_HEADER])
-        if not _MAGIC.startswith(head[: len(_MAGIC)]):
+        exact = _HEAD.fullmatch(head)
+        if exact is None and (len(head) == _HEADER or not _MAGIC.startswith(head[: len(_MAGIC)])):
             raise ProtocolError(f"{head!r} is no frame")
-        if len(head) < _HEADER:
-            return None
-        length = _length(head)
-        if len(self._buffer) <= _HEADER + length:
+        length = int(exact[1], 16) if exact else 0
+        if length > LIMIT:
+            raise ProtocolError(f"a message of {length} bytes")
+        if exact is None or len(self._buffer) <= _HEADER + length:
             return None
         payload = bytes(self._buffer[_HEADER : _HEADER + length])
         if self._buffer[_HEADER + length] != ord("\n"):
@@ -92,13 +92,3 @@ class Decoder:
         if not isinstance(message, dict):
             raise ProtocolError("a frame that is no object")
         return message
-
-
-def _length(head: bytes) -> int:
-    digits = head[len(_MAGIC) : -1]
-    if head[-1:] != b" " or not all(c in b"0123456789abcdef" for c in digits):
-        raise ProtocolError(f"{head!r} is no frame")
-    length = int(digits, 16)
-    if length > LIMIT:
-        raise ProtocolError(f"a message of {length} bytes")
-    return length

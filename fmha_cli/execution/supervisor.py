@@ -29,7 +29,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
-from fmha_cli.execution.job import HOST, RECORDER, Job
+from fmha_cli.execution.job import HOST, RECORDER, Job, Loadable
 from fmha_cli.execution.layout import ArenaLayout
 from fmha_cli.execution.process import Death, WorkerProcess
 from fmha_cli.execution.protocol import Failure, Message
@@ -118,7 +118,7 @@ class Supervisor:
             EnvironmentProblem: X013, they do not run.
         """
         request = {"do": "peaks", "entry": entry, "backend": backend, "threads": threads}
-        answer, fault = self._asked(HOST, {**request, "artifact": [str(artifact.path), artifact.sha256]}, timeout)
+        answer, fault = self._asked(HOST, {**request, "artifact": to_json(Loadable.of(artifact))}, timeout)
         if fault is not None:
             raise EnvironmentProblem("the peak loops do not run", code="X013", where=backend, why=fault)
         found: Message = answer["peaks"]
@@ -132,7 +132,7 @@ class Supervisor:
         Raises:
             KernelFailure: X014, they cannot be shown.
         """
-        found = None if recorder is None else [str(recorder.path), recorder.sha256]
+        found = None if recorder is None else to_json(Loadable.of(recorder))
         wire = {"job": to_json(job.message), "layout": to_json(layout.message), "recorder": found}
         answer, fault = self._asked(RECORDER, {"do": "describe", **wire}, timeout)
         if fault is not None:
@@ -271,23 +271,17 @@ class Supervisor:
 
     def retire(self) -> None:
         """Discard this worker, in which a kernel wrote where it must not. The next job gets a fresh one."""
-        worker, self._worker = self._worker, None
-        self._forget()
-        if worker is not None:
-            worker.kill()
-            worker.close()
+        if self._worker is not None:
+            self._worker.kill()
+        self.close()
 
     def close(self) -> None:
         """End the worker, gracefully if it is idle."""
-        worker, self._worker = self._worker, None
-        self._forget()
-        if worker is not None:
-            worker.close()
-
-    def _forget(self) -> None:
-        self._runtime = None
+        worker, self._worker, self._runtime = self._worker, None, None
         self._loaded.clear()
         self._ran.clear()
+        if worker is not None:
+            worker.close()
 
     def __enter__(self) -> Supervisor:
         return self

@@ -28,8 +28,11 @@ import ctypes
 import hashlib
 import mmap
 import os
+import resource
+import signal
 import socket
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -39,15 +42,16 @@ from pathlib import Path
 from fmha_cli import __version__
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.emulation import Attached
+from fmha_cli.domain.emulation import Attached, Emulator
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
-from fmha_cli.domain.protocols import DryRun, PeakLoops, Session
-from fmha_cli.execution.confine import confine
-from fmha_cli.execution.job import HOST, RECORDER, EmulationMessage, JobMessage
+from fmha_cli.domain.protocols import Backend, DryRun, PeakLoops, Session
+from fmha_cli.execution.job import HOST, RECORDER, Emulation, JobMessage, Loadable
 from fmha_cli.execution.layout import LayoutMessage
-from fmha_cli.execution.loading import load_backend, load_emulator
+from fmha_cli.execution.loading import load
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
+
+_PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass
@@ -66,9 +70,6 @@ class Loaded:
 
     def close(self) -> None:
         self.session.close()
-        self._release()
-
-    def _release(self) -> None:
         with suppress(BufferError):  # the session kept a view: the mapping goes with it
             self.arena.close()
 
@@ -141,16 +142,16 @@ class Worker:
             raise EnvironmentProblem("this worker has loaded another runtime", code="X015", why="a fresh one is needed")
         self._runtime = runtime
 
-    def _attach(self, emulation: EmulationMessage, device: DeviceFacts) -> Attached:
+    def _attach(self, emulation: Emulation, device: DeviceFacts) -> Attached:
         if self._emulator is None:
-            emulator = load_emulator(emulation.entry, emulation.name)
-            self._emulator = emulator.attach(verified(*emulation.library), device, emulation.options)
+            emulator: Emulator = load(emulation.entry, emulation.name, Emulator)
+            self._emulator = emulator.attach(verified(emulation.library), device, emulation.options)
         return self._emulator
 
     def _probe(self, request: Message) -> Message:
         self._claim(HOST)
-        found = load_backend(request["entry"], request["backend"]).probe()
-        return {"availability": to_json(found)}
+        backend: Backend = load(request["entry"], request["backend"], Backend)
+        return {"availability": to_json(backend.probe())}
 
     def _load(self, request: Message) -> Message:
         fd = self._descriptors.pop(0)
@@ -161,12 +162,12 @@ class Worker:
             os.close(fd)
         job = from_json(JobMessage, request["job"], "job")
         self._claim(job.runtime)
-        backend = load_backend(job.entry, job.backend)
+        backend: Backend = load(job.entry, job.backend, Backend)
         plan = job.plan(backend)
-        paths = [verified(path, sha256) for path, sha256 in job.artifacts]
+        paths = [verified(artifact) for artifact in job.artifacts]
         if job.emulation is not None:
             watching = self._attach(job.emulation, job.device)
-            watching.watch(address_of(arena), len(arena), layout.watched())
+            watching.watch(address_of(arena), len(arena), layout.regions)
         session = backend.open(job.device)
         loaded = Loaded(session, arena, seed=0 if job.emulation is None else job.emulation.options.seed)
         try:
@@ -204,26 +205,25 @@ class Worker:
 
     def _peaks(self, request: Message) -> Message:
         self._claim(HOST)
-        backend = load_backend(request["entry"], request["backend"])
+        backend: Backend = load(request["entry"], request["backend"], Backend)
         if not isinstance(backend, PeakLoops):
             raise EnvironmentProblem(f"backend {backend.name} has no peak loops")
-        path, sha256 = request["artifact"]
-        return {"peaks": backend.run_peaks(verified(Path(path), sha256), request["threads"])}
+        artifact = from_json(Loadable, request["artifact"], "artifact")
+        return {"peaks": backend.run_peaks(verified(artifact), request["threads"])}
 
     def _describe(self, request: Message) -> Message:
         job = from_json(JobMessage, request["job"], "job")
         self._claim(RECORDER)
-        backend = load_backend(job.entry, job.backend)
+        backend: Backend = load(job.entry, job.backend, Backend)
         if not isinstance(backend, DryRun):
             raise EnvironmentProblem(f"backend {backend.name} shows no launches")
-        paths = [verified(path, sha256) for path, sha256 in job.artifacts]
         recorder = request["recorder"]
         launches = backend.describe_launches(
             job.plan(backend),
-            paths,
+            [verified(artifact) for artifact in job.artifacts],
             from_json(LayoutMessage, request["layout"], "layout").bound(),
             job.device,
-            None if recorder is None else verified(Path(recorder[0]), recorder[1]),
+            None if recorder is None else verified(from_json(Loadable, recorder, "recorder")),
         )
         return {"launches": [to_json(launch) for launch in launches]}
 
@@ -233,24 +233,20 @@ def address_of(arena: mmap.mmap) -> int:
     return ctypes.addressof(ctypes.c_char.from_buffer(arena))
 
 
-def verified(path: Path, sha256: str) -> Path:
+def verified(artifact: Loadable) -> Path:
     """The path of an artifact whose bytes are what was built.
 
     Raises:
         KernelFailure: they are not, or the file cannot be read.
     """
+    path = artifact.path
     try:
         found = hashlib.sha256(path.read_bytes()).hexdigest()
     except OSError as fault:
         raise KernelFailure(f"artifact {path} cannot be read", code="X011", where=str(path), why=str(fault)) from fault
-    if found != sha256:
-        raise KernelFailure(
-            f"artifact {path} is damaged",
-            code="X012",
-            where=str(path),
-            why=f"sha256 {found}, built was {sha256}",
-            help="`fmha cache verify`",
-        )
+    if found != artifact.sha256:
+        what, why = f"artifact {path} is damaged", f"sha256 {found}, built was {artifact.sha256}"
+        raise KernelFailure(what, code="X012", where=str(path), why=why, help="`fmha cache verify`")
     return path
 
 
@@ -259,6 +255,39 @@ def _failed(failure: Failure, fault: Exception) -> Message:
     if isinstance(fault, FmhaError):
         return {"failure": failure.value, "what": fault.what, "why": fault.why}
     return {"failure": failure.value, "what": f"{type(fault).__name__}: {fault}", "why": None}
+
+
+def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:
+    """Tie this process's life to its parent's and prepare for a crash: a bad kernel must harm no other process and leave
+    no orphan.
+
+    Args:
+        lifeline: reading end of a pipe whose writing end only the parent holds; it closes when the parent ends.
+        parent: process id of the parent as the parent knows it.
+        pdeathsig: also ask the system for SIGKILL when the parent dies. The signal comes when the *thread* that
+            started this process ends, so only a process that a main thread started may ask for it.
+
+    Raises:
+        SystemExit: the parent has already ended.
+    """
+    if pdeathsig and sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if os.getppid() != parent:
+        raise SystemExit(0)
+    threading.Thread(target=_watch, args=(lifeline,), daemon=True, name="lifeline").start()
+    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))  # a sweep of crashing kernels must not fill the disk
+    with suppress(OSError):  # when memory runs out, the worker goes first and the parent can report it
+        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
+
+
+def _watch(lifeline: int) -> None:
+    """Kill the whole group when the parent has ended, whatever the kernel is doing."""
+    with suppress(OSError):
+        os.read(lifeline, 1)
+    with suppress(ProcessLookupError):  # not the leader of a group: then the group belongs to another process
+        os.killpg(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 
 def main(arguments: list[str]) -> None:

@@ -12,14 +12,6 @@ from fmha_cli.measure.roofline import CacheState, Floor, Peaks, floor_of
 from fmha_cli.measure.sampling import Sampler, StopReason, sanity_notes
 from fmha_cli.measure.stats import median, median_interval
 
-FORMULAS = (
-    "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible pairs counted exactly; "
-    "--flops dense counts all pairs.",
-    "FLOP backward = heads * A * (6 * hdim + 4 * hdim_v).",
-    "Bytes = every tensor once, K and V by their own heads.",
-)
-"""How ``flops`` and ``bytes`` are counted (contract, section 2), for ``fmha bench --help`` and the docs."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:

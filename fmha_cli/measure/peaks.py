@@ -7,10 +7,9 @@ with ``again`` measures once more before a kernel is reported to beat it.
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.codec import from_json, to_json
@@ -131,30 +130,22 @@ def spec_peaks(arch: ArchSpec, device: str = "") -> Peaks | None:
     does not state.
     """
     facts = arch.facts
-    if "peak_flops" not in facts and "peak_bandwidth" not in facts:
+    row = {name: arch.fact(name) for name in ("peak_flops", "peak_bandwidth", "llc_bytes") if name in facts}
+    source = "; ".join(str(facts[name]["source"]) for name in row if name != "llc_bytes")
+    if not row.keys() - {"llc_bytes"}:
         return None
     if device and "device_names" in facts:
         product = arch.fact("device_names").get(device)
+        if product is None:
+            return None
         if product != arch.fact("product"):
-            return None if product is None else _of_product(product, facts["other_products"])
-    found = [name for name in ("peak_flops", "peak_bandwidth") if name in facts]
+            row, source = arch.fact("other_products")[product], f"{product}: {facts['other_products']['source']}"
     return Peaks(
         kind=PeakKind.SPEC,
-        flops=dict(arch.fact("peak_flops")) if "peak_flops" in facts else {},
-        bandwidth=arch.fact("peak_bandwidth") if "peak_bandwidth" in facts else None,
-        llc_bytes=arch.fact("llc_bytes") if "llc_bytes" in facts else None,
-        source="; ".join(str(facts[name]["source"]) for name in found),
-    )
-
-
-def _of_product(name: str, fact: Mapping[str, Any]) -> Peaks:
-    row = fact["value"][name]
-    return Peaks(
-        kind=PeakKind.SPEC,
-        flops=dict(row["peak_flops"]),
-        bandwidth=row["peak_bandwidth"],
-        llc_bytes=row["llc_bytes"],
-        source=f"{name}: {fact['source']}",
+        flops=dict(row.get("peak_flops", {})),
+        bandwidth=row.get("peak_bandwidth"),
+        llc_bytes=row.get("llc_bytes"),
+        source=source,
     )
 
 

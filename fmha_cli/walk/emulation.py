@@ -10,7 +10,7 @@ from fmha_cli.domain.device import is_emulated, usable_cores
 from fmha_cli.domain.emulation import EmulatorOptions
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.execution.job import Emulation
+from fmha_cli.execution.job import Emulation, Loadable
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir
 from fmha_cli.walk.request import Command, Request
 
@@ -54,6 +54,6 @@ def emulation_of(request: Request, registry: Registry, context: BuildContext) ->
     return Emulation(
         entry=registry.emulator_entry(emulator.name),
         name=emulator.name,
-        library=emulator.build(device, context),
+        library=Loadable.of(emulator.build(device, context)),
         options=_options(request, context.cache_root / ROOM / emulator.name),
     )

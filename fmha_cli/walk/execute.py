@@ -1,9 +1,11 @@
-"""Running one row: judge it, time it, keep what was asked for, and return its Fate."""
+"""Running one row: judge it, time it (alone or in turns with another), keep what was asked for, and return its Fate."""
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fmha_cli.domain.plan import Artifact
@@ -13,7 +15,7 @@ from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.judge import Judged, JudgePolicy, judge
 from fmha_cli.execution.layout import layout_of
-from fmha_cli.measure.ab import AbSampler
+from fmha_cli.measure.ab import AbSampler, orders
 from fmha_cli.measure.measurement import Measurement, measurement_of
 from fmha_cli.measure.roofline import CacheState, Peaks
 from fmha_cli.measure.sampling import Sampler, SamplingPolicy
@@ -22,7 +24,6 @@ from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.tensor_io import write_tensors
-from fmha_cli.walk.timing import Launch, Timed, sample, sample_pair
 
 _TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
 """Verdicts after which a time is meaningful."""
@@ -31,6 +32,17 @@ _AGAIN_NS = 500_000_000
 """``run`` launches once more for its sample unless the judged launch took longer than this."""
 
 _TENSORS_KEPT = ("o", "lse", "dq", "dk", "dv", "dbias")
+
+Launch = Callable[[int], tuple[tuple[int, ...], ...]]
+"""Launches n times in a row: nanoseconds per launch and stage. Raises ``RowFailed`` if the kernel does not survive."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """Raw launches, warm-up included, and the wall time they took with everything around them (evictions)."""
+
+    launches: tuple[tuple[int, ...], ...]
+    spent_ns: int
 
 
 class RowFailed(Exception):
@@ -68,17 +80,8 @@ class Executor:
             return Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=artifacts, notes=(f"no memory for tensors: {fault}",))
         with arena:
             judged = self._judge(job, arena)
-            fate = Fate(
-                verdict=judged.verdict,
-                comparisons=judged.comparisons,
-                artifacts=artifacts,
-                notes=judged.notes,
-                log=judged.log_tail or None,
-                out=self._write_out(judged, index),
-                saved=self._save_failure(row, judged),
-                findings=judged.findings,
-                executed=judged.executed,
-            )
+            out, saved = self._write_out(judged, index), self._save_failure(row, judged)
+            fate = replace(Fate.of(judged, artifacts), out=out, saved=saved)
             if judged.verdict not in _TIMED or job.device.emulated:  # emulated time is no speed
                 return fate
             try:
@@ -91,35 +94,28 @@ class Executor:
     ) -> tuple[Fate, Fate]:
         """Judge two rows of one problem, then time them in turns."""
         jobs = [self._job(row, built) for row, built in zip(rows, artifacts, strict=True)]
-        arenas: list[Arena] = []
+        fates: list[Fate] = []
         try:
-            arenas += [Arena(layout_of(job.plan.problem, job.plan.workspaces)) for job in jobs]
-            judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
-            fates = [
-                Fate(verdict=j.verdict, comparisons=j.comparisons, artifacts=a, notes=j.notes, log=j.log_tail or None)
-                for j, a in zip(judged, artifacts, strict=True)
-            ]
-            if all(j.verdict in _TIMED for j in judged):
-                launches = [self._launch(job, arena, rows[0].cache) for job, arena in zip(jobs, arenas, strict=True)]
-                timed = sample_pair(launches[0], launches[1], self._policy(), self._request.fill_seed)
-                warm = AbSampler(self._policy()).warmup(*([sum(t) for t in side.launches] for side in timed)) or 0
-                fates = [
-                    replace(
-                        fate,
-                        measurement=self._measurement(
-                            row, replace(side, launches=side.launches[warm:] or side.launches)
-                        ),
-                    )
-                    for fate, row, side in zip(fates, rows, timed, strict=True)
-                ]
+            with ExitStack() as stack:
+                arenas = [stack.enter_context(Arena(layout_of(job.plan.problem, job.plan.workspaces))) for job in jobs]
+                judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
+                fates = [Fate.of(j, built) for j, built in zip(judged, artifacts, strict=True)]
+                if all(j.verdict in _TIMED for j in judged):
+                    launches = [
+                        self._launch(job, arena, rows[0].cache) for job, arena in zip(jobs, arenas, strict=True)
+                    ]
+                    timed = sample_pair(launches[0], launches[1], self._policy(), self._request.fill_seed)
+                    warm = AbSampler(self._policy()).warmup(*([sum(t) for t in side.launches] for side in timed)) or 0
+                    counted = [replace(side, launches=side.launches[warm:] or side.launches) for side in timed]
+                    fates = [
+                        replace(fate, measurement=self._measurement(row, side))
+                        for fate, row, side in zip(fates, rows, counted, strict=True)
+                    ]
         except MemoryError as fault:
             note = f"no memory for two sets of tensors: {fault}"
             fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, notes=(note,)) for a in artifacts]
         except RowFailed as fault:
             fates = [replace(f, verdict=fault.verdict, notes=(*f.notes, str(fault))) for f in fates]
-        finally:
-            for arena in arenas:
-                arena.close()
         return fates[0], fates[1]
 
     def _job(self, row: Row, artifacts: tuple[Artifact, ...]) -> Job:
@@ -209,6 +205,35 @@ class Executor:
         inputs = self._cases.case(row.problem, fill, stream=stream, check=False).inputs
         write_tensors(path, {**inputs, **{f"out.{k}": v for k, v in judged.outputs.items()}})
         return str(path)
+
+
+def sample(launch: Launch, policy: SamplingPolicy) -> Timed:
+    """Launch until the stopping rule of ``policy`` is satisfied."""
+    sampler = Sampler(policy)
+    launches: list[tuple[int, ...]] = []
+    totals: list[int] = []
+    start = time.perf_counter_ns()
+    while count := sampler.next_batch(totals, time.perf_counter_ns() - start):
+        batch = launch(count)
+        launches.extend(batch)
+        totals.extend(sum(stages) for stages in batch)
+    return Timed(tuple(launches), time.perf_counter_ns() - start)
+
+
+def sample_pair(first: Launch, second: Launch, policy: SamplingPolicy, seed: int) -> tuple[Timed, Timed]:
+    """Two kernels in interleaved rounds, in an order drawn from ``seed``, until their ratio is known."""
+    sampler = AbSampler(policy)
+    launches: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
+    totals: tuple[list[int], list[int]] = ([], [])
+    start = time.perf_counter_ns()
+    while rounds := sampler.next_rounds(*totals, time.perf_counter_ns() - start):
+        for order in orders(rounds, seed, len(totals[0])):
+            for side in order:
+                batch = (first, second)[side](1)
+                launches[side].extend(batch)
+                totals[side].append(sum(batch[0]))
+    spent = time.perf_counter_ns() - start
+    return Timed(tuple(launches[0]), spent), Timed(tuple(launches[1]), spent)
 
 
 def out_path(pattern: str, index: int) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import is_emulated
@@ -16,6 +16,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.execution.judge import Judged
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
@@ -40,6 +41,19 @@ class Fate:
     findings: tuple[Finding, ...] | None = None
     executed: tuple[Executed, ...] | None = None
 
+    @classmethod
+    def of(cls, judged: Judged, artifacts: tuple[Artifact, ...]) -> Fate:
+        """The outcome of a row that was judged."""
+        return cls(
+            verdict=judged.verdict,
+            comparisons=judged.comparisons,
+            artifacts=artifacts,
+            notes=judged.notes,
+            log=judged.log_tail or None,
+            findings=judged.findings,
+            executed=judged.executed,
+        )
+
 
 def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths: Mapping[str, str]) -> Record:
     """The Record of a row.
@@ -47,37 +61,14 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
     Args:
         paths: the file of each tensor that was given as one, by tensor name.
     """
-    inputs = Inputs(fill=request.fills[0], fill_seed=request.fill_seed, files=paths)
-    if row.choice is None or row.plan is None:
-        return Record(
-            problem=row.problem.to_dict(),
-            repro=repro_line(row.problem, request),
-            verdict=fate.verdict,
-            reasons=(*row.reasons, *fate.reasons),
-            notes=fate.notes,
-            inputs=inputs,
-        )
-    kernel = row.choice.kernel
-    backend = registry.backend(kernel.backend)
-    named = request.all_kernels and not row.default
-    times = fate.measurement.stage_medians_ns if fate.measurement else ()
-    return Record(
+    record = Record(
         problem=row.problem.to_dict(),
-        repro=repro_line(row.problem, request, kernel.digest if named or row.pair else None),
+        repro=repro_line(row.problem, request),
         verdict=fate.verdict,
-        backend=kernel.backend,
-        device=row.choice.device.id if row.choice.runnable else None,
-        arch=kernel.arch,
-        kernel=KernelRow.of(kernel, backend.upstream_name(kernel)),
-        stages=stage_rows(row.plan, fate.artifacts, times),
-        splits=row.plan.splits,
-        workspace_bytes=row.plan.workspace_bytes,
         comparisons=fate.comparisons,
         measurement=fate.measurement,
         reasons=(*row.reasons, *fate.reasons),
-        inputs=inputs,
-        dropout_stream=backend.dropout_stream if row.problem.dropout else None,
-        default_choice=row.default if request.all_kernels else None,
+        inputs=Inputs(fill=request.fills[0], fill_seed=request.fill_seed, files=paths),
         launches=fate.launches,
         notes=fate.notes,
         log=fate.log,
@@ -85,6 +76,25 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         saved=fate.saved,
         findings=fate.findings,
         executed=fate.executed,
+    )
+    if row.choice is None or row.plan is None:
+        return record
+    kernel = row.choice.kernel
+    backend = registry.backend(kernel.backend)
+    named = request.all_kernels and not row.default
+    times = fate.measurement.stage_medians_ns if fate.measurement else ()
+    return replace(
+        record,
+        repro=repro_line(row.problem, request, kernel.digest if named or row.pair else None),
+        backend=kernel.backend,
+        device=row.choice.device.id if row.choice.runnable else None,
+        arch=kernel.arch,
+        kernel=KernelRow.of(kernel, backend.upstream_name(kernel)),
+        stages=stage_rows(row.plan, fate.artifacts, times),
+        splits=row.plan.splits,
+        workspace_bytes=row.plan.workspace_bytes,
+        dropout_stream=backend.dropout_stream if row.problem.dropout else None,
+        default_choice=row.default if request.all_kernels else None,
     )
 
 

@@ -85,8 +85,9 @@ def run_points(
         rows = plan_rows(points, request, registry, found)
         _say_fallback(rows, found, notify)
         building = build_context(request, notify)
-        emulation = emulation_of(request, registry, building) if _any_runs(rows, request) else None
-        journal, past, path, temporary = _journal(rows, request, stack)
+        runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
+        emulation = emulation_of(request, registry, building) if runs else None
+        journal, past = _journal(rows, request, stack)
         context = Context(
             request=_fitting_fills(request, files),
             registry=registry,
@@ -106,13 +107,9 @@ def run_points(
             progress=progress,
         )
         interrupted = walk.go()
-    if temporary is not None and not interrupted:
-        temporary.unlink(missing_ok=True)
-    return Outcome(walk.complete(), interrupted, found, str(path) if interrupted and path else None)
-
-
-def _any_runs(rows: Sequence[Row], request: Request) -> bool:
-    return not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
+    if journal is not None and not interrupted and not (request.resume or request.journal):
+        journal.path.unlink(missing_ok=True)
+    return Outcome(walk.complete(), interrupted, found, str(journal.path) if interrupted and journal else None)
 
 
 def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify: Callable[[str], None]) -> None:
@@ -124,22 +121,18 @@ def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify
         notify(f"running on the CPU although {gpus[0]} is here: {reason}")
 
 
-def _journal(
-    rows: Sequence[Row], request: Request, stack: ExitStack
-) -> tuple[Journal | None, Mapping[str, Record], Path | None, Path | None]:
-    """(journal, earlier records by key, its path, its path again if it may be removed when all rows are done)."""
+def _journal(rows: Sequence[Row], request: Request, stack: ExitStack) -> tuple[Journal | None, Mapping[str, Record]]:
+    """The journal, and the records of earlier sessions by key. One row alone needs no journal."""
     keys = [row.key for row in rows]
     if request.resume is not None:
         journal, history = Journal.resume(Path(request.resume), fmha=__version__, rows=keys)
         stack.enter_context(journal)
-        past = {key: Record.from_dict(record) for key, record in history.done.items()}
-        return journal, past, Path(request.resume), None
+        return journal, {key: Record.from_dict(record) for key, record in history.done.items()}
     if request.journal is None and len(rows) == 1:
-        return None, {}, None, None
+        return None, {}
     name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.time_ns() % 10**6:06d}.jsonl"
     path = Path(request.journal) if request.journal else cache_root(request.cache_root) / "journals" / name
-    journal = stack.enter_context(Journal.create(path, fmha=__version__, argv=request.argv, rows=keys))
-    return journal, {}, path, None if request.journal else path
+    return stack.enter_context(Journal.create(path, fmha=__version__, argv=request.argv, rows=keys)), {}
 
 
 @dataclass(kw_only=True)
@@ -212,7 +205,7 @@ class _Walk:
         self.progress(len(self.records), len(self.rows), row.problem.repro())
         if self.journal is not None:
             self.journal.planned(row.key)
-        self._done(index, self._fate(row, built, index))
+        self._keep(index, self._record(row, self._fate(row, built, index)))
 
     def _fate(self, row: Row, built: Mapping[str, Built], index: int) -> Fate:
         if row.choice is None:
@@ -267,9 +260,6 @@ class _Walk:
         key = replace(row.problem, lse=False, splits=0, deterministic=False)
         record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
         return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record.to_dict()))
-
-    def _done(self, index: int, fate: Fate) -> None:
-        self._keep(index, self._record(self.rows[index], fate))
 
     def _keep(self, index: int, record: Record) -> None:
         if self.journal is not None:

@@ -101,9 +101,7 @@ def test_the_wire_form_comes_back() -> None:
     message = from_json(LayoutMessage, json.loads(json.dumps(to_json(layout.message))))
     assert message == layout.message
     assert message.bound() == dict(layout.tensors)
-    assert [region.name for region in message.watched()] == [
-        slot.name for slot in layout.slots if slot.end > slot.start
-    ]
+    assert [region.name for region in message.regions] == [slot.name for slot in layout.slots if slot.end > slot.start]
 
 
 @pytest.mark.parametrize(
