@@ -27,8 +27,8 @@ from fmha_cli.walk.rows import plan_rows
 from fmha_cli.walk.run import run_points
 
 COUNT, CHUNKS, EACH = 2000, 20, 100
-MORE_CHUNKS = 100
-"""Chunks of the slow suite; the first 20 are the quick sample."""
+IN_CI, MORE_CHUNKS = 10, 100
+"""Chunks of the default suite, a seeded sample, and of both suites."""
 
 REFUSED = 500
 FEW_KERNELS = 150
@@ -65,7 +65,7 @@ def problems_of(chunk: int) -> list[Problem]:
 
 
 @pytest.mark.parametrize(
-    "chunk", [*range(CHUNKS), *(pytest.param(n, marks=pytest.mark.slow) for n in range(CHUNKS, MORE_CHUNKS))]
+    "chunk", [*range(IN_CI), *(pytest.param(n, marks=pytest.mark.slow) for n in range(IN_CI, MORE_CHUNKS))]
 )
 def test_random_problems_pass(registry: Registry, chunk: int, fmha: Fmha) -> None:
     request, problems = request_of(chunk), problems_of(chunk)

@@ -110,6 +110,9 @@ OPEN = (
 )
 """Members whose keys are free."""
 
+SIMILAR = 3
+"""Elements of an array that are tried; one schema describes them all."""
+
 
 def closed_objects(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path and path[-1] == "details":
@@ -120,7 +123,7 @@ def closed_objects(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any,
         for key, value in tree.items():
             yield from closed_objects(value, (*path, key))
     elif isinstance(tree, list):
-        for i, value in enumerate(tree):
+        for i, value in enumerate(tree[:SIMILAR]):
             yield from closed_objects(value, (*path, i))
 
 
