@@ -39,11 +39,10 @@ ALLOWED: Mapping[str, tuple[frozenset[str], str]] = {
     "domain/flags.py": (frozenset({"ck"}), "the contract lets --mask take CK's spellings, and its help says so"),
     "domain/mask.py": (frozenset({"ck"}), "the contract lets --mask take CK's spellings, and an error names them"),
     "domain/rules.py": (frozenset({"flash", "flash_attn"}), "the source of a fact: a file of a project"),
-    "report/documents/archs.py": (frozenset({"amd", "nvidia"}), "values of the published document fmha.archs/1"),
     "report/documents/inspections.py": (frozenset({"nvidia"}), "the published description of a figure"),
-    "report/documents/sources.py": (
-        frozenset({"ck", "ck_tile", "rocm"}),
-        "a member of the published document fmha.sources/1, and its description",
+    "report/documents/installation.py": (
+        frozenset({"amd", "nvidia", "ck", "ck_tile", "rocm"}),
+        "values of the published document fmha.archs/1; a member of fmha.sources/1, and its description",
     ),
 }
 """Module -> the words that it may use, and why."""

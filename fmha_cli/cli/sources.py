@@ -87,11 +87,10 @@ def _tree(call: Call) -> SourceTree | None:
 
 
 def _show(call: Call, chosen: tuple[Pin, ...], *, tree: SourceTree | None = None, deep: bool = False) -> int:
-    from fmha_cli.domain.codec import to_json
-    from fmha_cli.report.documents.installation import Sources
+    from fmha_cli.report.documents.installation import sources_document
 
     layout = _layout(call)
-    call.output.document(to_json(Sources(sources=tuple(_row(pin, layout, deep) for pin in chosen), ck=tree)))
+    call.output.document(sources_document((_row(pin, layout, deep) for pin in chosen), tree))
     return int(ExitCode.OK)
 
 

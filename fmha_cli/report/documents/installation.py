@@ -248,6 +248,11 @@ class Sources:
     ] = None
 
 
+def sources_document(sources: Iterable[SourceRow], tree: SourceTree | None = None) -> dict[str, Any]:
+    """The document of some sources; ``tree`` is the one that kernels would be built against."""
+    return to_json(Sources(sources=tuple(sources), ck=tree))
+
+
 def sources_view(document: Data) -> Table:
     """One line for each source tree; below, the Composable Kernel tree in effect."""
     sources = document["sources"]
