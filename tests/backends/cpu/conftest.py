@@ -1,4 +1,4 @@
-"""Compiled kernels for the tests, through the run's shared cache."""
+"""Compiled kernels for the tests, built through the run's shared cache."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
 
 @pytest.fixture(scope="session")
 def load(shared_cache: Path) -> Load:
-    """``load(arch, dtype, kind, fault=None)``: the library, or a skip when this machine cannot run it."""
+    """``load(arch, dtype, kind, fault=None)``: the library; skips the test if this machine cannot run it."""
     accepted = backend.probe().devices[0].archs
     loaded: dict[tuple[object, ...], ctypes.CDLL] = {}
 

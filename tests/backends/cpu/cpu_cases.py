@@ -1,4 +1,4 @@
-"""Random attention problems, laid out with gaps and guards of NaN, and the plain float64 formula they must meet."""
+"""Random attention problems in buffers with gaps and guards of NaN, and the float64 formula for their results."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GUARD = 64
 
 @dataclass
 class Case:
-    """One problem. ``q_len``/``k_len`` per sequence; ``capacity`` is the rows that K and V have in batch mode."""
+    """One problem. ``q_len`` and ``k_len`` are per sequence; ``capacity`` is the rows of K and V in batch mode."""
 
     dtype: str
     heads: int = 2
@@ -61,7 +61,7 @@ class Case:
 
 
 def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case:
-    """A case over the whole surface; ``few_rows``: at most 64 query rows for each key/value head."""
+    """A case over the whole surface. ``few_rows``: at most 64 query rows per key/value head."""
 
     def pick(*values: Any) -> Any:
         return values[rng.integers(len(values))]
@@ -97,7 +97,7 @@ def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case
 
 
 def _rows(case: Case, heads: int, lengths: tuple[int, ...], rows: int, dim: int) -> tuple[Array, Array]:
-    """A buffer full of NaN and, inside, the view (batch or 1, heads, rows, dim) of a tensor with gaps."""
+    """A buffer full of NaN, and a view inside it: a tensor (batch or 1, heads, rows, dim) with gaps."""
     count = 1 if case.packed else case.batch
     rows = sum(lengths) if case.packed else rows
     width = dim + case.gap
@@ -109,7 +109,7 @@ def _rows(case: Case, heads: int, lengths: tuple[int, ...], rows: int, dim: int)
 
 
 def make_data(case: Case, rng: np.random.Generator) -> None:
-    """Fill ``case.data``. Only real rows are numbers; gaps, guards and the rest of a cache stay NaN."""
+    """Fill ``case.data``. Only rows in use get numbers; gaps, guards and the rest of a cache stay NaN."""
     d = case.data
     for name, heads, dim in (
         ("q", case.heads, case.hdim), ("k", case.kv_heads, case.hdim),
@@ -167,7 +167,7 @@ def arguments(case: Case) -> FmhaCpuArgs:
 
 
 def run(library: ctypes.CDLL, case: Case) -> None:
-    """One call; the results are in ``case.data``."""
+    """Launch once; the results are in ``case.data``."""
     status = library[ENTRY](ctypes.byref(pack(arguments(case))))
     assert status == 0
 
@@ -191,7 +191,7 @@ def philox(counter: list[Array], seed: int) -> list[Array]:
 
 @dataclass
 class Row:
-    """The formula's answer for one (sequence, head): O, LSE, visibility and weights, float64."""
+    """The formula's result for one (sequence, head): O, LSE, visibility and weights in float64."""
 
     o: Array
     lse: Array
@@ -200,7 +200,7 @@ class Row:
 
 
 def formula(case: Case, b: int, h: int) -> Row:
-    """The contract's formula, directly."""
+    """The formula of the contract, computed directly."""
     d, hk = case.data, h // (case.heads // case.kv_heads)
     nq, nk = case.q_len[b], case.k_len[b]
     i0, j0 = (int(d["q_start"][b]), int(d["k_start"][b])) if case.packed else (0, 0)
@@ -241,14 +241,14 @@ def formula(case: Case, b: int, h: int) -> Row:
 
 
 BUDGET = {"fp32": 8e-6, "fp16": 2**-10, "bf16": 2**-7}
-"""Largest error of a row relative to its size (or the size that its parts have before they cancel)."""
+"""Largest error of a row, relative to its size or to the size of its parts before they cancel."""
 
 TINY = {"fp32": 0.0, "fp16": 2**-25, "bf16": 0.0}
 """Half the spacing of subnormal outputs."""
 
 
 def complaints(case: Case) -> list[str]:
-    """What is wrong with the results in ``case.data``."""
+    """Errors in the results in ``case.data``."""
     d, out = case.data, []
     for b in range(case.batch):
         nq = case.q_len[b]
@@ -275,7 +275,7 @@ def complaints(case: Case) -> list[str]:
 
 
 def _written_outside(case: Case) -> list[str]:
-    """Guards and gaps of O must still be NaN."""
+    """An error if a guard or a gap of O is no longer NaN."""
     buffer, o = case.data["o_buffer"], case.data["o"]
     outside = np.ones(buffer.size, bool)
     base = (o.ctypes.data - buffer.ctypes.data) // o.itemsize

@@ -85,7 +85,7 @@ RELOCATE
 
 
 def image_of(case: Case) -> tuple[bytearray, dict[str, int]]:
-    """The argument block with file offsets for pointers, then every buffer it points into."""
+    """The argument block with file offsets instead of pointers, followed by every buffer that it points to."""
     block = arguments(case)
     buffers = [a for n, a in case.data.items() if n in ("lse", "bias", "alibi_slopes", "sink_logits") or "_" in n]
     image, places = bytearray(4096), {}

@@ -1,4 +1,4 @@
-"""Tensors at the very end (and the very start) of a mapping: the next element is on a page that cannot be read."""
+"""Tensors at the very end or the very start of a mapping, so that the next element is on an unreadable page."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FENCED = ("q", "k", "v", "o", "bias", "lse", "alibi_slopes", "sink_logits")
 
 
 def fenced(array: np.ndarray, at_end: bool, keep: list[mmap.mmap]) -> np.ndarray:
-    """A copy of a dense array whose last byte is a mapping's last (or whose first is its first)."""
+    """A copy of a dense array that ends where a mapping ends, or starts where it starts."""
     inside = -(-max(array.nbytes, 1) // PAGE) * PAGE
     region = mmap.mmap(-1, inside + 2 * PAGE)
     keep.append(region)
@@ -56,7 +56,7 @@ def test_nothing_outside_is_touched(load: Load, arch: str, dtype: str, kind: str
 
 
 def test_two_launches_at_once(load: Load) -> None:
-    """The second one does without the pool."""
+    """The second launch runs without the pool."""
     library = load(ARCHS[0], "fp32", "prefill")
     cases = [Case("fp32", heads=4, q_len=(200,), k_len=(300,), capacity=300, data={}) for _ in range(4)]
     for seed, case in enumerate(cases):
@@ -85,7 +85,7 @@ def test_release_and_again(load: Load) -> None:
 
 
 def test_out_of_memory_is_a_status(load: Load) -> None:
-    """Scratch for 2^40 rows of copies cannot be had; nothing is read before it is asked for."""
+    """Scratch for 2^40 rows of copies cannot be allocated; the kernel reads nothing before it asks for it."""
     from fmha_cli.codegen.abi import ENTRY, FmhaCpuArgs, Status
     from fmha_cli.codegen.struct import pack
 

@@ -1,4 +1,4 @@
-"""The plain formula detects the effect of every planted fault; without a fault, the same problems are right."""
+"""The plain formula detects every planted fault; without a fault, the same problems give correct results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NEEDS: dict[Fault, dict[str, object]] = {
     Fault.DROPOUT_INVERTED: {"dropout": 0.3},
     Fault.ALIBI_SIGN: {"alibi": 1},
 }
-"""What a problem needs so that the fault can show; the others show on any problem."""
+"""What a problem needs for the fault to have an effect; the other faults affect any problem."""
 
 
 def results(load: Load, kind: str, dtype: str, case: Case, fault: Fault | None) -> list[str]:
@@ -47,6 +47,6 @@ def test_a_phantom_key_when_unmasked(load: Load) -> None:
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 @pytest.mark.parametrize("fault", sorted(set(Fault) - {Fault.LOW_PRECISION_ACC}))
 def test_fault_shows_in_low_precision(load: Load, fault: Fault, kind: str, dtype: str) -> None:
-    """Rounding the accumulator stays near the budget of one rounding here; the oracle's own rules judge it."""
+    """The rounded accumulator is left out, because its error is near the budget. The oracle's rules judge it."""
     case = replace(BASE, **NEEDS.get(fault, {}))
     assert results(load, kind, dtype, case, fault) != []

@@ -1,4 +1,4 @@
-"""exp2 and tanh alone: a softmax would hide a wrong coefficient."""
+"""exp2 and tanh in isolation, because a softmax would hide a wrong coefficient."""
 
 from __future__ import annotations
 

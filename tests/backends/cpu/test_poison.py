@@ -24,7 +24,7 @@ def case_of(dtype: str, kind: str, **changes: object) -> Case:
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("arch", ARCHS)
 def test_keys_hidden_from_some_rows(load: Load, arch: str, dtype: str, kind: str) -> None:
-    """The last key is visible to the last row alone; its V is infinite, its K is NaN in another run."""
+    """The last key is visible only to the last row. Its V or its K is infinite or NaN."""
     for name, value in (("v", np.inf), ("v", np.nan), ("k", np.nan), ("k", np.inf)):
         case = case_of(dtype, kind, right=0)
         case.data[name][0, :, 89] = value

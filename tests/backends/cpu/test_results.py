@@ -1,4 +1,4 @@
-"""Results of every kernel that this machine runs, on seeded random problems over the whole surface."""
+"""Results of every kernel that runs on this machine, on seeded random problems over the whole surface."""
 
 from __future__ import annotations
 

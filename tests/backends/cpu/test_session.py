@@ -1,4 +1,4 @@
-"""The session: load, bind, launch in an arena, against the oracle; and libraries that must not be called."""
+"""The session: load, bind and launch in an arena, checked by the oracle; and libraries that must not be called."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Cases of ``test_cuda_driver.py``, each in a separate process, where the stand-in takes the real driver's name.
+"""Cases of ``test_cuda_driver.py``, each in a separate process where the stand-in has the real driver's name.
 
-A played device's memory is host memory at real addresses.
+The memory of a simulated device is host memory at real addresses.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def raised(call: object, *arguments: object) -> BaseException | None:
 
 
 def devices(standin: str) -> None:
-    """The driver's answers become DeviceFacts; nothing is allocated for it."""
+    """The driver's answers become DeviceFacts; the probe allocates nothing."""
     recording = Recording(
         Path(standin), capability="9.0", units=132, memory=150_000_000_000, l2=60 << 20, name="NVIDIA H200", devices=2
     )
@@ -62,7 +62,7 @@ def devices(standin: str) -> None:
 
 
 def unavailable(standin: str) -> None:
-    """Every way in which a driver may not serve has a state, its words and its help."""
+    """Every reason why a driver is unavailable has a state, a message and help."""
     recording = Recording(Path(standin))
 
     def probe(**settings: object) -> Availability:
@@ -93,7 +93,7 @@ def unavailable(standin: str) -> None:
 
 
 def memory(standin: str) -> None:
-    """Copies, fills and what is refused, in CUDA's words; a full device is a MemoryError."""
+    """Copies, fills and refusals in CUDA's words; a full device raises MemoryError."""
     recording, cuda = opened(standin, memory=1 << 20)
     data, back = np.arange(100, dtype=np.uint8), np.zeros(100, np.uint8)
     stream = cuda.stream()
@@ -130,7 +130,7 @@ def memory(standin: str) -> None:
 
 
 def kernels(standin: str) -> None:
-    """A cubin loads, its kernel gets the packed bytes, and the clock runs between events."""
+    """A cubin loads, its kernel receives the packed bytes, and events time it."""
     recording, cuda = opened(standin, kernel_ns=12_000)
     stream, events = cuda.stream(), [cuda.event() for _ in range(3)]
     kernel = kernel_of(cuda)
@@ -164,7 +164,7 @@ def kernels(standin: str) -> None:
 
 
 def images(standin: str) -> None:
-    """What the device cannot run does not load, and nothing of it stays."""
+    """An image that the device cannot run does not load and leaves nothing behind."""
     recording, cuda = opened(standin, capability="8.9")
     for sm, accelerated, fits in ((80, False, True), (86, False, True), (89, False, True), (90, False, False)):
         image = tiny_cubin(KERNEL, (4,), capability=sm, accelerated=accelerated)
@@ -186,7 +186,7 @@ def images(standin: str) -> None:
 
 
 def graphs(standin: str) -> None:
-    """A graph replays what was captured, without the host's gaps; a broken capture is given back."""
+    """A graph replays the captured launches without host gaps; a broken capture is released."""
     recording, cuda = opened(standin, kernel_ns=3_000, gap_ns=5_000)
     stream, events = cuda.stream(), [cuda.event() for _ in range(2)]
     kernel, arguments = kernel_of(cuda), PackedArguments(cuda.driver, bytes(16))
@@ -214,12 +214,12 @@ def graphs(standin: str) -> None:
     graph.replay(stream)
     graph.destroy()
     assert recording.objects == objects - 1
-    kernel.launch(shape, arguments, stream)  # the stream captures no more
+    kernel.launch(shape, arguments, stream)  # the stream no longer captures
     assert not recording.launches[-1].replayed
 
 
 def lost(standin: str) -> None:
-    """After an illegal access every call fails as lost, and giving back is silent."""
+    """After an illegal access every call fails with CudaLost, and freeing raises nothing."""
     recording, cuda = opened(standin)
     stream, kernel = cuda.stream(), kernel_of(cuda)
     arguments, shape = PackedArguments(cuda.driver, bytes(16)), Shape((1, 1, 1), (32, 1, 1))
@@ -237,11 +237,11 @@ def lost(standin: str) -> None:
     cuda.free(address)
     kernel.unload()
     cuda.destroy((), stream)
-    assert recording.bytes_in_use == 10  # the process's end gives it back
+    assert recording.bytes_in_use == 10  # released when the process ends
 
 
 def refused(standin: str) -> None:
-    """An error of a launch that leaves the context alive is no loss."""
+    """A failed launch that leaves the context alive does not lose the device."""
     recording, cuda = opened(standin, refuse=701)
     stream, kernel = cuda.stream(), kernel_of(cuda)
     fault = raised(kernel.launch, Shape((1, 1, 1), (32, 1, 1)), PackedArguments(cuda.driver, bytes(16)), stream)
@@ -254,7 +254,7 @@ def refused(standin: str) -> None:
 
 
 def models(standin: str) -> None:
-    """A Python model does a kernel's work; what it raises is the kernel's failure."""
+    """A Python model can replace a kernel; an exception in it counts as the kernel's failure."""
     recording, cuda = opened(standin)
     stream, kernel = cuda.stream(), kernel_of(cuda)
     a = cuda.malloc(8)
@@ -276,7 +276,7 @@ def models(standin: str) -> None:
 
 
 def timer(standin: str) -> None:
-    """Short launches are replayed and timed without the host's gaps; long ones are plain; stages keep their shares."""
+    """Short launches are replayed and timed without host gaps; long ones run plainly; each stage keeps its share."""
     recording, cuda = opened(standin, kernel_ns=3_000, gap_ns=7_000)
     kernel, arguments = kernel_of(cuda), PackedArguments(cuda.driver, bytes(16))
     shape, fills = Shape((1, 1, 1), (32, 1, 1)), []
@@ -296,7 +296,7 @@ def timer(standin: str) -> None:
     assert (recording.graph_launches, len(fills)) == (
         1,
         3,
-    )  # the plain launch that told how short it is, and the replay
+    )  # the plain launch that measured the length, and the replay
     recording.forget()
     assert timed.hot() == (3_000, 6_000)
     passes = -(-REPLAY_NS // 30_000)
@@ -320,7 +320,7 @@ def timer(standin: str) -> None:
 
 
 def uninitialised(standin: str) -> None:
-    """Nothing works before cuInit, nor without a context."""
+    """No call works before cuInit or without a context."""
     Recording(Path(standin))
     from cuda.bindings import driver
 
@@ -331,7 +331,7 @@ def uninitialised(standin: str) -> None:
 
 
 def absent(standin: str) -> None:
-    """Without any libcuda the driver is missing, and it says who looked for what."""
+    """Without any libcuda the driver is reported missing, and the message names the library."""
     found = probe_cuda()
     if found.state is State.OK:  # a machine with a driver
         return

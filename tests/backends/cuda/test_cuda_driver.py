@@ -1,4 +1,4 @@
-"""``Cuda`` and its neighbours on the stand-in driver, through unmodified cuda-python; see ``driver_cases``."""
+"""``Cuda`` and the modules around it on the stand-in driver, through unmodified cuda-python; see ``driver_cases``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which architectures a device runs, and the message if no device can be asked."""
+"""The architectures that a device runs, and the message if no device can be queried."""
 
 from __future__ import annotations
 

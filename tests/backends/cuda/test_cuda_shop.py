@@ -1,6 +1,6 @@
-"""The shop on a small wgmma kernel of a test's own upstream: two routes, what is reported, what is kept.
+"""The shop on a small wgmma kernel from a stub upstream: two compile routes, what is reported, what is kept.
 
-Real compiles by NVRTC and ptxas, each of a second or less.
+The compiles by NVRTC and ptxas are real; each takes a second or less.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ KERNEL = next(k for k in family_kernels(load_arch(ARCH), Family.FWD))
 
 
 class Wgmma(FlashAttention):
-    """The text of ``nvrtc_wgmma`` for every kernel.
+    """Emits the text of ``nvrtc_wgmma`` for every kernel.
 
     Args:
-        asserting: whether its assert is live. needing: instructions that its kernels have.
-        calls: what they call on purpose.
+        asserting: whether its assert is live. needing: instructions that its kernels contain.
+        calls: external functions that they are expected to call.
     """
 
     symbol = "fmha_tiny"
@@ -57,7 +57,7 @@ class Wgmma(FlashAttention):
 
 
 def exported(raw: bytes, kernel: KernelSpec, expected: object) -> SimpleNamespace:
-    """What ``check_exports`` would say of a cubin that exports no tables."""
+    """The result that ``check_exports`` would give for a cubin that exports no tables."""
     found = Cubin(raw)
     demand = Demand(registers=found.kernels[0].registers, threads=128, shared_bytes=0)
     occupancy = occupancy_of(demand, load_arch(kernel.arch))
@@ -68,7 +68,7 @@ def exported(raw: bytes, kernel: KernelSpec, expected: object) -> SimpleNamespac
 
 @dataclass
 class Bench:
-    """A context with the real compiler and no sources; ``said`` are its notices."""
+    """A context with the real compiler and no sources; ``said`` collects its notices."""
 
     context: BuildContext
     said: list[str]
@@ -162,7 +162,7 @@ def test_a_compiler_by_name_is_the_route(bench: Bench, tmp_path: Path) -> None:
 
 
 def test_without_ptxas_the_kernels_that_need_it_are_refused(bench: Bench) -> None:
-    """The others are built as ever."""
+    """Kernels that do not need ptxas are still built."""
 
     def missing() -> None:
         raise EnvironmentProblem("no ptxas", code="B052", help="pip install 'fmha[cuda]'")

@@ -17,7 +17,7 @@ from fmha_cli.execution.supervisor import Supervisor
 
 @pytest.fixture
 def played(shared_cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    """The stand-in where a worker's loader finds it; the environment for settings."""
+    """Place the stand-in where a worker's loader finds it; returns the monkeypatch for further settings."""
     standin = build_standin(BuildContext(cache_root=shared_cache))
     (tmp_path / LIBRARY).symlink_to(standin.path)
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))

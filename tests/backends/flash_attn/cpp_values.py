@@ -1,4 +1,4 @@
-"""Compiles expressions of launch code to functions of a scope; unknown values stay unknown.
+"""Compiles expressions of launch code to functions of a scope; unknown values propagate.
 
 It covers the C++ that upstream's launch templates use: arithmetic, comparisons, ``&&``, ``||``, ``?:``, members of
 ``params``, constants of traits (``Kernel_traits::kBlockM``), ``std::max``, ``sizeof``, ``size(Layout{})``.
@@ -14,7 +14,7 @@ Value = Callable[[Scope], Any]
 
 
 class Unknown:
-    """A value that depends on a problem when none is given: neither true nor false."""
+    """A value that depends on a problem when no problem is given: neither true nor false."""
 
     def __repr__(self) -> str:
         return "unknown"
@@ -85,7 +85,7 @@ _CONSTANTS = {"true": True, "false": False, "nullptr": None}
 
 
 def compiled(words: Sequence[str]) -> Value:
-    """The value of an expression as a function of a scope (name -> value)."""
+    """The value of an expression, as a function of a scope (name -> value)."""
     parser = _Parser(words)
     value = parser.choice()
     assert parser.at == len(words), f"left over: {' '.join(words[parser.at :])}"

@@ -1,4 +1,4 @@
-"""Words of C++ text, with comments removed, preprocessor conditions decided and upstream's own macros expanded."""
+"""The words of C++ text: comments removed, preprocessor conditions evaluated, upstream's macros expanded."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WORD = re.compile(r"\d[\w.]*|[A-Za-z_]\w*|<<<|>>>|::|\.\.\.|<=|>=|==|!=|&&|\|\|
 
 @dataclass(frozen=True)
 class Macro:
-    """A function-like macro: names of its parameters (``...`` last, if it has that), and the words of its body.
+    """A function-like macro: its parameter names (with ``...`` last if it is variadic) and the words of its body.
 
     A macro without parameters stands for one other word (``#define LOCAL_SWITCH BOOL_SWITCH``).
     """
@@ -24,7 +24,7 @@ class Macro:
 
 @dataclass(frozen=True)
 class Source:
-    """The words of a file outside the preprocessor, and the macros that it defines."""
+    """The words of a file without preprocessor lines, and the macros that the file defines."""
 
     words: tuple[str, ...]
     macros: Mapping[str, Macro]
@@ -36,10 +36,10 @@ def words_of(text: str) -> Words:
 
 
 def read(text: str, defined: frozenset[str] = frozenset()) -> Source:
-    """Read a file; ``#ifdef NAME`` and ``#ifndef NAME`` are decided by ``defined``.
+    """Read a file; ``#ifdef NAME`` and ``#ifndef NAME`` are evaluated with ``defined``.
 
-    Any other condition (``#if defined(__CUDA_ARCH__) ...``) is taken as false: upstream uses it for device code alone,
-    which launch templates do not depend on.
+    Any other condition (``#if defined(__CUDA_ARCH__) ...``) counts as false. Upstream uses such conditions only in
+    device code, on which the launch templates do not depend.
     """
     lines = _COMMENT.sub(" ", text).replace("\\\n", " ").splitlines()
     macros: dict[str, Macro] = {}
@@ -75,7 +75,7 @@ def _macro(text: str) -> tuple[str, Macro]:
 
 
 def expanded(words: Sequence[str], macros: Mapping[str, Macro]) -> Words:
-    """The words with every macro replaced by its body, inner ones too."""
+    """The words with every macro replaced by its body, including nested ones."""
     out: Words = []
     at = 0
     while at < len(words):
@@ -105,7 +105,7 @@ _PAIRS = {"(": ")", "{": "}", "[": "]"}
 
 
 def closing(words: Sequence[str], at: int) -> int:
-    """Where the bracket that opens at ``at`` closes."""
+    """The index of the bracket that closes the one at ``at``."""
     depth = 0
     for i in range(at, len(words)):
         depth += words[i] in _PAIRS
@@ -116,7 +116,7 @@ def closing(words: Sequence[str], at: int) -> int:
 
 
 def split(words: Sequence[str], most: int = -1) -> list[Words]:
-    """Arguments between commas outside brackets; the last of ``most`` keeps its commas."""
+    """The arguments between top-level commas; the last of ``most`` keeps its commas."""
     out: list[Words] = [[]]
     depth = 0
     for word in words:
@@ -129,7 +129,7 @@ def split(words: Sequence[str], most: int = -1) -> list[Words]:
 
 
 def functions(words: Sequence[str]) -> Iterator[tuple[tuple[tuple[str, str], ...], str, Words]]:
-    """Function templates: their template parameters (kind, name), their name, and the words of their body."""
+    """Function templates: template parameters (kind, name), name, and the words of the body."""
     at = 0
     while at < len(words):
         if words[at] != "template" or words[at + 1] != "<":

@@ -1,5 +1,8 @@
-"""The model of the backward kernels: ``compute_dot_do_o`` and ``convert_dQ`` of ``flash_bwd_preprocess_kernel.h``,
-``compute_dq_dk_dv_1colblock`` of ``flash_bwd_kernel.h``."""
+"""The model of the backward kernels.
+
+It follows ``compute_dot_do_o`` and ``convert_dQ`` of ``flash_bwd_preprocess_kernel.h``, and
+``compute_dq_dk_dv_1colblock`` of ``flash_bwd_kernel.h``.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +71,7 @@ def run_dq_dk_dv(f: Flags, p: Any, grid: Grid, memory: Memory) -> None:
 
 
 def _place(p: Any, info: BlockInfo, name: str, b: int, head: int, row: int) -> int:
-    """Element of row ``row``, column 0 of a tensor's head."""
+    """The element offset of row ``row``, column 0 in one head of a tensor."""
     batch, stride, heads = (getattr(p, f"{name}_{axis}_stride") for axis in ("batch", "row", "head"))
     by_key = name in ("k", "v", "dk", "dv")
     first = info.k_offset(batch, stride, b) if by_key else info.q_offset(batch, stride, b)
@@ -76,7 +79,7 @@ def _place(p: Any, info: BlockInfo, name: str, b: int, head: int, row: int) -> i
 
 
 def _row_tile(f: Flags, p: Any, memory: Memory, info: BlockInfo, name: str, b: int, head: int, row: int) -> F32:
-    """A tile of queries' or keys' rows, zeros outside the sequence."""
+    """A tile of query or key rows, with zeros outside the sequence."""
     block, length = (f.n, info.k) if name in ("k", "v") else (f.m, info.q)
     at = getattr(p, f"{name}_ptr") + f.element.itemsize * _place(p, info, name, b, head, row)
     return load(f, p, memory, at, getattr(p, f"{name}_row_stride"), block, length - row, 0.0)
@@ -160,7 +163,7 @@ def _column_block(f: Flags, p: Any, memory: Memory, b: int, h: int, n_block: int
 
 
 def _lse(f: Flags, p: Any, memory: Memory, info: BlockInfo, b: int, h: int, row: int, *, first: bool) -> F32:
-    """(kBlockM,): +inf outside the sequence in the first tile; the others are whole."""
+    """(kBlockM,): the first tile has +inf outside the sequence; later tiles are full."""
     place = (h * p.total_q + info.q_offset(p.seqlen_q, 1, b) if p.unpadded_lse else (b * p.h + h) * p.seqlen_q) + row
     rows = f.rows(info.q - row, f.m) if first else f.m
     out = np.full(f.m, INF)
@@ -169,7 +172,7 @@ def _lse(f: Flags, p: Any, memory: Memory, info: BlockInfo, b: int, h: int, row:
 
 
 def _hide(f: Flags, p: Any, info: BlockInfo, scores: F32, row: int, column: int, slope: np.float32) -> None:
-    """ALiBi, then ``apply_mask``, ``apply_mask_causal`` or ``apply_mask_local`` where the tile may need it."""
+    """ALiBi, then ``apply_mask``, ``apply_mask_causal`` or ``apply_mask_local`` where the tile may need a mask."""
     rows = row + np.arange(f.m)[:, None]
     columns = column + np.arange(f.n)[None, :]
     if f.alibi:

@@ -1,8 +1,8 @@
-"""What the kernels' thread blocks share, read from upstream's headers: template flags, ``BlockInfo``, loads with
-predicates, masks, online softmax, dropout.
+"""The code that the kernels' thread blocks share, modelled from upstream's headers.
 
-Written from ``block_info.h``, ``utils.h`` ``copy``, ``mask.h``, ``alibi.h``, ``softmax.h``, ``dropout.h`` and ``philox.cuh`` of
-flash-attn 2.8.3.post2, and from nothing of the product but the parameter block's layout.
+It covers template flags, ``BlockInfo``, predicated loads, masks, online softmax and dropout. Sources: ``block_info.h``,
+``utils.h`` ``copy``, ``mask.h``, ``alibi.h``, ``softmax.h``, ``dropout.h`` and ``philox.cuh`` of flash-attn
+2.8.3.post2. The only product code used is the layout of the parameter block.
 """
 
 from __future__ import annotations
@@ -65,16 +65,16 @@ class Flags:
         )
 
     def columns(self, p: Any) -> int:
-        """Columns of a row that are loaded and stored."""
+        """The columns of a row that are loaded and stored."""
         return self.d if self.even_k else p.d
 
     def rows(self, left: int, block: int) -> int:
-        """Rows of a tile that are loaded and stored when ``left`` rows of the sequence begin there."""
+        """The rows of a tile that are loaded and stored if ``left`` rows of the sequence remain."""
         return block if self.even_mn else max(0, min(left, block))
 
 
 def quotient(a: int, b: int) -> int:
-    """Division of ints in C++: towards zero."""
+    """C++ integer division: rounds towards zero."""
     return a // b if a >= 0 else -(-a // b)
 
 
@@ -115,7 +115,7 @@ def load(
 ) -> F32:
     """``copy``: a (block, kHeadDim) tile of elements in single precision.
 
-    Rows from ``left`` on keep what shared memory held, which is ``fill`` here; columns from ``p.d`` on are cleared.
+    Rows from ``left`` on keep the old content of shared memory, here ``fill``. Columns from ``p.d`` on are cleared.
     ``full``: ``Is_even_MN=true``.
     """
     out = np.full((block, f.d), fill, np.float32)
@@ -126,12 +126,12 @@ def load(
 
 
 def rounded(f: Flags, numbers: F32) -> F32:
-    """``convert_type`` to the element and back."""
+    """Numbers rounded to the element type and back, as by ``convert_type``."""
     return numbers.astype(f.element).astype(np.float32)
 
 
 def slope_of(f: Flags, p: Any, memory: Memory, b: int, h: int) -> np.float32:
-    """``alibi_slope``: by ``scale_softmax``, which multiplies it again."""
+    """``alibi_slope``, divided by ``scale_softmax``, which multiplies it again later."""
     if not f.alibi or not p.alibi_slopes_ptr:
         return np.float32(0)
     at = p.alibi_slopes_ptr + 4 * (b * p.alibi_slopes_batch_stride + h)
@@ -157,7 +157,7 @@ def apply_mask(
     causal_mask: bool,
     even_mn: bool,
 ) -> None:
-    """``Mask::apply_mask`` of a tile whose first row and column are given."""
+    """``Mask::apply_mask`` for a tile at the given first row and column."""
     if not (f.alibi or causal_mask or f.local or not even_mn):
         return
     rows = row + np.arange(scores.shape[0])[:, None]
@@ -220,7 +220,7 @@ def softcapped(scores: F32, softcap: float) -> F32:
 
 
 def _places() -> tuple[Array, Array]:
-    """Row and column inside a 16 x 32 tile of every (lane, byte), by the loops of ``apply_dropout``."""
+    """Row and column within a 16 x 32 tile of every (lane, byte), from the loops of ``apply_dropout``."""
     row, column = np.zeros((32, 16), np.int64), np.zeros((32, 16), np.int64)
     for lane in range(32):
         for j in range(2):
@@ -235,7 +235,7 @@ _ROW, _COLUMN = _places()
 
 
 def keep_tile(p: Any, seed: int, offset: int, b: int, h: int, row: int, column: int, shape: tuple[int, int]) -> Bools:
-    """Which elements of a tile are kept; the tile begins at a multiple of 16 rows and 32 columns."""
+    """The elements of a tile that are kept; the tile begins at a multiple of 16 rows and 32 columns."""
     assert row % 16 == 0
     assert column % 32 == 0
     out = np.zeros(shape, np.bool_)

@@ -1,5 +1,7 @@
-"""The whole host side of a plan with the model of the kernels in a GPU's place: arena, uploads, parameter blocks, launches,
-downloads, and the product's own checks of what comes back."""
+"""The whole host side of a plan, with the model of the kernels instead of a GPU.
+
+It covers the arena, uploads, parameter blocks, launches, downloads, and the product's own checks of the results.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ Change = Callable[[Stage, ctypes.Structure], None]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What the product's checks say of one run."""
+    """The result of the product's checks for one run."""
 
     plan: Plan
     faults: tuple[str, ...]
@@ -50,7 +52,7 @@ class Outcome:
 
 
 def plans_of(problem: Problem, device: DeviceFacts) -> list[Plan]:
-    """The plans of every kernel of the device's first architecture that serves a problem, the default first."""
+    """The plans of every kernel of the device's first architecture that supports a problem, the default first."""
     supported = [d for d in decide(problem, device) if isinstance(d, Supported)]
     ranked = sorted(supported, key=lambda d: d.rank)
     return [plan_of(problem, d.kernel, device) for d in ranked if d.kernel.arch == device.archs[0]]

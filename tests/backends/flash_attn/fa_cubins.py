@@ -1,4 +1,4 @@
-"""Cubins with the real tables of a FlashAttention kernel, and no code: what a session loads on a played device."""
+"""Cubins with the real tables of a FlashAttention kernel and no code, for sessions on a simulated device."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fmha_cli.domain.plan import Plan
 
 
 def fake_cubin(kernel: KernelSpec, *, drift: int = 0) -> bytes:
-    """The cubin of a kernel; with ``drift`` the last field lies so many bytes further on."""
+    """The cubin of a kernel; ``drift`` shifts the last field by that many bytes."""
     instance = instance_of(kernel)
     block: type = instance.block
     size, fields = ctypes.sizeof(ctypes_structure(block)), list(host_layout(block))
@@ -41,7 +41,7 @@ def fake_cubin(kernel: KernelSpec, *, drift: int = 0) -> bytes:
 
 
 def fake_cubins(plan: Plan, folder: Path) -> list[Path]:
-    """A file for each stage of a plan."""
+    """Write a file for each stage of a plan."""
     paths = [folder / f"{stage.kernel.digest}.cubin" for stage in plan.stages]
     for path, stage in zip(paths, plan.stages, strict=True):
         path.write_bytes(fake_cubin(stage.kernel))

@@ -1,4 +1,4 @@
-"""A model of upstream's dispatch table, written independently of ``decide``: from a key to the one kernel it means.
+"""A model of upstream's dispatch table, written independently of ``decide``: it maps a key to its one kernel.
 
 ``lookup`` follows upstream's launch templates and names a kernel whether or not one is listed. ``strict_lookup`` admits
 only listed kernels. ``validate`` covers the refusals of earlier dispatch libraries. If upstream's FlashAttention-2
@@ -32,21 +32,21 @@ from fmha_cli.domain.rules import Reason, Severity
 from fmha_cli.domain.signature import BiasKey, MaskKey, ModeKey, Need, RotaryKey
 
 NOT_LISTED, CONTRADICTION = "not-listed", "contradiction"
-"""Reasons that only a key written by hand can have; every other reason has the id of the rule that refuses a problem."""
+"""Reasons that only a hand-written key can have; all others carry the id of the rule that refuses a problem."""
 
 
 def parse_key(name: str) -> DispatchKey:
     """The inverse of ``DispatchKey.name``.
 
     Raises:
-        UsageError: the name misses an axis or has one that keys lack.
+        UsageError: the name lacks an axis or has an unknown one.
     """
     return decode_fields(name.removeprefix(PREFIX), DispatchKey)
 
 
 @dataclass(frozen=True)
 class Lookup:
-    """The kernel of a key, or all reasons why there is none."""
+    """The kernel of a key, or all reasons against it."""
 
     key: DispatchKey
     kernel: KernelSpec | None
@@ -54,13 +54,13 @@ class Lookup:
 
 
 def lookup(key: DispatchKey) -> Lookup:
-    """The kernel that upstream's launch templates instantiate for a key; all reasons against it, not the first."""
+    """The kernel that upstream's launch templates instantiate for a key, or all reasons against it."""
     reasons = validate(key)
     return Lookup(key, None, reasons) if reasons else Lookup(key, _kernel(key))
 
 
 def strict_lookup(key: DispatchKey, listed: Collection[KernelSpec] | None = None) -> Lookup:
-    """As :func:`lookup`, for kernels that are ``listed``: those of the catalogue, unless others are given."""
+    """Like :func:`lookup`, but only for ``listed`` kernels; the default is the catalogue."""
     found = lookup(key)
     if found.kernel is None:
         return found
@@ -73,7 +73,7 @@ def strict_lookup(key: DispatchKey, listed: Collection[KernelSpec] | None = None
 
 
 def validate(key: DispatchKey) -> tuple[Reason, ...]:
-    """Everything that is wrong with a key, under the ids of the rules that say so of a problem."""
+    """All faults of a key, under the ids of the rules that refuse such a problem."""
     types, at_least_8 = " and ".join(d.value for d in DTYPES), max(8, -(-key.head_dim // 8) * 8)
     wrong: tuple[tuple[bool, str, str, str], ...] = (
         (not _served(key.arch), "K479", f"FlashAttention-2 has no kernels for {key.arch}", "--arch sm_80"),

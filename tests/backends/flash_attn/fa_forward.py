@@ -35,7 +35,7 @@ def run_forward(f: Flags, p: Any, grid: Grid, memory: Memory) -> None:
 
 
 def key_blocks(f: Flags, p: Any, info: BlockInfo, m_block: int) -> tuple[int, int]:
-    """``n_block_min`` and ``n_block_max`` of all keys."""
+    """``n_block_min`` and ``n_block_max`` over all keys."""
     shift = info.k - info.q
     first = max(0, quotient(m_block * f.m + shift - p.window_size_left, f.n)) if f.local else 0
     end = ceil_div(info.k, f.n)
@@ -58,7 +58,7 @@ def store_rows(f: Flags, p: Any, memory: Memory, address: int, stride: int, rows
 
 
 def _lse_place(f: Flags, p: Any, info: BlockInfo, b: int, h: int) -> tuple[int, int]:
-    """``get_lse_tile``: element of row 0, and elements between rows."""
+    """``get_lse_tile``: the element of row 0, and the elements between rows."""
     packed = p.unpadded_lse and not p.seqlenq_ngroups_swapped
     if packed:
         return info.q_offset(p.seqlen_q, 1, b) + h * p.total_q, 1

@@ -1,4 +1,4 @@
-"""Device memory for the model of FlashAttention's kernels: allocations at addresses, and strided tiles of them."""
+"""Device memory for the model of FlashAttention's kernels: addressed allocations and strided tiles of them."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ Array = npt.NDArray[Any]
 
 
 class BadAddress(Exception):
-    """A kernel touched bytes that belong to no allocation."""
+    """A kernel touched bytes outside every allocation."""
 
 
 class Memory(Protocol):
-    """What the model reads and writes."""
+    """The memory that the model reads and writes."""
 
     def bytes_at(self, address: int, size: int) -> Bytes:
         """A writable view.
@@ -29,7 +29,7 @@ class Memory(Protocol):
 
 
 class Image:
-    """Allocations that are numpy arrays of bytes, each at an address of our own choice."""
+    """Allocations that are numpy arrays of bytes, each at an address that the tests choose."""
 
     def __init__(self, first: int = 0x7F00_0000_0000) -> None:
         self._next = first
@@ -37,7 +37,7 @@ class Image:
         self._blocks: list[Bytes] = []
 
     def add(self, content: Bytes) -> int:
-        """Make the array an allocation; it is not copied. Returns its address."""
+        """Register the array as an allocation without a copy. Returns its address."""
         address = self._next
         self._starts.append(address)
         self._blocks.append(content)
@@ -53,7 +53,7 @@ class Image:
 
 
 class HostMemory:
-    """This process' own memory, for a stand-in driver whose device memory is host memory: nothing is checked."""
+    """The memory of this process, for a stand-in driver whose device memory is host memory. Nothing is checked."""
 
     def bytes_at(self, address: int, size: int) -> Bytes:
         return np.frombuffer((ctypes.c_uint8 * size).from_address(address), np.uint8)

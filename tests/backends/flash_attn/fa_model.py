@@ -1,9 +1,9 @@
-"""A model of FlashAttention-2's six kernels in numpy: it reads a packed parameter block and device memory, and writes to
-memory what the CUDA kernel would.
+"""A numpy model of FlashAttention-2's six kernels.
 
-It was written from upstream's device code and knows nothing of the product's host code, so a wrong stride, pointer,
-length, scale or layout shows without a GPU: in the outputs, in the guards around every tensor, or as an address that
-belongs to no allocation. Sums run in numpy's order, so it repeats upstream's roundings to 16 bits, not its last bits.
+The model reads a packed parameter block and device memory, and writes to memory what the CUDA kernel would. It was
+written from upstream's device code and uses none of the product's host code. So a wrong stride, pointer, length, scale
+or layout shows without a GPU: in the outputs, in the guards around every tensor, or as an address outside every
+allocation. Sums run in numpy's order, so the model repeats upstream's roundings to 16 bits, but not its last bits.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def run_kernel(kernel: KernelSpec, params: bytes, grid: Grid, memory: Memory, ex
     """Run one kernel over a grid.
 
     Args:
-        params: the parameter block as it lies in constant memory. extra: the int parameters behind it.
+        params: the parameter block as it lies in constant memory. extra: the int parameters that follow it.
 
     Raises:
         BadAddress: the kernel reads or writes outside every allocation.

@@ -1,6 +1,6 @@
-"""The FlashAttention backend on a played device whose kernels are the model in numpy: named as an entry point in tests.
+"""The FlashAttention backend on a simulated device whose kernels are the numpy model. Tests name it as an entry point.
 
-The worker loads the stand-in driver as it would a real one, by its name through the loader's search path.
+The worker loads the stand-in driver like a real one, by its name through the loader's search path.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ILLEGAL_ADDRESS = 700
 
 
 class PlayedMemory(HostMemory):
-    """The played device's memory: other addresses are illegal."""
+    """The memory of the simulated device; all other addresses are illegal."""
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -39,7 +39,7 @@ class PlayedMemory(HostMemory):
 
 
 class ModelledSession(CudaSession):
-    """Kernels are recognised by their turn: each launch of a plan runs all stages in order."""
+    """Identifies kernels by launch order: each launch of a plan runs all stages in order."""
 
     def __init__(self, device: DeviceFacts) -> None:
         self._recording = Recording(Path(LIBRARY))
@@ -80,7 +80,7 @@ class ModelledBackend(CubinBackend):
 
 
 class WildBackend(CubinBackend):
-    """Its kernels write behind everything that was allocated."""
+    """A backend whose kernels write past all allocations."""
 
     def open(self, device: DeviceFacts) -> Session:
         return WildSession(device)

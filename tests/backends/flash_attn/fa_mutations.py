@@ -1,4 +1,4 @@
-"""Kernels near a FlashAttention kernel: one field changed, to every value of its type, or to near numbers."""
+"""Kernels that differ from a FlashAttention kernel in one field, set to any value of its type or nearby numbers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ARCHS = tuple(name for name in arch_names() if name.startswith("sm_"))
 
 
 def near_values(value: Any) -> Iterator[Any]:
-    """Other values of a field."""
+    """Other values for a field."""
     if isinstance(value, bool):
         yield not value
     elif isinstance(value, Enum):
@@ -29,7 +29,7 @@ def near_values(value: Any) -> Iterator[Any]:
 
 
 def mutations(kernel: KernelSpec) -> Iterator[tuple[str, KernelSpec]]:
-    """(field, kernel with that field changed)."""
+    """Yields (field, kernel with that field changed)."""
     for family in Family:
         if family is not kernel.family:
             yield "family", replace(kernel, family=family)

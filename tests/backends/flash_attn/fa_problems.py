@@ -1,4 +1,4 @@
-"""Random problems for FlashAttention-2: most are served by some kernel, the rest lie near the edges."""
+"""Random problems for FlashAttention-2. Some kernel supports most of them; the rest lie near the edges of support."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONG = (1000, 2048, 4096, 5000, 8192, 16384, 40000)
 
 
 def random_problem(rng: Random, kind: str | None = None) -> Problem:
-    """One problem; a draw that contradicts itself is drawn again."""
+    """A random problem; contradictory draws are repeated."""
     while True:
         try:
             return Problem.of(**_flags(rng, kind or rng.choice(KINDS)))

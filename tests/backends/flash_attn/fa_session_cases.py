@@ -1,7 +1,7 @@
 """Cases of ``test_fa_session.py``, each in a separate process with the stand-in driver.
 
-A played device's memory is host memory at real addresses, so a case can read what kernels would read and write what
-they would write.
+The memory of a simulated device is host memory at real addresses, so a case can read the kernels' inputs and write
+their outputs.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def params_in(launch: Launch, kind: type) -> Any:
 
 
 class Bench:
-    """A session with fake cubins, an arena with gaps and guards, and the device's side of it."""
+    """A session with fake cubins, an arena with gaps and guards, and the device's view of it."""
 
     def __init__(self, standin: str, folder: str, line: str, arch: str = "sm_90", **settings: object) -> None:
         number = arch.removeprefix("sm_").rstrip("a")
@@ -113,12 +113,12 @@ class Bench:
         return view(self.device, self.layout.tensors[name])
 
     def scratch(self, name: str, dtype: str) -> npt.NDArray[np.generic]:
-        """A workspace on the device, flat."""
+        """A flat view of a workspace on the device."""
         tensor = self.layout.tensors[name]
         return self.device[tensor.offset :][: tensor.shape[0]].view(dtype)
 
     def outside(self, names: tuple[str, ...], arena: Bytes) -> Bytes:
-        """The bytes of the arena that belong to none of these tensors' elements."""
+        """The bytes of the arena outside the elements of these tensors."""
         owned = np.zeros(len(arena), bool)
         for name in names:
             tensor = self.layout.tensors[name]
@@ -133,7 +133,7 @@ class Bench:
 
 
 def families(standin: str, folder: str) -> None:
-    """Every family is launched with the grid, the shared memory and the parameters of its plan, and all is freed."""
+    """Every family is launched with the grid, shared memory and parameters of its plan, and all memory is freed."""
     for line, arch, wanted in FAMILIES:
         b = Bench(standin, folder, line, arch)
         assert tuple(stage.family for stage in b.plan.stages) == wanted, line
@@ -160,7 +160,7 @@ def families(standin: str, folder: str) -> None:
 
 
 def forward(standin: str, folder: str) -> None:
-    """Inputs reach the device, outputs come back, LSE is converted, nothing else changes."""
+    """Inputs reach the device, outputs come back, LSE is converted, and nothing else changes."""
     b = Bench(standin, folder, "--seqlens-q 3,0,2 --seqlens-k 5,4,2 -H 2 -d 64 --alibi --causal --lse")
     b.put("alibi_slopes", [0.5, 0.25])
     q = np.random.default_rng(1).standard_normal((2, 5, 64))
@@ -191,7 +191,7 @@ def forward(standin: str, folder: str) -> None:
 
 
 def backward(standin: str, folder: str) -> None:
-    """A deterministic pass finds a zeroed accumulator at every launch, LSE and random state; grouped heads are summed."""
+    """Every deterministic launch gets a zeroed accumulator, LSE and random state; grouped heads are summed."""
     line = "-b 1 -s 3 -H 4 --kv-heads 2 -d 64 --direction bwd --deterministic --dropout 0.1 --seed 5 --offset 9"
     b = Bench(standin, folder, line, "sm_80")
     b.put("lse", np.full((1, 4, 3), -np.inf))
@@ -214,7 +214,7 @@ def backward(standin: str, folder: str) -> None:
 
     b.recording.model(kernel)
     for _ in range(2):
-        b.session.upload()  # the launch after it is a single one
+        b.session.upload()  # the next launch is a single one
         assert len(b.session.launch()) == 3
     assert not b.recording.faults
     assert not problems
@@ -227,7 +227,7 @@ def backward(standin: str, folder: str) -> None:
 
 
 def append(standin: str, folder: str) -> None:
-    """Lengths and rotary tables lie on the device, where the parameters say."""
+    """Lengths and rotary tables are on the device, at the addresses in the parameters."""
     b = Bench(
         standin, folder, "-b 2 -H 2 -s 2 --kv-cache linear --cache-seqlens 3,1 --append 2 --rotary 32 -d 64 --causal"
     )
@@ -255,7 +255,7 @@ def nothing(standin: str, folder: str) -> None:
 
 
 def times(standin: str, folder: str) -> None:
-    """Single after an upload and after an eviction; else short launches are replayed. Each stage has its time."""
+    """A launch is single after an upload or an eviction; other short launches are replayed. Each stage has its time."""
     line = "-b 1 -H 2 -s 16 --seqlen-k 4k -d 128 --splits 2"
     b = Bench(standin, folder, line, kernel_ns=4_000, gap_ns=6_000)
     b.start()
@@ -284,7 +284,7 @@ def times(standin: str, folder: str) -> None:
 
 
 def caches(standin: str, folder: str) -> None:
-    """Eviction writes twice the L2, allocated once; closing frees all, and the session can load again."""
+    """Eviction writes twice the L2 from one allocation. Closing frees all, and the session can load again."""
     b = Bench(standin, folder, "-b 1 -H 1 -s 64 -d 64")
     for _ in range(2):
         b.start()
@@ -302,7 +302,7 @@ def caches(standin: str, folder: str) -> None:
 
 
 def failures(standin: str, folder: str) -> None:
-    """Foreign devices, other architectures, drifted blocks, refused launches: each its own error; nothing leaks."""
+    """Foreign devices, other architectures, drifted blocks and refused launches each have an error; nothing leaks."""
     b = Bench(standin, folder, "-b 1 -H 1 -s 64 -d 128")
     for name in ("cpu", "cuda:x", "hip:0", "cuda:3"):
         with pytest.raises(EnvironmentProblem) as foreign:
@@ -343,7 +343,7 @@ def failures(standin: str, folder: str) -> None:
 
 
 def memory(standin: str, folder: str) -> None:
-    """A device that is too small, for the arena or for what eviction needs, is a MemoryError."""
+    """A device too small for the arena or for eviction raises MemoryError."""
     small = Bench(standin, folder, "-b 1 -H 1 -s 64 -d 64", memory=100_000)
     with pytest.raises(MemoryError, match="cuMemAlloc: out of memory"):
         small.start()
@@ -358,7 +358,7 @@ def memory(standin: str, folder: str) -> None:
 
 
 def lost(standin: str, folder: str) -> None:
-    """An illegal access, plain or in a replay, is a lost device; closing is silent then."""
+    """An illegal access, plain or in a replay, loses the device; closing then raises nothing."""
     b = Bench(standin, folder, "-b 1 -H 1 -s 64 -d 64", kernel_ns=5_000)
     b.start()
     b.session.launch()

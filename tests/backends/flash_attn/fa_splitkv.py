@@ -1,5 +1,8 @@
-"""The model of the split-KV kernel and the kernel that combines its parts: ``compute_attn_1rowblock_splitkv`` and
-``combine_attn_seqk_parallel`` of ``flash_fwd_kernel.h``, ``rotary.h``."""
+"""The model of the split-KV kernel and of the kernel that combines its parts.
+
+It follows ``compute_attn_1rowblock_splitkv`` and ``combine_attn_seqk_parallel`` of ``flash_fwd_kernel.h``, and
+``rotary.h``.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,7 @@ def run_splitkv(f: Flags, p: Any, grid: Grid, memory: Memory) -> None:
 
 
 class _Keys:
-    """Where the tiles of K and V of one block of rows begin; in a paged cache each lies in one page."""
+    """Where the K and V tiles of one block of rows begin; in a paged cache, each tile lies in one page."""
 
     def __init__(self, f: Flags, p: Any, memory: Memory, info: BlockInfo, b: int, h: int) -> None:
         self.f, self.p, self.memory, self.info = f, p, memory, info
@@ -29,7 +32,7 @@ class _Keys:
         self.table = p.block_table + 4 * b * p.block_table_batch_stride if p.block_table else 0
 
     def at(self, name: str, n_block: int) -> int:
-        """Address of row 0 of a tile of k or v."""
+        """The address of row 0 of a K or V tile."""
         p, first = self.p, n_block * self.f.n
         batch, row, head = (getattr(p, f"{name}_{axis}_stride") for axis in ("batch", "row", "head"))
         if self.table:
@@ -94,7 +97,7 @@ def _store(
     out: F32,
     lse: F32,
 ) -> None:
-    """A tile of O and of LSE, or of a part of them."""
+    """Store a tile of O and LSE, or a part of them."""
     left = info.q - row
     rows = f.rows(left, f.m)
     if f.split:
@@ -110,7 +113,7 @@ def _store(
 
 
 def _append(f: Flags, p: Any, memory: Memory, info: BlockInfo, b: int, keys: _Keys, first: int, end: int) -> None:
-    """New keys and values into the cache, keys rotated for their rows of it."""
+    """Append new keys and values to the cache; keys are rotated for their cache row."""
     item, columns = f.element.itemsize, f.columns(p)
     for n_block in range(end - 1, max(first, quotient(info.cached, f.n)) - 1, -1):
         low, high = (max(0, min(f.n, x - n_block * f.n)) for x in (info.cached, info.k))
@@ -143,7 +146,7 @@ def _queries(f: Flags, p: Any, memory: Memory, info: BlockInfo, b: int, h: int, 
 
 
 def _rotated(f: Flags, p: Any, memory: Memory, source: Array, position: int, step: int) -> Array:
-    """``copy_rotary_interleaved`` or ``copy_rotary_contiguous``: row r at table row position + r * step."""
+    """``copy_rotary_interleaved`` or ``copy_rotary_contiguous``: row r uses table row position + r * step."""
     dim, half, item = p.rotary_dim, p.rotary_dim // 2, f.element.itemsize
     tables = [
         tile(memory, at + item * position * half, f.element, len(source), step * half, half).astype(np.float32)
@@ -158,7 +161,7 @@ def _rotated(f: Flags, p: Any, memory: Memory, source: Array, position: int, ste
 
 
 def run_combine(f: Flags, p: Any, grid: Grid, memory: Memory, rows: int, max_splits: int) -> None:
-    """``rows``: ``kBlockM`` of the kernel itself."""
+    """Run the combine kernel; ``rows`` is ``kBlockM`` of the kernel itself."""
     count, columns = p.b * p.h * p.seqlen_q, f.columns(p)
     for block in range(grid[0]):
         first = block * rows
@@ -186,7 +189,7 @@ def run_combine(f: Flags, p: Any, grid: Grid, memory: Memory, rows: int, max_spl
 
 
 def _store_lse(p: Any, memory: Memory, first: int, rows: int, count: int, whole: F32) -> None:
-    if not p.unpadded_lse:  # all rows of the block, past the end too
+    if not p.unpadded_lse:  # all rows of the block, also past the end
         tile(memory, p.softmax_lse_ptr + 4 * first, np.float32, rows, 1, 1)[:, 0] = whole
         return
     for row in range(min(rows, count - first)):

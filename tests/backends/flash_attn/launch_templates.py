@@ -1,4 +1,4 @@
-"""Upstream's launch templates, read and walked: which kernels they launch, with which template arguments.
+"""Walks upstream's launch templates: which kernels they launch, with which template arguments.
 
 The only input is the text of ``flash_fwd_launch_template.h``, ``flash_bwd_launch_template.h``, ``static_switch.h``,
 ``kernel_traits.h`` and the 72 instance files; nothing of the product is used. A walk with a problem's parameters takes
@@ -21,16 +21,17 @@ SOURCES = "csrc/flash_attn/src"
 HEADERS = ("flash_fwd_launch_template.h", "flash_bwd_launch_template.h")
 IGNORED = {"C10_CUDA_CHECK", "C10_CUDA_KERNEL_LAUNCH_CHECK", "cudaGetDevice", "return"}
 CHANGED = {"gridDimx", "status_"}
-"""What is assigned after its declaration. A block copies its scope, so a change in it is not seen after it; none of
-these decides a kernel."""
+"""Variables that are assigned after their declaration. A block copies its scope, so the change is lost at its end. None
+of them affects the choice of kernel.
+"""
 DECLARED = {"auto", "bool", "const", "constexpr", "cudaError", "int"}
-"""First words of a declaration."""
+"""The first words of a declaration."""
 GLOBAL = ":global"
-"""Name in every scope of what a function sees beside its template arguments."""
+"""The name, in every scope, of what a function sees apart from its template arguments."""
 
 
 class Device(NamedTuple):
-    """What launch code asks of a device: compute capability; shared memory of a block (opt-in) and of an SM, bytes."""
+    """The device facts that launch code reads: compute capability; shared memory per block (opt-in) and per SM."""
 
     capability: tuple[int, int]
     block: int
@@ -38,7 +39,7 @@ class Device(NamedTuple):
 
 
 class Launch(NamedTuple):
-    """One launch: the kernel with its template arguments, threads of a block, dynamic shared memory in bytes."""
+    """One launch: the kernel with its template arguments, threads per block, dynamic shared memory in bytes."""
 
     template: str
     threads: int
@@ -47,7 +48,7 @@ class Launch(NamedTuple):
 
 @dataclass(frozen=True)
 class Instance:
-    """What an instance file instantiates: a function with its template arguments as text."""
+    """The instantiation in an instance file: a function with its template arguments as text."""
 
     function: str
     arguments: tuple[str, ...]
@@ -67,7 +68,7 @@ class Function:
 class Traits:
     """``kernel_traits.h``: the numbers of ``Flash_fwd_kernel_traits`` and ``Flash_bwd_kernel_traits``.
 
-    Sizes of layouts are the products of the shapes that they are tiled to.
+    The size of a layout is the product of the shape that it is tiled to.
     """
 
     def __init__(self, text: str) -> None:
@@ -77,11 +78,11 @@ class Traits:
             self._structs[found[2]] = (tuple(parameters), found[3])
 
     def names(self) -> tuple[str, ...]:
-        """Names of the structs."""
+        """The names of the structs."""
         return tuple(self._structs)
 
     def values(self, name: str, given: Sequence[Any]) -> dict[str, Any]:
-        """Every ``static constexpr`` number of a struct for template arguments, by name."""
+        """Every ``static constexpr`` number of a struct for the given template arguments, by name."""
         parameters, body = self._structs[name]
         scope: dict[str, Any] = dict(zip(parameters, given, strict=False))
         scope |= {"std::max()": max, "sizeof()": lambda kind: kind, "size()": lambda cells: cells}
@@ -107,7 +108,7 @@ class Traits:
 
 
 def split_text(text: str) -> list[str]:
-    """Template parameters between commas outside angle brackets, those that name a base left out."""
+    """Template parameters between top-level commas, without those that name a base."""
     out, depth = [""], 0
     for letter in text:
         depth += (letter == "<") - (letter == ">")
@@ -119,7 +120,7 @@ def split_text(text: str) -> list[str]:
 
 
 class LaunchTemplates:
-    """The launch code of one tree of upstream's."""
+    """The launch code of one tree of upstream's sources."""
 
     def __init__(self, root: Path) -> None:
         self._root = root / SOURCES
@@ -142,7 +143,7 @@ class LaunchTemplates:
 
     @cached_property
     def instances(self) -> Mapping[str, Instance]:
-        """What each instance file instantiates, by the stem of its name."""
+        """The instantiation of each instance file, by the stem of its name."""
         found = {}
         for path in sorted(self._root.glob("flash_*_sm80.cu")):
             text = path.read_text("utf-8")
@@ -153,7 +154,7 @@ class LaunchTemplates:
         return found
 
     def launches(self, instance: Instance, device: Device, known: Mapping[str, Any] | None = None) -> list[Launch]:
-        """What an instance can launch on a device, in order; with all that it reads of ``params`` known, what it does."""
+        """The launches of an instance on a device, in order; exact if all ``params`` that it reads are known."""
         scope: dict[str, Any] = {
             "get_current_device()": lambda: 0,
             "get_compute_capability()": lambda index: device.capability,
@@ -170,7 +171,7 @@ class LaunchTemplates:
         return out
 
     def _run(self, name: str, arguments: Sequence[Any], scope: Scope, out: list[Launch]) -> None:
-        """Walk a function with its template arguments: it sees them, the numbers of traits among them, and globals."""
+        """Walk a function, which sees its template arguments, the numbers of traits among them, and globals."""
         function = self.functions[name]
         given = dict(zip((parameter for _, parameter in function.parameters), arguments, strict=True))
         inner = _Scope(scope[GLOBAL])
@@ -191,7 +192,7 @@ class LaunchTemplates:
         return self._known[name, inside]
 
     def _argument(self, words: Words) -> Value:
-        """A template argument: a type by its name in the scope, a template-id, or the value of an expression."""
+        """A template argument: a type named in the scope, a template-id, or the value of an expression."""
         if words[0] in ("cutlass", "half_t", "bfloat16_t"):
             text = "".join(words)
             return lambda scope: text
@@ -311,7 +312,7 @@ class LaunchTemplates:
 
 
 class _Scope(dict[str, Any]):
-    """Names and their values in a block, those of the blocks around it copied; a problem's parameter may be unknown."""
+    """The names of a block and their values, with copies from enclosing blocks; problem parameters may be unknown."""
 
     def __missing__(self, key: str) -> Any:
         assert key.startswith("params."), f"{key} is not known"
@@ -346,7 +347,7 @@ def _literal(word: str) -> Any:
 
 
 def split_angles(words: Sequence[str]) -> list[Words]:
-    """Template arguments between commas outside all brackets, angle brackets of template-ids among them."""
+    """Template arguments between top-level commas; the angle brackets of template-ids count as brackets."""
     out: list[Words] = [[]]
     depth = 0
     for at, word in enumerate(words):
@@ -361,7 +362,7 @@ def split_angles(words: Sequence[str]) -> list[Words]:
 
 
 def closing_angle(words: Sequence[str], at: int) -> int:
-    """Where the angle bracket at ``at`` closes: the last one before the call's own arguments."""
+    """The index that closes the angle bracket at ``at``: the last one before the call's own arguments."""
     end = max(i for i in range(at, len(words)) if words[i] == ">")
     assert words[end + 1] == "(", " ".join(words)
     return end

@@ -1,4 +1,4 @@
-"""Cubins that differ from the host in one number: each must be refused, with the name of that number."""
+"""Cubins that differ from the host in one number: each is refused with the name of that number."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def kernel_of(family: Family, arch: str = "sm_90a", hdim: int = 128) -> KernelSp
 
 @dataclass
 class Parts:
-    """What a cubin of a kernel exports, each part free to be changed."""
+    """The exports of a kernel's cubin; each can be changed separately."""
 
     arch: str
     version: int
@@ -162,7 +162,7 @@ def test_another_kernel_or_none() -> None:
 
 
 def test_more_than_the_architecture_has() -> None:
-    """The largest launch fits to the byte; one unit more of static shared memory does not."""
+    """The largest launch fits exactly; one more unit of static shared memory does not."""
     for arch in ("sm_80", "sm_86", "sm_90a", "sm_120"):
         kernel = kernel_of(Family.FWD, arch)
         good = parts_of(kernel)

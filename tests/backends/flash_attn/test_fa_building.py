@@ -1,4 +1,4 @@
-"""Builds FlashAttention kernels on a played NVRTC and nvcc: what is compiled, by which compiler, and what never is."""
+"""Building FlashAttention kernels on simulated NVRTC and nvcc: what is compiled, by which compiler, and what is not."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def first(family: Family = Family.FWD) -> KernelSpec:
 
 @dataclass
 class Shop:
-    """A context with a played NVRTC and no sources to fetch; ``said`` are its notices."""
+    """A context with a simulated NVRTC and no sources to fetch; ``said`` collects its notices."""
 
     site: Site
     context: BuildContext
@@ -49,7 +49,7 @@ class Shop:
 
     @property
     def calls(self) -> list[str]:
-        """The compiles of kernels, without the one that proved the compiler."""
+        """The compiles of kernels, without the one that tested the compiler."""
         return [call for call in self.site.calls if "-std=" in call]
 
 
@@ -113,7 +113,7 @@ def test_compiles_side_by_side_fetch_once(tmp_path: Path, monkeypatch: pytest.Mo
 
     def slow(*_: object, **__: object) -> Path:
         running.append(1)
-        time.sleep(0.2)  # long enough for every thread to ask
+        time.sleep(0.2)  # long enough for every thread to request it
         return tmp_path
 
     monkeypatch.setattr(store, "fetched", slow)
@@ -185,7 +185,7 @@ def test_a_compile_that_fails(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.fixture
 def with_nvcc(shop: Shop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Artifact]:
-    """Builds a text with a played nvcc beside the played NVRTC."""
+    """Builds a text with a simulated nvcc alongside the simulated NVRTC."""
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     nvcc(tmp_path / "cuda")
     monkeypatch.setattr(shops, "find_nvcc", find_nvcc)
@@ -252,7 +252,7 @@ def test_memory_and_preparation(shop: Shop) -> None:
 
 
 def test_a_cubin_from_the_cache_needs_few_modules(shop: Shop) -> None:
-    """Whatever takes long to import is imported only to compile or to run: a second process starts in 0.3 s."""
+    """Slow modules are imported only to compile or to run, so a second process starts in 0.3 s."""
     code = (
         "import sys; from pathlib import Path; from fmha_cli.backends.cuda.cubin_backend import CubinBackend\n"
         "from fmha_cli.domain.protocols import BuildContext; from fmha_cli.discovery.registry import build_registry\n"

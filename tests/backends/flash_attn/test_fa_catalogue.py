@@ -1,4 +1,4 @@
-"""The catalogue of FlashAttention: counts, names, what fits a device. Listing needs nothing else."""
+"""The catalogue of FlashAttention: counts, names, and what fits a device. Listing needs nothing else."""
 
 from __future__ import annotations
 

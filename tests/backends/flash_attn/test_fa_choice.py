@@ -1,4 +1,4 @@
-"""Our choice, launches and parameters are those of upstream's host code, for random problems on described devices."""
+"""Our choice, launches and parameters equal those of upstream's host code, for random problems and given devices."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def judged(host: Host, cases: list[Case]) -> Outcomes:
 
 
 def check_members(host: Host, found: Outcomes) -> Members:
-    """Every field of every parameter struct of the problems that both serve."""
+    """Compare every field of every parameter struct of the problems that both sides support."""
     members, faults = Members(host.layout()), []
     for one in found.equal:
         faults += [f"{one.case.text()}\n  {fault}" for fault in members.faults(one)]
@@ -77,13 +77,13 @@ def test_thousands_of_choices(host: Host) -> None:
 
 
 HDIMS = (32, 64, 96, 128, 192, 256, 24, 56, 88, 120, 184, 248)
-"""The head dims of kernels, and one below each."""
+"""The head dims of the kernels, and one below each."""
 SPLITS = ("3", "7", "12", "30", "50", "100")
-"""One for each further combine kernel."""
+"""One split count for each further combine kernel."""
 
 
 def cell_problems(dtype: str) -> list[Problem]:
-    """A problem for every feature that is compiled into kernels, by head dim."""
+    """For each head dim, a problem for every feature that is compiled into kernels."""
     out = []
     masks = ({}, {"mask": "causal"}, {"mask": "window:70,3"})
     biases = ({}, {"alibi": True})
@@ -109,7 +109,7 @@ def cell_problems(dtype: str) -> list[Problem]:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_every_kernel_is_upstreams_choice_for_some_problem(host: Host) -> None:
-    """Each cell (architecture, type, head dim, features, evenness) is reached: what we list is what upstream takes."""
+    """Every cell (architecture, type, head dim, features, evenness) is reached, so all listed kernels are chosen."""
     reached: set[str] = set()
     for arch, some in DEVICES.items():
         found = judged(host, [Case(p, some[0]) for dtype in ("fp16", "bf16") for p in cell_problems(dtype)])
@@ -124,15 +124,17 @@ def test_every_kernel_is_upstreams_choice_for_some_problem(host: Host) -> None:
 
 
 def _needs_no_lengths(kernel: KernelSpec) -> bool:
-    """Split-KV kernels that neither split nor append, for even lengths: upstream takes them for a paged cache without
-    lengths of its sequences. A cache has lengths here."""
+    """Whether a kernel needs a paged cache without sequence lengths. A cache always has lengths here.
+
+    For such a cache, upstream takes split-KV kernels for even lengths that neither split nor append.
+    """
     s = kernel.signature
     plain = kernel.family is Family.FWD_SPLITKV and s.split is Need.NO and s.append is Need.NO
     return plain and algorithm_of(kernel).even_mn
 
 
 def test_another_tile_is_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The comparison can fail: a device with other shared memory than its architecture's facts gets other tiles."""
+    """The comparison can fail: if a device's shared memory differs from its architecture's facts, so do the tiles."""
     cases = random_cases(1, 150)
     small = [replace(case, device=_with_less(case.device)) for case in cases if case.problem.direction.backward]
     assert judged(host, small).faults

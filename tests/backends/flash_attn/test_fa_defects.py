@@ -1,6 +1,6 @@
-"""Seventeen defects of an earlier dispatch library for FlashAttention, each a test that this design does not have it.
+"""Seventeen defects of an earlier FlashAttention dispatch library. Each has a test that this design is free of it.
 
-They were found by reading that library; every test names the defect and shows the opposite.
+They were found by reading that library. Every test names the defect and asserts the opposite.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def key(line: str = PROBLEM, arch: str = "sm_90") -> DispatchKey:
 
 
 def kernel(line: str = PROBLEM, arch: str = "sm_90") -> KernelSpec:
-    """What upstream would take."""
+    """The kernel that upstream would take."""
     found = strict_lookup(key(line, arch)).kernel
     assert found is not None
     return found
@@ -70,7 +70,7 @@ def build_key(of: KernelSpec, text: str = "the text", digests: tuple[str, ...] =
 
 @pytest.fixture(scope="module")
 def cubin(shared_cache: Path) -> bytes:
-    """The artifact of a small kernel, compiled now unless this run has compiled it already."""
+    """The artifact of a small kernel, compiled once per run."""
     shop = workshop(UPSTREAM, BuildContext(shared_cache))
     if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
         pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
@@ -83,7 +83,7 @@ def cubin(shared_cache: Path) -> bytes:
 
 
 def test_defect_01_what_the_cache_keeps_is_a_cubin(cubin: bytes) -> None:
-    """Theirs: the "cubin cache" held PTX, so every start paid the driver's compiler."""
+    """Earlier defect: the "cubin cache" held PTX, so every start ran the driver's compiler."""
     assert cubin[:4] == b"\x7fELF"
     assert Cubin(cubin).arch == "sm_90"
     assert b".target sm_" not in cubin
@@ -92,14 +92,14 @@ def test_defect_01_what_the_cache_keeps_is_a_cubin(cubin: bytes) -> None:
 
 
 def test_defect_02_a_kernels_name_in_the_cubin_is_known(cubin: bytes) -> None:
-    """Theirs: names of templates were never asked for, so no kernel would have been found."""
+    """Earlier defect: the mangled names of templates were never requested, so no kernel would have been found."""
     assert [found.name for found in Cubin(cubin).kernels] == [SYMBOL]
     for line in (PROBLEM, "-s 1 --seqlen-k 9k", "-s 2k --direction bwd"):
         assert f'extern "C" __global__ void {SYMBOL}(' in emit(kernel(line))
 
 
 def test_defect_03_one_text_for_two_targets_is_two_entries() -> None:
-    """Theirs: loaded modules were told apart by the source alone."""
+    """Earlier defect: loaded modules were identified by the source alone."""
     first = build_key(kernel())
     others = [
         build_key(replace(kernel(), arch="sm_100")),
@@ -114,7 +114,7 @@ def test_defect_03_one_text_for_two_targets_is_two_entries() -> None:
 
 
 def test_defect_04_the_suffix_of_an_architecture_is_in_every_key() -> None:
-    """Theirs: sm_90 and sm_90a were both 90 in the key of the cache on disk."""
+    """Earlier defect: sm_90 and sm_90a were both 90 in the key of the disk cache."""
     plain, suffixed = kernel(arch="sm_90"), kernel(arch="sm_90a")
     assert plain.algorithm == suffixed.algorithm
     assert plain.signature == suffixed.signature
@@ -128,7 +128,7 @@ def test_defect_04_the_suffix_of_an_architecture_is_in_every_key() -> None:
 
 
 def test_defect_05_sm_100_never_gets_the_instructions_of_sm_100a() -> None:
-    """Theirs: compute_100 for kernels with tcgen05, which only 100a has."""
+    """Earlier defect: kernels with tcgen05 were compiled for compute_100, but only 100a has it."""
     assert "tcgen05" in load_arch("sm_100a").fact("instructions")
     assert "tcgen05" not in load_arch("sm_100").fact("instructions")
     texts = [
@@ -142,7 +142,7 @@ def test_defect_05_sm_100_never_gets_the_instructions_of_sm_100a() -> None:
 
 
 def test_defect_06_no_two_kernels_share_a_name() -> None:
-    """Theirs: forward and backward, sm_80 and sm_89, sm_90a and sm_100 had the same names."""
+    """Earlier defect: forward and backward, sm_80 and sm_89, sm_90a and sm_100 shared names."""
     listed = [one for arch in ARCHS for one in kernels(load_arch(arch))]
     assert len({one.name for one in listed}) == len(listed) > 10000
     sample = listed[::7]
@@ -154,7 +154,7 @@ def test_defect_06_no_two_kernels_share_a_name() -> None:
 
 
 def test_defect_07_everything_that_changes_the_kernel_is_in_the_key() -> None:
-    """Theirs lacked: the type of K and V, dropout, head dim of V, softcap, class of pages, splits, direction."""
+    """Earlier defect: the key lacked the KV type, dropout, head dim of V, softcap, page class, splits and direction."""
     axes = {field.name for field in fields(DispatchKey)}
     assert {"dtype_kv", "dropout", "hdim_v", "softcap", "page", "split", "direction", "append", "varlen"} <= axes
     base = key()
@@ -174,7 +174,7 @@ def test_defect_07_everything_that_changes_the_kernel_is_in_the_key() -> None:
 
 
 def test_defect_08_the_size_of_a_window_is_not_compiled_in() -> None:
-    """Theirs: one compile for each number of keys in a window."""
+    """Earlier defect: each number of keys in a window required a compile."""
     windows = [f"{PROBLEM} --mask window:{left},{right}" for left, right in ((641, 0), (7, 7), (1234, 56), (-1, 99))]
     assert len({kernel(line) for line in windows}) == 1
     assert len({key(line) for line in windows}) == 1
@@ -184,7 +184,7 @@ def test_defect_08_the_size_of_a_window_is_not_compiled_in() -> None:
 
 
 def test_defect_09_digests_are_the_same_in_every_process() -> None:
-    """Theirs: a hash that its language may change with any release."""
+    """Earlier defect: the hash could change with any release of the language."""
     told = []
     for seed in ("1", "2"):
         code = (
@@ -201,14 +201,14 @@ def test_defect_09_digests_are_the_same_in_every_process() -> None:
 
 
 def test_defect_10_any_ratio_of_heads_that_divides_is_served() -> None:
-    """Theirs: a comment wanted powers of two, the code anything but 0."""
+    """Earlier defect: a comment required powers of two; the code accepted anything but 0."""
     for heads, kv_heads in ((6, 2), (5, 1), (7, 7), (48, 4)):
         line = f"-b 64 -s 2k -H {heads} --kv-heads {kv_heads}"
         assert kernel(line) == kernel("-b 64 -s 2k")
 
 
 def test_defect_11_an_fp8_request_is_refused_on_every_architecture() -> None:
-    """Theirs: the FlashAttention-2 request took fp8 wherever FlashAttention-3 would have had it."""
+    """Earlier defect: the FlashAttention-2 request accepted fp8 wherever FlashAttention-3 would have."""
     for arch in ARCHS:
         for dtype in (DType.FP8_E4M3, DType.FP8_E5M2):
             made = replace(key(arch=arch), dtype=dtype, dtype_kv=dtype, dtype_out=DType.BF16)
@@ -218,7 +218,7 @@ def test_defect_11_an_fp8_request_is_refused_on_every_architecture() -> None:
 
 
 def test_defect_12_a_miss_is_never_silent() -> None:
-    """Theirs: the lenient lookup made up a name for whatever the table lacked."""
+    """Earlier defect: the lenient lookup invented a name for whatever the table lacked."""
     for wrong in (replace(key(), arch="sm_75"), replace(key(), head_dim=20, hdim_v=20, even=False)):
         for found in (lookup(wrong), strict_lookup(wrong)):
             assert found.kernel is None
@@ -229,12 +229,12 @@ def test_defect_12_a_miss_is_never_silent() -> None:
 
 
 def mentions(texts: Collection[str]) -> set[str]:
-    """Rule ids that texts speak of; the ends of ranges are places, not rules."""
+    """The rule ids that texts mention, without the ends of ranges."""
     return {word for text in texts for word in re.findall(r"(?<![-\w])K4\d\d(?![-\w])", text)}
 
 
 def test_defect_13_what_is_written_about_rules_names_rules_that_exist() -> None:
-    """Theirs: the documentation named members that the code did not have."""
+    """Earlier defect: the documentation named members that the code did not have."""
     paths = [*(ROOT / "docs").glob("*.md"), ROOT / "README.md", *Path(str(flash_attn.__file__)).parent.glob("*.py")]
     known = {rule.id for rule in CubinBackend(UPSTREAM, driven=False).rules()}
     found = mentions([path.read_text("utf-8") for path in paths])
@@ -244,7 +244,7 @@ def test_defect_13_what_is_written_about_rules_names_rules_that_exist() -> None:
 
 
 def test_defect_14_products_of_sizes_do_not_wrap() -> None:
-    """Theirs: batch times longest sequence, in 32 bits: 2^32 rows looked like none."""
+    """Earlier defect: batch times longest sequence was computed in 32 bits, so 2^32 rows looked like none."""
     problem = Problem.from_cli("-b 65536 -H 65536 -s 65536 --seqlen-k 1")
     refused = [d for d in decide(problem, DeviceFacts.of_arch("sm_90")) if not isinstance(d, Supported)]
     nearest = min(refused, key=lambda d: d.distance)
@@ -261,7 +261,7 @@ def test_defect_14_products_of_sizes_do_not_wrap() -> None:
 
 
 def test_defect_15_a_lookup_validates_what_the_key_is_for() -> None:
-    """Theirs: backward and paged keys were checked as plain forward ones."""
+    """Earlier defect: backward and paged keys were checked as plain forward ones."""
     backward = key("-b 64 -s 2k -d 256 --direction bwd --dropout 0.1", "sm_86")
     assert [reason.id for reason in lookup(backward).reasons] == ["K434"]
     assert lookup(replace(backward, direction=Direction.FWD)).kernel is not None
@@ -271,7 +271,7 @@ def test_defect_15_a_lookup_validates_what_the_key_is_for() -> None:
 
 
 def test_defect_16_without_a_device_the_answer_is_a_typed_error() -> None:
-    """Theirs: callers saw a dropped reply, whatever had happened."""
+    """Earlier defect: callers saw a dropped reply, whatever had happened."""
     backend = CubinBackend(UPSTREAM, driven=False)
     found = backend.probe()
     assert found.state is State.NO_DEVICE
@@ -287,7 +287,7 @@ def test_defect_16_without_a_device_the_answer_is_a_typed_error() -> None:
 
 
 def test_defect_17_features_are_upstreams_and_no_others() -> None:
-    """Theirs offered e5m2, sink tokens, and ALiBi where the kernels had none of them."""
+    """Earlier defect: it offered e5m2, sink tokens, and ALiBi where the kernels lacked them."""
     made = replace(key(), dtype=DType.FP8_E5M2, dtype_kv=DType.FP8_E5M2, dtype_out=DType.BF16, sink=True, causal=True)
     assert {"K420", "K427"} <= {reason.id for reason in validate(made)}
     slopes = kernel(f"{PROBLEM} --alibi")

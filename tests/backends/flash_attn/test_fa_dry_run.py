@@ -1,4 +1,4 @@
-"""A dry run shows what the session launches: every field of the block by name, without driver, device or cuda-python."""
+"""A dry run shows what the session launches, with every field of the block; it needs no driver or cuda-python."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ NO_SPILLS = Spills(0, 0, 0, 0, True)
 
 
 def test_unknown_instructions_are_told(kernel: KernelSpec, tmp_path: Path) -> None:
-    """The played cubin's code is 128 zero bytes: eight times an opcode that there is not."""
+    """The fake cubin's code is 128 zero bytes: eight times an opcode that does not exist."""
     artifact = artifact_of(fake_cubin(kernel), tmp_path)
     found = inspect(UPSTREAM, kernel, artifact)
     assert found["instructions"] is found["matrix_instructions"] is found["instruction_classes"] is None
@@ -82,7 +82,7 @@ def test_unknown_instructions_are_told(kernel: KernelSpec, tmp_path: Path) -> No
 
 
 def test_the_documents(kernel: KernelSpec) -> None:
-    """One, many, and two side by side, each as its schema says."""
+    """The documents of one kernel, of many and of two side by side match their schemas."""
     found = summary(exports_of(kernel), replace(LISTING, unknown={}), Spills(2, 1, 24, 4, True))
     assert found["spills"] == {"gpr": 6, "stores": 2, "loads": 1, "store_bytes": 24, "load_bytes": 4}
     assert found["unknown_instructions"] is None

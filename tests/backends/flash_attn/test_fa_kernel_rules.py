@@ -1,4 +1,4 @@
-"""Rules over kernels: listed kernels meet them, unlisted kernels are refused, and each rule can refuse alone."""
+"""Rules over kernels: listed kernels satisfy them, unlisted kernels are refused, and each rule can refuse alone."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_near_kernels_exist_or_are_refused_at_length() -> None:
 
 
 def algorithms(family: Family) -> Iterator[FaAlgorithm]:
-    """Every algorithm of a family from the rows of every table, whatever they are meant for."""
+    """Every algorithm of a family that combines rows of its tables, intended or not."""
     flags = (False, True)
     if family is Family.FWD:
         for traits, mn, k in product(dict.fromkeys(row.traits for row in FORWARD), flags, flags):
@@ -97,7 +97,7 @@ def algorithms(family: Family) -> Iterator[FaAlgorithm]:
 
 
 def signatures(family: Family, dtypes: tuple[DType, ...]) -> Iterator[Signature]:
-    """Every signature of a family from the values of its axes."""
+    """Every signature of a family that combines the values of its axes."""
     axes: dict[str, tuple[Any, ...]] = {"dtype": dtypes, "hdim": (*HDIMS, 80)}
     if family in MAIN:
         axes |= {
@@ -142,7 +142,7 @@ def test_every_product_filtered_by_the_rules_is_what_is_listed(arch: str) -> Non
 
 
 def one(family: Family, arch: str = "sm_90", **wanted: Any) -> KernelSpec:
-    """A listed kernel with some fields."""
+    """A listed kernel with the given fields."""
 
     def has(kernel: KernelSpec) -> bool:
         return all(getattr(kernel.signature, k, getattr(kernel.algorithm, k, None)) == v for k, v in wanted.items())
@@ -216,7 +216,7 @@ PLANTED: dict[str, list[KernelSpec]] = {
 
 @pytest.mark.parametrize("rule", [rule.id for rule in ALL])
 def test_each_rule_refuses_alone(rule: str) -> None:
-    """Planted faults that nothing but this rule sees, so that the rules without it would let them through."""
+    """Each planted fault is refused by this rule alone; the other rules would let it pass."""
     for kernel in PLANTED[rule]:
         assert ids(kernel) == [rule], kernel.name
 

@@ -85,7 +85,7 @@ def test_names_and_digests_are_injective() -> None:
 
 
 def test_the_digest_is_the_same_in_another_process() -> None:
-    """With another hash seed too: nothing of Python's own hashing is in it."""
+    """A different hash seed does not change it: the digest does not depend on Python's own hashing."""
     text = (
         "from fmha_cli.backends.flash_attn.key import key_of; from fmha_cli.domain.problem import Problem;"
         f"print(key_of(Problem.from_cli({PLAIN_LINE!r}), 'sm_90').digest)"
@@ -162,7 +162,7 @@ def test_an_even_key_of_uneven_features_contradicts_itself() -> None:
 
 
 def every_key(arch: str) -> Iterator[DispatchKey]:
-    """The keys of an architecture's table; some contradict themselves."""
+    """The keys of an architecture's table, including some contradictory ones."""
     sizes = (8, 32, 40, 64, 80, 96, 104, 128, 136, 192, 200, 256)
     for direction, dtype, hdim in product((Direction.FWD, Direction.BWD), (DType.FP16, DType.BF16), sizes):
         for mask, alibi, feature, way, even in product(range(3), (0, 1), range(3), range(5), (0, 1)):
@@ -178,7 +178,7 @@ def every_key(arch: str) -> Iterator[DispatchKey]:
 
 
 def check_table(arch: str) -> None:
-    """What ``lookup`` names is listed, and every main kernel that upstream takes for some problem is named."""
+    """Assert that ``lookup`` names only listed kernels, and every main kernel that upstream takes for some problem."""
     named = set()
     for made in every_key(arch):
         found = lookup(made)
@@ -186,7 +186,8 @@ def check_table(arch: str) -> None:
         named |= {found.kernel} if found.kernel else set()
     listed = {kernel for family in MAIN for kernel in family_kernels(load_arch(arch), family)}
     assert named <= listed
-    for kernel in listed - named:  # unsplit split-KV kernels for even lengths: pages always have lengths of their own
+    # unsplit split-KV kernels for even lengths: a paged cache always has lengths
+    for kernel in listed - named:
         assert kernel.family is Family.FWD_SPLITKV
         assert (kernel.signature.split, kernel.signature.append) == (Need.NO, Need.NO)
         assert algorithm_of(kernel).even_mn
@@ -204,7 +205,7 @@ def test_lookup_names_what_is_listed_everywhere(arch: str) -> None:
 
 
 def test_lookup_and_strict_lookup_agree_on_problems() -> None:
-    """Whatever a valid key says, its kernel is listed: nothing is named that cannot be built."""
+    """The kernel of every valid key is listed, so none is named that cannot be built."""
     for made in Random(4).sample(list(every_key("sm_89")), 400):
         assert lookup(made) == strict_lookup(made), made.name
 
@@ -229,7 +230,7 @@ def test_lookup_is_what_decides() -> None:
         if able:
             assert found.kernel == min(able, key=lambda d: d.rank).kernel, problem.repro()
             served += 1
-        elif found.kernel is None:  # else sizes are against it, which no key holds
+        elif found.kernel is None:  # otherwise sizes are against it, which keys do not contain
             told = {r.id for d in decide(problem, device) if not isinstance(d, Supported) for r in d.reasons}
             assert {r.id for r in found.reasons} <= told, problem.repro()
     assert served > 75
@@ -250,7 +251,7 @@ def problem_error(line: str) -> Told:
 
 
 def rule_ids(line: str) -> Told:
-    """Ids of the nearest miss, joined."""
+    """A function that returns the rule ids of the nearest miss, joined."""
 
     def told() -> str:
         decisions = list(decide(Problem.from_cli(line), DeviceFacts.of_arch("sm_90")))
@@ -305,11 +306,13 @@ CASES: list[tuple[str, Told, str]] = [
     ("pages of 512", key_ids(cache=True, page=Page.of(512)), ""),
     ("no pages", problem_error("--kv-cache paged:0"), "P005"),
     ("a V of another head dim than its cache", key_ids(cache=True, hdim_v=64), "K424"),
-    # a chunk past the last: a packed problem states each chunk's lengths itself
+    # a chunk past the last: a packed problem gives each chunk's lengths explicitly
     ("keys of a chunk that is not there", problem_error("--seqlens-q 1,2 --seqlens-k 3"), "P007"),
 ]
-"""The refusals of earlier dispatch libraries, and what refuses the like here; where the comment says upstream,
-FlashAttention-2 decides otherwise, and it wins."""
+"""The refusals of earlier dispatch libraries, and the ids that refuse the same here.
+
+Where a comment names upstream, FlashAttention-2 decides otherwise, and it wins.
+"""
 
 
 @pytest.mark.parametrize(("case", "told", "wanted"), CASES, ids=[case[0] for case in CASES])

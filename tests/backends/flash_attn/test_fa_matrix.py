@@ -1,4 +1,4 @@
-"""Kernels of the build matrix compile by NVRTC alone, and ``inspect`` agrees with any installed NVIDIA tools."""
+"""Kernels of the build matrix compile with NVRTC alone, and ``inspect`` agrees with any installed NVIDIA tools."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def _judge(rows: list[dict[str, Any]]) -> None:
         assert (row["matrix_instructions"] > 0) == (row["family"] in ("fwd", "fwd_splitkv", "bwd_dq_dk_dv"))
         assert row["spills_noted"]
         assert row["blocks_per_sm"] > 0
-        known = row["memory_mib"] is not None  # not in a process that is larger itself
+        known = row["memory_mib"] is not None  # unknown if the test process itself is larger
         assert not known or row["memory_mib"] < row["reckoned_mib"], "more than the builds reckon with"
 
 

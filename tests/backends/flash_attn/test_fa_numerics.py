@@ -1,5 +1,7 @@
-"""Plans, parameter blocks, launches and conversions, with the model of the kernels for a GPU: every answer passes the
-product's own checks, guards included."""
+"""Plans, parameter blocks, launches and conversions, run on the model of the kernels instead of a GPU.
+
+Every result passes the product's own checks, guards included.
+"""
 
 from __future__ import annotations
 
@@ -104,7 +106,7 @@ def test_random_problems(seed: int) -> None:
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("seed", range(100, 340, 20))
 def test_random_problems_and_every_kernel_that_serves_them(seed: int) -> None:
-    """20 problems a seed; the other kernels of a problem are run too, up to four of them."""
+    """20 problems per seed; up to four other kernels that support a problem run too."""
     for number in range(seed, seed + 20):
         rng, arch = Random(number), ARCHS[number % len(ARCHS)]
         problem = random_problem(rng)

@@ -1,4 +1,4 @@
-"""Real compiles by NVRTC: real sources, real headers, no toolkit, no driver. One cache for the whole run."""
+"""Real compiles with NVRTC: real sources and headers, no toolkit, no driver. The whole run shares one cache."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ SLOW = (
 
 
 def kernel_of(arch: str, family: Family, hdim: int) -> KernelSpec:
-    """A causal, even kernel without other features, where the family has that."""
+    """A causal, even kernel without other features, if the family has one."""
 
     def wanted(kernel: KernelSpec) -> bool:
         s, a = kernel.signature, kernel.algorithm
@@ -47,7 +47,7 @@ def kernel_of(arch: str, family: Family, hdim: int) -> KernelSpec:
 
 @pytest.fixture(scope="module")
 def context(shared_cache: Path) -> BuildContext:
-    """The run's own cache; skipped where NVRTC is not installed or the sources cannot be had."""
+    """A context with the run's cache; skips the tests if NVRTC or the sources are missing."""
     shop = workshop(UPSTREAM, BuildContext(shared_cache))
     if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
         pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
@@ -90,7 +90,7 @@ def test_a_kernel_compiles(context: BuildContext, choice: tuple[str, Family, int
 def test_both_routes_give_the_same_machine_code(
     context: BuildContext, choice: tuple[str, Family, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """NVRTC's own cubin, and ptxas's of NVRTC's PTX without what nothing refers to: all bytes of the code are equal."""
+    """NVRTC's cubin and the one that ptxas makes of NVRTC's PTX, without unreferenced parts, have equal code bytes."""
     kernel, shop = kernel_of(*choice), context.prepared
     assert isinstance(shop, Workshop)
     try:
@@ -114,7 +114,7 @@ def test_both_routes_give_the_same_machine_code(
 
 
 def test_what_upstream_refuses_to_compile_is_told(context: BuildContext, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A planted fault: traits that break one of upstream's own assertions. Fails early, so it costs little."""
+    """The traits break one of upstream's own assertions, so the compile fails early and costs little."""
     kernel = kernel_of("sm_90", Family.BWD_CONVERT_DQ, 64)
     text = emit(kernel).replace("Flash_bwd_kernel_traits<64,", "Flash_bwd_kernel_traits<65,")
     monkeypatch.setattr(UPSTREAM, "emit", lambda kernel: text)

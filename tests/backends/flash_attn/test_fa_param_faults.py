@@ -1,4 +1,4 @@
-"""Planted faults: each field of the parameter blocks that a kernel reads is changed once; the checks must detect it."""
+"""Planted faults: each parameter-block field that a kernel reads is changed once, and the checks detect it."""
 
 from __future__ import annotations
 
@@ -57,12 +57,12 @@ FORWARD_ALONE = {
     *("page_block_size", "philox_args", "is_rotary_interleaved", "num_splits", "seqlenq_ngroups_swapped"),
     *("is_seqlens_k_cumulative",),
 }
-"""Fields that are another value only with a cache, or that the random state replaces: backward kernels get no other."""
+"""Fields that differ only with a cache, or that the random state replaces; in backward kernels they are constant."""
 
 
 def changed(field: str, kind: Any, value: Any) -> Any:
     """A value as a plausible mistake would leave it."""
-    if field == "dq_accum_split_stride":  # a larger one is wrong past the last part alone
+    if field == "dq_accum_split_stride":  # an error of a larger one shows only past the last part
         return value // 2
     if kind is PhiloxCudaState:
         return PhiloxCudaState(value.seed + 1, value.offset)
@@ -84,7 +84,7 @@ def pristine(line: str) -> bool:
 
 
 def is_noticed(line: str, field: str, kind: Any, spelling: str) -> bool:
-    """Whether changing a field that is set is noticed; a field that is 0 stays, unless it is a flag."""
+    """Whether a change of a non-zero field or a flag is detected; a field that is 0 stays unchanged."""
     touched = []
 
     def change(stage: Stage, block: ctypes.Structure) -> None:

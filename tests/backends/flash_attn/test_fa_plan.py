@@ -1,4 +1,4 @@
-"""Plans of FlashAttention: stages, grids and workspaces, by upstream's formulas."""
+"""Plans of FlashAttention: stages, grids and workspaces, following upstream's formulas."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_dropout_keeps_the_random_state() -> None:
 
 
 def test_a_packed_lse_of_the_unsplit_split_kernel_is_batched() -> None:
-    """``compute_attn_1rowblock_splitkv`` has two ideas of where a packed LSE lies; it gets a batched one."""
+    """``compute_attn_1rowblock_splitkv`` is inconsistent about a packed LSE, so the plan gives it a batched one."""
     plan = best("--seqlens-q 7,100 --kv-cache paged:256 --cache-seqlens 9,20 -H 4")
     assert plan.main.family is F.FWD_SPLITKV
     assert spaces(plan)["softmax_lse"] == 4 * (2 * 4 * 100 + 16)

@@ -1,4 +1,4 @@
-"""Kernels from an archive, on a machine without a compiler and without sources: these are available, and no others."""
+"""Kernels from an archive, on a machine without a compiler and sources: only these are available."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def plan_of(flags: str) -> Plan:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """What another machine, with another compiler, packed for a backward problem."""
+    """An archive from another machine with another compiler, with the kernels of a backward problem."""
     cache = Cache(tmp_path / "there")
     other = Toolchain(argv0=("/c",), version="NVRTC 13.0.1", headers_digest="their headers", kind=ToolchainKind.OTHER)
 
@@ -56,7 +56,7 @@ def archive(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def here(tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch) -> BuildContext:
-    """A machine that has the archive's kernels, no compiler, and no sources."""
+    """A machine with the archive's kernels but no compiler and no sources."""
 
     def no_compiler(*_: object, **__: object) -> None:
         raise EnvironmentProblem("no compiler for NVIDIA GPUs works here", code="B050")
@@ -82,7 +82,7 @@ def test_other_kernels_say_what_is_missing(here: BuildContext) -> None:
 
 
 def test_a_walk_gets_what_is_there(here: BuildContext) -> None:
-    """One kernel that cannot be built does not take those that can be had with it."""
+    """One kernel that cannot be built does not block those that are available."""
     there, missing = plan_of(BWD), plan_of(BWD.replace("-d 64", "-d 128"))
     outcomes = build_stages([*there.stages, *missing.stages], build_registry(), here)
     assert all(outcomes[stage.kernel.digest].value for stage in there.stages)

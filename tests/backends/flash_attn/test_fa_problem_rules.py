@@ -30,7 +30,7 @@ FWD, SPLIT, BWD = Family.FWD, Family.FWD_SPLITKV, Family.BWD_DQ_DK_DV
 
 
 def kernel_of(arch: str, family: Family, hdim: int, want: Want) -> KernelSpec:
-    """The first fp16 kernel of a head dim that is as wanted."""
+    """The first fp16 kernel of a head dim that has the given fields."""
     for kernel in family_kernels(load_arch(arch), family):
         a, s = kernel.algorithm, kernel.signature
         assert isinstance(a, FaAlgorithm)
@@ -40,7 +40,7 @@ def kernel_of(arch: str, family: Family, hdim: int, want: Want) -> KernelSpec:
 
 
 def plain(s: Signature, a: FaAlgorithm) -> bool:
-    """Without any feature, for all sizes."""
+    """Whether a kernel has no features and accepts all sizes."""
     features = (s.mask.value, s.bias.value, s.softcap.value, s.dropout.value, s.split.value)
     return not (a.even_mn or a.even_k) and features == ("none", "none", "no", "no", "no")
 
@@ -168,7 +168,7 @@ def test_a_rule_refuses_and_passes(
 
 
 def test_a_kernel_of_an_older_architecture_needs_the_devices_shared_memory() -> None:
-    """A backward kernel for sm_80 runs on 8.6, whose blocks have less shared memory, where its tile fits."""
+    """A backward kernel for sm_80 runs on 8.6 only if its tile fits that device's smaller shared memory."""
     check, device = (
         BY_ID["K456"].rule(situation_of).against,
         DeviceFacts(id="cuda:0", archs=("sm_86", "sm_80"), units=84),
@@ -183,7 +183,7 @@ def test_a_kernel_of_an_older_architecture_needs_the_devices_shared_memory() -> 
 
 
 def test_a_backward_pass_that_fits_no_device_of_8_6_is_refused() -> None:
-    """Upstream launches nothing there, silently; the kernel for sm_80 would not launch either."""
+    """Upstream silently launches nothing there; the kernel for sm_80 would not launch either."""
     device = DeviceFacts(id="cuda:0", archs=("sm_86", "sm_80"), units=84)
     problem = Problem.from_cli(f"-d 256 -s 128 --dropout 0.1 {BACK}")
     assert not [d for d in decide(problem, device) if isinstance(d, Supported)]
@@ -218,7 +218,7 @@ def test_ids_texts_and_sources() -> None:
 
 
 def test_every_signature_field_is_judged_once() -> None:
-    """By the core's rule, by one of FlashAttention's own, or no kernel and no problem differs in it."""
+    """A core rule or a FlashAttention rule judges each field, unless no kernel and no problem differs in it."""
     own = {
         "dtype": "K420", "dtype_out": "K421", "hdim": "K460", "hdim_v": "K424", "mode": "K465", "mask": "K461",
         "sink": "K427", "sink_logits": "K428", "bias": "K462", "cache": "K464", "page": "K436", "split": "K463",
@@ -241,7 +241,7 @@ def test_order_rules_refuse_nothing() -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90", "sm_120"])
 def test_kernels_that_are_judged_together_are_alike(arch: str) -> None:
-    """What ``decide`` says of a kernel, judged with its like, is what its rules say of it alone."""
+    """``decide``, which judges similar kernels together, gives each kernel the reasons of its own rules."""
     rng, device = Random(11), DeviceFacts(id="cuda:0", archs=(arch,), units=100)
     for _ in range(12):
         problem = random_problem(rng)
@@ -255,7 +255,7 @@ def test_kernels_that_are_judged_together_are_alike(arch: str) -> None:
 
 
 def test_a_condition_reads_what_it_says_it_reads() -> None:
-    """Planted fault: a condition that reads more than ``reads`` would judge some kernel by another's features."""
+    """A condition that reads more than ``reads`` would judge a kernel by another kernel's features."""
     problems = [random_problem(Random(seed)) for seed in range(40)]
     device = DeviceFacts.of_arch("sm_90")
     situations = [situation_of(problem, device) for problem in problems]
@@ -273,7 +273,7 @@ def test_a_condition_reads_what_it_says_it_reads() -> None:
 
 
 def test_few_questions_are_asked() -> None:
-    """The index asks far fewer questions than it has kernels."""
+    """The index asks far fewer questions than there are kernels."""
     for family in MAIN:
         index = family_index("sm_90", family)
         kernels = sum(len(case) for case in index.cases)

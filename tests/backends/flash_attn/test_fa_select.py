@@ -48,7 +48,7 @@ def one(arch: str, units: int = 132) -> DeviceFacts:
 
 
 def check(problem: Problem, device: DeviceFacts) -> None:
-    """Everything that must hold of one selection."""
+    """Assert everything that must hold of one selection."""
     trace = Trace(tuple(decide(problem, device)))
     kernels = [d.kernel for d in trace.decisions]
     assert len(kernels) == len(set(kernels)), "a kernel was judged twice"

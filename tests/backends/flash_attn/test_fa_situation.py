@@ -1,4 +1,4 @@
-"""What upstream's host derives from a problem, line by line of ``flash_api.cpp``."""
+"""The values that upstream's host derives from a problem, line by line of ``flash_api.cpp``."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_which_api(line: str, api: Api, lengths: KeyLengths, packed: bool) -> No
         ("-s 1 --kv-heads 2 --alibi", False),
         ("-s 1 --kv-heads 2 --causal --alibi", False),
         ("-s 1 --kv-heads 2 --direction bwd", False),
-        # mha_fwd clips a window before it looks, the others after
+        # mha_fwd clips a window before it checks for one, the others after
         ("-s 1 --kv-heads 2 --seqlen-k 9 --mask window:9,9", True),
         ("-s 1 --kv-heads 2 --seqlen-k 9 --mask window:8,9", False),
         ("-s 1 --kv-heads 2 --seqlen-k 9 --mask window:9,9 --splits 1", False),
@@ -105,12 +105,12 @@ def test_groups_become_rows(line: str, swapped: bool) -> None:
         ("-s 8 --mask window:8,8", -1, -1, False, MaskKey.NONE),
         ("-s 8 --mask window:0,0", 0, 0, False, MaskKey.WINDOW),
         ("-s 8 --seqlen-k 0 --causal", -1, -1, False, MaskKey.NONE),
-        # a cache's windows are clipped by its capacity
+        # windows over a cache are clipped to its capacity
         ("-s 8 --kv-cache paged:256 --cache-seqlens 20 --mask window:99,0", 99, 0, False, MaskKey.WINDOW),
         ("-s 8 --kv-cache paged:256 --cache-seqlens 20 --mask window:256,0", 256, 0, True, MaskKey.CAUSAL),
         ("-s 8 --kv-cache linear --cache-seqlens 20 --append 4 --mask window:23,0", 23, 0, False, MaskKey.WINDOW),
         ("-s 8 --kv-cache linear --cache-seqlens 20 --append 4 --mask window:24,0", 24, 0, True, MaskKey.CAUSAL),
-        # from the top-left corner
+        # top-left alignment
         ("-s 8 --seqlen-k 5 --mask causal-tl", 5, 3, False, MaskKey.WINDOW),
         ("-s 8 --mask causal-tl", 8, 0, True, MaskKey.CAUSAL),
         ("-s 8 --seqlen-k 10 --mask window-tl:1,4", 3, 2, False, MaskKey.WINDOW),
@@ -124,7 +124,7 @@ def test_the_mask_that_reaches_the_kernels(line: str, left: int, right: int, is_
 
 @given(left=st.integers(-1, 30), right=st.integers(-1, 30), seqlen_k=st.integers(0, 25), one_row=st.booleans())
 def test_clipping_is_upstreams_own(left: int, right: int, seqlen_k: int, one_row: bool) -> None:
-    """``mha_varlen_fwd`` and ``set_params_fprop``, statement by statement."""
+    """The result equals that of ``mha_varlen_fwd`` and ``set_params_fprop``, statement by statement."""
     causal = (left, right) == (-1, 0)
     window_left, window_right, is_causal = left, (-1 if causal else right), causal
     if one_row:
@@ -147,7 +147,7 @@ def test_clipping_is_upstreams_own(left: int, right: int, seqlen_k: int, one_row
 @settings(max_examples=300)
 @given(problem=problems())
 def test_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
-    """Where a mask has bounds from the bottom right, every row sees the same keys by them."""
+    """If a mask has bottom-right bounds, they show every row the same keys as the mask."""
     bounds = bounds_of(problem)
     if bounds is None:
         return
@@ -162,7 +162,7 @@ def test_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
 @settings(max_examples=300)
 @given(problem=problems())
 def test_clipped_bounds_say_the_same_as_the_mask(problem: Problem) -> None:
-    """Unless K446 says that they do not."""
+    """Clipped bounds agree with the mask unless K446 applies."""
     s = situation_of(problem, H200)
     if s.given is None or CLIPPING.rule(situation_of).check(problem, KERNEL, H200):
         return

@@ -1,4 +1,4 @@
-"""Split counts equal an independent transcription of upstream's heuristic in numpy's own single precision."""
+"""Split counts equal an independent transcription of upstream's heuristic in numpy's single precision."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from fmha_cli.domain.problem import Problem
 
 
 def transcription(blocks: int, slots: int, key_blocks: int, most: int) -> int:
-    """``num_splits_heuristic``, statement by statement: float where it says float, double where it says 0.85."""
+    """``num_splits_heuristic``, statement by statement: float where upstream uses float, double for 0.85."""
     if np.float32(blocks) >= np.float32(0.8) * np.float32(slots):
         return 1
     most = min(most, slots, key_blocks)
@@ -61,7 +61,7 @@ def test_the_heuristic_anywhere(blocks: int, slots: int, keys: int, most: int) -
 
 
 def test_the_heuristic_sees_planted_faults() -> None:
-    """The transcription tells apart what could go wrong: no eligibility, double precision's 0.8, single SMs."""
+    """The transcription detects missing eligibility, a wrong number of slots and a wrong maximum."""
     rng, told = Random(3), set()
     for _ in range(4000):
         b, s, k = rng.randrange(1, 200), 2 * rng.randrange(8, 150), rng.randrange(1, 300)

@@ -1,4 +1,4 @@
-"""The listed kernels and the choice among them are those of upstream's launch templates, read as text."""
+"""The listed kernels, and the choice among them, equal those of upstream's launch templates, read as text."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from fmha_cli.sources.store import fetched
 
 ARCHS = tuple(name for name in arch_names() if name.startswith("sm_"))
 NO_SCORES = {"p_ptr": None}
-"""``Return_softmax`` off: it writes the scores for upstream's own tests."""
+"""``Return_softmax`` off: it writes the scores, for upstream's own tests."""
 REACHED = ({**NO_SCORES, "softcap": 0.0}, {**NO_SCORES, "p_dropout": 1.0})
-"""What ``flash_api.cpp`` lets through: no softcap, or no dropout (``p_dropout`` is the probability to keep)."""
+"""What ``flash_api.cpp`` accepts: no softcap, or no dropout (``p_dropout`` is the probability to keep)."""
 SPLITS = (2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 127, 128)
 EVEN, ODD_Q, ODD_K, PACKED = "even", "odd rows", "odd keys", "packed"
 TRAITS = ("tile", "warps", "atoms", "v_in_regs", "single_buffer")
@@ -54,13 +54,13 @@ def device_of(arch: str) -> Device:
 
 
 def launch_of(kernel: KernelSpec) -> Launch:
-    """The launch as the product knows it."""
+    """The launch that the product computes."""
     return Launch(template_text(kernel), threads(kernel), smem_bytes(kernel))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A problem as launch code sees it: its parameters' signs, not their sizes."""
+    """A problem as launch code sees it: the signs of its parameters, not their sizes."""
 
     family: Family
     causal: bool
@@ -99,7 +99,7 @@ class Cell:
 
 
 def cells(family: Family, causal: bool) -> Iterator[Cell]:
-    """Every cell of a main family that the host lets through: no softcap with dropout."""
+    """Every cell of a main family that the host accepts: never softcap with dropout."""
     flags = (False, True)
     for window, alibi, even, even_k in product(flags, flags, (EVEN, ODD_Q, ODD_K, PACKED), flags):
         base = Cell(family, causal, window, alibi, False, even, even_k)
@@ -122,7 +122,7 @@ Known = list[tuple[KernelSpec, Launch]]
 
 @cache
 def listed(arch: str, family: Family) -> Mapping[tuple[Any, ...], Known]:
-    """The listed kernels of a main family by what they are compiled for, the most special first."""
+    """The listed kernels of a main family by the features that they are compiled for, the most specialised first."""
     found: dict[tuple[Any, ...], Known] = {}
     for kernel in family_kernels(load_arch(arch), family):
         s = kernel.signature
@@ -144,7 +144,7 @@ def staged(arch: str, family: Family, dtype: str, hdim: int) -> Known:
 
 
 def ours(arch: str, dtype: str, hdim: int, cell: Cell) -> list[Launch]:
-    """The launches for a cell, by listed kernels alone: of those that admit it the one that assumes most."""
+    """The launches for a cell, from listed kernels only; of several matches, the one with the most assumptions."""
     mask = MaskKey.CAUSAL if cell.causal else MaskKey.WINDOW if cell.window else MaskKey.NONE
     bias = BiasKey.ALIBI if cell.alibi else BiasKey.NONE
     split = Need.of(cell.splits > 1)
@@ -184,7 +184,7 @@ FAMILY_OF = {"fwd": Family.FWD, "fwd_split": Family.FWD_SPLITKV, "bwd": Family.B
 
 
 def parts_of(stem: str) -> tuple[Family, int, str, bool]:
-    """Family, head dim, data type and causality of an instance file, by its name."""
+    """The family, head dim, data type and causality in the name of an instance file."""
     direction, _, rest = stem.removeprefix("flash_").partition("_hdim")
     hdim, dtype, *causal = rest.removesuffix("_sm80").split("_")
     return FAMILY_OF[direction], int(hdim), dtype, causal == ["causal"]
@@ -225,7 +225,7 @@ def _walk(templates: LaunchTemplates, device: Device, instance: Instance, cell: 
 
 
 def test_every_cell_chooses_the_same_template_arguments(templates: LaunchTemplates) -> None:
-    """Every (architecture, head dim, dtype, causality, dropout, feature) cell of all families."""
+    """The choice agrees in every (architecture, head dim, dtype, causality, dropout, feature) cell of all families."""
     walked: dict[tuple[Device, str], list[tuple[Cell, list[Launch]]]] = {}
     counted: Counter[str] = Counter()
     mismatches = []
@@ -246,7 +246,7 @@ def test_every_cell_chooses_the_same_template_arguments(templates: LaunchTemplat
 
 
 def test_facts_decide_and_a_wrong_one_is_seen(templates: LaunchTemplates) -> None:
-    """Planted: with another architecture's shared memory, the templates choose what is not listed."""
+    """With another architecture's shared memory, the templates choose kernels that are not listed."""
     sm_80, mine = device_of("sm_80"), {template_text(k) for k in kernels(load_arch("sm_80"))}
     for wrong in (sm_80._replace(block=101376), sm_80._replace(sm=233472), sm_80._replace(capability=(8, 6))):
         theirs = {x.template for i in templates.instances.values() for x in templates.launches(i, wrong, REACHED[1])}
@@ -254,7 +254,7 @@ def test_facts_decide_and_a_wrong_one_is_seen(templates: LaunchTemplates) -> Non
 
 
 def test_the_boundaries_of_shared_memory_are_upstreams(templates: LaunchTemplates) -> None:
-    """The backward's traits on both sides of every number of bytes that upstream compares with."""
+    """The backward traits agree just below and at every shared-memory size that upstream compares with."""
     seen = set()
     for block in sorted({n + d for n in (106496, 144 * 1024, 116 * 1024, 136 * 1024, 176 * 1024) for d in (-1, 0)}):
         device = Device((9, 0), block, 233472)
@@ -288,7 +288,7 @@ def test_a_template_id_names_one_kernel(arch: str) -> None:
 
 
 def test_launch_code_that_is_not_understood_is_not_passed_over(templates: LaunchTemplates, tmp_path: Path) -> None:
-    """Planted: changes of upstream's text must change the walk, or stop it."""
+    """A change of upstream's text changes the walk or stops it."""
     source = templates._root
     target = tmp_path / "csrc" / "flash_attn" / "src"
     target.mkdir(parents=True)

@@ -1,4 +1,4 @@
-"""Upstream's compiled host code against two of our tables: the kernels that exist, and the number of splits."""
+"""Upstream's compiled host code agrees with two of our tables: the existing kernels and the number of splits."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ def host(shared_cache: Path) -> Host:
 
 
 def test_the_kernels_that_upstreams_launch_templates_instantiate(host: Host) -> None:
-    """All of ours exist upstream. Upstream has two sorts more: those that write the scores for its own tests
-    (``Return_softmax``), and softcap with the tiles of dropout, which ``flash_api.cpp`` refuses before any launch."""
+    """All of our kernels exist upstream, which has only two other sorts.
+
+    ``Return_softmax`` kernels write the scores for upstream's own tests. Softcap kernels with the tiles of dropout are
+    refused by ``flash_api.cpp`` before any launch.
+    """
     theirs = host.kernels()
     ours = {template_text(kernel) for arch in ARCHS for kernel in kernels(load_arch(arch))}
     assert not ours - theirs
@@ -47,7 +50,7 @@ def _sort(text: str, ours: set[str]) -> str:
 
 
 def splits_arguments(seed: int, count: int) -> list[tuple[int, int, int, int]]:
-    """Blocks of rows, slots, blocks of keys, largest number: small, odd and large ones."""
+    """Blocks of rows, slots, blocks of keys and the maximum: small, odd and large values."""
     rng = Random(seed)
     sizes = (1, 8, 64, 512, 4096)
     return [

@@ -1,4 +1,4 @@
-"""FlashAttention's whole way through the worker with its kernels as a model in numpy: judged as on a device."""
+"""FlashAttention end to end through the worker, with numpy models as kernels; results are judged as on a device."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FlashAttention in the worker on the stand-in driver: lost devices, full devices, and refusals by the driver."""
+"""FlashAttention in the worker on the stand-in driver: lost devices, full devices and refusals by the driver."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Upstream's host code, compiled and run on this machine: the basis of the comparisons."""
+"""Upstream's host code, compiled and run on this machine, on which the comparisons are based."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_the_tile_follows_the_described_device(host: Host) -> None:
 
 
 def test_views_and_copies_follow_pytorchs_rules(host: Host) -> None:
-    """One query and four heads to a group: the queries are seen otherwise; only packed ones must be copied."""
+    """With one query and four heads per group, the queries get other strides; only packed queries are copied."""
     call = forward(q=dense(1 << 20, 2, 1, 8, 128), k=dense(2 << 20, 2, 300, 2, 128), v=dense(3 << 20, 2, 300, 2, 128))
     launch = one(host, call).launches[0]
     names = ("q_ptr", "q_batch_stride", "q_row_stride", "q_head_stride", "seqlen_q", "h")
@@ -131,7 +131,7 @@ def test_views_and_copies_follow_pytorchs_rules(host: Host) -> None:
 
 
 def test_the_number_of_splits_is_upstreams(host: Host) -> None:
-    """Two values worked out by hand: 48 blocks on 108 multiprocessors fill 96 of 108 in two parts."""
+    """Two hand-computed values: 48 blocks on 108 multiprocessors fill 96 of 108 in two parts."""
     assert host.heuristic([(48, 108, 16, 128), (200, 216, 64, 128)]) == [2, 1]
 
 

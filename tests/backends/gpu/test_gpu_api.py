@@ -1,4 +1,4 @@
-"""What a plugin with kernels for graphics cards may import; none of it is loaded before it is used."""
+"""The modules that a plugin with GPU kernels may import; none of them is loaded before it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The candidate index calls every check once for each value that it reads, and forgets no reason and no kernel."""
+"""The candidate index runs each check once per value that it reads, and loses no reason and no kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DEVICE = DeviceFacts(id="cuda:0", archs=("sm_90",))
 
 @dataclass
 class Asked:
-    """A problem on a device; counts the checks."""
+    """A problem on a device that counts its checks."""
 
     problem: Problem
     device: DeviceFacts = DEVICE

@@ -1,4 +1,4 @@
-"""The small parts that GPU backends share: addresses and strides, the arena's mirror, device numbers, host arithmetic."""
+"""Small parts that GPU backends share: addresses, strides, the arena's mirror, device numbers, host arithmetic."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def call_for(line: str, **auxiliaries: int) -> Call[None]:
 
 
 class Memory:
-    """Device memory that is a dictionary."""
+    """Device memory in a dictionary."""
 
     def __init__(self) -> None:
         self.blocks: dict[int, bytearray] = {}

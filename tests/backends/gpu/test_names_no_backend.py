@@ -1,4 +1,4 @@
-"""Shared code names no backend, and no project whose kernels a backend provides."""
+"""Shared code names no backend and no project whose kernels a backend provides."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES = sorted(p for room in SHARED for p in (BACKENDS / room).rglob("*") if p.s
 
 
 def names_in(text: str) -> set[str]:
-    """Names of backends and of their projects in a text: whole words, and words inside identifiers."""
+    """The names of backends and of their projects in a text, as whole words and inside identifiers."""
     words = "|".join(sorted({*OWN, *UPSTREAMS}, key=len, reverse=True))
     found = re.findall(rf"(?<![a-z0-9])(?:{words})(?![a-z0-9])", text.lower())
     camel = re.findall(r"(?<![A-Za-z])(?:Ck|Fa2?)(?=[A-Z])", text)

@@ -1,4 +1,4 @@
-"""Shared code really is shared: every public name of ``backends/gpu`` serves both vendors."""
+"""Every public name of ``backends/gpu`` is used for both vendors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ MODULES = sorted(p for p in (BACKENDS / "gpu").glob("*.py") if p.stem != "__init
 
 
 def imported(folder: Path) -> set[tuple[str, str]]:
-    """(module, name) of what a folder imports from ``backends/gpu``."""
+    """The (module, name) pairs that a folder imports from ``backends/gpu``."""
     nodes = (node for file in folder.rglob("*.py") for node in ast.walk(ast.parse(file.read_text("utf-8"))))
     found = (node for node in nodes if isinstance(node, ast.ImportFrom) and node.module)
     prefix = "fmha_cli.backends.gpu."
@@ -27,14 +27,14 @@ def imported(folder: Path) -> set[tuple[str, str]]:
 
 
 def public(module: Path) -> Iterator[str]:
-    """Functions and classes of a module."""
+    """The functions and classes of a module."""
     for node in ast.parse(module.read_text("utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
             yield node.name
 
 
 def lonely(module: Path) -> list[str]:
-    """Public names that only one vendor's folders use; names that other shared modules use count as used by both."""
+    """Public names that only one vendor uses; a name that another shared module uses counts as used by both."""
     sides = [set().union(*(imported(BACKENDS / folder) for folder in folders)) for folders in SIDES.values()]
     inside = imported(BACKENDS / "gpu")
     used = inside | (sides[0] & sides[1])

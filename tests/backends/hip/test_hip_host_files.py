@@ -1,4 +1,4 @@
-"""The HIP host API's texts: whole, without warnings, and the same behind every sink."""
+"""The HIP host API's texts: complete, free of warnings, and the same with every sink."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_it_compiles_without_warnings_with_any_sink(compiler: str, tmp_path: Pat
             [*words, str(text), "-o", str(out)], capture_output=True, text=True, check=False, timeout=300
         )
         assert done.returncode == 0, done.stderr
-    library = ctypes.CDLL(str(out))  # private to this handle: nothing looks for it by a runtime's name
+    library = ctypes.CDLL(str(out))  # private to this handle: it has no runtime's name by which it could be found
     library.hipGetErrorName.restype = ctypes.c_char_p
     assert (
         library.hipGetErrorName(library.hipMalloc(ctypes.byref(ctypes.c_void_p()), ctypes.c_size_t(8)))

@@ -16,7 +16,7 @@ from fmha_cli.domain.problem import Problem
 from upstream_host.client import Call, Device, FakeTensor
 
 DEVICES = {
-    # CUDA C++ programming guide, "technical specifications per compute capability"; some parts of each.
+    # CUDA C++ programming guide, "technical specifications per compute capability"; a selection for each.
     "sm_80": [Device(8, 0, units, 164 << 10, 163 << 10) for units in (108, 98, 56)],
     "sm_86": [Device(8, 6, units, 100 << 10, 99 << 10) for units in (84, 28, 82)],
     "sm_89": [Device(8, 9, units, 100 << 10, 99 << 10) for units in (128, 58, 142)],
@@ -26,7 +26,7 @@ DEVICES = {
 }
 
 Tensors = Mapping[str, FakeTensor]
-"""By the project's names, in the problem's own axis order; the small arrays of a call beside them (``SMALL``)."""
+"""Tensors by the project's names, in the problem's axis order, together with the small arrays of a call (``SMALL``)."""
 
 SMALL = (
     "cu_seqlens_q",
@@ -42,7 +42,7 @@ SMALL = (
 
 @dataclass(frozen=True)
 class NoCall(Exception):
-    """Upstream's interface has no argument for it."""
+    """Upstream's interface cannot express the problem."""
 
     what: str
 
@@ -51,7 +51,7 @@ def call_of(p: Problem, device: Device, tensors: Tensors) -> Call:
     """The call for a problem.
 
     Raises:
-        NoCall: no API can say it.
+        NoCall: no API can express it.
     """
     for wrong, what in (
         (p.bias is not Bias.NONE, "elementwise bias"),
@@ -86,7 +86,7 @@ def _common(p: Problem, tensors: Tensors) -> Arguments:
 
 
 def _windows(p: Problem) -> tuple[int, int]:
-    """The mask from the bottom-right corner, where every sequence agrees on it; -1 is unlimited.
+    """The mask bounds from the bottom-right corner, if they are the same for every sequence; -1 is unlimited.
 
     Raises:
         NoCall: upstream has no such mask.
@@ -176,8 +176,10 @@ def _kvcache(p: Problem, tensors: Tensors, cached: bool) -> Arguments:
 
 
 def exchanges(p: Problem) -> bool:
-    """Whether ``mha_fwd_kvcache`` and ``mha_varlen_fwd`` take the heads of a group as rows. The first one then wants the
-    output in that shape too."""
+    """Whether ``mha_fwd_kvcache`` and ``mha_varlen_fwd`` treat the heads of a group as rows.
+
+    If so, ``mha_fwd_kvcache`` also requires the output in that shape.
+    """
     left, right = _windows(p)
     windowed = left >= 0 or right > 0
     return p.seqlen_q == 1 and p.heads > p.kv_heads and not windowed and p.hdim % 8 == 0 and p.alibi is Alibi.NONE
@@ -213,7 +215,7 @@ def _backward(p: Problem, tensors: Tensors) -> Arguments:
 
 
 def rows(p: Problem, tensor: FakeTensor, layout: Layout) -> FakeTensor:
-    """A view with heads after rows: (batch, rows, heads, d), packed (total, heads, d)."""
+    """A view with the head axis after the row axis: (batch, rows, heads, d), packed (total, heads, d)."""
     if layout is Layout.BSHD:
         return tensor
     first = len(tensor.sizes) - 3

@@ -1,4 +1,4 @@
-"""Calls of upstream's APIs, and what they did."""
+"""Calls of upstream's APIs, and their effects."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Device:
-    """What upstream's host code asks of a device: compute capability, multiprocessors, bytes of shared memory."""
+    """The device facts that upstream's host code reads: compute capability, multiprocessors, bytes of shared memory."""
 
     major: int
     minor: int
@@ -41,8 +41,10 @@ def _list(values: Sequence[int]) -> str:
 
 @dataclass(frozen=True)
 class Call:
-    """One call of an API of ``flash_api.cpp``. ``arguments`` by upstream's names without final underscores; tensors
-    that are not given are left out."""
+    """One call of an API of ``flash_api.cpp``.
+
+    ``arguments`` has upstream's names without final underscores; omitted tensors are absent.
+    """
 
     api: str
     arguments: Mapping[str, FakeTensor | int | float | bool]
@@ -51,7 +53,7 @@ class Call:
     offset: int = 0
 
     def line(self) -> str:
-        """The call as the program reads it."""
+        """The call in the program's input format."""
         facts = {"call": self.api, **vars(self.device), "seed": self.seed, "offset": self.offset}
         words = {**facts, **self.arguments}
         return " ".join(f"{k}={int(v) if isinstance(v, bool) else v}" for k, v in words.items())
@@ -59,8 +61,12 @@ class Call:
 
 @dataclass(frozen=True)
 class Launch:
-    """One kernel launch: upstream's template-id, extents, dynamic shared memory (and what was asked to be allowed,
-    None where nothing was), the raw parameter struct, and the second argument where the kernel has one."""
+    """One kernel launch of upstream's.
+
+    It holds the template-id, the extents, the dynamic shared memory and the raw parameter struct. It also has the
+    shared memory that upstream requested permission for (None without a request) and the second argument, if the kernel
+    has one.
+    """
 
     kernel: str
     grid: tuple[int, int, int]
@@ -73,7 +79,7 @@ class Launch:
 
 @dataclass(frozen=True)
 class Allocation:
-    """Memory that upstream took: its address and bytes, how (empty, zeros, copy, pad), sizes."""
+    """Memory that upstream allocated: its address, bytes, sizes, and how (empty, zeros, copy, pad)."""
 
     address: int
     bytes: int
@@ -83,7 +89,7 @@ class Allocation:
 
 @dataclass(frozen=True)
 class Answer:
-    """What one call did; ``refused`` is the text of the check that failed, else empty."""
+    """The effects of one call; ``refused`` is the text of the failed check, or empty."""
 
     refused: str
     launches: tuple[Launch, ...]
@@ -102,11 +108,11 @@ class Host:
         self.program = program
 
     def ask(self, calls: Iterable[Call]) -> list[Answer]:
-        """Make calls, in order."""
+        """Make the calls in order."""
         return [_answer(found) for found in self._raw([call.line() for call in calls])]
 
     def heuristic(self, arguments: Iterable[tuple[int, int, int, int]]) -> list[int]:
-        """``num_splits_heuristic`` of (blocks of queries, multiprocessors, blocks of keys, largest number)."""
+        """``num_splits_heuristic`` of (blocks of queries, multiprocessors, blocks of keys, maximum)."""
         names = ("blocks", "multiprocessors", "key_blocks", "most")
         head = "call=num_splits_heuristic "
         return self._raw([head + " ".join(f"{k}={v}" for k, v in zip(names, a, strict=True)) for a in arguments])
@@ -117,7 +123,7 @@ class Host:
         return {way: (part["bytes"], {n: (o, s) for n, o, s in part["fields"]}) for way, part in found.items()}
 
     def kernels(self) -> frozenset[str]:
-        """Template-ids of all kernels that upstream's launch templates instantiate, for every architecture together."""
+        """The template-ids of all kernels that upstream's launch templates instantiate, over all architectures."""
         found = set(re.findall(rb"\0(_ZN5flash\d+__device_stub__\w+)(?=\0)", self.program.read_bytes()))
         names = self._raw([f"call=demangle symbol={symbol.decode()}" for symbol in sorted(found)])
         return frozenset(template_id(name) for name in names)
@@ -156,8 +162,11 @@ def _answer(found: dict[str, Any]) -> Answer:
 
 
 def template_id(demangled: str) -> str:
-    """``flash_fwd_kernel<Flash_fwd_kernel_traits<128, ...>, false, ...>`` of a demangled stub: without the return type,
-    the namespace, the compiler's prefix, the parameter list and the base class that is a default argument."""
+    """``flash_fwd_kernel<Flash_fwd_kernel_traits<128, ...>, false, ...>`` from a demangled stub.
+
+    The return type, the namespace, the compiler's prefix, the parameter list and the base class that is a default
+    argument are removed.
+    """
     text = demangled.removeprefix("void ").rpartition("(")[0]
     text = text.replace("flash::__device_stub__", "")
     while (start := text.find(", Flash_kernel_traits<")) >= 0:

@@ -1,4 +1,4 @@
-"""Gives one problem to our planner and to upstream's host code: what each would launch, with which parameters."""
+"""Compares our planner with upstream's host code on one problem: what each would launch, with which parameters."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from upstream_host.client import Launch as Theirs
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
 ARENA = 1 << 44
 SMALL = 1 << 46
-"""Device addresses of the arena and of the small arrays; upstream's own memory lies from 2 ** 50 on."""
+"""Device addresses of the arena and of the small arrays; upstream's own memory starts at 2 ** 50."""
 SMALL_STEP = 1 << 24
 
 
 @dataclass(frozen=True)
 class Case:
-    """A problem on a device, and how its tensors lie."""
+    """A problem on a device, and the layout of its tensors."""
 
     problem: Problem
     device: Device
@@ -59,7 +59,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Stage:
-    """What we launch for one stage."""
+    """Our launch for one stage."""
 
     template: str
     launch: Launch
@@ -68,7 +68,7 @@ class Stage:
 
 @dataclass(frozen=True)
 class Ours:
-    """Our answer: a bound plan, and its launches (none where the host fills the outputs); or a refusal."""
+    """Our answer: a bound plan and its launches (none if the host fills the outputs), or a refusal."""
 
     refused: bool = False
     plan: Plan | None = None
@@ -78,7 +78,7 @@ class Ours:
 
 @dataclass(frozen=True)
 class Compared:
-    """Both answers for one case. ``no_call``: what upstream's interface cannot say, else empty."""
+    """Both answers for one case. ``no_call`` is what upstream's interface cannot express, or empty."""
 
     case: Case
     ours: Ours
@@ -88,14 +88,14 @@ class Compared:
 
     @property
     def refused(self) -> str:
-        """Why upstream does not serve the problem, empty where it does."""
+        """Why upstream does not support the problem; empty if it does."""
         if self.theirs is None:
             return f"no argument for: {self.no_call}"
         return self.theirs.refused
 
 
 def compare(host: Host, cases: Sequence[Case]) -> list[Compared]:
-    """Ask both for every case."""
+    """Get both answers for every case."""
     ours = [our_answer(case) for case in cases]
     calls = [_call(case, answer) for case, answer in zip(cases, ours, strict=True)]
     answers = iter(host.ask(call for call in calls if isinstance(call, Call)))
@@ -108,7 +108,7 @@ def compare(host: Host, cases: Sequence[Case]) -> list[Compared]:
 
 
 def our_answer(case: Case) -> Ours:
-    """What we choose and launch."""
+    """Our choice and launches."""
     able = [d for d in decide(case.problem, case.facts) if isinstance(d, Supported)]
     if not able:
         return Ours(refused=True)
@@ -126,7 +126,7 @@ def our_answer(case: Case) -> Ours:
 
 
 def reasons_against(case: Case, theirs: Answer | None) -> tuple[str, ...]:
-    """Ids of the reasons against the kernel that upstream takes; against the nearest one where it takes none."""
+    """Ids of the reasons against the kernel that upstream takes, or against the nearest one if it takes none."""
     refused = [d for d in decide(case.problem, case.facts) if isinstance(d, Unsupported)]
     names = {launch.kernel for launch in theirs.launches} if theirs else set()
     wanted = [d for d in refused if d.kernel and template_text(d.kernel) in names]
@@ -135,7 +135,7 @@ def reasons_against(case: Case, theirs: Answer | None) -> tuple[str, ...]:
 
 
 def _call(case: Case, ours: Ours) -> Call | str:
-    """Upstream's call with the addresses of our tensors, or what it has no argument for."""
+    """Upstream's call with the addresses of our tensors, or the feature that it has no argument for."""
     p = case.problem
     bound = ours.binding.tensors if ours.binding else layout_of(p, gaps=case.gaps).tensors
     tensors = {name: _fake(tensor) for name, tensor in bound.items() if tensor.dtype != "uint8"}
@@ -150,7 +150,7 @@ def _fake(tensor: BoundTensor) -> FakeTensor:
 
 
 def _small(case: Case, ours: Ours) -> dict[str, FakeTensor]:
-    """The small arrays: those that we make, in the shapes in which we make them; others have addresses of their own."""
+    """The small arrays. Those of our plan have its addresses and shapes; the others get separate addresses."""
     p, out = case.problem, dict[str, FakeTensor]()
     wanted = {
         "cu_seqlens_q": ("int32", (p.batch + 1,)),
@@ -173,7 +173,7 @@ def _small(case: Case, ours: Ours) -> dict[str, FakeTensor]:
         bound = ours.binding.tensors.get(name) if ours.binding else None
         address = ARENA + bound.offset if bound else SMALL + (120 + len(name)) * SMALL_STEP
         out[name] = FakeTensor("int64", address, (2,), (1,))
-    # The LSE that a backward pass reads is dense in memory of ours, in upstream's shape.
+    # The LSE input of a backward pass is dense, in upstream's shape, in memory that we allocate.
     shape = (p.heads, sum(p.query_lengths())) if p.mode is Mode.GROUP else (p.batch, p.heads, p.seqlen_q)
     strides = (shape[1], 1) if len(shape) == 2 else (shape[1] * shape[2], shape[2], 1)
     out["lse"] = FakeTensor("fp32", out.pop("softmax_lse").address, shape, strides)
@@ -181,8 +181,11 @@ def _small(case: Case, ours: Ours) -> dict[str, FakeTensor]:
 
 
 def launch_faults(found: Compared) -> Iterator[str]:
-    """Differences between the launches of two who serve a problem: template-id, grid, block, dynamic shared memory,
-    the permission for it, and the second argument."""
+    """Differences between our launches and upstream's for a problem that both support.
+
+    Compared are the template-id, the grid, the block, the dynamic shared memory, the permission for it, and the second
+    argument.
+    """
     theirs = found.theirs.launches if found.theirs else ()
     if len(theirs) != len(found.ours.stages):
         yield f"{len(theirs)} launches upstream, {len(found.ours.stages)} here"
@@ -202,7 +205,7 @@ def launch_faults(found: Compared) -> Iterator[str]:
 
 @dataclass
 class Members:
-    """Comparison of parameter structs: launches and values compared, and values that differ for a known reason."""
+    """Compares parameter structs; counts launches, values, and values that differ for a known reason."""
 
     layout: dict[str, tuple[int, Fields]]
     compared: int = 0
@@ -210,7 +213,7 @@ class Members:
     known: Counter[str] = field(default_factory=Counter)
 
     def faults(self, found: Compared) -> Iterator[str]:
-        """Differences between all parameter structs of a case."""
+        """Differences between the parameter structs of a case."""
         assert found.theirs is not None
         for theirs, stage in zip(found.theirs.launches, found.ours.stages, strict=True):
             self.launches += 1
@@ -247,7 +250,7 @@ WORKSPACES = {
 
 
 def same_memory(found: Compared, name: str, a: int, b: int) -> bool:
-    """Whether upstream's pointer to memory that it takes is ours to the workspace for the same, at least as large."""
+    """Whether our pointer is the workspace for the same memory as upstream's allocation, and is at least as large."""
     assert found.theirs is not None
     assert found.ours.binding is not None
     theirs = next((m for m in found.theirs.allocations if m.address == a and m.how in ("empty", "zeros")), None)
@@ -258,7 +261,7 @@ def same_memory(found: Compared, name: str, a: int, b: int) -> bool:
 
 
 def known_difference(found: Compared, name: str, a: int, b: int) -> str:
-    """Why a member may differ; empty where it may not. Each reason holds for the case at hand alone."""
+    """Why a member may differ; empty if it may not. Each reason is checked against the case."""
     assert found.ours.binding is not None
     assert found.ours.plan is not None
     problem, situation = found.case.problem, found.ours.binding.situation
@@ -281,8 +284,10 @@ _EXCHANGED = {f"{t}_{what}": (t, what) for t in "qo" for what in ("ptr", "batch_
 
 
 def _exchanged(found: Compared, name: str, a: int, b: int) -> bool:
-    """``mha_varlen_fwd`` copies queries of one row a sequence to (batch * groups, kv_heads, d). Both sides are checked:
-    upstream's member against the copy, ours against the place from which the copy would have been made."""
+    """Whether both sides are right where ``mha_varlen_fwd`` copies queries of one row per sequence.
+
+    The copy has shape (batch * groups, kv_heads, d). Upstream's member must refer to the copy, ours to its source.
+    """
     assert found.call is not None
     assert found.theirs is not None
     p, (letter, what) = found.case.problem, _EXCHANGED[name]
@@ -295,5 +300,5 @@ def _exchanged(found: Compared, name: str, a: int, b: int) -> bool:
     copies = [m.address for m in found.theirs.allocations if m.sizes == (p.batch * groups, p.kv_heads, p.hdim)]
     there = {"batch_stride": step * groups, "row_stride": step, "head_stride": p.hdim}
     seen = a in copies if what == "ptr" else a == there[what]
-    one = p.batch == 1 or p.kv_heads == 1  # a view then, whose strides of length-one axes mean nothing
+    one = p.batch == 1 or p.kv_heads == 1  # then it is a view, and the strides of its length-one axes have no meaning
     return b == here[what] and (seen or one)

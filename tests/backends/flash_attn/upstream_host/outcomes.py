@@ -1,4 +1,4 @@
-"""The outcome of a comparison: equal, refused by both, or a difference that is one of the known ones."""
+"""The outcome of a comparison: equal, refused by both, or a known difference."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ REFUSED_HERE = {
     "K446": "a window of rows that are more than the keys: the host takes a bound past every key as unlimited, which it is not",
     "K453": "more than 2^31 elements of partial outputs: 32-bit offsets",
 }
-"""Rules by which we refuse what upstream's host code lets pass, and why."""
+"""Rules by which we refuse what upstream's host code accepts, and why."""
 BESIDE = {"K009", "K466"}
-"""Reasons that come with those: the kernel ignores dropout (K434, K435), or reads the padded head dim (K422)."""
+"""Reasons that come along with those: the kernel ignores dropout (K434, K435), or reads the padded head dim (K422)."""
 SERVED_HERE = {
     "no argument for: a number of splits with packed queries of one row each": "grouped heads become rows, which may be",
     "no argument for: a linear cache with packed queries": "the kernels take lengths, no API passes them so",
     "shape is invalid for input of size": "one row a sequence but for some without: upstream's reshape fails",
 }
-"""What upstream refuses, or cannot be asked, and we serve."""
+"""What upstream refuses or cannot be asked, and we support."""
 RULES = {
     "no argument for: both passes at once": "K025",
     "no argument for: sink": "K427",
@@ -56,12 +56,12 @@ RULES = {
     "Only rotary dimensions divisible by 16 are currently supported": "K440",
     "num_splits > 128 not supported": "K442",
 }
-"""Which of our rules says what a check of upstream's says, by the start of its text; any of several."""
+"""Our rules (any of several) that match one of upstream's checks, by the start of its message."""
 
 
 @dataclass
 class Outcomes:
-    """Counts by outcome, the template-ids that were launched, and the cases that differ for no known reason."""
+    """Counts by outcome, the launched template-ids, and the cases that differ for no known reason."""
 
     counts: Counter[str] = field(default_factory=Counter)
     templates: set[str] = field(default_factory=set)
@@ -78,7 +78,7 @@ class Outcomes:
                 self.templates |= {launch.kernel for launch in one.theirs.launches}
 
     def served(self, api: str = "") -> int:
-        """Problems that both serve, with equal launches."""
+        """The number of problems that both support, with equal launches."""
         return sum(n for name, n in self.counts.items() if name.startswith(f"equal: {api}"))
 
     def lines(self) -> str:
@@ -87,7 +87,7 @@ class Outcomes:
 
 
 def outcome(found: Compared) -> tuple[str, list[str]]:
-    """A name to count, and what is wrong."""
+    """The name of the outcome, and the faults."""
     refused = found.refused
     if found.ours.refused:
         return _both_refuse(found, refused) if refused else _we_refuse(found)
@@ -108,7 +108,7 @@ def outcome(found: Compared) -> tuple[str, list[str]]:
 
 def _both_refuse(found: Compared, text: str) -> tuple[str, list[str]]:
     if any(text.startswith(start) for start in SERVED_HERE):
-        return f"refused by both: {text}", []  # upstream cannot be asked, whatever else there is to say
+        return f"refused by both: {text}", []  # upstream cannot be asked, whatever else may be wrong
     rules = next((RULES[start] for start in sorted(RULES, key=len, reverse=True) if text.startswith(start)), "")
     reasons = reasons_against(found.case, found.theirs)
     said = set(rules.split()) & set(reasons)

@@ -1,4 +1,4 @@
-"""Builds the program that runs upstream's host code: clang compiles the fetched sources for the host alone."""
+"""Builds the program that runs upstream's host code: clang compiles the fetched sources for the host only."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ UPSTREAM = (
     "src/philox_unpack.cuh",
     "src/static_switch.h",
 )
-"""Headers of kernels are left out: ours stand in their place, and the compiler looks beside the including file first."""
+"""The kernels' headers are left out; the compiler looks next to the including file first and finds ours."""
 UNITS = ("flash_fwd", "flash_bwd")
-"""Upstream's 72 files of instances, put together into two: CUTLASS is read twice, not 72 times."""
+"""Upstream's 72 instance files, merged into two, so that CUTLASS is read twice and not 72 times."""
 HOST = ("-O1", "-std=c++20", "-x", "c++")
 CUDA = ("-O0", "-std=c++17", "-x", "cuda", "--cuda-host-only", "-nocudainc", "-nocudalib", "--cuda-path=/nowhere")
 LAUNCH = ("-Xclang", "-target-sdk-version=12.8")
-"""From CUDA 9.2 on a launch is cudaLaunchKernel, which takes all arguments at once."""
+"""From CUDA 9.2 on, a launch is cudaLaunchKernel, which takes all arguments at once."""
 
 
 def _compiler() -> str:
@@ -46,7 +46,7 @@ def _compiler() -> str:
 
 
 def host_program(cache_root: Path) -> Path:
-    """The program, built once for a cache; the test is skipped, saying why, where it cannot be."""
+    """The program, built once per cache; skips the test, with the reason, if it cannot be built."""
     try:
         tree = fetched("flash-attn", cache_root, offline=False, notify=lambda notice: None)
     except EnvironmentProblem as fault:
@@ -64,7 +64,7 @@ def _built(tree: Path, cache_root: Path, compiler: str) -> Path:
     folder = cache_root / "upstream-host"
     folder.mkdir(exist_ok=True)
     program = folder / f"host-{key.hexdigest()[:16]}"
-    with open(folder / "lock", "w") as lock:  # processes of one test run share the cache
+    with open(folder / "lock", "w") as lock:  # the processes of a test run share the cache
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not program.exists():
             _build(tree / "csrc", folder / "work", compiler).rename(program)
@@ -95,7 +95,7 @@ def _build(csrc: Path, work: Path, compiler: str) -> Path:
     sources = [*(work / f"{unit}.cu" for unit in UNITS), *(HERE / name for name in OWN)]
     with ThreadPoolExecutor(max_workers=min(4, len(os.sched_getaffinity(0)))) as pool:
         objects = list(pool.map(compile_one, sources))
-    # Names of kernels are found through the dynamic symbols.
+    # The names of kernels are looked up through the dynamic symbols.
     _run([compiler, "-rdynamic", *map(str, objects), "-ldl", "-o", str(work / "host")])
     return work / "host"
 
