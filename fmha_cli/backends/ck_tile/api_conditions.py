@@ -6,9 +6,10 @@ Source: ``example/ck_tile/01_fmha/codegen/ops/*.py`` (baseline): the properties 
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.rule_rows import conditions
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple
+from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, algorithm_of
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.mask import MaskKind
@@ -133,6 +134,7 @@ def _unpaged(s: Situation, kernel: KernelSpec) -> Refusal | None:
 
 
 API_CONDITIONS: tuple[Condition[Situation], ...] = conditions(
+    NAME,
     {
         "K300": _mask,
         "K301": _rows,
@@ -143,5 +145,5 @@ API_CONDITIONS: tuple[Condition[Situation], ...] = conditions(
         "K306": _skip,
         "K307": _randval,
         "K308": _unpaged,
-    }
+    },
 )

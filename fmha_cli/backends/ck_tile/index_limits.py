@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fmha_cli.backends.ck_tile.extents import INDEX_END
-from fmha_cli.backends.ck_tile.rule_rows import conditions
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.gpu.conditions import Condition
+from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.features import Layout
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -92,9 +93,10 @@ def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
 
 
 WIDTHS: tuple[Condition[Situation], ...] = conditions(
+    NAME,
     {
         "K328": _strides,
         "K329": _views,
         "K330": _grid,
-    }
+    },
 )

@@ -8,9 +8,9 @@ from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
 
-from fmha_cli.backends.ck_tile.revisions import arch_class
-from fmha_cli.backends.ck_tile.rule_rows import RuleRow, rule_rows
+from fmha_cli.backends.ck_tile.revisions import NAME, arch_class
 from fmha_cli.backends.gpu.conditions import KernelRule, known_arch
+from fmha_cli.backends.gpu.rule_rows import RuleRow, rule_rows
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -52,7 +52,7 @@ class CkKernelRule(KernelRule):
 
 def ck_rules(checks: Mapping[str, Check]) -> tuple[CkKernelRule, ...]:
     """The rules with these checks. A rule's source names upstream's number of it."""
-    return tuple(_rule(rule_rows()[id], check) for id, check in checks.items())
+    return tuple(_rule(rule_rows(NAME)[id], check) for id, check in checks.items())
 
 
 def _rule(row: RuleRow, check: Check) -> CkKernelRule:

@@ -6,10 +6,11 @@ Sources: ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.rule_rows import conditions
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.ck_tile.splits import MAX_SPLITS
-from fmha_cli.backends.gpu.conditions import Condition, next_multiple
+from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
+from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import Alibi, Bias, CacheKind
@@ -25,62 +26,12 @@ ROTARY_STEP = 16
 ALIBI_END = 1 << 16
 
 
-def _page(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    page = s.problem.kv_cache.page
-    if not s.problem.paged or page % PAGE_STEP == 0:
-        return None
-    text = f"page size {page} is not a multiple of {PAGE_STEP}"
-    return Refusal(text, f"--kv-cache paged:{next_multiple(page, PAGE_STEP)}")
-
-
-def _group_linear(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if not s.group or s.problem.kv_cache.kind is not CacheKind.LINEAR:
-        return None
-    text = "packed queries with a linear cache: in group mode upstream finds keys by packed offsets or pages"
-    return Refusal(text, "--kv-cache paged:128, or --seqlen instead of --seqlens-q")
-
-
-def _group_append(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if not s.group or not (s.problem.append or s.problem.rotary.dim):
-        return None
-    return Refusal("append kernels exist for batch mode only", "--seqlen instead of --seqlens-q")
-
-
-def _rotary_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    dim = s.problem.rotary.dim
-    if dim % ROTARY_STEP == 0:
-        return None
-    text = f"rotary dim {dim} is not a multiple of {ROTARY_STEP}"
-    return Refusal(text, f"--rotary {next_multiple(dim, ROTARY_STEP)}")
-
-
-def _rotary_dtype(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if not s.problem.rotary.dim or s.problem.dtype in (DType.FP16, DType.BF16):
-        return None
-    text = f"rotary embedding is for fp16 and bf16, not {s.problem.dtype.value}"
-    return Refusal(text, "--rotary 0, or --dtype bf16")
-
-
 def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.rotary.dim or s.max_rows == p.append:
         return None
     text = f"rotary: queries start at the cache's end, so seqlen {s.max_rows} would have to be append {p.append}"
     return Refusal(text, f"--append {s.max_rows}")
-
-
-def _splits(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.splits.count <= MAX_SPLITS:
-        return None
-    text = f"splits {s.splits.count}: the combine kernels hold at most {MAX_SPLITS}"
-    return Refusal(text, f"--splits {MAX_SPLITS}")
-
-
-def _negative_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.problem.mask.kind is not MaskKind.GENERIC:
-        return None
-    text = f"mask {s.problem.mask.text()}: a window bound below 0 means unlimited to the kernels"
-    return Refusal(text, "--mask window-tl:L,R with L and R of 0 or more")
 
 
 def _group_bias(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -98,12 +49,6 @@ def _dbias_rank(s: Situation, kernel: KernelSpec) -> Refusal | None:
         return None
     text = f"dbias of a bias {p.bias.value}: the kernels write one plane per sequence and head and sum none of them"
     return Refusal(text, "--bias elementwise:bhss")
-
-
-def _no_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    if s.max_rows:
-        return None
-    return Refusal("no query row in any sequence: the grid would be empty", "--backend cpu")
 
 
 def _no_keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -149,22 +94,57 @@ def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
 
 
 LIMITS: tuple[Condition[Situation], ...] = conditions(
+    NAME,
     {
-        "K320": _page,
-        "K321": _group_linear,
-        "K322": _group_append,
-        "K323": _rotary_step,
-        "K324": _rotary_dtype,
+        "K320": refuse(
+            lambda s, k: s.problem.paged and s.problem.kv_cache.page % PAGE_STEP,
+            lambda s, k: f"page size {s.problem.kv_cache.page} is not a multiple of {PAGE_STEP}",
+            lambda s, k: f"--kv-cache paged:{next_multiple(s.problem.kv_cache.page, PAGE_STEP)}",
+        ),
+        "K321": refuse(
+            lambda s, k: s.group and s.problem.kv_cache.kind is CacheKind.LINEAR,
+            lambda s, k: (
+                "packed queries with a linear cache: in group mode upstream finds keys by packed offsets or pages"
+            ),
+            "--kv-cache paged:128, or --seqlen instead of --seqlens-q",
+        ),
+        "K322": refuse(
+            lambda s, k: s.group and (s.problem.append or s.problem.rotary.dim),
+            lambda s, k: "append kernels exist for batch mode only",
+            "--seqlen instead of --seqlens-q",
+        ),
+        "K323": refuse(
+            lambda s, k: s.problem.rotary.dim % ROTARY_STEP,
+            lambda s, k: f"rotary dim {s.problem.rotary.dim} is not a multiple of {ROTARY_STEP}",
+            lambda s, k: f"--rotary {next_multiple(s.problem.rotary.dim, ROTARY_STEP)}",
+        ),
+        "K324": refuse(
+            lambda s, k: s.problem.rotary.dim and s.problem.dtype not in (DType.FP16, DType.BF16),
+            lambda s, k: f"rotary embedding is for fp16 and bf16, not {s.problem.dtype.value}",
+            "--rotary 0, or --dtype bf16",
+        ),
         "K325": _rotary_rows,
-        "K326": _splits,
-        "K327": _negative_window,
+        "K326": refuse(
+            lambda s, k: s.splits.count > MAX_SPLITS,
+            lambda s, k: f"splits {s.splits.count}: the combine kernels hold at most {MAX_SPLITS}",
+            f"--splits {MAX_SPLITS}",
+        ),
+        "K327": refuse(
+            lambda s, k: s.problem.mask.kind is MaskKind.GENERIC,
+            lambda s, k: f"mask {s.problem.mask.text()}: a window bound below 0 means unlimited to the kernels",
+            "--mask window-tl:L,R with L and R of 0 or more",
+        ),
         "K331": _group_bias,
         "K332": _dbias_rank,
-        "K333": _no_rows,
+        "K333": refuse(
+            lambda s, k: not s.max_rows,
+            lambda s, k: "no query row in any sequence: the grid would be empty",
+            "--backend cpu",
+        ),
         "K335": _one_step,
         "K336": _alibi_positions,
         "K337": _positive_scale,
         "K338": _pages_before_window,
         "K334": _no_keys,
-    }
+    },
 )

@@ -10,9 +10,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from fmha_cli.backends.ck_tile.api_conditions import ASYNC, keys_divide
-from fmha_cli.backends.ck_tile.rule_rows import unchecked_rules
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.gpu.arithmetic import single
+from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.codegen.ck_tile.algorithm import Constraint, algorithm_of
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Rule
@@ -92,4 +93,4 @@ def _needless_padding(s: Situation, kernel: KernelSpec) -> str | None:
     return f"{PADDED}: {s.keys} keys need no padding to {a.tile[1]}"
 
 
-ORDER_RULES: tuple[Rule, ...] = unchecked_rules((TUNED, CONSTRAINED, PADDED, FIRST_CASE, CALLED_API))
+ORDER_RULES: tuple[Rule, ...] = unchecked_rules(NAME, (TUNED, CONSTRAINED, PADDED, FIRST_CASE, CALLED_API))

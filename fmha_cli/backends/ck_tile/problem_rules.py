@@ -13,10 +13,11 @@ from fmha_cli.backends.ck_tile.api_conditions import API_CONDITIONS
 from fmha_cli.backends.ck_tile.index_limits import WIDTHS
 from fmha_cli.backends.ck_tile.limits import LIMITS
 from fmha_cli.backends.ck_tile.preferences import ORDER_RULES
-from fmha_cli.backends.ck_tile.rule_rows import unchecked_rules
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation, situation_of
 from fmha_cli.backends.ck_tile.stage_conditions import STAGE_CONDITIONS
 from fmha_cli.backends.gpu.conditions import Condition
+from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.rules import Reason, Rule, Severity
 
@@ -30,5 +31,5 @@ def no_kernels(device: DeviceFacts) -> Reason:
     return Reason(NO_KERNELS, text, "--backend cpu", Severity.PLACE)
 
 
-_EXISTENCE = unchecked_rules((NO_KERNELS,))
+_EXISTENCE = unchecked_rules(NAME, (NO_KERNELS,))
 PROBLEM_RULES: tuple[Rule, ...] = (*(c.rule(situation_of) for c in CONDITIONS), *ORDER_RULES, *_EXISTENCE)

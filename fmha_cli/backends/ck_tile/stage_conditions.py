@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from fmha_cli.backends.ck_tile import stages
-from fmha_cli.backends.ck_tile.rule_rows import conditions
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.gpu.conditions import Condition
+from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Refusal, Severity
@@ -44,9 +45,10 @@ def _backward(s: Situation, kernel: KernelSpec) -> Refusal | None:
 
 
 STAGE_CONDITIONS: tuple[Condition[Situation], ...] = conditions(
+    NAME,
     {
         "K310": _combine,
         "K311": _append,
         "K312": _backward,
-    }
+    },
 )

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 
-from fmha_cli.backends.flash_attn.citations import API, SRC
+from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation
-from fmha_cli.backends.gpu.conditions import FORWARD, Condition, limit
+from fmha_cli.backends.gpu.conditions import Condition, refuse
+from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.features import Alibi
-from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import SIGNATURE_RULE_IDS, SIGNATURE_RULES, Refusal, Rule, Severity
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.rules import SIGNATURE_RULE_IDS, SIGNATURE_RULES, Refusal, Rule
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
 
 COMPARED = ("softcap", "dropout", "lse", "gqa", "append", "rotary", "deterministic")
@@ -82,75 +83,26 @@ def _evenness(kernel: KernelSpec) -> Hashable:
     return kernel.signature.hdim, a.tile, a.even_mn
 
 
-FIT: tuple[Condition[Situation], ...] = (
-    limit(
-        "K460",
-        "the kernel is of the head dim's bucket",
-        lambda s, k: s.bucket not in (None, k.signature.hdim),
-        lambda s, k: (
-            f"hdim {s.problem.hdim} is for the kernels of head dim {s.bucket}, this one has {k.signature.hdim}"
+FIT: tuple[Condition[Situation], ...] = conditions(
+    NAME,
+    {
+        "K460": refuse(
+            lambda s, k: s.bucket not in (None, k.signature.hdim),
+            lambda s, k: (
+                f"hdim {s.problem.hdim} is for the kernels of head dim {s.bucket}, this one has {k.signature.hdim}"
+            ),
+            lambda s, k: f"--hdim {k.signature.hdim}",
         ),
-        lambda s, k: f"--hdim {k.signature.hdim}",
-        "A head dim is served by the kernels of the next of 32, 64, 96, 128, 192 and 256. Scratch tensors have rows of "
-        "that length.",
-        f"{SRC}/static_switch.h HEADDIM_SWITCH",
-        reads=_signed("hdim"),
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K461",
-        "the kernel is compiled for the mask that reaches it",
-        _mask,
-        "Bounds past every key are dropped, causal over one query row too; what is left is nothing, causal, or a "
-        "window, whose sizes are run-time numbers.",
-        f"{API} mha_fwd, set_params_fprop; {SRC}/static_switch.h LOCAL_SWITCH",
-        reads=_signed("mask"),
-    ),
-    Condition(
-        "K462",
-        "the kernel is compiled with ALiBi, or without it, as asked for",
-        _alibi,
-        "Slopes are run-time numbers.",
-        f"{SRC}/static_switch.h ALIBI_SWITCH",
-        reads=_signed("bias"),
-    ),
-    Condition(
-        "K463",
-        "a kernel that splits has keys to split, one that does not need not",
-        _split,
-        "With --splits auto upstream's heuristic decides, and kernels that do not split are offered behind its choice.",
-        f"{API} run_mha_fwd",
-        families=FORWARD,
-        reads=_signed("split"),
-        severity=Severity.OPTION,
-    ),
-    limit(
-        "K464",
-        "pages need the split-KV kernel",
-        lambda s, k: s.problem.paged,
-        lambda s, k: f"--kv-cache {s.problem.kv_cache.text()}: the plain forward kernel reads no block table",
-        "--kv-cache linear",
-        "Only split-KV kernels read block tables, and append.",
-        f"{API} mha_fwd_kvcache: Only split kernel supports appending to KV cache",
-        families=(Family.FWD,),
-    ),
-    Condition(
-        "K465",
-        "kernels for even lengths get even lengths",
-        _even_lengths,
-        "Is_even_MN leaves out every comparison with a length.",
-        f"{SRC}/flash_fwd_launch_template.h run_flash_fwd: is_even_MN",
-        reads=_evenness,
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K466",
-        "kernels for even head dims get their own",
-        _even_hdim,
-        "Is_even_K leaves out every comparison with the head dim.",
-        f"{SRC}/flash_fwd_launch_template.h run_flash_fwd: is_even_K",
-        reads=lambda kernel: (kernel.signature.hdim, algorithm_of(kernel).even_k),
-        severity=Severity.SHAPE,
-    ),
+        "K461": _mask,
+        "K462": _alibi,
+        "K463": _split,
+        "K464": refuse(
+            lambda s, k: s.problem.paged,
+            lambda s, k: f"--kv-cache {s.problem.kv_cache.text()}: the plain forward kernel reads no block table",
+            "--kv-cache linear",
+        ),
+        "K465": _even_lengths,
+        "K466": _even_hdim,
+    },
 )
 """Conditions that match a problem with what a kernel is compiled for."""

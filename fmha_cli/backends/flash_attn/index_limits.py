@@ -5,14 +5,15 @@ Strides of tensors are 64-bit.
 
 from __future__ import annotations
 
-from fmha_cli.backends.flash_attn.citations import API, SRC
+from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, Situation
 from fmha_cli.backends.flash_attn.tiles import facts_of
-from fmha_cli.backends.gpu.conditions import BACKWARD, Condition, limit
+from fmha_cli.backends.gpu.conditions import Condition, refuse
+from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.flash_attn.traits import smem_bytes
 from fmha_cli.domain.arch import load_arch
-from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import Need
 
 INT_END = 1 << 31
@@ -68,76 +69,32 @@ def _shared_memory(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, f"a kernel for {own}, or a smaller --hdim")
 
 
-WIDTHS: tuple[Condition[Situation], ...] = (
-    limit(
-        "K450",
-        "sequences are shorter than 2^30",
-        lambda s, k: max(s.seqlen_q, s.seqlen_k) >= LENGTH_END,
-        lambda s, k: f"a sequence of {max(s.seqlen_q, s.seqlen_k)}: the kernels add two lengths in 32 bits",
-        "sequences of less than 2^30",
-        "Rows, keys and window sizes are added up in int when blocks are chosen.",
-        f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock: n_block_max",
-        severity=Severity.SHAPE,
-    ),
-    limit(
-        "K451",
-        "packed sequences have less than 2^31 rows",
-        lambda s, k: _packed_rows(s) >= INT_END,
-        lambda s, k: f"{_packed_rows(s)} packed rows: offsets of sequences are 32-bit",
-        SMALLER,
-        "cu_seqlens are int32. Their product with a row stride is 64-bit, so tensors may be larger.",
-        f"{SRC}/block_info.h BlockInfo::q_offset",
-        severity=Severity.SHAPE,
-    ),
-    limit(
-        "K452",
-        "all heads have less than 2^31 rows together",
-        lambda s, k: rows_of(s) * s.heads >= INT_END,
-        lambda s, k: f"{rows_of(s) * s.heads} rows of all heads: offsets into the log-sum-exps are 32-bit",
-        SMALLER,
-        "LSE, and the sums of dO * O with their padding, are addressed in int.",
-        f"{SRC}/flash_fwd_kernel.h get_lse_tile, {SRC}/flash_bwd_kernel.h row_offset_dpsum",
-        severity=Severity.SHAPE,
-    ),
-    limit(
-        "K453",
-        "partial outputs have less than 2^31 elements",
-        lambda s, k: k.signature.split is Need.YES and _partials(s) >= INT_END,
-        lambda s, k: f"{_partials(s)} elements of partial outputs: the kernels' offsets into them are 32-bit",
-        f"fewer --splits, or {SMALLER}",
-        "splits * batch * heads * rows * head dim, in int.",
-        f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv: row_offset_oaccum",
-        families=(Family.FWD_SPLITKV,),
-        reads=lambda kernel: kernel.signature.split,
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K454",
-        "random counters fit 32 bits",
-        _counters,
-        "Each head of each sequence has 32 counters of the random stream.",
-        f"{SRC}/dropout.h Dropout, {API} counter_offset",
-        families=(Family.FWD, *BACKWARD),
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K455",
-        "the grid can be launched",
-        _grid,
-        "Batch and heads are grid dimensions, which CUDA limits to 65535; with splits it is their product.",
-        f"{SRC}/flash_fwd_launch_template.h run_flash_fwd, run_flash_splitkv_fwd",
-        reads=lambda kernel: kernel.signature.split,
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K456",
-        "the device has the shared memory of the launch",
-        _shared_memory,
-        "An 8.6 or 8.9 device runs kernels for sm_80, but has less shared memory than their tiles may need. Upstream "
-        "asks the device for its own and never launches such a tile there.",
-        f"{SRC}/flash_bwd_launch_template.h run_mha_bwd_hdim128: max_smem_per_block",
-        reads=smem_bytes,
-        severity=Severity.PLACE,
-    ),
+WIDTHS: tuple[Condition[Situation], ...] = conditions(
+    NAME,
+    {
+        "K450": refuse(
+            lambda s, k: max(s.seqlen_q, s.seqlen_k) >= LENGTH_END,
+            lambda s, k: f"a sequence of {max(s.seqlen_q, s.seqlen_k)}: the kernels add two lengths in 32 bits",
+            "sequences of less than 2^30",
+        ),
+        "K451": refuse(
+            lambda s, k: _packed_rows(s) >= INT_END,
+            lambda s, k: f"{_packed_rows(s)} packed rows: offsets of sequences are 32-bit",
+            SMALLER,
+        ),
+        "K452": refuse(
+            lambda s, k: rows_of(s) * s.heads >= INT_END,
+            lambda s, k: f"{rows_of(s) * s.heads} rows of all heads: offsets into the log-sum-exps are 32-bit",
+            SMALLER,
+        ),
+        "K453": refuse(
+            lambda s, k: k.signature.split is Need.YES and _partials(s) >= INT_END,
+            lambda s, k: f"{_partials(s)} elements of partial outputs: the kernels' offsets into them are 32-bit",
+            f"fewer --splits, or {SMALLER}",
+        ),
+        "K454": _counters,
+        "K455": _grid,
+        "K456": _shared_memory,
+    },
 )
 """Conditions on sizes."""

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from fmha_cli.backends.flash_attn.citations import API, SRC
-from fmha_cli.backends.flash_attn.kernel_rules_traits import TRAITS_RULES
 from fmha_cli.backends.flash_attn.signatures import CONSTANTS, DTYPES, FAMILIES, MAIN, MASKS, NAME
-from fmha_cli.backends.flash_attn.tiles import HDIMS
-from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules, known_arch
-from fmha_cli.codegen.flash_attn.traits import BACKWARD, algorithm_of
+from fmha_cli.backends.flash_attn.tiles import (
+    EVEN_MN_HDIM,
+    HDIMS,
+    LOG_MAX_SPLITS,
+    BackwardTraits,
+    ForwardTraits,
+    backward_traits,
+    facts_of,
+    forward_traits,
+    split_traits,
+    stage_traits,
+)
+from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules, known_arch, refuse
+from fmha_cli.backends.gpu.rule_rows import rule_rows
+from fmha_cli.codegen.flash_attn.traits import BACKWARD, algorithm_of, combine_rows
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
-from fmha_cli.domain.signature import BiasKey, Need, RotaryKey
+from fmha_cli.domain.signature import BiasKey, MaskKey, ModeKey, Need, RotaryKey
 
 NO_ARCH = "K400"
 """The rule that refuses kernels for an architecture without FlashAttention."""
@@ -47,20 +57,6 @@ def _form(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return None
 
 
-def _dtype(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    s = kernel.signature
-    if s.dtype in DTYPES and s.dtype_out is s.dtype:
-        return None
-    return Refusal(f"dtype {s.dtype.value} with output {s.dtype_out.value}", "fp16 or bf16 for both")
-
-
-def _hdim(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    s = kernel.signature
-    if s.hdim in HDIMS and s.hdim_v == s.hdim:
-        return None
-    return Refusal(f"hdim {s.hdim} with hdim_v {s.hdim_v}", f"one of {', '.join(map(str, HDIMS))} for both")
-
-
 def _run_time(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     for name, value in CONSTANTS[kernel.family].items():
         have = getattr(kernel.signature, name)
@@ -69,28 +65,11 @@ def _run_time(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return None
 
 
-def _mask(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    have = kernel.signature.mask
-    return None if have in MASKS else Refusal(f"mask {have.value}", ", ".join(mask.value for mask in MASKS))
-
-
-def _bias(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    have = kernel.signature.bias
-    return None if have in (BiasKey.NONE, BiasKey.ALIBI) else Refusal(f"bias {have.value}", "none or alibi")
-
-
 def _compiled(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     for name in ("softcap", "dropout", "split", "append"):
         if getattr(kernel.signature, name) is Need.ANY:
             return Refusal(f"{name} any: it is a template argument", f"{name} no or yes")
     return None
-
-
-def _softcap_dropout(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    s = kernel.signature
-    if Need.NO in (s.softcap, s.dropout):
-        return None
-    return Refusal("softcap and dropout", "dropout no, or softcap no")
 
 
 def _rotary(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -101,104 +80,150 @@ def _rotary(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal(f"rotary {s.rotary.value} with append {s.append.value}", f"rotary {want.value}")
 
 
-def _no_family(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    if kernel.family in FAMILIES:
+def _mode(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    mode = ModeKey.BATCH if algorithm_of(kernel).even_mn else ModeKey.ANY
+    if kernel.signature.mode is mode:
         return None
-    return Refusal(f"FlashAttention has no {kernel.family.value} kernels", ", ".join(f.value for f in FAMILIES))
+    text = f"mode {kernel.signature.mode.value} with even_mn {str(algorithm_of(kernel).even_mn).lower()}"
+    return Refusal(text, f"mode {mode.value}")
 
 
-def _never(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    return None  # ``KernelRules`` refuses the architecture itself, before any rule reads its facts
+def _even_lengths(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    s = kernel.signature
+    if not algorithm_of(kernel).even_mn:
+        return None
+    if s.mask is MaskKey.WINDOW:
+        return Refusal("even_mn with a window", "even_mn no")
+    if s.append is not Need.NO:
+        return Refusal("even_mn with appended keys", "even_mn no")
+    return Refusal(f"even_mn with hdim {s.hdim}", "even_mn no") if s.hdim > EVEN_MN_HDIM else None
 
 
-ALL: tuple[KernelRule, ...] = (
-    KernelRule(
-        NO_ARCH,
-        "FlashAttention has kernels for the architecture",
-        _never,
-        tuple(Family),
-        "Architectures of NVIDIA's whose facts name the backend; fmha archs lists them.",
-        "arch_specs/",
-        form=True,
-        severity=Severity.PLACE,
-    ),
-    KernelRule(
-        "K401",
-        "the family is one of FlashAttention's",
-        _no_family,
-        tuple(Family),
-        "Pages and appended keys are arguments of the split-KV kernel, not families of their own.",
-        f"{SRC}/generate_kernels.py, flash_fwd_launch_template.h, flash_bwd_launch_template.h",
-        form=True,
-    ),
-    KernelRule(
-        "K402",
-        "tile, warps and atoms are numbers, and no field belongs to another family",
-        _form,
-        FAMILIES,
-        "kBlockM and kBlockN; three AtomLayouts in backward traits, none in forward ones.",
-        f"{SRC}/kernel_traits.h Flash_fwd_kernel_traits, Flash_bwd_kernel_traits",
-        form=True,
-    ),
-    KernelRule(
-        "K403",
-        "inputs and output are fp16, or bf16",
-        _dtype,
-        FAMILIES,
-        "elem_type is cutlass::half_t or cutlass::bfloat16_t.",
-        f"{SRC}/static_switch.h FP16_SWITCH",
-    ),
-    KernelRule(
-        "K404",
-        "the head dim is 32, 64, 96, 128, 192 or 256, V's too",
-        _hdim,
-        FAMILIES,
-        "Smaller head dims are served by the kernel of the next larger one.",
-        f"{SRC}/static_switch.h HEADDIM_SWITCH",
-    ),
-    KernelRule(
-        "K405",
-        "what upstream's kernels take at run time, or not at all, is no template argument",
-        _run_time,
-        FAMILIES,
-        "Log-sum-exps are always written; grouped heads, pages, rotary styles and the order of sums are run-time "
-        "arguments; sinks, elementwise bias and quantised tensors are not there.",
-        f"{SRC}/flash_fwd_launch_template.h DEFINE_FLASH_FORWARD_KERNEL, flash_bwd_launch_template.h",
-    ),
-    KernelRule(
-        "K406",
-        "a main kernel's mask is none, causal or a window",
-        _mask,
-        MAIN,
-        "Is_causal and Is_local, which exclude each other; window sizes are run-time arguments.",
-        f"{SRC}/flash_fwd_launch_template.h: static_assert(!(Is_causal && Is_local))",
-    ),
-    KernelRule("K407", "a main kernel's bias is none or ALiBi", _bias, MAIN, "Has_alibi.", f"{SRC}/mask.h apply_mask"),
-    KernelRule(
-        "K408",
-        "softcap, dropout, splitting and appending are compiled in or out",
-        _compiled,
-        MAIN,
-        "Is_softcap, Is_dropout, Split and Append_KV are template arguments.",
-        f"{SRC}/flash_fwd_launch_template.h DEFINE_FLASH_FORWARD_KERNEL",
-    ),
-    KernelRule(
-        "K409",
-        "softcap and dropout exclude each other",
-        _softcap_dropout,
-        MAIN,
-        "The launch templates would silently drop the dropout; the host code refuses before.",
-        f"{API}: Softcapping does not support dropout for now",
-    ),
-    KernelRule(
-        "K410",
-        "only a kernel that appends keys rotates them",
-        _rotary,
-        (Family.FWD_SPLITKV,),
-        "Rotary embedding is applied to Q and to the new keys, in the code of Append_KV.",
-        f"{SRC}/flash_fwd_kernel.h compute_attn_1rowblock_splitkv",
-    ),
-    *TRAITS_RULES,
+def _fits(kernel: KernelSpec, traits: ForwardTraits) -> Refusal | None:
+    algorithm = algorithm_of(kernel)
+    if (algorithm.tile, algorithm.warps) == (traits.tile, traits.warps):
+        return None
+    have, want = (
+        f"{rows} rows by {keys} keys with {warps} warps"
+        for (rows, keys), warps in ((algorithm.tile, algorithm.warps), (traits.tile, traits.warps))
+    )
+    return Refusal(f"{have}: upstream takes {want} for hdim {kernel.signature.hdim} on {kernel.arch}", want)
+
+
+def _forward(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    s = kernel.signature
+    if s.hdim not in HDIMS:
+        return None  # K404 refuses it
+    return _fits(kernel, forward_traits(s.hdim, s.dropout is Need.YES, s.mask is MaskKey.CAUSAL, facts_of(arch)))
+
+
+def _split(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    return _fits(kernel, split_traits(kernel.signature.hdim)) if kernel.signature.hdim in HDIMS else None
+
+
+def _backward(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    s, a, facts = kernel.signature, algorithm_of(kernel), facts_of(arch)
+    if s.hdim not in HDIMS:
+        return None
+    able: list[BackwardTraits | None]
+    if kernel.family is Family.BWD_DQ_DK_DV:
+        able = [backward_traits(s.hdim, s.dropout is Need.YES, facts)]
+    else:
+        able = list(stage_traits(s.hdim, facts))
+    have = BackwardTraits(
+        (a.tile[0], a.tile[1]), a.warps, (a.atoms[0], a.atoms[1], a.atoms[2]), a.v_in_regs, a.single_buffer
+    )
+    if have in able or None in able:
+        return None
+    want = " or ".join(_told(traits) for traits in able if traits)
+    return Refusal(f"{_told(have)}: upstream takes {want} for hdim {s.hdim} on {kernel.arch}", want)
+
+
+def _told(traits: BackwardTraits) -> str:
+    flags = f"V in {'registers' if traits.v_in_regs else 'shared memory'}"
+    buffers = "one buffer of Q" if traits.single_buffer else "two buffers of Q"
+    atoms = "x".join(map(str, traits.atoms))
+    return f"{traits.tile[0]} rows by {traits.tile[1]} keys, {traits.warps} warps, atoms {atoms}, {flags}, {buffers}"
+
+
+def _combined(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    a, rows = algorithm_of(kernel), combine_rows(kernel.signature.hdim)
+    if a.combine_rows != rows:
+        return Refusal(f"combine_rows {a.combine_rows} with hdim {kernel.signature.hdim}", f"combine_rows {rows}")
+    if a.log_max_splits not in LOG_MAX_SPLITS:
+        return Refusal(f"log_max_splits {a.log_max_splits}", f"log_max_splits 1 to {LOG_MAX_SPLITS[-1]}")
+    return None
+
+
+def _nothing(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
+    s, facts = kernel.signature, facts_of(arch)
+    dropout = s.dropout is Need.YES
+    if s.hdim not in HDIMS or backward_traits(s.hdim, dropout, facts) is not None:
+        return None
+    text = f"hdim {s.hdim} backwards with dropout: {kernel.arch} has {facts.block // 1024} KiB of shared memory a block"
+    return Refusal(text, "dropout no, or hdim 192")
+
+
+_CHECKS: Mapping[str, Callable[[KernelSpec, ArchSpec], Refusal | None]] = MappingProxyType(
+    {
+        # ``KernelRules`` refuses the architecture itself, before any rule reads its facts.
+        NO_ARCH: lambda kernel, arch: None,
+        "K401": refuse(
+            lambda k, arch: k.family not in FAMILIES,
+            lambda k, arch: f"FlashAttention has no {k.family.value} kernels",
+            ", ".join(f.value for f in FAMILIES),
+        ),
+        "K402": _form,
+        "K403": refuse(
+            lambda k, arch: k.signature.dtype not in DTYPES or k.signature.dtype_out is not k.signature.dtype,
+            lambda k, arch: f"dtype {k.signature.dtype.value} with output {k.signature.dtype_out.value}",
+            "fp16 or bf16 for both",
+        ),
+        "K404": refuse(
+            lambda k, arch: k.signature.hdim not in HDIMS or k.signature.hdim_v != k.signature.hdim,
+            lambda k, arch: f"hdim {k.signature.hdim} with hdim_v {k.signature.hdim_v}",
+            f"one of {', '.join(map(str, HDIMS))} for both",
+        ),
+        "K405": _run_time,
+        "K406": refuse(
+            lambda k, arch: k.signature.mask not in MASKS,
+            lambda k, arch: f"mask {k.signature.mask.value}",
+            ", ".join(mask.value for mask in MASKS),
+        ),
+        "K407": refuse(
+            lambda k, arch: k.signature.bias not in (BiasKey.NONE, BiasKey.ALIBI),
+            lambda k, arch: f"bias {k.signature.bias.value}",
+            "none or alibi",
+        ),
+        "K408": _compiled,
+        "K409": refuse(
+            lambda k, arch: Need.NO not in (k.signature.softcap, k.signature.dropout),
+            lambda k, arch: "softcap and dropout",
+            "dropout no, or softcap no",
+        ),
+        "K410": _rotary,
+        "K411": _mode,
+        "K412": refuse(
+            lambda k, arch: algorithm_of(k).even_mn and not algorithm_of(k).even_k,
+            lambda k, arch: "even_mn without even_k",
+            "even_mn no",
+        ),
+        "K413": _even_lengths,
+        "K414": refuse(
+            lambda k, arch: algorithm_of(k).even_k and k.signature.bias is BiasKey.ALIBI,
+            lambda k, arch: "even_k with ALiBi",
+            "even_k no",
+        ),
+        "K415": _forward,
+        "K416": _split,
+        "K417": _backward,
+        "K418": _combined,
+        "K419": _nothing,
+    }
+)
+ALL = tuple(
+    KernelRule(r.id, r.text, check, r.families or tuple(Family), r.help, r.source, form=r.form, severity=r.severity)
+    for r, check in ((rule_rows(NAME)[id], check) for id, check in _CHECKS.items())
 )
 
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from math import inf
 
-from fmha_cli.backends.flash_attn.citations import API, SRC
-from fmha_cli.backends.flash_attn.signatures import DTYPES
+from fmha_cli.backends.flash_attn.signatures import DTYPES, NAME
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.flash_attn.tiles import HDIMS, backward_traits, facts_of
 from fmha_cli.backends.gpu.arithmetic import single
-from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, Condition, limit, next_multiple
+from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
+from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import Align
-from fmha_cli.domain.rules import Refusal, Severity
+from fmha_cli.domain.rules import Refusal
 
 STEP = 8
 """Head dims are multiples of this: 16 bytes of a 16-bit type."""
@@ -101,170 +101,70 @@ def _dropout_256(s: Situation, kernel: KernelSpec) -> Refusal | None:
     return Refusal(text, "--dropout 0, or --hdim 192")
 
 
-LIMITS: tuple[Condition[Situation], ...] = (
-    Condition(
-        "K420",
-        "Q, K and V are fp16 or bf16, and the kernel's type",
-        _dtype,
-        "Upstream compiles its kernels for cutlass::half_t and cutlass::bfloat16_t. fp8 needs FlashAttention-3 or 4.",
-        f"{API} mha_fwd: FlashAttention only support fp16 and bf16 data type",
-        reads=lambda kernel: kernel.signature.dtype,
-    ),
-    limit(
-        "K421",
-        "the output has the inputs' type",
-        _other_output,
-        lambda s, k: (
-            f"output {s.problem.dtype_out.value} of inputs {s.problem.dtype.value}: FlashAttention-2 writes its inputs' type"
+LIMITS: tuple[Condition[Situation], ...] = conditions(
+    NAME,
+    {
+        "K420": _dtype,
+        "K421": refuse(
+            _other_output,
+            lambda s, k: (
+                f"output {s.problem.dtype_out.value} of inputs {s.problem.dtype.value}: FlashAttention-2 writes its inputs' type"
+            ),
+            lambda s, k: f"--dtype {s.problem.dtype.value}",
         ),
-        lambda s, k: f"--dtype {s.problem.dtype.value}",
-        "One Element type stands for Q, K, V and O in the kernel traits.",
-        f"{API} mha_fwd: Output must have the same dtype as inputs",
-    ),
-    limit(
-        "K422",
-        "the head dim is a multiple of 8",
-        lambda s, k: s.problem.hdim % STEP,
-        lambda s, k: f"hdim {s.problem.hdim} is not a multiple of {STEP}",
-        lambda s, k: f"--hdim {next_multiple(s.problem.hdim, STEP)}",
-        "Rows are read 16 bytes at a time. Upstream's Python, and mha_fwd_kvcache, pad copies of the tensors to the next "
-        "multiple; here the tensors are what the kernels see.",
-        f"{API} mha_fwd: query, key, value, and out_ must have a head_size that is a multiple of 8",
-        severity=Severity.SHAPE,
-    ),
-    limit(
-        "K423",
-        "the head dim is at most 256",
-        lambda s, k: s.problem.hdim > HDIMS[-1],
-        lambda s, k: f"hdim {s.problem.hdim}: FlashAttention-2 holds at most {HDIMS[-1]}",
-        f"--hdim {HDIMS[-1]}",
-        "HEADDIM_SWITCH ends at 256.",
-        f"{API} mha_fwd: FlashAttention forward only supports head dimension at most 256",
-        severity=Severity.SHAPE,
-    ),
-    limit(
-        "K424",
-        "V has the head dim of Q and K",
-        lambda s, k: s.problem.hdim_v != s.problem.hdim,
-        lambda s, k: (
-            f"hdim-v {s.problem.hdim_v} with hdim {s.problem.hdim}: FlashAttention-2 has one head dim for Q, K and V"
+        "K422": refuse(
+            lambda s, k: s.problem.hdim % STEP,
+            lambda s, k: f"hdim {s.problem.hdim} is not a multiple of {STEP}",
+            lambda s, k: f"--hdim {next_multiple(s.problem.hdim, STEP)}",
         ),
-        lambda s, k: f"--hdim-v {s.problem.hdim}",
-        "The kernel traits have one kHeadDim. FlashAttention-3 and CK-Tile have kernels for unequal head dims.",
-        f"{API} mha_fwd: CHECK_SHAPE(v, batch_size, seqlen_k, num_heads_k, head_size)",
-        severity=Severity.SHAPE,
-    ),
-    limit(
-        "K425",
-        "softcap and dropout exclude each other",
-        lambda s, k: s.problem.softcap and s.problem.dropout,
-        lambda s, k: f"softcap {s.problem.softcap:g} with dropout {s.problem.dropout:g}",
-        "--dropout 0, or --softcap 0",
-        "The launch templates would silently drop the dropout, so the host refuses.",
-        f"{API} mha_fwd: Softcapping does not support dropout for now",
-        severity=Severity.OPTION,
-    ),
-    limit(
-        "K426",
-        "no elementwise bias",
-        lambda s, k: s.problem.bias is not Bias.NONE,
-        lambda s, k: f"bias elementwise:{s.problem.bias.value}: FlashAttention-2 adds ALiBi or nothing",
-        "--bias none, or --alibi",
-        "The kernels add ALiBi or nothing to the scores; so there is no gradient of a bias either.",
-        f"{SRC}/mask.h Mask::apply_mask",
-    ),
-    limit(
-        "K427",
-        "no attention sinks",
-        lambda s, k: s.problem.sink,
-        lambda s, k: f"sink {s.problem.sink}: a window of FlashAttention-2 hides every key before it",
-        "--sink 0",
-        "apply_mask_local knows two bounds.",
-        f"{SRC}/mask.h apply_mask_local",
-        severity=Severity.OPTION,
-    ),
-    limit(
-        "K428",
-        "no sink logits",
-        lambda s, k: s.problem.sink_logits,
-        lambda s, k: "sink logits: the softmax of FlashAttention-2 has no extra column",
-        "drop --sink-logits",
-        "The row sum starts from the first block of keys.",
-        f"{SRC}/softmax.h Softmax::normalize_softmax_lse",
-        severity=Severity.OPTION,
-    ),
-    limit(
-        "K429",
-        "no scales of quantised tensors",
-        lambda s, k: s.problem.qscale is not QScale.NONE,
-        lambda s, k: f"qscale {s.problem.qscale.value}: FlashAttention-2 reads no scales of quantised tensors",
-        "--qscale none",
-        "The inputs are fp16 or bf16.",
-        f"{SRC}/flash.h",
-        severity=Severity.OPTION,
-    ),
-    Condition(
-        "K430",
-        "the mask has two bounds from the bottom-right corner",
-        _mask,
-        "A mask from the top-left corner is the same when all sequences differ by the same number of keys and rows "
-        "and neither bound, moved by it, falls below 0: then that mask is passed on. -1 means unlimited.",
-        f"{API} set_params_fprop, {SRC}/mask.h apply_mask_local",
-    ),
-    Condition(
-        "K431",
-        "ALiBi is measured from the bottom-right corner",
-        _alibi_corner,
-        "The kernels take |i + seqlen_k - seqlen_q - j|, or j under a causal mask, whatever the mask's corner.",
-        f"{SRC}/mask.h Mask::apply_mask, {SRC}/alibi.h Alibi::apply_alibi",
-    ),
-    Condition(
-        "K446",
-        "the right bound of a window survives upstream's clipping",
-        _clipped,
-        "Upstream takes a bound of seqlen_k or more as unlimited, and an unlimited right bound beside a left one as "
-        "seqlen_k. Counted from the bottom-right corner, a bound hides nothing only from seqlen_q - 1 on, so both are "
-        "wrong for sequences with more rows than keys.",
-        f"{API} mha_fwd: if (window_size_right >= seqlen_k), set_params_fprop",
-        severity=Severity.SHAPE,
-    ),
-    Condition(
-        "K432",
-        "the softmax scale is positive in single precision",
-        _scale,
-        "A row's maximum is taken of unscaled scores, so a negative scale would overflow, and 0 times a masked score "
-        "is NaN. With softcap the kernel is chosen by scale / softcap > 0.",
-        f"{SRC}/softmax.h Softmax::softmax_rescale_o, {API} set_params_fprop",
-        severity=Severity.OPTION,
-    ),
-    Condition(
-        "K433",
-        "dropout drops and keeps in single precision",
-        _dropout,
-        "The host computes 1 - p in float: 1 picks the kernel without dropout, 0 is refused.",
-        f"{API} set_params_fprop: TORCH_CHECK(p_dropout < 1.f)",
-        severity=Severity.OPTION,
-    ),
-    Condition(
-        "K434",
-        "head dim 256 backwards with dropout needs shared memory",
-        _dropout_256,
-        "With less than 144 KiB a block (8.6, 8.9, 12.0) upstream has no such kernel and launches nothing, without a "
-        "word.",
-        f"{SRC}/flash_bwd_launch_template.h run_mha_bwd_hdim256",
-        families=BACKWARD,
-        severity=Severity.OPTION,
-    ),
-    limit(
-        "K435",
-        "no dropout with a KV cache",
-        lambda s, k: s.problem.dropout and s.problem.kv_cache.kind is not CacheKind.NONE,
-        lambda s, k: f"dropout {s.problem.dropout:g} with a KV cache: mha_fwd_kvcache has none",
-        "--dropout 0",
-        "The API for caches has no argument for it, and split-KV kernels ignore it.",
-        f"{API} mha_fwd_kvcache",
-        families=FORWARD,
-        severity=Severity.OPTION,
-    ),
+        "K423": refuse(
+            lambda s, k: s.problem.hdim > HDIMS[-1],
+            lambda s, k: f"hdim {s.problem.hdim}: FlashAttention-2 holds at most {HDIMS[-1]}",
+            f"--hdim {HDIMS[-1]}",
+        ),
+        "K424": refuse(
+            lambda s, k: s.problem.hdim_v != s.problem.hdim,
+            lambda s, k: (
+                f"hdim-v {s.problem.hdim_v} with hdim {s.problem.hdim}: FlashAttention-2 has one head dim for Q, K and V"
+            ),
+            lambda s, k: f"--hdim-v {s.problem.hdim}",
+        ),
+        "K425": refuse(
+            lambda s, k: s.problem.softcap and s.problem.dropout,
+            lambda s, k: f"softcap {s.problem.softcap:g} with dropout {s.problem.dropout:g}",
+            "--dropout 0, or --softcap 0",
+        ),
+        "K426": refuse(
+            lambda s, k: s.problem.bias is not Bias.NONE,
+            lambda s, k: f"bias elementwise:{s.problem.bias.value}: FlashAttention-2 adds ALiBi or nothing",
+            "--bias none, or --alibi",
+        ),
+        "K427": refuse(
+            lambda s, k: s.problem.sink,
+            lambda s, k: f"sink {s.problem.sink}: a window of FlashAttention-2 hides every key before it",
+            "--sink 0",
+        ),
+        "K428": refuse(
+            lambda s, k: s.problem.sink_logits,
+            lambda s, k: "sink logits: the softmax of FlashAttention-2 has no extra column",
+            "drop --sink-logits",
+        ),
+        "K429": refuse(
+            lambda s, k: s.problem.qscale is not QScale.NONE,
+            lambda s, k: f"qscale {s.problem.qscale.value}: FlashAttention-2 reads no scales of quantised tensors",
+            "--qscale none",
+        ),
+        "K430": _mask,
+        "K431": _alibi_corner,
+        "K446": _clipped,
+        "K432": _scale,
+        "K433": _dropout,
+        "K434": _dropout_256,
+        "K435": refuse(
+            lambda s, k: s.problem.dropout and s.problem.kv_cache.kind is not CacheKind.NONE,
+            lambda s, k: f"dropout {s.problem.dropout:g} with a KV cache: mha_fwd_kvcache has none",
+            "--dropout 0",
+        ),
+    },
 )
 """Conditions on the problem. Of the kernel they read only the element type and the architecture."""

@@ -11,14 +11,15 @@
 from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.cache_limits import CACHE_LIMITS
-from fmha_cli.backends.flash_attn.citations import API, SRC
 from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES, FIT
 from fmha_cli.backends.flash_attn.index_limits import WIDTHS
 from fmha_cli.backends.flash_attn.limits import LIMITS
+from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
 from fmha_cli.backends.gpu.conditions import Condition
+from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.rules import ARCH_RULE, DIRECTION_RULE, Reason, Rule, Severity, refuses_nothing
+from fmha_cli.domain.rules import ARCH_RULE, DIRECTION_RULE, Reason, Rule, Severity
 
 CONDITIONS: tuple[Condition[Situation], ...] = (*LIMITS, *CACHE_LIMITS, *WIDTHS, *FIT)
 PLACE_RULES = (ARCH_RULE, DIRECTION_RULE)
@@ -36,39 +37,7 @@ def no_kernels(device: DeviceFacts) -> Reason:
     return Reason(NO_KERNELS, text, "--backend cpu", Severity.PLACE)
 
 
-ORDER_RULES: tuple[Rule, ...] = (
-    Rule(
-        SPLITS,
-        "order: plain forward, or split-KV",
-        refuses_nothing,
-        "Upstream calls the split-KV kernel for more than one split, pages and appended keys, else the plain one. The "
-        "other one, where it fits, is offered behind it.",
-        f"{API} run_mha_fwd",
-    ),
-    Rule(
-        EVEN,
-        "order: as even as the sizes",
-        refuses_nothing,
-        "Upstream takes the kernels for even lengths and head dims whenever they fit. More general ones work too, and "
-        "are offered behind them.",
-        f"{SRC}/flash_fwd_launch_template.h run_flash_fwd",
-    ),
-    Rule(
-        OWN_ARCH,
-        "order: the device's own architecture, without suffix",
-        refuses_nothing,
-        "Kernels use no instruction of a suffixed architecture, so sm_90 comes before sm_90a. Tiles are chosen for the "
-        "architecture that a kernel is compiled for; those of an older one are offered last.",
-        f"{SRC}/flash_fwd_launch_template.h run_mha_fwd_hdim128: is_sm8x",
-    ),
-    Rule(
-        NO_KERNELS,
-        "there are kernels for the architecture",
-        refuses_nothing,
-        "FlashAttention-2 needs compute capability 8.0.",
-        f"{API} mha_fwd: FlashAttention only supports Ampere GPUs or newer",
-    ),
-)
+ORDER_RULES = unchecked_rules(NAME, (SPLITS, EVEN, OWN_ARCH, NO_KERNELS))
 
 PROBLEM_RULES: tuple[Rule, ...] = (*(c.rule(situation_of) for c in CONDITIONS), *ORDER_RULES)
 RULES: tuple[Rule, ...] = (*SHARED_RULES, *PROBLEM_RULES)

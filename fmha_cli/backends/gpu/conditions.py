@@ -15,6 +15,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
 
 S = TypeVar("S")
+T = TypeVar("T")
 FORWARD = (Family.FWD, Family.FWD_PAGEDKV, Family.BATCH_PREFILL, Family.FWD_SPLITKV)
 BACKWARD = (Family.BWD_DQ_DK_DV,)
 MAIN = (*FORWARD, *BACKWARD)
@@ -62,33 +63,23 @@ class Condition(Generic[S]):
         return self.check(situation, kernel) if kernel.family in self.families else None
 
 
-def limit(
-    id: str,
-    text: str,
-    refuses: Callable[[S, KernelSpec], object],
-    says: Callable[[S, KernelSpec], str],
-    hint: str | Callable[[S, KernelSpec], str],
-    help: str,
-    source: str,
-    *,
-    families: tuple[Family, ...] = MAIN,
-    reads: Callable[[KernelSpec], Hashable] = the_family,
-    severity: Severity = Severity.KIND,
-) -> Condition[S]:
-    """A condition with one way to fail. The other arguments are those of :class:`Condition`.
+def refuse(
+    when: Callable[[S, T], object], says: Callable[[S, T], str], hint: str | Callable[[S, T], str]
+) -> Callable[[S, T], Refusal | None]:
+    """A check with one way to fail.
 
     Args:
-        refuses: true where the kernel may not serve.
+        when: true where the kernel may not serve.
         says: the text of the refusal.
         hint: the change that would help.
     """
 
-    def check(situation: S, kernel: KernelSpec) -> Refusal | None:
-        if not refuses(situation, kernel):
+    def check(first: S, second: T) -> Refusal | None:
+        if not when(first, second):
             return None
-        return Refusal(says(situation, kernel), hint if isinstance(hint, str) else hint(situation, kernel))
+        return Refusal(says(first, second), hint if isinstance(hint, str) else hint(first, second))
 
-    return Condition(id, text, check, help, source, families, reads, severity)
+    return check
 
 
 def conditions_for(family: Family, conditions: Iterable[Condition[S]]) -> tuple[Condition[S], ...]:

@@ -13,9 +13,9 @@ from fmha_cli.backends.ck_tile.decide import decide, family_candidates
 from fmha_cli.backends.ck_tile.kernel_rules import KERNEL_RULES, refusals
 from fmha_cli.backends.ck_tile.preferences import ORDER_RULES
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, PROBLEM_RULES
-from fmha_cli.backends.ck_tile.rule_rows import rule_rows
 from fmha_cli.backends.ck_tile.situation import situation_of
 from fmha_cli.backends.gpu.conditions import MAIN, conditions_for
+from fmha_cli.backends.gpu.rule_rows import rule_rows
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported
@@ -167,7 +167,7 @@ def test_ids_and_pages() -> None:
 
 
 def test_every_row_has_a_rule() -> None:
-    assert rule_rows().keys() == {rule.id for rule in (*KERNEL_RULES, *PROBLEM_RULES)}
+    assert rule_rows("ck_tile").keys() == {rule.id for rule in (*KERNEL_RULES, *PROBLEM_RULES)}
 
 
 def test_rules_of_order_refuse_nothing() -> None:

@@ -12,9 +12,11 @@ from fa_problems import random_problem
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.compiled_for import COMPARED
 from fmha_cli.backends.flash_attn.decide import decide, family_index
+from fmha_cli.backends.flash_attn.kernel_rules import KERNEL_RULES
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, ORDER_RULES, PROBLEM_RULES, RULES
 from fmha_cli.backends.flash_attn.signatures import MAIN
 from fmha_cli.backends.flash_attn.situation import situation_of
+from fmha_cli.backends.gpu.rule_rows import rule_rows
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported
@@ -205,6 +207,10 @@ def test_texts_hold_the_values() -> None:
         decisions = decide(Problem.from_cli(line), DeviceFacts.of_arch("sm_90"))
         texts = {r.text for d in decisions if not isinstance(d, Supported) for r in d.reasons}
         assert any(all(word in text for word in words) for text in texts), line
+
+
+def test_every_row_has_a_rule() -> None:
+    assert rule_rows("flash_attn").keys() == {rule.id for rule in (*KERNEL_RULES, *PROBLEM_RULES)}
 
 
 def test_ids_texts_and_sources() -> None:

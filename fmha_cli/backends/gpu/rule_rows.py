@@ -1,25 +1,27 @@
-"""What CK-Tile's rules say of themselves: the rows of ``arch_specs/_ck_tile_rules.json``. Their checks are code."""
+"""What a backend's rules say of themselves: the rows of ``arch_specs/_BACKEND_rules.json``. Their checks are code.
+
+Every function takes the backend's name, and maps ids to checks. The result keeps the order of the ids.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeVar
 
-from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
 from fmha_cli.backends.gpu.conditions import MAIN, Condition, the_family
 from fmha_cli.domain.arch import arch_root
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Refusal, Rule, Severity, refuses_nothing
+from fmha_cli.domain.signature import Signature
 
-if TYPE_CHECKING:
-    from fmha_cli.backends.ck_tile.situation import Situation
-
+S = TypeVar("S")
 SCHEMA = "fmha.rules/1"
+_SIGNATURE = frozenset(field.name for field in fields(Signature))
 
 
 @dataclass(frozen=True)
@@ -50,11 +52,11 @@ class RuleRow:
 
 
 @cache
-def rule_rows() -> Mapping[str, RuleRow]:
-    """Every row by its id."""
-    data = json.loads(arch_root().joinpath("_ck_tile_rules.json").read_text("utf-8"))
+def rule_rows(backend: str) -> Mapping[str, RuleRow]:
+    """Every row of a backend by its id."""
+    data = json.loads(arch_root().joinpath(f"_{backend}_rules.json").read_text("utf-8"))
     if data["schema"] != SCHEMA:
-        raise InternalError(f"_ck_tile_rules.json is not {SCHEMA}")
+        raise InternalError(f"_{backend}_rules.json is not {SCHEMA}")
     return {row["id"]: _row(row) for row in data["rules"]}
 
 
@@ -74,19 +76,19 @@ def _row(row: Mapping[str, Any]) -> RuleRow:
 
 
 def conditions(
-    checks: Mapping[str, Callable[[Situation, KernelSpec], Refusal | None]],
-) -> tuple[Condition[Situation], ...]:
-    """The conditions with these checks, in their order."""
-    return tuple(_condition(rule_rows()[id], check) for id, check in checks.items())
+    backend: str, checks: Mapping[str, Callable[[S, KernelSpec], Refusal | None]]
+) -> tuple[Condition[S], ...]:
+    """The conditions with these checks."""
+    return tuple(_condition(rule_rows(backend)[id], check) for id, check in checks.items())
 
 
-def _condition(row: RuleRow, check: Callable[[Situation, KernelSpec], Refusal | None]) -> Condition[Situation]:
-    paths = [f"{'signature' if name in SIGNATURE_FIELDS else 'algorithm'}.{name}" for name in row.reads]
+def _condition(row: RuleRow, check: Callable[[S, KernelSpec], Refusal | None]) -> Condition[S]:
+    paths = [f"{'signature' if name in _SIGNATURE else 'algorithm'}.{name}" for name in row.reads]
     reads = attrgetter(*paths) if paths else the_family
     return Condition(row.id, row.text, check, row.help, row.source, row.families or MAIN, reads, row.severity)
 
 
-def unchecked_rules(ids: Iterable[str]) -> tuple[Rule, ...]:
+def unchecked_rules(backend: str, ids: Iterable[str]) -> tuple[Rule, ...]:
     """Rules that only order kernels, or that apply where there is no kernel: they refuse nothing."""
-    rows = (rule_rows()[id] for id in ids)
+    rows = (rule_rows(backend)[id] for id in ids)
     return tuple(Rule(row.id, row.text, refuses_nothing, row.help, row.source, row.severity) for row in rows)
