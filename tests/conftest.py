@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-# Small matrix products crawl when the threads of several test processes fight for two cores. Before numpy.
+# Small matrix products are slow when the threads of several test processes compete for two cores. Set this before numpy
+# is imported.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 from importlib.util import find_spec
@@ -25,7 +26,7 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache root that every test (and every xdist worker) of this run shares, so kernels compile once."""
+    """A cache root that all tests and xdist workers of this run share, so each kernel compiles once."""
     base = tmp_path_factory.getbasetemp()
     root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "fmha-cache"
     root.mkdir(mode=0o700, exist_ok=True)
@@ -34,7 +35,7 @@ def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def _isolated(monkeypatch: pytest.MonkeyPatch, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """No FMHA_* variable, no user configuration and no user cache reaches a test."""
+    """Hide FMHA_* variables, user configuration and user caches from every test."""
     for name in [n for n in os.environ if n.startswith("FMHA_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("FMHA_CACHE_DIR", str(shared_cache))

@@ -1,4 +1,4 @@
-"""The smallest cubin that a driver would take: one kernel without instructions, and exported data."""
+"""The smallest cubin that a driver would accept: one kernel without instructions, and exported data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def tiny_cubin(
     """A cubin of one kernel.
 
     Args:
-        parameters: bytes of each argument; they lie one after the other, aligned to 4.
+        parameters: bytes of each argument; they are laid out in order, aligned to 4.
         capability: 10 x major + minor. accelerated: with the suffix ``a``.
         shared: static shared memory of a block. data: exported variables.
     """

@@ -1,4 +1,4 @@
-"""The paper emulator, installed for one test, and the calls that it received."""
+"""Fixtures that install the paper emulator for one test and return the calls that it received."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ Told = Callable[[str], list[dict[str, Any]]]
 """``told("order")`` -> the calls of that name, in order."""
 
 Sees = Callable[..., None]
-"""``sees("lds-race", launch=1)``: what it is to claim."""
+"""``sees("lds-race", launch=1)``: the findings that it should report."""
 
 
 @pytest.fixture
 def emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
-    """Install it. Its log is empty."""
+    """Install the emulator with an empty log."""
     site, path = tmp_path / "site", tmp_path / "emulator.jsonl"
     site.mkdir()
     fake_emulator.install(site)
@@ -35,7 +35,7 @@ def emulator(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Told:
 
 @pytest.fixture
 def sees(monkeypatch: pytest.MonkeyPatch) -> Sees:
-    """Have it claim something."""
+    """Make the emulator report findings."""
 
     def wish(*kinds: str, **more: Any) -> None:
         monkeypatch.setenv("FAKE_EMULATOR", json.dumps({"findings": list(kinds), **more}))

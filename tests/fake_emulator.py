@@ -1,9 +1,9 @@
-"""An emulator on paper: the device ``emu:null``, on which the null backend's kernels run as usual.
+"""A paper emulator: the device ``emu:null``, on which the null backend's kernels run as usual.
 
-The variable ``FAKE_EMULATOR`` (JSON) holds what it claims to have observed. ``findings`` is a list of kinds. ``launch``
-is the number of the launch, from 0, that has them (every launch if absent). ``fault`` says why the launch stopped. Each
-call that it receives becomes a JSON line in the file ``FAKE_EMULATOR_LOG``. A program that runs on it writes its own
-report.
+The variable ``FAKE_EMULATOR`` (JSON) holds the findings to report. ``findings`` is a list of kinds. ``launch`` is the
+number of the launch, from 0, that has them (every launch if absent). ``fault`` is the reason why the launch stopped.
+Each call that it receives becomes a JSON line in the file ``FAKE_EMULATOR_LOG``. A program that runs on it writes its
+own report.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class PaperEmulator:
         return api.Availability(state=api.State.OK, devices=self.devices(), version="1")
 
     def build(self, device: api.DeviceFacts, context: api.BuildContext) -> api.Artifact:
-        path = context.cache_root / f"paper-emulator-{os.getpid()}"  # other processes of a run damage theirs
+        path = context.cache_root / f"paper-emulator-{os.getpid()}"  # tests in other processes damage their file
         path.write_text("a library", "utf-8")
         log("build", device=device.id)
         digest = hashlib.sha256(path.read_bytes()).hexdigest()
@@ -100,7 +100,7 @@ class PaperEmulator:
     def read_report(self, text: str) -> api.Observed:
         kinds = json.loads(text)
         if kinds is None:
-            return api.Observed()  # the program came without a launch to its end
+            return api.Observed()  # the program ended without a launch
         return api.Observed(tuple(finding(kind) for kind in kinds), (counts(1),))
 
 
@@ -117,7 +117,7 @@ def log(call: str, **said: Any) -> None:
 
 
 def install(folder: Path) -> None:
-    """The emulator as an installer leaves a plugin, for processes that have ``folder`` on their module path."""
+    """Lay out the emulator like an installed plugin, for processes with ``folder`` on their module path."""
     info = folder / "paper_emulator-1.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: paper-emulator\nVersion: 1\n", "utf-8")

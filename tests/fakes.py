@@ -1,4 +1,4 @@
-"""Backends that exist only on paper, for tests of selection: no device, no compiler, no worker."""
+"""Paper backends for tests of selection: no device, no compiler, no worker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Paper(Algorithm):
 
 
 class PaperBackend:
-    """Serves fp16 with any mask; two tiles, the larger one first."""
+    """Supports fp16 with any mask; it has two tiles, the larger one first."""
 
     algorithm: type[Algorithm] = Paper
     dropout_stream = "fmha"

@@ -1,4 +1,4 @@
-"""A plugin like one for PyTorch or Triton: it compiles nothing and has its own dropout stream; numpy computes."""
+"""A plugin like one for PyTorch or Triton: it compiles nothing, has its own dropout stream and computes with numpy."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STREAM = "checkers"
 
 
 def kept(problem: api.Problem, b: int, h: Any, i: Any, first: int, end: int) -> Any:
-    """Which elements of P are kept: those on squares of one colour, another one for each head and sequence."""
+    """The kept elements of P: a chessboard pattern that alternates by head and sequence."""
     return (b + h[:, None] + i[:, None] + np.arange(first, end)) % 2 == 0
 
 
@@ -30,7 +30,7 @@ class Session(api.HostSession):
             raise api.KernelFailure("the artifact is another kernel's", code="K991")
 
     def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
-        """Each tensor as (batch, heads, rows, dims), whatever its layout."""
+        """Store each tensor as (batch, heads, rows, dims), whatever its layout."""
         self.tensors = {}
         for name, t in tensors.items():
             array = np.ndarray(t.shape, "float32", arena, t.offset, [4 * step for step in t.strides])

@@ -1,4 +1,4 @@
-"""What NVRTC assembles for an architecture: one small kernel for each instruction, compiled to a cubin."""
+"""The instructions that NVRTC assembles for an architecture: one small kernel each, compiled to a cubin."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ BODIES: Mapping[str, str] = MappingProxyType(
         "griddepcontrol": 'asm volatile("griddepcontrol.launch_dependents; griddepcontrol.wait;" ::: "memory");',
     }
 )
-"""Instruction -> body of a kernel that has it; ``p`` and ``q`` are 32-bit and 64-bit words in memory."""
+"""Instruction -> body of a kernel that contains it; ``p`` and ``q`` point to 32-bit and 64-bit words."""
 HEAD = 'extern "C" __global__ void __launch_bounds__(128) f(unsigned *p, unsigned long long *q)'
 
 
@@ -80,7 +80,7 @@ def assembles(body: str, arch: str) -> bool:
 
     Raises:
         ImportError: cuda-python is not installed.
-        RuntimeError: NVRTC refuses the architecture or the C++ itself, which says nothing about the instruction.
+        RuntimeError: NVRTC refuses the architecture or the C++ itself; that does not concern the instruction.
     """
     nvrtc: Any = importlib.import_module("cuda.bindings.nvrtc")
     ok = nvrtc.nvrtcResult.NVRTC_SUCCESS
@@ -100,12 +100,13 @@ def assembles(body: str, arch: str) -> bool:
 
 def _log(nvrtc: Any, program: Any) -> str:
     size = nvrtc.nvrtcGetProgramLogSize(program)[1]
-    # NVRTC writes into it. Bytes of length 1 are shared by the whole interpreter, and an empty log is one byte long.
+    # NVRTC writes into this buffer. The interpreter shares bytes objects of length 1, and an empty log is one byte
+    # long.
     buffer = bytes(size + 1)
     nvrtc.nvrtcGetProgramLog(program, buffer)
     return str(buffer.rstrip(b"\0").decode(errors="replace"))
 
 
 def instructions(arch: str, names: Sequence[str] = tuple(BODIES)) -> tuple[str, ...]:
-    """Those of the instructions that NVRTC assembles for an architecture."""
+    """The given instructions that NVRTC assembles for an architecture."""
     return tuple(name for name in names if assembles(BODIES[name], arch))

@@ -26,7 +26,7 @@ _SAID = re.compile(
 
 @dataclass(frozen=True)
 class Said:
-    """What the assembler prints of a kernel with ``-v``."""
+    """The figures that the assembler prints for a kernel with ``-v``."""
 
     registers: int
     barriers: int
@@ -44,7 +44,7 @@ def _nvrtc() -> tuple[Nvrtc, str]:
 
 @cache
 def compiled(text: str, arch: str, *options: str) -> Compiled:
-    """A text compiled for an architecture; the test is skipped without NVRTC 13.0 and the CUDA headers."""
+    """A text compiled for an architecture; skips the test without NVRTC 13.0 and the CUDA headers."""
     try:
         nvrtc, include = _nvrtc()
     except (WheelProblem, StopIteration) as fault:
@@ -55,21 +55,21 @@ def compiled(text: str, arch: str, *options: str) -> Compiled:
 
 
 def cubin_of(text: str, arch: str, *options: str) -> bytes:
-    """Its cubin."""
+    """The cubin of a text."""
     done = compiled(text, arch, *options)
     assert done.cubin is not None, f"{arch}: {done.log}"
     return done.cubin
 
 
 def said_of(text: str, arch: str, *options: str) -> dict[str, Said]:
-    """What the assembler says of each kernel."""
+    """The figures that the assembler prints for each kernel."""
     log = compiled(text, arch, "--ptxas-options=-v", *options).log
     found = [match.groupdict() for match in _SAID.finditer(log)]
     return {found_.pop("name"): Said(**{key: int(value) for key, value in found_.items()}) for found_ in found}
 
 
 def nvdisasm() -> Path:
-    """The disassembler, from a package or a toolkit; the test is skipped without it."""
+    """The disassembler, from a package or a toolkit; skips the test without it."""
     found = shutil.which("nvdisasm")
     if found is None:
         try:
@@ -84,7 +84,7 @@ def nvdisasm() -> Path:
 
 
 def disassembly_of(cubin: bytes, folder: Path) -> str:
-    """What ``nvdisasm -json`` prints."""
+    """The output of ``nvdisasm -json``."""
     path = folder / "tiny.cubin"
     path.write_bytes(cubin)
     command = [str(nvdisasm()), "-json", str(path)]

@@ -13,7 +13,7 @@ def _mma(how: str, scale: int) -> str:
 
 
 def wgmma_text(symbol: str = "fmha_tiny") -> str:
-    """The translation unit. ``a`` and ``b`` are descriptors of matrices in shared memory; nothing runs it."""
+    """The translation unit. ``a`` and ``b`` are descriptors of matrices in shared memory; it is never run."""
     held = ", ".join(f'"+f"(d[{i}])' for i in range(4))
     return f"""
 extern "C" __global__ void __launch_bounds__(128) {symbol}(float* x, unsigned long long a, unsigned long long b)

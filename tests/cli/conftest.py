@@ -1,4 +1,4 @@
-"""Running ``fmha`` in this process, away from the user's own configuration."""
+"""Fixtures that run ``fmha`` in this process without the user's own configuration."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["emulator", "sees"]
 
 @dataclass(frozen=True)
 class Result:
-    """Exit code and what was printed."""
+    """The exit code and the printed output."""
 
     code: int
     out: str

@@ -1,4 +1,4 @@
-"""The entry point: help, usage errors, near names, interruption, bugs, readers that go away."""
+"""The entry point: help, usage errors, similar names, interruption, bugs, closed pipes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PROGRAM = [sys.executable, "-m", "fmha_cli"]
 
 
 def imported_by(*argv: str) -> set[str]:
-    """Modules that one command line leaves in ``sys.modules``."""
+    """The modules in ``sys.modules`` after one command line."""
     script = "import sys, os\nfrom fmha_cli.cli.app import run\ncode = run(sys.argv[1:], os.environ)\n"
     script += "sys.stderr.write('\\nMODULES ' + ' '.join(sys.modules))\nsys.exit(code)\n"
     done = subprocess.run([sys.executable, "-c", script, *argv], capture_output=True, text=True, check=True)
@@ -33,7 +33,7 @@ def test_fast_commands_import_nothing_heavy(argv: list[str]) -> None:
     assert not {name for name in modules if name.startswith("fmha_cli.backends.") and "session" in name}
     if "--help" in argv:
         heard = {name for name in modules if name.startswith(("fmha_cli.backends", "fmha_cli.walk", "pluggy"))}
-        assert heard <= {"fmha_cli.backends", "fmha_cli.backends.builtins"}  # a table, which names their options
+        assert heard <= {"fmha_cli.backends", "fmha_cli.backends.builtins"}  # a table that names their options
 
 
 def test_the_help_of_all_commands_imports_no_command(fmha: Fmha) -> None:

@@ -1,4 +1,4 @@
-"""Broken plugins, installed for real: named by ``fmha doctor``, and nothing else breaks."""
+"""Broken plugins, really installed: ``fmha doctor`` names them, and everything else still works."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ BROKEN = {
         "registered already",
     ),
 }
-"""Plugin name -> (its module, what is said about it). ``cpu`` takes the name of a built-in."""
+"""Plugin name -> (its module, the reported problem). ``cpu`` reuses the name of a built-in."""
 
 SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
 
 
 def install(folder: Path, name: str, text: str) -> None:
-    """A distribution with one plugin, as an installer leaves it."""
+    """Lay out a distribution with one plugin as an installer would."""
     (folder / f"fmha_{name}.py").write_text(text)
     info = folder / f"fmha_{name}-1.0.dist-info"
     info.mkdir()

@@ -1,4 +1,4 @@
-"""Every command: its document validates against its schema, in every format it prints; and what it does."""
+"""Every command: its document is valid against its schema in every format, and the command does its job."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ EVERY: dict[str, tuple[str, ...]] = {
 
 
 SETS = ("cache", "sources")
-"""Commands that have commands of their own, which share options."""
+"""Commands with subcommands that share options."""
 
 
 @cache
@@ -90,7 +90,7 @@ def test_json_is_one_valid_document_with_sorted_keys(fmha: Fmha, name: str) -> N
 
 @pytest.mark.parametrize("name", [name for name in EVERY if not name.startswith(("schema", "explain K", "doctor"))])
 def test_other_formats_print(fmha: Fmha, name: str) -> None:
-    argv = EVERY["run" if name in ("bench", "validate") else name]  # the same kind of rows, quicker
+    argv = EVERY["run" if name in ("bench", "validate") else name]  # the same kind of rows, but faster
     table = fmha(*argv)
     assert table.code == 0
     assert table.out.strip()
@@ -332,7 +332,7 @@ def test_doctor_fails_for_a_named_backend_that_is_broken(fmha: Fmha, monkeypatch
 
 
 def test_build_sums_up_what_failed(fmha: Fmha, home: Path) -> None:
-    """A set with one kernel that does not compile: the rest is built, the log is named at the end, and again."""
+    """If one kernel of a set does not compile, the rest is built; the summary and a second run name the log."""
     fresh = ("--cache-dir", str(home / "fresh"))
     good, bad = HONEST, null_kernel(DType.FP16, Family.FWD, Behaviour.BUILD_ERROR).digest
     argv = ("build", "--backend", "null", "--filter", f"digest:{good}*,digest:{bad}", *fresh)
@@ -379,7 +379,7 @@ def test_a_build_of_nothing_but_cached_kernels_is_silent(fmha: Fmha, home: Path)
 
 
 def test_build_says_an_error_of_many_kernels_once(fmha: Fmha) -> None:
-    """Kernels of a revision whose sources are not here: rows that are not run, one error for all of them, exit 4."""
+    """For a revision whose sources are missing, all rows are not run, one error covers them, and the exit code is 4."""
     argv = ("build", "--arch", "gfx1250", "--ck-rev", "2026-08", "--family", "fwd", "--filter", "hdim:64,dtype:fp16")
     done = fmha(*argv, "--json", FMHA_HIPCC="/nonexistent/clang++", FMHA_OFFLINE="1")
     assert done.code == 4

@@ -12,7 +12,7 @@ from fmha_cli.cli.completion import completer
 
 
 def offered(line: str) -> list[str]:
-    """What bash would offer for a line; a trailing space asks for the next word."""
+    """The completions that bash would offer for a line; a trailing space asks for the next word."""
     words = line.split(" ")
     variables = {"_FMHA_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": str(len(words) - 1)}
     script = "import sys; from fmha_cli.cli.app import main; sys.argv = ['fmha']; main()"

@@ -1,4 +1,4 @@
-"""Configuration files: where they are found, what they may contain, and how mistakes are reported."""
+"""Configuration files: where they are found, what they may contain, and how errors in them are reported."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output on stderr: quiet, verbose, colors, progress on terminals only."""
+"""The output on stderr: quiet and verbose modes, colors, and progress on terminals only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fmha_cli.cli.console import Console, colored
 
 
 class Terminal(io.StringIO):
-    """A stream that says it is a terminal."""
+    """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
         return True

@@ -1,4 +1,4 @@
-"""Emulated devices from the command line: named, listed, planned, inspected; never timed, in no format."""
+"""Emulated devices on the command line: named, listed, planned and inspected, but never timed in any format."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_inspect_executed_shows_counts_of_a_row_with_findings(fmha: Fmha, emulat
 
 @pytest.mark.parametrize("argv", [("--help",), ("list-kernels", "--arch", "gfx942", "--backend", "ck_tile")])
 def test_quick_commands_ask_no_emulator(argv: tuple[str, ...], emulator: Told, tmp_path: Path) -> None:
-    """Neither the emulator's library nor numpy is loaded for them."""
+    """These commands load neither the emulator's library nor numpy."""
     code = (
         "import sys; from fmha_cli.cli.app import run; import os\n"
         f"code = run({argv!r}, os.environ)\n"

@@ -101,12 +101,12 @@ def test_unsupported_does_not_count_in_a_mixed_sweep(fmha: Fmha) -> None:
 
 
 def _hear_ctrl_c() -> None:
-    """A suite that a script started in the background ignores SIGINT, and its children would inherit that."""
+    """Restore SIGINT, which child processes would ignore if a script started the suite in the background."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def interrupted_after(rows: int, argv: Sequence[str], by: signal.Signals) -> tuple[int, list[Any], str]:
-    """The signal after some rows of ``--jsonl``: (exit code, all rows, stderr)."""
+    """Send the signal after some rows of ``--jsonl``; returns (exit code, all rows, stderr)."""
     process = subprocess.Popen(
         [*PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_ctrl_c
     )

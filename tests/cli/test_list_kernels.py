@@ -1,4 +1,4 @@
-"""``list-kernels`` for a backend whose kernels come in revisions and in named sets."""
+"""``list-kernels`` for a backend with kernel revisions and named kernel sets."""
 
 from __future__ import annotations
 

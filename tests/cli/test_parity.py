@@ -1,4 +1,4 @@
-"""``fmha parity`` from the command line, with stand-ins for the upstream programs and backends that need no GPU."""
+"""``fmha parity`` on the command line, with stand-ins for the upstream programs and backends that need no GPU."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def programs(tmp_path: Path) -> Path:
 
 
 def suite_of(folder: Path, *lines: dict[str, str], program: str = "fwd") -> str:
-    """A suite file with one case for each line, small enough for any backend."""
+    """A suite file with one case per line, small enough for any backend."""
     small = {"b": "1", "h": "1", "s": "16", "d": "32", "kname": "1", "v": "1"}
     cases = {f"case{i}": {**small, **line} for i, line in enumerate(lines, 1)}
     path = folder / "mine.json"
@@ -37,7 +37,7 @@ def outcomes(done: Result) -> list[str]:
 
 
 def test_the_basic_suite_agrees(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
-    """All 14 cases on both sides, with the cpu backend as this tool's side; every setting reaches the program."""
+    """All 14 cases agree with the cpu backend as this tool's side, and every setting reaches the program."""
     log = tmp_path / "log"
     done = fmha(
         "parity", "--upstream-bin", str(programs), "--backend", "cpu", "--rounds", "0", "--json", STANDIN_LOG=str(log)
@@ -77,7 +77,7 @@ EXPECTED = {
     "no-device": ("not-run", 4),
     "no-library": ("not-run", 4),
 }
-"""Form of the stand-in -> outcome and exit code, while this tool's side passes."""
+"""Form of the stand-in -> outcome and exit code; this tool's side passes."""
 
 
 @pytest.mark.parametrize("form", EXPECTED)
@@ -98,7 +98,7 @@ def test_a_program_that_hangs_costs_its_case(fmha: Fmha, programs: Path, tmp_pat
 
 
 def test_when_this_tool_supports_nothing(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
-    """A problem that the backend refuses: an agreement only if upstream says that it is not supported."""
+    """A problem that the backend refuses is an agreement only if upstream reports it as unsupported."""
     suite = suite_of(tmp_path, {"prec": "fp8bf16"}, {"prec": "fp8bf16", "h": "2"}, {"prec": "fp8bf16", "h": "3"})
     argv = ("parity", "--upstream-bin", str(programs), "--suite", suite, "--backend", "cpu", "--rounds", "0", "--json")
     done = fmha(*argv, STANDIN="unsupported@h=1;wrong@h=2;valid")
@@ -155,7 +155,7 @@ def test_a_program_that_cannot_start(fmha: Fmha, programs: Path, tmp_path: Path)
 
 
 def test_without_a_device_nothing_runs(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
-    """No device for this tool's side: every case is not-run, and the program is not started at all."""
+    """Without a device for this tool's side, every case is not-run, and the program never starts."""
     log = tmp_path / "log"
     argv = ("parity", "--upstream-bin", str(programs), "--suite", suite_of(tmp_path, {}, {"vlayout": "c"}))
     done = fmha(*argv, "--backend", "null", "--arch", "x86_64", "--json", STANDIN_LOG=str(log))
@@ -199,7 +199,7 @@ def test_rows_come_one_by_one_in_order(fmha: Fmha, programs: Path) -> None:
 
 
 def test_times_are_taken_in_turns(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
-    """Seven rounds give a ratio with an interval; the timed runs do not validate and keep every other setting."""
+    """Seven rounds give a ratio with an interval. The timed runs skip validation and keep every other setting."""
     log = tmp_path / "log"
     argv = ("parity", "--upstream-bin", str(programs), "--backend", "null", "--limit", "1", "--rounds", "7", "--json")
     done = fmha(*argv, STANDIN_LOG=str(log), STANDIN_MS="0.500")
@@ -231,7 +231,7 @@ def test_a_case_without_times_keeps_its_outcome(fmha: Fmha, programs: Path) -> N
 
 
 def test_interrupting_keeps_every_row(fmha: Fmha, programs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while the third program runs: two rows are done, the others say why they are not."""
+    """After Ctrl-C during the third program, two rows are done and the others are marked as not run."""
     from fmha_cli.parity import compare
 
     count = iter(range(100))
@@ -263,7 +263,7 @@ def test_the_same_device_for_both() -> None:
 
 
 def test_nothing_is_left_behind(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
-    """The programs run in folders of their own, which are gone afterwards."""
+    """The programs run in separate folders, which are removed afterwards."""
     before = set(os.listdir(tmp_path / "work")) if (tmp_path / "work").exists() else set()
     fmha("parity", "--upstream-bin", str(programs), *NULL, "--limit", "2")
     assert set(os.listdir(tmp_path / "work")) == before

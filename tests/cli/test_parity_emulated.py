@@ -88,7 +88,7 @@ def test_findings_are_told_beside_wrong_numbers(
 def test_a_program_without_a_report_of_a_launch_did_not_run_there(
     fmha: Fmha, programs: Path, tmp_path: Path, emulator: Told, report: str, findings: list[str] | None
 ) -> None:
-    """``valid:y`` of a program that found another device proves nothing about this one."""
+    """``valid:y`` from a program that found another device proves nothing about this one."""
     done = parity(fmha, programs, tmp_path, STANDIN_REPORT=report)
     assert (outcomes(done), done.code) == (["they-fail"], 1)
     (case,) = done.document["cases"]

@@ -1,4 +1,4 @@
-"""Precedence of flags, variables and files; switches; what a higher-precedence setting removes from a lower one."""
+"""Precedence of flags, variables and files; switches; and how a higher-precedence setting removes a lower one."""
 
 from __future__ import annotations
 

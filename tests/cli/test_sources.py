@@ -1,4 +1,4 @@
-"""``fmha sources``, from the command line."""
+"""``fmha sources`` on the command line."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def surroundings(home: Path, environ: dict[str, str], **options: str) -> Surroun
 
 
 def checks_of(home: Path, environ: dict[str, str], **options: str) -> dict[str, DoctorCheck]:
-    """What doctor says of Composable Kernel and of HIP compilers, with nothing fetched."""
+    """The doctor's checks of Composable Kernel and HIP compilers when nothing is fetched."""
     here = surroundings(home, environ, **options)
     return {check.name: check for check in (*check_tree(here), *check_compilers(here))}
 

@@ -1,4 +1,4 @@
-"""The emitted text: pure, stable, and equal to what was reviewed."""
+"""The emitted text: pure, stable, and equal to the reviewed text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def short(kernel: KernelSpec) -> str:
 
 
 def tiles() -> dict[str, str]:
-    """The generated parts, small enough to be read in a review."""
+    """The generated parts, small enough to review."""
     return {
         "score_2x12.h": score_tile(2, 12, pairs=False),
         "score_4x4_pairs.h": score_tile(4, 4, pairs=True),

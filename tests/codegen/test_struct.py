@@ -1,4 +1,4 @@
-"""The argument block: a library is compiled with the host's layout, and a different layout is detected."""
+"""The argument block: libraries are compiled with the host's layout, and a different layout is detected."""
 
 from __future__ import annotations
 

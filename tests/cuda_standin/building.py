@@ -13,5 +13,5 @@ SOURCE = Path(__file__).with_name("driver.cpp")
 
 
 def build_standin(context: BuildContext) -> Artifact:
-    """The stand-in, from the cache or compiled now. Raises as ``build_standin_library``."""
+    """The stand-in, from the cache or newly compiled. Raises like ``build_standin_library``."""
     return build_standin_library("flash_attn", LIBRARY, SOURCE.read_text("utf-8"), context)

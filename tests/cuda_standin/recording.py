@@ -12,7 +12,7 @@ from typing import Any
 from fmha_cli.domain.errors import InternalError
 
 VARIABLE = "FMHA_CUDA_STANDIN"
-"""Environment variable that describes the played device to a process that :class:`Recording` does not reach."""
+"""Environment variable that describes the simulated device to a process that :class:`Recording` does not reach."""
 
 
 @dataclass(frozen=True)
@@ -20,8 +20,8 @@ class Launch:
     """One recorded launch.
 
     Attributes:
-        shared: dynamic shared memory, bytes. parameters: what the kernel would have got.
-        replayed: it came from a graph.
+        shared: dynamic shared memory, in bytes. parameters: the packed parameters that the kernel would get.
+        replayed: whether it came from a graph.
     """
 
     symbol: str
@@ -33,8 +33,9 @@ class Launch:
 
 
 Model = Callable[[Launch], int | None]
-"""Does a kernel's work on the played device's memory, whose addresses are real ones of this process; a number is the
-CUDA error that the kernel ends with."""
+"""Does a kernel's work on the simulated device's memory, at real addresses of this process. A returned number is the
+kernel's CUDA error.
+"""
 
 
 class _Launch(ctypes.Structure):
@@ -63,14 +64,14 @@ class _Launch(ctypes.Structure):
 
 _HOOK = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(_Launch))
 _MODEL_RAISED = 719
-"""CUDA_ERROR_LAUNCH_FAILED: what a kernel ends with whose model raised."""
+"""CUDA_ERROR_LAUNCH_FAILED: the result of a kernel whose model raised."""
 
 
 class Recording:
-    """The stand-in of this process. Load it before cuda-python's first call, and only where no real driver is loaded.
+    """The stand-in of this process. Load it before cuda-python's first call, and only if no real driver is loaded.
 
     Args:
-        settings: the device to play and faults to plant, as ``driver.cpp`` describes them.
+        settings: the simulated device and planted faults, as ``driver.cpp`` describes them.
 
     Raises:
         InternalError: settings that are not understood.
@@ -84,20 +85,20 @@ class Recording:
         self._entry("complaint").restype = ctypes.c_char_p
         self._hook: Any = None
         self.faults: list[BaseException] = []
-        """What models raised."""
+        """The exceptions that models raised."""
         self.play(**settings)
 
     def _entry(self, name: str) -> Any:
-        return getattr(self.library, f"fmha_standin_{name}")  # getattr keeps the function, and with it its restype
+        return getattr(self.library, f"fmha_standin_{name}")  # getattr caches the function, and so its restype
 
     def play(self, **settings: object) -> None:
-        """Change the device, or plant a fault."""
+        """Change the device or plant a fault."""
         text = settings_text(**settings)
         if not self._entry("configure")(text.encode()):
             raise InternalError(f"the stand-in driver does not understand {text!r}")
 
     def model(self, run: Model | None) -> None:
-        """Have every kernel from now on do its work in Python; None ends it."""
+        """From now on, run this Python model for every kernel; None removes it."""
         if run is None:
             self._entry("hook")(None)
             self._hook = None
@@ -115,7 +116,7 @@ class Recording:
 
     @property
     def launches(self) -> tuple[Launch, ...]:
-        """Kernels run since the last :meth:`forget`, those of graphs included."""
+        """The kernels run since the last :meth:`forget`, including those of graphs."""
         out = []
         for index in range(self._entry("launches")()):
             found = _Launch()
@@ -124,26 +125,26 @@ class Recording:
         return tuple(out)
 
     def holds(self, address: int, size: int) -> bool:
-        """Whether these bytes lie in one allocation of the played device."""
+        """Whether these bytes lie in one allocation of the simulated device."""
         return bool(self._entry("holds")(ctypes.c_uint64(address), ctypes.c_uint64(size)))
 
     def forget(self) -> None:
-        """Drop the launches so far."""
+        """Forget the launches so far."""
         self._entry("forget")()
 
     @property
     def complaint(self) -> str:
-        """What the stand-in last refused, in its own words."""
+        """The stand-in's message about its last refusal."""
         return str(self._entry("complaint")().decode())
 
     @property
     def bytes_in_use(self) -> int:
-        """Device memory that was allocated and not given back."""
+        """Device memory that was allocated and not freed."""
         return int(self._entry("bytes_in_use")())
 
     @property
     def objects(self) -> int:
-        """Streams, events, modules and graphs that were made and not given back."""
+        """Streams, events, modules and graphs that were created and not destroyed."""
         return int(self._entry("objects")())
 
     @property

@@ -1,4 +1,4 @@
-"""The table of the built-in backends agrees with the backends, which it must not import."""
+"""The table of the built-in backends agrees with the backends, which the table must not import."""
 
 from __future__ import annotations
 

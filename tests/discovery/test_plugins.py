@@ -1,4 +1,4 @@
-"""A broken plugin is named and breaks nothing else."""
+"""A broken plugin is reported by name and breaks nothing else."""
 
 from __future__ import annotations
 

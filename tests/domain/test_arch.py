@@ -1,4 +1,4 @@
-"""Facts of architectures: all have a source, shared facts are stated once, and NVRTC assembles what they promise."""
+"""Architecture facts: all have a source, shared facts are stated once, and NVRTC assembles the listed instructions."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GROUPS = "_nvidia.json"
 
 
 def text(**changes: Any) -> str:
-    """A small file of an architecture."""
+    """The text of a small architecture file."""
     fact = {"value": 1, "source": "here"}
     return json.dumps(
         {"schema": "fmha.arch/1", "name": "a", "vendor": "nvidia", "title": "t", "facts": {"one": fact}} | changes
@@ -115,7 +115,7 @@ def test_peaks_are_those_of_the_named_product(name: str) -> None:
     for product, row in spec.fact("other_products").items():
         assert product != spec.fact("product")
         assert row["confidence"] in CONFIDENCE
-        assert row["peak_flops"]["fp16"] <= peaks.flops["fp16"] * 1.12, product  # GB200 and GB300: higher clocks
+        assert row["peak_flops"]["fp16"] <= peaks.flops["fp16"] * 1.12, product  # GB200 and GB300 have higher clocks
         assert set(row["peak_flops"]) == set(peaks.flops), product
 
 
@@ -124,7 +124,7 @@ def test_nvrtc_assembles_exactly_the_instructions_that_the_facts_name(name: str)
     pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-python is not installed")
     try:
         found = nvrtc_features.instructions(name)
-    except Exception as error:  # the bindings' own error has no base class that says more
+    except Exception as error:  # the bindings' error has no more specific base class
         if type(error).__name__ != "DynamicLibNotFoundError":
             raise
         pytest.skip("NVRTC is not installed")

@@ -1,4 +1,4 @@
-"""The codec: every kind of member there and back, strict reading with paths, and what annotations add."""
+"""The codec: every kind of member round-trips, strict reading reports paths, and annotations add constraints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The memory that the machine and the container leave to a further process."""
+"""The memory that the machine and the container leave for another process."""
 
 from __future__ import annotations
 

@@ -127,7 +127,7 @@ def test_the_digest_is_over_the_canonical_json_of_all_fields() -> None:
 
 
 def test_texts_kept_with_a_part_are_its_own() -> None:
-    """Signatures and algorithms keep their texts; equality, copies and other kernels know nothing of them."""
+    """Signatures and algorithms cache their texts; the cache does not affect equality, copies or other kernels."""
     kernel = spec()
     before = (kernel.name, kernel.digest, to_json(kernel))
     twin = spec()

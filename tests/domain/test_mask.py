@@ -55,7 +55,7 @@ def test_what_is_no_mask_is_refused(text: str) -> None:
 
 
 def test_generic_follows_ck() -> None:
-    """Row i sees columns max(i - y + 1, 0) up to, not including, min(i + x, seqlen_k)."""
+    """Row i sees the columns from max(i - y + 1, 0) up to, but not including, min(i + x, seqlen_k)."""
     for y in range(6):
         for x in range(6):
             mask = parse_mask(f"g:{y},{x}")[0]

@@ -116,7 +116,7 @@ def test_the_severity_is_the_rule_s_unless_the_values_decide() -> None:
 
 
 def written_ids() -> Counter[str]:
-    """How often each rule id stands as a string of its own in the code."""
+    """The number of times that each rule id occurs as a complete string in the code."""
     files = Path(fmha_cli.__file__).parent.rglob("*.py")
     nodes = (node for file in files for node in ast.walk(ast.parse(file.read_text("utf-8"))))
     texts = (node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str))
@@ -124,7 +124,7 @@ def written_ids() -> Counter[str]:
 
 
 def test_each_rule_id_is_written_once() -> None:
-    """The check does not know its rule's id, and a table that refers to another rule uses its name."""
+    """A check does not contain its rule's id, and a table that refers to another rule uses its name."""
     written = written_ids()
     ids = [*build_registry().rules()]
     assert {id: written[id] for id in ids if written[id] != 1} == {}

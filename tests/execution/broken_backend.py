@@ -72,7 +72,7 @@ class NegativeTime(LiesAboutTime):
 
 
 class LosesDevice(NullSession):
-    """A launch ruins the device; nothing of it can be given back then, as with a real one."""
+    """A launch loses the device; as with a real one, nothing on it can be freed afterwards."""
 
     def launch(self) -> tuple[int, ...]:
         raise DeviceLost("an illegal memory access was encountered (700)", code="N001")

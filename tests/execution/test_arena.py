@@ -1,4 +1,4 @@
-"""The arena finds and names forbidden writes, and restores what must be restored."""
+"""The arena finds and names forbidden writes, and restores changed inputs."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def arena(request: pytest.FixtureRequest) -> Iterator[Arena]:
 
 
 def poke(arena: Arena, offset: int, value: int | None = None) -> None:
-    """Change one byte as the worker would: through a mapping of its own."""
+    """Change one byte through a separate mapping, as the worker would."""
     with map_shared(arena.fd, arena.layout.size) as memory:
         memory[offset] = memory[offset] ^ 0x55 if value is None else value
 
@@ -131,7 +131,7 @@ def test_a_run_of_bytes_is_one_violation_and_a_flood_is_cut(arena: Arena) -> Non
 
 
 def test_a_write_of_the_other_pattern_is_found(arena: Arena) -> None:
-    """A kernel that copies poison over a guard; one that copies guard over guard is found in the next run."""
+    """A copy of poison over a guard is found. A copy of one guard over another is found in the next run."""
     offset = arena.layout.slot("o").end + 100
     arena.prepare(0)
     poke(arena, offset | 1, 0x7F)
@@ -215,7 +215,7 @@ def test_inputs_that_do_not_fit_are_refused(arena: Arena) -> None:
 @given(data=st.data())
 @settings(max_examples=40)
 def test_a_stray_element_never_passes_unseen(data: st.DataObject) -> None:
-    """One element written at any element distance from any tensor: a violation, a changed input, or an output."""
+    """One element written at any offset is a violation, a changed input or an output."""
     problem = Problem.from_cli(LINES["fp16"])
     with Arena(layout_of(problem, gaps=data.draw(st.booleans()))) as arena:
         arena.write(fill(problem))
@@ -224,7 +224,7 @@ def test_a_stray_element_never_passes_unseen(data: st.DataObject) -> None:
         poke(arena, offset, 0x12)
         seen = bool(arena.violations()) or bool(arena.changed_inputs())
         written = any(u.count < arena.view(u.tensor).size for u in arena.unwritten())
-        was_there = any(  # the byte may have been 0x12 in an input
+        was_there = any(  # the input may already have contained 0x12
             slot.start <= offset < slot.end for slot in arena.layout.slots if slot.name in ("q", "k", "v")
         )
         assert seen or written or was_there

@@ -1,4 +1,4 @@
-"""Whatever happens to the writer, a journal says exactly which rows are done."""
+"""Whatever happens to the writer, the journal shows exactly which rows are done."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_resumed_journal_is_finished(path: Path) -> None:
 
 @pytest.mark.parametrize("cut", range(1, 500, 19))
 def test_a_journal_cut_anywhere_holds_whole_rows(path: Path, cut: int) -> None:
-    """The tail that a kill cuts off: every prefix gives a prefix of the rows, and can be finished."""
+    """A kill may cut off the tail. Every prefix of the journal gives a prefix of the rows and can be completed."""
     data = filled(path, 3).read_bytes()
     path.write_bytes(data[:-cut])
     try:
@@ -93,7 +93,7 @@ def test_a_torn_last_line_is_dropped(tmp_path_factory: pytest.TempPathFactory, t
 
 
 def test_a_last_line_of_zeros_is_dropped(path: Path) -> None:
-    """What some file systems leave after a power cut."""
+    """Some file systems leave zeros after a power failure."""
     whole = filled(path, 1).read_bytes()
     path.write_bytes(whole + bytes(60) + b"\n")
     assert list(read_history(path).done) == ROWS[:1]

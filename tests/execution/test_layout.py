@@ -1,4 +1,4 @@
-"""Every byte of the arena belongs to an element or a guard, and everything is in its place."""
+"""Every byte of the arena belongs to an element or a guard, and every tensor is in its place."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LINES = [
 
 
 def paint(layout: ArenaLayout) -> np.ndarray:
-    """How many elements and zones claim each byte."""
+    """The number of elements and zones that claim each byte."""
     claims = np.zeros(layout.size, np.uint8)
     for slot in layout.slots:
         index = np.full(slot.tensor.shape, slot.start)

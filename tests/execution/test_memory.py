@@ -1,4 +1,4 @@
-"""A row that cannot fit is refused before the system must kill a process for it."""
+"""A row that cannot fit in memory is refused before the system has to kill a process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fmha_cli.execution.memory import map_shared, shared_file
 def test_an_arena_that_cannot_fit_is_out_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     layout = layout_of(Problem.from_cli("-b 1 -H 1 -s 64 -d 64"))
     monkeypatch.setattr(memory, "available_bytes", lambda: layout.size)
-    with pytest.raises(MemoryError, match="are available"):  # the inputs are held twice
+    with pytest.raises(MemoryError, match="are available"):  # the inputs are stored twice
         Arena(layout)
     monkeypatch.setattr(memory, "available_bytes", lambda: None)
     Arena(layout).close()

@@ -1,4 +1,4 @@
-"""Frames survive any cut of the stream, and nothing else is accepted as a frame."""
+"""Frames survive any fragmentation of the stream, and nothing else is accepted as a frame."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_messages_survive_any_cut(sent: list[dict[str, Any]], cuts: list[int]) -
 @given(data=st.binary(max_size=200), cut=st.integers(1, 50))
 @settings(max_examples=300)
 def test_garbage_is_refused_or_waited_for(data: bytes, cut: int) -> None:
-    """Random bytes give a ProtocolError, or nothing while they could still become a frame."""
+    """Random bytes raise ProtocolError, or yield nothing while they could still become a frame."""
     decoder, got = Decoder(), []
     try:
         for at in range(0, len(data), cut):

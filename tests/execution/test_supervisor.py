@@ -1,4 +1,4 @@
-"""The supervisor: probes, loading failures, and what a worker survives."""
+"""The supervisor: probes, loading failures, and the errors that a worker survives."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A backend for tests whose kernels are real C code that really crashes, hangs, exits and corrupts memory.
+"""A test backend whose kernels are real C code that really crashes, hangs, exits and corrupts memory.
 
-The worker imports it by name: pytest puts this folder on the module search path, and the worker inherits that.
+The worker imports it by name: pytest puts this folder on the module search path, and the worker inherits the path.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ENTRY = "c_backend:backend"
 
 
 class Deed(StrEnum):
-    """What the C code does beside, or instead of, computing attention."""
+    """What the C code does in addition to computing attention, or instead of it."""
 
     HONEST = "honest"
     SEGFAULT = "segfault"
@@ -171,13 +171,13 @@ backend = CBackend()
 
 
 def c_kernel(deed: Deed) -> KernelSpec:
-    """The kernel of a deed."""
+    """The kernel that performs a deed."""
     kernel = null_kernel(DType.FP32, Family.FWD)
     return replace(kernel, backend="ctest", algorithm=CAlgorithm(deed=deed))
 
 
 def compile_kernels(folder: Path) -> Artifact:
-    """The one library that holds every deed."""
+    """The single library that contains every deed."""
     source, library = folder / "kernels.cpp", folder / "kernels.so"
     source.write_text(SOURCE, "utf-8")
     subprocess.run(["g++", "-O1", "-shared", "-fPIC", "-pthread", "-o", library, source], check=True)

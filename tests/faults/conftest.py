@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: one supervisor for many rows, the C kernels compiled once."""
+"""Fixtures of the fault tests: one supervisor for many rows, and the C kernels, compiled once."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def supervisor() -> Iterator[Supervisor]:
 
 @pytest.fixture(scope="session")
 def any_supervisor() -> Iterator[Supervisor]:
-    """For tests that do not care what ran before in its worker."""
+    """A shared supervisor, for tests that do not depend on what its worker ran before."""
     with Supervisor() as one:
         yield one
 

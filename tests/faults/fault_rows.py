@@ -1,4 +1,4 @@
-"""Rows for the fault tests: from a kernel to a judged row, without the command line."""
+"""Helpers that turn a kernel into a judged row without the command line."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cases() -> Cases:
 def null_job(
     cache: Path, behaviour: Behaviour = Behaviour.HONEST, flags: str = TINY, family: Family = Family.FWD
 ) -> Job:
-    """A job of the null backend, built.
+    """A built job of the null backend.
 
     Raises:
         KernelFailure: behaviour build_error.
@@ -58,13 +58,13 @@ def c_job(library: Artifact, deed: Deed, flags: str = TINY) -> Job:
 
 
 def judged(supervisor: Supervisor, job: Job, policy: JudgePolicy = CLOSE, shared: Cases | None = None) -> Judged:
-    """One row, with gaps in its arena."""
+    """One row, judged with gaps in its arena."""
     with Arena(layout_of(job.plan.problem, job.plan.workspaces, gaps=True)) as arena:
         return judge(supervisor, job, arena, shared or cases(), policy)
 
 
 def running(pid: int) -> bool:
-    """Whether a process is there and no zombie (nobody may reap an orphan in a container)."""
+    """Whether a process exists and is not a zombie (in a container, nobody may reap an orphan)."""
     try:
         status = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
     except OSError:
@@ -81,7 +81,7 @@ def gone(pid: int, seconds: float = 20.0) -> bool:
 
 
 def group_members(group: int) -> Iterator[int]:
-    """Living processes of a process group."""
+    """The live processes of a process group."""
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and running(int(entry.name)):
             try:

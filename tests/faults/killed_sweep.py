@@ -1,4 +1,4 @@
-"""Run by a test: a journalled sweep whose parent is killed repeatedly, each time at another point.
+"""A journalled sweep whose parent is killed repeatedly at different points. A test runs it.
 
 ``python killed_sweep.py FOLDER KILLS ROWS SEED`` prints a JSON report. The sweep runs in forked children of this
 process, which stays single-threaded, so a restart costs no imports.
@@ -36,7 +36,7 @@ def key_of(row: int) -> str:
 
 
 def sweep(folder: Path, rows: int) -> None:
-    """All rows that the journal does not hold yet."""
+    """Run all rows that the journal does not yet contain."""
     keys = [key_of(n) for n in range(rows)]
     path = folder / "journal"
     if path.exists():
@@ -63,7 +63,7 @@ def sweep(folder: Path, rows: int) -> None:
 
 
 def forked(folder: Path, rows: int) -> int:
-    """The sweep in a child; its process id."""
+    """Run the sweep in a child and return its process id."""
     child = os.fork()
     if child == 0:
         status = 1

@@ -1,4 +1,4 @@
-"""A backend for tests that runs the kernel model in the worker: backward passes, appended caches.
+"""A test backend that runs the kernel model in the worker, for backward passes and appended caches.
 
 The null backend has only forward kernels. This one exercises the judge on everything else.
 """
@@ -32,7 +32,7 @@ ENTRY = "modelled_backend:backend"
 
 
 class Slip(StrEnum):
-    """What goes wrong in the modelled kernel."""
+    """The fault in the modelled kernel."""
 
     NONE = "none"
     LAST_ROW_UNWRITTEN = "last_row_unwritten"
@@ -120,7 +120,7 @@ backend = ModelledBackend()
 
 
 def modelled_plan(problem: Problem, slip: Slip = Slip.NONE, *, deterministic: bool = False) -> Plan:
-    """A plan of one stage, or forward and backward."""
+    """A plan of a forward stage, a backward stage, or both."""
 
     def kernel(family: Family) -> KernelSpec:
         null = null_kernel(DType.FP32, family)

@@ -1,4 +1,4 @@
-"""Kernels of real C code: each fault costs exactly its row."""
+"""Kernels of real C code: each fault affects only its own row."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_hundred_rows_with_twenty_faults(any_supervisor: Supervisor, library: 
     faults += [Deed.SEGFAULT, Deed.NAN, Deed.AFTER]
     assert len(faults) == 20
     deeds = [Deed.HONEST] * 100
-    for n, deed in enumerate(faults):  # some alone, some side by side, the last row among them
+    for n, deed in enumerate(faults):  # some isolated, some adjacent, and the last row
         deeds[99 - n * 4 - n % 2] = deed
     shared = cases()
     found = [judged(any_supervisor, c_job(library, deed), policy_of(deed), shared) for deed in deeds]
@@ -181,7 +181,7 @@ def test_a_worker_outlives_the_thread_that_started_it(supervisor: Supervisor, li
 def test_a_worker_does_not_outlive_a_killed_parent(
     library: Artifact, tmp_path: Path, deed: Deed, in_thread: bool
 ) -> None:
-    """In a thread the system's parent-death signal is not asked for: the pipe alone must do."""
+    """In a thread, the system's parent-death signal is not used, so the closed pipe must suffice."""
     report = tmp_path / "worker"
     parent = os.fork()
     if parent == 0:
@@ -190,7 +190,7 @@ def test_a_worker_does_not_outlive_a_killed_parent(
         deadline = time.monotonic() + 30.0
         while not report.exists() and time.monotonic() < deadline:
             time.sleep(0.01)
-        time.sleep(0.3)  # into the kernel
+        time.sleep(0.3)  # let it enter the kernel
         worker = int(report.read_text("ascii"))
         os.kill(worker, 0)
     finally:
@@ -200,7 +200,7 @@ def test_a_worker_does_not_outlive_a_killed_parent(
 
 
 def _hang_forever(library: Artifact, deed: Deed, report: Path, in_thread: bool) -> None:
-    """The parent that will be killed; never returns."""
+    """Run as the parent that will be killed; never returns."""
     try:
         supervisor = Supervisor()
         job = c_job(library, deed)

@@ -1,4 +1,4 @@
-"""``kill -9`` of the parent at random points, 20 times, then a run to the end: no row is missing or doubled."""
+"""``kill -9`` hits the parent at 20 random points; the next complete run has no missing or duplicate row."""
 
 from __future__ import annotations
 

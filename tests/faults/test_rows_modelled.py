@@ -1,4 +1,4 @@
-"""The judge on what the null backend does not compute: backward passes, appended caches, sampled rows."""
+"""The judge on cases that the null backend does not compute: backward passes, appended caches, sampled rows."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_only_a_kernel_that_promises_it_must_repeat_its_gradients(any_supervisor
     ("slip", "words"), [(Slip.LAST_ROW_UNWRITTEN, "never written"), (Slip.LAST_ROW_NAN, "not finite")]
 )
 def test_rows_outside_the_sample_are_not_forgotten(any_supervisor: Supervisor, slip: Slip, words: str) -> None:
-    """With no time for the oracle two heads are sampled; the others must be written and finite all the same."""
+    """Without time for the oracle, two heads are sampled. The others must still be written and finite."""
     flags = "-b 1 -H 6 -s 40 -d 8 --dtype fp16"
     sampled = Cases(lambda problem, kind: fill(problem, kind, 0), oracle_s=1e-9)
     reference = sampled.case(Problem.from_cli(flags), "normal", stream="fmha").reference

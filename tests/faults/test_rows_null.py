@@ -1,4 +1,4 @@
-"""Every verdict, through the real worker, on the null backend."""
+"""Every verdict, through the real worker with the null backend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Devices for the tests of ``benchmarks/gpu_check.py``: what a backend's probe finds in the worker, probed once."""
+"""Devices for the tests of ``benchmarks/gpu_check.py``: a backend's probe runs once in the worker."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def availability(backend: str) -> Availability:
 
 
 def device_or_skip(backend: str, kind: str) -> DeviceFacts:
-    """The first device, or a skipped test with the probe's reason."""
+    """The first device; without one, skips the test with the probe's reason."""
     found = availability(backend)
     if found.state is not State.OK:
         pytest.skip(f"no {kind} GPU: {found.why}")

@@ -1,4 +1,4 @@
-"""CK-Tile on an AMD GPU: every family against the oracle. Without a GPU, the tests are skipped with the probe's reason.
+"""CK-Tile on an AMD GPU: every family is checked by the oracle. Without a GPU, the tests are skipped with the reason.
 
 The cases are those of ``benchmarks/gpu_check.py``. Tests that run everywhere check that they use the named families.
 """

@@ -1,4 +1,4 @@
-"""The parts of the NVIDIA check that need no GPU: the budget, random problems, processes side by side, the sanitizer's words."""
+"""The parts of the NVIDIA check that need no GPU: budget, random problems, parallel processes, sanitizer output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fmha_cli.domain.problem import Problem
 
 
 class Clock:
-    """Seconds by hand."""
+    """A clock that the test advances."""
 
     now = 100.0
 
@@ -77,7 +77,7 @@ def test_random_problems_follow_from_the_seed_and_are_of_their_kinds() -> None:
         assert len({(p.seqlen_q, p.seqlen_k) for p in mine}) > 3
         assert all((base.hdim <= 64) == (p.hdim <= 64) for p in mine)
     assert any(p.cache_leftpad for p in problems)
-    assert {p.hdim for p in problems[1 :: len(BASES)]} <= {40, 48, 56}  # the bucket of 64, its own head dim left out
+    assert {p.hdim for p in problems[1 :: len(BASES)]} <= {40, 48, 56}  # the bucket of 64 without its own head dim
 
 
 def test_random_problems_stay_with_what_is_served() -> None:
@@ -113,7 +113,7 @@ def test_processes_side_by_side_check_unlike_problems(setting: Setting) -> None:
     assert [r.name for r in found] == ["a", "b", "c", "d"]
     assert [r.verdict for r in found] == ["PASSED", "PASSED", "WRONG", "UNSUPPORTED"]
     assert found[0].families == ["fwd"]
-    assert found[0].figures["rows"] == 2  # and the one that returns LSE
+    assert found[0].figures["rows"] == 2  # one more for the sibling that returns LSE
     assert 0 < (found[0].used or 0) < 1
     assert found[2].why == "fwd_splitkv expected, not fwd"
     assert "K100" in (found[3].why or "")
@@ -182,7 +182,7 @@ def test_the_sanitizer_is_asked_for_every_case_and_tool(setting: Setting) -> Non
 
     rows = sanitize(PROBLEMS[:2], setting, Budget(1000), "/bin/compute-sanitizer", run)
     assert [r.verdict for r in rows] == ["PASSED", "NOT_RUN"] * 2
-    assert rows[1].why == "its process gave no record"  # a tool that saw no error in nothing proves nothing
+    assert rows[1].why == "its process gave no record"  # a tool that saw nothing run proves nothing
     assert [words[2] for words in asked] == ["memcheck", "memcheck", "racecheck", "racecheck"]
     assert all("--target-processes" in words for words in asked)
     assert [json.loads(Path(words[-1]).read_text())["flags"] for words in asked] == [

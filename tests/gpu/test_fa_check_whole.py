@@ -1,4 +1,4 @@
-"""The NVIDIA check from end to end, played on the CPU backend; and its dry run, on the available kernels."""
+"""The NVIDIA check from end to end, simulated with the CPU backend, and its dry run on the available kernels."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def options_of(folder: Path, cache_root: Path, archive: Path | None = None) -> O
 
 @pytest.fixture
 def played(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The CPU backend in the place of the GPU's, with cases that it knows."""
+    """Replace the GPU backend by the CPU backend, with cases that it supports."""
     for module in (checking, dry):
         monkeypatch.setattr(module, "BACKEND", "cpu")
         monkeypatch.setattr(module, "WANTED", WANTED)
@@ -67,7 +67,7 @@ def test_the_whole_check(played: None, tmp_path: Path, shared_cache: Path) -> No
     assert found["cases"] == [("plain", "PASSED"), ("packed", "PASSED"), ("refused", "UNSUPPORTED")]
     assert found["random"] == [(f"random {n}", "PASSED") for n in range(6)]
     assert {verdict for _, verdict in found["sanitizer"]} == {"NOT_RUN"}
-    assert "speed" not in found  # no points were asked for
+    assert "speed" not in found  # no points were requested
     assert "K025" in (next(r for r in results if r.name == "refused").why or "")
     assert notes["kernels"]["missing"] == {}
     assert set(notes["seconds"]) >= {"kernels", "cases", "speed", "random", "sanitizer"}
@@ -86,7 +86,7 @@ def test_a_check_without_time_begins_nothing(played: None, tmp_path: Path, share
 
 
 def test_the_race_says_why_it_did_not_take_place(tmp_path: Path, shared_cache: Path) -> None:
-    """Here without PyTorch or without a device: every point is NOT_RUN with the last words of the process."""
+    """Without PyTorch or a device, every point is NOT_RUN with the last output of the process."""
     setting = checking.Setting(
         backend="cpu", device="cuda:9", cache_root=str(shared_cache), folder=tmp_path, fills=("normal",), processes=1
     )
@@ -98,14 +98,14 @@ def test_the_race_says_why_it_did_not_take_place(tmp_path: Path, shared_cache: P
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    """An archive without a kernel."""
+    """An archive without kernels."""
     return export_entries(Cache(tmp_path / "empty").layout, [], tmp_path / "none.tar.xz").archive
 
 
 def test_a_dry_run_does_what_it_can(
     tmp_path: Path, archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """FlashAttention with no kernel at hand and no sources: planned, and each row says what is missing."""
+    """FlashAttention without kernels and sources: every row is planned and reports what is missing."""
     out = tmp_path / "out.json"
     words = ["--vendor", "nvidia", "--dry-run", "--archive", str(archive), "--count", "3", "-o", str(out)]
     monkeypatch.setattr("sys.argv", ["gpu_check.py", *words])
@@ -119,7 +119,7 @@ def test_a_dry_run_does_what_it_can(
 
 
 def test_a_dry_run_goes_as_far_as_the_launch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With cubins that hold no code but FlashAttention's tables, every case comes to its grids."""
+    """With cubins that contain only FlashAttention's tables, every case gets as far as its grids."""
     from backends.flash_attn.fa_cubins import fake_cubin
     from fa_check.cases import CASES as REAL
     from fa_check.kernels import Supply
@@ -167,7 +167,7 @@ def test_what_a_check_needs_is_packed(
     out = tmp_path / "k.tar.xz"
     monkeypatch.setattr("sys.argv", ["gpu_prepare.py", "--arch", "x86_64_v3", "--jobs", "1", "-o", str(out)])
     assert gpu_prepare.main() == 0
-    assert len(import_entries(open_root(tmp_path / "other"), out).added) == 2  # many rows, and few
+    assert len(import_entries(open_root(tmp_path / "other"), out).added) == 2  # one with many rows and one with few
     monkeypatch.setattr(gpu_prepare, "TRAVELS", 10)
     assert gpu_prepare.main() == 1
     monkeypatch.setattr(gpu_prepare, "TRAVELS", 10**9)

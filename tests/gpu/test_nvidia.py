@@ -1,4 +1,4 @@
-"""FlashAttention on an NVIDIA GPU: every family and feature against the oracle.
+"""FlashAttention on an NVIDIA GPU: every family and feature is checked by the oracle.
 
 Without a GPU, the tests are skipped with the probe's reason. The cases are those of ``benchmarks/gpu_check.py``. Tests
 that run everywhere check that they use the named families.

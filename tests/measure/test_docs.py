@@ -1,4 +1,4 @@
-"""``docs/benchmarking.md`` names every member of a measurement and the constants that the code uses."""
+"""``docs/benchmarking.md`` names every member of a measurement and the constants in the code."""
 
 from __future__ import annotations
 

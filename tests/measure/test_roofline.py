@@ -1,4 +1,4 @@
-"""The roofline floor: never above the time that a kernel needs, and times below it are rejected."""
+"""The roofline floor: it never exceeds the time that a kernel needs, and times below it are rejected."""
 
 from __future__ import annotations
 

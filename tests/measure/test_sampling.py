@@ -1,4 +1,4 @@
-"""The stopping rule, tested with invented kernels."""
+"""The stopping rule, tested with simulated kernels."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_overhead_between_launches_counts_against_the_budget() -> None:
 
 @given(st.lists(st.integers(1, 10**9), max_size=80), st.integers(1, 10**10))
 def test_decisions_rest_on_what_was_seen(samples: list[int], budget: int) -> None:
-    """Warm-up, once over, stays where it was; a batch is never negative; 0 goes with a reason."""
+    """Once complete, the warm-up does not change; a batch is never negative; and 0 comes with a reason."""
     policy = SamplingPolicy(budget_ns=budget)
     sampler = Sampler(policy)
     warm = None

@@ -1,4 +1,4 @@
-"""Statistics against brute force, NumPy and the definition of coverage."""
+"""Statistics compared with brute force, NumPy and the definition of coverage."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Run by the tests with upstream's generator on the path: the texts of the wanted kernels as one JSON object.
+"""Writes the texts of the wanted kernels as one JSON object. The tests run it.
 
-Usage: ck_generated_driver.py API ARCH RECEIPT (an API of ``generate.py -d``), wanted file stems on standard input.
+Upstream's generator must be on the import path. Usage: ck_generated_driver.py API ARCH RECEIPT (an API of ``generate.py
+-d``), with the wanted file stems on standard input.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ MODULES = {"pagedkv_prefill": "fmha_pagedkv_prefill", "batch_prefill": "fmha_bat
 
 
 def main(api: str, arch: str, receipt: str) -> None:
-    """Upstream's own ``write_blobs``, with the file system left out."""
+    """Upstream's own ``write_blobs`` without the file system."""
     ops = importlib.import_module(f"codegen.ops.{MODULES.get(api, f'fmha_{api}')}")
     wanted = set(sys.stdin.read().split())
     found: dict[str, str] = {}
@@ -24,7 +25,7 @@ def main(api: str, arch: str, receipt: str) -> None:
             found[path.stem] = content
 
     ops.update_file = keep
-    if hasattr(ops, "check_duplicates_and_paddings"):  # quadratic, and of no interest here
+    if hasattr(ops, "check_duplicates_and_paddings"):  # quadratic, and not needed here
         ops.check_duplicates_and_paddings = lambda traits, trait: None
     ops.write_blobs([arch], Path(), "", int(receipt), [-1], "simplified")
     json.dump(found, sys.stdout)

@@ -1,4 +1,4 @@
-"""Argument blocks in which no two fields have the same value, and the values that the kernel's members must have."""
+"""Argument blocks in which all field values differ, and the values that the kernel's members must get."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ANOTHER_NAME = {
 
 
 def values_of(kernel: KernelSpec, *, seed_on_device: bool = False) -> dict[str, Any]:
-    """Values that the kernel takes, all different where it leaves the choice."""
+    """Values that the kernel accepts, all different where it allows any value."""
     algorithm, signature = kernel.algorithm, kernel.signature
     assert isinstance(algorithm, CkAlgorithm)
     unused = set(unit_of(kernel).call.unused)
@@ -48,15 +48,15 @@ def values_of(kernel: KernelSpec, *, seed_on_device: bool = False) -> dict[str, 
     out |= {"p_drop": 0.25, "p_undrop": 0.75, "logits_soft_cap": 30.0}
     if signature.qscale.value != "tensor":
         out |= {"scale_p": 1.0, "scale_o": 1.0}
-    if grouped(kernel):  # excluded by the lengths of each sequence
+    if grouped(kernel):  # incompatible with per-sequence lengths
         out |= {"cu_seqlen_q_ptr": 0, "cu_seqlen_k_ptr": 0}
-    elif not algorithm.pad_sk:  # keys fill whole tiles
+    elif not algorithm.pad_sk:  # the keys must fill whole tiles
         out["cu_seqlen_k_ptr"] = 0
     return {name: 0 if name in unused else out[name] for name, _ in c_fields(args_of(kernel.family))}
 
 
 def members_of(kernel: KernelSpec, values: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """The value of each of these members."""
+    """The expected value of each of these members."""
     return {name: _member(kernel, values, name) for name in names}
 
 
@@ -67,12 +67,12 @@ def _member(kernel: KernelSpec, values: dict[str, Any], name: str) -> Any:
     if name in ("seqlen_q", "seqlen_k") and grouped(kernel):
         return -1
     if name == "batch_stride_lse" and grouped(kernel):
-        return 0  # the struct has it in both modes, group mode leaves it
+        return 0  # the struct has it in both modes, but group mode does not set it
     if name.endswith(("rand_val_ptr", "randval")) and not name.startswith("is_") and not stored(kernel):
         return 0
     if name in ("drop_seed", "drop_offset"):
         return values[f"{name}_ptr" if values["drop_from_device"] else name]
-    if name == "split_stride_dq_acc":  # a kernel that writes dQ itself has no parts
+    if name == "split_stride_dq_acc":  # a kernel that writes dQ directly has no parts
         return 0 if algorithm.max_seq_q else values[name]
     if name.endswith("dq_acc") or name == "dq_acc_ptr":
         return values[name.replace("dq_acc", "dq") if algorithm.max_seq_q else name]
@@ -93,7 +93,7 @@ def _member(kernel: KernelSpec, values: dict[str, Any], name: str) -> Any:
 
 
 def stored(kernel: KernelSpec) -> bool:
-    """Does the kernel write the random bytes?"""
+    """Whether the kernel writes the random bytes."""
     assert isinstance(kernel.algorithm, CkAlgorithm)
     return kernel.signature.dropout is Need.YES and (
         kernel.algorithm.store_randval or not kernel.family.value.startswith("bwd")

@@ -1,4 +1,4 @@
-"""Upstream's generated files for given kernels, and the sources that they need: fetched once, or the test is skipped."""
+"""Upstream's generated files for given kernels, and the sources that they need; without sources, tests are skipped."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 
 DRIVER = Path(__file__).with_name("ck_generated_driver.py")
 RECEIPTS = ("0", "800", "1")
-"""Together they emit every kernel of the baseline: all but fp32, fp32, and the fully padded ``qr``."""
+"""Together they emit every kernel of the baseline: all but fp32; fp32; and the fully padded ``qr``."""
 APIS = {
     Family.FWD: "fwd",
     Family.FWD_SPLITKV: "fwd_splitkv",
@@ -50,7 +50,7 @@ def type_configs(example: Path) -> Mapping[str, Mapping[str, Node]]:
 
 
 def generated(tree: CkTree, kernels: Iterable[KernelSpec]) -> dict[KernelSpec, str]:
-    """Upstream's file of each kernel; kernels of one architecture and API.
+    """Upstream's file for each kernel; all kernels must share one architecture and API.
 
     Raises:
         AssertionError: the generator emits one of them under none of the receipts.

@@ -25,7 +25,7 @@ _SHARED_AGAIN = "// Names of the members"
 
 @cache
 def golden_kernels() -> dict[str, KernelSpec]:
-    """File name -> kernel: of each kind the one with the most choices made, so that all of a text is seen."""
+    """File name -> kernel: the one of each kind with the most features, so that the texts show all of them."""
     out: dict[str, KernelSpec] = {}
     for arch in ARCHS:
         for family in Family:
@@ -45,7 +45,7 @@ def _rank(kernel: KernelSpec) -> tuple[int, str]:
 
 
 def own_text(kernel: KernelSpec) -> str:
-    """The kernel's own part of its text, after its name."""
+    """The part of the text that belongs to this kernel alone, after its name."""
     text = emit(kernel)
     start, end = text.index(unit_of(kernel).types.rstrip()), text.index(_SHARED_AGAIN)
     return f"// {kernel.name}\n\n" + text[start:end].strip() + "\n"

@@ -1,4 +1,4 @@
-"""What CK's kernel headers declare: members of the argument structs, and parameters of the functions that fill them."""
+"""Declarations in CK's kernel headers: argument struct members and the parameters of the functions that fill them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _SKIPPED = ("using ", "template", "static ", "union ", "struct ", "enum ")
 
 
 def plain(path: Path) -> str:
-    """A header without comments and without what ``#if 0`` hides."""
+    """A header without comments and without ``#if 0`` parts."""
     text = _COMMENT.sub(" ", path.read_text("utf-8"))
     return _DISABLED.sub(lambda found: found.group(1) or " ", text)
 
 
 def body(text: str, start: int, opening: str = "{", closing: str = "}") -> str:
-    """The text from after an opening bracket to its partner."""
+    """The text between an opening bracket and its counterpart."""
     depth, at = 1, start
     while depth:
         depth += {opening: 1, closing: -1}.get(text[at], 0)
@@ -35,7 +35,7 @@ def struct(text: str, name: str) -> str:
 
 
 def karg_members(text: str) -> set[str]:
-    """Names of the data members of every struct of arguments."""
+    """The names of the data members of every argument struct."""
     out: set[str] = set()
     for found in _STRUCT.finditer(text):
         if "Karg" in found.group(1) or "SeedOffset" in found.group(1):
@@ -61,7 +61,7 @@ def _members(text: str) -> set[str]:
 
 
 def parameters(text: str, function: str, group: bool) -> list[list[str]]:
-    """Parameter names of every overload of ``function`` for a mode; of those without a condition too."""
+    """The parameter names of every overload of ``function`` for a mode, including unconditional ones."""
     out = []
     for found in re.finditer(rf"\b{function}\s*\(", text):
         before = text[max(0, found.start() - 200) : found.start()]

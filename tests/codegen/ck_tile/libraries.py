@@ -1,4 +1,4 @@
-"""Kernel libraries, compiled through the cache and called in a process beside the stand-in runtime."""
+"""Kernel libraries, compiled through the cache and called in a process with the stand-in runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CHILD = Path(__file__).with_name("library_child.py")
 
 
 def builds(cache_root: Path) -> BuildContext:
-    """What kernels are built with, or a skip where nothing can be built for AMD GPUs."""
+    """The toolchain for kernels; skips the test if nothing can be built for AMD GPUs."""
     found = BuildContext(cache_root=cache_root)
     try:
         workshop(found)
@@ -30,7 +30,7 @@ def builds(cache_root: Path) -> BuildContext:
 
 
 def ask(kernel: KernelSpec, context: BuildContext, calls: list[dict[str, Any]]) -> Any:
-    """What the kernel's library answers to each call, see ``library_child``."""
+    """The answer of the kernel's library to each call; see ``library_child``."""
     paths = (build_standin(context).path, build_ck(kernel, context).path)
     done = subprocess.run(
         [sys.executable, str(CHILD), *map(str, paths)],

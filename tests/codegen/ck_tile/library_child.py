@@ -1,4 +1,4 @@
-"""Runs in a separate process: calls a kernel library with the stand-in runtime, and prints one JSON object.
+"""A separate process that calls a kernel library with the stand-in runtime and prints one JSON object.
 
 Usage: library_child.py STANDIN LIBRARY, with the kernel's canonical name and a list of argument dicts as JSON on
 standard input. Each result holds status, field and launch; the described bytes are those that were launched.
@@ -106,7 +106,7 @@ class Library:
         }
 
     def refused(self, values: dict[str, Any], error: int) -> list[Any]:
-        """Status and HIP error of a launch that HIP refuses, and of the next one."""
+        """The status and HIP error of a launch that HIP refuses, and of the next launch."""
         args, fault = pack(self.block(**values)), pack(FmhaCkFault())
         out = []
         for number in (error, 0):

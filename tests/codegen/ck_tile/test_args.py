@@ -1,4 +1,4 @@
-"""The argument blocks: layouts without surprises, and no field lost against the struct that each mirrors."""
+"""The argument blocks: their layouts are as expected, and no field of the mirrored structs is missing."""
 
 from __future__ import annotations
 

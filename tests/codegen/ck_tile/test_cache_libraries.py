@@ -1,4 +1,4 @@
-"""Compiled libraries of the families with a cache: every field arrives, refusals are named, the right instance runs."""
+"""Compiled libraries of the KV-cache families: every field arrives, refusals are named, the right instance runs."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def context(shared_cache: Path) -> BuildContext:
 
 
 def cached_values(kernel: KernelSpec, *, seed_on_device: bool = False) -> dict[str, Any]:
-    """``values_of`` with the sizes of caches, all different still."""
+    """``values_of`` with cache sizes; all values still differ."""
     out = values_of(kernel, seed_on_device=seed_on_device)
     own = {
         "num_splits": SPLITS,
@@ -94,7 +94,7 @@ def algorithm_of(kernel: KernelSpec) -> CkAlgorithm:
 
 
 def cached_members(kernel: KernelSpec, values: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """``members_of`` with what is peculiar to these kernels: names, lengths that the device finds, truth values."""
+    """``members_of`` plus the peculiarities of these kernels: names, lengths found on the device, booleans."""
     renamed = {"row_stride_o": "stride_o", "row_stride_o_acc": "stride_o_acc"}
     own: dict[str, Any] = {name: values[field] for name, field in renamed.items() if name in names}
     own |= {name: bool(values[name]) for name in BOOLEAN if name in names}
@@ -113,7 +113,7 @@ PASSED = {
     Family.FWD_APPENDKV: "q_ptr k_ptr knew_ptr v_ptr vnew_ptr seqlen_k_ptr seqlen_knew stride_knew batch_stride_vnew",
     Family.BATCH_PREFILL: "q_ptr k_ptr v_ptr o_ptr num_total_pages kv_indptr kv_page_indices scale_s batch_stride_k",
 }
-"""Members that every kernel of a family has."""
+"""The members that every kernel of a family has."""
 OPTIONAL = {
     "yes:softcap": "logits_soft_cap logits_soft_cap_rcp",
     "yes:lse": "lse_ptr nhead_stride_lse",
@@ -125,7 +125,7 @@ OPTIONAL = {
     "interleaved:rotary": "rotary_cos_ptr rotary_sin_ptr rotary_dim has_mask",
     "paged:cache": "block_table_ptr batch_stride_block_table page_block_size",
 }
-"""Members that come with a choice of the signature, and not without it."""
+"""The members that exist only with one choice of the signature."""
 
 
 def assert_options_arrive(kernel: KernelSpec, names: set[str]) -> None:
@@ -196,7 +196,7 @@ def grid_of(kernel: KernelSpec, values: dict[str, Any]) -> list[int]:
 
 
 def refusals(answer: Any, bad: list[tuple[str, Any, str, str]]) -> list[tuple[str, Any, str, str]]:
-    """Of bad values, those that were not refused as they should be."""
+    """The bad values that were not refused as expected."""
     calls = answer["calls"][-len(bad) :]
     pairs = zip(bad, calls, strict=True)
     return [(row[0], row[1], c["status"], c["field"]) for row, c in pairs if (c["status"], c["field"]) != row[2:]]

@@ -1,4 +1,4 @@
-"""Argument lists against the headers that they fill: every parameter in its place, every member by its name."""
+"""Argument lists match the headers that they fill: every parameter in its place, every member by name."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ RENAMED = {
     "stride_o_acc": {"row_stride_o_acc"},
     "stride_o": {"row_stride_o"},
 }
-"""Fields that a header calls otherwise; dQ: small-tile kernels take it where the others take the accumulator."""
+"""Fields with other names in a header; small-tile dQ kernels take dQ where the others take the accumulator."""
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def headers(shared_cache: Path) -> dict[Family, str]:
 
 
 def shapes_of_calls(family: Family) -> list[KernelSpec]:
-    """One kernel for each different call of a family."""
+    """One kernel for each distinct call of a family."""
     found: dict[object, KernelSpec] = {}
     for arch in ("gfx942", "gfx950"):
         for kernel in family_kernels(load_arch(arch), family):

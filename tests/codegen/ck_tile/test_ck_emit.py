@@ -1,4 +1,4 @@
-"""The emitted text: pure, stable, plain, and equal to what was reviewed."""
+"""The emitted text: pure, stable, plain ASCII, and equal to the reviewed text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Libraries with several instances: which instances exist and which is chosen, from upstream's generated files."""
+"""Libraries with several instances: the instances and the choice among them match upstream's generated files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ QUICK = 60
 
 @dataclass(frozen=True)
 class Choice:
-    """How a split-KV file chooses: by the length of the splits when ``keys`` is not 0, by merged heads."""
+    """The criteria of a split-KV file: the length of the splits if ``keys`` is not 0, and merged heads."""
 
     keys: int
     merges: bool
@@ -67,7 +67,7 @@ def our_choice(text: str) -> Choice:
 
 
 def thresholds(text: str) -> list[tuple[int, int]]:
-    """(most splits, log2 of the instance's room) in the order of the tests."""
+    """(maximum splits, log2 of the instance's capacity) in test order."""
     return [(int(most), int(log)) for most, log in re.findall(r"a\.num_splits <= (\d+)\)[^<]*?instance<(\d+)>", text)]
 
 
@@ -124,7 +124,7 @@ def test_a_wrong_choice_is_seen(tree: CkTree, right: str, wrong: str) -> None:
 
 
 def agrees(text: str, wanted: Choice) -> bool:
-    """False also where the text does not hold together."""
+    """Whether the choices agree; false also if the text is inconsistent."""
     try:
         return our_choice(text) == wanted
     except AssertionError:

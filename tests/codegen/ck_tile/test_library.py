@@ -1,4 +1,4 @@
-"""Compiled libraries with the stand-in runtime: every field arrives under its name; nothing is accepted unchecked."""
+"""Compiled libraries with the stand-in runtime: every field arrives under its name, and every argument is checked."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def grid_of(kernel: KernelSpec, values: dict[str, Any]) -> list[int]:
 
 
 def assert_named(kernel: KernelSpec, theirs: str) -> None:
-    """CK's own name agrees with upstream's file name, which adds the class of the architecture."""
+    """CK's own name agrees with upstream's file name, which also contains the architecture class."""
     ours = (upstream_name(kernel) or "").rpartition("_gfx")[0]
     assert theirs.split("_") == ours.split("_") or set(ours.split("_")) - set(theirs.split("_")) <= {
         "d192",

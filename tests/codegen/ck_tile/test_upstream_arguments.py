@@ -1,4 +1,4 @@
-"""Every template argument of our translation units equals that of upstream's generated file for the same kernel."""
+"""Every template argument in our translation units equals the one in upstream's generated file for the kernel."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fmha_cli.domain.signature import Signature
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 QUICK = {"gfx942": 30, "gfx950": 20, "gfx1201": 10}
-"""Kernels of each family that CI compares; ``-m slow`` compares all of them."""
+"""The number of kernels of each family that CI compares; ``-m slow`` compares all of them."""
 
 
 @pytest.fixture(scope="module")
@@ -38,7 +38,7 @@ def mismatches(tree: CkTree, kernels: list[KernelSpec]) -> list[str]:
 
 
 def buildable(arch: str, family: Family) -> list[KernelSpec]:
-    """The kernels of a family; a family that an architecture lacks is skipped."""
+    """The kernels of a family; skips the test if the architecture lacks the family."""
     found = list(family_kernels(load_arch(arch), family))
     if not found:
         pytest.skip(f"no {family.value} kernel can be built for {arch}")

@@ -1,8 +1,8 @@
-"""Template arguments read from C++ text: upstream's generated files and our translation units, in one comparable form.
+"""Reads template arguments from C++ text, upstream's generated files and our translation units, in a common form.
 
-Only what such texts hold is understood: type aliases, structs of type aliases, template arguments that are types,
-constants and small arithmetic. Aliases are followed to the end, so that two texts compare equal when the compiler
-would see the same kernel.
+It understands only the content of such texts: type aliases, structs of type aliases, template arguments that are types,
+constants and small arithmetic. Aliases are fully resolved, so two texts compare equal if the compiler would see the
+same kernel.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Instance:
-    """A kernel type, the occupancy it is launched with and the tag of its architectures, all resolved."""
+    """A kernel type, its launch occupancy and its architecture tag, all resolved."""
 
     kernel: Node
     occupancy: Node
@@ -51,7 +51,7 @@ class Instance:
 
 
 class Unreadable(ValueError):
-    """Text that is not of the kind described above."""
+    """Text that this module does not understand."""
 
 
 def read(source: str) -> Text:
@@ -72,7 +72,7 @@ def read(source: str) -> Text:
 
 
 def instance(text: Text, known: Mapping[str, Mapping[str, Node]] | None = None, root: str = "") -> Instance:
-    """What the text launches.
+    """The kernel that the text launches.
 
     Args:
         known: aliases of structs that the text only includes.
@@ -127,7 +127,7 @@ class _Resolver:
         return _evaluate(Node(node.name, tuple(map(self.resolve, node.arguments))))
 
     def _loose(self, node: Node) -> Node:
-        """A member of an alias that is no struct of aliases, such as ``k_::kBlockPerCu``."""
+        """A member of an alias that is not a struct of aliases, such as ``k_::kBlockPerCu``."""
         owner, _, member = node.name.rpartition("::")
         return Node(f"{self.resolve(Node(owner))}::{member}")
 
@@ -167,7 +167,7 @@ def _is_type(text: str) -> bool:
 
 
 class _Parser:
-    """Recursive descent; inside template arguments ``>`` compares only within parentheses."""
+    """Recursive descent; inside template arguments, ``>`` is a comparison only within parentheses."""
 
     def __init__(self, text: str) -> None:
         self.text, self.tokens = text, list(self._split(text))

@@ -1,8 +1,7 @@
-"""Golden texts of the FlashAttention emitter: one kernel for each family, two head dims, and three architectures whose
-tiles differ.
+"""Golden texts of the FlashAttention emitter: one kernel per family, two head dims, three architectures.
 
-A file holds the parts that are specific to the kernel: names, headers, traits, the kernel, its facts. The digest of the
-whole text pins the tables of the parameter blocks.
+The tiles of the architectures differ. A file holds the parts that are specific to the kernel: names, headers, traits,
+the kernel, its facts. The digest of the whole text pins the tables of the parameter blocks.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ DIGESTS = "digests.json"
 
 @cache
 def golden_kernels() -> dict[str, KernelSpec]:
-    """File name -> kernel: of each kind the one with the most choices made, so that all of a text is seen."""
+    """File name -> kernel: the one of each kind with the most features, so that the texts show all of them."""
     out: dict[str, KernelSpec] = {}
     for arch in ARCHS:
         for family in FAMILIES:

@@ -1,4 +1,4 @@
-"""The emitted CUDA text: pure, stable, plain, whole, and equal to what was reviewed."""
+"""The emitted CUDA text: pure, stable, plain ASCII, complete, and equal to the reviewed text."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_every_field_of_the_parameters_is_exported(name: str) -> None:
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90a", "sm_120"])
 def test_different_kernels_have_different_texts(arch: str) -> None:
-    """Without their names, so that nothing which the kernel's fields say is left to run time by mistake."""
+    """The texts differ even without the names, so no kernel field is left to run time by mistake."""
     listed = list(kernels(load_arch(arch)))
     texts = {emit(kernel).partition("\n")[2] for kernel in listed}
     assert len(texts) == len(listed) > 1000

@@ -1,4 +1,4 @@
-"""The parameter blocks: their layout is that of upstream's own header, and every deviation is reported separately."""
+"""The parameter blocks: their layout equals upstream's own header, and every deviation is reported separately."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Shared memory and threads by upstream's formulas: against the figures in upstream's own comments, and by hand.
+"""Shared memory and threads from upstream's formulas agree with upstream's comments and with hand-computed values.
 
 ``tests/backends/flash_attn/test_fa_templates.py`` compares every listed kernel with upstream's ``kernel_traits.h``.
 """
