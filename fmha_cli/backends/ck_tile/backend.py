@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME, arch_class, revisions
+from fmha_cli.backends.gpu.devices import undriven
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
-from fmha_cli.domain.device import Availability, DeviceFacts, State
+from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.installation import Checker, SourceTree, Surroundings
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.plan import Artifact, Plan, Stage
@@ -45,8 +46,7 @@ class CkTileBackend:
 
     def probe(self) -> Availability:
         if not self._driven:
-            why = f"no AMD GPU driver is loaded here ({DRIVERS[0]} is missing)"
-            return Availability(state=State.NO_DEVICE, why=why, help="--arch A builds for an architecture without one")
+            return undriven("AMD", DRIVERS[0])
         from fmha_cli.backends.hip.probe import probe_hip
 
         return probe_hip()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-from fmha_cli.backends.cuda.presence import may_be_driven, undriven
 from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.gpu.devices import undriven
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
@@ -19,6 +20,16 @@ from fmha_cli.domain.rules import Reason, Rule
 
 # Each method imports what it needs. Listing kernels needs no rules about problems, choosing a kernel needs no compiler,
 # and only running needs cuda-python.
+
+DRIVERS = (Path("/dev/nvidiactl"), Path("/dev/dxg"))
+"""Device files of the driver: Linux's own, and Windows' under WSL. Looking for them costs almost nothing, so a machine
+without a driver need not start a worker and import cuda-python to find out."""
+
+
+def may_be_driven(drivers: Sequence[Path] = DRIVERS, environ: Mapping[str, str] = os.environ) -> bool:
+    """Whether it is worth asking the driver: a device file exists, or a libcuda is on the loader's search path."""
+    folders = (entry for entry in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if entry)
+    return any(path.exists() for path in drivers) or any(Path(entry, "libcuda.so.1").exists() for entry in folders)
 
 
 class CubinBackend:
@@ -40,7 +51,7 @@ class CubinBackend:
 
     def probe(self) -> Availability:
         if not self._driven:
-            return undriven()
+            return undriven("NVIDIA", DRIVERS[0])
         from fmha_cli.backends.cuda.probe import probe_cuda
 
         return probe_cuda()

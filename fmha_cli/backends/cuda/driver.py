@@ -1,4 +1,4 @@
-"""``Cuda``: the driver calls that sessions need. Each call is checked, and errors carry CUDA's own text.
+"""``Cuda``: the driver calls that sessions need.
 
 The calls go through cuda-python's ``cuda.bindings.driver``. ``cuda.core`` would hide what the sessions measure (which
 call waits, what a graph holds), and the pinned cuda-python does not contain it.
@@ -6,21 +6,29 @@ call waits, what a graph holds), and the pinned cuda-python does not contain it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
-from fmha_cli.backends.cuda.bindings import open_bindings
-from fmha_cli.backends.cuda.errors import LOST, NO_DEVICE, OUT_OF_MEMORY, STUB_LIBRARY, CudaError, cuda_error
+from fmha_cli.backends.gpu.driver import Driver, imported
 from fmha_cli.domain.errors import EnvironmentProblem
 
 CUBIN_CUDA = (13, 0)
 """The CUDA release whose compiler makes the cubins. A driver of the same major release, or a later one, loads them."""
 
 LIBRARY = "libcuda.so.1"
-_NS_PER_MS = 1e6
 _NAME_BYTES = 256
+_BINDINGS = "cuda.bindings.driver"
+"""cuda-python's bindings of the driver. They import even where there is no driver."""
+
+NO_DEVICE = 100
+STUB_LIBRARY = 34
+"""CUDA_ERROR_STUB_LIBRARY: the loaded libcuda is a toolkit's stub for linking on machines without a driver."""
+
+LOST = (214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719, 721, 911)
+"""ECC_UNCORRECTABLE, NVLINK_UNCORRECTABLE, CONTAINED, ILLEGAL_ADDRESS, LAUNCH_TIMEOUT, CONTEXT_IS_DESTROYED, ASSERT,
+HARDWARE_STACK_ERROR, ILLEGAL_INSTRUCTION, MISALIGNED_ADDRESS, INVALID_ADDRESS_SPACE, INVALID_PC, LAUNCH_FAILED,
+TENSOR_MEMORY_LEAK, EXTERNAL_DEVICE. Source: according to the driver's header, after any of these errors every further
+call of the process fails, and the process must be restarted."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,17 +52,14 @@ class CudaDevice:
     shared_unit_bytes: int
 
 
-class Cuda:
-    """One process's CUDA driver. Create it with :meth:`open`.
+class Cuda(Driver):
+    """One process's CUDA driver. Create it with :meth:`open`. Calls that fail raise errors of the code N001."""
 
-    Once a kernel has ruined the context, the methods that free resources do nothing. The process's end frees them.
-    """
+    prefix, memory, fatal, code = "cu", ("MemAlloc", "MemFree"), LOST, "N001"
 
     def __init__(self, bindings: Any) -> None:
-        self.driver = bindings
+        super().__init__(bindings)
         self._contexts: dict[int, Any] = {}
-        self.lost = False
-        """Whether a call has reported that the context is dead."""
 
     @staticmethod
     def open() -> Cuda:
@@ -64,15 +69,15 @@ class Cuda:
             EnvironmentProblem: N002, there is no driver; N003, cuda-python is missing; N004, there is no device; N005,
                 the driver is older than the kernels' CUDA; N007, the driver does not start.
         """
-        cuda = Cuda(open_bindings())
+        cuda = Cuda(*imported([_BINDINGS], "cuda-python", "N003", "pip install 'fmha[cuda]'"))
         try:
-            number, _, _ = cuda._ask("cuInit", 0)
+            number, _, _ = cuda.ask("cuInit", 0)
         except RuntimeError as fault:  # cuda-python: the library does not load
             raise _absent(str(fault)) from fault
         if number:
             raise _unstarted(number, cuda.error_text(number))
-        if cuda.version() < CUBIN_CUDA:
-            here, needed = _text(cuda.version()), _text(CUBIN_CUDA)
+        if cuda.release() < CUBIN_CUDA:
+            here, needed = cuda.version(), "{}.{}".format(*CUBIN_CUDA)
             raise EnvironmentProblem(
                 f"the NVIDIA driver is older than the kernels: it knows CUDA {here}, they are made by CUDA {needed}",
                 code="N005",
@@ -81,45 +86,20 @@ class Cuda:
             )
         return cuda
 
-    def call(self, name: str, *arguments: Any) -> Any:
-        """The value of a call: None if it returns none, a tuple if it returns several.
-
-        Raises:
-            MemoryError: out of device memory.
-            CudaLost: N001, the context is dead.
-            CudaError: N001, any other error.
-        """
-        try:
-            number, known, values = self._ask(name, *arguments)
-        except RuntimeError as fault:  # cuda-python: the library lacks the function
-            raise CudaError(f"{name} is not available", code="N001", where=name, why=str(fault)) from fault
-        if number == OUT_OF_MEMORY:
-            raise MemoryError(f"{name}: {self.error_text(number)}")
-        if number:
-            self.lost = self.lost or number in LOST
-            raise cuda_error(f"{name} failed: {self.error_text(number)}", number, name, known)
-        return values[0] if len(values) == 1 else tuple(values) or None
-
-    def _ask(self, name: str, *arguments: Any) -> tuple[int, str | None, list[Any]]:
-        """The number and name of a call's status, and its values."""
-        try:
-            status, *values = getattr(self.driver, name)(*arguments)
-        except KeyError as fault:  # cuda-python: a number that its own release does not know
-            return int(fault.args[0]), None, []
-        return int(status), str(status.name), values
-
     def error_text(self, number: int) -> str:
-        """CUDA's text for an error number, followed by the number."""
         try:
             text = self.driver.cuGetErrorString(self.driver.CUresult(number))[1]
         except (ValueError, RuntimeError):
             text = None
         return f"CUDA error {number}" if text is None else f"{text.decode('ascii', 'replace')} ({number})"
 
-    def version(self) -> tuple[int, int]:
+    def release(self) -> tuple[int, int]:
         """The CUDA release that the driver supports, such as (13, 0)."""
         number = int(self.call("cuDriverGetVersion"))
         return number // 1000, number % 1000 // 10
+
+    def version(self) -> str:
+        return "{}.{}".format(*self.release())
 
     def devices(self) -> tuple[CudaDevice, ...]:
         """Every device with its attributes. No context is created."""
@@ -153,33 +133,16 @@ class Cuda:
             self._contexts[index] = self.call("cuDevicePrimaryCtxRetain", self.call("cuDeviceGet", index))
         self.call("cuCtxSetCurrent", self._contexts[index])
 
-    def malloc(self, size: int) -> int:
-        """Address of a new allocation.
-
-        Raises:
-            MemoryError: out of device memory.
-        """
-        return int(self.call("cuMemAlloc", max(size, 1)))
-
-    def free(self, address: int) -> None:
-        """Free an allocation."""
-        if not self.lost:
-            self.call("cuMemFree", address)
-
     def copy_in(self, device: int, host: int, size: int) -> None:
-        """Copy from host to device. Later work in any stream made by :meth:`stream` runs after the copy."""
         self.call("cuMemcpyHtoD", device, host, size)
 
     def copy_out(self, host: int, device: int, size: int) -> None:
-        """Copy from device to host, and wait."""
         self.call("cuMemcpyDtoH", host, device, size)
 
     def copy_within(self, to: int, source: int, size: int, stream: Any) -> None:
-        """Copy from device to device, in the stream's order."""
         self.call("cuMemcpyDtoDAsync", to, source, size, stream)
 
     def fill(self, address: int, value: int, size: int, stream: Any) -> None:
-        """Set every byte to ``value``, in the stream's order."""
         self.call("cuMemsetD8Async", address, value, size, stream)
 
     def stream(self) -> Any:
@@ -187,39 +150,13 @@ class Cuda:
         return self.call("cuStreamCreate", int(self.driver.CUstream_flags.CU_STREAM_DEFAULT))
 
     def event(self) -> Any:
-        """A new event with timing."""
         return self.call("cuEventCreate", int(self.driver.CUevent_flags.CU_EVENT_DEFAULT))
-
-    def record(self, event: Any, stream: Any) -> None:
-        """Record the event in the stream."""
-        self.call("cuEventRecord", event, stream)
 
     def mark(self, event: Any, stream: Any) -> None:
         """Record the event in a stream that is being captured. Every replay of the graph records it anew."""
         self.call(
             "cuEventRecordWithFlags", event, stream, int(self.driver.CUevent_record_flags.CU_EVENT_RECORD_EXTERNAL)
         )
-
-    def synchronize(self, stream: Any) -> None:
-        """Wait for the stream. If a kernel that ran in it failed, this call raises the error."""
-        self.call("cuStreamSynchronize", stream)
-
-    def elapsed_ns(self, events: Sequence[Any]) -> tuple[int, ...]:
-        """Nanoseconds between neighbouring events. All of them must have happened."""
-        return tuple(round(self.call("cuEventElapsedTime", a, b) * _NS_PER_MS) for a, b in pairwise(events))
-
-    def destroy(self, events: Sequence[Any], stream: Any) -> None:
-        """Destroy events and a stream."""
-        if self.lost:
-            return
-        for event in events:
-            self.call("cuEventDestroy", event)
-        if stream is not None:
-            self.call("cuStreamDestroy", stream)
-
-
-def _text(version: tuple[int, int]) -> str:
-    return f"{version[0]}.{version[1]}"
 
 
 def _absent(why: str) -> EnvironmentProblem:

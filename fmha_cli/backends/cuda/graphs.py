@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.errors import CudaError
+from fmha_cli.backends.gpu.driver import DriverError
 
 
 class Graph:
@@ -23,7 +23,7 @@ class Graph:
         queue: queues the work in the stream. None of it runs during the capture.
 
     Raises:
-        CudaError: N001, some of the work cannot be captured.
+        DriverError: N001, some of the work cannot be captured.
         MemoryError: out of device memory.
     """
 
@@ -34,7 +34,7 @@ class Graph:
         try:
             queue()
         except BaseException:
-            with suppress(CudaError):  # ending the capture reports the same failure again
+            with suppress(DriverError):  # ending the capture reports the same failure again
                 cuda.call("cuStreamEndCapture", stream)
             raise
         graph = cuda.call("cuStreamEndCapture", stream)

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.errors import CudaError, CudaLost
 from fmha_cli.backends.cuda.launch import Launch, argument_bytes
 from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments
 from fmha_cli.backends.cuda.tables import Expected, check_exports
+from fmha_cli.backends.gpu.driver import DriverError, DriverLost
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
 
@@ -28,9 +28,9 @@ class LoadedKernel:
         check_exports(cubin, kernel, expected)
         try:
             self._loaded = CudaKernel(cuda, cubin, expected.symbol)
-        except CudaLost:
+        except DriverLost:
             raise
-        except CudaError as fault:
+        except DriverError as fault:
             raise KernelFailure(
                 f"{kernel.family.value} does not load: {fault.what}",
                 code="N009",
@@ -47,9 +47,9 @@ class LoadedKernel:
         """
         try:
             self._loaded.allow_shared(launch.shared)
-        except CudaLost:
+        except DriverLost:
             raise
-        except CudaError as fault:
+        except DriverError as fault:
             raise self._refused(fault, f"it needs {launch.shared} bytes of shared memory") from fault
         return PreparedLaunch(self, launch, PackedArguments(self._cuda.driver, argument_bytes(params, launch.extra)))
 
@@ -63,16 +63,16 @@ class LoadedKernel:
         """
         try:
             self._loaded.launch(launch, arguments, stream)
-        except CudaLost:
+        except DriverLost:
             raise
-        except CudaError as fault:
+        except DriverError as fault:
             raise self._refused(fault, f"grid {launch.grid}, block {launch.block}, {launch.shared} bytes") from fault
 
     def unload(self) -> None:
         """Unload the kernel's code."""
         self._loaded.unload()
 
-    def _refused(self, fault: CudaError, why: str) -> KernelFailure:
+    def _refused(self, fault: DriverError, why: str) -> KernelFailure:
         return KernelFailure(
             f"CUDA refused to launch {self.kernel.family.value}: {fault.what}",
             code="N008",

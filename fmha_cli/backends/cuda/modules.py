@@ -67,7 +67,7 @@ class CudaKernel:
     """One kernel of a cubin in the current context.
 
     Raises:
-        CudaError: N001, the cubin does not load (it is damaged or for another architecture), or has no such kernel.
+        DriverError: N001, the cubin does not load (it is damaged or for another architecture), or has no such kernel.
         MemoryError: no device memory for its code.
     """
 
@@ -85,7 +85,7 @@ class CudaKernel:
         """Allow launches with this much dynamic shared memory.
 
         Raises:
-            CudaError: N001, the device has less.
+            DriverError: N001, the device has less.
         """
         if size > self._shared:
             kind = self._cuda.driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -96,8 +96,8 @@ class CudaKernel:
         """Queue the kernel in the stream.
 
         Raises:
-            CudaError: N001, the driver refuses the launch.
-            CudaLost: N001, the context is dead.
+            DriverError: N001, the driver refuses the launch.
+            DriverLost: N001, the context is dead.
             MemoryError: out of device memory.
         """
         numbers: Sequence[int] = (*shape.grid, *shape.block, shape.shared)

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fmha_cli.backends.cuda.driver import Cuda, CudaDevice
+from fmha_cli.backends.gpu.driver import probe
 from fmha_cli.domain.arch import arch_names
 from fmha_cli.domain.device import Availability, DeviceFacts, State
-from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 
 _STATES = {"N002": State.MISSING, "N003": State.MISSING, "N004": State.NO_DEVICE}
 _ALONE = ((8, 7), (10, 1), (11, 0))
@@ -17,19 +17,9 @@ C++ Programming Guide, "Binary Compatibility"."""
 
 def probe_cuda() -> Availability:
     """The state of the driver and its devices. This loads the driver, so call it in a worker."""
-    try:
-        cuda = Cuda.open()
-        found = cuda.devices()
-        version = "{}.{}".format(*cuda.version())
-    except EnvironmentProblem as fault:
-        state = _STATES.get(fault.code, State.BROKEN)
-        return Availability(state=state, why=_sentence(fault), help=fault.help)
-    except (FmhaError, MemoryError) as fault:
-        return Availability(state=State.BROKEN, why=str(fault), help="`nvidia-smi` may say more")
-    if not found:
-        return Availability(state=State.NO_DEVICE, why="the NVIDIA driver sees no device", version=version)
-    known = arch_names()
-    return Availability(state=State.OK, devices=tuple(facts_of(d, known) for d in found), version=version)
+    return probe(
+        Cuda.open, lambda d: facts_of(d, arch_names()), _STATES, runtime="the NVIDIA driver", tool="nvidia-smi"
+    )
 
 
 def facts_of(device: CudaDevice, known: Collection[str]) -> DeviceFacts:
@@ -59,7 +49,3 @@ def archs_of(capability: tuple[int, int], known: Collection[str]) -> tuple[str, 
     own = f"sm_{major}{minor}"
     lower = () if capability in _ALONE else tuple(f"sm_{major}{n}" for n in range(minor - 1, -1, -1))
     return (*(n for n in (f"{own}a",) if n in known), own, *(n for n in lower if n in known))
-
-
-def _sentence(fault: FmhaError) -> str:
-    return f"{fault.what} ({fault.why})" if fault.why else fault.what

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.errors import CudaError
 from fmha_cli.backends.cuda.loaded import LoadedKernel
 from fmha_cli.backends.cuda.timing import StageTimer
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.gpu.arena_views import Array, Bytes
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.devices import device_number
+from fmha_cli.backends.gpu.driver import DriverError
 from fmha_cli.backends.gpu.mirror import Mirror
 from fmha_cli.backends.gpu.session import GpuSession
 from fmha_cli.domain.device import DeviceFacts
@@ -75,7 +75,7 @@ class CudaSession(GpuSession[Any]):
             self._enter()
         except DeviceLost:
             raise
-        except CudaError as fault:
+        except DriverError as fault:
             raise EnvironmentProblem(
                 f"{self._device.id} cannot be used: {fault.what}",
                 code="N006",

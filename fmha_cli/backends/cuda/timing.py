@@ -38,7 +38,7 @@ class StageTimer:
         before: queues what must be done before a launch and is not timed.
 
     Raises:
-        CudaError: see ``Cuda``.
+        DriverError: see ``Cuda``.
         MemoryError: see ``Cuda``.
     """
 
@@ -56,8 +56,8 @@ class StageTimer:
         """One plain launch: nanoseconds per stage.
 
         Raises:
-            CudaLost: a kernel ruined the context.
-            CudaError: a launch was refused.
+            DriverLost: a kernel ruined the context.
+            DriverError: a launch was refused.
             MemoryError: a launch was refused for lack of device memory.
         """
         self._before(self.stream)

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
-from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.errors import EnvironmentProblem
 
 UNKNOWN_UNITS = 1
 """``DeviceFacts.units`` of a device whose architecture alone is known."""
+
+
+def undriven(vendor: str, driver: Path) -> Availability:
+    """The result of a probe on a machine where the device file of a vendor's driver is missing. Nothing is opened."""
+    return Availability(
+        state=State.NO_DEVICE,
+        why=f"no {vendor} GPU driver is loaded here ({driver} is missing)",
+        help="--arch A builds for an architecture without one",
+    )
 
 
 def device_number(device: DeviceFacts, kind: str, code: str) -> int:

@@ -3,38 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from fmha_cli.backends.gpu.arena_views import Array, Bytes
+from fmha_cli.backends.gpu.driver import Driver
 
 ALIGN = 256
 """Alignment in bytes. The vendors' allocators guarantee it, and arrays that share an allocation keep it."""
 EVICTION_FACTOR = 2
-
-
-class DeviceMemory(Protocol):
-    """A vendor's calls. Addresses are device addresses; sizes are bytes."""
-
-    def malloc(self, size: int) -> int:
-        """Address of a new allocation.
-
-        Raises:
-            MemoryError: out of device memory.
-        """
-
-    def free(self, address: int) -> None:
-        """Free an allocation."""
-
-    def copy_in(self, device: int, host: int, size: int) -> None:
-        """Copy from host to device."""
-
-    def copy_out(self, host: int, device: int, size: int) -> None:
-        """Copy from device to host, and wait."""
-
-    def fill(self, address: int, value: int, size: int, stream: Any) -> None:
-        """Set every byte to ``value``, in the stream's order."""
 
 
 class Mirror:
@@ -48,7 +26,7 @@ class Mirror:
         MemoryError: out of device memory. The methods that allocate raise it too.
     """
 
-    def __init__(self, memory: DeviceMemory, arena: memoryview) -> None:
+    def __init__(self, memory: Driver, arena: memoryview) -> None:
         self._memory = memory
         self._allocations: list[int] = []
         self._evictor = (0, 0)

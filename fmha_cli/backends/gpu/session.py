@@ -13,7 +13,8 @@ from typing import Any, Generic, TypeVar
 
 from fmha_cli.backends.gpu.arena_views import Array, Bytes
 from fmha_cli.backends.gpu.call import Call
-from fmha_cli.backends.gpu.mirror import DeviceMemory, Mirror
+from fmha_cli.backends.gpu.driver import Driver
+from fmha_cli.backends.gpu.mirror import Mirror
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.plan import Plan
@@ -32,7 +33,7 @@ class GpuSession(ABC, Generic[S]):
             be larger than any existing cache.
     """
 
-    def __init__(self, device: DeviceFacts, memory: DeviceMemory, unknown_cache: int) -> None:
+    def __init__(self, device: DeviceFacts, memory: Driver, unknown_cache: int) -> None:
         self._device, self._memory = device, memory
         self._cache_bytes = device.llc_bytes or unknown_cache
         self._plan: Plan | None = None

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import importlib
 import os
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.backends.gpu.driver import imported
 from fmha_cli.domain.errors import EnvironmentProblem
 
 NAME = "libamdhip64.so"
@@ -49,26 +49,13 @@ def open_library(path: Path | None = None) -> tuple[ctypes.CDLL, str]:
     )
 
 
-def _import_bindings() -> tuple[Any, Any]:
-    low, high = _BINDINGS
-    return importlib.import_module(low), importlib.import_module(high)
-
-
 def open_bindings(library: str) -> Any:
     """hip-python's module ``hip.hip``, bound to the named library.
 
     Raises:
         EnvironmentProblem: H003, hip-python is not installed or does not import.
     """
-    try:
-        low, high = _import_bindings()
-    except (ImportError, RuntimeError) as fault:
-        raise EnvironmentProblem(
-            "hip-python is not installed" if isinstance(fault, ModuleNotFoundError) else "hip-python does not import",
-            code="H003",
-            where="hip-python",
-            why=str(fault),
-            help="pip install 'fmha[rocm]', in a version for the installed ROCm",
-        ) from fault
+    help = "pip install 'fmha[rocm]', in a version for the installed ROCm"
+    low, high = imported(_BINDINGS, "hip-python", "H003", help)
     low.DLL = library.encode()
     return high

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fmha_cli.backends.gpu.driver import probe
 from fmha_cli.backends.hip.runtime import Hip, HipDevice
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.device import Availability, DeviceFacts, State
-from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 
 LAST_LEVEL = "llc_bytes"
 """The architecture fact that holds the size of the last cache before memory (Infinity Cache)."""
@@ -21,18 +21,7 @@ def probe_hip(library: Path | None = None) -> Availability:
     Args:
         library: a specific libamdhip64 instead of the system's.
     """
-    try:
-        hip = Hip.open(library)
-        found = hip.devices()
-        version = hip.version()
-    except EnvironmentProblem as fault:
-        state = _STATES.get(fault.code, State.BROKEN)
-        return Availability(state=state, why=_sentence(fault), help=fault.help)
-    except (FmhaError, MemoryError) as fault:
-        return Availability(state=State.BROKEN, why=str(fault), help="`rocminfo` may say more")
-    if not found:
-        return Availability(state=State.NO_DEVICE, why="the HIP runtime sees no device", version=version)
-    return Availability(state=State.OK, devices=tuple(facts_of(device) for device in found), version=version)
+    return probe(lambda: Hip.open(library), facts_of, _STATES, runtime="the HIP runtime", tool="rocminfo")
 
 
 def facts_of(device: HipDevice) -> DeviceFacts:
@@ -52,7 +41,3 @@ def last_level_cache(arch: str, l2_bytes: int) -> int:
     facts = load_arch(arch).facts if arch in arch_names() else {}
     stated = facts.get(LAST_LEVEL, {}).get("value", 0)
     return max(int(stated), l2_bytes)
-
-
-def _sentence(fault: FmhaError) -> str:
-    return f"{fault.what} ({fault.why})" if fault.why else fault.what

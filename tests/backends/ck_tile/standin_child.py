@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.ck_tile.standin.recording import PlayedDevice, Recording
+from fmha_cli.backends.gpu.driver import DriverError
 from fmha_cli.backends.hip.probe import probe_hip
-from fmha_cli.backends.hip.runtime import Hip, HipError
+from fmha_cli.backends.hip.runtime import Hip
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.report.parts import ErrorRow
@@ -57,15 +58,15 @@ def _faults(recording: Recording) -> Any:
         "huge": lambda: hip.malloc(1 << 50),
         "device": lambda: hip.use(3),
         "event": lambda: hip.elapsed_ns((hip.event(), hip.event())),
-        "unknown": lambda: hip._call("hipDeviceReset"),
+        "unknown": lambda: hip.call("hipDeviceReset"),
     }
     out: dict[str, Any] = {}
     for name, call in calls.items():
         try:
             call()
             out[name] = None
-        except HipError as fault:
-            out[name] = ["HipError", fault.what, fault.why, fault.number]
+        except DriverError as fault:
+            out[name] = ["DriverError", fault.what, fault.why, fault.number]
         except MemoryError as fault:
             out[name] = ["MemoryError", str(fault)]
     return out

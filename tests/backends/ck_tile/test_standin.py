@@ -86,9 +86,9 @@ def test_wrong_calls_fail_by_name(standin: Artifact) -> None:
     found = ask(standin, "faults")
     for name, call in (("beyond", "hipMemcpy"), ("fill", "hipMemsetAsync"), ("free", "hipFree"), ("twice", "hipFree")):
         kind, what, why, number = found[name]
-        assert (kind, why, number) == ("HipError", "hipErrorInvalidValue", 1), name
+        assert (kind, why, number) == ("DriverError", "hipErrorInvalidValue", 1), name
         assert what == f"{call} failed: invalid argument (1)"
-    assert found["huge"] == ["MemoryError", "hipMalloc: out of memory"]
+    assert found["huge"] == ["MemoryError", "hipMalloc: out of memory (2)"]
     assert found["device"][2] == "hipErrorInvalidDevice"
     assert found["event"][1].startswith("hipEventElapsedTime failed")
     assert found["unknown"][1] == "hipDeviceReset is not available"

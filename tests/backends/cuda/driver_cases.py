@@ -14,11 +14,11 @@ from cubin_tiny import tiny_cubin
 from cuda_standin.recording import Launch, Recording
 
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.errors import CudaError, CudaLost
 from fmha_cli.backends.cuda.graphs import Graph
 from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
 from fmha_cli.backends.cuda.probe import probe_cuda
 from fmha_cli.backends.cuda.timing import MOST_PASSES, REPLAY_NS, StageTimer
+from fmha_cli.backends.gpu.driver import DriverError, DriverLost
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 
@@ -40,7 +40,7 @@ def raised(call: object, *arguments: object) -> BaseException | None:
     assert callable(call)
     try:
         call(*arguments)
-    except (CudaError, MemoryError) as fault:
+    except (DriverError, MemoryError) as fault:
         return fault
     return None
 
@@ -112,16 +112,16 @@ def memory(standin: str) -> None:
         lambda: cuda.free(a + 1),
     ):
         fault = raised(call)
-        assert isinstance(fault, CudaError)
+        assert isinstance(fault, DriverError)
         assert (fault.code, fault.number, fault.why) == ("N001", 1, "CUDA_ERROR_INVALID_VALUE")
         assert "invalid argument (1)" in fault.what
-        assert not isinstance(fault, CudaLost)
+        assert not isinstance(fault, DriverLost)
     full = raised(cuda.malloc, 1 << 20)
     assert isinstance(full, MemoryError)
     assert "cuMemAlloc: out of memory (2)" in str(full)
-    assert isinstance(raised(cuda.use, 3), CudaError)
+    assert isinstance(raised(cuda.use, 3), DriverError)
     missing = raised(cuda.call, "cuMemAllocManaged", 5, 1)
-    assert isinstance(missing, CudaError)
+    assert isinstance(missing, DriverError)
     assert "cuMemAllocManaged" in f"{missing.what} {missing.why}"
     cuda.free(a)
     cuda.free(b)
@@ -138,9 +138,9 @@ def kernels(standin: str) -> None:
     arguments = PackedArguments(cuda.driver, data)
     shape = Shape((7, 2, 3), (128, 1, 1), 100_000)
     unasked = raised(kernel.launch, shape, arguments, stream)
-    assert isinstance(unasked, CudaError)
+    assert isinstance(unasked, DriverError)
     assert "without consent" in recording.complaint
-    assert isinstance(raised(kernel.allow_shared, 232_449), CudaError)
+    assert isinstance(raised(kernel.allow_shared, 232_449), DriverError)
     kernel.allow_shared(100_000)
     cuda.record(events[0], stream)
     kernel.launch(shape, arguments, stream)
@@ -153,10 +153,10 @@ def kernels(standin: str) -> None:
     assert recording.launches[0] == Launch(KERNEL, (7, 2, 3), (128, 1, 1), 100_000, data, False)
     assert len(recording.launches) == 3
     for wrong in (Shape((0, 1, 1), (32, 1, 1)), Shape((1, 70_000, 1), (32, 1, 1)), Shape((1, 1, 1), (2048, 1, 1))):
-        assert isinstance(raised(kernel.launch, wrong, arguments, stream), CudaError)
+        assert isinstance(raised(kernel.launch, wrong, arguments, stream), DriverError)
     assert Shape((4, 0, 1), (32, 1, 1)).empty
     short = PackedArguments(cuda.driver, data[:12])
-    assert isinstance(raised(kernel.launch, shape, short, stream), CudaError)
+    assert isinstance(raised(kernel.launch, shape, short, stream), DriverError)
     assert "12 bytes of parameters, it takes 16" in recording.complaint
     kernel.unload()
     cuda.destroy(events, stream)
@@ -170,17 +170,17 @@ def images(standin: str) -> None:
         image = tiny_cubin(KERNEL, (4,), capability=sm, accelerated=accelerated)
         fault = raised(CudaKernel, cuda, image, KERNEL)
         assert (fault is None) == fits, sm
-        assert fits or (isinstance(fault, CudaError) and fault.number == 209)
+        assert fits or (isinstance(fault, DriverError) and fault.number == 209)
     recording.play(capability="10.3")
     for sm, accelerated, fits in ((100, False, True), (100, True, False), (103, True, True), (120, False, False)):
         image = tiny_cubin(KERNEL, (4,), capability=sm, accelerated=accelerated)
         assert (raised(CudaKernel, cuda, image, KERNEL) is None) == fits, (sm, accelerated)
     loaded = recording.objects
     text = raised(CudaKernel, cuda, b"// PTX, not a cubin" + bytes(64), KERNEL)
-    assert isinstance(text, CudaError)
+    assert isinstance(text, DriverError)
     assert text.number == 200
     other = raised(CudaKernel, cuda, tiny_cubin("other", (4,), capability=100), KERNEL)
-    assert isinstance(other, CudaError)
+    assert isinstance(other, DriverError)
     assert other.number == 500
     assert recording.objects == loaded
 
@@ -209,7 +209,7 @@ def graphs(standin: str) -> None:
     def forbidden() -> None:
         cuda.malloc(100)
 
-    assert isinstance(raised(Graph, cuda, stream, forbidden), CudaError)
+    assert isinstance(raised(Graph, cuda, stream, forbidden), DriverError)
     assert recording.objects == objects
     graph.replay(stream)
     graph.destroy()
@@ -229,10 +229,10 @@ def lost(standin: str) -> None:
     cuda.synchronize(stream)
     kernel.launch(shape, arguments, stream)
     fault = raised(cuda.synchronize, stream)
-    assert isinstance(fault, CudaLost)
+    assert isinstance(fault, DriverLost)
     assert (fault.number, fault.why) == (700, "CUDA_ERROR_ILLEGAL_ADDRESS")
     assert "an illegal memory access was encountered (700)" in fault.what
-    assert isinstance(raised(cuda.malloc, 4), CudaLost)
+    assert isinstance(raised(cuda.malloc, 4), DriverLost)
     assert cuda.lost
     cuda.free(address)
     kernel.unload()
@@ -245,8 +245,8 @@ def refused(standin: str) -> None:
     recording, cuda = opened(standin, refuse=701)
     stream, kernel = cuda.stream(), kernel_of(cuda)
     fault = raised(kernel.launch, Shape((1, 1, 1), (32, 1, 1)), PackedArguments(cuda.driver, bytes(16)), stream)
-    assert isinstance(fault, CudaError)
-    assert not isinstance(fault, CudaLost)
+    assert isinstance(fault, DriverError)
+    assert not isinstance(fault, DriverLost)
     assert "too many resources" in fault.what
     assert not recording.launches
     recording.play(refuse=0)
@@ -271,7 +271,7 @@ def models(standin: str) -> None:
     assert out[0] == 42
     recording.model(lambda launch: 1 // 0)
     kernel.launch(Shape((1, 1, 1), (32, 1, 1)), arguments, stream)
-    assert isinstance(raised(cuda.synchronize, stream), CudaLost)
+    assert isinstance(raised(cuda.synchronize, stream), DriverLost)
     assert isinstance(recording.faults[0], ZeroDivisionError)
 
 

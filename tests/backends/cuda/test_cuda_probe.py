@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.backends.cuda import bindings
-from fmha_cli.backends.cuda.presence import may_be_driven, undriven
+from fmha_cli.backends.cuda.cubin_backend import DRIVERS, may_be_driven
 from fmha_cli.backends.cuda.probe import archs_of, probe_cuda
+from fmha_cli.backends.gpu.devices import undriven
 from fmha_cli.domain.arch import arch_names
 from fmha_cli.domain.device import State
 
@@ -41,7 +41,7 @@ def test_without_cuda_python_it_is_missing(monkeypatch: pytest.MonkeyPatch) -> N
     def absent(name: str) -> object:
         raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr(bindings.importlib, "import_module", absent)
+    monkeypatch.setattr(importlib, "import_module", absent)
     found = probe_cuda()
     assert (found.state, found.devices) == (State.MISSING, ())
     assert "cuda-python is not installed" in (found.why or "")
@@ -69,7 +69,7 @@ def test_a_driver_is_looked_for_by_files_alone(tmp_path: Path) -> None:
     assert not may_be_driven((device,), {})
     device.touch()
     assert may_be_driven((device,), {})
-    said = undriven()
+    said = undriven("NVIDIA", DRIVERS[0])
     assert said.state is State.NO_DEVICE
     assert "nvidiactl" in (said.why or "")
     assert "--arch" in (said.help or "")
