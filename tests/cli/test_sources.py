@@ -15,8 +15,9 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import Checker, CheckState, DoctorCheck, Surroundings
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.toolchain.cache.root import open_root
-from fmha_cli.toolchain.cuda import checks as cuda_checks
-from fmha_cli.toolchain.cuda.toolchain import CudaFinding, CudaKind, CudaToolchain
+from fmha_cli.toolchain.cuda import toolchain as cuda_checks
+from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
+from fmha_cli.toolchain.cuda.toolchain import CudaFinding
 
 
 def test_a_list_of_nothing(fmha: Fmha, home: Path) -> None:

@@ -106,7 +106,7 @@ class CubinBackend:
         return CudaSession(self.upstream, device)
 
     def checkers(self) -> Sequence[Checker]:
-        from fmha_cli.toolchain.cuda.checks import check_compilers
+        from fmha_cli.toolchain.cuda.toolchain import check_compilers
 
         return (check_compilers,)
 

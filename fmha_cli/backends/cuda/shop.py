@@ -24,8 +24,9 @@ from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.cuda.compile import build_cuda, cuda_key, knows
 from fmha_cli.toolchain.cuda.cubin import Cubin
+from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 from fmha_cli.toolchain.cuda.remarks import remarks_of
-from fmha_cli.toolchain.cuda.toolchain import CudaKind, CudaToolchain, find_cuda, find_nvcc, with_ptxas
+from fmha_cli.toolchain.cuda.toolchain import find_cuda, find_nvcc, with_ptxas
 from fmha_cli.toolchain.kernels import kernel_build
 from fmha_cli.toolchain.notice import Notice, NoticeKind, as_text
 

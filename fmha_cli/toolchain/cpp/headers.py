@@ -24,7 +24,7 @@ def files_digest(paths: Iterable[Path]) -> str:
     Raises:
         OSError: a file cannot be read.
     """
-    return digest_of([[str(path), _sha256(path)] for path in sorted(set(paths))])
+    return digest_of([[str(path), sha256_of(path)] for path in sorted(set(paths))])
 
 
 def tree_digest(root: Path, patterns: Iterable[str] = ("*.h", "*.hpp", "*.inc", "*.cuh")) -> str:
@@ -34,7 +34,7 @@ def tree_digest(root: Path, patterns: Iterable[str] = ("*.h", "*.hpp", "*.inc", 
         OSError: a file cannot be read.
     """
     found = sorted({path for pattern in patterns for path in root.rglob(pattern) if path.is_file()})
-    return digest_of([[path.relative_to(root).as_posix(), _sha256(path)] for path in found])
+    return digest_of([[path.relative_to(root).as_posix(), sha256_of(path)] for path in found])
 
 
 def parse_dependencies(rule: str) -> list[str]:
@@ -54,6 +54,7 @@ def listing_source() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """SHA-256 (hex) of a file's content."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

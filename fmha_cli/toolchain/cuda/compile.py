@@ -14,7 +14,7 @@ from fmha_cli.toolchain.cache.key import BuildKey, key_for
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.library import BUILD_TIMEOUT_S, build_kernel
 from fmha_cli.toolchain.cuda.packages import INSTALL_HELP
-from fmha_cli.toolchain.cuda.toolchain import CudaKind, CudaToolchain
+from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 from fmha_cli.toolchain.kernels import kernel_build
 
 _ARCH = re.compile(r"sm_(\d+)[af]?")

@@ -7,21 +7,26 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 from pathlib import Path
 
+from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.toolchain.asking import ask
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree
 from fmha_cli.toolchain.cache.layout import CacheLayout
-from fmha_cli.toolchain.cache.memo import Stamps, recall, remember, stamps
+from fmha_cli.toolchain.cache.memo import recall, remember, stamps
 from fmha_cli.toolchain.cpp.headers import files_digest, parse_dependencies
-from fmha_cli.toolchain.cuda.nvrtc import BUILTINS
-from fmha_cli.toolchain.proving import ProbeError
+from fmha_cli.toolchain.cpp.toolchain import Compiler
+from fmha_cli.toolchain.cuda.headers import packaged_headers
+from fmha_cli.toolchain.cuda.nvrtc import BUILTINS, LIBRARY
+from fmha_cli.toolchain.cuda.packages import ASSEMBLER, CCCL, COMPILER, RUNTIME, Wheel, WheelProblem, recorded, wheel
+from fmha_cli.toolchain.proving import Probed, ProbeError
 
-_PROBE = 1
+_PROBE = 2
 """Raised when the probe's code changes, so that the answers of an older probe are not believed."""
 _NVCC_SOURCE = """#include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -34,20 +39,8 @@ extern "C" __global__ void fmha_probe(float* x) { x[threadIdx.x] *= 2; }
 """
 _RELEASE = re.compile(r"release \d+\.\d+, V(\d+\.\d+\.\d+)")
 
-
-@dataclass(frozen=True)
-class Answer:
-    """The description of a compiler.
-
-    Attributes:
-        version: with its name and build number.
-        capabilities: the architectures that it compiles for.
-        headers: digest of its headers (nvcc only).
-    """
-
-    version: str
-    capabilities: tuple[int, ...]
-    headers: str = ""
+WITH_PTXAS = "nvrtc+ptxas"
+"""NVRTC up to PTX, then ptxas."""
 
 
 def own_command() -> tuple[str, ...]:
@@ -55,51 +48,109 @@ def own_command() -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", "fmha_cli.toolchain.cuda")
 
 
-def ask_nvrtc(library: Path, layout: CacheLayout) -> Answer:
-    """The identity of the library.
+class CudaKind(StrEnum):
+    """The kinds of compilers."""
+
+    NVRTC = "nvrtc"
+    """NVIDIA's compiler library, from the ``cuda`` extra."""
+    NVCC = "nvcc"
+    """The compiler of an installed CUDA toolkit."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CudaToolchain(Compiler):
+    """A compiler for NVIDIA GPUs that has compiled a kernel.
+
+    Attributes:
+        argv0: starts the separate process that the compiler runs in.
+        version: name and build number, ``NVRTC 13.0.88``; part of every key.
+        headers_digest: digest of the CUDA headers that kernels may see.
+        kind: NVRTC or nvcc.
+        path: the library or the program.
+        capabilities: 10 x major + minor of the architectures that it compiles for.
+        places: the folder that each ``${name}`` in a key's flags means on this machine: the compiler and its headers.
+        extra: flags beyond the usual ones.
+        ptxas: the assembler that makes the cubin of NVRTC's PTX; None where the compiler itself does.
+    """
+
+    argv0: tuple[str, ...] = field(default_factory=own_command)
+    kind: CudaKind
+    path: Path
+    capabilities: tuple[int, ...]
+    places: Mapping[str, str]
+    extra: tuple[str, ...] = ()
+    ptxas: Path | None = None
+
+    @property
+    def identity(self) -> str:
+        """The key's "toolchain path". It is a name and not a path, because cubins move between machines."""
+        return WITH_PTXAS if self.ptxas else self.kind.value
+
+
+def ask_nvrtc(layout: CacheLayout, folders: Iterable[str] | None = None) -> CudaToolchain:
+    """NVRTC of the wheels, with their headers.
+
+    Args:
+        folders: folders of modules to search instead of this Python's own.
 
     Raises:
-        ProbeError: it does not load, or compiles nothing.
-        EnvironmentProblem: the cache cannot be written.
+        WheelProblem: a wheel is missing, of another release, or damaged.
+        ProbeError: the library does not load, or compiles nothing.
+        EnvironmentProblem: a header cannot be read, or the cache cannot be written.
     """
-    watched = [str(library), str(library.with_name(BUILTINS))]
+    where = None if folders is None else tuple(folders)
+    library = _file_of(wheel(COMPILER, where), "lib", LIBRARY)
+    runtime, cccl = wheel(RUNTIME, where), wheel(CCCL, where)
 
-    def ask(work: Path) -> Answer:
+    def prove(work: Path) -> Probed[CudaToolchain]:
+        watched = stamps([str(library), str(library.with_name(BUILTINS))])
+        headers = packaged_headers(runtime, cccl)
         said = json.loads(_said((*own_command(), f"--nvrtc={library.parent}", "--ask"), work))
-        return Answer("NVRTC " + ".".join(map(str, said["version"])), tuple(said["capabilities"]))
+        toolchain = CudaToolchain(
+            kind=CudaKind.NVRTC,
+            path=library,
+            version="NVRTC " + ".".join(map(str, said["version"])),
+            capabilities=tuple(said["capabilities"]),
+            headers_digest=headers.digest,
+            places={"nvrtc_library": str(library.parent), "cuda": str(headers.cuda), "cccl": str(headers.cccl)},
+        )
+        return Probed(toolchain, {**watched, **headers.watched})
 
-    return _remembered(layout, {"nvrtc": str(library)}, lambda work: (ask(work), stamps(watched)))
+    return _remembered(layout, {"nvrtc": str(library), "headers": [str(runtime.record), str(cccl.record)]}, prove)
 
 
-def ask_ptxas(program: Path, layout: CacheLayout) -> str:
-    """The program's version with its name, ``ptxas 13.0.88``; the probe does not assemble anything.
+def ask_ptxas(nvrtc: CudaToolchain, layout: CacheLayout, folders: Iterable[str] | None = None) -> CudaToolchain:
+    """NVRTC with the ptxas of its release as its assembler; the probe does not assemble anything.
+
+    Args:
+        folders: folders of modules to search instead of this Python's own.
 
     Raises:
-        ProbeError: it does not answer.
+        WheelProblem: the wheel is missing, of another release, or damaged.
+        ProbeError: the program does not answer.
         EnvironmentProblem: the cache cannot be written.
     """
+    program = _file_of(wheel(ASSEMBLER, folders), "bin", "ptxas")
 
-    def ask(work: Path) -> tuple[Answer, Stamps]:
-        version = _RELEASE.search(_said((str(program), "--version"), work))
-        if version is None:
-            raise ProbeError(f"{program} does not say its version")
-        return Answer(f"ptxas {version[1]}", ()), stamps([str(program)])
+    def prove(work: Path) -> Probed[CudaToolchain]:
+        watched = stamps([str(program)])
+        version = f"{nvrtc.version}, ptxas {_version_of(program, work)}"
+        places = {**nvrtc.places, "ptxas": str(program)}
+        return Probed(replace(nvrtc, ptxas=program, version=version, places=places), watched)
 
-    return _remembered(layout, {"ptxas": str(program)}, ask).version
+    return _remembered(layout, {"ptxas": str(program), "nvrtc": to_json(nvrtc)}, prove)
 
 
-def ask_nvcc(program: Path, layout: CacheLayout) -> Answer:
-    """The identity of the program. Its own headers and those of its host compiler count by path.
+def ask_nvcc(program: Path, layout: CacheLayout) -> CudaToolchain:
+    """The compiler behind the program. Its own headers and those of its host compiler count by path.
 
     Raises:
         ProbeError: it does not answer, or compiles nothing.
         EnvironmentProblem: the cache cannot be written.
     """
 
-    def ask(work: Path) -> tuple[Answer, Stamps]:
-        version = _RELEASE.search(_said((str(program), "--version"), work))
-        if version is None:
-            raise ProbeError(f"{program} does not say its version")
+    def prove(work: Path) -> Probed[CudaToolchain]:
+        version = _version_of(program, work)
         (work / "probe.cu").write_text(_NVCC_SOURCE, "ascii")
         flags = ("-x", "cu", "-std=c++17", "-arch=sm_90", "probe.cu")
         listed = parse_dependencies(_said((str(program), "-M", *flags), work))
@@ -107,10 +158,17 @@ def ask_nvcc(program: Path, layout: CacheLayout) -> Answer:
         watched = stamps(map(str, (program, *headers)))
         _said((str(program), "-cubin", *flags, "-o", "probe.cubin"), work)
         codes = _said((str(program), "--list-gpu-code"), work)
-        capabilities = tuple(sorted({int(number) for number in re.findall(r"^sm_(\d+)$", codes, re.MULTILINE)}))
-        return Answer(f"nvcc {version[1]}", capabilities, files_digest(headers)), watched
+        toolchain = CudaToolchain(
+            kind=CudaKind.NVCC,
+            path=program,
+            version=f"nvcc {version}",
+            capabilities=tuple(sorted({int(number) for number in re.findall(r"^sm_(\d+)$", codes, re.MULTILINE)})),
+            headers_digest=files_digest(headers),
+            places={"nvcc": str(program)},
+        )
+        return Probed(toolchain, watched)
 
-    return _remembered(layout, {"nvcc": str(program), "path": os.environ.get("PATH", "")}, ask)
+    return _remembered(layout, {"nvcc": str(program), "path": os.environ.get("PATH", "")}, prove)
 
 
 def nvcc_candidates(environ: Mapping[str, str] | None = None) -> list[Path]:
@@ -123,25 +181,44 @@ def nvcc_candidates(environ: Mapping[str, str] | None = None) -> list[Path]:
     return list({os.path.realpath(path): path for path in reversed(there)}.values())[::-1]
 
 
-def _remembered(layout: CacheLayout, subject: object, ask: Callable[[Path], tuple[Answer, Stamps]]) -> Answer:
+def _remembered(layout: CacheLayout, subject: object, prove: Callable[[Path], Probed[CudaToolchain]]) -> CudaToolchain:
     question = {"probe": _PROBE, "python": sys.executable, "subject": subject}
     memo = layout.toolchains / f"cuda-{digest_of(question)[:16]}.json"
-    known = recall(memo, question)
-    if isinstance(known, list) and len(known) == 3:
-        return Answer(str(known[0]), tuple(known[1]), str(known[2]))
+    with suppress(ValueError):
+        return from_json(CudaToolchain, recall(memo, question))
     with as_environment_problem("probing the CUDA compiler"):
         work = layout.new_tmp()
         make_private_dir(work)
         try:
-            answer, watched = ask(work)
+            probed = prove(work)
         except (ValueError, KeyError, TypeError) as fault:
             raise ProbeError(f"gave an invalid answer: {fault}") from fault
         finally:
             remove_tree(work)
         # A read-only cache remembers nothing.
         with suppress(OSError):
-            remember(memo, question, [answer.version, list(answer.capabilities), answer.headers], watched)
-    return answer
+            remember(memo, question, to_json(probed.toolchain), probed.watched)
+    return probed.toolchain
+
+
+def _file_of(found: Wheel, folder: str, name: str) -> Path:
+    """A file of a wheel by its name.
+
+    Raises:
+        WheelProblem: the wheel lacks it.
+    """
+    path = next((path for path in recorded(found, folder) if path.name == name), None)
+    if path is None:
+        raise WheelProblem(f"{found.name} {found.version} holds no {name}")
+    return path
+
+
+def _version_of(program: Path, work: Path) -> str:
+    """The number after ``release`` in what a program of CUDA says about itself: ``13.0.88``."""
+    version = _RELEASE.search(_said((str(program), "--version"), work))
+    if version is None:
+        raise ProbeError(f"{program} does not say its version")
+    return version[1]
 
 
 def _said(command: Sequence[str], work: Path) -> str:

@@ -2,63 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from fmha_cli.domain.errors import EnvironmentProblem, UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
+from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
-from fmha_cli.toolchain.cpp.toolchain import Compiler
-from fmha_cli.toolchain.cuda.headers import packaged_headers
-from fmha_cli.toolchain.cuda.nvrtc import LIBRARY
-from fmha_cli.toolchain.cuda.packages import ASSEMBLER, COMPILER, INSTALL_HELP, RELEASE, WheelProblem, recorded, wheel
-from fmha_cli.toolchain.cuda.probe import ask_nvcc, ask_nvrtc, ask_ptxas, nvcc_candidates, own_command
+from fmha_cli.toolchain.cuda.packages import ASSEMBLER, INSTALL_HELP, RELEASE, WheelProblem
+from fmha_cli.toolchain.cuda.probe import (
+    WITH_PTXAS,
+    CudaKind,
+    CudaToolchain,
+    ask_nvcc,
+    ask_nvrtc,
+    ask_ptxas,
+    nvcc_candidates,
+)
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify, log_notice
 from fmha_cli.toolchain.proving import ProbeError
 
-__all__ = ["CudaFinding", "CudaKind", "CudaToolchain", "find_cuda", "find_nvcc", "survey_cuda", "with_ptxas"]
-
-
-class CudaKind(StrEnum):
-    """The kinds of compilers."""
-
-    NVRTC = "nvrtc"
-    """NVIDIA's compiler library, from the ``cuda`` extra."""
-    NVCC = "nvcc"
-    """The compiler of an installed CUDA toolkit."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class CudaToolchain(Compiler):
-    """A compiler for NVIDIA GPUs that has compiled a kernel.
-
-    Attributes:
-        argv0: starts the separate process that the compiler runs in.
-        version: name and build number, ``NVRTC 13.0.88``; part of every key.
-        headers_digest: digest of the CUDA headers that kernels may see.
-        kind: NVRTC or nvcc.
-        path: the library or the program.
-        capabilities: 10 x major + minor of the architectures that it compiles for.
-        places: the folder that each ``${name}`` in a key's flags means on this machine: the compiler and its headers.
-        extra: flags beyond the usual ones.
-        ptxas: the assembler that makes the cubin of NVRTC's PTX; None where the compiler itself does.
-    """
-
-    argv0: tuple[str, ...] = field(default_factory=own_command)
-    kind: CudaKind
-    path: Path
-    capabilities: tuple[int, ...]
-    places: Mapping[str, str]
-    extra: tuple[str, ...] = ()
-    ptxas: Path | None = None
-
-    @property
-    def identity(self) -> str:
-        """The key's "toolchain path". It is a name and not a path, because cubins move between machines."""
-        return WITH_PTXAS if self.ptxas else self.kind.value
+_CHECK = "CUDA compiler"
 
 
 @dataclass(frozen=True)
@@ -74,9 +40,6 @@ class CudaFinding:
 NEWER_NVVM = "nvrtc:nvvm-latest"
 """NVRTC with the newer of its two code generators, which NVRTC itself uses from sm_100 on. For older architectures the
 newer one needs fewer registers. Its option is not documented."""
-
-WITH_PTXAS = "nvrtc+ptxas"
-"""NVRTC up to PTX, then ptxas."""
 
 COMPILERS: Mapping[str, tuple[CudaKind, tuple[str, ...]]] = MappingProxyType(
     {
@@ -141,11 +104,7 @@ def with_ptxas(nvrtc: CudaToolchain, cache_root: Path, *, folders: Iterable[str]
         EnvironmentProblem: no ptxas works (B052), or the cache cannot be written.
     """
     try:
-        found = wheel(ASSEMBLER, folders)
-        program = next((path for path in recorded(found, "bin") if path.name == "ptxas"), None)
-        if program is None:
-            raise WheelProblem(f"{found.name} {found.version} holds no ptxas")
-        version = ask_ptxas(program, open_root(cache_root))
+        return ask_ptxas(nvrtc, open_root(cache_root), folders)
     except (WheelProblem, ProbeError) as fault:
         raise EnvironmentProblem(
             "the assembler for NVIDIA GPUs does not work here",
@@ -153,8 +112,6 @@ def with_ptxas(nvrtc: CudaToolchain, cache_root: Path, *, folders: Iterable[str]
             why=str(fault),
             help=f"{INSTALL_HELP} ({ASSEMBLER} {RELEASE}; no CUDA toolkit and no driver is needed)",
         ) from fault
-    places = {**nvrtc.places, "ptxas": str(program)}
-    return replace(nvrtc, ptxas=program, version=f"{nvrtc.version}, {version}", places=places)
 
 
 def survey_cuda(cache_root: Path, *, folders: Iterable[str] | None = None) -> list[CudaFinding]:
@@ -164,19 +121,23 @@ def survey_cuda(cache_root: Path, *, folders: Iterable[str] | None = None) -> li
         EnvironmentProblem: the cache cannot be written.
     """
     layout = open_root(cache_root)
-    where = None if folders is None else tuple(folders)
     try:
-        return [CudaFinding(CudaKind.NVRTC, _nvrtc(layout, where), None)]
+        return [CudaFinding(CudaKind.NVRTC, ask_nvrtc(layout, folders), None)]
     except (WheelProblem, ProbeError) as fault:
         first = CudaFinding(CudaKind.NVRTC, None, str(fault), INSTALL_HELP)
     return [first, _nvcc_finding(layout)]
 
 
 def _nvcc_finding(layout: CacheLayout) -> CudaFinding:
-    try:
-        return CudaFinding(CudaKind.NVCC, _nvcc(layout), None)
-    except ProbeError as fault:
-        return CudaFinding(CudaKind.NVCC, None, str(fault), INSTALL_HELP)
+    """The first nvcc that works, or why none does."""
+    faults = []
+    for program in nvcc_candidates():
+        try:
+            return CudaFinding(CudaKind.NVCC, ask_nvcc(program, layout), None)
+        except ProbeError as fault:
+            faults.append(f"{program}: {fault}")
+    why = "; ".join(faults) or "none is on PATH, in CUDA_HOME or in /usr/local/cuda"
+    return CudaFinding(CudaKind.NVCC, None, why, INSTALL_HELP)
 
 
 def find_nvcc(cache_root: Path) -> CudaToolchain | None:
@@ -188,37 +149,29 @@ def find_nvcc(cache_root: Path) -> CudaToolchain | None:
     return _nvcc_finding(open_root(cache_root)).toolchain
 
 
-def _nvrtc(layout: CacheLayout, folders: tuple[str, ...] | None) -> CudaToolchain:
-    found = wheel(COMPILER, folders)
-    headers = packaged_headers(layout, folders)
-    library = next((path for path in recorded(found, "lib") if path.name == LIBRARY), None)
-    if library is None:
-        raise WheelProblem(f"{found.name} {found.version} holds no {LIBRARY}")
-    answer = ask_nvrtc(library, layout)
-    return CudaToolchain(
-        kind=CudaKind.NVRTC,
-        path=library,
-        version=answer.version,
-        capabilities=answer.capabilities,
-        headers_digest=headers.digest,
-        places={"nvrtc_library": str(library.parent), "cuda": str(headers.cuda), "cccl": str(headers.cccl)},
-    )
+def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
+    """Check compilers up to the first that works. Having none is no failure, because archived kernels still run."""
+    try:
+        findings = survey_cuda(here.cache_root)
+    except FmhaError as error:
+        yield DoctorCheck.failed(_CHECK, "NVRTC", error)
+        return
+    for finding in findings:
+        found, subject = finding.toolchain, finding.kind.value
+        state = CheckState.SKIPPED if found is None else CheckState.OK
+        what = "passed over" if found is None else f"{found.version} in {found.path.parent}"
+        yield DoctorCheck(name=_CHECK, subject=subject, state=state, what=what, why=finding.fault, help=finding.help)
+        if found is not None and found.kind is CudaKind.NVRTC:
+            yield _assembler(found, here)
 
 
-def _nvcc(layout: CacheLayout) -> CudaToolchain:
-    faults = []
-    for program in nvcc_candidates():
-        try:
-            answer = ask_nvcc(program, layout)
-        except ProbeError as fault:
-            faults.append(f"{program}: {fault}")
-            continue
-        return CudaToolchain(
-            kind=CudaKind.NVCC,
-            path=program,
-            version=answer.version,
-            capabilities=answer.capabilities,
-            headers_digest=answer.headers,
-            places={"nvcc": str(program)},
-        )
-    raise ProbeError("; ".join(faults) or "none is on PATH, in CUDA_HOME or in /usr/local/cuda")
+def _assembler(nvrtc: CudaToolchain, here: Surroundings) -> DoctorCheck:
+    """Check the separate assembler for NVRTC's PTX, which only some kernels need."""
+    try:
+        found = with_ptxas(nvrtc, here.cache_root)
+    except FmhaError as error:
+        state, why, help_ = CheckState.SKIPPED, error.why, error.help
+        return DoctorCheck(name=_CHECK, subject="ptxas", state=state, what="passed over", why=why, help=help_)
+    assert found.ptxas is not None
+    what = f"{found.version.rpartition(', ')[2]} in {found.ptxas.parent}"
+    return DoctorCheck(name=_CHECK, subject="ptxas", state=CheckState.OK, what=what)

@@ -28,7 +28,7 @@ from fmha_cli.report.formats import view
 from fmha_cli.report.units import cell
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.occupancy import Demand, occupancy_of
-from fmha_cli.toolchain.cuda.toolchain import CudaKind
+from fmha_cli.toolchain.cuda.probe import CudaKind
 
 KERNEL = next(k for k in family_kernels(load_arch(ARCH), Family.FWD))
 

@@ -29,7 +29,8 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.protocols import Backend, Batched, BuildContext, DryRun, Keyed
 from fmha_cli.sources import store
-from fmha_cli.toolchain.cuda.toolchain import CudaKind, find_cuda, find_nvcc
+from fmha_cli.toolchain.cuda.probe import CudaKind
+from fmha_cli.toolchain.cuda.toolchain import find_cuda, find_nvcc
 
 BACKEND = CubinBackend(UPSTREAM, driven=False)
 SM90 = load_arch("sm_90")

@@ -38,7 +38,7 @@ from fmha_cli.domain.signature import BiasKey
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cuda.compile import cuda_key
 from fmha_cli.toolchain.cuda.cubin import Cubin
-from fmha_cli.toolchain.cuda.toolchain import CudaKind, CudaToolchain
+from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 
 ROOT = Path(__file__).resolve().parents[3]
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")

@@ -18,7 +18,7 @@ from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.toolchain.cuda.toolchain import CudaKind
+from fmha_cli.toolchain.cuda.probe import CudaKind
 
 _SCRIPT = Path(__file__).parents[3] / "benchmarks" / "fa_matrix.py"
 FAMILIES = {"fwd", "fwd_splitkv", "fwd_splitkv_combine", "bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq"}

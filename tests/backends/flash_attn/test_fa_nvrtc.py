@@ -20,7 +20,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.signature import MaskKey, Need
 from fmha_cli.toolchain.cuda.cubin import Cubin
-from fmha_cli.toolchain.cuda.toolchain import CudaKind
+from fmha_cli.toolchain.cuda.probe import CudaKind
 
 QUICK = (("sm_90", Family.FWD_SPLITKV_COMBINE, 64), ("sm_90a", Family.FWD, 32))
 SLOW = (

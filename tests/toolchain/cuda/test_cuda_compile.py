@@ -20,7 +20,8 @@ from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
 from fmha_cli.toolchain.cache.key import BuildKey, expanded
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cuda.compile import build_cuda, cuda_flags, cuda_key, knows
-from fmha_cli.toolchain.cuda.toolchain import CudaKind, CudaToolchain, find_cuda
+from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
+from fmha_cli.toolchain.cuda.toolchain import find_cuda
 
 KERNEL = KernelSpec(
     backend="flash_attn",

@@ -9,11 +9,10 @@ import pytest
 from played_cuda import BIN, INCLUDE, LIB, VERSIONS, WITH_PTXAS, nvcc, site
 
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
-from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cuda import headers, probe, toolchain
-from fmha_cli.toolchain.cuda.headers import packaged_headers
+from fmha_cli.toolchain.cuda.headers import CudaHeaders, packaged_headers
 from fmha_cli.toolchain.cuda.nvrtc import BUILTINS, LIBRARY
-from fmha_cli.toolchain.cuda.packages import ASSEMBLER, CCCL, COMPILER, RUNTIME, WheelProblem
+from fmha_cli.toolchain.cuda.packages import ASSEMBLER, CCCL, COMPILER, RUNTIME, WheelProblem, wheel
 from fmha_cli.toolchain.cuda.toolchain import (
     COMPILERS,
     NEWER_NVVM,
@@ -42,6 +41,11 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
+def headers_of(folder: Path) -> CudaHeaders:
+    """The headers of the wheels below a folder."""
+    return packaged_headers(wheel(RUNTIME, [str(folder)]), wheel(CCCL, [str(folder)]))
+
+
 def test_nvrtc_of_the_wheels(tmp_path: Path, shared_cache: Path, root: Path) -> None:
     there = site(tmp_path / "site", shared_cache)
     found = find_cuda(root, folders=[str(there.folder)])
@@ -63,7 +67,7 @@ def test_what_was_proven_is_remembered(
     first = find_cuda(root, folders=[str(there.folder)])
     with monkeypatch.context() as patched:
         patched.setattr(probe, "ask", lambda *_, **__: pytest.fail("a compiler was started"))
-        patched.setattr(headers, "_sha256", lambda path: pytest.fail(f"{path} was hashed"))
+        patched.setattr(headers, "sha256_of", lambda path: pytest.fail(f"{path} was hashed"))
         assert find_cuda(root, folders=[str(there.folder)]) == first
     os.utime(there.folder / LIB / LIBRARY, ns=(1, 1))
     assert find_cuda(root, folders=[str(there.folder)]) == first
@@ -81,26 +85,23 @@ def test_headers_are_part_of_the_key(tmp_path: Path, shared_cache: Path, root: P
 
 
 def test_headers_elsewhere_are_the_same_headers(tmp_path: Path, shared_cache: Path, root: Path) -> None:
-    digests = {
-        packaged_headers(open_root(root), [str(site(tmp_path / name, shared_cache).folder)]).digest
-        for name in ("one", "two")
-    }
+    digests = {headers_of(site(tmp_path / name, shared_cache).folder).digest for name in ("one", "two")}
     assert len(digests) == 1
 
 
 def test_what_no_kernel_includes_does_not_count(tmp_path: Path, shared_cache: Path, root: Path) -> None:
     there = site(tmp_path / "site", shared_cache)
-    first = packaged_headers(open_root(root), [str(there.folder)])
+    first = headers_of(there.folder)
     (there.folder / INCLUDE / "cccl/thrust/sort.h").write_text("// changed\n")
     (there.folder / INCLUDE / "of_another_wheel.h").write_text("// new\n")
-    assert packaged_headers(open_root(root), [str(there.folder)]) == first
+    assert headers_of(there.folder) == first
 
 
 def test_a_header_that_is_gone(tmp_path: Path, shared_cache: Path, root: Path) -> None:
     there = site(tmp_path / "site", shared_cache)
     (there.folder / INCLUDE / "vector_types.h").unlink()
     with pytest.raises(WheelProblem, match=r"vector_types\.h is missing"):
-        packaged_headers(open_root(root), [str(there.folder)])
+        headers_of(there.folder)
 
 
 def test_ptxas_of_the_wheel(tmp_path: Path, shared_cache: Path, root: Path) -> None:
