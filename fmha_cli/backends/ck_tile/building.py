@@ -20,9 +20,10 @@ from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import unbuildable
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.notice import as_text
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
-from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, build_hip, hip_key
+from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_key, hip_places
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
 
 COMPILER_OPTION = "compiler"
@@ -78,9 +79,8 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
         KernelFailure: the kernel does not compile.
     """
     key, shop = _prepared(kernel, context)
-    return build_hip(
-        shop.cache, key, shop.toolchain, headers=shop.headers, timeout=context.timeout, cancel=context.stop
-    )
+    places = hip_places(shop.toolchain, {name: folder for name, (folder, _) in shop.headers.items()})
+    return build_kernel(shop.cache, key, shop.toolchain, places=places, timeout=context.timeout, cancel=context.stop)
 
 
 def ck_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:

@@ -22,7 +22,8 @@ from fmha_cli.toolchain.cache.layout import PTX
 from fmha_cli.toolchain.cache.prebuilt import find_prebuilt
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.headers import tree_digest
-from fmha_cli.toolchain.cuda.compile import build_cuda, cuda_key, knows
+from fmha_cli.toolchain.cpp.library import build_kernel
+from fmha_cli.toolchain.cuda.compile import cuda_key, knows
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 from fmha_cli.toolchain.cuda.remarks import remarks_of
@@ -206,7 +207,8 @@ def _compiled(
     if upstream.source is not None:
         tree = shop.tree()
         folders |= {name: tree / part for name, part in upstream.folders.items()}
-    made = build_cuda(shop.cache, key, toolchain, folders, timeout=context.timeout, cancel=context.stop)
+    places = {**toolchain.places, **{name: str(path) for name, path in folders.items()}}
+    made = build_kernel(shop.cache, key, toolchain, places=places, timeout=context.timeout, cancel=context.stop)
     if not made.cached:
         for said in _faults(upstream, made):
             as_text(context.notify)(Notice(NoticeKind.CODE, f"{kernel.name}: {said}", made.digest))

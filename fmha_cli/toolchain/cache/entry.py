@@ -17,7 +17,6 @@ from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.encode import canonical_json, digest_of
 from fmha_cli.domain.members import FewestItems, Key, Sha256
 from fmha_cli.toolchain.cache.files import Content, UnsafeFileError, hash_own, read_own
-from fmha_cli.toolchain.cache.key import digest_of_parts
 from fmha_cli.toolchain.cache.layout import ENTRY_FILES, META, PTX, SCHEMA_VERSION, SOURCE
 
 META_SCHEMA = f"fmha.cache-entry/{SCHEMA_VERSION}"
@@ -149,6 +148,6 @@ def _decode_meta(raw: bytes, digest: str) -> EntryMeta:
         raise ValueError("lacks a field or has one of another type") from None
     if encoded != raw:
         raise ValueError("does not match its own digest")
-    if meta.digest != digest or digest_of_parts(meta.parts) != digest:
+    if meta.digest != digest or digest_of(meta.parts) != digest:
         raise ValueError("belongs to another key")
     return meta

@@ -117,12 +117,7 @@ class BuildKey:
     @cached_property
     def digest(self) -> str:
         """64 hexadecimal digits: SHA-256 of the canonical JSON of ``parts``."""
-        return digest_of_parts(self.parts)
-
-
-def digest_of_parts(parts: Mapping[str, object]) -> str:
-    """The digest of a key from its parts, as read back from ``meta.json``."""
-    return digest_of(dict(parts))
+        return digest_of(self.parts)
 
 
 def key_for(

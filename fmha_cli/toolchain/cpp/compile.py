@@ -30,26 +30,25 @@ class CompileResult:
     """The result of a compiler run.
 
     Attributes:
-        ok: whether the library was built.
         summary: empty when ok; else the first error line, or another reason.
         why: empty when ok; else exit status, signal or timeout in words.
-        command: the command line.
         out: the library.
         log: command line, all output, resources used.
         seconds: wall clock.
         peak_bytes: peak memory; None when unknown.
-        timed_out: it was killed at its deadline.
     """
 
-    ok: bool
     summary: str
     why: str
-    command: tuple[str, ...]
     out: Path
     log: Path
     seconds: float
     peak_bytes: int | None
-    timed_out: bool
+
+    @property
+    def ok(self) -> bool:
+        """Whether the library was built."""
+        return not self.why
 
 
 def compile_library(
@@ -78,7 +77,9 @@ def compile_library(
         Interrupted: ``cancel`` was set.
     """
     folder = out.parent
-    command = (*toolchain.argv0, *_before(flags), SOURCE, *_behind(flags), "-o", out.name)
+    linked = [flag for flag in flags if flag.startswith(("-l", "-Wl,"))]
+    others = [flag for flag in flags if flag not in linked]
+    command = (*toolchain.argv0, *others, SOURCE, *linked, "-o", out.name)
     scratch = folder / "scratch"
     with as_environment_problem("preparing a compile"):
         scratch.mkdir(exist_ok=True)
@@ -96,22 +97,14 @@ def compile_library(
     why = _failure(ended, timeout)
     if not why and not out.is_file():
         why = "the compiler exited with status 0 but wrote no library"
-    summary = _first_error(log) or why if why else ""
-    if why and _no_room(log):
+    said = log.read_text("utf-8", errors="replace") if why else ""
+    summary = first_error_line(said) or why
+    if any(words in line for line in said.splitlines() if not line.startswith("$ ") for words in _NO_ROOM):
+        # The compiler complained about the disk rather than about the source.
         raise EnvironmentProblem(
             f"compiling failed for want of room: {summary}", code="B002", where=str(folder), help="free some space"
         )
-    return CompileResult(
-        ok=not why,
-        summary=summary,
-        why=why,
-        command=command,
-        out=out,
-        log=log,
-        seconds=ended.seconds,
-        peak_bytes=ended.peak_bytes,
-        timed_out=ended.timed_out,
-    )
+    return CompileResult(summary, why, out, log, ended.seconds, ended.peak_bytes)
 
 
 def first_error_line(text: str) -> str | None:
@@ -120,28 +113,6 @@ def first_error_line(text: str) -> str | None:
         if not line.startswith(("$ ", "# ")) and _ERROR_LINE.search(line):
             return line.strip()[:_LINE_LIMIT]
     return None
-
-
-def _first_error(log: Path) -> str | None:
-    return first_error_line(log.read_text("utf-8", errors="replace"))
-
-
-def _no_room(log: Path) -> bool:
-    """Whether the compiler complained about the disk rather than about the source."""
-    lines = log.read_text("utf-8", errors="replace").splitlines()
-    return any(words in line for line in lines if not line.startswith("$ ") for words in _NO_ROOM)
-
-
-def _is_link_flag(flag: str) -> bool:
-    return flag.startswith(("-l", "-Wl,"))
-
-
-def _before(flags: Sequence[str]) -> tuple[str, ...]:
-    return tuple(flag for flag in flags if not _is_link_flag(flag))
-
-
-def _behind(flags: Sequence[str]) -> tuple[str, ...]:
-    return tuple(flag for flag in flags if _is_link_flag(flag))
 
 
 def _failure(ended: Ended, timeout: float) -> str:

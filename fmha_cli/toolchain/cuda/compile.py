@@ -1,18 +1,13 @@
-"""Compile one CUDA text to one cubin, through the cache."""
+"""How one CUDA text is compiled to one cubin, and the key of the result."""
 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.key import BuildKey, key_for
-from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.library import BUILD_TIMEOUT_S, build_kernel
 from fmha_cli.toolchain.cuda.packages import INSTALL_HELP
 from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 from fmha_cli.toolchain.kernels import kernel_build
@@ -82,21 +77,3 @@ def cuda_key(
         )
     flags = cuda_flags(toolchain, kernel.arch, own, folders)
     return key_for(kernel_build(kernel, text), flags, toolchain, header_trees=digests)
-
-
-def build_cuda(
-    cache: Cache,
-    key: BuildKey,
-    toolchain: CudaToolchain,
-    folders: Mapping[str, Path],
-    *,
-    timeout: float = BUILD_TIMEOUT_S,
-    cancel: threading.Event | None = None,
-) -> Artifact:
-    """The cubin of a key of ``cuda_key``, from the cache or compiled now. It raises what ``build_kernel`` raises.
-
-    Args:
-        folders: the paths on this machine of the key's folders of headers, by name.
-    """
-    places = {**toolchain.places, **{name: str(path) for name, path in folders.items()}}
-    return build_kernel(cache, key, toolchain, timeout=timeout, cancel=cancel, places=places)

@@ -235,15 +235,6 @@ class Cubin:
         return tuple(text.decode("utf-8", "replace") for data in notes for text in data[24:].split(b"\0"))
 
 
-def data_of(cubin: bytes, symbol: str) -> bytes:
-    """The bytes of an exported variable: :meth:`Cubin.data_of`.
-
-    Raises:
-        MalformedObject: the file is no cubin, there is no such symbol, or its bytes are not in the file.
-    """
-    return Cubin(cubin).data_of(symbol)
-
-
 def _words(records: Sequence[Attribute], code: int, count: int) -> tuple[int, ...] | None:
     found = next((record.words for record in records if record.code == code), None)
     if found is not None and len(found) != count:

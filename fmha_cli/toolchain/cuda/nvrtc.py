@@ -51,12 +51,6 @@ class Nvrtc:
             raise NvrtcProblem(f"{LIBRARY} does not load: {fault}") from fault
         self._library.nvrtcGetErrorString.restype = ctypes.c_char_p
 
-    def version(self) -> tuple[int, int]:
-        """Major and minor version."""
-        major, minor = ctypes.c_int(), ctypes.c_int()
-        self._call("nvrtcVersion", ctypes.byref(major), ctypes.byref(minor))
-        return major.value, minor.value
-
     def capabilities(self) -> tuple[int, ...]:
         """The architectures that NVRTC compiles for, as 10 x major + minor, ascending."""
         count = ctypes.c_int()

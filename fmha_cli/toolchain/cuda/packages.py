@@ -7,7 +7,6 @@ longer than loading a kernel from the cache.
 from __future__ import annotations
 
 import csv
-import os
 import re
 import sys
 from collections.abc import Iterable
@@ -53,13 +52,13 @@ def wheel(name: str, folders: Iterable[str] | None = None) -> Wheel:
         WheelProblem: the distribution is not installed, or is of another release.
     """
     for folder in sys.path if folders is None else folders:
-        for entry in _names(folder or "."):
-            title, _, version = entry.removesuffix(".dist-info").rpartition("-")
-            if entry.endswith(".dist-info") and re.sub(r"[-_.]+", "-", title).lower() == name:
+        root = Path(folder or ".").absolute()
+        for info in sorted(root.glob("*.dist-info")):
+            title, _, version = info.name.removesuffix(".dist-info").rpartition("-")
+            if re.sub(r"[-_.]+", "-", title).lower() == name:
                 if not version.startswith(f"{RELEASE}."):
                     raise WheelProblem(f"{name} is {version}, not {RELEASE}.*")
-                root = Path(folder or ".").absolute()
-                return Wheel(name, version, root, root / entry / "RECORD")
+                return Wheel(name, version, root, info / "RECORD")
     raise WheelProblem(f"{name} is not installed")
 
 
@@ -81,10 +80,3 @@ def recorded(found: Wheel, folder: str) -> list[Path]:
     if not paths:
         raise WheelProblem(f"{found.name} {found.version} holds nothing below {folder}/")
     return paths
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError:
-        return []

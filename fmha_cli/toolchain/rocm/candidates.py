@@ -146,22 +146,15 @@ def _of_rocm(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
 
 def _of_system(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
     found: dict[int, str] = {}
-    for folder in env.get("PATH", os.defpath).split(os.pathsep):
-        for name in _names(folder):
-            match = _CLANG.fullmatch(name)
-            if match and int(match[1]) >= OLDEST_CLANG and os.access(os.path.join(folder, name), os.X_OK):
-                found.setdefault(int(match[1]), os.path.abspath(os.path.join(folder, name)))
+    for folder in filter(None, env.get("PATH", os.defpath).split(os.pathsep)):
+        for program in Path(folder).glob("clang++-*"):
+            match = _CLANG.fullmatch(program.name)
+            if match and int(match[1]) >= OLDEST_CLANG and os.access(program, os.X_OK):
+                found.setdefault(int(match[1]), os.path.abspath(program))
     plain = shutil.which("clang++", path=env.get("PATH", os.defpath))
     newest_first = [found[number] for number in sorted(found, reverse=True)]
     for path in (*newest_first, *([os.path.abspath(plain)] if plain else [])):
         yield RocmCandidate((path,), "PATH")
-
-
-def _names(folder: str) -> list[str]:
-    try:
-        return os.listdir(folder)
-    except OSError:
-        return []
 
 
 def _numbers(text: str) -> tuple[int, ...]:

@@ -1,20 +1,15 @@
-"""Compile one HIP text: to a library of host and device code, or to a bare code object."""
+"""How one HIP text is compiled: to a library of host and device code, or to a bare code object."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.plan import Artifact
-from fmha_cli.toolchain.cache.key import BuildKey, expanded, key_for
-from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.compile import CompileResult, compile_library
-from fmha_cli.toolchain.cpp.library import BUILD_TIMEOUT_S, build_kernel
+from fmha_cli.toolchain.cache.key import BuildKey, key_for
 from fmha_cli.toolchain.kernels import kernel_build
 from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, RocmToolchain
 from fmha_cli.toolchain.rocm.flags import kernel_flags, words
@@ -89,38 +84,3 @@ def hip_key(
     return key_for(
         kernel_build(kernel, text), flags, toolchain, header_trees=[digest for _, digest in headers.values()]
     )
-
-
-def build_hip(
-    cache: Cache,
-    key: BuildKey,
-    toolchain: RocmToolchain,
-    *,
-    headers: Mapping[str, tuple[Path, str]],
-    timeout: float = BUILD_TIMEOUT_S,
-    cancel: threading.Event | None = None,
-) -> Artifact:
-    """The library of a key that ``hip_key`` made, from the cache or compiled now. Raises as ``build_kernel``."""
-    folders = {name: path for name, (path, _) in headers.items()}
-    places = hip_places(toolchain, folders)
-    return build_kernel(cache, key, toolchain, timeout=timeout, cancel=cancel, places=places)
-
-
-def compile_hip(
-    toolchain: RocmToolchain,
-    text: str,
-    flags: Sequence[str],
-    out: Path,
-    *,
-    headers: Mapping[str, Path],
-    log: Path,
-    timeout: float = BUILD_TIMEOUT_S,
-    cancel: threading.Event | None = None,
-) -> CompileResult:
-    """Compile outside the cache, into a folder of the caller. Raises as ``compile_library``.
-
-    Args:
-        flags: as ``hip_flags`` gives them.
-    """
-    plain = expanded(flags, hip_places(toolchain, headers))
-    return compile_library(toolchain, text, plain, out, timeout, log, cancel)

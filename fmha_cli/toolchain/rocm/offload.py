@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from fmha_cli.toolchain.elf import Elf, MalformedObject
+from fmha_cli.toolchain.rocm.metadata import target_of
 
 FATBIN_SECTION = ".hip_fatbin"
 _MAGIC = b"__CLANG_OFFLOAD_BUNDLE__"
@@ -49,8 +50,8 @@ def code_objects(library: bytes) -> tuple[CodeObject, ...]:
     """
     if library[:4] == b"\x7fELF":
         elf = Elf(library)
-        if int.from_bytes(library[18:20], "little") == _EM_AMDGPU:
-            return (CodeObject(_target_of(library), library),)
+        if elf.machine == _EM_AMDGPU:
+            return (CodeObject(target_of(library), library),)
         section = elf.section(FATBIN_SECTION)
         if section is None:
             raise MalformedObject(f"the library holds no device code (section {FATBIN_SECTION})")
@@ -102,12 +103,6 @@ def _bundle(data: bytes, start: int) -> tuple[list[CodeObject], int]:
 def _target_in(entry: str) -> str:
     """The target behind the four parts of the triple: ``gfx90a:xnack-`` of ``hipv4-amdgcn-amd-amdhsa--gfx90a:xnack-``."""
     return entry.split("-", 5)[-1] if entry.count("-") >= 5 else entry
-
-
-def _target_of(code_object: bytes) -> str:
-    from fmha_cli.toolchain.rocm.metadata import target_of  # the two modules read one another's formats
-
-    return target_of(code_object)
 
 
 def _packed_extent(data: bytes, start: int) -> tuple[bytes, int]:

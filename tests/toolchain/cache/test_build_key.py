@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from fmha_cli import __version__
-from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, digest_of_parts, key_for
+from fmha_cli.domain.encode import digest_of
+from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, key_for
 from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
 
 SPEC = BuildSpec(
@@ -101,7 +102,7 @@ def test_digest_is_pinned() -> None:
 
 
 def test_parts_are_json_and_hash_to_the_digest() -> None:
-    assert digest_of_parts(json.loads(json.dumps(KEY.parts))) == KEY.digest
+    assert digest_of(json.loads(json.dumps(KEY.parts))) == KEY.digest
 
 
 def test_a_later_change_of_the_callers_dict_does_not_reach_the_key() -> None:

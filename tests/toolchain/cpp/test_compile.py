@@ -58,7 +58,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 def test_success(run: Callable[..., CompileResult]) -> None:
     result = run('echo "a warning" >&2; echo "library" > "$OUT"', ("-O3", "-lm", "-shared"))
     assert result.ok
-    assert (result.summary, result.why, result.timed_out) == ("", "", False)
+    assert (result.summary, result.why) == ("", "")
     assert result.out.read_text() == "library\n"
     log = result.log.read_text().splitlines()
     assert log[0].startswith("$ ")
@@ -131,7 +131,6 @@ def test_timeout_kills_the_whole_group(run: Callable[..., CompileResult], tmp_pa
         f"while :; do sleep {LONG}; done"
     )
     result = run(source, timeout=0.5)
-    assert result.timed_out
     assert result.summary == "the compiler was killed after its time limit of 0.5 s"
     assert "killed after" in result.log.read_text()
     started = [int(pid) for pid in pids.read_text().split()] if pids.exists() else []

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from nvrtc_tiny import ARCHS, cubin_of, said_of
 
 from fmha_cli.toolchain.cuda.attributes import attributes
-from fmha_cli.toolchain.cuda.cubin import Cubin, data_of
+from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.sass import mnemonics_of, spills_of
 from fmha_cli.toolchain.elf import Elf, MalformedObject
 
@@ -87,13 +87,13 @@ def test_the_architecture_with_its_suffix(arch: str) -> None:
 def test_exported_data() -> None:
     for arch in GENERATIONS:
         raw = cubin_of(TEXT, arch)
-        assert struct.unpack("<3I", data_of(raw, "table")) == (1, 2, 0xFFFFFFFF)
-        assert struct.unpack("<2I", data_of(raw, "constants")) == (7, 8)
+        assert struct.unpack("<3I", Cubin(raw).data_of("table")) == (1, 2, 0xFFFFFFFF)
+        assert struct.unpack("<2I", Cubin(raw).data_of("constants")) == (7, 8)
         with pytest.raises(MalformedObject, match="not in the file"):
-            data_of(raw, "room")
+            Cubin(raw).data_of("room")
         for name in ("tabl", "plain", ".text.plain"):
             with pytest.raises(MalformedObject, match="exports no"):
-                data_of(raw, name)
+                Cubin(raw).data_of(name)
 
 
 def test_sections_as_readelf_sees_them(tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from fmha_cli.domain.signature import Signature
 from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
 from fmha_cli.toolchain.cache.key import BuildKey, expanded
 from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cuda.compile import build_cuda, cuda_flags, cuda_key, knows
+from fmha_cli.toolchain.cpp.library import build_kernel
+from fmha_cli.toolchain.cuda.compile import cuda_flags, cuda_key, knows
 from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 from fmha_cli.toolchain.cuda.toolchain import find_cuda
 
@@ -153,7 +154,7 @@ def text(tmp_path: Path) -> str:
 
 def build(cache: Cache, chain: CudaToolchain, text: str, **limits: object) -> tuple[bytes, EntryMeta]:
     made = cuda_key(KERNEL, text, chain, ("-std=c++17",), ("shims",), ("1",))
-    artifact = build_cuda(cache, made, chain, {"shims": Path("/shims")}, **limits)  # type: ignore[arg-type]
+    artifact = build_kernel(cache, made, chain, places={**chain.places, "shims": "/shims"}, **limits)  # type: ignore[arg-type]
     meta = read_meta(cache.layout.entry(made.digest), made.digest)
     assert isinstance(meta, EntryMeta)
     return artifact.path.read_bytes(), meta

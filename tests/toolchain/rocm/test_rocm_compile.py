@@ -8,6 +8,7 @@ import shutil
 import subprocess
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fmha_null.kernels import null_kernel
@@ -17,11 +18,14 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.toolchain.cache.key import expanded
+from fmha_cli.domain.plan import Artifact
+from fmha_cli.toolchain.cache.key import BuildKey, expanded
 from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.cpp.compile import compile_library
+from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.elf import Elf
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain, llvm_tool
-from fmha_cli.toolchain.rocm.compile import HipProduct, build_hip, compile_hip, hip_flags, hip_key, hip_places
+from fmha_cli.toolchain.rocm.compile import HipProduct, hip_flags, hip_key, hip_places
 from fmha_cli.toolchain.rocm.flags import PROBED, kernel_flags, words
 from fmha_cli.toolchain.rocm.offload import code_objects
 from fmha_cli.toolchain.rocm.root import RocmParts, RocmSupply
@@ -48,6 +52,13 @@ FAKE = RocmToolchain(
     headers_digest="d",
     options=tuple(ALL),
 )
+
+
+def build_hip(
+    cache: Cache, key: BuildKey, chain: RocmToolchain, *, headers: dict[str, tuple[Path, str]], **limits: Any
+) -> Artifact:
+    places = hip_places(chain, {name: folder for name, (folder, _) in headers.items()})
+    return build_kernel(cache, key, chain, places=places, **limits)
 
 
 @pytest.fixture
@@ -223,7 +234,8 @@ def test_a_code_object_outside_the_cache(
     flags = hip_flags(chain, load_arch("gfx942"), "fwd", HipProduct.CODE_OBJECT, folders)
     work = tmp_path / "work"
     work.mkdir()
-    done = compile_hip(chain, TEXT, flags, work / "out.co", headers=folders, log=work / "log", timeout=120)
+    plain = expanded(flags, hip_places(chain, folders))
+    done = compile_library(chain, TEXT, plain, work / "out.co", 120, work / "log")
     assert done.ok, done.summary
     (device,) = code_objects((work / "out.co").read_bytes())
     assert device.arch == "gfx942"

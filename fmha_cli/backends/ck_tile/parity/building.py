@@ -25,14 +25,15 @@ from fmha_cli.domain.counterpart import Program, Progress
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import Interrupted, KernelFailure
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree
+from fmha_cli.toolchain.cache.key import expanded
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
-from fmha_cli.toolchain.cpp.compile import first_error_line
+from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
 from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.parallel import Job, build_many
 from fmha_cli.toolchain.process import compiler_environment, run_group
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
-from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, compile_hip
+from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_places
 from fmha_cli.toolchain.rocm.flags import kernel_flags, words
 
 ROOM = "upstream"
@@ -167,16 +168,9 @@ def _compile(unit: Path, place: Path, needs: Listed, shop: Workshop, work: Path,
     """One object, put into its place when it is whole. Raises KernelFailure: Y011."""
     make_private_dir(work)
     out, log = work / "object.o", work / "build.log"
-    result = compile_hip(
-        shop.toolchain,
-        unit.read_text("utf-8"),
-        unit_flags(needs, unit, shop),
-        out,
-        headers={"example": shop.example, "ck": shop.tree.include},
-        log=log,
-        timeout=shop.timeout,
-        cancel=stop,
-    )
+    places = hip_places(shop.toolchain, {"example": shop.example, "ck": shop.tree.include})
+    flags = expanded(unit_flags(needs, unit, shop), places)
+    result = compile_library(shop.toolchain, unit.read_text("utf-8"), flags, out, shop.timeout, log, stop)
     kept = place.with_suffix(".log")
     os.replace(log, kept)
     if not result.ok:
