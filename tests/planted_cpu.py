@@ -10,11 +10,11 @@ from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.kernel import KernelSpec
 
 BLOCKS = 2
-"""Register tiles in a block of keys, so that a small problem has several blocks and faults of the block loop show."""
+"""Register tiles per block of keys: few, so that a small problem has several blocks and shows block-loop faults."""
 
 
 def planted(kernel: KernelSpec, fault: Fault | None) -> str:
-    """The source of a kernel with a fault. Decode weighs whole vectors of keys: its blocks are a multiple of the lanes."""
+    """The source of a kernel with a fault. Decode blocks are multiples of the lanes, because it uses whole vectors."""
     text, algorithm = emit(kernel), algorithm_of(kernel)
     if fault is None:
         return text

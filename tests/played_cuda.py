@@ -1,4 +1,4 @@
-"""Wheels of NVIDIA's with a played NVRTC in them, and a played nvcc: compilers that do what the text asks for."""
+"""NVIDIA wheels with a simulated NVRTC, a simulated ptxas and a simulated nvcc: compilers that obey the source text."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ LIB, INCLUDE, BIN = "nvidia/cu13/lib", "nvidia/cu13/include", "nvidia/cu13/bin"
 
 @dataclass(frozen=True)
 class Site:
-    """A folder of modules with the wheels in it."""
+    """A folder of modules that contains the wheels."""
 
     folder: Path
 
     @property
     def calls(self) -> list[str]:
-        """What the played NVRTC was given: one line for each compile."""
+        """The arguments of the simulated NVRTC, one line per compile."""
         path = self.folder / LIB / "calls.txt"
         return path.read_text().splitlines() if path.exists() else []
 
 
 def library(cache: Path) -> Path:
-    """The played NVRTC, compiled once for all tests."""
+    """The simulated NVRTC, compiled once for all tests."""
     spec = BuildSpec(BuildKind.HOST_LIBRARY, "tests:played-nvrtc", "generic", {}, SOURCE.read_text("utf-8"))
     return build_cpp(spec, BuildContext(cache), (*PORTABLE_FLAGS, "-ldl")).path
 
 
 def site(folder: Path, cache: Path, versions: dict[str, str] | None = None) -> Site:
-    """The wheels, laid out below a folder; those that ``versions`` leaves out are not installed."""
+    """Lay out the wheels below a folder; those that ``versions`` leaves out are not installed."""
     wanted = VERSIONS if versions is None else versions
     files = {
         COMPILER: {f"{LIB}/{LIBRARY}": library(cache), f"{LIB}/{BUILTINS}": library(cache)},
@@ -89,7 +89,7 @@ cp "$(sed -n 's/.*ptxas-cubin //p' "$text")" "$out"
 
 
 def ptxas(folder: Path) -> Path:
-    """A played ptxas in a folder, which gives the file after ``ptxas-cubin`` in the PTX and says ``ptxas-says``."""
+    """A simulated ptxas: returns the file after ``ptxas-cubin`` in the PTX, prints the text after ``ptxas-says``."""
     folder.mkdir(parents=True, exist_ok=True)
     program = folder / "ptxas"
     program.write_text(PTXAS.format(folder=folder))
@@ -117,7 +117,7 @@ cp "${{file:-{folder}/header.h}}" "$out"
 
 
 def nvcc(home: Path) -> Path:
-    """A played nvcc below a CUDA home, which gives the file after ``nvcc-cubin`` in the text."""
+    """A simulated nvcc below a CUDA home: it returns the file after ``nvcc-cubin`` in the text."""
     program = home / "bin" / "nvcc"
     program.parent.mkdir(parents=True)
     (home / "header.h").write_text("#pragma once\n")

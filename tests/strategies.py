@@ -51,7 +51,7 @@ def lengths(draw: st.DrawFn) -> list[str]:
 
 @st.composite
 def problem_lines(draw: st.DrawFn) -> list[str]:
-    """Argument lists of possible problems; most of them no kernel supports."""
+    """Argument lists of possible problems, most of which no kernel supports."""
     kv_heads = draw(st.integers(1, 4))
     out = ["-H", str(kv_heads * draw(st.integers(1, 4))), "--kv-heads", str(kv_heads)]
     out += ["-d", str(draw(st.integers(8, 300))), "--hdim-v", str(draw(st.integers(1, 300)))]
@@ -73,7 +73,7 @@ def problem_lines(draw: st.DrawFn) -> list[str]:
 
 @st.composite
 def problems(draw: st.DrawFn) -> Problem:
-    """Possible problems (contradictions are drawn again)."""
+    """Possible problems; contradictory draws are repeated."""
     line = draw(problem_lines())
     try:
         return Problem.from_cli(line)

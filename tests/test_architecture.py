@@ -1,4 +1,4 @@
-"""The house rules that a machine can check: import direction, sizes, words that may not appear."""
+"""House rules that a machine can check: import direction, sizes, forbidden words."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def modules() -> list[Path]:
 
 
 def room_of(parts: Sequence[str]) -> str:
-    """The room of a module: the longest row of the table that is a prefix of its path."""
+    """The room of a module: the longest table row that is a prefix of its path."""
     whole = "/".join(parts).removesuffix(".py")
     fitting = [room for room in MAY_IMPORT if whole == room or whole.startswith(f"{room}/")]
     return max(fitting, key=len, default=parts[0].removesuffix(".py"))
@@ -44,12 +44,12 @@ def room_of_file(path: Path) -> str:
 
 
 def imported_modules(path: Path) -> Iterator[tuple[tuple[str, ...], int]]:
-    """The modules of this package that a file imports, without the package's own name."""
+    """The package's modules that a file imports, without the package name."""
     return imported_modules_of(path.read_text("utf-8"))
 
 
 def imported_modules_of(text: str) -> Iterator[tuple[tuple[str, ...], int]]:
-    """As ``imported_modules``, of a module's text."""
+    """Like ``imported_modules``, for a module's text."""
     for node in ast.walk(ast.parse(text)):
         names = []
         if isinstance(node, ast.ImportFrom) and node.module and not node.level:
@@ -101,7 +101,7 @@ def test_the_table_is_read_from_the_page(page: str, found: set[str]) -> None:
 
 
 def files_named(page: str) -> set[str]:
-    """The files and folders that a page names in backticks; one with a part in capitals or a star stands for others."""
+    """The files and folders that a page names in backticks; a name with a part in capitals or a star is a pattern."""
     found = re.findall(r"`([\w.*/-]+/[\w.*-]*)`", page.split("## One problem through the rooms")[1])
     return {name for name in found if "NAME" not in name and "NNNN" not in name} - {"fmha.arch/1", "src/"}
 
@@ -132,7 +132,7 @@ def test_backends_do_not_import_each_other() -> None:
 
 
 def test_nothing_imports_a_backend_statically() -> None:
-    """The rooms that backends share are no backends; the table says who may import those."""
+    """Shared rooms are not backends; the table says who may import them."""
     for path in modules():
         if not room_of_file(path).startswith("backends"):
             assert "backends" not in {name for name, _ in imported_rooms(path)}, path
@@ -147,7 +147,7 @@ def test_plugins_import_the_api_alone() -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "toolchain/cache").glob("*.py")), ids=lambda p: p.stem)
 def test_the_cache_knows_nothing_of_attention(path: Path) -> None:
-    """It keeps what was compiled from a text, whatever that is; of the domain it takes encodings, errors, Artifact."""
+    """The cache stores any compiled text. From the domain it uses only encodings, errors and Artifact."""
     text = path.read_text("utf-8").replace("from fmha_cli.domain.plan import Artifact\n", "")
     for parts, line in imported_modules_of(text):
         encodings = {("domain", "codec"), ("domain", "encode"), ("domain", "members")}
@@ -172,7 +172,7 @@ def test_sizes() -> None:
 
 
 def banned_calls(tree: ast.AST) -> Iterator[str]:
-    """What this house does not use, found in the syntax and not in the words."""
+    """Calls that this project does not use, found in the syntax tree and not in the text."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call):
             name = ast.unparse(node.func)
@@ -218,7 +218,7 @@ def test_only_cli_prints_or_exits() -> None:
 
 
 def test_words_of_the_repository() -> None:
-    """No machine paths and no hosts of package registries in any tracked file."""
+    """No tracked file contains a machine path or the host of a package registry."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=False)
     if listed.returncode:
         pytest.skip("not a git checkout")
@@ -231,7 +231,7 @@ def test_words_of_the_repository() -> None:
 
 
 def test_no_mutable_module_state() -> None:
-    """Module-level lists, dicts and sets are constants by name; nothing rebinds a global."""
+    """Module-level lists, dicts and sets are named as constants, and nothing rebinds a global."""
     for path in modules():
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             assert not isinstance(node, ast.Global), f"{path}:{node.lineno} global"

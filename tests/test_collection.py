@@ -1,4 +1,4 @@
-"""README's test command collects every test file: pytest leaves out folders by their names (``build``, ``dist``, ``venv``)."""
+"""README's test command collects every test file; pytest skips folders by name (``build``, ``dist``, ``venv``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 PATTERNS = ("test_*.py", "*_test.py")
-"""What pytest takes for a test file (``python_files``)."""
+"""The names that pytest takes for test files (``python_files``)."""
 RECORDER = """
 from pathlib import Path
 
@@ -30,7 +30,7 @@ def pytest_pycollect_makemodule(module_path, parent):
         file.write(f"{module_path}\\n")
     return Seen.from_parent(parent, path=module_path)
 """
-"""A plugin that writes down each module that pytest would import, and imports none."""
+"""A plugin that records each module that pytest would import, and imports none."""
 
 
 def pytest_words() -> list[str]:
@@ -46,7 +46,7 @@ def collected(checkout: Path, scratch: Path) -> set[str]:
     argv = [sys.executable, "-m", "pytest", *pytest_words(), "--collect-only", "-n", "0", "-p", "recorder"]
     env = {"PYTHONPATH": str(scratch), "PATH": "/usr/bin:/bin"}
     done = subprocess.run(argv, cwd=checkout, env=env, capture_output=True, text=True, check=False)
-    assert done.returncode == 5, f"{done.stdout}{done.stderr}"  # no test is in an empty module
+    assert done.returncode == 5, f"{done.stdout}{done.stderr}"  # the modules appear to contain no test
     return {str(Path(line).relative_to(checkout)) for line in seen.read_text("utf-8").splitlines()}
 
 
@@ -77,7 +77,7 @@ def test_a_folder_that_pytest_leaves_out_is_noticed(folder: str, tmp_path: Path)
 
 
 def test_no_two_test_files_have_one_name() -> None:
-    """Without packages, pytest imports a test file by its bare name: two of one name shadow each other."""
+    """Without packages, pytest imports a test file by its bare name, so two files of one name conflict."""
     packages = {p.parent for p in (ROOT / "tests").rglob("__init__.py")}
     names = [Path(name).name for name in on_disk(ROOT) if (ROOT / name).parent not in packages]
     assert sorted(names) == sorted(set(names))

@@ -1,4 +1,4 @@
-"""Wheel, editable install and bare checkout all find ``arch_specs/`` and the package's data."""
+"""The wheel, an editable install and a bare checkout all find ``arch_specs/`` and the package's data."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ CODE = (
 
 
 PLANTED = ("fmha_cli/backends/new/kernels/cuda/kernel.inc", "fmha_cli/backends/new/kernels/NOTICE")
-"""Data of a backend that no list names."""
+"""Data of a backend that appears in no list."""
 
 
 def package_files() -> set[str]:
-    """Every file of the package in the working tree, by its place in a wheel."""
+    """Every file of the package in the working tree, by its path in a wheel."""
     found = {p.relative_to(ROOT).as_posix() for p in (ROOT / "fmha_cli").rglob("*") if p.is_file()}
     specs = {f"fmha_cli/arch_specs/{p.name}" for p in (ROOT / "arch_specs").iterdir() if p.is_file()}
     return {name for name in found | specs if "__pycache__" not in name}
 
 
 def checkout(tmp_path: Path) -> Path:
-    """A copy of what git would give, so that build folders do not touch the working tree."""
+    """A copy of the files that git tracks, so that build folders do not touch the working tree."""
     target = tmp_path / "checkout"
     shutil.copytree(
         ROOT, target, ignore=shutil.ignore_patterns(".git", "build", "*.egg-info", "__pycache__", ".*cache", ".venv")

@@ -18,7 +18,7 @@ ROOMS = (
 )
 
 NEUTRAL = frozenset({"cpu"})
-"""Built-in backends whose names are no vendor's: the host's processor, which every walk may fall back to."""
+"""Built-in backends with vendor-neutral names: the host's processor, which every walk may fall back to."""
 
 VENDORS = (
     r"amd(?:gpu)?|ck|cutlass|cubin|cuda[a-z]*|flash|gfx[0-9a-z]*|hip[a-z]*|nvcc|nvidia|nvrtc|ptx[a-z]*|rocm[a-z]*|sm(?=_[0-9])"
@@ -49,7 +49,7 @@ ALLOWED: Mapping[str, tuple[frozenset[str], str]] = {
 
 
 def spoken(tree: ast.AST) -> Iterator[tuple[str, int]]:
-    """The identifiers and text literals of a module; docstrings are prose and left out."""
+    """The identifiers and text literals of a module, without docstrings, which are prose."""
     prose = {
         id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     }

@@ -1,6 +1,7 @@
-"""A second implementation of the contract's formulas, element by element, sharing nothing with the oracle.
+"""A second implementation of the contract's formulas, element by element, independent of the oracle.
 
-Plain Python over float64 scalars (``math.fsum``), masks from ``Mask.visible``, O(seqlen^2): small problems only.
+It is plain Python over float64 scalars (``math.fsum``) with masks from ``Mask.visible``. The cost is O(seqlen^2), so it
+suits only small problems.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ Tensors = Mapping[str, Any]
 
 
 def row_of(p: Problem, tensor: Any, layout: str, lengths: tuple[int, ...], b: int, head: int, n: int) -> list[float]:
-    """Row ``n`` of one sequence and head as floats."""
+    """Row ``n`` of one sequence and head, as floats."""
     if p.seqlens_q is not None:
         n += sum(lengths[:b])
         row = tensor[head, n] if layout == "bhsd" else tensor[n, head]
@@ -27,7 +28,7 @@ def row_of(p: Problem, tensor: Any, layout: str, lengths: tuple[int, ...], b: in
 
 
 def key_of(p: Problem, t: Tensors, name: str, b: int, g: int, j: int) -> list[float]:
-    """Key or value ``j``, from wherever it is stored (appended rows excluded)."""
+    """Key or value ``j``, wherever it is stored (without appended rows)."""
     layout = p.layout.value
     if p.paged:
         page = p.kv_cache.page
@@ -40,7 +41,7 @@ def key_of(p: Problem, t: Tensors, name: str, b: int, g: int, j: int) -> list[fl
 
 
 def pad_of(p: Problem, b: int) -> int:
-    """Rows of the cache before the first key of one sequence."""
+    """The number of cache rows before the first key of one sequence."""
     return 0 if p.cache_leftpad is None else p.cache_leftpad[b]
 
 
@@ -56,7 +57,7 @@ def turned(x: list[float], position: int, p: Problem) -> list[float]:
 
 
 def sequence(p: Problem, t: Tensors, b: int, h: int) -> tuple[list[list[float]], list[list[float]], list[list[float]]]:
-    """Queries, keys and values of one sequence and query head, after append and rotation."""
+    """The queries, keys and values of one sequence and query head, after append and rotation."""
     g = h // (p.heads // p.kv_heads)
     rows, keys = p.query_lengths()[b], p.key_lengths()[b]
     held = p.cache_seqlens[b] if p.cache_seqlens is not None else keys
@@ -92,7 +93,7 @@ def philox_word(seed: int, offset: int, c0: int, c1: int, c2: int, lane: int) ->
 
 
 def slope_of(p: Problem, t: Tensors, b: int, h: int) -> float:
-    """The slope that a problem with ALiBi uses for one head."""
+    """The slope of one head in a problem with ALiBi."""
     if p.alibi.value == "standard":
         return standard_slope(p.heads, h)
     return float(t["alibi_slopes"][h] if p.alibi.value == "h" else t["alibi_slopes"][b][h])
@@ -114,7 +115,7 @@ def attention(p: Problem, t: Tensors) -> dict[tuple[int, int, int], tuple[list[f
 
 
 def score(p: Problem, t: Tensors, at: tuple[int, int, int, int], q: list[float], k: list[float], delta: int) -> float:
-    """One score before the softmax."""
+    """One score, before the softmax."""
     b, h, i, j = at
     s = p.scale * math.fsum(x * y for x, y in zip(q, k, strict=True))
     if p.softcap > 0:
@@ -130,7 +131,7 @@ def score(p: Problem, t: Tensors, at: tuple[int, int, int, int], q: list[float],
 def softmax_row(
     p: Problem, t: Tensors, at: tuple[int, int, int], seen: list[int], scores: list[float], v: list[list[float]]
 ) -> tuple[list[float], float]:
-    """O row and LSE of one query."""
+    """The O row and LSE of one query."""
     b, h, i = at
     sink = [float(t["sink_logits"][h])] if p.sink_logits else []
     if not scores and not sink:

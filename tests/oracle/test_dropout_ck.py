@@ -1,4 +1,4 @@
-"""The dropout stream of CK-Tile against literal lane loops, one for each way in which its kernels produce the bytes."""
+"""The dropout stream of CK-Tile equals literal lane loops, one for each way in which its kernels produce the bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Maker = Callable[[int, int, int, int], Bytes]
 
 
 def philox7(seed: int, offset: int, subsequence: tuple[int, int]) -> list[int]:
-    """The 16 bytes of one call: ``philox`` of CK, round by round."""
+    """The 16 bytes of one call: CK's ``philox``, round by round."""
     x, y, z, w = offset & 0xFFFFFFFF, offset >> 32 & 0xFFFFFFFF, *subsequence
     k0, k1 = seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF
     for _ in range(7):
@@ -27,13 +27,15 @@ def philox7(seed: int, offset: int, subsequence: tuple[int, int]) -> list[int]:
 
 
 def blocks(rows: int, columns: int, size: int) -> Iterator[tuple[int, int]]:
-    """Warp tiles that cover the matrix."""
+    """The warp tiles that cover the matrix."""
     yield from ((m, n) for m in range(-(-rows // size)) for n in range(-(-columns // size)))
 
 
 def mfma_32x32(seed: int, base: int, rows: int, columns: int) -> Bytes:
-    """One wave of 64 lanes makes a tile of 32 x 32, 16 bytes in each lane; the accumulator layout is that of the
-    32x32 instruction with its operand swizzled by two."""
+    """One wave of 64 lanes fills a 32 x 32 tile, 16 bytes per lane.
+
+    The accumulator layout is that of the 32x32 instruction with its operand swizzled by two.
+    """
     out: Bytes = {}
     for m, n in blocks(rows, columns, 32):
         for lane in range(64):
@@ -45,7 +47,7 @@ def mfma_32x32(seed: int, base: int, rows: int, columns: int) -> Bytes:
 
 
 def mfma_16x16(seed: int, base: int, rows: int, columns: int, together: int = 1) -> Bytes:
-    """64 lanes make a tile of 16 x 16, four bytes in each lane (or two tiles, one below the other, eight)."""
+    """64 lanes fill a 16 x 16 tile, four bytes per lane, or two tiles, one below the other, eight bytes per lane."""
     out: Bytes = {}
     for m, n in blocks(rows, columns, 16):
         if m % together:
@@ -66,7 +68,7 @@ def mfma_16x16_twice(seed: int, base: int, rows: int, columns: int) -> Bytes:
 
 
 def wmma_16x16(seed: int, base: int, rows: int, columns: int) -> Bytes:
-    """32 lanes make a tile of 16 x 16, eight bytes in each lane (RDNA4's accumulator layout)."""
+    """32 lanes fill a 16 x 16 tile, eight bytes per lane (RDNA4's accumulator layout)."""
     out: Bytes = {}
     for m, n in blocks(rows, columns, 16):
         for lane in range(32):

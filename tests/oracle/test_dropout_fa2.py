@@ -1,5 +1,7 @@
-"""The dropout stream of FlashAttention-2 against literal loops over warps, lanes and registers, for the tile shapes of
-its forward and its backward kernels."""
+"""The dropout stream of FlashAttention-2 equals literal loops over warps, lanes and registers.
+
+The loops cover the tile shapes of its forward and backward kernels.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ BACKWARD = [(128, 128, 8, 4), (64, 128, 8, 2), (64, 64, 8, 4)]
 
 
 def philox(seed: int, subsequence: int, offset: int) -> bytes:
-    """``philox.cuh``: six rounds that bump the key, and a seventh."""
+    """``philox.cuh``: six rounds that increment the key, and a seventh."""
     key = [seed & M32, seed >> 32]
     counter = [offset & M32, offset >> 32, subsequence & M32, subsequence >> 32]
     for round_ in range(7):
@@ -47,16 +49,16 @@ def apply_dropout(
     mma_m: int,
     mma_n: int,
 ) -> None:
-    """``Dropout::apply_dropout`` of one thread, storing each element's byte.
+    """``Dropout::apply_dropout`` of one thread, which stores each element's byte.
 
-    Accumulator c of MMA (mi, ni) of the thread is row lane / 4 + 8 * (c / 2), column 2 * (lane % 4) + c % 2 of a tile of
-    16 x 8 that begins at row ``first_row`` + mi * 16 * ``row_stride``, column ``first_column`` + 8 * ni.
+    Accumulator c of MMA (mi, ni) of the thread is in a 16 x 8 tile at row lane / 4 + 8 * (c / 2) and column 2 * (lane %
+    4) + c % 2. The tile begins at row ``first_row`` + mi * 16 * ``row_stride`` and column ``first_column`` + 8 * ni.
     """
     for m in range(mma_m):
         for n in range(mma_n // 2 // 2):
             random = philox(seed, block_row + m * row_stride | (block_column + n) << 32, offset + lane & M64)
             for j in range(2):
-                for i in range(8):  # (4, 2) of convert_layout_acc_dropout: accumulator, and which of two MMAs
+                for i in range(8):  # (4, 2) of convert_layout_acc_dropout: the accumulator, and which of two MMAs
                     c, ni = i % 4, 2 * (2 * n + j) + i // 4
                     row = first_row + m * 16 * row_stride + lane // 4 + 8 * (c // 2)
                     column = first_column + 8 * ni + 2 * (lane % 4) + c % 2
@@ -66,7 +68,7 @@ def apply_dropout(
 
 
 def forward_bytes(tile: tuple[int, int, int], rows: int, columns: int, seed: int, offset: int) -> Bytes:
-    """``compute_attn_1rowblock``: ``block_row_idx`` and ``block_col_idx`` of every block, warp and lane."""
+    """``compute_attn_1rowblock``: the ``block_row_idx`` and ``block_col_idx`` of every block, warp and lane."""
     block_m, block_n, warps = tile
     out = np.full((rows, columns), -1)
     for m_block in range(-(-rows // block_m)):
@@ -89,7 +91,7 @@ def forward_bytes(tile: tuple[int, int, int], rows: int, columns: int, seed: int
 
 
 def backward_bytes(tile: tuple[int, int, int, int], rows: int, columns: int, seed: int, offset: int) -> Bytes:
-    """``compute_dq_dk_dv_1colblock``: warps lie in ``AtomLayoutMS`` rows, each with contiguous columns."""
+    """``compute_dq_dk_dv_1colblock``: the warps form ``AtomLayoutMS`` rows, each with contiguous columns."""
     block_m, block_n, warps, atoms = tile
     mma_n_sdp = block_n // (16 * warps // atoms)
     out = np.full((rows, columns), -1)

@@ -1,4 +1,4 @@
-"""Philox 4x32-10 against Random123's known answers, and the dropout stream against its documented layout."""
+"""Philox 4x32-10 equals Random123's known answers, and the dropout stream matches its documented layout."""
 
 from __future__ import annotations
 

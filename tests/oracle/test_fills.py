@@ -1,4 +1,4 @@
-"""The fills: reproducible to the bit, different for every tensor, and each with its promised properties."""
+"""The fills are reproducible to the bit, differ for every tensor, and have their promised properties."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LINES = [
     "-b 2 -H 2 -s 2 -d 8 --kv-cache linear --cache-seqlens 5,2 --cache-leftpad 1,4 --append 3 --layout bshd",
 ]
 
-# made once with numpy 2.4 on x86-64; they must not change with numpy, the platform or the year
+# made with numpy 2.4 on x86-64; independent of numpy's version, the platform and the date
 DIGESTS = {
     "normal": "0e9a44dcc09a45e4",
     "sparse_int": "5f25018bfcb8684c",
@@ -51,7 +51,7 @@ def test_every_input_is_there_in_its_shape(line: str, kind: str) -> None:
     for name, shape in expected.items():
         assert inputs[name].shape == shape.shape
         assert inputs[name].dtype == numpy_dtype(shape.dtype)
-    assert np.isfinite(forward(problem, inputs).o).all()  # no poison where a key lives
+    assert np.isfinite(forward(problem, inputs).o).all()  # no poison in the place of a key
 
 
 def test_streams_differ() -> None:

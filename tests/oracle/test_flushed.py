@@ -1,4 +1,4 @@
-"""A matrix unit that treats subnormal fp16 numbers as zero (gfx90a) loses only these; the judge allows for that."""
+"""A matrix unit that treats subnormal fp16 numbers as zero (gfx90a) loses only these, and the judge allows for it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINES = (
     "--seqlens-q 30,0,64 --seqlens-k 60,5,200 -H 2 -d 16 --alibi",
 )
 LONG = "-b 1 -H 1 -s 64 --seqlen-k 4000 -d 64 --scale 0.35"
-"""Rows of one probable key and thousands below 2^-14 of it."""
+"""Rows with one probable key and thousands of keys below 2^-14 of it."""
 
 
 def test_the_subnormal_terms_and_no_others() -> None:

@@ -1,4 +1,4 @@
-"""Gradients against finite differences of the forward pass, in float64."""
+"""Gradients agree with finite differences of the forward pass, in float64."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CASES = [
 
 
 def doubles(problem: Problem, seed: int = 1) -> dict[str, Any]:
-    """Inputs of the problem as float64, so that steps of 1e-6 are not rounded away."""
+    """The problem's inputs as float64, so that steps of 1e-6 are not rounded away."""
     return {
         name: x if x.dtype.kind == "i" else x.astype(np.float64) for name, x in fill(problem, "normal", seed).items()
     }

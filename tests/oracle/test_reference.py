@@ -1,4 +1,4 @@
-"""The blocked float64 forward pass against the element-by-element formula, feature by feature."""
+"""The blocked float64 forward pass agrees with the element-by-element formula for every feature."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ CASES = [
 
 
 def assert_matches_brute(problem: Problem, kind: str = "normal", seed: int = 3) -> None:
-    """The oracle's rows are the formula's, to float64 accuracy."""
+    """Assert that the oracle's rows equal the formula's to float64 accuracy."""
     inputs = fill(problem, kind, seed)
     reference = forward(problem, inputs)
     expected = attention(problem, inputs)
@@ -94,7 +94,7 @@ def test_every_fill(kind: str) -> None:
 
 @st.composite
 def problems(draw: st.DrawFn) -> str:
-    """Flags of a small random problem."""
+    """The flags of a small random problem."""
     ratio, kv_heads = draw(st.integers(1, 3)), draw(st.integers(1, 2))
     words = ["-H", ratio * kv_heads, "--kv-heads", kv_heads, "-d", draw(st.integers(1, 9)), "--dtype", "fp32"]
     words += ["--hdim-v", draw(st.integers(1, 9)), "--layout", draw(st.sampled_from(["bhsd", "bshd", "bhsd:bshd"]))]

@@ -1,4 +1,4 @@
-"""Row sampling, and the memory that the reference needs."""
+"""Row sampling and the memory use of the reference."""
 
 from __future__ import annotations
 
@@ -61,4 +61,4 @@ def test_memory_is_linear_in_the_sequence() -> None:
     forward(problem, inputs)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 60e6  # O(seqlen^2) float64 scores would be 2 GB
+    assert peak < 60e6  # O(seqlen^2) float64 scores would take 2 GB

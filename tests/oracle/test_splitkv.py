@@ -1,4 +1,4 @@
-"""Split-KV gives the result of the unsplit pass."""
+"""Split-KV gives the same result as the unsplit pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Storage forms do not change the result: layouts, packing, pages, caches; and the state that an append leaves."""
+"""Storage forms (layouts, packing, pages, caches) do not change the result, and an append leaves the right state."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_left_padding_only_moves_the_keys(rest: str, padding: str) -> None:
 
 
 def test_rotary_positions_count_the_padding() -> None:
-    """Upstream rotates by the row of the cache; a cache rotated by rows therefore gives the same scores."""
+    """Upstream rotates by the cache row, so a cache rotated by rows gives the same scores."""
     common = "-b 2 -H 2 -s 2 -d 8 --dtype fp32 --kv-cache linear --cache-seqlens 5,3 --append 2 --rotary 8 --causal"
     plain, padded = Problem.from_cli(common), Problem.from_cli(f"{common} --cache-leftpad 6,1")
     inputs = fill(plain)
@@ -114,7 +114,7 @@ def test_append_writes_the_rotated_key(style: str) -> None:
     np.testing.assert_array_equal(cache["k"][0, :, 5:], expected)
     np.testing.assert_array_equal(cache["v"][0, :, 5:], inputs["v_new"][0])
     np.testing.assert_array_equal(cache["k"][0, :, :5], inputs["k"][0, :, :5])
-    assert np.isnan(inputs["k"][0, :, 5:]).all()  # the inputs were not written to
+    assert np.isnan(inputs["k"][0, :, 5:]).all()  # the inputs are unchanged
 
 
 def test_rotation_keeps_lengths_and_depends_on_distance_only() -> None:

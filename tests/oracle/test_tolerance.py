@@ -1,4 +1,4 @@
-"""The rules accept honest kernels and name the errors of others."""
+"""The rules accept correct kernels and name the errors of others."""
 
 from __future__ import annotations
 
@@ -140,12 +140,12 @@ def test_cache_after_an_append(dtype: str) -> None:
         return compare(problem, o, None, reference, cache=cache).verdict
 
     near = float(reference.cache["k"][table[0, 1], 3, 0, 3]) * (1 + {"fp32": 1e-7, "fp16": 4e-4, "bf16": 4e-3}[dtype])
-    assert verdict("k", table[0, 1], 3, near) is Verdict.PASSED  # another rounding of the rotated key
+    assert verdict("k", table[0, 1], 3, near) is Verdict.PASSED  # a different rounding of the rotated key
     assert verdict("k", table[0, 1], 3, near + 0.5) is Verdict.WRONG
     assert verdict("v", table[1, 0], 2, 9.0) is Verdict.WRONG
     assert verdict("k", table[1, 0], 0, 9.0) is Verdict.WRONG  # an old key was overwritten
     unused = next(n for n in range(len(inputs["k"])) if n not in table)
-    assert verdict("k", unused, 0, 0.0) is Verdict.WRONG  # written outside
+    assert verdict("k", unused, 0, 0.0) is Verdict.WRONG  # written outside the new rows
 
 
 @pytest.mark.parametrize("dtype", ["fp16", "bf16"])

@@ -1,4 +1,4 @@
-"""The CK-Tile backend's choice without its device: enough of a backend to find the kernels that a case needs."""
+"""The CK-Tile backend's choice without its device: just enough to find the kernels that a case needs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fmha_cli.domain.problem import Problem
 
 
 class Choice(PaperBackend):
-    """Decides, plans and names as the backend does; builds and runs nothing."""
+    """Decides, plans and names kernels like the backend; builds and runs nothing."""
 
     def __init__(self) -> None:
         super().__init__("ck_tile", ("gfx90a", "gfx942", "gfx950", "gfx1201"))

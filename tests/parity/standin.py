@@ -1,8 +1,8 @@
-"""A program that replaces upstream's examples: it prints every form of output that they have, and some more.
+"""A program that replaces upstream's examples and prints every form of their output, and some more.
 
-It is written from the runners' text, independently of ``backends.ck_tile.parity.reading``. The variable
-``STANDIN`` chooses what it does. It is one form for every case, or ``FORM@KEY=VALUE,...;FORM``, in which the first form
-with matching settings counts.
+It is written from the runners' text, independently of ``backends.ck_tile.parity.reading``. The variable ``STANDIN``
+selects its output: one form for every case, or ``FORM@KEY=VALUE,...;FORM``, where the first form with matching settings
+applies.
 """
 
 from __future__ import annotations
@@ -239,7 +239,7 @@ else:
 
 
 def write_standins(folder: Path, programs: tuple[str, ...] = ("fwd", "bwd")) -> Path:
-    """The stand-ins under the programs' own names; returns the folder."""
+    """Write the stand-ins under the programs' own names and return the folder."""
     folder.mkdir(exist_ok=True)
     for program in programs:
         path = folder / f"tile_example_fmha_{program}"

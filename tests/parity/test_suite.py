@@ -1,4 +1,4 @@
-"""Suites: the content of the files, which are upstream's own scripts."""
+"""Suites: the content of the files, which follow upstream's own scripts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COUNTS = {
     "smoke_fwd_appendkv": 2304,
     "smoke_fwd_splitkv": 41592,
 }
-"""Cases of each suite; ``test_the_scripts_run_the_same_programs`` counts those of the scripts."""
+"""The number of cases in each suite; ``test_the_scripts_run_the_same_programs`` checks those from the scripts."""
 
 
 def load_suite(text: str) -> Suite:
@@ -37,7 +37,7 @@ def load_suite(text: str) -> Suite:
 
 
 def test_help_names_every_suite_and_program() -> None:
-    """``--help`` shows them without importing the backend."""
+    """``--help`` lists the suites and programs without importing the backend."""
     known = programs()[1]
     assert sorted(known.suites) == list(CkCounterpart().suites()) == sorted(COUNTS)
     assert known.binaries == tuple(CkCounterpart.binaries[program] for program in Program)
@@ -65,7 +65,7 @@ def test_expansion_is_lazy() -> None:
 
 
 def test_the_basic_cases_differ_from_the_defaults_as_upstream_says() -> None:
-    """The table of upstream's parity test: number of cases, and what each changes."""
+    """The cases match the table of upstream's parity test: their number, and what each one changes."""
     cases = {case.name: case for case in load_suite("basic").cases()}
     assert cases["basic_fp16"].argv()[:4] == ("-prec=fp16", "-mode=0", "-b=2", "-h=2")
     base = cases["basic_fp16"].settings
@@ -93,7 +93,7 @@ def scripts(shared_cache: Path) -> Path:
 
 
 def ran_by(script: Path, folder: Path, *options: str) -> list[Settings]:
-    """The command lines with which a script of upstream runs its program, as the program reads them: the last wins."""
+    """The settings with which an upstream script runs its program. Of repeated options, the last counts."""
     program = "tile_example_fmha_bwd" if "bwd" in script.name else "tile_example_fmha_fwd"
     log = folder / "log"
     fake = folder / program
@@ -115,7 +115,7 @@ def given_by(name: str, group: str = "") -> list[Settings]:
 
 @pytest.mark.parametrize(("script", "suite"), [("smoke_test_bwd.sh", "smoke_bwd"), ("smoke_test_fwd.sh", "smoke_fwd")])
 def test_the_scripts_run_the_same_programs(scripts: Path, tmp_path: Path, script: str, suite: str) -> None:
-    """Upstream's own script, run with a program that writes down its arguments: the same cases in the same order."""
+    """Upstream's script, run with a program that records its arguments, gives the same cases in the same order."""
     assert ran_by(scripts / script, tmp_path) == given_by(suite)
 
 
@@ -127,7 +127,7 @@ def test_the_script_with_its_options_runs_the_same_programs(scripts: Path, tmp_p
 
 
 def test_a_changed_suite_is_noticed(scripts: Path, tmp_path: Path) -> None:
-    """The comparison sees one value of one case."""
+    """The comparison detects a change of one value in one case."""
     ran = ran_by(scripts / "smoke_test_bwd.sh", tmp_path)
     given = given_by("smoke_bwd")
     given[17] = frozenset({**dict(given[17]), "h_k": "3"}.items())

@@ -1,1 +1,1 @@
-"""The oracle against implementations from outside this project (extra ``peers``)."""
+"""The oracle compared with implementations from outside this project (extra ``peers``)."""

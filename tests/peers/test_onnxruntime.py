@@ -1,4 +1,7 @@
-"""The oracle against ONNX Runtime's CPU kernels (float32): Attention (opset 23), MultiHeadAttention, GroupQueryAttention."""
+"""The oracle agrees with ONNX Runtime's CPU kernels in float32.
+
+The operators are Attention (opset 23), MultiHeadAttention and GroupQueryAttention.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,7 @@ MICROSOFT = "com.microsoft"
 def run(
     op: str, feeds: dict[str, Any], outputs: int, domain: str = "", opset: int = 23, **attributes: Any
 ) -> list[Any]:
-    """Results of one node; inputs named ``_`` and a number are left out."""
+    """The results of one node; an input whose name is ``_`` and a number is omitted."""
     helper = onnx.helper
     names = [f"y{n}" for n in range(outputs)]
     inputs = ["" if name.startswith("_") else name for name in feeds]

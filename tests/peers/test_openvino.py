@@ -1,4 +1,4 @@
-"""The oracle against OpenVINO's CPU plugin (float32 inference): ScaledDotProductAttention of opset 13."""
+"""The oracle agrees with OpenVINO's CPU plugin (float32 inference): ScaledDotProductAttention of opset 13."""
 
 from __future__ import annotations
 

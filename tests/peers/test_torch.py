@@ -1,4 +1,4 @@
-"""The oracle against PyTorch on the CPU in float64: SDPA, autograd through it, and FlexAttention's eager form."""
+"""The oracle agrees with PyTorch on the CPU in float64: SDPA, its autograd, and FlexAttention's eager form."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def additive(problem: Problem, t: dict[str, Any]) -> Any:
 
 
 def kept(problem: Problem) -> Any:
-    """Dropout factors (B, H, seqlen_q, seqlen_k); the stream itself is tested elsewhere."""
+    """Dropout factors (B, H, seqlen_q, seqlen_k); other tests cover the stream itself."""
     rows = np.arange(problem.seqlen_q)
     planes = [
         [fmha_stream(problem, b, rows * 0 + h, rows, 0, problem.seqlen_k) for h in range(problem.heads)]
@@ -90,7 +90,7 @@ def kept(problem: Problem) -> Any:
 
 
 def by_operations(problem: Problem, t: dict[str, Any]) -> Any:
-    """O from elementary differentiable operations; also covers what SDPA lacks."""
+    """O from elementary differentiable operations; this also covers what SDPA lacks."""
     ratio = problem.heads // problem.kv_heads
     k, v = (t[name].repeat_interleave(ratio, 1) for name in ("k", "v"))
     s = t["q"] @ k.transpose(-1, -2) * problem.scale
@@ -150,7 +150,7 @@ def test_causal_bias_of_torch_has_the_same_corners() -> None:
 @pytest.mark.parametrize("dtype", ["fp32", "bf16", "fp16"])
 @pytest.mark.parametrize("flags", ["-s 700 -d 64", "-s 1024 -d 128 --mask causal-tl", "-s 1 --seqlen-k 3000 -d 64"])
 def test_the_rules_accept_torch_kernels(flags: str, dtype: str, kind: str) -> None:
-    """The budgets come from an emulation; a kernel written by others must fit into them too."""
+    """The budgets come from an emulation; real kernels by others must fit into them too."""
     problem = Problem.from_cli(f"-b 1 -H 2 --dtype {dtype} {flags}")
     inputs = fill(problem, kind, 2)
     storage = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[dtype]

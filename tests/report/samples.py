@@ -1,4 +1,4 @@
-"""Documents of every kind, golden ones and drawn ones, for the tests of reports and of schemas."""
+"""Documents of every kind, golden and random, for the tests of reports and schemas."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ DIGEST = "0123456789abcdef" * 4
 
 @dataclass(frozen=True, kw_only=True)
 class SampleAlgorithm(Algorithm):
-    """Free choices of an invented backend."""
+    """The free choices of a fictitious backend."""
 
     tile: tuple[int, ...] = (64, 32)
     padded: bool = False
@@ -114,7 +114,7 @@ def measurement() -> Measurement:
 
 
 def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
-    """A full row: everything that a row may say is said."""
+    """A complete row, with every optional member set."""
     fields: dict[str, Any] = {
         "problem": PROBLEM.to_dict(),
         "repro": f"fmha run {PROBLEM.repro()}",
@@ -176,7 +176,7 @@ def emulated(verdict: Verdict = Verdict.HAZARD) -> Record:
 
 
 def bare(verdict: Verdict = Verdict.UNSUPPORTED) -> Record:
-    """A row of which nothing is known but that it was asked for."""
+    """A row with no information except that it was requested."""
     return Record(problem=PROBLEM.to_dict(), repro="fmha run", verdict=verdict, reasons=(REASON,))
 
 
@@ -215,7 +215,7 @@ BARE_INSPECTED = inspect.inspect_document(
 
 
 def documents() -> dict[str, list[dict[str, Any]]]:
-    """Schema name -> golden documents of it, the full and the empty ones."""
+    """Schema name -> its golden documents, the full and the empty ones."""
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
     rows = [record(), bare(), record(Verdict.WRONG, comparisons=(Comparison(checks=(("o", check(float("nan"))),)),))]
     checks = [
@@ -396,7 +396,7 @@ def comparisons(draw: st.DrawFn) -> Comparison:
 
 @st.composite
 def records(draw: st.DrawFn) -> Record:
-    """Rows of any content, possible or not."""
+    """Rows with random content, whether plausible or not."""
     problem = draw(problems())
     launches = st.lists(st.tuples(natural), min_size=1, max_size=8).map(tuple)
     measured = st.builds(Measurement, launches=launches, flops=natural, bytes=natural, threads=st.integers(0, 9))

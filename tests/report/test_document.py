@@ -1,4 +1,4 @@
-"""The content of documents, and that they are cheap to make."""
+"""The content of documents, and their low cost."""
 
 from __future__ import annotations
 

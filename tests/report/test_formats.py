@@ -1,4 +1,4 @@
-"""The printed forms: every form of every document, and what a reader must find in each."""
+"""The printed formats: every format of every document, and the content that it must show."""
 
 from __future__ import annotations
 

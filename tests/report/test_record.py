@@ -1,4 +1,4 @@
-"""Records: exact JSON, nothing missing, nothing non-finite, and back again."""
+"""Records: exact JSON, complete, always finite, and readable back."""
 
 from __future__ import annotations
 

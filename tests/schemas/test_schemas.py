@@ -1,4 +1,4 @@
-"""The JSON schemas: valid, strict, self-contained, and in step with the code that fills them."""
+"""The JSON schemas: valid, strict, self-contained, and consistent with the code that fills them."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ PUBLISHED = Path(__file__).parent / "published"
 
 @pytest.mark.parametrize("name", ["common", *names()])
 def test_a_published_schema_changes_with_its_version_only(name: str) -> None:
-    """The text to the letter: users keep and compare what ``fmha schema`` printed."""
+    """Each schema equals its published text exactly, because users keep and compare the output of ``fmha schema``."""
     published = json.loads((PUBLISHED / f"{name}.json").read_text("utf-8"))
     assert json.dumps(schemas.load(name), indent=1) == json.dumps(published, indent=1)
 
@@ -108,7 +108,7 @@ OPEN = (
     "settings",
     "spills",
 )
-"""Members whose keys are free."""
+"""Members with arbitrary keys."""
 
 SIMILAR = 3
 """Elements of an array that are tried; one schema describes them all."""
@@ -116,7 +116,7 @@ SIMILAR = 3
 
 def closed_objects(tree: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
     if path and path[-1] == "details":
-        return  # whatever is in it is the backend's affair
+        return  # its content is up to the backend
     if isinstance(tree, dict):
         if not path or path[-1] not in OPEN:
             yield path

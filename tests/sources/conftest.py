@@ -1,4 +1,4 @@
-"""A small package index on this machine, archives to put into it, and a cache to fetch them to."""
+"""A small local package index, archives to put into it, and a cache to fetch them to."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice
 
 FILES = {"include/a.h": b"#pragma once\n", "include/deep/b.h": b"int b;\n" * 400, "LICENSE": b"do what you like\n"}
-"""What is kept of the archives of these tests."""
+"""The files that these tests keep from their archives."""
 
 OTHERS = {"src/not-kept.cpp": b"int main() {}\n", "include-not/x.h": b"x"}
 
 
 @dataclass
 class Index:
-    """An HTTP server with one project; tests set what it does wrong.
+    """An HTTP server with one project; tests set its faults.
 
     Attributes:
-        files: name -> content. ranges: it answers ranges. cut: bytes after which it drops the connection.
-        status: of every answer, 200 by default. password: ``user:password`` that it asks for.
-        sent: bytes of file content sent. asked: paths asked for.
+        files: name -> content. ranges: whether it answers ranges. cut: bytes after which it drops the connection.
+        status: of every answer, 200 by default. password: the ``user:password`` that it requires.
+        sent: bytes of file content sent. asked: requested paths.
     """
 
     server: ThreadingHTTPServer
@@ -47,7 +47,7 @@ class Index:
     sent: int = 0
     asked: list[str] = field(default_factory=list)
     hold: threading.Event | None = None
-    """When set up, a file's second half is sent only once this is set."""
+    """If this event exists, the second half of a file is sent only once it is set."""
 
     @property
     def host(self) -> str:
@@ -123,7 +123,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @pytest.fixture
 def index() -> Iterator[Index]:
-    """A package index that works."""
+    """A working package index."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
     server.daemon_threads = True
     found = Index(server)
@@ -145,7 +145,7 @@ def layout(tmp_path: Path) -> CacheLayout:
 
 @dataclass
 class Notices:
-    """Collects what is said."""
+    """Collects notices."""
 
     said: list[Notice] = field(default_factory=list)
 
@@ -165,7 +165,7 @@ def notices() -> Notices:
 def tar_of(
     files: Mapping[str, bytes], root: str = "p-1/", edit: Callable[[tarfile.TarFile], None] | None = None
 ) -> bytes:
-    """A .tar.gz with these files; ``edit`` may add what does not belong there."""
+    """A .tar.gz with these files; ``edit`` may add unwanted members."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w:gz") as archive:
         for name, data in files.items():
@@ -178,7 +178,7 @@ def tar_of(
 
 
 def zip_of(files: Mapping[str, bytes], root: str = "") -> bytes:
-    """A wheel with these files behind half a megabyte that nobody needs."""
+    """A wheel with these files after half a megabyte of unneeded data."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("ballast.bin"), bytes(range(256)) * 8192)
@@ -188,7 +188,7 @@ def zip_of(files: Mapping[str, bytes], root: str = "") -> bytes:
 
 
 def pin_for(data: bytes, file: str = "p-1.tar.gz", root: str = "p-1/", kept: Mapping[str, bytes] | None = None) -> Pin:
-    """The pin of an archive: ``include/`` and ``LICENSE`` are kept."""
+    """The pin of an archive that keeps ``include/`` and ``LICENSE``."""
     content = dict(FILES if kept is None else kept)
     listed = {name: (hashlib.sha256(body).hexdigest(), len(body)) for name, body in content.items()}
     return Pin(
@@ -209,5 +209,5 @@ def pin_for(data: bytes, file: str = "p-1.tar.gz", root: str = "p-1/", kept: Map
 
 
 def nothing_left(layout: CacheLayout) -> bool:
-    """Whether the cache holds no source and nothing half-written."""
+    """Whether the cache holds no source and no partial file."""
     return not [*layout.sources.glob("*"), *layout.tmp.glob("*")]

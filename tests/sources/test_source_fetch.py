@@ -1,4 +1,4 @@
-"""Fetching: from an index over HTTP and from folders; what goes wrong; what is left behind (nothing)."""
+"""Fetching from an index over HTTP and from folders: errors, and no leftovers."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ def test_two_at_once_fetch_once(index: Index, pin: Pin, layout: CacheLayout, not
 def test_another_process_was_quicker(
     index: Index, pin: Pin, layout: CacheLayout, notices: Notices, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without a lock both unpack; the later one uses what is there."""
+    """Without a lock, both processes unpack; the later one uses what is already there."""
     real = store._moved_away
 
     def slow(place: Path, at: CacheLayout) -> Path | None:

@@ -1,4 +1,4 @@
-"""The real pins, from the package index. Skipped where it cannot be reached; CI can."""
+"""The real pins, from the package index. The tests are skipped if it cannot be reached; CI can reach it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_pinned_tree_is_the_baseline(shared_cache: Path, notices: Notices) -
 
 
 def test_little_of_the_wheel_is_read(tmp_path: Path, notices: Notices, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By ranges where the server allows it: the wheel is 188 MB, the parts are 3."""
+    """If the server supports ranges, only the needed parts are read: 3 MB of the 188 MB wheel."""
     opened: list[RangedFile] = []
 
     class Watched(RangedFile):

@@ -20,7 +20,7 @@ from fmha_cli.toolchain.cache.layout import CacheLayout
 
 
 def environment(tmp_path: Path, config: str = "", **variables: str) -> dict[str, str]:
-    """This process's environment with pip's own replaced."""
+    """This process's environment with pip's own variables replaced."""
     (tmp_path / "pip.conf").write_text(config)
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PIP_")}
     return {**kept, "PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), **variables}
@@ -113,7 +113,7 @@ def test_pins_are_whole() -> None:
 
 
 def test_no_registry_is_named_in_the_code() -> None:
-    """Where packages come from is pip's configuration, and pip's own default."""
+    """Only pip's configuration, or its default, determines the source of packages."""
     package = Path(__file__).resolve().parents[2] / "fmha_cli"
     for path in (
         *(package / "sources").glob("*.py"),

@@ -1,4 +1,4 @@
-"""Archives that behave, and archives that do not."""
+"""Well-formed and malicious archives."""
 
 from __future__ import annotations
 

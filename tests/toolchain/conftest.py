@@ -1,4 +1,4 @@
-"""A cache in a temporary directory, and a shell script as the "compiler", so most tests need no real one."""
+"""A cache in a temporary directory, and a shell script as the "compiler", so that most tests need no real one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from fmha_cli.toolchain.cache.store import BuildProduct, Cache
 from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
 from fmha_cli.toolchain.notice import Notice, NoticeKind
 
-# The "source" is itself a shell script that sees $OUT: each test writes down what its compiler does.
+# The "source" is a shell script that sees $OUT: each test writes what its compiler does.
 FAKE_COMPILER = """#!/bin/sh
 echo "$$" >> "{calls}"
 previous=
@@ -35,7 +35,7 @@ GOOD_SOURCE = 'echo "a warning"; printf "the library %0100d" 7 > "$OUT"'
 
 @dataclass
 class Notices:
-    """Collects what is said."""
+    """Collects notices."""
 
     said: list[Notice] = field(default_factory=list)
 
@@ -48,7 +48,7 @@ class Notices:
 
 @dataclass(frozen=True)
 class FakeCompiler:
-    """The script, and how often it was started."""
+    """The script, and how often it has been started."""
 
     toolchain: Toolchain
     calls_file: Path
@@ -66,19 +66,19 @@ def write_script(path: Path, text: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def _quick_fsync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Thousands of real fsyncs would take minutes on a busy disk; that they are called, and when, has its own test."""
+    """Thousands of real fsyncs would take minutes on a busy disk. A separate test checks the calls."""
     monkeypatch.setattr(os, "fsync", lambda descriptor: None)
 
 
 @pytest.fixture
 def script() -> Callable[[Path, str], Path]:
-    """Writes an executable script."""
+    """Write an executable script."""
     return write_script
 
 
 @pytest.fixture
 def ctrl_c() -> Iterator[None]:
-    """Python's own handling of SIGINT, also where the suite runs as a background job, which ignores the signal."""
+    """Restore Python's handling of SIGINT, which a suite in a background job would ignore."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
@@ -131,7 +131,7 @@ def make_key(compiler: FakeCompiler) -> Callable[..., BuildKey]:
 
 @pytest.fixture
 def write_product() -> Callable[..., BuildProduct]:
-    """A builder without any process."""
+    """A builder without a process."""
 
     def build(work: Path, data: bytes = b"library bytes") -> BuildProduct:
         (work / "a.so").write_bytes(data)
@@ -143,7 +143,7 @@ def write_product() -> Callable[..., BuildProduct]:
 
 @pytest.fixture
 def child() -> Callable[..., subprocess.Popen[str]]:
-    """Starts a fresh Python with this very package; its stdout and stderr are one pipe."""
+    """Start a fresh Python with this very package; its stdout and stderr share one pipe."""
 
     def start(code: str, *arguments: str, **environment: str) -> subprocess.Popen[str]:
         home = str(Path(fmha_cli.__file__).parents[1])

@@ -1,4 +1,4 @@
-"""Kernels that need no compiler: the cache treats them like all others."""
+"""Kernels that need no compiler: the cache treats them like any other."""
 
 from __future__ import annotations
 

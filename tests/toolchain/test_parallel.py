@@ -1,4 +1,4 @@
-"""Many builds at once."""
+"""Many builds in parallel."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Gauge:
 
 
 def test_results_in_order_of_the_jobs() -> None:
-    """The first job ends last."""
+    """The results keep the order of the jobs although the first job ends last."""
     others = threading.Semaphore(0)
 
     def first(stop: threading.Event) -> str:
@@ -81,7 +81,7 @@ def test_never_more_than_the_workers_but_as_many() -> None:
 
 
 class Memory:
-    """Tells the free memory, counts the jobs that run whenever it is asked, and holds the jobs for some questions."""
+    """Reports the free memory, counts the running jobs at each question, and holds the jobs for the first questions."""
 
     def __init__(self, hold_for: int, *answers: int) -> None:
         self.hold_for, self.answers = hold_for, answers
@@ -102,7 +102,7 @@ class Memory:
 
 @pytest.mark.parametrize(("free", "most"), [(1, 1), (GIB, 1), (2 * GIB - 1, 1), (2 * GIB, 2), (3 * GIB, 3)])
 def test_memory_limits_the_number(free: int, most: int) -> None:
-    """The system reports all memory as free all the while: promises count before they are used."""
+    """The system reports all memory as free throughout, so reservations count before they are used."""
     memory = Memory(most + 2, free)
     assert all(outcome.value for outcome in build_many(memory.jobs(5), 5, available=memory).outcomes)
     assert memory.most == most

@@ -1,4 +1,4 @@
-"""The peak memory of a program is its own, or unknown. It is never that of the process that started it."""
+"""The peak memory of a program is its own or unknown. It is never the peak of the process that started it."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ print(ended.peak_bytes)
 
 
 def peak_of(own: int, grown: int, folder: Path) -> str:
-    """What a process of ``own`` MiB tells of a program of ``grown`` MiB.
+    """The peak that a process of ``own`` MiB reports for a program of ``grown`` MiB.
 
-    A shell starts that process, because Linux hands the peak of a process down to what it starts: a test process that
-    was large itself would be larger than the program that is measured.
+    A shell starts that process, because Linux hands the peak of a process down to its children. A large test process
+    would otherwise exceed the program that is measured.
     """
     argv = ["/bin/sh", "-c", '"$@" & wait $!', "sh", sys.executable, "-c", CHILD, str(own), str(grown)]
     return subprocess.run(argv, capture_output=True, text=True, check=True, cwd=folder).stdout.strip()

@@ -1,4 +1,4 @@
-"""Building a set of kernels: each once, refused kernels never, a missing compiler found once, within the memory."""
+"""Building a set of kernels: each once, refused ones never, a missing compiler reported once, within the memory."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from fmha_cli.walk.builds import Built, build_stages
 
 @dataclass
 class Seen:
-    """What reached the backend."""
+    """Records what reached the backend."""
 
     prepared: int = 0
     built: list[int] = field(default_factory=list)
 
 
 class HeavyBackend(PaperBackend):
-    """Refuses tile 1, fails on tile 2, and has no compiler if told so."""
+    """Refuses tile 1, fails on tile 2, and has no compiler if configured so."""
 
     def __init__(self, seen: Seen, *, broken: bool = False) -> None:
         super().__init__("heavy", ("paper",))
@@ -74,7 +74,7 @@ def tile_of(kernel: KernelSpec) -> int:
 
 
 class OneBackend(Registry):
-    """A registry of one backend."""
+    """A registry with a single backend."""
 
     def __init__(self, backend: PaperBackend) -> None:
         super().__init__({}, lambda: ())

@@ -1,4 +1,4 @@
-"""The walk on an emulated device: by name alone, watched regions, findings as verdicts, counts, and never a time."""
+"""The walk on an emulated device: selected by name only, watched regions, findings as verdicts, counts, no times."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_findings_become_the_verdict(
     kinds: Sequence[str],
     verdict: Verdict,
 ) -> None:
-    """The kernel's numbers are right all the while."""
+    """The findings decide even though the kernel's numbers are right."""
     sees(*kinds)
     row = run(command, fills=("normal",))[0]
     assert row.verdict is verdict
@@ -107,7 +107,7 @@ def test_places_are_listed_once(emulator: Told, sees: Sees) -> None:
 
 
 def test_a_wrong_kernel_with_a_hazard_is_a_hazard(emulator: Told, sees: Sees) -> None:
-    """The hazard is the cause, the wrong number its effect."""
+    """The hazard is the cause, and the wrong number its effect."""
     zeros = next(k.name for k in api.list_kernels("null", backend="null") if "behaviour=zeros" in k.name)
     fp32 = api.Problem.from_cli("-H 1 -s 16 -d 8 --dtype fp32")
     assert run("run", fp32, kernel=zeros)[0].verdict is Verdict.WRONG
@@ -126,7 +126,7 @@ def test_checks_can_be_switched_off(emulator: Told, sees: Sees) -> None:
 
 
 def test_a_launch_that_stopped_says_why(emulator: Told, sees: Sees) -> None:
-    """Whatever the runtime's error number means, the emulator's sentence is what is shown."""
+    """The emulator's message is shown, whatever the runtime's error number means."""
     sees("missing-wait", fault="v_frobnicate_b32 at 0x40 of paper_kernel is not implemented")
     kernel = next(k.name for k in api.list_kernels("null", backend="null") if "launch_error" in k.name)
     (row,) = run("run", api.Problem.from_cli("-H 1 -s 16 -d 8 --dtype fp32"), kernel=kernel)
@@ -224,7 +224,7 @@ def test_a_sweep_and_all_kernels_have_no_times_and_no_regret(emulator: Told) -> 
 
 
 def test_a_baseline_takes_no_row_of_an_emulated_device(emulator: Told, tmp_path: Path) -> None:
-    """Neither one as it is written, nor one that somebody gave a time."""
+    """A baseline accepts neither a normal emulated row nor one with an invented time."""
     path = tmp_path / "old.json"
     (bench,) = api.run(PROBLEM, command="bench", backend="null", budget_s=0.05)
     timed = {**bench.to_dict(), "device": ID}

@@ -1,4 +1,4 @@
-"""A backend that compiles nothing and draws dropout from its own stream, as a plugin with only the public names."""
+"""A backend that compiles nothing and has its own dropout stream, as a plugin that uses only public names."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_its_dropout_is_judged_by_its_own_stream(registry: Registry, tmp_path: P
 
 
 def test_another_stream_judges_it_wrong(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The reference draws from the stream that the backend names, not from one that happens to be there."""
+    """The reference uses the stream that the backend names; with another stream the verdict is WRONG."""
     monkeypatch.setattr(registry.backend("framework"), "dropout_stream", "fmha")
     assert run(registry, tmp_path) == [Verdict.WRONG]
 

@@ -58,7 +58,7 @@ def test_all_kernels_mark_the_default_with_its_regret(monkeypatch: pytest.Monkey
 def test_peaks_of_a_busy_machine_are_measured_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, low: int, verdict: Verdict
 ) -> None:
-    """The first ``low`` measurements reach one FLOP/s; only a time that beats all of them is not believed."""
+    """The first ``low`` measurements reach one FLOP/s; only a time that beats all of them is distrusted."""
     found: list[float] = []
 
     def peaks(*_: object) -> dict[str, object]:

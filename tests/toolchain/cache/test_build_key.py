@@ -1,4 +1,4 @@
-"""The build key: what changes the hash, and what does not."""
+"""The build key: the changes that affect the hash, and those that do not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ OF_SPEC = {f.name for f in dataclasses.fields(BuildSpec)}
 
 
 def changed(**change: Any) -> BuildKey:
-    """KEY with other parts, whichever value they belong to."""
+    """KEY with some parts replaced, whichever value they belong to."""
     own = {name: value for name, value in change.items() if name not in OF_SPEC}
     spec = {name: value for name, value in change.items() if name in OF_SPEC}
     return dataclasses.replace(KEY, spec=dataclasses.replace(SPEC, **spec), **own)
@@ -97,7 +97,7 @@ def test_what_hashes_the_same(change: dict[str, Any]) -> None:
 
 
 def test_digest_is_pinned() -> None:
-    """A changed digest throws every user's cache away; it must be meant (raise SCHEMA_VERSION then)."""
+    """A changed digest invalidates every user's cache, so a change must be intended (raise SCHEMA_VERSION then)."""
     assert KEY.digest == DIGEST
 
 

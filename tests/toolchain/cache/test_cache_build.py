@@ -1,4 +1,4 @@
-"""Look up, build once, publish: the protocol of one process, and its failures."""
+"""Look up, build once, publish: the protocol of one process and its failures."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_a_file_in_an_entrys_place_is_moved_away(cache: Cache, make_key: MakeKey
 def test_a_sound_entry_is_never_quarantined(
     cache: Cache, make_key: MakeKey, write_product: Builder, notices: Any
 ) -> None:
-    """Two processes may see the same damage; the second must not move the entry that the first one repaired."""
+    """If two processes see the same damage, the second must not quarantine the entry that the first repaired."""
     built = cache.get_or_build(make_key(), write_product)
     assert quarantine_if_damaged(cache.layout, built.digest, notices) is None
     assert built.path.exists()
@@ -137,7 +137,7 @@ def no_lock(self: object, still_wanted: object = None) -> Iterator[bool]:
 def test_without_any_lock_the_loser_of_the_rename_uses_the_winners(
     cache: Cache, make_key: MakeKey, write_product: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Correctness must come from the rename alone."""
+    """Correctness must rest on the rename alone."""
     monkeypatch.setattr("fmha_cli.toolchain.cache.lock.WaitingLock.hold", no_lock)
     key = make_key()
 
@@ -259,7 +259,7 @@ def test_any_exception_of_the_builder_leaves_nothing(cache: Cache, make_key: Mak
 
 
 class FailsOnce:
-    """A system call that fails at one of its uses."""
+    """A system call that fails on one of its uses."""
 
     def __init__(self, real: Callable[..., Any], at: int, number: int) -> None:
         self.real, self.at, self.number = real, at, number
@@ -292,7 +292,7 @@ def test_a_disk_that_refuses_is_exit_4_and_leaves_nothing_half_written(
     function: str,
     number: int,
 ) -> None:
-    """The first, second ... use of a system call fails, until a build makes no more of them."""
+    """The first, second, ... use of a system call fails, until a build makes no more of them."""
     real = getattr(os, function)
     refused = 0
     for number_of_call in range(200):
@@ -305,7 +305,7 @@ def test_a_disk_that_refuses_is_exit_4_and_leaves_nothing_half_written(
         refused += error is not None
         found = cache.lookup(key)
         assert found is None or found.path.read_bytes() == b"library bytes"
-        # Where the cleaning up itself was refused, the build is done already and `prune` has the rest to do.
+        # If the cleanup itself failed, the build is already done and `prune` removes the rest.
         assert found is not None or left_in(cache.layout.tmp) == []
         assert left_in(cache.layout.quarantine) == []
         remove_tree(cache.layout.tmp)
@@ -316,7 +316,7 @@ def test_a_disk_that_refuses_is_exit_4_and_leaves_nothing_half_written(
 
 
 def test_a_really_full_disk(cache: Cache, make_key: MakeKey, write_product: Builder) -> None:
-    """A file size limit stands in for a disk without room: the write itself fails, half way."""
+    """A file size limit simulates a full disk: the write itself fails half way."""
     assert signal.getsignal(signal.SIGXFSZ) == signal.SIG_IGN
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, hard))
@@ -347,7 +347,7 @@ def test_a_failure_that_cannot_be_kept_still_names_the_error(
 def test_a_hit_needs_no_write(
     cache: Cache, make_key: MakeKey, write_product: Builder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A cache on a read-only file system still serves."""
+    """A cache on a read-only file system still serves hits."""
     cache.get_or_build(make_key(), write_product)
 
     def read_only(*args: object, **kwargs: object) -> None:

@@ -1,4 +1,4 @@
-"""``fmha cache`` ls, stats, verify, prune, why: what they report and what they change."""
+"""``fmha cache`` ls, stats, verify, prune, why: their reports and their effects."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def flip(path: Path) -> None:
 
 @pytest.fixture
 def make(cache: Cache, make_key: Callable[..., BuildKey], write_product: Callable[..., BuildProduct]) -> Make:
-    """Builds an entry of so many bytes that was last used so many seconds before NOW."""
+    """Builds an entry of the given size whose last use is the given number of seconds before NOW."""
 
     def build(name: str, age: float = 0.0, size: int = 100, **changes: object) -> Artifact:
         key = make_key(name=name, **changes)
@@ -46,7 +46,7 @@ def make(cache: Cache, make_key: Callable[..., BuildKey], write_product: Callabl
 
 
 def prune(cache: Cache, **policy: object) -> tuple[list[str], list[str], list[str]]:
-    """Names removed, digests kept for a lock, digests kept for recent use."""
+    """The removed names, the digests kept because of a lock, and the digests kept because of recent use."""
     done = prune_cache(cache.layout, PrunePolicy(**policy), lambda: NOW)  # type: ignore[arg-type]
     return [info.name for info in done.entries], list(done.kept_locked), list(done.kept_recent)
 
@@ -253,7 +253,7 @@ def test_prune_quarantine_and_failures_when_asked(cache: Cache) -> None:
 
 
 def plant_version_1(cache: Cache, built: Artifact, age: float) -> Path:
-    """An entry as an older version of the package left it: under the same digest, in that version's folder."""
+    """Place an entry as an older version of the package left it: under the same digest, in that version's folder."""
     old = cache.layout.root / "v1" / built.digest[:2] / built.digest[2:]
     shutil.copytree(built.path.parent, old)
     for path in (*old.iterdir(), old, old.parent, old.parent.parent):

@@ -1,4 +1,4 @@
-"""Every byte of an entry is checked at every load."""
+"""Every byte of an entry is checked on every load."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_100_random_byte_flips_are_all_detected(built: Artifact) -> None:
 
 
 def test_every_single_byte_of_meta_counts(built: Artifact) -> None:
-    """Exhaustive, with the flips that JSON readers are most likely to overlook: case and white space."""
+    """Every byte is flipped in the way that JSON readers most easily overlook: case and white space."""
     path = built.path.parent / META
     sound = path.read_bytes()
     for position in range(len(sound)):
@@ -102,7 +102,7 @@ def test_garbage_in_meta_is_damage_and_no_crash(built: Artifact, raw: bytes) -> 
 
 
 def forge(artifact: Artifact, **changes: object) -> None:
-    """Change meta.json and give it a fitting digest of itself."""
+    """Change meta.json and give it a matching digest."""
     path = artifact.path.parent / META
     body = {name: value for name, value in json.loads(path.read_bytes()).items() if name != "self"} | changes
     rewrite(path, canonical_json({**body, "self": digest_of(body)}).encode() + b"\n")
@@ -127,7 +127,7 @@ def test_a_consistent_forgery_is_measured_by_the_files_and_the_name(built: Artif
 
 
 def test_the_entry_of_another_key_under_this_name_is_damage(built: Artifact, cache: Cache, make_key: MakeKey) -> None:
-    """What a cache whose names leave out fields would hand back."""
+    """This is what a cache would return if its names left out fields."""
     other = make_key(arch="x86_64_v3").digest
     place = cache.layout.entry(other)
     place.parent.mkdir(exist_ok=True)
@@ -136,7 +136,7 @@ def test_the_entry_of_another_key_under_this_name_is_damage(built: Artifact, cac
 
 
 def test_the_source_must_be_the_keys(built: Artifact) -> None:
-    """Even when meta.json vouches for the changed text."""
+    """A changed source is damage even if meta.json lists its digest."""
     document = json.loads((built.path.parent / META).read_bytes())
     rewrite(built.path.parent / SOURCE, b"other")
     digest = "d9298a10d1b0735837dc4bd85dac641b0f3cef27a47e5d53a54f2f3f5b2fcffa"

@@ -1,4 +1,4 @@
-"""Many processes, and processes that are killed: the cache is right or empty, never half full."""
+"""With many processes, and with killed ones, the cache is either right or empty, never half full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 Child = Callable[..., subprocess.Popen[str]]
 
-# One cold process: probe the compiler, build or load the kernel, print the artifact's digest.
+# One cold process: test the compiler, build or load the kernel, print the artifact's digest.
 COLD = """
 import sys
 from pathlib import Path
@@ -33,7 +33,7 @@ import ctypes
 print(artifact.sha256, int(artifact.cached), ctypes.CDLL(str(artifact.path)).f())
 """
 
-# Forks one builder after the other and kills each; the only process that Python has to start.
+# Forks builders one after the other and kills each, so that Python starts only this process.
 KILLS = """
 import json, os, random, signal, sys, time
 from pathlib import Path
@@ -126,7 +126,7 @@ def test_16_cold_processes_compile_once(tmp_path: Path, child: Child, script: An
 
 
 def test_kills_never_leave_a_loadable_partial_artifact(tmp_path: Path, child: Child) -> None:
-    """50 SIGKILLs at seeded times, then one at every single file operation of a build."""
+    """50 SIGKILLs at seeded times, then one at every file operation of a build."""
     process = child(KILLS, str(tmp_path / "cache"), "50", "7")
     output, _ = process.communicate()
     assert process.returncode == 0, output

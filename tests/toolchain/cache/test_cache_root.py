@@ -173,7 +173,7 @@ def test_a_link_that_somebody_else_owns_is_refused(tmp_path: Path) -> None:
 
 @needs_root
 def test_another_user_is_refused_for_real(tmp_path: Path, child: Callable[..., subprocess.Popen[str]]) -> None:
-    """The whole way in a process of another user: root's cache directory, seen by uid 12345."""
+    """A real process of uid 12345 refuses root's cache directory."""
     (tmp_path / "cache").mkdir(0o755)
     tmp_path.chmod(0o755)
     code = (

@@ -55,7 +55,7 @@ def write_tar(path: Path, content: list[tuple[tarfile.TarInfo, bytes]], **option
 
 
 def is_untouched(cache: Cache, tmp_path: Path) -> bool:
-    """Nothing came into the cache, nothing lies around, nothing escaped."""
+    """Whether nothing reached the cache, was left over or escaped."""
     layout = cache.layout
     inside = [path for room in (layout.entries, layout.tmp) if room.exists() for path in room.iterdir()]
     return not inside and not (tmp_path / "evil").exists()
@@ -117,7 +117,7 @@ def test_compressed_archives_that_mean_harm(other: Cache, archive: Path, tmp_pat
     packed.write_bytes(whole[:200] + bytes(50) + whole[250:])
     assert "decompressed" in refused(other, packed)
     packed.write_bytes(lzma.compress(bytes(512), filters=[{"id": lzma.FILTER_LZMA2, "dict_size": 2**30}]))
-    assert "decompressed" in refused(other, packed)  # its decoder would take a GiB
+    assert "decompressed" in refused(other, packed)  # its decoder would need 1 GiB
     packed.write_bytes(lzma.compress(archive.read_bytes()))
     assert "unpacks to more than" in refused(other, packed, max_bytes=1000)
     assert is_untouched(other, tmp_path)
@@ -310,7 +310,7 @@ def test_every_truncation_is_refused(other: Cache, archive: Path, tmp_path: Path
 
 
 def test_no_flipped_byte_brings_a_damaged_entry(other: Cache, archive: Path, tmp_path: Path) -> None:
-    """A flip may hit padding or an unused header field; then what comes in must still be sound."""
+    """A flip may hit padding or an unused header field; any imported entry must still be intact."""
     raw, rng = archive.read_bytes(), random.Random(3)
     sound = {hashlib.sha256(data).hexdigest() for _, data in members(archive)}
     flipped = tmp_path / "flipped.tar"

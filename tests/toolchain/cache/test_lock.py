@@ -1,4 +1,4 @@
-"""The lock that reports its wait."""
+"""The lock, which reports its waiting time."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_an_exception_in_the_body_frees_the_lock(tmp_path: Path, notices: Any) -
 def test_the_lock_of_a_killed_process_is_free_even_if_its_child_lives(
     tmp_path: Path, child: Callable[..., subprocess.Popen[str]]
 ) -> None:
-    """A compiler that outlives a killed parent must not keep everybody waiting."""
+    """A compiler that outlives its killed parent must not block everybody else."""
     code = (
         "import subprocess, sys\n"
         "from pathlib import Path\n"

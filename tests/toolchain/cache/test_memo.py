@@ -1,4 +1,4 @@
-"""Facts that are kept until a file changes."""
+"""Facts that are remembered until a file changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Imported kernels: found without a compiler, by what they are, and only if they match."""
+"""Imported kernels: found without a compiler, by their specification, and only if they match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One compile: command line, log, verdict, and nothing left running."""
+"""One compile: command line, log and result, with no process left running."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run(compiler: Any, tmp_path: Path) -> Callable[..., CompileResult]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process runs; one that has ended but was not collected by its parent does not."""
+    """Whether a process runs; a terminated process that its parent has not reaped does not count."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except FileNotFoundError:
@@ -121,7 +121,7 @@ def test_a_very_long_error_line_is_cut() -> None:
 
 
 def test_timeout_kills_the_whole_group(run: Callable[..., CompileResult], tmp_path: Path) -> None:
-    """Also a child that the compiler started in the background, and one that ignores polite signals."""
+    """The timeout also kills a child that the compiler put in the background, and one that ignores polite signals."""
     pids = tmp_path / "pids"
     source = (
         "trap '' TERM INT HUP\n"
@@ -195,7 +195,7 @@ def test_variables_that_are_not_in_the_key_do_not_reach_the_compiler(
 
 
 def test_no_standard_input(run: Callable[..., CompileResult]) -> None:
-    """A compiler that asks a question must not eat what the user pipes into fmha."""
+    """A compiler that asks a question must not consume what the user pipes into fmha."""
     reader, writer = os.pipe()
     os.write(writer, b"for fmha\n")
     os.close(writer)

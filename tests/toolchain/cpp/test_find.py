@@ -1,4 +1,4 @@
-"""Finding a compiler that works, and remembering it."""
+"""Finding a compiler that works and remembering it."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ needs_compiler = pytest.mark.skipif(REAL is None, reason="there is no g++ or cla
 
 @pytest.fixture(autouse=True)
 def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
-    """zig compiles its C++ runtime for half a minute on first use."""
+    """Exclude zig, which compiles its C++ runtime for half a minute on first use."""
     monkeypatch.setattr(toolchain_module, "_zig_command", lambda: None)
 
 
 @pytest.fixture
 def counting(tmp_path: Path, script: Any) -> Callable[[str], Path]:
-    """A wrapper around the real compiler that counts its starts, and can be told another version."""
+    """A wrapper around the real compiler that counts its starts and can report another version."""
 
     def make(name: str) -> Path:
         text = (
@@ -206,7 +206,7 @@ def test_a_touched_compiler_is_proven_again(cache: Cache, tmp_path: Path, counti
 def test_a_changed_header_changes_the_toolchain(
     cache: Cache, tmp_path: Path, counting: Callable[[str], Path], script: Any
 ) -> None:
-    """A header that the kernels include is replaced: same compiler, another key."""
+    """If a header that the kernels include is replaced, the compiler is the same but the key differs."""
     include = tmp_path / "include"
     include.mkdir()
     (include / "omp.h").write_text("#pragma once\n")

@@ -11,7 +11,7 @@ HEAD = "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n#include <cuda_fp8.h>\n"
 
 @dataclass(frozen=True)
 class Probe:
-    """A kernel: its body, its arguments, the mnemonics that its code must hold, and the architectures that have it."""
+    """A kernel: its body, its arguments, the mnemonics that its code must contain, and its architectures."""
 
     body: str
     arguments: str = "unsigned* a, float* f"
@@ -38,7 +38,7 @@ def _only(*archs: str) -> Callable[[str], bool]:
 
 
 def _mma(instruction: str, a: int, b: int, *, kind: str = "f", accumulators: int = 4, more: str = "") -> str:
-    """One ``mma`` with registers as operands: ``a`` and ``b`` words, accumulators of an asm constraint."""
+    """One ``mma`` on registers: ``a`` and ``b`` words, and accumulators with an asm constraint."""
     kinds = {"f": "float", "r": "unsigned", "d": "double"}
     n = accumulators
     first = ", ".join(f"%{i}" for i in range(n))
@@ -261,7 +261,7 @@ __device__ int (*table[2])(int, int*) = {twice, twice};
   for (int i = 0; i < 64; i++) f[i * n + 1] = r[i] > y ? r[i] : (float)(int)r[i];
   __syncthreads(); if (n > 1000) asm volatile("bar.sync 1, 64;");
 """,
-            # More values than registers, and all of them the same for every thread: uniform registers are used.
+            # More values than registers, all uniform over the threads, so that uniform registers are used.
             "unsigned* a, float* f, int n, float x, float y",
             before="#define probe __launch_bounds__(1024, 2) probe",
         ),

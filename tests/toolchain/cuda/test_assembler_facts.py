@@ -1,4 +1,4 @@
-"""The fact that sends kernels to ptxas: what NVRTC's own assembler does not survive, tested for every architecture."""
+"""The fact that sends kernels to ptxas: the crashes of NVRTC's own assembler, tested for every architecture."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def tool(name: str, folder: str, file: str) -> Path:
 
 
 def compiled(folder: Path, arch: str, count: int, *flags: str) -> int:
-    """The exit status of the compile process, the cubin beside it if there is one."""
+    """The exit status of the compile process; the cubin, if any, is in the folder."""
     (folder / "source.cpp").write_text(TEXT.replace("COUNT", str(count)))
     library = tool(COMPILER, "lib", LIBRARY)
     command = (*own_command(), f"--nvrtc={library.parent}", *flags, f"-arch={arch}", "source.cpp", "-o", "artifact")

@@ -1,4 +1,4 @@
-"""Cubins against the assembler's own report, and against damage."""
+"""Reading cubins: agreement with the assembler's own report, and resistance to damage."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TIGHT = "-maxrregcount=32"
 @pytest.mark.parametrize("arch", GENERATIONS)
 @pytest.mark.parametrize("options", [(), (TIGHT,)])
 def test_the_assembler_says_the_same(arch: str, options: tuple[str, ...]) -> None:
-    """Registers, barriers, stack and spills of kernels that spill and of kernels that do not."""
+    """Registers, barriers, stack and spills agree, for kernels with and without spills."""
     cubin, said = Cubin(cubin_of(TEXT, arch, *options)), said_of(TEXT, arch, *options)
     assert {kernel.name for kernel in cubin.kernels} == said.keys() == {"plain", "still", "busy", "arrays"}
     names = mnemonics_of(cubin.capability)
@@ -63,7 +63,7 @@ def test_the_assembler_says_the_same(arch: str, options: tuple[str, ...]) -> Non
 
 
 def test_what_the_text_asks_for() -> None:
-    """Static shared memory and arguments do not depend on the architecture, whatever the driver keeps for itself."""
+    """Static shared memory and arguments are the same on all architectures, whatever the driver reserves."""
     for arch in ARCHS:
         kernels = {kernel.name: kernel for kernel in Cubin(cubin_of(TEXT, arch)).kernels}
         assert {name: kernel.shared_bytes for name, kernel in kernels.items()} == {
@@ -116,7 +116,7 @@ def old_abi(raw: bytes, flags: int) -> bytes:
 
 
 def test_the_older_abi() -> None:
-    """LLVM, BinaryFormat/ELF.h: the architecture in the low byte, EF_CUDA_ACCELERATORS_V1 above it."""
+    """LLVM, BinaryFormat/ELF.h: the architecture is in the low byte, EF_CUDA_ACCELERATORS_V1 above it."""
     raw = tiny_cubin("k", (8,), capability=90)
     assert Cubin(old_abi(raw, 0x5A055A)).arch == "sm_90"
     assert Cubin(old_abi(raw, 0x5A0D5A)).arch == "sm_90a"
@@ -133,7 +133,7 @@ def test_the_synthetic_cubin_reads_like_a_real_one() -> None:
 
 
 def patched(raw: bytes, section: str, old: bytes, new: bytes) -> bytes:
-    """A file in which bytes of a section are others."""
+    """A file in which some bytes of a section are replaced."""
     data = next(part.data for part in Elf(raw).sections if part.name == section)
     place = raw.index(data) + data.index(old)
     return raw[:place] + new + raw[place + len(old) :]
@@ -162,7 +162,7 @@ def test_contradictions() -> None:
 
 
 def test_an_assembler_that_may_not_mark_spills() -> None:
-    """An older release, or none: that nothing is marked says nothing."""
+    """With an older release or none, missing marks prove nothing."""
     raw = cubin_of(TEXT, "sm_90a")
     assert all(kernel.spill_offsets == () for kernel in Cubin(raw).kernels)
     older = patched(raw, ".note.nv.tkinfo", b"release 13.0", b"release 12.9")
@@ -182,7 +182,7 @@ def test_attributes_that_are_damaged() -> None:
 
 
 def readable(raw: bytes) -> None:
-    """Everything that a cubin can be asked; nothing but MalformedObject may come out."""
+    """Query everything in a cubin; only MalformedObject may be raised."""
     try:
         cubin = Cubin(raw)
         _ = (cubin.arch, cubin.tool_version)
@@ -216,7 +216,7 @@ def test_a_file_with_other_bytes(changes: list[tuple[int, int]]) -> None:
     st.one_of(st.integers(0, 2**64 - 1), st.sampled_from([1, 2**31, 2**32 - 1, 2**63, len(SEED)])),
 )
 def test_section_headers_with_other_numbers(section: int, field: int, value: int) -> None:
-    """Offsets and sizes beyond every bound: nothing is read outside the file, and nothing large is allocated."""
+    """With offsets and sizes out of all bounds, nothing outside the file is read and nothing large is allocated."""
     table = struct.unpack_from("<Q", SEED, 40)[0]
     place = table + section * 64 + field
     size = 4 if field in (0, 4, 40, 44) else 8
@@ -241,7 +241,7 @@ def test_real_cubins_that_are_damaged() -> None:
 
 
 def test_sections_that_claim_the_file_again_and_again() -> None:
-    """65535 sections of the whole file would be gigabytes; a name without an end, read for every symbol, likewise."""
+    """65535 sections of the whole file would take gigabytes, as would an endless name that every symbol reads."""
     table, count = len(SEED), 2000
     head = struct.pack("<IIQQQQIIQQ", 0, 1, 0, 0, 0, len(SEED), 0, 0, 1, 0)
     raw = SEED[:40] + struct.pack("<Q", table) + SEED[48:60] + struct.pack("<H", count) + SEED[62:] + head * count

@@ -1,4 +1,4 @@
-"""The compile process: a cubin for exactly the requested architecture, or an error line and nothing else."""
+"""The compile process: either a cubin for exactly the requested architecture, or only an error line."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_what_is_a_cubin(data: bytes, arch: str, fault: str | None) -> None:
 
 @dataclass
 class Child:
-    """Runs the program in this process, in a folder of its own."""
+    """Runs the program in this process, in a separate folder."""
 
     folder: Path
     tool: str
@@ -117,7 +117,7 @@ def test_ptx_that_cannot_be_read_costs_no_cubin(nvrtc: Child, tmp_path: Path) ->
 
 
 def test_ptxas_assembles_what_is_kept(nvrtc: Child, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    """NVRTC is asked for the virtual architecture; the flags of the assembler are the assembler's alone."""
+    """NVRTC gets the virtual architecture; only the assembler gets the assembler's flags."""
     program = ptxas(tmp_path / "bin")
     (tmp_path / "assembled").write_bytes(SM90A)
     text = with_ptx(tmp_path, f"// ptxas-cubin {tmp_path / 'assembled'}\n{MODULE}") + given(tmp_path, SM90)

@@ -1,4 +1,4 @@
-"""CUDA texts through the cache: keys that hold what decides the bytes and nothing else, logs, time limits, stops."""
+"""CUDA texts through the cache: keys of exactly what decides the bytes, logs, time limits, stops."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_no_flag_asks_for_ptx(chain: CudaToolchain, arch: str) -> None:
 
 @pytest.mark.parametrize("flag", ["-c", "-dc", "-rdc=true", "--relocatable-device-code=true", "-dlto"])
 def test_no_kernel_is_relocatable(flag: str) -> None:
-    """ptxas would ignore setmaxnreg and serialise wgmma for a link to come."""
+    """For a later link, ptxas would ignore setmaxnreg and serialise wgmma."""
     with pytest.raises(ValueError, match=f"never relocatable: {flag}"):
         cuda_flags(PTXAS, "sm_90a", (*OWN, flag), FOLDERS)
 
@@ -120,7 +120,7 @@ def test_whatever_decides_the_bytes_is_in_the_key(other: Callable[[], BuildKey])
 
 
 def test_the_suffix_alone_makes_two_kernels() -> None:
-    """Same text, other architecture: neither the key nor the flags can be mixed up."""
+    """With the same text but another architecture, both the key and the flags differ."""
     plain, suffixed = key(), key(replace(KERNEL, arch="sm_90a"))
     assert (plain.spec.arch, suffixed.spec.arch) == ("sm_90", "sm_90a")
     assert plain.spec.source == suffixed.spec.source

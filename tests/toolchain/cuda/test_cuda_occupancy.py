@@ -1,4 +1,4 @@
-"""Occupancy against NVIDIA's own calculator, ``cuda_occupancy.h`` of the runtime's headers, and against known figures."""
+"""Occupancy equals that of NVIDIA's own calculator, ``cuda_occupancy.h`` of the runtime headers, and known figures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""NVIDIA's wheels: found by their metadata, all of one release, complete."""
+"""NVIDIA's wheels: found by their metadata, all from one release, complete."""
 
 from __future__ import annotations
 

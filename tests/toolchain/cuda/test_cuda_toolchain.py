@@ -1,4 +1,4 @@
-"""The search for a compiler for NVIDIA GPUs: what it finds, what it remembers, what it reports if there is none."""
+"""The search for an NVIDIA GPU compiler: what it finds, what it remembers, and what it reports if there is none."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from fmha_cli.toolchain.notice import Notice, NoticeKind
 
 @pytest.fixture(autouse=True)
 def _no_toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No nvcc of this machine is seen."""
+    """Hide any nvcc of this machine."""
     seen = probe.nvcc_candidates
     monkeypatch.setattr(
         toolchain, "nvcc_candidates", lambda: [p for p in seen() if not str(p).startswith(("/usr/", "/opt/"))]
@@ -71,7 +71,7 @@ def test_what_was_proven_is_remembered(
         assert find_cuda(root, folders=[str(there.folder)]) == first
     os.utime(there.folder / LIB / LIBRARY, ns=(1, 1))
     assert find_cuda(root, folders=[str(there.folder)]) == first
-    assert len(there.calls) == 2  # a library that changed is asked again
+    assert len(there.calls) == 2  # a changed library is queried again
 
 
 @pytest.mark.parametrize("name", ["cuda_fp16.h", "cccl/cuda/std/tuple", "cccl/nv/target"])
@@ -105,7 +105,7 @@ def test_a_header_that_is_gone(tmp_path: Path, shared_cache: Path, root: Path) -
 
 
 def test_ptxas_of_the_wheel(tmp_path: Path, shared_cache: Path, root: Path) -> None:
-    """The very toolchain of NVRTC with another assembler: another name, another version, another key."""
+    """NVRTC's toolchain with another assembler has another name, another version and another key."""
     folders = [str(site(tmp_path / "site", shared_cache, WITH_PTXAS).folder)]
     plain, found = find_cuda(root, folders=folders), find_cuda(root, folders=folders, wished="nvrtc+ptxas")
     assert found == with_ptxas(plain, root, folders=folders)
@@ -224,7 +224,7 @@ def test_a_compiler_by_name(tmp_path: Path, shared_cache: Path, root: Path, monk
     assert [(chain.kind, chain.extra) for chain in found.values()] == list(COMPILERS.values())
     assert find_cuda(root, folders=where) == found["nvrtc"]
     with pytest.raises(EnvironmentProblem) as caught:
-        find_cuda(root, folders=[], wished=NEWER_NVVM)  # nvcc, which is there, is not what was asked for
+        find_cuda(root, folders=[], wished=NEWER_NVVM)  # the available nvcc is not the requested compiler
     assert caught.value.code == "B050"
     with pytest.raises(UsageError, match="clang"):
         find_cuda(root, folders=where, wished="clang")

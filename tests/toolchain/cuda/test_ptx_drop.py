@@ -1,4 +1,4 @@
-"""What is dropped from a PTX module: planted modules, each with the parts that must stay and those that must go."""
+"""What is dropped from a PTX module: planted modules, with the parts that must stay and those that must go."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ extern "C" __global__ void fmha_tiny(float* x, int n) { x[0] = used[n] + Traits<
 
 
 def test_what_nvrtc_writes() -> None:
-    """Every constant of a header is a variable of the module, and none of them is marked as exported."""
+    """Every constant of a header is a variable of the module, and none is marked as exported."""
     done = compiled(TEXT, "compute_90a")
     assert done.cubin is None
     assert done.ptx is not None

@@ -1,4 +1,4 @@
-"""Calls that leave a cubin, and the assembler's remarks on matrix code that such calls slow down."""
+"""Calls out of a cubin, and the assembler's remarks on matrix code that such calls slow down."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ extern "C" __global__ void fmha_tiny(float* x, int n) { assert(n > 3); if (n == 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_calls_that_leave_the_cubin(arch: str) -> None:
-    """NVRTC declares assert and printf itself, and an assert is live unless -DNDEBUG is among the flags."""
+    """NVRTC declares assert and printf itself, and asserts are live unless the flags contain -DNDEBUG."""
     assert Cubin(cubin_of(CALLING, arch)).extern_calls == ("__assertfail", "vprintf")
     assert Cubin(cubin_of(CALLING, arch, "-DNDEBUG")).extern_calls == ("vprintf",)
     assert Cubin(cubin_of(CALLING.replace("if (n", "if (0"), arch, "-DNDEBUG")).extern_calls == ()

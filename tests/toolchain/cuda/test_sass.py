@@ -1,4 +1,4 @@
-"""Instruction counts: kernels that hold known instructions, and the disassembler where it is installed."""
+"""Instruction counts agree with kernels of known instructions, and with the disassembler if it is installed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fmha_cli.toolchain.elf import MalformedObject
 
 QUICK = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 ONE_NAME = {"UTCHMMA": "UTCMMA", "UTCQMMA": "UTCMMA", "IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA"}
-"""What the table says under one name: the opcodes are the same."""
+"""Mnemonics that share an opcode and so have one name in the table."""
 
 
 def kernel_of(probe: Probe, arch: str) -> CubinKernel:
@@ -61,7 +61,7 @@ def test_the_disassembler_counts_the_same(arch: str, tmp_path: Path) -> None:
 
 
 def mnemonics_in(listing: str, spelt: dict[str, str]) -> list[str]:
-    """The first word of each mnemonic in ``nvdisasm -json`` of one kernel, in order."""
+    """The first word of each mnemonic that ``nvdisasm -json`` prints for one kernel, in order."""
     (function,) = json.loads(listing)[1]
     words = (row["opcode"].split(".")[0] for row in function["sass-instructions"])
     return [spelt.get(word, word) for word in words]
@@ -122,7 +122,7 @@ def test_classes(mnemonic: str, classes: set[str]) -> None:
 
 
 def test_an_opcode_belongs_to_its_generation() -> None:
-    """0x435 is an HFMA2 of Ampere and Hopper, 0x835 on Blackwell for workstations another instruction altogether."""
+    """0x435 is HFMA2 on Ampere and Hopper; 0x835 is a completely different instruction on workstation Blackwell."""
     ampere, hopper, blackwell, workstation = (mnemonics_of(c) for c in (86, 90, 103, 120))
     assert ampere[0x435] == hopper[0x435] == "HFMA2"
     assert 0x435 not in workstation

@@ -14,11 +14,11 @@ from fmha_cli.toolchain.rocm.toolchain import find_rocm
 
 
 def say_nothing(notice: Notice) -> None:
-    """A listener that does not listen."""
+    """A listener that ignores notices."""
 
 
 def toolchain_here(root: Path, arch: str | None = None) -> RocmToolchain:
-    """A compiler that works; the test is skipped without one, or without one for the architecture."""
+    """A working compiler; skips the test without one, or without one for the architecture."""
     try:
         found = find_rocm(root, parts=rocm_supply(root, offline=False, notify=say_nothing), notify=say_nothing)
     except EnvironmentProblem as error:

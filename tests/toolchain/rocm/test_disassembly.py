@@ -1,4 +1,4 @@
-"""Instruction counts against the assembly that the compiler writes; the classes; possible errors."""
+"""Instruction counts agree with the compiler's assembly; instruction classes; possible errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BUSY = Tiny(lds=1024, stack=200)
 
 
 def assembly(tiny: Tiny, folder: Path) -> Counter[str]:
-    """Mnemonics in the text that the compiler writes: of the kernel, and of the function that OpenCL keeps of it."""
+    """Mnemonics in the compiler's assembly, of the kernel and of the function that OpenCL keeps of it."""
     source = folder / "tiny.cl"
     source.write_text(tiny.source)
     target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={tiny.arch}", "-nogpulib")

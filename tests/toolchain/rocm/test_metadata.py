@@ -1,4 +1,4 @@
-"""Our reader of code objects against the compiler's own report and against llvm-readelf; damaged input."""
+"""Our reader of code objects agrees with the compiler's own report and with llvm-readelf; damaged input is refused."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_llvm_readelf_agrees(built: list[tuple[Tiny, bytes, dict[str, str]]], tm
 
 
 def shown(kernel: KernelMetadata) -> dict[str, str]:
-    """A kernel by the names of the metadata."""
+    """A kernel with the member names of the metadata."""
     return {
         ".agpr_count": str(kernel.agprs),
         ".group_segment_fixed_size": str(kernel.lds_bytes),
@@ -72,7 +72,7 @@ def shown(kernel: KernelMetadata) -> dict[str, str]:
 
 
 def notes(code: bytes, folder: Path) -> list[dict[str, str]]:
-    """The same members as ``llvm-readelf --notes`` prints them; RDNA has no ``.agpr_count``."""
+    """The same members from ``llvm-readelf --notes``; RDNA has no ``.agpr_count``."""
     path = folder / "code.co"
     path.write_bytes(code)
     text = subprocess.run([program("llvm-readelf"), "--notes", str(path)], capture_output=True, text=True).stdout
@@ -88,7 +88,7 @@ def notes(code: bytes, folder: Path) -> list[dict[str, str]]:
 
 
 def test_damage_is_a_malformed_object(built: list[tuple[Tiny, bytes, dict[str, str]]]) -> None:
-    """Whatever is cut off or changed, nothing but MalformedObject comes out, or the figures stay as they were."""
+    """Whatever is cut off or changed, the reader raises MalformedObject or returns figures; no other error escapes."""
     code = built[0][1]
     for end in range(0, len(code), 97):
         try:

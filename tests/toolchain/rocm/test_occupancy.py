@@ -1,4 +1,4 @@
-"""Occupancy against the figure that the compiler reports, at every step of the registers and for sizes of LDS."""
+"""Occupancy equals the compiler's figure, at every step of the register count and for several LDS sizes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def limits(arch: str) -> Limits:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_the_compiler_reports_the_same(arch: str, tmp_path: Path) -> None:
-    """One figure for each number of registers that matters: at each step, one below and one above."""
+    """The figures agree for each register count that matters: at each step, one below and one above."""
     have = limits(arch)
     wave = 32 if arch.startswith("gfx1") else 64
     most = min(255, have.vgprs - 1)

@@ -1,4 +1,4 @@
-"""Code objects out of bundles and libraries, as clang's own bundler packs them; damage."""
+"""Code objects from bundles and libraries, as clang's own bundler packs them; damaged input."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def codes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, bytes]:
 
 
 def bundle(codes: dict[str, bytes], folder: Path, *more: str) -> bytes:
-    """What the bundler makes of them, beside an empty host part, as hipcc asks it to."""
+    """The bundle of these code objects with an empty host part, made with hipcc's options."""
     names, files = ["host-x86_64-unknown-linux-gnu-"], [folder / "host"]
     files[0].write_bytes(b"")
     for target, code in codes.items():
@@ -100,7 +100,7 @@ def test_bundles_packed_with_zlib(codes: dict[str, bytes], tmp_path: Path) -> No
 
 
 def test_a_library(codes: dict[str, bytes], tmp_path: Path) -> None:
-    """The section that hipcc's wrapper makes, in a shared library of this machine."""
+    """The section of hipcc's wrapper in a shared library for this machine."""
     (tmp_path / "fat").write_bytes(bundle(codes, tmp_path))
     source = tmp_path / "host.c"
     source.write_text(f'__asm__(".section .hip_fatbin,\\"a\\"\\n.p2align 12\\n.incbin \\"{tmp_path}/fat\\"\\n");\n')

@@ -1,4 +1,4 @@
-"""Where the search looks for HIP compilers, and in which order. It starts none."""
+"""Where, and in which order, the search looks for HIP compilers. It starts none."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def rocm(root: Path, compiler: str | None = "lib/llvm/bin/clang++") -> Path:
 
 @pytest.fixture(autouse=True)
 def _no_installed_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever this machine has in /opt is not seen."""
+    """Hide anything that this machine has in /opt."""
     real = module.is_rocm
     monkeypatch.setattr(module, "is_rocm", lambda path: not str(path).startswith("/opt/") and real(path))
 

@@ -63,7 +63,7 @@ def build_hip(
 
 @pytest.fixture
 def kernel() -> KernelSpec:
-    """Some kernel, as if it were for gfx942."""
+    """A kernel, as if for gfx942."""
     return replace(null_kernel(DType.FP32, Family.FWD), arch="gfx942")
 
 
@@ -185,7 +185,7 @@ def test_a_library_and_its_code_object(
 def test_hip_stays_undefined(
     shared_cache: Path, tmp_path: Path, kernel: KernelSpec, headers: dict[str, tuple[Path, str]]
 ) -> None:
-    """A real runtime, a recording one or an emulator may be loaded before it."""
+    """A real runtime, a recording one or an emulator may be loaded before the library."""
     chain = toolchain_here(shared_cache, "gfx942")
     key = hip_key(kernel, TEXT, chain, load_arch("gfx942"), headers=headers)
     built = build_hip(Cache(tmp_path / "cache", say_nothing), key, chain, headers=headers)
@@ -254,7 +254,7 @@ def test_a_compile_that_takes_too_long(
 def test_an_installed_rocm_comes_first(
     shared_cache: Path, tmp_path: Path, kernel: KernelSpec, headers: dict[str, tuple[Path, str]]
 ) -> None:
-    """A ROCm made of the root in the cache and the system's LLVM: nothing is fetched, nothing is put together."""
+    """With the cached root and the system's LLVM laid out as a ROCm, nothing is fetched or assembled."""
     here = toolchain_here(shared_cache, "gfx942")
     root = tmp_path / "rocm"
     shutil.copytree(here.rocm_path, root)
@@ -273,7 +273,7 @@ def test_an_installed_rocm_comes_first(
     key = hip_key(kernel, TEXT, chain, load_arch("gfx942"), headers=headers)
     built = build_hip(cache, key, chain, headers=headers)
     assert [item.arch for item in code_objects(built.path.read_bytes())] == ["gfx942"]
-    # Another header, another compiler.
+    # A different header gives a different compiler.
     (root / "include" / "hip" / "hip_fp16.h").write_text("#include <assert.h>\n#define NEW 1\n")
     again = find_rocm(cache.layout.root, parts=RocmSupply("", no_parts), notify=say_nothing, environ=environ)
     assert again.headers_digest != chain.headers_digest

@@ -1,4 +1,4 @@
-"""The ROCm root that the system's clang gets."""
+"""The ROCm root for the system's clang."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_every_library_that_clang_asks_for(parts: RocmParts) -> None:
 
 
 def test_isa_versions_are_those_of_the_names() -> None:
-    """LLVM: gfx, then the major version, one hexadecimal digit of minor, one of stepping."""
+    """LLVM: after gfx, the major version, one hexadecimal digit for minor and one for stepping."""
     for name, version in isa_versions().items():
         digits = name.removeprefix("gfx")
         major, minor, step = int(digits[:-2]), int(digits[-2], 16), int(digits[-1], 16)

@@ -1,4 +1,4 @@
-"""Finding a HIP compiler that works: what is tried, what is reported, what is remembered."""
+"""Finding a HIP compiler that works: what is tried, reported and remembered."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _no_installed_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fake(tmp_path: Path, script: Any) -> Callable[[str, str], str]:
-    """A compiler that is a shell script; returns the PATH with it alone."""
+    """Make a shell script that acts as the compiler; returns a PATH with only this script."""
 
     def make(name: str, body: str) -> str:
         (tmp_path / "bin").mkdir(exist_ok=True)
@@ -108,7 +108,7 @@ def test_parts_that_cannot_be_had_are_said_as_such(tmp_path: Path) -> None:
 
 
 def counted(tmp_path: Path, script: Any, real: Path) -> Path:
-    """The real compiler, its starts counted, and able to be changed."""
+    """A wrapper around the real compiler that counts its starts and can be changed."""
     wrapper: Path = script(
         tmp_path / "hipcc-counted", f'#!/bin/sh\necho "$*" >> "{tmp_path}/calls"\nexec "{real}" "$@"\n'
     )
@@ -148,7 +148,7 @@ def test_a_real_one_is_proven_once(tmp_path: Path, shared_cache: Path, script: A
     assert len((tmp_path / "calls").read_text().splitlines()) == starts
     assert asked == [1]
 
-    # A root that somebody changed is proven, and made, again.
+    # A root that somebody changed is made and tested again.
     (first.rocm_path / "include" / "hip" / "hip_version.h").write_text("#error changed")
     assert find() == first
     assert "changed" not in (first.rocm_path / "include" / "hip" / "hip_version.h").read_text()
