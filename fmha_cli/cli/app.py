@@ -14,7 +14,7 @@ from fmha_cli.cli import failure
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, CommandSet, Opt
 from fmha_cli.cli.console import Console, colored
-from fmha_cli.cli.output import Output
+from fmha_cli.cli.output import Output, flush_stdout
 from fmha_cli.cli.settings import FLAG, Settings, Value, check_choices, layer_of_variables, merge
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, TALK
@@ -36,7 +36,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     process = Process(tuple(argv), environ)
     try:
         code = process.shell.root().main(args=list(argv), prog_name="fmha", standalone_mode=False)
-        failure.silence_stdout()
+        flush_stdout()
         return int(code or 0)
     except KeyboardInterrupt:
         return failure.interrupted(process.console)
@@ -90,7 +90,7 @@ class Process:
             if value.source != FLAG:
                 self.console.detail(f"{settings.where(key)}: {value.value}")
         try:
-            return command.run(call)
+            return command.run(call) or 0
         except FmhaError as error:
             error.where = settings.located(error.where, error.what)
             raise

@@ -7,14 +7,13 @@ from fmha_cli.cli.command import Argument, Command
 from fmha_cli.cli.options import ROWS
 
 
-def archs(call: Call) -> int:
+def archs(call: Call) -> None:
     """Every architecture, or one, with its facts."""
     from fmha_cli.report.documents.installation import archs_document
 
     name = call.argument("arch")
     names = call.registry.arch_names() if name is None else (name,)
     call.output.document(archs_document(call.registry.arch(n) for n in names))
-    return 0
 
 
 COMMAND = Command(

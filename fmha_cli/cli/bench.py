@@ -33,13 +33,12 @@ FORMULAS = (
 
 def bench(call: Call) -> int:
     """One record for every (problem, kernel, cache mode)."""
-    from fmha_cli.cli import walking
-    from fmha_cli.walk import request
+    from fmha_cli.cli.walking import walk
 
     if len(call.settings.many("ab")) not in (0, 2):
         where = call.settings.where("ab")
         raise UsageError(f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2")
-    return walking.walk(call, request.Command.BENCH)
+    return walk(call)
 
 
 COMMAND = Command(

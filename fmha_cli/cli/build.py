@@ -35,7 +35,7 @@ SETS = ("profile", "filter", "family")
 
 def build(call: Call) -> int:
     """With problem flags, the plan of that problem; with --profile or --filter, the set."""
-    from fmha_cli.cli.request import request_of
+    from fmha_cli.cli.asked import request_of
     from fmha_cli.report.documents.build import build_document, build_entry
     from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
     from fmha_cli.walk.builds import build_context, build_stages
@@ -111,9 +111,7 @@ def _sum_up(console: Console, stages: Sequence[Stage], outcomes: Sequence[Artifa
 
 def _stages(call: Call) -> list[Stage]:
     """The stages to build, each kernel once. Raises UsageError: problem flags and a set at the same time."""
-    from fmha_cli.cli.choosing import chosen_plan
-    from fmha_cli.cli.problems import problems_of
-    from fmha_cli.cli.request import request_of
+    from fmha_cli.cli.asked import chosen_plan, problems_of, request_of
     from fmha_cli.domain.plan import Stage
 
     sets = [name for name in SETS if name in call.settings.values]

@@ -40,13 +40,6 @@ KERNEL = Argument(
 ARCHIVE = Argument("archive", "The archive (.tar, or .tar.xz to compress)", required=True)
 
 
-def _layout(call: Call, *, create: bool = False) -> CacheLayout:
-    """The cache in use, after a check that it is safe."""
-    from fmha_cli.toolchain.cache.root import open_root
-
-    return open_root(call.cache_root, create=create)
-
-
 def _selected(call: Call, layout: CacheLayout) -> tuple[EntryInfo, ...]:
     """The entries that the arguments name; all without arguments."""
     from fmha_cli.toolchain.cache.listing import list_entries
@@ -71,7 +64,7 @@ def _show(call: Call, layout: CacheLayout, result: Any = None, entries: tuple[En
 
 def ls(call: Call) -> int:
     """The entries."""
-    layout, kind = _layout(call), call.settings.text("kind")
+    layout, kind = call.cache(), call.settings.text("kind")
     found = _selected(call, layout)
     return _show(call, layout, entries=tuple(info for info in found if kind in (None, info.kind)))
 
@@ -80,7 +73,7 @@ def stats(call: Call) -> int:
     """Counts and sizes."""
     from fmha_cli.toolchain.cache.listing import cache_stats
 
-    layout = _layout(call)
+    layout = call.cache()
     return _show(call, layout, cache_stats(layout))
 
 
@@ -88,7 +81,7 @@ def verify(call: Call) -> int:
     """Re-hash every entry; exit 1 when one is damaged."""
     from fmha_cli.toolchain.cache.audit import verify_cache
 
-    layout = _layout(call)
+    layout = call.cache()
     found = verify_cache(layout, fix=call.settings.on("fix"), notify=lambda notice: call.console.say(notice.text))
     _show(call, layout, found)
     return int(ExitCode.WRONG if found.damaged else ExitCode.OK)
@@ -98,7 +91,7 @@ def prune(call: Call) -> int:
     """Remove entries by age and size, and what killed builds left behind."""
     from fmha_cli.toolchain.cache.prune import PrunePolicy, prune_cache
 
-    s, layout = call.settings, _layout(call)
+    s, layout = call.settings, call.cache()
     policy = PrunePolicy(
         max_age_s=_amount(call, "max_age", r"(\d+)([smhdw])", _SECONDS),
         max_bytes=_amount(call, "max_size", r"(\d+)([kmgt]?)b?", _BYTES),
@@ -126,15 +119,15 @@ def why(call: Call) -> int:
 
     No backend can compute the key of an entry of another kind. Such an entry is compared with its nearest relative.
     """
+    from fmha_cli.cli.asked import request_of
     from fmha_cli.cli.kernels import named_kernel
-    from fmha_cli.cli.request import request_of
     from fmha_cli.domain.plan import Stage
     from fmha_cli.toolchain.cache.key import BuildKey
     from fmha_cli.toolchain.cache.listing import list_entries
     from fmha_cli.toolchain.cache.why import explain_entry, explain_key
     from fmha_cli.walk.builds import build_context
 
-    layout, text = _layout(call), str(call.argument("kernel"))
+    layout, text = call.cache(), str(call.argument("kernel"))
     others = [info for info in list_entries(layout) if info.kind not in (None, BuildKind.KERNEL) and _names(text, info)]
     if others:
         return _show(call, layout, explain_entry(layout, max(others, key=lambda info: info.created_ns or 0).digest))
@@ -152,7 +145,7 @@ def export(call: Call) -> int:
     """Write entries into an archive."""
     from fmha_cli.toolchain.cache.exporting import export_entries
 
-    layout = _layout(call)
+    layout = call.cache()
     digests = [info.digest for info in _selected(call, layout)]
     return _show(call, layout, export_entries(layout, digests, Path(str(call.argument("archive")))))
 
@@ -161,7 +154,7 @@ def import_(call: Call) -> int:
     """Bring the entries of an archive in, after verifying all of them."""
     from fmha_cli.toolchain.cache.importing import import_entries
 
-    layout, archive = _layout(call, create=True), Path(str(call.argument("archive")))
+    layout, archive = call.cache(create=True), Path(str(call.argument("archive")))
     done = import_entries(layout, archive, notify=lambda notice: call.console.say(notice.text))
     return _show(call, layout, done)
 

@@ -17,6 +17,7 @@ from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.registry import Registry
+    from fmha_cli.toolchain.cache.layout import CacheLayout
 
 
 @dataclass
@@ -74,6 +75,16 @@ class Call:
         from fmha_cli.toolchain.cache.root import cache_root
 
         return cache_root(self.settings.text("cache_dir"), self.environ)
+
+    def cache(self, *, create: bool = False) -> CacheLayout:
+        """The build cache, after a check that it is safe.
+
+        Raises:
+            EnvironmentProblem: it is not.
+        """
+        from fmha_cli.toolchain.cache.root import open_root
+
+        return open_root(self.cache_root, create=create)
 
     def argument(self, name: str) -> str | None:
         """The text of one argument."""

@@ -67,9 +67,9 @@ class Argument:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: its options, its arguments, and the function that does it and returns the exit code."""
+    """A command: its options, its arguments, and the function that does it and returns the exit code (None: 0)."""
 
-    run: Callable[[Call], int]
+    run: Callable[[Call], int | None]
     options: tuple[Opt, ...] = ()
     arguments: tuple[Argument, ...] = ()
     detail: str = ""

@@ -7,9 +7,9 @@ from fmha_cli.cli.command import Command
 from fmha_cli.cli.options import BACKEND, ROWS
 
 
-def devices(call: Call) -> int:
+def devices(call: Call) -> None:
     """Every device of every backend, the emulated ones last, and why the others have none."""
-    from fmha_cli.cli.choosing import found_by
+    from fmha_cli.cli.asked import found_by
     from fmha_cli.discovery.emulated_devices import emulated_devices, runs_on
     from fmha_cli.discovery.select import Wanted, wanted_backends
     from fmha_cli.report.documents.installation import devices_document
@@ -23,7 +23,6 @@ def devices(call: Call) -> int:
         if runs_on(backend, emulator) and set(device.archs) & set(backend.archs())
     ]
     call.output.document(devices_document(found_by(call, wanted), emulated))
-    return 0
 
 
 COMMAND = Command(

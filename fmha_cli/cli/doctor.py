@@ -39,7 +39,7 @@ def doctor(call: Call) -> int:
 
 
 def _checks(call: Call, found: dict[str, Availability]) -> Iterator[DoctorCheck]:
-    from fmha_cli.cli.request import surroundings_of
+    from fmha_cli.cli.asked import surroundings_of
     from fmha_cli.toolchain.cpp.find import check_compilers
     from fmha_cli.walk.probing import probe_backends
 

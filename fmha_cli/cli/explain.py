@@ -34,14 +34,13 @@ _DTYPES = ("fp16", "bf16", "fp32")
 _MOST_PAIRS = 200
 
 
-def explain(call: Call) -> int:
+def explain(call: Call) -> None:
     """Exits 0 whenever it could answer, even if nothing serves the problem."""
     code = call.argument("rule")
     if code is not None:
-        return page(call, code)
-    from fmha_cli.cli.choosing import found_by
-    from fmha_cli.cli.problems import one_problem
-    from fmha_cli.cli.request import request_of
+        page(call, code)
+        return
+    from fmha_cli.cli.asked import found_by, one_problem, request_of
     from fmha_cli.discovery.select import select
     from fmha_cli.report.documents.explain import explain_document
 
@@ -55,10 +54,9 @@ def explain(call: Call) -> int:
             problem, selection.trace, lambda other: select(other, call.registry, found, wanted).best is not None
         )
     call.output.document(explain_document(problem, selection.trace, chosen, change))
-    return 0
 
 
-def page(call: Call, code: str) -> int:
+def page(call: Call, code: str) -> None:
     """The page of a rule or error."""
     found = page_of(code, call.registry)
     if call.output.form == "table":
@@ -68,7 +66,6 @@ def page(call: Call, code: str) -> int:
         call.output.text("\n".join(lines))
     else:
         call.output.document(found)
-    return 0
 
 
 def page_of(code: str, registry: Registry) -> dict[str, Any]:

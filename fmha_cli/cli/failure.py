@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -60,6 +59,7 @@ def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
     import traceback
 
     trace = "".join(traceback.format_exception(fault))
+    last = next(reversed(traceback.extract_tb(fault.__traceback__)), None)
     with tempfile.NamedTemporaryFile("w", prefix="fmha-traceback-", suffix=".txt", delete=False) as stream:
         stream.write(trace)
     console.error(f"error[E070]: internal error: {type(fault).__name__}: {fault}")
@@ -68,7 +68,7 @@ def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
         "python": f"{platform.python_version()} ({platform.python_implementation()})",
         "platform": platform.platform(),
         "command": shlex.join(["fmha", *argv]),
-        "raised in": _place(fault),
+        "raised in": f"{Path(last.filename).name}, {last.name}" if last else "unknown",
         "traceback": stream.name,
     }
     console.error("  = help: this is a bug in fmha; please report it with the lines below and the traceback")
@@ -77,27 +77,7 @@ def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
     return int(ExitCode.INTERNAL)
 
 
-def _place(fault: BaseException) -> str:
-    import traceback
-
-    frames = traceback.extract_tb(fault.__traceback__)
-    if not frames:
-        return "unknown"
-    last = frames[-1]
-    return f"{Path(last.filename).name}, {last.name}"
-
-
 def interrupted(console: Console) -> int:
     """Say that the user interrupted. Returns the exit code."""
     console.error("interrupted")
     return int(ExitCode.INTERRUPTED)
-
-
-def silence_stdout() -> None:
-    """Keep the interpreter from complaining, at exit, about a reader that went away."""
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError:
-        import os
-
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -24,13 +24,15 @@ from fmha_cli.cli.options import (
     TIMEOUT,
 )
 from fmha_cli.cli.settings import FLAG
-from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.domain.device import is_emulated
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
 from fmha_cli.domain.flags import Flag, FlagKind
 
 if TYPE_CHECKING:
     from fmha_cli.domain.kernel import KernelSpec
     from fmha_cli.domain.plan import Artifact
     from fmha_cli.domain.protocols import BuildContext
+    from fmha_cli.report.record import Record
 
 ALL = Opt(Flag("all", FlagKind.SWITCH, "A table of every selected kernel"), "Choosing")
 DIFF = Opt(
@@ -49,6 +51,12 @@ COMPILER = Opt(
 EXECUTED = Opt(
     Flag("executed", FlagKind.SWITCH, "Run a problem on an emulated device (--device emu:ARCH) and count"), "Executing"
 )
+_KINDS = {
+    ExitCode.UNSUPPORTED: UnsupportedError,
+    ExitCode.ENVIRONMENT: EnvironmentProblem,
+    ExitCode.FAILED: KernelFailure,
+}
+
 _SELECTION = tuple(option.key for option in SELECTING if option.key not in ("arch", "backend"))
 _SELECTORS = {option.key for option in SELECTING}
 _EXECUTING = tuple(option for option in (*PROBLEM, CHOOSING[2], FILL_SEED, *EMULATING) if option.key not in _SELECTORS)
@@ -57,10 +65,8 @@ _EXECUTING = tuple(option for option in (*PROBLEM, CHOOSING[2], FILL_SEED, *EMUL
 def inspect(call: Call) -> int:
     """Show what built kernels need. Kernels that are not in the cache are built."""
     if call.settings.on("executed"):
-        from fmha_cli.cli.executed import executed
-
         _require_alone(call)
-        return executed(call)
+        return _executed(call)
     compilers = call.settings.many("compiler")
     pair = call.settings.many("diff")
     _require_one(call, pair, compilers)
@@ -150,8 +156,43 @@ def _side_by_side(call: Call, kernels: list[KernelSpec], compilers: tuple[str | 
     return int(ExitCode.OK)
 
 
+def _executed(call: Call) -> int:
+    """Run the problem once, as ``fmha run`` does, and print its counts beside what it needs.
+
+    Raises:
+        UsageError: Z005, no emulated device is named. UnsupportedError, EnvironmentProblem, KernelFailure: Z006,
+            nothing was executed.
+    """
+    from fmha_cli.cli.asked import one_problem, request_of
+    from fmha_cli.report.documents.executed import executed_document
+    from fmha_cli.walk.run import run_points
+
+    problem = one_problem(call)
+    request = replace(request_of(call), kernel=call.argument("kernel"))
+    if not is_emulated(request.device):
+        what = "--executed: only an emulated device counts what it executes"
+        help = "--device emu:ARCH; `fmha devices` lists those that are installed"
+        raise UsageError(what, code="Z005", where="--device", help=help)
+    with call.console.progress("run") as progress:
+        outcome = run_points((problem,), request, call.registry, notify=call.console.say, progress=progress)
+    (record,) = outcome.records
+    if outcome.interrupted:
+        raise KeyboardInterrupt
+    if not record.executed:
+        raise _nothing(record)
+    call.output.document(executed_document(problem, record))
+    return int(record.verdict.exit_code)
+
+
+def _nothing(record: Record) -> FmhaError:
+    kind = _KINDS.get(record.verdict.exit_code, KernelFailure)
+    reasons = [f"{reason.id} {reason.text}" for reason in record.reasons]
+    why = "; ".join((*reasons, *record.notes)) or None
+    return kind(f"nothing was executed: {record.verdict.value}", code="Z006", why=why, help=record.repro)
+
+
 def _context(call: Call, compiler: str | None = None) -> BuildContext:
-    from fmha_cli.cli.request import request_of
+    from fmha_cli.cli.asked import request_of
     from fmha_cli.walk.builds import build_context
 
     context = build_context(request_of(call), call.console.say)

@@ -12,13 +12,13 @@ from fmha_cli.report.form import Format
 COUNT = Opt(Flag("count", FlagKind.SWITCH, "Print the number alone"), "Output")
 
 
-def list_kernels(call: Call) -> int:
+def list_kernels(call: Call) -> None:
     """Every selected kernel; needs no device, sources or compiler."""
     from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
 
     if call.settings.on("count") and call.output.form is Format.TABLE:
         call.output.text(str(sum(1 for _ in selected_kernels(call))))
-        return 0
+        return
     backends = call.registry.backends
     entries, reasons_against = [], refuser(call)
     for kernel in selected_kernels(call):
@@ -27,7 +27,6 @@ def list_kernels(call: Call) -> int:
         entries.append(kernel_entry(kernel, name, reasons, buildable=not reasons))
     document = kernels_document(call.settings.text("arch"), entries)
     call.output.document({**document, "kernels": []} if call.settings.on("count") else document)
-    return 0
 
 
 COMMAND = Command(

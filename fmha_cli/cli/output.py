@@ -51,17 +51,20 @@ class Output:
         if self.path is not None:
             write_atomically(self.path, text + "\n")
         else:
-            put_line(text)
+            flush_stdout(text)
 
     def _put(self, text: str) -> None:
         if text or self.form is not Format.JSONL or self.path is not None:
             self.text(text)
 
 
-def put_line(text: str) -> None:
-    """A line to stdout; a reader that went away (``| head``) is no error."""
+def flush_stdout(line: str | None = None) -> None:
+    """Print a line, if there is one, and flush; a reader that went away (``| head``) is no error, and the interpreter does
+    not complain about it at exit."""
     try:
-        print(text, flush=True)
+        if line is not None:
+            print(line)
+        sys.stdout.flush()
     except BrokenPipeError:
         sink = os.open(os.devnull, os.O_WRONLY)
         os.dup2(sink, sys.stdout.fileno())

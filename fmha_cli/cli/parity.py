@@ -54,7 +54,7 @@ FEW = 100
 
 def parity(call: Call) -> int:
     """Every case of the suite on both sides; one row each, also after Ctrl-C."""
-    from fmha_cli.cli.request import request_of
+    from fmha_cli.cli.asked import request_of
     from fmha_cli.parity.choosing import chosen, terms_of
     from fmha_cli.parity.compare import Setup, compare
     from fmha_cli.parity.document import parity_document, row_dict

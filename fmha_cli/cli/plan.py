@@ -10,9 +10,7 @@ from fmha_cli.domain.errors import ExitCode
 
 def plan(call: Call) -> int:
     """Exits 3 when nothing serves the problem."""
-    from fmha_cli.cli.choosing import selection_of
-    from fmha_cli.cli.problems import one_problem
-    from fmha_cli.cli.request import request_of
+    from fmha_cli.cli.asked import one_problem, request_of, selection_of
     from fmha_cli.report.documents.plan import plan_document
 
     problem = one_problem(call)

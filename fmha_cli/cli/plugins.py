@@ -39,13 +39,12 @@ def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
         yield PluginRow(name=name, builtin=name in BUILTINS, faults=tuple(found))
 
 
-def plugins(call: Call) -> int:
+def plugins(call: Call) -> None:
     """Every plugin; a broken one is named and breaks nothing else."""
     from fmha_cli.domain.codec import to_json
     from fmha_cli.report.documents.installation import Plugins
 
     call.output.document(to_json(Plugins(plugins=tuple(plugin_rows(call.registry)))))
-    return 0
 
 
 COMMAND = Command(plugins, options=ROWS)

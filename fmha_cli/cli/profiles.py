@@ -7,7 +7,7 @@ from fmha_cli.cli.command import Command
 from fmha_cli.cli.options import ROWS
 
 
-def profiles(call: Call) -> int:
+def profiles(call: Call) -> None:
     """The named sets of kernels that ``--profile`` takes."""
     from fmha_cli.discovery import profiles as domain
     from fmha_cli.domain.codec import taken_from, to_json
@@ -15,7 +15,6 @@ def profiles(call: Call) -> int:
 
     rows = (taken_from(profile, ProfileRow, archs=(), kernels=None) for profile in domain.profiles())
     call.output.document(to_json(Profiles(profiles=tuple(rows))))
-    return 0
 
 
 COMMAND = Command(profiles, options=ROWS)

@@ -9,10 +9,9 @@ from fmha_cli.cli.options import DRY_RUN, EMULATING, FILES, FILL, FILL_SEED, JOU
 
 def run(call: Call) -> int:
     """One row for every problem."""
-    from fmha_cli.cli import walking
-    from fmha_cli.walk import request
+    from fmha_cli.cli.walking import walk
 
-    return walking.walk(call, request.Command.RUN)
+    return walk(call)
 
 
 COMMAND = Command(

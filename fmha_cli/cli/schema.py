@@ -7,7 +7,7 @@ from fmha_cli.cli.command import Argument, Command
 from fmha_cli.cli.options import DOCUMENT
 
 
-def schema(call: Call) -> int:
+def schema(call: Call) -> None:
     """Print one schema, or the names of all."""
     from fmha_cli.domain.codec import to_json
     from fmha_cli.report.document import names
@@ -21,7 +21,6 @@ def schema(call: Call) -> int:
         call.output.document(to_json(Schemas(schemas=names())))
     else:
         call.output.text("\n".join(names()))
-    return 0
 
 
 COMMAND = Command(

@@ -19,14 +19,12 @@ NAMES = Argument("names", "Names of sources; without any, those that backends ne
 NAME = Argument("name", "Name of a source", required=True)
 
 
-def list_(call: Call) -> int:
+def list_(call: Call) -> None:
     """Every pinned source, and the tree that kernels would be built against. Fetches nothing."""
-    from fmha_cli.sources.pins import pins
-
-    return _show(call, tuple(pins().values()), tree=_tree(call))
+    _show(call, _chosen(call, every=True), tree=_tree(call))
 
 
-def fetch(call: Call) -> int:
+def fetch(call: Call) -> None:
     """Bring sources into the cache."""
     from fmha_cli.sources.store import fetched
 
@@ -34,102 +32,89 @@ def fetch(call: Call) -> int:
     for pin in chosen:
         offline = call.settings.on("offline")
         fetched(pin.name, call.cache_root, offline=offline, notify=lambda notice: call.console.say(notice.text))
-    return _show(call, chosen)
+    _show(call, chosen)
 
 
 def verify(call: Call) -> int:
     """Hash every file of the cached sources; exit 1 if one is damaged."""
-    from fmha_cli.sources.pins import pins
-    from fmha_cli.sources.store import State, standing
-
-    layout = _layout(call)
-    chosen = _chosen(call) if call.arguments.get("names") else tuple(pins().values())
-    damaged = [pin.name for pin in chosen if standing(pin, layout, deep=True).state is State.DAMAGED]
-    _show(call, chosen, deep=True)
-    return int(ExitCode.WRONG if damaged else ExitCode.OK)
+    rows = _show(call, _chosen(call, every=True), deep=True)
+    return ExitCode.WRONG if any(row.state == "damaged" for row in rows) else ExitCode.OK
 
 
-def path(call: Call) -> int:
+def path(call: Call) -> None:
     """Print the folder of a source, for scripts."""
     from fmha_cli.sources.pins import pin_of
     from fmha_cli.sources.store import State, standing
 
     pin = pin_of(str(call.argument("name")))
-    found = standing(pin, _layout(call))
+    found = standing(pin, call.cache(create=True))
     if found.state is not State.PRESENT:
         what = f"the source {pin.name} is {found.state.value}"
         why = "; ".join(found.faults[:3]) or None
         help = f"fmha sources fetch {pin.name}"
         raise EnvironmentProblem(what, code="S101", where=str(found.path), why=why, help=help)
     call.output.text(str(found.path))
-    return int(ExitCode.OK)
 
 
-def rm(call: Call) -> int:
+def rm(call: Call) -> None:
     """Remove sources from the cache. A missing one is not an error."""
-    from fmha_cli.sources.pins import pin_of
     from fmha_cli.sources.store import remove
 
-    layout = _layout(call)
-    chosen = tuple(pin_of(name) for name in call.arguments.get("names") or ())
+    layout = call.cache(create=True)
+    chosen = _chosen(call)
     for pin in chosen:
         call.console.say(f"removed {pin.name}" if remove(pin, layout) else f"{pin.name} was not there")
-    return _show(call, chosen)
+    _show(call, chosen)
 
 
 def _tree(call: Call) -> SourceTree | None:
     """The tree that the first backend with replaceable sources would build against."""
-    from fmha_cli.cli.request import surroundings_of
+    from fmha_cli.cli.asked import surroundings_of
     from fmha_cli.domain.installation import Sourced
 
     backend = next((b for b in call.registry.backends.values() if isinstance(b, Sourced)), None)
     return None if backend is None else backend.source_tree(surroundings_of(call))
 
 
-def _show(call: Call, chosen: tuple[Pin, ...], *, tree: SourceTree | None = None, deep: bool = False) -> int:
+def _show(
+    call: Call, chosen: tuple[Pin, ...], *, tree: SourceTree | None = None, deep: bool = False
+) -> tuple[SourceRow, ...]:
     from fmha_cli.report.documents.installation import sources_document
 
-    layout = _layout(call)
-    call.output.document(sources_document((_row(pin, layout, deep) for pin in chosen), tree))
-    return int(ExitCode.OK)
+    layout = call.cache(create=True)
+    rows = tuple(_row(pin, layout, deep) for pin in chosen)
+    call.output.document(sources_document(rows, tree))
+    return rows
 
 
 def _row(pin: Pin, layout: CacheLayout, deep: bool) -> SourceRow:
+    from fmha_cli.domain.codec import taken_from
     from fmha_cli.domain.installation import SourceState
     from fmha_cli.report.documents.installation import SourceRow
     from fmha_cli.sources.store import State, standing
 
     found = standing(pin, layout, deep=deep)
-    here = found.state is not State.MISSING
     shown = found.faults[:10]
     more = f"; and {len(found.faults) - len(shown)} more" if len(found.faults) > len(shown) else ""
-    return SourceRow(
-        name=pin.name,
+    return taken_from(
+        pin,
+        SourceRow,
         revision=pin.archive.version,
         state=SourceState(found.state.value),
-        title=pin.title,
         file=pin.archive.file,
-        license=pin.license,
         sha256=pin.archive.sha256,
-        digest=pin.digest,
-        path=str(found.path) if here else None,
+        path=None if found.state is State.MISSING else str(found.path),
         bytes=pin.bytes if found.state is State.PRESENT else None,
-        backends=pin.backends,
         why="; ".join(shown) + more if shown else None,
     )
 
 
-def _chosen(call: Call) -> tuple[Pin, ...]:
+def _chosen(call: Call, *, every: bool = False) -> tuple[Pin, ...]:
+    """The sources that are named. Where none is: every one, or those that backends need."""
     from fmha_cli.sources.pins import pin_of, pins
 
     names = call.arguments.get("names") or ()
-    return tuple(pin_of(name) for name in names) or tuple(pin for pin in pins().values() if pin.backends)
-
-
-def _layout(call: Call) -> CacheLayout:
-    from fmha_cli.toolchain.cache.root import open_root
-
-    return open_root(call.cache_root)
+    return tuple(pin_of(name) for name in names) or tuple(pin for pin in pins().values() if every or pin.backends)
 
 
 COMMAND = CommandSet(

@@ -18,10 +18,9 @@ SAVE = Opt(Flag("save-failures", FlagKind.FILE, "Keep the tensors of every faili
 
 def validate(call: Call) -> int:
     """One verdict for every (problem, kernel)."""
-    from fmha_cli.cli import walking
-    from fmha_cli.walk import request
+    from fmha_cli.cli.walking import walk
 
-    return walking.walk(call, request.Command.VALIDATE)
+    return walk(call)
 
 
 COMMAND = Command(

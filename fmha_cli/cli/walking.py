@@ -14,20 +14,19 @@ from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 
 
-def walk(call: Call, command: Command) -> int:
-    """Do all points; every row is printed, also after Ctrl-C.
+def walk(call: Call) -> int:
+    """Do all points of the command that was called; every row is printed, also after Ctrl-C.
 
     Raises:
         FmhaError: before the first row: a usage error, a missing environment.
     """
-    from fmha_cli.cli.problems import problems_of
-    from fmha_cli.cli.request import request_of
+    from fmha_cli.cli.asked import problems_of, request_of
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import environment
     from fmha_cli.walk.run import run_points
 
     problems = problems_of(call)
-    request = request_of(call, command)
+    request = request_of(call, Command(call.command))
     if request.dry_run:
         return dry_run(call, problems, request)
     streamed: list[Record] = []
@@ -70,7 +69,7 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
 def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
     NOT_RUN is no failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
-    from fmha_cli.cli.choosing import found_by
+    from fmha_cli.cli.asked import found_by
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import environment
     from fmha_cli.walk.dry_run import dry_fates

@@ -1,0 +1,148 @@
+"""What a command line asks for: its problems, its ``Request``, and the kernels that serve it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.options import BUILDING
+from fmha_cli.discovery.select import Choice, Selection, Wanted, select, wanted_backends
+from fmha_cli.discovery.sweep import expand, resolve
+from fmha_cli.domain.device import Availability
+from fmha_cli.domain.errors import UnsupportedError, UsageError
+from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.installation import Surroundings
+from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.suggest import suggest
+from fmha_cli.walk.request import TENSOR_OF_FLAG, Command, Request
+
+_SIZES = ("fill_seed", "threads", "jobs", "emu_seed", "emu_turn", "emu_threads")
+_TEXTS = (
+    *("arch", "kernel", "out", "save_failures", "baseline", "journal", "resume"),
+    *("backend", "cache", "peak"),
+)
+_SWITCHES = ("offline", "dry_run", "all_kernels")
+"""Members of a ``Request`` that have the names of their options."""
+
+
+def file_flags(call: Call) -> dict[str, str]:
+    """Flag key -> FILE[:KEY] of the tensors given as files."""
+    return {key: text for key in TENSOR_OF_FLAG if (text := call.settings.text(key))}
+
+
+def problems_of(call: Call) -> tuple[Problem, ...]:
+    """Every problem asked for, in the order of ``fmha_cli.discovery.sweep``.
+
+    Raises:
+        UsageError: a malformed value or unreadable file.
+        ImpossibleProblem: an impossible problem, or point of a sweep without ``--skip-impossible``.
+    """
+    sweep, files, complete = expand(call.problem_flags), file_flags(call), None
+    if not all(text.startswith("filled") for text in files.values()):
+        from fmha_cli.walk.input_files import flags_from_files, read_input_files
+
+        complete = partial(flags_from_files, given=read_input_files(files))
+    problems, dropped = resolve(sweep, skip_impossible=call.settings.on("skip_impossible"), complete=complete)
+    for point in dropped:
+        call.console.say(f"dropped {point.text}: {point.error.what}")
+    if sweep.axes:
+        less = f", {len(dropped)} impossible ones dropped" if dropped else ""
+        call.console.say(f"{sweep.text()}{less}")
+    return problems
+
+
+def one_problem(call: Call) -> Problem:
+    """The problem of a command that takes one.
+
+    Raises:
+        UsageError: a sweep.
+    """
+    problems = problems_of(call)
+    if len(problems) > 1:
+        raise UsageError(f"fmha {call.command} takes one problem, not a sweep of {len(problems)}", code="E002")
+    return problems[0]
+
+
+def request_of(call: Call, command: Command = Command.RUN) -> Request:
+    """The request of a command line; options that the command does not have keep their defaults.
+
+    Raises:
+        UsageError: a malformed value.
+    """
+    s, default = call.settings, Request()
+    kernels = s.many("ab")
+    same: dict[str, Any] = {name: s.text(name) or getattr(default, name) for name in _TEXTS}
+    same |= {name: s.size(name, getattr(default, name)) for name in _SIZES}
+    same |= {name: s.on(name) for name in _SWITCHES}
+    return Request(
+        command=command,
+        argv=call.argv,
+        device=None if s.text("device") == "auto" else s.text("device"),
+        files=file_flags(call),
+        fills=_fills(call, command),
+        check=not s.on("no_check"),
+        timeout=s.number("timeout", default.timeout),
+        ab=(kernels[0], kernels[1]) if len(kernels) == 2 else None,
+        flops_dense=s.text("flops") == "dense",
+        repeats=s.size("repeats", default.repeats, 1),
+        budget_s=s.number("budget", default.budget_s),
+        oracle_s=s.number("check_budget", default.oracle_s),
+        cache_root=s.text("cache_dir"),
+        emu_checks=not s.on("no_emu_checks"),
+        options=own_options(call),
+        **same,
+    )
+
+
+def _fills(call: Call, command: Command) -> tuple[str, ...]:
+    given = tuple(name for text in call.settings.many("fill") for name in text.split(","))
+    known = (*FILLS, *call.registry.fills) if given and not set(given) <= set(FILLS) else FILLS
+    for name in given:
+        if name not in known:
+            where = call.settings.where("fill")
+            raise UsageError(f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known))
+    return given or (FILLS if command is Command.VALIDATE else FILLS[:1])
+
+
+def own_options(call: Call) -> dict[str, str]:
+    """The given options that belong to one backend, by flag name."""
+    return {option.flag.name: text for option in BUILDING if (text := call.settings.text(option.key))}
+
+
+def surroundings_of(call: Call) -> Surroundings:
+    """Where backends look while they check this machine."""
+    options, notify = own_options(call), call.console.detail
+    return Surroundings(cache_root=call.cache_root, environ=call.environ, options=options, notify=notify)
+
+
+def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:
+    """What every wanted backend finds here."""
+    from fmha_cli.walk.probing import probe_backends
+
+    return probe_backends(call.registry, wanted_backends(call.registry, wanted), device=wanted.device)
+
+
+def selection_of(call: Call, problem: Problem, request: Request) -> Selection:
+    """All decisions about one problem."""
+    return select(problem, call.registry, found_by(call, request.wanted), request.wanted)
+
+
+def chosen_plan(call: Call, problem: Problem, request: Request) -> tuple[Choice, Plan]:
+    """The plan that ``run`` would carry out.
+
+    Raises:
+        UnsupportedError: nothing serves the problem; names the nearest reasons.
+    """
+    selection = selection_of(call, problem, request)
+    best = selection.best
+    if best is None:
+        reasons = selection.trace.reasons()
+        what = "no kernel serves this problem"
+        why = "; ".join(f"{r.id} {r.text}" for r in reasons) or None
+        help = next((r.hint for r in reasons if r.hint), None)
+        raise UnsupportedError(what, code=reasons[0].id if reasons else "K000", why=why, help=help)
+    backend = call.registry.backend(best.kernel.backend)
+    return best, backend.plan(problem, best.kernel, best.device)
