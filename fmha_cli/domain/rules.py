@@ -93,34 +93,14 @@ def reasons_against(rules: Iterable[Rule], problem: Problem, kernel: KernelSpec,
     return [reason for reason in found if reason is not None]
 
 
-_HINTS = {
-    "dtype": "--dtype {have}",
-    "dtype_out": "--dtype {dtype}:{have}",
-    "mask": "--mask {have}",
-    "softcap": "--softcap 0",
-    "dropout": "--dropout 0",
-    "lse": "drop --lse",
-    "bias": "--bias {have}",
-    "sink": "--sink 0",
-    "sink_logits": "drop --sink-logits",
-    "cache": "--kv-cache {have}",
-    "append": "--append 0",
-    "rotary": "--rotary 0",
-    "qscale": "--qscale {have}",
-    "split": "--splits 1",
-}
-_SHAPES = ("page",)
-_OPTIONS = ("lse", "dropout", "softcap", "sink", "sink_logits", "deterministic", "dbias", "split")
-
-
-def _signature_check(field: str) -> Check:
+def _signature_check(field: str, change: str | None) -> Check:
     def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
         wanted = Signature.of(problem)
         if field not in kernel.signature.misfits(wanted) or (field == "dtype_out" and _follows(problem, kernel)):
             return None
         have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))
         other = f"a kernel compiled for {field}={want}"
-        hint = other if have == "yes" else _HINTS.get(field, other).format(have=have, dtype=problem.dtype.value)
+        hint = other if have == "yes" else (change or other).format(have=have, dtype=problem.dtype.value)
         return Refusal(f"{field} {want} is not what the kernel is compiled for ({field} {have})", hint)
 
     return check
@@ -133,27 +113,30 @@ def _follows(problem: Problem, kernel: KernelSpec) -> bool:
     return default and have.dtype is not problem.dtype
 
 
-SIGNATURE_RULE_IDS = {
-    "dtype": "K001",
-    "dtype_out": "K002",
-    "mode": "K003",
-    "mask": "K004",
-    "sink": "K005",
-    "sink_logits": "K006",
-    "bias": "K007",
-    "softcap": "K008",
-    "dropout": "K009",
-    "lse": "K010",
-    "gqa": "K011",
-    "cache": "K013",
-    "page": "K014",
-    "append": "K015",
-    "rotary": "K016",
-    "split": "K017",
-    "qscale": "K018",
-    "deterministic": "K019",
-    "dbias": "K020",
-}
+_SIGNATURE_ROWS = (
+    ("dtype", "K001", Severity.KIND, "--dtype {have}"),
+    ("dtype_out", "K002", Severity.KIND, "--dtype {dtype}:{have}"),
+    ("mode", "K003", Severity.KIND, None),
+    ("mask", "K004", Severity.KIND, "--mask {have}"),
+    ("sink", "K005", Severity.OPTION, "--sink 0"),
+    ("sink_logits", "K006", Severity.OPTION, "drop --sink-logits"),
+    ("bias", "K007", Severity.KIND, "--bias {have}"),
+    ("softcap", "K008", Severity.OPTION, "--softcap 0"),
+    ("dropout", "K009", Severity.OPTION, "--dropout 0"),
+    ("lse", "K010", Severity.OPTION, "drop --lse"),
+    ("gqa", "K011", Severity.KIND, None),
+    ("cache", "K013", Severity.KIND, "--kv-cache {have}"),
+    ("page", "K014", Severity.SHAPE, None),
+    ("append", "K015", Severity.KIND, "--append 0"),
+    ("rotary", "K016", Severity.KIND, "--rotary 0"),
+    ("split", "K017", Severity.OPTION, "--splits 1"),
+    ("qscale", "K018", Severity.KIND, "--qscale {have}"),
+    ("deterministic", "K019", Severity.OPTION, None),
+    ("dbias", "K020", Severity.OPTION, None),
+)
+"""Field of the signature, id of its rule, severity, and the change of the flags that would help."""
+
+SIGNATURE_RULE_IDS = {field: id for field, id, _, _ in _SIGNATURE_ROWS}
 
 
 def _hdim_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
@@ -193,12 +176,12 @@ SIGNATURE_RULES: tuple[Rule, ...] = tuple(
     Rule(
         id,
         f"the kernel's signature admits the problem's {field}",
-        _signature_check(field),
+        _signature_check(field, change),
         f"A kernel is compiled for one {field}, or takes any at run time. Kernel and problem must agree.",
         "fmha_cli/domain/signature.py Signature.misfits",
-        Severity.OPTION if field in _OPTIONS else Severity.SHAPE if field in _SHAPES else Severity.KIND,
+        severity,
     )
-    for field, id in SIGNATURE_RULE_IDS.items()
+    for field, id, severity, change in _SIGNATURE_ROWS
 )
 
 LEFTPAD_RULE = Rule(

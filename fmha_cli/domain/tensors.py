@@ -44,7 +44,7 @@ class Element(StrEnum):
     @property
     def nbytes(self) -> int:
         """Bytes of one element."""
-        return _NBYTES[self]
+        return 4 if self is Element.INT32 else DType(self.value).bits // 8
 
     @classmethod
     def of(cls, dtype: DType) -> Element:
@@ -61,16 +61,6 @@ class Element(StrEnum):
                 why="MX block scales are not laid out",
             )
         return cls(dtype.value)
-
-
-_NBYTES = {
-    Element.FP32: 4,
-    Element.FP16: 2,
-    Element.BF16: 2,
-    Element.FP8_E4M3: 1,
-    Element.FP8_E5M2: 1,
-    Element.INT32: 4,
-}
 
 
 class Role(StrEnum):
@@ -136,8 +126,8 @@ def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
     if p.paged:
         yield "block_table", TensorShape((p.batch, max(1, pages_of(p.seqlen_k, p.kv_cache.page))), Element.INT32)
     if p.append:
-        yield "k_new", TensorShape(_batched(p.batch, p.kv_heads, p.append, p.hdim, p.layout), element)
-        yield "v_new", TensorShape(_batched(p.batch, p.kv_heads, p.append, p.hdim_v, p.layout), element)
+        yield "k_new", TensorShape((p.batch, *_axes((p.kv_heads, p.append, p.hdim), p.layout)), element)
+        yield "v_new", TensorShape((p.batch, *_axes((p.kv_heads, p.append, p.hdim_v), p.layout)), element)
     bias = bias_shape(p)
     if bias is not None:
         yield "bias", TensorShape(bias, Element.of(p.dtype.bias))
@@ -175,24 +165,22 @@ def bias_shape(p: Problem) -> tuple[int, ...] | None:
 
 def _rows(p: Problem, heads: int, dim: int, layout: Layout) -> tuple[int, ...]:
     if p.mode is Mode.GROUP:
-        return _packed(heads, sum(p.query_lengths()), dim, layout)
-    return _batched(p.batch, heads, p.seqlen_q, dim, layout)
+        return _axes((heads, sum(p.query_lengths()), dim), layout)
+    return p.batch, *_axes((heads, p.seqlen_q, dim), layout)
 
 
 def _keys(p: Problem, dim: int) -> tuple[int, ...]:
     if p.paged:
         return page_count(p), p.kv_cache.page, p.kv_heads, dim
     if p.mode is Mode.GROUP and p.kv_cache.kind is CacheKind.NONE:
-        return _packed(p.kv_heads, sum(p.key_lengths()), dim, p.layout)
-    return _batched(p.batch, p.kv_heads, p.cache_rows, dim, p.layout)
+        return _axes((p.kv_heads, sum(p.key_lengths()), dim), p.layout)
+    return p.batch, *_axes((p.kv_heads, p.cache_rows, dim), p.layout)
 
 
-def _batched(batch: int, heads: int, rows: int, dim: int, layout: Layout) -> tuple[int, ...]:
-    return (batch, heads, rows, dim) if layout is Layout.BHSD else (batch, rows, heads, dim)
-
-
-def _packed(heads: int, rows: int, dim: int, layout: Layout) -> tuple[int, ...]:
-    return (heads, rows, dim) if layout is Layout.BHSD else (rows, heads, dim)
+def _axes(sizes: tuple[int, int, int], layout: Layout) -> tuple[int, int, int]:
+    """The sizes (heads, rows, dim) in the order of the layout's axes."""
+    heads, rows, dim = sizes
+    return sizes if layout is Layout.BHSD else (rows, heads, dim)
 
 
 def _descales(p: Problem) -> Iterator[tuple[str, tuple[int, ...]]]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Annotated
 
 from fmha_cli.domain.errors import ExitCode
@@ -31,35 +32,25 @@ class Verdict(StrEnum):
 
     @property
     def exit_code(self) -> ExitCode:
-        return _EXIT[self]
+        return next(code for code, verdicts in _BY_PRECEDENCE.items() if self in verdicts)
 
 
-_EXIT = {
-    Verdict.PASSED: ExitCode.OK,
-    Verdict.UNCHECKED: ExitCode.OK,
-    Verdict.MISTRUSTED: ExitCode.WRONG,
-    Verdict.WRONG: ExitCode.WRONG,
-    Verdict.NONDETERMINISTIC: ExitCode.WRONG,
-    Verdict.HAZARD: ExitCode.WRONG,
-    Verdict.OUT_OF_BOUNDS: ExitCode.WRONG,
-    Verdict.UNSUPPORTED: ExitCode.UNSUPPORTED,
-    Verdict.NOT_RUN: ExitCode.ENVIRONMENT,
-    Verdict.BUILD_FAILED: ExitCode.FAILED,
-    Verdict.LAUNCH_FAILED: ExitCode.FAILED,
-    Verdict.CRASHED: ExitCode.FAILED,
-    Verdict.TIMED_OUT: ExitCode.FAILED,
-    Verdict.OUT_OF_MEMORY: ExitCode.FAILED,
-}
-
-_PRECEDENCE = (
-    ExitCode.INTERRUPTED,
-    ExitCode.INTERNAL,
-    ExitCode.WRONG,
-    ExitCode.FAILED,
-    ExitCode.ENVIRONMENT,
-    ExitCode.UNSUPPORTED,
-    ExitCode.OK,
-)
+_BY_PRECEDENCE: Mapping[ExitCode, tuple[Verdict, ...]] = MappingProxyType(
+    {
+        ExitCode.INTERRUPTED: (),
+        ExitCode.INTERNAL: (),
+        ExitCode.WRONG: (
+            Verdict.MISTRUSTED, Verdict.WRONG, Verdict.NONDETERMINISTIC, Verdict.HAZARD, Verdict.OUT_OF_BOUNDS,
+        ),
+        ExitCode.FAILED: (
+            Verdict.BUILD_FAILED, Verdict.LAUNCH_FAILED, Verdict.CRASHED, Verdict.TIMED_OUT, Verdict.OUT_OF_MEMORY,
+        ),
+        ExitCode.ENVIRONMENT: (Verdict.NOT_RUN,),
+        ExitCode.UNSUPPORTED: (Verdict.UNSUPPORTED,),
+        ExitCode.OK: (Verdict.PASSED, Verdict.UNCHECKED),
+    }
+)  # fmt: skip
+"""The exit codes of a run, the strongest first, with the verdicts that give each."""
 
 
 def exit_code_of(verdicts: Iterable[Verdict], *, interrupted: bool = False) -> ExitCode:
@@ -70,7 +61,7 @@ def exit_code_of(verdicts: Iterable[Verdict], *, interrupted: bool = False) -> E
         codes.discard(ExitCode.UNSUPPORTED)
     if interrupted:
         codes.add(ExitCode.INTERRUPTED)
-    return next((code for code in _PRECEDENCE if code in codes), ExitCode.OK)
+    return next((code for code in _BY_PRECEDENCE if code in codes), ExitCode.OK)
 
 
 @dataclass(frozen=True, kw_only=True)
