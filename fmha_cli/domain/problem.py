@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
+from typing import Annotated, ClassVar, Literal
 
 from fmha_cli.domain.dtypes import DType, dtypes_text
 from fmha_cli.domain.features import (
@@ -22,9 +23,17 @@ from fmha_cli.domain.features import (
 )
 from fmha_cli.domain.flag_text import flags_of, raw_from_text
 from fmha_cli.domain.mask import Mask
+from fmha_cli.domain.members import Below, Count, FewestItems, Hidden, Least, Pattern, ShownAs, Then
 from fmha_cli.domain.resolve import resolve_fields
 
 Json = None | bool | int | float | str | list["Json"] | dict[str, "Json"]
+
+
+_NAMES = "|".join(dtype.value for dtype in DType)
+_DTYPES = Annotated[str, Pattern(f"^({_NAMES})(:({_NAMES}))?$")]
+_MASK = Annotated[str, Pattern("^(none|causal|causal-tl|(window|window-tl|generic):-?[0-9]+,-?[0-9]+)$")]
+_LAYOUTS = Annotated[str, Pattern("^(bhsd|bshd)(:(bhsd|bshd))?$")]
+_LENGTHS = Annotated[tuple[Count, ...], FewestItems(1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,40 +61,50 @@ class Problem:
         seed, offset: select the dropout stream (0 without dropout).
         scale: factor of q.k before the softmax.
         splits: number of key splits, 0 = chosen by the backend.
+        json_always: the members of the JSON form that are always present; others are absent at their defaults.
     """
 
-    batch: int
-    heads: int
-    kv_heads: int
-    seqlen_q: int
-    seqlen_k: int
-    hdim: int
-    hdim_v: int
-    dtype: DType
-    dtype_out: DType
-    mask: Mask
-    sink: int
-    sink_logits: bool
-    bias: Bias
-    alibi: Alibi
-    softcap: float
-    dropout: float
-    seed: int
-    offset: int
-    scale: float
-    lse: bool
-    layout: Layout
-    layout_out: Layout
-    seqlens_q: tuple[int, ...] | None
-    seqlens_k: tuple[int, ...] | None
-    kv_cache: KvCache
-    cache_seqlens: tuple[int, ...] | None
-    cache_leftpad: tuple[int, ...] | None
-    append: int
-    rotary: Rotary
-    splits: int
-    qscale: QScale
+    json_always: ClassVar[tuple[str, ...]] = (
+        "batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v", "dtype", "mask", "mode", "layout",
+        "direction", "scale", "lse",
+    )  # fmt: skip
+
+    batch: Annotated[int, Least(1), "sequences"]
+    heads: Annotated[int, Least(1), "query heads"]
+    kv_heads: Annotated[int, Least(1), "key/value heads"]
+    seqlen_q: Annotated[int, Least(0), "queries; the largest over the batch"]
+    seqlen_k: Annotated[int, Least(0), "keys, appended ones included; the largest over the batch"]
+    hdim: Annotated[int, Least(1), "head dim of Q and K"]
+    hdim_v: Annotated[int, Least(1), "head dim of V"]
+    dtype: Annotated[DType, ShownAs(_DTYPES), "IN, or IN:OUT where the output differs from the default"]
+    dtype_out: Annotated[DType, Hidden()]
+    mask: Annotated[Mask, ShownAs(_MASK), "canonical spelling", Then("mode")]
+    layout: Annotated[Layout, ShownAs(_LAYOUTS), "IN, or IN:OUT"]
+    layout_out: Annotated[Layout, Hidden()]
     direction: Direction
+    scale: Annotated[float, "softmax scale"]
+    lse: Annotated[bool, "log-sum-exp is asked for"]
+    sink: Count
+    sink_logits: bool
+    bias: Annotated[Bias, ShownAs(Literal["11ss", "1hss", "bhss"])]
+    alibi: Annotated[Alibi, ShownAs(Literal["standard", "h", "bh"])]
+    softcap: Annotated[float, "0 is off"]
+    dropout: Annotated[float, Least(0), Below(1)]
+    seed: Count
+    offset: Count
+    seqlens_q: Annotated[tuple[int, ...] | None, ShownAs(_LENGTHS), "group mode: queries per sequence"]
+    seqlens_k: Annotated[tuple[int, ...] | None, ShownAs(_LENGTHS), "group mode: keys per sequence"]
+    kv_cache: Annotated[KvCache, ShownAs(Annotated[str, Pattern("^(linear|paged:[1-9][0-9]*)$")])]
+    cache_seqlens: Annotated[tuple[int, ...] | None, ShownAs(_LENGTHS), "keys before append"]
+    cache_leftpad: Annotated[
+        tuple[int, ...] | None,
+        ShownAs(_LENGTHS),
+        "padding rows of a linear cache in front of each sequence's keys",
+    ]
+    append: Count
+    rotary: Annotated[Rotary, ShownAs(Annotated[str, Pattern("^[1-9][0-9]*(:interleaved)?$")])]
+    splits: Annotated[int, Least(1)]
+    qscale: Annotated[QScale, ShownAs(Literal["tensor", "block", "kv-block", "mx", "head"])]
     deterministic: bool
     dbias: bool
 
@@ -157,7 +176,6 @@ class Problem:
 
     def to_dict(self) -> dict[str, Json]:
         """The ``problem`` member of a record: the keys that are always present, and other fields that have a value."""
-        always = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v", "direction", "scale", "lse")
         default = _default()
         out: dict[str, Json] = {
             "dtype": dtypes_text(self.dtype, self.dtype_out),
@@ -168,7 +186,7 @@ class Problem:
         composed = ("dtype", "dtype_out", "mask", "layout", "layout_out")
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name not in composed and (field.name in always or value != getattr(default, field.name)):
+            if field.name not in composed and (field.name in self.json_always or value != getattr(default, field.name)):
                 out[field.name] = plain(value)
         return dict(sorted(out.items()))
 

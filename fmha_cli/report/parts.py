@@ -7,70 +7,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, NotRequired, TypedDict
+from typing import Annotated, Any
 
 from fmha_cli import __version__
 from fmha_cli.domain.codec import taken_from, to_json
 from fmha_cli.domain.device import Availability, DeviceFacts, State
-from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import ExitCode, FmhaError
-from fmha_cli.domain.features import Direction, Mode
 from fmha_cli.domain.kernel import Family
-from fmha_cli.domain.members import Below, Count, FewestItems, Least, Pattern, Sha256
+from fmha_cli.domain.members import Count, Least, Sha256
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
 from fmha_cli.report.rows import KernelRow
 from fmha_cli.report.table import Column
 from fmha_cli.report.units import size
-
-_DTYPES = "|".join(dtype.value for dtype in DType)
-Lengths = Annotated[tuple[Count, ...], FewestItems(1)]
-
-
-class ProblemRow(TypedDict):
-    """What ``Problem.to_dict`` gives: every problem flag that has a value."""
-
-    batch: Annotated[int, Least(1), "sequences"]
-    heads: Annotated[int, Least(1), "query heads"]
-    kv_heads: Annotated[int, Least(1), "key/value heads"]
-    seqlen_q: Annotated[int, Least(0), "queries; the largest over the batch"]
-    seqlen_k: Annotated[int, Least(0), "keys, appended ones included; the largest over the batch"]
-    hdim: Annotated[int, Least(1), "head dim of Q and K"]
-    hdim_v: Annotated[int, Least(1), "head dim of V"]
-    dtype: Annotated[
-        str, Pattern(f"^({_DTYPES})(:({_DTYPES}))?$"), "IN, or IN:OUT where the output differs from the default"
-    ]
-    mask: Annotated[
-        str,
-        Pattern("^(none|causal|causal-tl|(window|window-tl|generic):-?[0-9]+,-?[0-9]+)$"),
-        "canonical spelling",
-    ]
-    mode: Mode
-    layout: Annotated[str, Pattern("^(bhsd|bshd)(:(bhsd|bshd))?$"), "IN, or IN:OUT"]
-    direction: Direction
-    scale: Annotated[float, "softmax scale"]
-    lse: Annotated[bool, "log-sum-exp is asked for"]
-    sink: NotRequired[Count]
-    sink_logits: NotRequired[bool]
-    bias: NotRequired[Literal["11ss", "1hss", "bhss"]]
-    alibi: NotRequired[Literal["standard", "h", "bh"]]
-    softcap: NotRequired[Annotated[float, "0 is off"]]
-    dropout: NotRequired[Annotated[float, Least(0), Below(1)]]
-    seed: NotRequired[Count]
-    offset: NotRequired[Count]
-    seqlens_q: NotRequired[Annotated[Lengths, "group mode: queries per sequence"]]
-    seqlens_k: NotRequired[Annotated[Lengths, "group mode: keys per sequence"]]
-    kv_cache: NotRequired[Annotated[str, Pattern("^(linear|paged:[1-9][0-9]*)$")]]
-    cache_seqlens: NotRequired[Annotated[Lengths, "keys before append"]]
-    cache_leftpad: NotRequired[Annotated[Lengths, "padding rows of a linear cache in front of each sequence's keys"]]
-    append: NotRequired[Count]
-    rotary: NotRequired[Annotated[str, Pattern("^[1-9][0-9]*(:interleaved)?$")]]
-    splits: NotRequired[Annotated[int, Least(1)]]
-    qscale: NotRequired[Literal["tensor", "block", "kv-block", "mx", "head"]]
-    deterministic: NotRequired[bool]
-    dbias: NotRequired[bool]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,7 +133,7 @@ COMMON: Mapping[str, Any] = MappingProxyType(
         "family": Family,
         "sha256": Sha256,
         "signature": Annotated[Signature, "What a kernel is compiled for; any = chosen at run time."],
-        "problem": Annotated[ProblemRow, "Every problem flag that has a value; the required ones always."],
+        "problem": Annotated[Problem, "Every problem flag that has a value; the required ones always."],
         "kernel": KernelRow,
         "reason": Reason,
         "error": ErrorRow,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any, Literal, NotRequired, get_args, get_origin, get_type_hints, is_typeddict
+from typing import Any, Literal, get_args, get_origin
 
 from fmha_cli.domain.codec import alternatives, bare, choices, extras, members_of
 from fmha_cli.domain.members import Keyword, Named, NullWhenNotFinite, ShownAs
@@ -80,9 +80,7 @@ class SchemaWriter:
         if isinstance(kind, type) and issubclass(kind, Enum):
             return {"enum": [member.value for member in kind]}
         if is_dataclass(kind):
-            return self._object({m.key: m.hint for m in members_of(kind)})
-        if is_typeddict(kind):
-            return self._typed_dict(kind)
+            return self._object({m.key: m.hint for m in members_of(kind)}, getattr(kind, "json_always", None))
         return {}
 
     def _union(self, kinds: list[Any], nullable: bool) -> Node:
@@ -101,18 +99,13 @@ class SchemaWriter:
             return {"type": "object", "additionalProperties": node} if node else {"type": "object"}
         return self._object(dict.fromkeys(choices(key), item))
 
-    def _object(self, members: Mapping[str, Any], optional: frozenset[str] = frozenset()) -> Node:
+    def _object(self, members: Mapping[str, Any], always: Iterable[str] | None = None) -> Node:
         return {
             "type": "object",
             "properties": {name: self.node(hint) for name, hint in members.items()},
-            "required": sorted(members.keys() - optional),
+            "required": sorted(members if always is None else always),
             "additionalProperties": False,
         }
-
-    def _typed_dict(self, kind: Any) -> Node:
-        hints = get_type_hints(kind, include_extras=True)
-        optional = frozenset(name for name, hint in hints.items() if get_origin(hint) is NotRequired)
-        return self._object({n: get_args(h)[0] if n in optional else h for n, h in hints.items()}, optional)
 
 
 def references(names: Mapping[str, Any], prefix: str) -> dict[Any, str]:
@@ -126,4 +119,4 @@ def references(names: Mapping[str, Any], prefix: str) -> dict[Any, str]:
 
 
 def _is_class(kind: Any) -> bool:
-    return is_dataclass(kind) or is_typeddict(kind) or (isinstance(kind, type) and issubclass(kind, Enum))
+    return is_dataclass(kind) or (isinstance(kind, type) and issubclass(kind, Enum))
