@@ -9,12 +9,12 @@ import shlex
 import signal
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import SOURCE
+from fmha_cli.toolchain.cache.store import BuildError, BuildProduct
 from fmha_cli.toolchain.cpp.toolchain import Compiler
 from fmha_cli.toolchain.process import Ended, compiler_environment, run_group
 
@@ -25,32 +25,6 @@ _NO_ROOM = tuple(os.strerror(number) for number in (errno.ENOSPC, errno.EDQUOT, 
 _LINE_LIMIT = 400
 
 
-@dataclass(frozen=True)
-class CompileResult:
-    """The result of a compiler run.
-
-    Attributes:
-        summary: empty when ok; else the first error line, or another reason.
-        why: empty when ok; else exit status, signal or timeout in words.
-        out: the library.
-        log: command line, all output, resources used.
-        seconds: wall clock.
-        peak_bytes: peak memory; None when unknown.
-    """
-
-    summary: str
-    why: str
-    out: Path
-    log: Path
-    seconds: float
-    peak_bytes: int | None
-
-    @property
-    def ok(self) -> bool:
-        """Whether the library was built."""
-        return not self.why
-
-
 def compile_library(
     toolchain: Compiler,
     source: str,
@@ -59,8 +33,8 @@ def compile_library(
     timeout: float,
     log: Path,
     cancel: threading.Event | None = None,
-) -> CompileResult:
-    """Compile ``source`` into ``out``. A compiler that fails is a result, not an exception.
+) -> BuildProduct:
+    """Compile ``source`` into ``out``, with a log of the command line, all output and the resources used.
 
     The compiler runs in the directory of ``out`` and sees relative names only, so messages and debug information do not
     depend on that directory. Flags that name libraries or address the linker follow the source, all others precede it;
@@ -73,6 +47,7 @@ def compile_library(
         cancel: when set, the compiler is killed.
 
     Raises:
+        BuildError: the compiler fails, runs out of time, or writes nothing.
         EnvironmentProblem: the compiler cannot be started, or the disk is full or read-only.
         Interrupted: ``cancel`` was set.
     """
@@ -104,7 +79,9 @@ def compile_library(
         raise EnvironmentProblem(
             f"compiling failed for want of room: {summary}", code="B002", where=str(folder), help="free some space"
         )
-    return CompileResult(summary, why, out, log, ended.seconds, ended.peak_bytes)
+    if why:
+        raise BuildError(summary, why=why, log=log)
+    return BuildProduct(out, log, ended.seconds, ended.peak_bytes)
 
 
 def first_error_line(text: str) -> str | None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, expanded, key_for
 from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, PTX
-from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
+from fmha_cli.toolchain.cache.store import BuildProduct, Cache
 from fmha_cli.toolchain.cpp.compile import compile_library
 from fmha_cli.toolchain.cpp.find import find_toolchain
 from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
@@ -109,9 +110,7 @@ def build_kernel(
     def builder(work: Path) -> BuildProduct:
         log, ptx = work / LOG, work / PTX
         flags = expanded(key.flags, places or {})
-        result = compile_library(toolchain, key.spec.source, flags, work / ARTIFACT, timeout, log, cancel)
-        if not result.ok:
-            raise BuildError(result.summary, why=result.why, log=log)
-        return BuildProduct(result.out, log, result.seconds, result.peak_bytes, ptx if ptx.is_file() else None)
+        made = compile_library(toolchain, key.spec.source, flags, work / ARTIFACT, timeout, log, cancel)
+        return replace(made, ptx=ptx if ptx.is_file() else None)
 
     return cache.get_or_build(key, builder, cancel)

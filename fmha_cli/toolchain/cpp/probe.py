@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fmha_cli.toolchain.asking import Answer, ask
 from fmha_cli.toolchain.cache.memo import stamps
+from fmha_cli.toolchain.cache.store import BuildError
 from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
 from fmha_cli.toolchain.cpp.headers import files_digest, listing_source, parse_dependencies
 from fmha_cli.toolchain.cpp.toolchain import ZIG, Candidate, Toolchain, ToolchainKind
@@ -47,9 +48,10 @@ def probe(candidate: Candidate, work: Path) -> Probed[Toolchain]:
     )
     out = work / "probe.so"
     limit = _ZIG_BUILD_S if candidate.origin == ZIG else _BUILD_S
-    result = compile_library(toolchain, _SOURCE, _FLAGS, out, limit, work / "probe.log")
-    if not result.ok:
-        raise ProbeError(f"cannot build a shared library: {result.summary}")
+    try:
+        compile_library(toolchain, _SOURCE, _FLAGS, out, limit, work / "probe.log")
+    except BuildError as fault:
+        raise ProbeError(f"cannot build a shared library: {fault.summary}") from fault
     if not ask((sys.executable, "-I", "-S", "-c", _LOAD, str(out)), work).ok:
         raise ProbeError("builds a shared library that this Python cannot load")
     return Probed(toolchain, before)

@@ -8,25 +8,22 @@ import re
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 
-from fmha_cli.domain.codec import from_json, to_json
-from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.codec import to_json
 from fmha_cli.toolchain.asking import ask
-from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree
 from fmha_cli.toolchain.cache.layout import CacheLayout
-from fmha_cli.toolchain.cache.memo import recall, remember, stamps
+from fmha_cli.toolchain.cache.memo import stamps
 from fmha_cli.toolchain.cpp.headers import files_digest, parse_dependencies
-from fmha_cli.toolchain.cpp.toolchain import Compiler
+from fmha_cli.toolchain.cpp.toolchain import Candidate, Compiler
 from fmha_cli.toolchain.cuda.headers import packaged_headers
 from fmha_cli.toolchain.cuda.nvrtc import BUILTINS, LIBRARY
 from fmha_cli.toolchain.cuda.packages import ASSEMBLER, CCCL, COMPILER, RUNTIME, Wheel, WheelProblem, recorded, wheel
-from fmha_cli.toolchain.proving import Probed, ProbeError
+from fmha_cli.toolchain.proving import Probed, ProbeError, Search
 
-_PROBE = 2
+_PROBE = 3
 """Raised when the probe's code changes, so that the answers of an older probe are not believed."""
 _NVCC_SOURCE = """#include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -44,7 +41,7 @@ WITH_PTXAS = "nvrtc+ptxas"
 
 
 def own_command() -> tuple[str, ...]:
-    """The command that starts the compile process; see ``child``."""
+    """The command that starts the compile process; see ``__main__``."""
     return (sys.executable, "-P", "-m", "fmha_cli.toolchain.cuda")
 
 
@@ -101,22 +98,28 @@ def ask_nvrtc(layout: CacheLayout, folders: Iterable[str] | None = None) -> Cuda
     where = None if folders is None else tuple(folders)
     library = _file_of(wheel(COMPILER, where), "lib", LIBRARY)
     runtime, cccl = wheel(RUNTIME, where), wheel(CCCL, where)
+    command = (*own_command(), f"--nvrtc={library.parent}")
 
     def prove(work: Path) -> Probed[CudaToolchain]:
         watched = stamps([str(library), str(library.with_name(BUILTINS))])
         headers = packaged_headers(runtime, cccl)
-        said = json.loads(_said((*own_command(), f"--nvrtc={library.parent}", "--ask"), work))
+        try:
+            said = json.loads(_said((*command, "--ask"), work))
+            version, capabilities = ".".join(map(str, said["version"])), tuple(said["capabilities"])
+        except (ValueError, KeyError, TypeError) as fault:
+            raise ProbeError(f"gave an invalid answer: {fault}") from fault
         toolchain = CudaToolchain(
             kind=CudaKind.NVRTC,
             path=library,
-            version="NVRTC " + ".".join(map(str, said["version"])),
-            capabilities=tuple(said["capabilities"]),
+            version=f"NVRTC {version}",
+            capabilities=capabilities,
             headers_digest=headers.digest,
             places={"nvrtc_library": str(library.parent), "cuda": str(headers.cuda), "cccl": str(headers.cccl)},
         )
         return Probed(toolchain, {**watched, **headers.watched})
 
-    return _remembered(layout, {"nvrtc": str(library), "headers": [str(runtime.record), str(cccl.record)]}, prove)
+    question = {"library": str(library), "headers": [str(runtime.record), str(cccl.record)]}
+    return _proven(layout, command, prove, question)
 
 
 def ask_ptxas(nvrtc: CudaToolchain, layout: CacheLayout, folders: Iterable[str] | None = None) -> CudaToolchain:
@@ -138,7 +141,7 @@ def ask_ptxas(nvrtc: CudaToolchain, layout: CacheLayout, folders: Iterable[str] 
         places = {**nvrtc.places, "ptxas": str(program)}
         return Probed(replace(nvrtc, ptxas=program, version=version, places=places), watched)
 
-    return _remembered(layout, {"ptxas": str(program), "nvrtc": to_json(nvrtc)}, prove)
+    return _proven(layout, (str(program),), prove, {"nvrtc": to_json(nvrtc)})
 
 
 def ask_nvcc(program: Path, layout: CacheLayout) -> CudaToolchain:
@@ -168,7 +171,7 @@ def ask_nvcc(program: Path, layout: CacheLayout) -> CudaToolchain:
         )
         return Probed(toolchain, watched)
 
-    return _remembered(layout, {"nvcc": str(program), "path": os.environ.get("PATH", "")}, prove)
+    return _proven(layout, (str(program),), prove, {"path": os.environ.get("PATH", "")})
 
 
 def nvcc_candidates(environ: Mapping[str, str] | None = None) -> list[Path]:
@@ -181,24 +184,32 @@ def nvcc_candidates(environ: Mapping[str, str] | None = None) -> list[Path]:
     return list({os.path.realpath(path): path for path in reversed(there)}.values())[::-1]
 
 
-def _remembered(layout: CacheLayout, subject: object, prove: Callable[[Path], Probed[CudaToolchain]]) -> CudaToolchain:
-    question = {"probe": _PROBE, "python": sys.executable, "subject": subject}
-    memo = layout.toolchains / f"cuda-{digest_of(question)[:16]}.json"
-    with suppress(ValueError):
-        return from_json(CudaToolchain, recall(memo, question))
-    with as_environment_problem("probing the CUDA compiler"):
-        work = layout.new_tmp()
-        make_private_dir(work)
-        try:
-            probed = prove(work)
-        except (ValueError, KeyError, TypeError) as fault:
-            raise ProbeError(f"gave an invalid answer: {fault}") from fault
-        finally:
-            remove_tree(work)
-        # A read-only cache remembers nothing.
-        with suppress(OSError):
-            remember(memo, question, to_json(probed.toolchain), probed.watched)
-    return probed.toolchain
+def _proven(
+    layout: CacheLayout,
+    command: tuple[str, ...],
+    prove: Callable[[Path], Probed[CudaToolchain]],
+    question: Mapping[str, object],
+) -> CudaToolchain:
+    """The toolchain behind a command, remembered or proven now.
+
+    Raises:
+        ProbeError: it cannot be proven.
+        EnvironmentProblem: the cache cannot be written.
+    """
+    search = Search[Candidate, CudaToolchain](
+        what="compiler for NVIDIA GPUs",
+        variable="compiler",
+        kind=CudaToolchain,
+        candidates=(),
+        question=lambda candidate: {"probe": _PROBE, **question},
+        prove=lambda candidate, work: prove(work),
+        layout=layout,
+        notify=lambda notice: None,
+    )
+    finding = search.examine(Candidate(command, "CUDA"))
+    if finding.toolchain is None:
+        raise ProbeError(finding.fault or "")
+    return finding.toolchain
 
 
 def _file_of(found: Wheel, folder: str, name: str) -> Path:

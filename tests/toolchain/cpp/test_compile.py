@@ -17,25 +17,34 @@ import pytest
 from fmha_cli.domain.errors import EnvironmentProblem, Interrupted, KernelFailure
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cache.layout import LOG
-from fmha_cli.toolchain.cache.store import Cache
-from fmha_cli.toolchain.cpp.compile import CompileResult, compile_library, first_error_line
+from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
+from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
 from fmha_cli.toolchain.cpp.find import find_toolchain
 from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
 
 LONG = 3600.0
 
+Run = Callable[..., BuildProduct]
+
 
 @pytest.fixture
-def run(compiler: Any, tmp_path: Path) -> Callable[..., CompileResult]:
+def run(compiler: Any, tmp_path: Path) -> Run:
     """Compile a shell script with the fake compiler."""
     work = tmp_path / "work"
     work.mkdir()
 
-    def go(source: str, flags: tuple[str, ...] = (), timeout: float = LONG, **more: Any) -> CompileResult:
+    def go(source: str, flags: tuple[str, ...] = (), timeout: float = LONG, **more: Any) -> BuildProduct:
         return compile_library(compiler.toolchain, source, flags, work / "out.so", timeout, work / "log", **more)
 
     return go
+
+
+def failure(run: Run, source: str, **more: Any) -> BuildError:
+    """How a compile fails."""
+    with pytest.raises(BuildError) as caught:
+        run(source, **more)
+    return caught.value
 
 
 def is_running(pid: int) -> bool:
@@ -55,11 +64,9 @@ def wait_until(condition: Callable[[], bool]) -> None:
     pytest.fail("did not happen within 30 s")
 
 
-def test_success(run: Callable[..., CompileResult]) -> None:
+def test_success(run: Run) -> None:
     result = run('echo "a warning" >&2; echo "library" > "$OUT"', ("-O3", "-lm", "-shared"))
-    assert result.ok
-    assert (result.summary, result.why) == ("", "")
-    assert result.out.read_text() == "library\n"
+    assert result.artifact.read_text() == "library\n"
     log = result.log.read_text().splitlines()
     assert log[0].startswith("$ ")
     assert log[0].endswith("fake-c++ -O3 -shared source.cpp -lm -o out.so")
@@ -71,29 +78,30 @@ def test_success(run: Callable[..., CompileResult]) -> None:
     assert result.peak_bytes is None or result.peak_bytes > 0
 
 
-def test_the_command_in_the_log_is_quoted(run: Callable[..., CompileResult]) -> None:
+def test_the_command_in_the_log_is_quoted(run: Run) -> None:
     result = run('echo x > "$OUT"', ("-DTEXT=a b'c",))
     assert "'-DTEXT=a b'\"'\"'c'" in result.log.read_text().splitlines()[0]
 
 
-def test_the_first_error_line_leads(run: Callable[..., CompileResult]) -> None:
-    result = run('echo "In file included"; echo "source.cpp:3:1: error: boom"; echo "x: error: second"; exit 1')
-    assert not result.ok
+def test_the_first_error_line_leads(run: Run) -> None:
+    result = failure(
+        run, 'echo "In file included"; echo "source.cpp:3:1: error: boom"; echo "x: error: second"; exit 1'
+    )
     assert result.summary == "source.cpp:3:1: error: boom"
     assert result.why == "the compiler exited with status 1"
 
 
-def test_without_an_error_line_the_exit_status_leads(run: Callable[..., CompileResult]) -> None:
-    assert run("exit 3").summary == "the compiler exited with status 3"
+def test_without_an_error_line_the_exit_status_leads(run: Run) -> None:
+    assert failure(run, "exit 3").summary == "the compiler exited with status 3"
 
 
-def test_success_without_a_library_is_a_failure(run: Callable[..., CompileResult]) -> None:
-    assert run("exit 0").summary == "the compiler exited with status 0 but wrote no library"
+def test_success_without_a_library_is_a_failure(run: Run) -> None:
+    assert failure(run, "exit 0").summary == "the compiler exited with status 0 but wrote no library"
 
 
 @pytest.mark.parametrize(("name", "words"), [("KILL", "memory ran out"), ("SEGV", "signal 11")])
-def test_a_killed_compiler_says_so(run: Callable[..., CompileResult], name: str, words: str) -> None:
-    assert words in run(f"kill -{name} $$; sleep {LONG}").summary
+def test_a_killed_compiler_says_so(run: Run, name: str, words: str) -> None:
+    assert words in failure(run, f"kill -{name} $$; sleep {LONG}").summary
 
 
 @pytest.mark.parametrize(
@@ -120,7 +128,7 @@ def test_a_very_long_error_line_is_cut() -> None:
     assert len(first_error_line("error: " + "x" * 10_000) or "") == 400
 
 
-def test_timeout_kills_the_whole_group(run: Callable[..., CompileResult], tmp_path: Path) -> None:
+def test_timeout_kills_the_whole_group(run: Run, tmp_path: Path) -> None:
     """The timeout also kills a child that the compiler put in the background, and one that ignores polite signals."""
     pids = tmp_path / "pids"
     source = (
@@ -130,20 +138,21 @@ def test_timeout_kills_the_whole_group(run: Callable[..., CompileResult], tmp_pa
         f"echo $$ >> '{pids}'\n"
         f"while :; do sleep {LONG}; done"
     )
-    result = run(source, timeout=0.5)
+    result = failure(run, source, timeout=0.5)
     assert result.summary == "the compiler was killed after its time limit of 0.5 s"
+    assert result.log is not None
     assert "killed after" in result.log.read_text()
     started = [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
     wait_until(lambda: not any(is_running(pid) for pid in started))
 
 
-def test_a_child_that_outlives_the_compiler_is_killed(run: Callable[..., CompileResult], tmp_path: Path) -> None:
+def test_a_child_that_outlives_the_compiler_is_killed(run: Run, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
-    assert run(f'sleep {LONG} & echo $! > "{pid_file}"; echo x > "$OUT"').ok
+    run(f'sleep {LONG} & echo $! > "{pid_file}"; echo x > "$OUT"')
     wait_until(lambda: not is_running(int(pid_file.read_text())))
 
 
-def test_cancel_kills_the_compiler(run: Callable[..., CompileResult], tmp_path: Path) -> None:
+def test_cancel_kills_the_compiler(run: Run, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     cancel = threading.Event()
 
@@ -160,7 +169,7 @@ def test_cancel_kills_the_compiler(run: Callable[..., CompileResult], tmp_path: 
 
 
 @pytest.mark.usefixtures("ctrl_c")
-def test_ctrl_c_kills_the_compiler(run: Callable[..., CompileResult], tmp_path: Path) -> None:
+def test_ctrl_c_kills_the_compiler(run: Run, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     with pytest.raises(KeyboardInterrupt):
         run(f'echo $$ > "{pid_file}"; kill -INT {os.getpid()}; sleep {LONG}')
@@ -168,7 +177,7 @@ def test_ctrl_c_kills_the_compiler(run: Callable[..., CompileResult], tmp_path: 
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
-def test_a_full_disk_is_no_fault_of_the_kernel(run: Callable[..., CompileResult], number: int) -> None:
+def test_a_full_disk_is_no_fault_of_the_kernel(run: Run, number: int) -> None:
     with pytest.raises(EnvironmentProblem) as caught:
         run(f'echo "/tmp/x.s: fatal error: error writing: {os.strerror(number)}"; exit 1')
     assert os.strerror(number) in str(caught.value)
@@ -181,12 +190,12 @@ def test_a_compiler_that_is_gone(tmp_path: Path) -> None:
 
 
 def test_variables_that_are_not_in_the_key_do_not_reach_the_compiler(
-    run: Callable[..., CompileResult], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     meddlers = ("CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "GCC_EXEC_PREFIX", "COMPILER_PATH")
     for name in (*meddlers, "CCC_OVERRIDE_OPTIONS", "NVCC_APPEND_FLAGS", "FMHA_TEST_KEPT"):
         monkeypatch.setenv(name, "set")
-    seen = run('env > "$OUT"').out.read_text()
+    seen = run('env > "$OUT"').artifact.read_text()
     assert "FMHA_TEST_KEPT=set" in seen
     assert [name for name in (*meddlers, "CCC_OVERRIDE_OPTIONS", "NVCC_APPEND_FLAGS") if f"{name}=" in seen] == []
     assert "SOURCE_DATE_EPOCH=0\n" in seen
@@ -194,7 +203,7 @@ def test_variables_that_are_not_in_the_key_do_not_reach_the_compiler(
     assert f"TMPDIR={tmp_path / 'work' / 'scratch'}\n" in seen
 
 
-def test_no_standard_input(run: Callable[..., CompileResult]) -> None:
+def test_no_standard_input(run: Run) -> None:
     """A compiler that asks a question must not consume what the user pipes into fmha."""
     reader, writer = os.pipe()
     os.write(writer, b"for fmha\n")
@@ -203,7 +212,7 @@ def test_no_standard_input(run: Callable[..., CompileResult]) -> None:
     os.dup2(reader, 0)
     try:
         result = run('read -r word; echo "read:$word" > "$OUT"')
-        assert result.out.read_text() == "read:\n"
+        assert result.artifact.read_text() == "read:\n"
     finally:
         os.dup2(before, 0)
         os.close(before)

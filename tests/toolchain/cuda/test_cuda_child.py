@@ -11,7 +11,7 @@ import pytest
 from cubin_tiny import tiny_cubin
 from played_cuda import LIB, VERSIONS, nvcc, ptxas, site
 
-from fmha_cli.toolchain.cuda.child import cubin_fault, main
+from fmha_cli.toolchain.cuda.__main__ import cubin_fault, main
 from fmha_cli.toolchain.cuda.packages import COMPILER
 from fmha_cli.toolchain.cuda.probe import own_command
 

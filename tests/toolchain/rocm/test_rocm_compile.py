@@ -236,7 +236,6 @@ def test_a_code_object_outside_the_cache(
     work.mkdir()
     plain = expanded(flags, hip_places(chain, folders))
     done = compile_library(chain, TEXT, plain, work / "out.co", 120, work / "log")
-    assert done.ok, done.summary
     (device,) = code_objects((work / "out.co").read_bytes())
     assert device.arch == "gfx942"
     assert done.peak_bytes is None or done.peak_bytes > 1 << 20

@@ -28,6 +28,7 @@ from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_
 from fmha_cli.toolchain.cache.key import expanded
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
+from fmha_cli.toolchain.cache.store import BuildError
 from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
 from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.parallel import Job, build_many
@@ -170,12 +171,14 @@ def _compile(unit: Path, place: Path, needs: Listed, shop: Workshop, work: Path,
     out, log = work / "object.o", work / "build.log"
     places = hip_places(shop.toolchain, {"example": shop.example, "ck": shop.tree.include})
     flags = expanded(unit_flags(needs, unit, shop), places)
-    result = compile_library(shop.toolchain, unit.read_text("utf-8"), flags, out, shop.timeout, log, stop)
     kept = place.with_suffix(".log")
+    try:
+        compile_library(shop.toolchain, unit.read_text("utf-8"), flags, out, shop.timeout, log, stop)
+    except BuildError as fault:
+        os.replace(log, kept)
+        what = f"{unit.name} did not compile: {fault.summary}"
+        raise KernelFailure(what, code="Y011", where=str(kept), why=fault.why) from fault
     os.replace(log, kept)
-    if not result.ok:
-        what = f"{unit.name} did not compile: {result.summary}"
-        raise KernelFailure(what, code="Y011", where=str(kept), why=result.why)
     os.replace(out, place)
     return place
 
