@@ -115,5 +115,5 @@ def known_options() -> dict[str, list[str]]:
     for name, entry in COMMANDS.items():
         declared = import_module(entry.module).COMMAND
         parts = [c for _, c in declared.commands.values()] if isinstance(declared, CommandSet) else [declared]
-        out[name] = [option.flag.name for part in parts for option in (*part.options, *TALK)]
+        out[name] = [option.name for part in parts for option in (*part.options, *TALK)]
     return out

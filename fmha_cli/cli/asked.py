@@ -109,7 +109,7 @@ def _fills(call: Call, command: Command) -> tuple[str, ...]:
 
 def own_options(call: Call) -> dict[str, str]:
     """The given options that belong to one backend, by flag name."""
-    return {option.flag.name: text for option in BUILDING if (text := call.settings.text(option.key))}
+    return {option.name: text for option in BUILDING if (text := call.settings.text(option.key))}
 
 
 def surroundings_of(call: Call) -> Surroundings:

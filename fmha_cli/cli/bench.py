@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import ALL_KERNELS, DRY_RUN, FILES, FILL, FILL_SEED, JOURNALS, NO_CHECK, ROOM, ROWS, RUNNING
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.flags import FlagKind
 
-_T, _N = FlagKind.TEXT, FlagKind.NUMBER
-CACHE = Opt(
-    Flag("cache", _T, "State of the caches before a sample [default: hot]"), "Measuring", ("hot", "cold", "both")
+_measuring = partial(Opt, panel="Measuring")
+CACHE = _measuring(
+    "cache", FlagKind.TEXT, "State of the caches before a sample [default: hot]", choices=("hot", "cold", "both")
 )
-AB = Opt(Flag("ab", _T, "Two kernels, timed in turns", repeats=True, metavar="K1 K2"), "Choosing", pair=True)
-FLOPS = Opt(Flag("flops", _T, "Pairs that count [default: visible]"), "Measuring", ("visible", "dense"))
-PEAK = Opt(
-    Flag("peak", _T, "The peak that shares refer to; measured once and kept [default: measured]"),
-    "Measuring",
-    ("measured", "spec"),
+AB = Opt("ab", FlagKind.TEXT, "Two kernels, timed in turns", panel="Choosing", repeats=True, metavar="K1 K2", pair=True)
+FLOPS = _measuring("flops", FlagKind.TEXT, "Pairs that count [default: visible]", choices=("visible", "dense"))
+PEAK = _measuring(
+    "peak",
+    FlagKind.TEXT,
+    "The peak that shares refer to; measured once and kept [default: measured]",
+    choices=("measured", "spec"),
 )
-BUDGET = Opt(Flag("budget", _N, "Seconds for the samples of one row [default: 2]", metavar="S"), "Measuring")
-BASELINE = Opt(
-    Flag("baseline", FlagKind.FILE, "An earlier report (JSON) to compare with; slower is exit 1"), "Measuring"
-)
+BUDGET = _measuring("budget", FlagKind.NUMBER, "Seconds for the samples of one row [default: 2]", metavar="S")
+BASELINE = _measuring("baseline", FlagKind.FILE, "An earlier report (JSON) to compare with; slower is exit 1")
 
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "

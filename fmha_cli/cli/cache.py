@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.options import ARCH, BACKEND, BUILDING, CACHE_DIR, DRY_RUN, OFFLINE, ROWS
 from fmha_cli.domain.errors import EmptySelection, ExitCode, UsageError
-from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.protocols import Keyed
 from fmha_cli.toolchain.cache.key import BuildKind
 
@@ -23,16 +24,15 @@ if TYPE_CHECKING:
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 _BYTES = {"": 1, "k": 2**10, "m": 2**20, "g": 2**30, "t": 2**40}
 
-MAX_AGE = Opt(Flag("max-age", FlagKind.TEXT, "Remove entries not used for this long", metavar="30d|12h"), "Selecting")
-MAX_SIZE = Opt(
-    Flag("max-size", FlagKind.TEXT, "Remove the least recently used above this size", metavar="2G|500M"), "Selecting"
+_selecting = partial(Opt, panel="Selecting")
+MAX_AGE = _selecting("max-age", FlagKind.TEXT, "Remove entries not used for this long", metavar="30d|12h")
+MAX_SIZE = _selecting("max-size", FlagKind.TEXT, "Remove the least recently used above this size", metavar="2G|500M")
+LEFTOVERS = (
+    _selecting("quarantine", FlagKind.SWITCH, "Remove quarantined entries too"),
+    _selecting("failed", FlagKind.SWITCH, "Remove logs of failed builds too"),
 )
-LEFTOVERS = tuple(
-    Opt(Flag(name, FlagKind.SWITCH, f"Remove {what} too"), "Selecting")
-    for name, what in (("quarantine", "quarantined entries"), ("failed", "logs of failed builds"))
-)
-FIX = Opt(Flag("fix", FlagKind.SWITCH, "Quarantine damaged entries, so that their next use rebuilds them"), "Selecting")
-KIND = Opt(Flag("kind", FlagKind.TEXT, "Only entries of this kind"), "Selecting", choices=tuple(BuildKind))
+FIX = _selecting("fix", FlagKind.SWITCH, "Quarantine damaged entries, so that their next use rebuilds them")
+KIND = _selecting("kind", FlagKind.TEXT, "Only entries of this kind", choices=tuple(BuildKind))
 ENTRIES = Argument("entries", "Digest prefixes or globs over names", many=True)
 KERNEL = Argument(
     "kernel", "A kernel's canonical name, upstream name or digest prefix; or another entry of `cache ls`", required=True

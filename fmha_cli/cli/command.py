@@ -13,45 +13,44 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Opt:
-    """One option of the command line.
+class Opt(Flag):
+    """One option of the command line. The environment variable is ``FMHA_`` and its name in capitals.
 
     Attributes:
-        flag: name, kind and help; the environment variable is ``FMHA_`` and the name in capitals.
         panel: the heading under which ``--help`` shows it.
         choices: the values it takes, where they are a closed set.
         complete: which completion the shell offers (a name in ``completion``).
         pair: it takes two words (``--ab K1 K2``); its flag then ``repeats``.
     """
 
-    flag: Flag
-    panel: str
+    panel: str = "Options"
     choices: tuple[str, ...] = ()
     complete: str | None = None
     pair: bool = False
 
-    @property
-    def key(self) -> str:
-        return self.flag.key
+    @classmethod
+    def of(cls, flag: Flag, panel: str, complete: str | None = None) -> Opt:
+        """The option of a flag that is declared elsewhere."""
+        return cls(**vars(flag), panel=panel, complete=complete)
 
     @property
     def is_switch(self) -> bool:
-        return self.flag.kind is FlagKind.SWITCH
+        return self.kind is FlagKind.SWITCH
 
     @property
     def negation(self) -> str:
         """The hidden option that takes a switch back: ``--no-lse``, and ``--check`` for ``--no-check``."""
-        name = self.flag.name
-        return name.removeprefix("no-") if name.startswith("no-") else f"no-{name}"
+        return self.name.removeprefix("no-") if self.name.startswith("no-") else f"no-{self.name}"
 
     @property
-    def metavar(self) -> str:
+    def placeholder(self) -> str:
+        """What ``--help`` shows for the value."""
         kinds = {FlagKind.SIZE: "N", FlagKind.NUMBER: "X", FlagKind.LIST: "N,N...", FlagKind.FILE: "FILE"}
-        return self.flag.metavar or ("|".join(self.choices) if self.choices else kinds.get(self.flag.kind, "TEXT"))
+        return self.metavar or ("|".join(self.choices) if self.choices else kinds.get(self.kind, "TEXT"))
 
     def says(self, help: str) -> Opt:
         """The same option with the help of one command."""
-        return replace(self, flag=replace(self.flag, help=help))
+        return replace(self, help=help)
 
 
 @dataclass(frozen=True)

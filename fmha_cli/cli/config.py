@@ -55,7 +55,7 @@ def layers_of_file(
     _refuse_unknown(path, tables, known, "table ")
     for name, table in tables.items():
         _refuse_unknown(path, table, set(known[name]), f"[{name}] ")
-    by_name = {option.flag.name: option for option in options}
+    by_name = {option.name: option for option in options}
     return [
         {by_name[k].key: _value(v, by_name[k], path) for k, v in part.items() if k in by_name}
         for part in (tables.get(command, {}), general)
@@ -85,14 +85,14 @@ def _value(value: Any, option: Opt, path: Path) -> Value:
     if option.is_switch and isinstance(value, bool):
         return Value(value, str(path))
     if option.is_switch or isinstance(value, bool):
-        kind = "true or false" if option.is_switch else f"{option.flag.kind.value}, not true or false"
+        kind = "true or false" if option.is_switch else f"{option.kind.value}, not true or false"
         raise _wrong_kind(path, option, value, kind)
     if isinstance(value, list) and value and all(_is_plain(v) for v in value):
         texts = tuple(str(v) for v in value)
-        return Value(texts if option.flag.repeats else ",".join(texts), str(path))
+        return Value(texts if option.repeats else ",".join(texts), str(path))
     if not _is_plain(value):
-        raise _wrong_kind(path, option, value, option.flag.kind.value)
-    return Value((str(value),) if option.flag.repeats else str(value), str(path))
+        raise _wrong_kind(path, option, value, option.kind.value)
+    return Value((str(value),) if option.repeats else str(value), str(path))
 
 
 def _is_plain(value: Any) -> bool:
@@ -100,4 +100,4 @@ def _is_plain(value: Any) -> bool:
 
 
 def _wrong_kind(path: Path, option: Opt, value: Any, kind: str) -> UsageError:
-    return UsageError(f"{path}: {option.flag.name} = {value!r}", code="C003", where=str(path), why=f"it takes {kind}")
+    return UsageError(f"{path}: {option.name} = {value!r}", code="C003", where=str(path), why=f"it takes {kind}")

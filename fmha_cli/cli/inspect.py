@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.build import WEIGHT
@@ -26,7 +27,7 @@ from fmha_cli.cli.options import (
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, KernelFailure, UnsupportedError, UsageError
-from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
     from fmha_cli.domain.kernel import KernelSpec
@@ -34,23 +35,14 @@ if TYPE_CHECKING:
     from fmha_cli.domain.protocols import BuildContext
     from fmha_cli.report.record import Record
 
-ALL = Opt(Flag("all", FlagKind.SWITCH, "A table of every selected kernel"), "Choosing")
-DIFF = Opt(
-    Flag("diff", FlagKind.TEXT, "Two kernels side by side", repeats=True, metavar="K1 K2"), "Choosing", pair=True
-)
-COMPILER = Opt(
-    Flag(
-        "compiler",
-        FlagKind.TEXT,
-        "Build with this compiler; twice: the kernel of both side by side",
-        repeats=True,
-        metavar="CXX",
-    ),
-    "Choosing",
-)
-EXECUTED = Opt(
-    Flag("executed", FlagKind.SWITCH, "Run a problem on an emulated device (--device emu:ARCH) and count"), "Executing"
-)
+_choosing = partial(Opt, panel="Choosing")
+ALL = _choosing("all", FlagKind.SWITCH, "A table of every selected kernel")
+DIFF = _choosing("diff", FlagKind.TEXT, "Two kernels side by side", repeats=True, metavar="K1 K2", pair=True)
+_BOTH = "Build with this compiler; twice: the kernel of both side by side"
+COMPILER = _choosing("compiler", FlagKind.TEXT, _BOTH, repeats=True, metavar="CXX")
+_COUNTED = "Run a problem on an emulated device (--device emu:ARCH) and count"
+EXECUTED = Opt("executed", FlagKind.SWITCH, _COUNTED, panel="Executing")
+
 _KINDS = {
     ExitCode.UNSUPPORTED: UnsupportedError,
     ExitCode.ENVIRONMENT: EnvironmentProblem,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
@@ -11,7 +12,7 @@ from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE, REVISIONS
 from fmha_cli.discovery.builtins import revision_option
 from fmha_cli.discovery.filters import Filter, parse_filter
 from fmha_cli.domain.errors import EmptySelection
-from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import Catalogued
 
@@ -19,12 +20,9 @@ if TYPE_CHECKING:
     from fmha_cli.discovery.profiles import Profile
     from fmha_cli.domain.rules import Reason
 
-FAMILY = Opt(
-    Flag("family", FlagKind.TEXT, "Globs over the family, like --filter family:GLOB", metavar="GLOB,..."), "Choosing"
-)
-DTYPE = Opt(
-    Flag("dtype", FlagKind.TEXT, "Globs over the input type, like --filter dtype:GLOB", metavar="GLOB,..."), "Choosing"
-)
+_globs = partial(Opt, kind=FlagKind.TEXT, panel="Choosing", metavar="GLOB,...")
+FAMILY = _globs("family", help="Globs over the family, like --filter family:GLOB")
+DTYPE = _globs("dtype", help="Globs over the input type, like --filter dtype:GLOB")
 SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, *REVISIONS, FILTER)
 
 

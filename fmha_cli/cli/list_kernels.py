@@ -6,10 +6,10 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.kernels import SELECTING, refuser, selected_kernels
 from fmha_cli.cli.options import ROWS
-from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
-COUNT = Opt(Flag("count", FlagKind.SWITCH, "Print the number alone"), "Output")
+COUNT = Opt("count", FlagKind.SWITCH, "Print the number alone", panel="Output")
 
 
 def list_kernels(call: Call) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from fmha_cli.cli.command import Opt
 from fmha_cli.discovery.builtins import device_kinds, own_options
 from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.features import FILLS
-from fmha_cli.domain.flags import PROBLEM_FLAGS, Flag, FlagKind
+from fmha_cli.domain.flags import PROBLEM_FLAGS, FlagKind
 from fmha_cli.report.form import Format
 
 _S, _N, _T, _F, _B = FlagKind.SIZE, FlagKind.NUMBER, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
@@ -26,79 +27,70 @@ def _panel(name: str) -> str:
     return "Packed sequences" if name.startswith("seqlens") else "Features"
 
 
-def _problem(flag: Flag) -> Opt:
-    return Opt(flag, _panel(flag.name), complete=_COMPLETED.get(flag.name))
+PROBLEM = tuple(Opt.of(flag, _panel(flag.name), _COMPLETED.get(flag.name)) for flag in PROBLEM_FLAGS)
+SKIP_IMPOSSIBLE = Opt("skip-impossible", _B, "Drop the impossible points of a sweep, with a note", panel="Problem")
 
-
-PROBLEM = tuple(_problem(flag) for flag in PROBLEM_FLAGS)
-SKIP_IMPOSSIBLE = Opt(Flag("skip-impossible", _B, "Drop the impossible points of a sweep, with a note"), "Problem")
+_choosing, _files, _running, _output = (
+    partial(Opt, panel=panel) for panel in ("Choosing", "Files", "Running", "Output")
+)
 
 CHOOSING = (
-    Opt(Flag("backend", _T, "Backend [default: auto]", metavar="NAME"), "Choosing", complete="backends"),
-    Opt(Flag("arch", _T, "Architecture [default: the device's]", metavar="A"), "Choosing", complete="archs"),
-    Opt(Flag("device", _T, f"{', '.join(device_kinds())}, emu:ARCH [default: auto]", metavar="ID"), "Choosing"),
-    Opt(
-        Flag("kernel", _T, "Canonical name, upstream name, or 8 and more digits of the digest", metavar="K"), "Choosing"
-    ),
+    _choosing("backend", _T, "Backend [default: auto]", metavar="NAME", complete="backends"),
+    _choosing("arch", _T, "Architecture [default: the device's]", metavar="A", complete="archs"),
+    _choosing("device", _T, f"{', '.join(device_kinds())}, emu:ARCH [default: auto]", metavar="ID"),
+    _choosing("kernel", _T, "Canonical name, upstream name, or 8 and more digits of the digest", metavar="K"),
 )
 ARCH = CHOOSING[1]
 BACKEND = CHOOSING[0]
-FILTER = Opt(
-    Flag("filter", _T, "KEY:GLOB[,KEY:GLOB...]; -KEY:GLOB excludes; repeatable", repeats=True, metavar="TERMS"),
-    "Choosing",
+ALL_KERNELS = _choosing("all-kernels", _B, "Every kernel that fits, not only the best")
+FILTER = _choosing(
+    "filter", _T, "KEY:GLOB[,KEY:GLOB...]; -KEY:GLOB excludes; repeatable", repeats=True, metavar="TERMS"
 )
-PROFILE = Opt(Flag("profile", _T, "Named set of kernels (see fmha profiles)", metavar="NAME"), "Choosing")
+PROFILE = _choosing("profile", _T, "Named set of kernels (see fmha profiles)", metavar="NAME")
 
 FILES = (
-    *(Opt(Flag(name, _F, f"Tensor file of {name.upper()}", metavar="FILE[:KEY]"), "Files") for name in ("q", "k", "v")),
-    Opt(Flag("do", _F, "Tensor file of dO", metavar="FILE[:KEY]"), "Files"),
-    Opt(Flag("out", _F, "Write the results: .npy (O alone), .npz, .safetensors; {i} counts a sweep"), "Files"),
+    *(_files(name, _F, f"Tensor file of {name.upper()}", metavar="FILE[:KEY]") for name in ("q", "k", "v")),
+    _files("do", _F, "Tensor file of dO", metavar="FILE[:KEY]"),
+    _files("out", _F, "Write the results: .npy (O alone), .npz, .safetensors; {i} counts a sweep"),
 )
-FILL = Opt(Flag("fill", _T, f"{', '.join(FILLS)} [default: {FILLS[0]}]", metavar="FILL"), "Files", complete="fills")
-FILL_SEED = Opt(Flag("fill-seed", _S, "Seed of the fill [default: 0]"), "Files")
+FILL = _files("fill", _T, f"{', '.join(FILLS)} [default: {FILLS[0]}]", metavar="FILL", complete="fills")
+FILL_SEED = _files("fill-seed", _S, "Seed of the fill [default: 0]")
 
-THREADS = Opt(Flag("threads", _S, "CPU threads, 0 = all allowed [default: 0]"), "Running")
-TIMEOUT = Opt(Flag("timeout", _N, "Seconds for one row in the worker [default: 600]", metavar="S"), "Running")
-OFFLINE = Opt(Flag("offline", _B, "Never fetch sources"), "Running")
-DRY_RUN = Opt(Flag("dry-run", _B, "Show what would be done, and do nothing"), "Running")
-JOBS = Opt(Flag("jobs", _S, "Parallel builds, 0 = all allowed [default: 0]", "j"), "Running")
-NO_CHECK = Opt(Flag("no-check", _B, "Do not check against the reference (verdict UNCHECKED)"), "Running")
-ALL_KERNELS = Opt(Flag("all-kernels", _B, "Every kernel that fits, not only the best"), "Choosing")
-RESUME = Opt(Flag("resume", _F, "Go on with an interrupted journal", metavar="JOURNAL"), "Running")
-JOURNAL = Opt(Flag("journal", _F, "Where the journal is kept [default: in the cache]"), "Running")
+THREADS = _running("threads", _S, "CPU threads, 0 = all allowed [default: 0]")
+TIMEOUT = _running("timeout", _N, "Seconds for one row in the worker [default: 600]", metavar="S")
+OFFLINE = _running("offline", _B, "Never fetch sources")
+DRY_RUN = _running("dry-run", _B, "Show what would be done, and do nothing")
+JOBS = _running("jobs", _S, "Parallel builds, 0 = all allowed [default: 0]", "j")
+NO_CHECK = _running("no-check", _B, "Do not check against the reference (verdict UNCHECKED)")
+RESUME = _running("resume", _F, "Go on with an interrupted journal", metavar="JOURNAL")
+JOURNAL = _running("journal", _F, "Where the journal is kept [default: in the cache]")
 
 EMULATING = (
-    Opt(
-        Flag("emu-seed", _S, "Order of waves on an emulated device; runs take this seed and the next [default: 0]"),
-        "Running",
+    _running("emu-seed", _S, "Order of waves on an emulated device; runs take this seed and the next [default: 0]"),
+    _running(
+        "emu-turn", _S, "Instructions of a wave on it before the next wave's turn, 0 = up to a barrier [default: 0]"
     ),
-    Opt(
-        Flag(
-            "emu-turn", _S, "Instructions of a wave on it before the next wave's turn, 0 = up to a barrier [default: 0]"
-        ),
-        "Running",
-    ),
-    Opt(Flag("emu-threads", _S, "Workgroups at once on an emulated device, 0 = all allowed [default: 0]"), "Running"),
-    Opt(Flag("no-emu-checks", _B, "On an emulated device, check only for accesses out of bounds"), "Running"),
+    _running("emu-threads", _S, "Workgroups at once on an emulated device, 0 = all allowed [default: 0]"),
+    _running("no-emu-checks", _B, "On an emulated device, check only for accesses out of bounds"),
 )
 """Options of emulated devices (``--device emu:ARCH``)."""
 
-CACHE_DIR = Opt(Flag("cache-dir", _F, "Root of the build cache", metavar="DIR"), "Running")
-OUTPUT_FILE = Opt(Flag("output", _F, "Write the data to FILE instead of stdout, atomically", "o"), "Output")
+CACHE_DIR = _running("cache-dir", _F, "Root of the build cache", metavar="DIR")
+OUTPUT_FILE = _output("output", _F, "Write the data to FILE instead of stdout, atomically", "o")
 FORMATS = {
-    Format.JSON: Opt(Flag("json", _B, "One JSON document (see fmha schema)"), "Output"),
-    Format.JSONL: Opt(Flag("jsonl", _B, "One JSON record a line"), "Output"),
-    Format.CSV: Opt(Flag("csv", _B, "Comma-separated values"), "Output"),
-    Format.MD: Opt(Flag("md", _B, "A Markdown table"), "Output"),
+    Format.JSON: _output("json", _B, "One JSON document (see fmha schema)"),
+    Format.JSONL: _output("jsonl", _B, "One JSON record a line"),
+    Format.CSV: _output("csv", _B, "Comma-separated values"),
+    Format.MD: _output("md", _B, "A Markdown table"),
 }
 DOCUMENT = (FORMATS[Format.JSON], OUTPUT_FILE)
 ROWS = (*FORMATS.values(), OUTPUT_FILE)
 
 JOURNALS = (RESUME, JOURNAL)
-BUILDING = tuple(Opt(flag, "Running") for flag in own_options(Use.SOURCES))
+BUILDING = tuple(Opt.of(flag, "Running") for flag in own_options(Use.SOURCES))
 """Options of single backends, handed to their builds by name (``BuildContext.options``)."""
 
-REVISIONS = tuple(Opt(flag, "Choosing") for flag in own_options(Use.REVISION))
+REVISIONS = tuple(Opt.of(flag, "Choosing") for flag in own_options(Use.REVISION))
 """Options of single backends that choose the revision of their kernels."""
 
 RUNNING = (THREADS, TIMEOUT, OFFLINE, JOBS, CACHE_DIR, *BUILDING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +13,7 @@ from fmha_cli.cli.options import CHOOSING, EMULATING, FILL_SEED, FILTER, ROWS, R
 from fmha_cli.discovery.builtins import programs
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, UsageError
-from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
     from fmha_cli.domain.counterpart import Binaries, Case, Counterpart
@@ -21,32 +22,25 @@ if TYPE_CHECKING:
     from fmha_cli.walk.request import Request
 
 _S, _T, _F, _B = FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
-_HERE = "Upstream"
+_upstreams = partial(Opt, panel="Upstream")
 
 BACKEND, PROGRAMS = programs()
 """The backend whose upstream's programs are run, and what is known of them before it is imported."""
 
-SUITE = Opt(
-    Flag(
-        "suite", _T, f"{', '.join(PROGRAMS.suites)}, or a suite file [default: {PROGRAMS.suites[0]}]", metavar="SUITE"
-    ),
-    _HERE,
+_SUITES = f"{', '.join(PROGRAMS.suites)}, or a suite file [default: {PROGRAMS.suites[0]}]"
+SUITE = _upstreams("suite", _T, _SUITES, metavar="SUITE")
+UPSTREAM_BIN = _upstreams("upstream-bin", _F, f"Folder of {' and '.join(PROGRAMS.binaries)}", metavar="DIR")
+BUILD_UPSTREAM = _upstreams(
+    "build-upstream", _B, "Build the programs for the cases' kernels first, into --upstream-bin or the cache"
 )
-UPSTREAM_BIN = Opt(Flag("upstream-bin", _F, f"Folder of {' and '.join(PROGRAMS.binaries)}", metavar="DIR"), _HERE)
-BUILD_UPSTREAM = Opt(
-    Flag("build-upstream", _B, "Build the programs for the cases' kernels first, into --upstream-bin or the cache"),
-    _HERE,
-)
-LIMIT = Opt(Flag("limit", _S, "At most N cases"), "Choosing")
+LIMIT = Opt("limit", _S, "At most N cases", panel="Choosing")
 ROUNDS = Opt(
-    Flag(
-        "rounds",
-        _S,
-        "Rounds of timing for cases that both pass, 0 = none [default: 7; 0 for over 100 cases and emulated devices]",
-    ),
-    "Measuring",
+    "rounds",
+    _S,
+    "Rounds of timing for cases that both pass, 0 = none [default: 7; 0 for over 100 cases and emulated devices]",
+    panel="Measuring",
 )
-LIST = Opt(Flag("list", _B, "List the cases with both sides' command lines, and run nothing"), "Running")
+LIST = Opt("list", _B, "List the cases with both sides' command lines, and run nothing", panel="Running")
 
 FEW = 100
 """At most this many cases are timed by default, because 7 rounds of one case take some seconds."""

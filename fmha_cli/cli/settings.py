@@ -114,7 +114,7 @@ def check_choices(options: Iterable[Opt], settings: Settings) -> None:
     for option in options:
         for text in settings.many(option.key) if option.choices else ():
             if text not in option.choices:
-                what = f"--{option.flag.name} {text}: no such choice"
+                what = f"--{option.name} {text}: no such choice"
                 help = suggest(text, option.choices)
                 raise UsageError(what, code="E008", where=settings.where(option.key), help=help)
 
@@ -134,7 +134,7 @@ def layer_of_variables(options: Iterable[Opt], environ: Mapping[str, str]) -> di
         if option.is_switch:
             out[option.key] = Value(switch_of(text, name), name)
         else:
-            out[option.key] = Value(tuple(text.split()) if option.flag.repeats else text, name)
+            out[option.key] = Value(tuple(text.split()) if option.repeats else text, name)
     return out
 
 

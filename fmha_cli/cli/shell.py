@@ -184,7 +184,7 @@ def _given(options: tuple[Opt, ...], given: Mapping[str, Any]) -> dict[str, Valu
         elif value:
             out[option.key] = Value(tuple(value) if isinstance(value, list | tuple) else value, FLAG)
         elif value == "":
-            raise UsageError(f"--{option.flag.name} needs a value", code="E002", where=f"--{option.flag.name}")
+            raise UsageError(f"--{option.name} needs a value", code="E002", where=f"--{option.name}")
     return out
 
 
@@ -194,10 +194,9 @@ def _undone(option: Opt) -> str:
 
 def _parameters(option: Opt) -> list[inspect.Parameter]:
     """The Typer parameter of an option, and the hidden one that takes a switch back."""
-    flag = option.flag
-    names = [f"--{flag.name}", *([f"-{flag.short}"] if flag.short else [])]
+    names = [f"--{option.name}", *([f"-{option.short}"] if option.short else [])]
     if option.is_switch:
-        info = typer.Option(*names, help=flag.help, rich_help_panel=option.panel, show_default=False)
+        info = typer.Option(*names, help=option.help, rich_help_panel=option.panel, show_default=False)
         undo = typer.Option(f"--{option.negation}", hidden=True)
         return [
             _plain(option.key, Annotated[bool | None, info], None),
@@ -207,13 +206,13 @@ def _parameters(option: Opt) -> list[inspect.Parameter]:
 
     info = typer.Option(
         *names,
-        help=flag.help,
-        metavar=option.metavar,
+        help=option.help,
+        metavar=option.placeholder,
         rich_help_panel=option.panel,
         show_default=False,
-        autocompletion=completer(option.complete, option.choices, flag.sweeps),
+        autocompletion=completer(option.complete, option.choices, option.sweeps),
     )
-    kind: Any = tuple[str, str] if option.pair else list[str] if flag.repeats else str
+    kind: Any = tuple[str, str] if option.pair else list[str] if option.repeats else str
     return [_plain(option.key, Annotated[kind | None, info], None)]
 
 

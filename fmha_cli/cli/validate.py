@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import ALL_KERNELS, DRY_RUN, EMULATING, FILES, FILL, FILL_SEED, JOURNALS, ROOM, ROWS, RUNNING
-from fmha_cli.domain.flags import Flag, FlagKind
+from fmha_cli.domain.flags import FlagKind
 
-FILLS = Opt(
-    Flag("fill", FlagKind.TEXT, "Fills to judge with, a comma list [default: all five]", metavar="FILL,..."),
-    FILL.panel,
-    complete="fills",
-)
-REPEATS = Opt(Flag("repeats", FlagKind.SIZE, "Runs that must agree bit for bit [default: 2]"), "Running")
-SAVE = Opt(Flag("save-failures", FlagKind.FILE, "Keep the tensors of every failing row there", metavar="DIR"), "Files")
+FILLS = replace(FILL, help="Fills to judge with, a comma list [default: all five]", metavar="FILL,...")
+REPEATS = Opt("repeats", FlagKind.SIZE, "Runs that must agree bit for bit [default: 2]", panel="Running")
+SAVE = Opt("save-failures", FlagKind.FILE, "Keep the tensors of every failing row there", panel="Files", metavar="DIR")
 
 
 def validate(call: Call) -> int:

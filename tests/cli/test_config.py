@@ -13,7 +13,7 @@ from fmha_cli.cli.settings import merge
 from fmha_cli.domain.errors import UsageError
 
 OPTIONS = (*PROBLEM, *FORMATS.values(), FILL)
-KNOWN = {"run": [o.flag.name for o in OPTIONS], "bench": ["cache", "seqlen"]}
+KNOWN = {"run": [o.name for o in OPTIONS], "bench": ["cache", "seqlen"]}
 
 
 def read(folder: Path, text: str) -> dict[str, object]:

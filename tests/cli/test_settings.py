@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 from fmha_cli.cli.options import EXCLUDES, FORMATS, PROBLEM, ROWS
 from fmha_cli.cli.settings import FLAG, Layer, Settings, Text, Value, layer_of_variables, merge, switch_of
 from fmha_cli.cli.table import TALK
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.flags import PROBLEM_FLAGS
+from fmha_cli.domain.flags import PROBLEM_FLAGS, Flag
 from fmha_cli.report.form import Format
 
 
@@ -91,7 +93,9 @@ def test_where_names_the_source() -> None:
 
 
 def test_every_problem_flag_is_an_option() -> None:
-    assert [option.flag for option in PROBLEM] == list(PROBLEM_FLAGS)
+    assert [Flag(**{f.name: getattr(option, f.name) for f in fields(Flag)}) for option in PROBLEM] == list(
+        PROBLEM_FLAGS
+    )
 
 
 def test_exclusions_name_options_that_exist() -> None:
@@ -101,6 +105,6 @@ def test_exclusions_name_options_that_exist() -> None:
 
 
 def test_every_format_but_the_table_is_an_option_of_its_name() -> None:
-    assert {form: option.flag.name for form, option in FORMATS.items()} == {
+    assert {form: option.name for form, option in FORMATS.items()} == {
         form: form.value for form in Format if form is not Format.TABLE
     }
