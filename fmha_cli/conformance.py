@@ -24,13 +24,14 @@ from typing import Any, cast
 from fmha_cli.discovery.hookspecs import hookimpl
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.decision import Supported, Unsupported
-from fmha_cli.domain.device import Availability, DeviceFacts
+from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 
@@ -180,7 +181,7 @@ def check_claims(subject: Subject) -> None:
     request = Request(
         command=Command.VALIDATE, backend=subject.backend.name, fills=FILLS, cache_root=str(subject.cache_root)
     )
-    found: Availability = subject.backend.probe()
+    found = probe_backends(subject.registry, [subject.backend])[subject.backend.name]
     if not found.devices:
         return  # nothing here can run it; its decisions and names were checked
     outcome = run_points(sample, request, subject.registry)

@@ -7,7 +7,7 @@ import re
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -114,6 +114,36 @@ def test_the_page_names_files_that_exist() -> None:
     names = files_named(PAGE.read_text("utf-8"))
     assert len(names) > 40
     assert [name for name in sorted(names) if not is_there(name)] == []
+
+
+EXAMPLES = (
+    ("## Adding an NVRTC backend", {"NAME": "flash_attn"}, 15),
+    ("**A framework backend**", {"NAME": "example"}, 3),
+    ("**An AMD architecture**", {"gfxNNNN": "gfx942"}, 5),
+)
+"""The lists of files to add: where each starts, what its placeholder is in one that exists, and the least of its rows."""
+
+
+def listed(page: str, head: str, names: Mapping[str, str]) -> list[str]:
+    """The files in the first column of the first table after a head, with the placeholders filled in."""
+    found = re.findall(r"^\| (`[^|]+) \|", page.split(head)[1].split("\n|---|---|\n")[1].split("\n\n")[0], re.MULTILINE)
+    text = " ".join(found)
+    for placeholder, name in names.items():
+        text = text.replace(placeholder, name)
+    return re.findall(r"`([^`]+)`", text)
+
+
+@pytest.mark.parametrize(("head", "names", "rows"), EXAMPLES, ids=lambda value: str(value)[:24])
+def test_what_a_list_says_to_add_is_there_in_the_example(head: str, names: Mapping[str, str], rows: int) -> None:
+    """A list that names a file which no backend has, or that missed a move, would mislead the next author."""
+    found = listed(PAGE.read_text("utf-8"), head, names)
+    assert len(found) >= rows
+    assert [name for name in found if "/" not in name or not (is_there(name) or name == "src/")] == []
+
+
+def test_the_list_of_a_backend_is_read_with_its_placeholders() -> None:
+    page = "## Head\ntext\n| file | content |\n|---|---|\n| `a/NAME/x.py`, `a/NAME/` | `b/c.py` |\n\n| `d/e.py` | |\n"
+    assert listed(page, "## Head", {"NAME": "one"}) == ["a/one/x.py", "a/one/"]
 
 
 def test_a_file_that_is_gone_is_noticed() -> None:

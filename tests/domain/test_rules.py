@@ -11,7 +11,9 @@ from hypothesis import given
 from strategies import problems
 
 import fmha_cli
+from fmha_cli.discovery.builtins import BUILTINS
 from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain import rules
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
@@ -97,6 +99,24 @@ def test_who_can_start_behind_padding(name: str, arch: str) -> None:
         if isinstance(d, Unsupported) and d.kernel and [r.id for r in d.reasons] == ["K026"]
     }
     assert before <= only if name == "ck_tile" else before == only
+
+
+def id_ranges() -> dict[str, range]:
+    """Whose ids are whose, as the docstring of ``domain/rules.py`` says."""
+    found = re.findall(r"K(\d{3})-K(\d{3}) (\w+)", rules.__doc__ or "")
+    return {name: range(int(first), int(last) + 1) for first, last, name in found}
+
+
+@pytest.mark.parametrize("name", BUILTINS)
+def test_a_built_in_backend_keeps_to_its_range_of_ids(name: str) -> None:
+    ranges, core = id_ranges(), {rule.id for rule in CORE_RULES}
+    own = {int(rule.id[1:]) for rule in build_registry().backend(name).rules() if rule.id not in core}
+    assert own <= {*ranges[name]}
+
+
+def test_no_two_ranges_of_ids_meet() -> None:
+    numbers = [number for numbers in id_ranges().values() for number in numbers]
+    assert len(numbers) == len(set(numbers)) >= 400
 
 
 def test_rule_ids_are_unique_and_every_rule_has_a_page() -> None:

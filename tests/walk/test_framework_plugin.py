@@ -64,6 +64,19 @@ def test_the_cache_knows_its_kernel(registry: Registry, tmp_path: Path) -> None:
     assert explain_key(layout, api.no_build_key(Stage(kernel))).standing is Standing.HIT
 
 
+def test_conformance_asks_in_the_worker_what_opens_a_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never() -> api.Availability:
+        raise AssertionError("the parent opened a device")
+
+    backend = framework_plugin.Backend()
+    monkeypatch.setattr(backend, "probes_in_parent", False)
+    monkeypatch.setattr(backend, "probe", never)
+    streams = framework_plugin.fmha_register_dropout_streams()
+    subject = conformance.Subject(backend, entry="framework_plugin", cache_root=tmp_path, dropout_streams=streams)
+    conformance.check_claims(subject)
+    assert list_entries(open_root(tmp_path))
+
+
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: object, tmp_path: Path) -> None:
     streams = framework_plugin.fmha_register_dropout_streams()

@@ -1,7 +1,8 @@
 """``GpuSession``: what every GPU session does, whatever the vendor.
 
-A vendor's session derives from it and implements the hooks, whose docstrings say when they are called. A session runs
-one plan at a time: ``load``, ``bind``, then ``upload``, ``launch``, ``download`` in a loop, and ``close``.
+A session derives from it and implements the hooks, whose docstrings say when they are called. Hooks that are not
+abstract do nothing by default. A session runs one plan at a time: ``load``, ``bind``, then ``upload``, ``launch``,
+``download`` in a loop, and ``close``.
 """
 
 from __future__ import annotations
@@ -106,25 +107,25 @@ class GpuSession(ABC, Generic[S]):
     def _situation(self, plan: Plan) -> S:
         """What the host code derives from the plan's problem, for ``Call.situation``."""
 
-    @abstractmethod
     def _auxiliaries(self, plan: Plan, situation: S) -> Mapping[str, Array]:
         """The small arrays that kernels read besides the tensors. ``bind`` uses only their sizes."""
+        return {}
 
     @abstractmethod
     def _prepare(self, call: Call[S]) -> None:
         """Prepare the launches of a new binding."""
 
-    @abstractmethod
     def _before_upload(self, call: Call[S], host: Bytes) -> None:
         """Prepare the host's arena just before it is copied to the device."""
+        return
 
-    @abstractmethod
     def _after_upload(self, call: Call[S], mirror: Mirror) -> None:
         """Write the auxiliary arrays and zeros, once the arena is on the device."""
+        return
 
-    @abstractmethod
     def _after_download(self, call: Call[S], host: Bytes) -> None:
         """Convert the outputs to the contract's conventions, once they are in the host's arena."""
+        return
 
     @abstractmethod
     def _stream(self) -> Any:

@@ -4,26 +4,38 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 BACKENDS = Path(__file__).resolve().parents[3] / "fmha_cli" / "backends"
-SIDES = {"amd": ("ck_tile", "hip"), "nvidia": ("flash_attn", "cuda")}
+SIDES = {"amd": "hip", "nvidia": "cuda"}
+"""Each vendor's shared folder. Backends that import it are on that vendor's side."""
 MODULES = sorted(p for p in (BACKENDS / "gpu").glob("*.py") if p.stem != "__init__")
 
 
-def imported(folder: Path) -> set[tuple[str, str]]:
-    """The (module, name) pairs that a folder imports from ``backends/gpu``."""
+@cache
+def imported(folder: Path, shared: str = "gpu") -> set[tuple[str, str]]:
+    """The (module, name) pairs that a folder imports from a shared one."""
     nodes = (node for file in folder.rglob("*.py") for node in ast.walk(ast.parse(file.read_text("utf-8"))))
     found = (node for node in nodes if isinstance(node, ast.ImportFrom) and node.module)
-    prefix = "fmha_cli.backends.gpu."
+    prefix = f"fmha_cli.backends.{shared}."
     return {
         (node.module.removeprefix(prefix), alias.name)
         for node in found
         if node.module is not None and node.module.startswith(prefix)
         for alias in node.names
     }
+
+
+@cache
+def side(shared: str) -> set[tuple[str, str]]:
+    """What a vendor's shared folder and its backends import from ``backends/gpu``."""
+    folders = [
+        p.parent for p in BACKENDS.glob("*/__init__.py") if p.parent.name == shared or imported(p.parent, shared)
+    ]
+    return set().union(*(imported(folder) for folder in folders if folder.name != "gpu"))
 
 
 def public(module: Path) -> Iterator[str]:
@@ -35,9 +47,8 @@ def public(module: Path) -> Iterator[str]:
 
 def lonely(module: Path) -> list[str]:
     """Public names that only one vendor uses; a name that another shared module uses counts as used by both."""
-    sides = [set().union(*(imported(BACKENDS / folder) for folder in folders)) for folders in SIDES.values()]
     inside = imported(BACKENDS / "gpu")
-    used = inside | (sides[0] & sides[1])
+    used = inside | set.intersection(*map(side, SIDES.values()))
     own = ast.parse(module.read_text("utf-8"))
     read = {node.id for node in ast.walk(own) if isinstance(node, ast.Name)}
     return [name for name in public(module) if (module.stem, name) not in used and name not in read]
