@@ -1,4 +1,4 @@
-"""Attention in float64, for kernels from outside this project and Composable Kernel."""
+"""Attention in float64, the reference for kernels from outside this project and Composable Kernel."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ Array = npt.NDArray[np.float64]
 
 
 def attention(q: Array, k: Array, v: Array, scale: float, *, causal: bool = False) -> tuple[Array, Array, Array]:
-    """O (heads, seqlen_q, hdim_v), LSE (heads, seqlen_q) in nats and P; the causal mask is bottom-right.
+    """O (heads, seqlen_q, hdim_v), LSE (heads, seqlen_q) in nats, and P; the causal mask is bottom-right.
 
-    K and V may have fewer heads than Q, by a whole factor.
+    Q may have a multiple of the heads of K and V.
     """
     groups = len(q) // len(k)
     k, v = np.repeat(k, groups, 0), np.repeat(v, groups, 0)
@@ -28,7 +28,7 @@ def attention(q: Array, k: Array, v: Array, scale: float, *, causal: bool = Fals
 def gradients(
     q: Array, k: Array, v: Array, do: Array, scale: float, *, causal: bool = False
 ) -> tuple[Array, Array, Array, Array, Array]:
-    """dQ, dK, dV, the row sums of dO * O and the LSE, for equal numbers of heads."""
+    """dQ, dK, dV, the row sums of dO * O, and the LSE; all tensors have the same number of heads."""
     o, lse, p = attention(q, k, v, scale, causal=causal)
     delta = (do * o).sum(-1)
     ds = p * (do @ v.transpose(0, 2, 1) - delta[..., None])

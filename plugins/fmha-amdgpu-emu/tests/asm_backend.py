@@ -1,7 +1,7 @@
-"""A backend for tests. numpy computes the right result on the host. Beside it, the kernel that the variable ``ASM_CODE``
-names runs on the device's copy of the arena. So every finding comes from the kernel, and no number does.
+"""A test backend whose results come from numpy and whose findings come from a kernel.
 
-The kernel ``k`` gets the device's address of the arena, of Q, and of the first byte behind Q.
+numpy computes the right result on the host. The kernel that the variable ``ASM_CODE`` names also runs, on the device's
+copy of the arena. The kernel ``k`` gets the device addresses of the arena, of Q, and of the first byte after Q.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ARCH = "gfx942"
 
 @dataclass(frozen=True, kw_only=True)
 class AsmAlgorithm(NullAlgorithm):
-    """Nothing more to choose."""
+    """This backend has no free choices."""
 
 
 class AsmSession(NullSession):

@@ -1,8 +1,8 @@
 """The backward kernels: ``csrc/include/mha_bwd.h``, ``hsa/gfx942|gfx950/fmha_v3_bwd/codegen.py`` ``fmha_bwd_v3_*``.
 
-Upstream runs three kernels. The first computes row sums of dO * O (Composable Kernel's; numpy in these tests). The
-second is the one in assembly. The last one converts the accumulated values to dQ: Composable Kernel's for fp32 (numpy
-in these tests), ``dq_shuffle`` in assembly for gfx950's packed 16-bit accumulator.
+Upstream runs three kernels. The first, from Composable Kernel, computes row sums of dO * O; these tests use numpy. The
+second is in assembly. The last converts the accumulated values to dQ. For fp32 it is Composable Kernel's (numpy in
+these tests). For gfx950's packed 16-bit accumulator it is ``dq_shuffle``, in assembly.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Backward:
-    """One launch; lengths of several sequences are batch entries, or sequences in group mode.
+    """One launch. Several lengths are batch entries, or sequences in group mode.
 
     Attributes:
-        code: the code object below ``hsa``; its name tells the type, the mask and how dQ is accumulated.
-        lengths: (seqlen_q, seqlen_k) of each batch entry; in batch mode all alike.
-        tile: keys of a workgroup (``FmhaBwdV3Ts::ts_kv``).
+        code: the code object below ``hsa``; its name contains the type, the mask and how dQ is accumulated.
+        lengths: (seqlen_q, seqlen_k) of each batch entry; in batch mode, all are equal.
+        tile: keys per work-group (``FmhaBwdV3Ts::ts_kv``).
         heads: of Q, and of K and V.
-        turn: as of a launch. races: the kernel is known for a race (``assembly_cases``).
+        turn: the launch option. races: whether the kernel is known for a race (``assembly_cases``).
     """
 
     code: str
@@ -47,7 +47,7 @@ class Backward:
 
     @property
     def limit(self) -> float:
-        """Of a row's error: P, dS and the outputs are rounded to the type."""
+        """The limit of a row's error: P, dS and the outputs are rounded to the type."""
         return 2.0**-9 if self.has("fp16") else (3 if self.has("rtz") else 1.5) * 2.0**-8
 
     @property
@@ -69,7 +69,7 @@ class Gradients:
 
 @dataclass(frozen=True)
 class _Tensors:
-    """What a launch reads and writes; rows are (sequence, head, hdim)."""
+    """The inputs and outputs of a launch; rows are (sequence, head, hdim)."""
 
     q: Array
     k: Array
@@ -90,7 +90,7 @@ class _Tensors:
 
 
 def backward(case: Backward) -> Gradients:
-    """Run it; inputs are standard normal."""
+    """Run a case on standard normal inputs."""
     dtype: Any = np.float16 if case.has("fp16") else ml_dtypes.bfloat16
     (hq, hk), d, count = case.heads, case.hdim, len(case.lengths)
     rows, keys = ([n[i] for n in case.lengths] for i in range(2))
@@ -125,8 +125,9 @@ def backward(case: Backward) -> Gradients:
 
 
 def _error(got: Array, wanted: Array) -> float:
-    """The largest |got - wanted| of a row over its norm, or over a tenth of the middle norm: a causal mask leaves row 0
-    of dQ at zero, and roundings with it. A single key leaves nothing else.
+    """The largest |got - wanted| of a row, relative to its norm, or to a tenth of the median norm if that is larger.
+
+    With a causal mask, row 0 of dQ is zero apart from rounding, as is dQ for a single key.
     """
     if not np.isfinite(got).all():
         return float("inf")
@@ -156,7 +157,7 @@ def _launch(case: Backward, t: _Tensors, scale: float) -> list[dict[str, Any]]:
     log2e = bits(math.log2(math.e))
 
     def s(array: Array, length: int) -> tuple[int, int, int]:
-        """Bytes from head to head, batch entry to batch entry, row to row."""
+        """The byte strides between heads, batch entries and rows."""
         return array.strides[1], length * array.strides[0], array.strides[0]
 
     q, k, v, do, dk, dv = s(t.q, rows), s(t.k, keys), s(t.v, keys), s(t.do, rows), s(t.dk, keys), s(t.dv, keys)

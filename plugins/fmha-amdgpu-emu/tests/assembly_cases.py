@@ -1,12 +1,12 @@
-"""The hand-written attention kernels that are executed, their shapes, and their known faults.
+"""The hand-written attention kernels that the tests run, their shapes, and their known faults.
 
-Some of gfx950's kernels refill a buffer in LDS that other waves may still be reading. There is no barrier between the
-reads and the first load (or store) into the buffer, at the start of a workgroup (``fwd_hd192_hd128_*``) or of its
+Some of gfx950's kernels refill an LDS buffer that other waves may still be reading. There is no barrier between the
+reads and the first load (or store) into the buffer, at the start of a work-group (``fwd_hd192_hd128_*``) or of its
 second tile (``*_causal*``). On the device, the loads take longer than the reads. On the emulator, waves that each run
-up to their next barrier read the wrong tile. With waves in step (``turn``) the numbers are right, and the race is still
-reported.
+up to their next barrier read the wrong tile. With waves in step (``turn``), the numbers are right, and the race is
+still reported.
 
-gfx942's ``fwd_hd128_bf16[_causal][_group].co`` without a rounding in the name are left out: no table of upstream's host
+gfx942's ``fwd_hd128_bf16[_causal][_group].co`` without a rounding in the name are left out. No table in upstream's host
 code (``FmhaFwdV3Buf``) names them, and they take other arguments.
 """
 

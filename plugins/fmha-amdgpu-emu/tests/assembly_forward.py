@@ -16,14 +16,14 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Forward:
-    """One launch; lengths of several sequences mean group mode.
+    """One launch; several lengths mean group mode.
 
     Attributes:
         code: the code object below ``hsa``.
-        lengths: (seqlen_q, seqlen_k) of each batch entry; in batch mode all alike.
+        lengths: (seqlen_q, seqlen_k) of each batch entry; in batch mode, all are equal.
         heads: of Q, and of K and V.
         hdim: of Q and K, and of V and O.
-        turn: as of a launch. races: the kernel is known for a race (``assembly_cases``).
+        turn: the launch option. races: whether the kernel is known for a race (``assembly_cases``).
     """
 
     code: str
@@ -40,7 +40,7 @@ class Forward:
 
     @property
     def limit(self) -> float:
-        """Of a row's error: P and O are rounded to bf16, once down where the kernel cuts."""
+        """The limit of a row's error: P and O are rounded to bf16, one of them towards zero in ``_rtz`` kernels."""
         return (3 if "_rtz" in self.code else 1.5) * 2.0**-8
 
     @property
@@ -63,7 +63,7 @@ class Outcome:
 
 
 def forward(case: Forward) -> Outcome:
-    """Run it; inputs are standard normal."""
+    """Run a case on standard normal inputs."""
     rng = np.random.default_rng([*case.lengths[0], *case.heads, case.hdim[0]])
     (hq, hk), (dq, dv) = case.heads, case.hdim
     rows, keys = ([n[i] for n in case.lengths] for i in range(2))
@@ -80,7 +80,7 @@ def forward(case: Forward) -> Outcome:
     scale = dq**-0.5
 
     def strides(array: Array, length: int) -> tuple[int, int, int]:
-        """Bytes from row to row, head to head, batch entry to batch entry."""
+        """The byte strides between rows, heads and batch entries."""
         row, head = array.strides[:2]
         return row, head, 0 if case.group else length * row
 

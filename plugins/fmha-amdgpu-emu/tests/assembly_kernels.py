@@ -1,4 +1,4 @@
-"""Hand-written code objects of the amd-aiter sdist (pinned source ``aiter-asm``), and how its host code calls them."""
+"""Hand-written code objects of the amd-aiter sdist (pinned source ``aiter-asm``), and calls as in its host code."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ Argument = int | Array | bytes
 """A number of 4 bytes, a pointer to an array, or (no bytes) a null pointer."""
 
 IN_STEP = 16
-"""Instructions of a wave before the next one's turn, where a kernel relies on waves staying together."""
+"""Instructions per turn of a wave, for kernels that rely on waves staying together."""
 
 
 @cache
 def folder(root: Path) -> Path:
-    """The folder ``hsa`` of the sdist; the test is skipped where it is not in the cache and cannot be fetched."""
+    """The folder ``hsa`` of the sdist; skips the test if it is neither cached nor available for download."""
     try:
         return fetched("aiter-asm", root, offline=False, notify=lambda notice: None) / "aiter_meta" / "hsa"
     except EnvironmentProblem as error:
@@ -41,19 +41,19 @@ def code_object(name: str) -> bytes:
 
 
 def bits(value: float) -> int:
-    """A float argument as the word that holds it."""
+    """The bits of a float argument as a word."""
     return int(np.float32(value).view(np.uint32))
 
 
 def describe(lengths: Sequence[tuple[int, int]]) -> str:
-    """Lengths of batch entries in words: ``2 of 200x300``, or each one."""
+    """The lengths of the batch entries as text: ``2 of 200x300``, or each one."""
     if len(set(lengths)) == 1:
         return f"{len(lengths)} of {lengths[0][0]}x{lengths[0][1]}"
     return " ".join(f"{q}x{k}" for q, k in lengths)
 
 
 def slots(members: Sequence[Argument], width: int) -> list[int | Array]:
-    """Arguments of which every number takes a slot of ``width`` bytes; pointers too where slots are that wide.
+    """Arguments in which every number fills a slot of ``width`` bytes; pointers do too if slots are that wide.
 
     ``csrc/include/aiter_hip_common.h`` (``p1``, ``p2``, ``p3``): packed structs with padding members.
     """
@@ -78,7 +78,7 @@ def run(
     turn: int = 0,
     kernel: str | None = None,
 ) -> dict[str, Any]:
-    """Launch the only kernel of a code object on arrays that are device memory for as long; what was observed."""
+    """Launch a kernel of a code object on arrays that become device memory meanwhile; returns the observations."""
     program = Program(code_object(code))
     try:
         with ExitStack() as live:

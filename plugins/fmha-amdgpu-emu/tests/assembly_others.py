@@ -1,4 +1,4 @@
-"""Other hand-written kernels with short host code, whose instructions, or uses of them, attention does not have."""
+"""Other hand-written kernels with short host code, which use instructions differently from attention."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Other:
 
     Attributes:
         title: code object and shape.
-        limit: of a row's error.
-        call: launches; the error and what was observed.
-        known: the kind of finding that is the kernel's own, or "".
+        limit: the largest permitted error of a row.
+        call: launches the kernel; returns the error and the observations.
+        known: the kind of finding that is the kernel's own fault, or "".
     """
 
     title: str
@@ -39,10 +39,11 @@ class Other:
 
 
 def layer_norm(rows: int, turn: int = 0) -> tuple[float, dict[str, Any]]:
-    """``csrc/py_itfs_cu/asm_layernorm.cu`` ``layernorm2d_with_add_asm``: rows of 8192 bf16, two a workgroup.
+    """``csrc/py_itfs_cu/asm_layernorm.cu`` ``layernorm2d_with_add_asm``: rows of 8192 bf16, two per work-group.
 
-    The kernel sums the row and never uses the sum: it divides by the root of the mean square. It cuts to bf16. Its second
-    row's sums are stored where other waves may still be reading the first one's, with no barrier between.
+    The kernel sums the row but never uses the sum: it divides by the root of the mean square. It truncates to bf16. The
+    sums of its second row are stored where other waves may still be reading those of the first, with no barrier
+    between.
     """
     n, epsilon = 8192, 1e-5
     rng = np.random.default_rng(rows)
@@ -90,7 +91,7 @@ def topk_softmax(block: int, experts: int, count: int, tokens: int, renormalise:
 
 
 def gemm(arch: str, tile: int, m: int, n: int, k: int, split: int = 1) -> tuple[float, dict[str, Any]]:
-    """``csrc/py_itfs_cu/asm_gemm_a16w16.cu`` ``gemm_a16w16_asm``: fp32 A @ B.T of bf16; the parts of K are added by atomics."""
+    """``csrc/py_itfs_cu/asm_gemm_a16w16.cu`` ``gemm_a16w16_asm``: fp32 A @ B.T of bf16; atomics add the parts of K."""
     rng = np.random.default_rng([m, n, k])
     a, b = (rng.standard_normal((rows, k)).astype(BF16) for rows in (m, n))
     out = np.zeros((m, n), np.float32)
@@ -109,11 +110,11 @@ def gemm(arch: str, tile: int, m: int, n: int, k: int, split: int = 1) -> tuple[
 def paged(
     arch: str, kernel: str, ratio: int, lengths: tuple[int, ...], kv_heads: int = 2
 ) -> tuple[float, dict[str, Any]]:
-    """``csrc/py_itfs_cu/asm_pa.cu`` ``pa_fwd``: one query of each sequence, pages of 16 keys in any order.
+    """``csrc/py_itfs_cu/asm_pa.cu`` ``pa_fwd``: one query per sequence, pages of 16 keys in any order.
 
-    K and V of 16 bits, or of 8 bits with a scale for each key and head. The kernels of 16 bits fetch the next page numbers,
-    then 23 times K and V, and wait for all but 24 loads: one too many. Those of 8 bits and 16 queries a head read LDS and
-    multiply behind ``s_waitcnt vmcnt(0)``, which does not cover that.
+    K and V have 16 bits, or 8 bits with a scale for each key and head. The 16-bit kernels fetch the next page numbers,
+    then 23 times K and V, and wait for all but 24 loads, which is one too many. The 8-bit kernels with 16 queries per
+    head read LDS and multiply after ``s_waitcnt vmcnt(0)``, which does not cover LDS reads.
     """
     kind = np.float16 if "fp16" in kernel else BF16
     rng = np.random.default_rng([ratio, *lengths])
@@ -169,7 +170,7 @@ def paged(
 
 FP32, ROUNDED, CUT = 1e-6, 1.5 * 2.0**-8, 3 * 2.0**-8
 FP8 = INT8 = 0.1
-"""Q and P are rounded to 8 bits too; the scales of another layout give errors of 0.8 and more."""
+"""Q and P are also rounded to 8 bits; wrongly laid out scales would give errors of 0.8 and more."""
 _PAGED = (
     ("pa_bf16_noquant_gqa8_1tg_4w", ROUNDED),
     ("pa_bf16_pertokenFp8_gqa8_2tg_4w", FP8),

@@ -1,4 +1,4 @@
-"""Device memory for instructions under test, and small kernels from assembly: both through the library's own HIP API."""
+"""Device memory for instructions under test, and small assembly kernels, both through the library's own HIP API."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Device:
         self._held: list[int] = []
 
     def put(self, array: npt.NDArray[Any]) -> int:
-        """A new allocation that holds the array's bytes; its address."""
+        """Copy the array's bytes to a new allocation and return its address."""
         address = ctypes.c_void_p()
         assert self._library.hipMalloc(ctypes.byref(address), ctypes.c_size_t(array.nbytes)) == 0
         data = np.ascontiguousarray(array)
@@ -37,11 +37,11 @@ class Device:
         return address.value
 
     def get(self, address: int, like: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What now lies at an address, in the shape and type of ``like``."""
+        """The current content at an address, in the shape and type of ``like``."""
         return np.frombuffer(ctypes.string_at(address, like.nbytes), like.dtype).reshape(like.shape).copy()
 
     def options(self, *, seed: int = 0, threads: int = 1, checks: bool = True) -> None:
-        """How launches run."""
+        """Set the options of launches."""
         self._library.emu_options(ctypes.c_uint64(seed), threads, int(checks))
 
     def launch(
@@ -54,7 +54,7 @@ class Device:
         block: Sequence[int] = (64, 1, 1),
         lds: int = 0,
     ) -> dict[str, Any]:
-        """Run a kernel to its end, with ``lds`` dynamic bytes; what was observed: ``executed``, ``findings``, ``fault``."""
+        """Run a kernel with ``lds`` dynamic bytes to its end; returns ``executed``, ``findings`` and ``fault``."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         assert self._library.hipModuleLoadData(ctypes.byref(module), code) == 0
         try:
@@ -71,7 +71,7 @@ class Device:
             self._library.hipModuleUnload(module)
 
     def close(self) -> None:
-        """Free what was put."""
+        """Free all allocations."""
         for address in self._held:
             self._library.hipFree(ctypes.c_void_p(address))
         self._held.clear()
@@ -79,7 +79,7 @@ class Device:
 
 @contextmanager
 def device(arch: str) -> Iterator[Device]:
-    """A device whose allocations end with the block."""
+    """A device whose allocations are freed at the end of the block."""
     opened = Device(core(), arch)
     try:
         yield opened
@@ -88,7 +88,7 @@ def device(arch: str) -> Iterator[Device]:
 
 
 def kernel(arch: str, folder: Path, body: str, *, name: str = "k", **facts: int) -> bytes:
-    """A code object with one kernel: s[0:1] points to its arguments, s2 (ttmp9 on gfx12) is the workgroup's number."""
+    """A code object with one kernel: s[0:1] points to its arguments, s2 (ttmp9 on gfx12) is the work-group id."""
     return kernels(arch, folder, {name: body}, **facts)
 
 

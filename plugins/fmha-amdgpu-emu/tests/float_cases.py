@@ -1,6 +1,6 @@
-"""Tables of floating-point instructions with their formulas; runs them on every architecture and in every MODE.
+"""Tables of floating-point instructions with their formulas, run on every architecture and in every MODE.
 
-A formula works on raw bits of one lane: ``formula(mode, *sources)`` returns the raw bits of the result.
+A formula works on the raw bits of one lane: ``formula(mode, *sources)`` returns the raw bits of the result.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from harness import ARCHS, WAVE32, Snippets
 
 Words = npt.NDArray[np.uint32]
 Lanes = list[list[int]]
-"""Registers as rows of lanes: Python's integers are quicker to pick than an array's."""
+"""Registers as rows of lanes, as lists: indexing is faster than in arrays."""
 EXEC = 0xF3A5_9C71_5B0F_E6D9
 CDNA, RDNA, ALL = tuple(a for a in ARCHS if a not in WAVE32), WAVE32, ARCHS
 Formula = Callable[..., int]
@@ -30,12 +30,12 @@ class Case:
 
     Attributes:
         forms: of the destination, then of the sources; 16-bit ones may be halves of registers on gfx11 and gfx12.
-        keeps: on CDNA too a 16-bit result leaves the other half of its register alone.
-        accumulates: the destination is one more source, the last.
-        modifiers: the VOP3 form takes neg, abs, clamp and omod: those are tried too.
-        flush: denormals of the result are zero always (None: as MODE says), False: never.
+        keeps: whether a 16-bit result leaves the other half of its register unchanged on CDNA too.
+        accumulates: whether the destination is also the last source.
+        modifiers: whether the VOP3 form takes neg, abs, clamp and omod, which are then tested too.
+        flush: True: denormal results always become zero; None: as MODE determines; False: never.
         text: operands other than registers in order ("{0}, {1}, 0x3f000000").
-        mods: what follows the operands. nan: any NaN does where one is expected.
+        mods: the text after the operands. nan: whether any NaN is accepted where one is expected.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Case:
 
     @property
     def key(self) -> str:
-        """A label that the assembler takes."""
+        """A label that the assembler accepts."""
         extra = f"{self.mods}{self.text}" + (
             f"_n{self.neg}a{self.abs}c{self.clamp:d}o{self.omod}" if self.edited else ""
         )
@@ -65,12 +65,12 @@ class Case:
 
     @property
     def edited(self) -> bool:
-        """Has it modifiers?"""
+        """Whether the case has modifiers."""
         return bool(self.neg or self.abs or self.clamp or self.omod)
 
 
 def variants(cases: Iterable[Case]) -> tuple[Case, ...]:
-    """Each case, and with modifiers of sources and of the result where it takes them."""
+    """Each case, and variants with source and result modifiers if it accepts them."""
     out = []
     for case in cases:
         out.append(case)
@@ -95,12 +95,12 @@ def _wide(form: Form) -> int:
 
 
 def _numbers(case: Case, row: int) -> list[int]:
-    """First registers: the destination, then the sources."""
+    """The first registers of the destination and of each source."""
     return [8 + 4 * row, *(32 + 16 * k + 4 * row for k in range(len(case.forms) - 1))]
 
 
 def _halves(case: Case, arch: str, row: int) -> list[int]:
-    """The half that each 16-bit operand is in: chosen on gfx11 and gfx12, else the lower one."""
+    """The half that holds each 16-bit operand: varied on gfx11 and gfx12, otherwise the lower one."""
     if arch not in RDNA:
         return [0] * len(case.forms)
     return [(row >> k & 1) if form.width == 16 else 0 for k, form in enumerate(case.forms)]
@@ -113,7 +113,7 @@ def _register(case: Case, arch: str, number: int, form: Form, half: int) -> str:
 
 
 def text_of(case: Case, arch: str) -> str:
-    """The snippet: ROWS instances on registers of their own."""
+    """The snippet: ROWS instances, each on separate registers."""
     lines = []
     for row in range(ROWS):
         operands = []
@@ -142,7 +142,7 @@ def snippets_of(cases: tuple[Case, ...], arch: str, folder: Path) -> Snippets:
 
 
 def finished(case: Case, mode: Mode, form: Form, bits: int) -> int:
-    """omod, denormals, clamp of a result."""
+    """A result after omod, denormal flushing and clamp."""
     keeps_denormals = not mode.flushes(form) and case.flush is not True
     flush = case.flush if case.flush is not None else mode.flushes(form)
     omod = case.omod
@@ -163,7 +163,7 @@ def finished(case: Case, mode: Mode, form: Form, bits: int) -> int:
 
 
 def expected(case: Case, mode: Mode, sources: list[int]) -> int:
-    """The result's bits."""
+    """The expected bits of the result."""
     edited = []
     for k, (form, bits) in enumerate(zip(case.forms[1:], sources, strict=True)):
         sign = 0x8000 if form == B16 else form.sign
@@ -182,7 +182,7 @@ def _read(v: Lanes, number: int, form: Form, half: int, lane: int) -> int:
 
 
 def _place(case: Case, arch: str, old: int, value: int, half: int) -> int:
-    """A 16-bit result in its register."""
+    """The register after a 16-bit result is written."""
     if half:
         return old & 0xFFFF | value << 16
     return value if arch in CDNA and not case.keeps else old & 0xFFFF0000 | value
@@ -194,7 +194,7 @@ def _both_nan(form: Form, half: int, want: int, got: int) -> bool:
 
 
 def check(case: Case, arch: str, snippets: Snippets) -> None:
-    """Every lane of every mode, lanes off by EXEC included."""
+    """Check every lane in every mode, including lanes that EXEC disables."""
     seed = sum(map(ord, case.key))
     before = np.random.default_rng(seed).integers(0, 1 << 32, (96, 64), dtype=np.uint32)
     for row in range(ROWS):
@@ -208,7 +208,7 @@ def check(case: Case, arch: str, snippets: Snippets) -> None:
             values = draw(form, seed + 100 * row + 10 * k, 64)
             for d in range(_wide(form)):
                 before[number + d] = (values >> np.uint64(32 * d)).astype(np.uint32)
-        if case.accumulates:  # the destination is the last source
+        if case.accumulates:  # the destination is also the last source
             numbers = _numbers(case, row)
             for d in range(_wide(case.forms[-1])):
                 before[numbers[0] + d] = before[numbers[-1] + d]
@@ -221,7 +221,7 @@ def check(case: Case, arch: str, snippets: Snippets) -> None:
 
 
 def check_mode(case: Case, mode: Mode, exec_: int, before: Lanes, after: Lanes, rows: int) -> None:
-    """One MODE: the first ``rows`` rows of the registers before and after."""
+    """Check the first ``rows`` rows of the registers in one MODE."""
     for row in range(rows):
         numbers, halves = _numbers(case, row), _halves(case, mode.arch, row)
         if case.accumulates:
@@ -246,17 +246,17 @@ def check_mode(case: Case, mode: Mode, exec_: int, before: Lanes, after: Lanes, 
 
 
 def pairs(cases: Iterable[Case]) -> list[tuple[str, Case]]:
-    """(architecture, case) for pytest.mark.parametrize."""
+    """(architecture, case) pairs for pytest.mark.parametrize."""
     return [(arch, case) for case in cases for arch in case.archs]
 
 
 def name_of(value: object) -> str:
-    """Ids of the parameters."""
+    """The test ids of the parameters."""
     return value.key if isinstance(value, Case) else str(value)
 
 
 def settled(form: Form, result: int | None, sources: Iterable[int]) -> int:
-    """A NaN source, quiet, or the invalid operation's NaN where there is no result."""
+    """The result, or if it is None, the first NaN source made quiet, or the NaN of an invalid operation."""
     if result is not None:
         return result
     return next((bits | form.quiet for bits in sources if is_nan(form, bits)), form.invalid)

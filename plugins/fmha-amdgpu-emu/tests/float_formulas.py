@@ -12,7 +12,7 @@ Operation = Callable[..., Exact]
 
 
 def rounded(form: Form, operation: Operation, dx9: bool = False, always_flush: bool = False) -> Callable[..., int]:
-    """A formula: sources flushed as MODE says, the exact result rounded as MODE says."""
+    """A formula that flushes the sources and rounds the exact result as MODE determines."""
 
     def formula(mode: Mode, *sources: int) -> int:
         bits = [flushed(form, s) if always_flush else mode.flushed(form, s) for s in sources]
@@ -51,7 +51,7 @@ def fused(mode: int, a: Exact, b: Exact, c: Exact) -> Exact:
 
 
 def unfused(form: Form) -> Operation:
-    """The product rounded first, its denormals zero."""
+    """a x b + c with the product rounded first and its denormals flushed."""
 
     def operation(mode: int, a: Exact, b: Exact, c: Exact) -> Exact:
         product = multiply(a, b)
@@ -63,7 +63,7 @@ def unfused(form: Form) -> Operation:
 
 
 def whole(form: Form, to: str) -> Callable[..., int]:
-    """trunc, ceil, floor, nearest even."""
+    """trunc, ceil, floor or round to nearest even."""
 
     def formula(mode: Mode, source: int) -> int:
         bits = mode.flushed(form, source)
@@ -106,7 +106,7 @@ def fraction(form: Form, most: int) -> Callable[..., int]:
 
 
 def significand(form: Form) -> Callable[..., int]:
-    """In [0.5, 1)."""
+    """The significand, in [0.5, 1)."""
 
     def formula(mode: Mode, source: int) -> int:
         bits = mode.flushed(form, source)
@@ -119,7 +119,7 @@ def significand(form: Form) -> Callable[..., int]:
 
 
 def exponent(form: Form, width: int = 32) -> Callable[..., int]:
-    """Of a significand in [0.5, 1)."""
+    """The exponent that belongs to a significand in [0.5, 1)."""
 
     def formula(mode: Mode, source: int) -> int:
         x = decode(form, mode.flushed(form, source))

@@ -1,6 +1,6 @@
 """Floating point on Python integers: exact sums and products, rounded once to any format in any mode.
 
-It shares no code with the emulator, which uses the host's floats. Formats are those of ml_dtypes and IEEE.
+It shares no code with the emulator, which uses the host's floats. The formats are those of ml_dtypes and IEEE.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Form:
 
     @cached_property
     def width(self) -> int:
-        """Bits."""
+        """The width in bits."""
         return 1 + self.exponent + self.mantissa
 
     @cached_property
@@ -44,7 +44,7 @@ class Form:
 
     @cached_property
     def quiet(self) -> int:
-        """The bit that makes a NaN quiet."""
+        """The bit that marks a quiet NaN."""
         return 1 << (self.mantissa - 1)
 
     @cached_property
@@ -72,7 +72,7 @@ NAN = Exact(False, 0, 0, "nan")
 
 
 def is_nan(form: Form, bits: int) -> bool:
-    """Is this code a NaN?"""
+    """Whether a code is a NaN."""
     size = bits & (form.sign - 1)
     if form.kind == "fnuz":
         return bits == form.sign
@@ -81,7 +81,7 @@ def is_nan(form: Form, bits: int) -> bool:
 
 @cache
 def decode(form: Form, bits: int) -> Exact:
-    """The number of a code."""
+    """The number that a code represents."""
     negative, size = bool(bits & form.sign), bits & (form.sign - 1)
     if is_nan(form, bits):
         return NAN
@@ -94,7 +94,7 @@ def decode(form: Form, bits: int) -> Exact:
 
 
 def overflow(form: Form, negative: bool, mode: int, saturate: bool) -> int:
-    """The code of what is beyond the largest number."""
+    """The code of a number beyond the largest one."""
     sign = form.sign if negative else 0
     if saturate or form.kind == "finite" or mode == ZERO or mode == (DOWN, UP)[negative]:
         return form.largest | sign
@@ -104,7 +104,7 @@ def overflow(form: Form, negative: bool, mode: int, saturate: bool) -> int:
 
 
 def encode(form: Form, x: Exact, mode: int = NEAREST, saturate: bool = False, seed: int | None = None) -> int:
-    """Round to a format; ``seed``: stochastically, up where lost digits and seed / 2^32 make one. NaN: a quiet one."""
+    """Round to a format; with ``seed`` stochastically, up if lost digits + seed / 2^32 reach one. NaNs become quiet."""
     sign = form.sign if x.negative else 0
     if x.special == "nan":
         return {"ieee": form.infinity | form.quiet, "fnuz": form.sign, "nan_only": form.sign - 1}.get(
@@ -146,7 +146,7 @@ def multiply(a: Exact, b: Exact) -> Exact:
 
 
 def add(a: Exact, b: Exact, mode: int = NEAREST) -> Exact:
-    """The exact sum; what cancels is -0 when rounding down."""
+    """The exact sum; an exact cancellation gives -0 when rounding down."""
     if "nan" in (a.special, b.special):
         return NAN
     if a.special or b.special:
@@ -172,12 +172,12 @@ def scale(a: Exact, power: int) -> Exact:
 
 
 def integer(value: int) -> Exact:
-    """A whole number."""
+    """A whole number as an Exact."""
     return Exact(value < 0, abs(value), 0)
 
 
 def floor(a: Exact) -> int:
-    """The whole number not above a."""
+    """The largest whole number that is not above a."""
     value = -a.digits if a.negative else a.digits
     return value << a.exponent if a.exponent >= 0 else value >> -a.exponent
 
@@ -191,7 +191,7 @@ def to_float(form: Form, bits: int) -> float:
 
 
 def from_float(value: float) -> Exact:
-    """A Python float's number."""
+    """The number that a Python float represents."""
     if math.isnan(value):
         return NAN
     if math.isinf(value):
@@ -201,6 +201,6 @@ def from_float(value: float) -> Exact:
 
 
 def order(form: Form, bits: int) -> int:
-    """A key by which numbers are ordered, -0 below +0."""
+    """A sort key for numbers, with -0 below +0."""
     size = bits & (form.sign - 1)
     return -size - 1 if bits & form.sign else size

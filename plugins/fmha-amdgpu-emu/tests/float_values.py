@@ -1,4 +1,4 @@
-"""MODE of a wave, and values to try instructions on: special ones of every format, random ones near one and anywhere."""
+"""MODE of a wave, and test values: special ones of every format, random ones near one and anywhere."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PARTS = {"halves": F16, "brains": BF16, "pair": F32}
 
 @dataclass(frozen=True)
 class Mode:
-    """MODE of a wave: rounding and denormals of binary32 and of the others, IEEE, DX10_CLAMP, FP16_OVFL."""
+    """MODE of a wave: rounding and denormals of binary32 and of the other formats, IEEE, DX10_CLAMP, FP16_OVFL."""
 
     arch: str
     round32: int = 0
@@ -31,19 +31,19 @@ class Mode:
 
     @property
     def bits(self) -> int:
-        """As in the register."""
+        """The register's bits."""
         keep32, keep16 = (0 if self.flush32 else 3), (0 if self.flush16 else 3)
         return (self.round32 | self.round16 << 2 | keep32 << 4 | keep16 << 6 | self.dx10_bit << 8
                 | self.ieee_bit << 9 | self.overflow << 23)  # fmt: skip
 
     @property
     def ieee(self) -> bool:
-        """gfx12 always is."""
+        """Whether IEEE is on; gfx12 always has it."""
         return self.ieee_bit or self.arch == "gfx1201"
 
     @property
     def dx10(self) -> bool:
-        """Clamp makes NaN zero: always on gfx12."""
+        """Whether clamp turns NaN into zero; always on gfx12."""
         return self.dx10_bit or self.arch == "gfx1201"
 
     def round(self, form: Form) -> int:
@@ -51,16 +51,16 @@ class Mode:
         return self.round32 if form == F32 else self.round16
 
     def flushes(self, form: Form) -> bool:
-        """Are denormals of this format zero?"""
+        """Whether denormals of this format become zero."""
         return self.flush32 if form == F32 else self.flush16
 
     def flushed(self, form: Form, bits: int) -> int:
-        """bits, or the zero of their sign."""
+        """The bits, or a zero of the same sign for a flushed denormal."""
         return flushed(form, bits) if self.flushes(form) else bits
 
 
 def flushed(form: Form, bits: int) -> int:
-    """A denormal becomes the zero of its sign."""
+    """A zero of the same sign for a denormal, other codes unchanged."""
     return bits if bits & form.infinity else bits & form.sign
 
 
@@ -72,12 +72,12 @@ MODES: tuple[dict[str, Any], ...] = (
     {"round32": DOWN, "round16": ZERO},
     {"round32": ZERO, "round16": UP, "flush32": True},
 )
-"""The last ones take fewer values."""
+"""The last formats have fewer values."""
 
 
 @cache
 def specials(form: Form) -> tuple[int, ...]:
-    """Zeros, ones, ties, ends of the range, denormals, infinities, NaNs quiet and signalling, of both signs."""
+    """Zeros, ones, ties, range limits, denormals, infinities, quiet and signalling NaNs, of both signs."""
     one = form.bias << form.mantissa
     sizes = [0, 1, 2, 3, (1 << form.mantissa) - 1, 1 << form.mantissa, (1 << form.mantissa) + 1, one - 1, one, one + 1,
              one + (1 << form.mantissa), one + (3 << (form.mantissa - 1)), one - (1 << form.mantissa), form.infinity - 1,
@@ -91,7 +91,7 @@ def specials(form: Form) -> tuple[int, ...]:
 
 
 def draw(form: Form, seed: int, count: int) -> npt.NDArray[np.uint64]:
-    """Random codes: anything, near one, special ones."""
+    """Random codes: arbitrary, near one, and special."""
     rng = np.random.default_rng(seed)
     kind = rng.integers(0, 8, count)
     if part := PARTS.get(form.kind):

@@ -1,4 +1,4 @@
-"""Instructions under test: many small assembly texts, assembled by one clang call, run on one emulated wave each."""
+"""A harness for instructions: one clang call assembles many small texts, and each runs on one emulated wave."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from fmha_cli.api import BuildContext, cache_root
 ARCHS = emulated_archs()
 WAVE32 = tuple(arch for arch in ARCHS if device_of(arch).wave == 32)
 FEATURES = {arch: ("+real-true16",) if arch in WAVE32 else () for arch in ARCHS}
-"""Assembler features: halves of registers have names, as in the text that the emulator has objdump print."""
+"""Assembler features: register halves have names, as in the text that the emulator requests from objdump."""
 _LABEL = re.compile(r"^[0-9a-f]+ <(\w+)>:$", re.MULTILINE)
 
 
 def tool(*names: str) -> str:
-    """The first of these programs that is installed. Without one, the test is skipped."""
+    """The first of these programs that is installed; skips the test without one."""
     for name in names:
         if found := shutil.which(name):
             return found
@@ -39,12 +39,12 @@ def tool(*names: str) -> str:
 
 @cache
 def core_at(root: Path) -> Core:
-    """The emulator from this cache, built there if needed; loaded once in each process."""
+    """The emulator from this cache, built if needed; each process loads it once."""
     return Core(build_emulator(BuildContext(cache_root=root, jobs=2)).path)
 
 
 def core() -> Core:
-    """The emulator: the library that ``FMHA_EMU_LIBRARY`` names, else built in the cache of the environment."""
+    """The emulator: the library in ``FMHA_EMU_LIBRARY``, or else one built in the cache of the environment."""
     named = os.environ.get("FMHA_EMU_LIBRARY")
     return core_named(named) if named else core_at(cache_root())
 
@@ -56,7 +56,7 @@ def core_named(path: str) -> Core:
 
 
 def assemble(arch: str, text: str, folder: Path, flags: tuple[str, ...] = ()) -> Path:
-    """An object file of assembly text. Raises AssertionError with the assembler's words."""
+    """An object file of assembly text. Raises AssertionError with the assembler's messages."""
     source, out = folder / f"{arch}.s", folder / f"{arch}.o"
     source.write_text(text, "utf-8")
     clang = tool("clang-22", "clang")
@@ -71,7 +71,7 @@ def assemble(arch: str, text: str, folder: Path, flags: tuple[str, ...] = ()) ->
 
 
 def disassemble(path: Path, features: tuple[str, ...] = ()) -> str:
-    """objdump's text of a code object."""
+    """objdump's output for a code object."""
     objdump = tool("llvm-objdump-22", "llvm-objdump")
     attributes = (f"--mattr={','.join(features)}",) if features else ()
     return subprocess.run((objdump, "-d", *attributes, str(path)), capture_output=True, text=True, check=True).stdout
@@ -102,7 +102,7 @@ class Snippets:
         self._listings: dict[str, str] | None = None
 
     def listing(self, name: str) -> str:
-        """What the disassembler says about one text."""
+        """The disassembly of one text."""
         if self._listings is None:
             body = "".join(f".globl {key}\n{key}:\n{text}\ns_endpgm\n" for key, text in self._texts.items())
             flags = (*self._flags, *self._wide)
@@ -121,6 +121,6 @@ class Snippets:
         """Run one text. Takes the arguments of ``state_of`` (exec, vcc, m0, mode, scc, lds, scratch, track, ...).
 
         Raises:
-            Fault: it has an instruction that cannot be executed.
+            Fault: it contains an instruction that cannot be executed.
         """
         return core().snippet(self.arch, self.listing(name), state_of(v, s, lanes=self.lanes, **state))

@@ -21,7 +21,7 @@ from fmha_cli.toolchain.rocm.candidates import RocmToolchain
 from fmha_cli.toolchain.rocm.toolchain import find_rocm
 
 VARIANTS = ("gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "gfx1100-wave64", "gfx1201-wave64")
-"""Architectures, and those of RDNA with waves of 64 lanes."""
+"""Architectures, with separate entries for RDNA with waves of 64 lanes."""
 
 _SECONDS = 300
 
@@ -32,7 +32,7 @@ def arch_of(variant: str) -> str:
 
 
 def _say_nothing(notice: Notice) -> None:
-    """A listener that does not listen."""
+    """A listener that ignores notices."""
 
 
 @cache
@@ -46,7 +46,7 @@ def _toolchain(root: Path) -> RocmToolchain | EnvironmentProblem:
 
 
 def toolchain() -> RocmToolchain:
-    """The HIP compiler of this machine; the test is skipped without one."""
+    """The HIP compiler of this machine; skips the test without one."""
     found = _toolchain(cache_root())
     if isinstance(found, EnvironmentProblem):
         pytest.skip(f"{found.what}: {found.why}")
@@ -73,13 +73,13 @@ def code_object(source: Path, variant: str, folder: Path, *flags: str) -> Path:
 
 @cache
 def library() -> Path:
-    """The emulator: what ``FMHA_EMU_LIBRARY`` names, else built in the cache of the environment."""
+    """The emulator: the library in ``FMHA_EMU_LIBRARY``, or else one built in the cache of the environment."""
     named = os.environ.get("FMHA_EMU_LIBRARY")
     return Path(named) if named else build_emulator(BuildContext(cache_root=cache_root(), jobs=2)).path
 
 
 def environment(arch: str, folder: Path, **more: str) -> dict[str, str]:
-    """The variables of a process whose device is an emulated one."""
+    """The environment of a process whose device is emulated."""
     return {
         **os.environ,
         "FMHA_EMU_ARCH": arch,
@@ -90,12 +90,12 @@ def environment(arch: str, folder: Path, **more: str) -> dict[str, str]:
 
 
 def run_child(script: Path, arch: str, folder: Path, *words: str, **more: str) -> str:
-    """The output of a Python script in its own process. Raises AssertionError with its error output."""
+    """The output of a Python script in a separate process. Raises AssertionError with its error output."""
     return run([sys.executable, str(script), *words], environment(arch, folder, **more))
 
 
 def run(command: Sequence[str], env: Mapping[str, str]) -> str:
-    """The output of a program. Raises AssertionError when it fails."""
+    """The output of a program. Raises AssertionError if it fails."""
     done = subprocess.run(command, capture_output=True, text=True, env=env, check=False, timeout=_SECONDS)
     assert done.returncode == 0, f"exit status {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done.stdout

@@ -1,4 +1,4 @@
-"""What each kernel of hip_kernels.hip must compute: numpy's answer beside the device's."""
+"""The expected results of each kernel in hip_kernels.hip, computed by numpy and compared with the device's."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from hip_compare import Array, any_floats, case, floats, near, same, words
 from hip_device import U32, Device
 
 EXACT = 14
-"""The first outputs of the mathematics kernels are correctly rounded operations; the others have errors of some ulps."""
+"""The first outputs of the math kernels are correctly rounded operations; the others may be off by some ulps."""
 
 
 def _exact(a: Array, b: Array) -> list[Array]:
@@ -53,7 +53,7 @@ def math_f64(device: Device, rng: np.random.Generator) -> None:
     device.launch("math_f64", 2, 256, a, b, out, U32(n))
     exact = _exact(a, b)
     for k, want in enumerate(exact):
-        if k != 4:  # x87's long double does not hold a fused product
+        if k != 4:  # x87's long double cannot represent a fused product
             same(out[k], want, f"row {k}")
     from fractions import Fraction
 
@@ -79,7 +79,7 @@ def math_f16(device: Device, rng: np.random.Generator) -> None:
                 np.where(p < q, 1, np.where(p == q, 2, 3))]  # fmt: skip
         for k, expected in enumerate(want):
             got, right = out[k], expected.astype(np.float16)
-            if k in (5, 6):  # either zero is a minimum of both
+            if k in (5, 6):  # with two zeros, either one is the minimum
                 got, right = got + np.float16(0), right + np.float16(0)
             same(got, right, f"row {k}")
 
@@ -94,7 +94,7 @@ def math_f16x2(device: Device, rng: np.random.Generator) -> None:
     want = [p + q, p * q, p * q + p, np.maximum(p, q[:, ::-1]), -p[:, ::-1] - q]
     for k, expected in enumerate(want):
         right = expected.astype(np.float16)
-        if k == 2:  # one rounding where the compiler contracts, two where it does not
+        if k == 2:  # one rounding if the compiler contracts, two if it does not
             twice = (p * q).astype(np.float16) + a
             right = np.where(out[k] == twice, twice, right)
         same(out[k], right, f"row {k}")
@@ -109,7 +109,7 @@ def math_bf16(device: Device, rng: np.random.Generator) -> None:
     p, q = a.astype(np.float32), b.astype(np.float32)
     for k, want in enumerate((p + q, p * q, p - q)):
         same(out[k].view(ml_dtypes.bfloat16), want.astype(ml_dtypes.bfloat16), f"row {k}")
-    fused = (p.astype(np.float64) * q + q).astype(np.float32)  # a product of two bf16 is exact in f32
+    fused = (p.astype(np.float64) * q + q).astype(np.float32)  # the product of two bf16 numbers is exact in f32
     same(dot, fused)
 
 

@@ -115,7 +115,7 @@ def atomics_u64(device: Device, rng: np.random.Generator) -> None:
     old, t = np.zeros(n, np.uint64), np.arange(n, dtype=np.uint64)
     device.launch("atomics_u64", 2, 256, a, old)
     one = np.uint64(1)
-    # Who came first is not known; what each saw differs by what one thread added.
+    # The order of the threads is unknown; the values that they saw differ by one thread's increment.
     steps = np.diff(np.sort(np.concatenate([old, a[:1]])).astype(np.uint64))
     same(np.sort(steps), t << np.uint64(33) | one, "values returned")
     want = [1 + int((t << np.uint64(33) | one).sum()), 0, 511 << 40]

@@ -1,6 +1,6 @@
-"""Runs in a separate process: ``python hip_child.py LIBRARY CODE SEED [CASE ...]``; prints one JSON object.
+"""A separate process, ``python hip_child.py LIBRARY CODE SEED [CASE ...]``, that prints one JSON object.
 
-The emulator has the real runtime's name, so the process of the tests must not load it.
+The emulator has the real runtime's name, so the test process must not load it.
 """
 
 from __future__ import annotations

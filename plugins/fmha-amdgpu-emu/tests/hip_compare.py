@@ -1,4 +1,4 @@
-"""What the cases of plain HIP kernels share: their register, comparing, random and special values."""
+"""The common parts of the plain HIP cases: their register, comparisons, random and special values."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def case(function: Case) -> Case:
 
 
 def same(got: Array, want: Array, what: str = "") -> None:
-    """Bit for bit, but any NaN is as good as another."""
+    """Equal bit for bit, except that any two NaNs are equal."""
     got, want = np.asarray(got), np.asarray(want)
     assert got.dtype == want.dtype, (what, got.dtype, want.dtype)
     bits = f"u{got.dtype.itemsize}"
@@ -35,7 +35,7 @@ def same(got: Array, want: Array, what: str = "") -> None:
 
 
 def near(got: Array, want: Array, ulps: float, what: str) -> None:
-    """Within units in the last place of the exact answer (given in float64 or longer)."""
+    """Within units in the last place of the exact result (given in float64 or longer)."""
     kind = got.dtype.type
     exact = want.astype(kind)
     with np.errstate(all="ignore"):
@@ -49,7 +49,7 @@ def near(got: Array, want: Array, ulps: float, what: str) -> None:
 
 
 def words(rng: np.random.Generator, n: int, bits: int = 32) -> Array:
-    """Random words; small, large, and with single bits among them."""
+    """Random words, including small and large ones and single bits."""
     kind = np.dtype(f"u{bits // 8}").type
     x = rng.integers(0, 2**bits, n, dtype=kind)
     shift = rng.integers(0, bits, n, dtype=kind)
@@ -65,7 +65,7 @@ FLOATS = [0.0, -0.0, 1.0, -1.0, 0.5, 1.5, 2.5, -2.5, math.inf, -math.inf, math.n
 
 
 def floats(rng: np.random.Generator, n: int, scale: float = 8.0) -> Array:
-    """Finite numbers of some size."""
+    """Finite numbers of moderate size."""
     return (rng.standard_normal(n) * scale).astype(np.float32)
 
 

@@ -1,4 +1,4 @@
-"""A device through unmodified hip-python, as a user's program would use it."""
+"""A device through unmodified hip-python, used as in a user's program."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Device:
         self.wave = int(self.properties().warpSize)
 
     def call(self, name: str, *arguments: Any, **named: Any) -> Any:
-        """The value of a call. Raises HipFault."""
+        """The result of a call. Raises HipFault."""
         status, *values = getattr(self.hip, name)(*arguments, **named)
         if int(status):
             raise HipFault(name, int(status), str(self.hip.hipGetErrorString(status)[1]))
@@ -47,13 +47,13 @@ class Device:
         return found
 
     def has(self, kernel: str) -> bool:
-        """Whether the module has a kernel."""
+        """Whether the module contains a kernel."""
         return int(self.hip.hipModuleGetFunction(self.module, kernel.encode())[0]) == 0
 
     def launch(
         self, kernel: str, grid: int | tuple[int, ...], block: int | tuple[int, ...], *arguments: Any, lds: int = 0
     ) -> None:
-        """Run a kernel. Arrays are copied to the device, and back afterwards; all else is passed as it is (ctypes)."""
+        """Run a kernel. Arrays are copied to the device and back; other arguments are passed unchanged (ctypes)."""
         function = self.call("hipModuleGetFunction", self.module, kernel.encode())
         places: list[tuple[Any, Any]] = []
         passed = []
@@ -79,6 +79,6 @@ class Device:
                 self.call("hipFree", place)
 
     def observed(self) -> dict[str, Any]:
-        """What the emulator saw since the last call."""
+        """The emulator's observations since the last call."""
         found: dict[str, Any] = json.loads(self.library.emu_take())
         return found

@@ -1,4 +1,4 @@
-"""Cases of what the emulator's HIP runtime must do besides launching kernels, called through hip-python."""
+"""Tests of the emulator's HIP runtime beyond kernel launches, called through hip-python."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def case(function: Case) -> Case:
 
 
 def fails(number: int, action: Callable[[], Any]) -> None:
-    """The action must fail with this HIP error."""
+    """Assert that the action fails with this HIP error."""
     with pytest.raises(HipFault) as caught:
         action()
     assert caught.value.number == number, caught.value
 
 
 def kinds(device: Device) -> tuple[Any, Any, Any]:
-    """Copies in, out and within."""
+    """The copy kinds: in, out and within."""
     kind = device.hip.hipMemcpyKind
     return kind.hipMemcpyHostToDevice, kind.hipMemcpyDeviceToHost, kind.hipMemcpyDeviceToDevice
 

@@ -1,4 +1,4 @@
-"""Runs in a separate process: ``python hip_runtime_child.py LIBRARY CODE WHAT``; prints one JSON object.
+"""A separate process, ``python hip_runtime_child.py LIBRARY CODE WHAT``, that prints one JSON object.
 
 ``cases``: every case of hip_runtime_cases.py. ``absent``: hip-python's error for each function that the runtime lacks.
 ``modules``: the kernel ``beyond`` of each further code object named. ``services``: the kernels of hip_services.hip.
@@ -35,7 +35,7 @@ def cases(device: Device) -> dict[str, str]:
 
 
 def _example(hip: Any, kind: str) -> Any:
-    """Something that hip-python takes for an argument of this type."""
+    """A value that hip-python accepts for an argument of this type."""
     known = getattr(hip, kind.rpartition(".")[2], None)
     if kind in ("int", "float"):
         return 0
@@ -64,7 +64,7 @@ def _asked(hip: Any, name: str, symbol: str) -> str:
 
 
 def absent(device: Device) -> dict[str, Any]:
-    """Each is asked in a fork: hip-python itself does not bear every argument."""
+    """hip-python's error for each missing function. Each is called in a fork, since some arguments crash hip-python."""
     hip, answer = device.hip, {}
     names = [
         n

@@ -1,6 +1,6 @@
-"""Tables of instructions with their formulas, and their runner: shared by the tests of integers, moves and compares.
+"""Tables of instructions with their formulas, and the runner that tests of integers, moves and compares share.
 
-A formula works on Python integers: the raw bits of each source, one lane. It returns the raw bits of the result.
+A formula works on Python integers: the raw bits of each source in one lane. It returns the raw bits of the result.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ def words(seed: int, *shape: int) -> Words:
 
 
 def signed(x: int, bits: int) -> int:
-    """The number that the low ``bits`` of x are in two's complement."""
+    """The low ``bits`` of x as a two's complement number."""
     x &= (1 << bits) - 1
     return x - (1 << bits) if x >> (bits - 1) else x
 
 
 def clamp(x: int, low: int, high: int) -> int:
-    """x, no less than low and no more than high."""
+    """x limited to the range from low to high."""
     return min(max(x, low), high)
 
 
@@ -52,8 +52,8 @@ class Case:
     """One vector instruction: ``widths`` of the destination and of the sources in bits (16, 32, 64, 128).
 
     Attributes:
-        keeps: on CDNA too a 16-bit result leaves the upper half of its register alone.
-        mods: what follows the operands.
+        keeps: whether a 16-bit result leaves the upper half of its register unchanged on CDNA too.
+        mods: the text after the operands.
     """
 
     name: str
@@ -65,12 +65,12 @@ class Case:
 
     @property
     def key(self) -> str:
-        """A label that the assembler takes."""
+        """A label that the assembler accepts."""
         return self.name + "".join(c if c.isalnum() else "_" for c in self.mods)
 
 
 ROWS = 4
-"""Instances of an instruction in one snippet, each on registers of its own."""
+"""Instances of an instruction in one snippet, each on separate registers."""
 EXEC = 0xF3A5_9C71_5B0F_E6D9
 
 
@@ -81,14 +81,14 @@ def _register(number: int, width: int, half: int | None) -> str:
 
 
 def _halves(case: Case, arch: str, row: int) -> list[int | None]:
-    """The half that each 16-bit operand names: gfx1100 writes them, the others use the lower ones."""
+    """The half that each 16-bit operand names: varied on gfx1100, the lower one elsewhere."""
     if arch != "gfx1100" or 16 not in case.widths:
         return [None] * len(case.widths)
     return [(row >> k & 1) if width == 16 else None for k, width in enumerate(case.widths)]
 
 
 def _numbers(case: Case, row: int) -> list[int]:
-    """First registers: the destination, then the sources."""
+    """The first registers of the destination and of each source."""
     return [8 + 4 * row, *(32 + 16 * k + 4 * row for k in range(len(case.widths) - 1))]
 
 
@@ -116,7 +116,7 @@ def _read(v: list[list[int]], number: int, width: int, half: int | None, lane: i
 
 
 def check_vector(case: Case, arch: str, snippets: Snippets) -> None:
-    """Run it on random and special values with lanes off by EXEC, compare every lane with the formula."""
+    """Run it on random and special values with some lanes disabled; compare every lane with the formula."""
     registers = words(sum(map(ord, case.key)), 96, 64)
     result = snippets.run(case.key, v={0: registers}, exec=EXEC & ((1 << snippets.lanes) - 1)).v
     before, after = registers.tolist(), result[: len(registers)].tolist()
@@ -139,17 +139,17 @@ def check_vector(case: Case, arch: str, snippets: Snippets) -> None:
 
 
 def _placed(case: Case, arch: str, old: int, value: int, half: int | None) -> int:
-    """A 16-bit result in its register: CDNA's common ones put zeros above, all others keep the other half."""
+    """The register after a 16-bit result: common CDNA instructions clear the other half, all others keep it."""
     if half:
         return old & 0xFFFF | value << 16
     return value if arch in CDNA and not case.keeps else old & 0xFFFF0000 | value
 
 
 def pairs(cases: Iterable[Case]) -> list[tuple[str, Case]]:
-    """(architecture, case) for pytest.mark.parametrize."""
+    """(architecture, case) pairs for pytest.mark.parametrize."""
     return [(arch, case) for case in cases for arch in case.archs]
 
 
 def name_of(value: object) -> str:
-    """Ids of the parameters."""
+    """The test ids of the parameters."""
     return value.key if isinstance(value, Case) else str(value)

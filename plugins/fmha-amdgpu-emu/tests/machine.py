@@ -29,7 +29,7 @@ typedef unsigned u32; typedef unsigned long long u64; typedef unsigned short u16
 #define SYNC __builtin_amdgcn_fence(__ATOMIC_RELEASE, "workgroup"); __builtin_amdgcn_s_barrier(); \\
              __builtin_amdgcn_fence(__ATOMIC_ACQUIRE, "workgroup")
 """
-"""HIP without any header: what clang itself knows."""
+"""HIP without headers: only what clang itself knows."""
 
 
 class _Launch(ctypes.Structure):
@@ -60,11 +60,11 @@ class _Named(ctypes.Structure):
 
 
 class Refused(Exception):
-    """The emulator refused a code object, or a launch did not finish. Holds its sentence."""
+    """The emulator refused a code object, or a launch did not finish. Holds the emulator's message."""
 
 
 def library() -> ctypes.CDLL:
-    """The emulator's library with the signatures that ctypes would guess wrongly."""
+    """The emulator's library, with the signatures that ctypes would otherwise guess wrongly."""
     out = ctypes.CDLL(str(core().path), mode=ctypes.RTLD_LOCAL)
     out.emu_observed.restype = ctypes.c_char_p
     out.emu_kernels.restype = ctypes.c_size_t
@@ -77,7 +77,7 @@ class Program:
     """A loaded code object."""
 
     def __init__(self, image: bytes) -> None:
-        """Raises Refused with the loader's sentence."""
+        """Raises Refused with the loader's message."""
         self._library = library()
         self._handle = ctypes.c_void_p()
         message = ctypes.create_string_buffer(4096)
@@ -85,18 +85,18 @@ class Program:
             raise Refused(message.value.decode())
 
     def kernels(self) -> dict[str, Any]:
-        """What the loader knows: arch and kernels with LDS, scratch and arguments."""
+        """The loader's information: arch, and kernels with LDS, scratch and arguments."""
         room = ctypes.create_string_buffer(1 << 20)
         assert self._library.emu_kernels(self._handle, room, ctypes.c_size_t(len(room))) <= len(room)
         known: dict[str, Any] = json.loads(room.value)
         return known
 
     def symbol(self, name: str) -> int:
-        """Host address of a symbol, 0 without one."""
+        """The host address of a symbol, or 0 if it does not exist."""
         return int(self._library.emu_symbol(self._handle, name.encode(), None))
 
     def close(self) -> None:
-        """Give its memory back."""
+        """Free its memory."""
         self._library.emu_unload(self._handle)
 
     def launch(
@@ -120,7 +120,7 @@ class Program:
             {"executed": [counts], "fault": None, "findings": [...]}.
 
         Raises:
-            Refused: it did not reach its end.
+            Refused: the launch did not reach its end.
         """
         packed = bytearray()
         for arg in args:
@@ -141,7 +141,7 @@ class Program:
         return self.observed()
 
     def observed(self) -> dict[str, Any]:
-        """What the last launch did, and its findings, even if it was refused."""
+        """The execution and findings of the last launch, even if it was refused."""
         seen: dict[str, Any] = json.loads(self._library.emu_observed())
         return seen
 
@@ -159,14 +159,14 @@ def device(array: npt.NDArray[Any], name: str = "out", *, writable: bool = True)
 
 
 def regions(array: npt.NDArray[Any], named: Sequence[tuple[str, int, int]]) -> None:
-    """Name parts of an allocation: (name, first byte, byte behind the last)."""
+    """Name parts of an allocation: (name, first byte, byte after the last)."""
     base = array.ctypes.data
     rows = (_Named * len(named))(*[_Named(n.encode(), base + a, base + b, 1) for n, a, b in named])
     library().emu_regions(ctypes.c_uint64(base), rows, ctypes.c_uint64(len(named)))
 
 
 def place(address: int, size: int, *, write: bool = False) -> tuple[str, str]:
-    """Where an access lies (inside, guard, outside, read-only) and the nearest region in words."""
+    """The place of an access (inside, guard, outside, read-only) and a description of the nearest region."""
     room = ctypes.create_string_buffer(1024)
     got = library().emu_place(ctypes.c_uint64(address), ctypes.c_uint64(size), int(write), room, 1024)
     return ("inside", "guard", "outside", "read-only")[got], room.value.decode()
@@ -195,7 +195,7 @@ def compile_hip(arch: str, source: str, folder: Path, *flags: str) -> bytes:
 
 
 def link_assembly(arch: str, source: str, folder: Path) -> bytes:
-    """A code object from assembly text with its own directives."""
+    """A code object from assembly text that has its own directives."""
     text, out = folder / f"{arch}.s", folder / f"{arch}.co"
     text.write_text(source, "utf-8")
     tool("ld.lld-22", "ld.lld", "lld-22")
@@ -207,7 +207,7 @@ def link_assembly(arch: str, source: str, folder: Path) -> bytes:
 
 
 def kernel_text(name: str, body: str, *, arch: str, lds: int = 0, sgprs: int = 32, vgprs: int = 16) -> str:
-    """A kernel in assembly: s[0:1] its arguments, workgroup id x behind them (gfx12: ttmp9), v0 the work-item."""
+    """A kernel in assembly: s[0:1] its arguments, then work-group id x (gfx12: ttmp9); v0 the work-item id."""
     cdna = arch.startswith("gfx9")
     extra = ".amdhsa_accum_offset 16\n" if cdna else ".amdhsa_wavefront_size32 1\n"
     flat = "" if arch != "gfx90a" else ".amdhsa_reserve_flat_scratch 0\n"

@@ -1,4 +1,4 @@
-"""Where matrix instructions keep their elements, and what the codes of their formats mean: numpy only.
+"""Where matrix instructions hold their elements, and what the codes of their formats mean, in numpy only.
 
 The formulas are those that AMD's matrix instruction calculator prints (A[i][k], B[k][j], D[i][j] by register and lane).
 """
@@ -18,7 +18,7 @@ Array = npt.NDArray[Any]
 
 @dataclass(frozen=True)
 class Number:
-    """A format of elements: bits, and the type whose codes it has (None: integers)."""
+    """An element format: its bits, and the type that defines its codes (None: integers)."""
 
     bits: int
     type: Any = None
@@ -33,7 +33,7 @@ class Number:
         return np.asarray(np.asarray(codes, unsigned).view(self.type), np.float64)
 
     def encode(self, values: Array) -> Array:
-        """Codes of values that the format holds, or the nearest."""
+        """The codes of values, rounded to the nearest that the format holds."""
         if self.type is None:
             return np.asarray(values, np.int64).astype(np.uint64) & np.uint64((1 << self.bits) - 1)
         typed = np.asarray(values, np.float64).astype(self.type)
@@ -51,12 +51,12 @@ NUMBERS = {
 
 
 def number(name: str, arch: str) -> Number:
-    """fp8 and bf8 are FNUZ on gfx942."""
+    """The format by name; fp8 and bf8 are FNUZ on gfx942."""
     return NUMBERS[f"{name}_fnuz" if name in ("fp8", "bf8") and arch == "gfx942" else name]
 
 
 def pack(codes: Array, lane: Array, element: Array, bits: int, elements: int, lanes: int = 64) -> Array:
-    """Registers (count, 64): the code of each place into element ``element`` of lane ``lane``, packed from bit 0 on."""
+    """Registers (count, 64) with the codes at their lanes and elements, packed from bit 0 on."""
     words = np.zeros((-(-elements * bits // 32) + 1, 64), np.uint64)
     lane, element, codes = (np.broadcast_to(x, codes.shape).ravel() for x in (lane, element, codes))
     bit = element * bits
@@ -91,21 +91,21 @@ class Shape:
 
     @property
     def held(self) -> int:
-        """Elements of A in a lane."""
+        """The number of elements of A in a lane."""
         return self.n * self.k * self.blocks // 64
 
     @property
     def results(self) -> int:
-        """Results in a lane."""
+        """The number of results in a lane."""
         return self.n * self.n * self.blocks // 64
 
     def source(self, block: Array, i: Array, k: Array) -> tuple[Array, Array]:
-        """Lane and element of A[i][k], or of B[k][i]."""
+        """The lane and element of A[i][k] or of B[k][i]."""
         group = k // self.held if self.blocks == 1 else block
         return self.n * group + i, k % self.held + 0 * i
 
     def result(self, block: Array, i: Array, j: Array) -> tuple[Array, Array]:
-        """Lane and register of D[i][j]."""
+        """The lane and register of D[i][j]."""
         if self.n == 32:
             return 32 * (i // 4 % 2) + j, 16 * block + 4 * (i // 8) + i % 4
         if self.n == 16:
@@ -114,5 +114,5 @@ class Shape:
 
 
 def places(shape: Any, rows: int, columns: int, where: Places) -> tuple[Array, Array]:
-    """Lanes and elements of a (blocks, rows, columns) array."""
+    """The lanes and elements of a (blocks, rows, columns) array."""
     return where(*np.indices((shape.blocks, rows, columns)))

@@ -1,4 +1,4 @@
-"""For tests of memory: the instructions that move data, by the names of each generation, with a numpy model of each."""
+"""The instructions that move data, by their names in each generation, with a numpy model of each."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class Kind:
 
     @property
     def dwords(self) -> int:
-        """Registers that it touches."""
+        """The number of registers that it touches."""
         return max(1, self.bytes // 4)
 
     def loaded(self, memory: npt.NDArray[np.uint8], offset: int, old: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-        """The registers of a lane that reads at ``offset`` and held ``old``."""
+        """The registers of a lane after it reads at ``offset``; ``old`` is their previous content."""
         data = memory[offset : offset + self.bytes]
         if self.bytes >= 4:
             return data.view(np.uint32).copy()
@@ -86,5 +86,5 @@ def random_rows(seed: int, rows: int) -> npt.NDArray[np.uint32]:
 
 
 def active(mask: int, lanes: int) -> list[int]:
-    """Lanes of a mask."""
+    """The active lanes of a mask."""
     return [lane for lane in range(lanes) if mask >> lane & 1]

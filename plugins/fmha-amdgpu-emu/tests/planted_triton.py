@@ -1,7 +1,7 @@
 """Faults in the assembly of Triton's attention kernel, launched alone on the emulator and judged by the error of O.
 
-``python planted_triton.py ARCH CLASS SAMPLE REGISTERS SEED`` prints one row of JSON for each fault, as
-``benchmarks/emulator_faults.py`` asks it to.
+``python planted_triton.py ARCH CLASS SAMPLE REGISTERS SEED`` prints one JSON row for each fault, as
+``benchmarks/emulator_faults.py`` requires.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LIMIT = 1_000_000
 
 @dataclass(frozen=True)
 class Launched:
-    """What a launch came to, in the words of a record's verdict."""
+    """The result of a launch, in the terms of a record's verdict."""
 
     verdict: str
     findings: tuple[dict[str, Any], ...]
@@ -49,7 +49,7 @@ class Launched:
 
 
 class TritonKernel:
-    """A kernel of Triton's compiler for one architecture; see ``planted_rows.Subject``."""
+    """A kernel from Triton's compiler for one architecture; see ``planted_rows.Subject``."""
 
     def __init__(self, arch: str, folder: Path) -> None:
         self.arch, self._folder = arch, folder
@@ -63,25 +63,25 @@ class TritonKernel:
 
     @cached_property
     def plain(self) -> Launched:
-        """The text as it was, assembled again."""
+        """The unchanged text, assembled again."""
         return self.run()
 
     def run(self, *faults: Fault, strict: bool = False) -> Launched:
-        """The kernel with faults. Raises ValueError where it does not assemble."""
+        """Run the kernel with faults. Raises ValueError if it does not assemble."""
         return self._launched(planted(self.text, *faults), strict)
 
     def reaches(self, fault: Fault) -> bool:
-        """Whether a wave ever comes to the fault's place."""
+        """Whether any wave reaches the place of the fault."""
         return "s_trap" in self._launched(trapped(self.text, fault)).note
 
     def strictly(self, fault: Fault) -> Places:
-        """What is found of the fault alone where reads must be waited for before a barrier."""
+        """The findings of the fault alone if reads must be waited for before a barrier."""
         if self._plain_strict is None:
             self._plain_strict = self.run(strict=True).places
         return self.run(fault, strict=True).places - self._plain_strict
 
     def _assembled(self, text: str) -> bytes:
-        """A code object by Triton's own LLVM: released ones refuse some of what it writes."""
+        """A code object from Triton's own LLVM, because released versions reject some of its output."""
         source, out = self._folder / "planted.o", self._folder / "planted.co"
         try:
             source.write_bytes(assemble_amdgcn(text, self.arch, ""))

@@ -1,4 +1,4 @@
-"""The table of architectures: complete, the only place that names them, and in step with ``arch_specs/``."""
+"""The table of architectures: complete, the only place that names them, and consistent with ``arch_specs/``."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ def rows() -> list[str]:
 
 
 def test_no_other_file_names_an_architecture() -> None:
-    """A handler that asks for a name would leave out the next architecture with the same feature."""
+    """A handler that tests a name would miss the next architecture with the same feature."""
     named = {name: re.findall(r"\w*gfx\d\w*", code_of(text)) for name, text in core_files().items()}
     assert {name for name, found in named.items() if found} == {TABLE, "arch_facts.hpp"}
 
 
 def test_every_row_states_every_trait() -> None:
-    """C++ would fill what a row leaves out with zeros, and say nothing."""
+    """C++ would silently fill omitted fields with zeros."""
     assert len(rows()) == len(emulated_archs()) >= 5
     for row in rows():
         assert re.findall(r"\.(\w+) =", row) == members("ArchTraits")

@@ -1,4 +1,4 @@
-"""Executes attention kernels that people wrote in assembly: an anchor without any compiler."""
+"""Runs attention kernels that people wrote in assembly: an anchor without any compiler."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def title(case: object) -> str:
 
 
 def check_findings(case: Forward | Backward, findings: list[dict[str, Any]]) -> None:
-    """No findings, or races in which a write comes too early; never a read of data that is not there yet."""
+    """There are no findings, or only races in which a write comes too early; no read of data that is not there yet."""
     assert case.races or findings == []
     for finding in findings:
         assert finding["kind"] == "lds-race"
@@ -67,7 +67,7 @@ def test_other_kernels(case: Other) -> None:
 
 @pytest.mark.parametrize("case", [c for c in QUICK_FORWARD if c.races], ids=title)
 def test_a_race_shows(case: Forward) -> None:
-    """Upstream's race. With waves in step it is found and does no harm; wave after wave, it spoils the numbers."""
+    """Upstream's race is found and harmless with waves in step; with one wave after another it corrupts the numbers."""
     assert [f["kind"] for f in forward(case).findings] != []
     late = forward(replace(case, turn=0))
     assert late.error > 0.1

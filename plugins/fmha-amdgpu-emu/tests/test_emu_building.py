@@ -43,7 +43,7 @@ def test_an_include_that_names_no_file() -> None:
 
 
 def test_every_table_is_in_the_index() -> None:
-    """Without an entry in the index, nobody would find a table's instructions."""
+    """Tables outside the index would be ignored."""
     files = core_files()
     defined = {
         name
@@ -61,7 +61,7 @@ def test_units_are_small_enough_to_read() -> None:
 
 @pytest.fixture
 def two(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """Two small units instead of the emulator's; the test may change them."""
+    """Two small units instead of the emulator's, which the test may change."""
     files = dict(TWO)
 
     def units() -> Mapping[str, str]:
@@ -72,7 +72,7 @@ def two(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
 
 
 def test_from_an_empty_cache_and_again(two: dict[str, str], tmp_path: Path) -> None:
-    """Everything is compiled once. An edit compiles only its own unit, and links."""
+    """A first build compiles everything once. After an edit, only the changed unit is compiled, then linked."""
     context = BuildContext(cache_root=tmp_path / "cache", jobs=2)
     first = building.build_emulator(context)
     assert not first.cached
@@ -103,7 +103,7 @@ def test_what_does_not_compile_or_link_is_said(two: dict[str, str], tmp_path: Pa
 
 
 def test_the_emulators_own_units_are_whole() -> None:
-    """A unit includes only the compiler's own headers, so its object depends on nothing but its text."""
+    """A unit includes only the compiler's own headers, so its object depends on its text alone."""
     for name, text in core_units().items():
         assert not re.search(r'^\s*#\s*include\s*"', text, re.M), name
 

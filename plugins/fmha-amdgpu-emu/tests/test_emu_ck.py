@@ -1,4 +1,4 @@
-"""CK-Tile's kernels, compiled and executed on emulated devices: a seeded sample here, all of them in the slow suite."""
+"""CK-Tile's kernels, compiled and run on emulated devices: a seeded sample here, all of them in the slow suite."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from fmha_cli.api import build_registry
 
 COVER, SAMPLE, SEED = 5, 2, 2
 """Compiling kernels takes most of the time. With this seed, five points of nine kernels cover every architecture and
-family; the default suite executes the two of them that have the most families."""
+family. The default suite runs the two points with the most families.
+"""
 
 
 @cache
 def cover() -> list[Point]:
-    """Points in a seeded order, each of which adds a family or an architecture; those of most families come first."""
+    """Points in a seeded order, each of which adds a family or an architecture; those with most families come first."""
     every = candidates(ARCHS)
     missing = {*ARCHS} | {family for _, case in every for family in case.families}
     out = []

@@ -1,4 +1,4 @@
-"""Every v_cmp and v_cmpx against numpy's comparisons: all conditions, types, classes, modifiers, denormals by MODE."""
+"""Every v_cmp and v_cmpx agrees with numpy: all conditions, types, classes, modifiers, denormals by MODE."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALWAYS: dict[str, Condition] = {"f": lambda a, b: np.zeros(a.shape, bool), "t": 
 
 
 def unordered(a: Any, b: Any) -> Mask:
-    """One of them is no number."""
+    """At least one of them is not a number."""
     return np.isnan(a) | np.isnan(b)
 
 
@@ -68,7 +68,7 @@ class Compare:
 
 
 def conditions() -> tuple[Compare, ...]:
-    """All that any architecture has."""
+    """All conditions that any architecture has."""
     out = []
     for name in TYPES:
         table = FLOAT if name[0] == "f" else INTEGER
@@ -96,7 +96,7 @@ def _operand(number: int, bits: int, half: int | None) -> str:
 
 
 def _modified(case: Compare, row: int) -> tuple[str, str]:
-    """neg and abs of floats: on row 1 of the first source, on row 2 of the second (classes have one)."""
+    """neg and abs of floats: on row 1 for the first source, on row 2 for the second (class compares have one)."""
     if case.type[0] != "f":
         return "{}", "{}"
     first = {1: "-{}", 2: "|{}|"}.get(row, "{}")
@@ -111,7 +111,7 @@ def _halves(case: Compare, arch: str, row: int) -> tuple[int | None, int | None]
 
 
 def text_of(case: Compare, arch: str, exec_too: bool) -> str:
-    """Masks of the rows in s[10:11], s[12:13], ...; of v_cmpx also what it leaves in EXEC, in s[30:31], ..."""
+    """Writes the masks of the rows to s[10:11], s[12:13], ...; v_cmpx also stores EXEC in s[30:31], ..."""
     lines = []
     wide = arch in CDNA
     for row in range(ROWS):
@@ -144,7 +144,7 @@ def snippets(arch: str, folder: Path) -> Snippets:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the snippets of this module are assembled."""
+    """The folder in which the snippets of this module are assembled."""
     return tmp_path_factory.mktemp("compare")
 
 
@@ -189,7 +189,7 @@ def _edit(x: Rows, form: str, bits: int) -> Rows:
 
 
 def _flush(x: Rows, name: str) -> Rows:
-    """Denormals become zeros of their sign."""
+    """Denormals as zeros of the same sign."""
     bits = int(name[1:])
     sign, exponent = np.uint64(1 << (bits - 1)), np.uint64({16: 0x7C00, 32: 0x7F800000, 64: 0x7FF << 52}[bits])
     return np.where(x & exponent, x, x & sign)
@@ -201,7 +201,7 @@ def _numbers(x: Rows, name: str) -> Any:
 
 
 def _class_of(x: Rows, bits: int) -> Rows:
-    """The bit of its class."""
+    """The bit of the number's class."""
     fraction = {16: 10, 32: 23, 64: 52}[bits]
     out = []
     for value in x:
@@ -241,7 +241,7 @@ def _bits(mask: Mask) -> int:
     ids=lambda x: f"{x.condition}_{x.type}" if isinstance(x, Compare) else x,
 )
 def test_compare(arch: str, case: Compare, folder: Path) -> None:
-    """Masks hold zeros where EXEC is off; v_cmpx leaves the mask in EXEC, on CDNA in its destination too."""
+    """Masks are zero where EXEC is off; v_cmpx leaves the mask in EXEC, and on CDNA also in its destination."""
     run = snippets(arch, folder)
     full = (1 << run.lanes) - 1
     start = EXEC & full
@@ -261,7 +261,7 @@ def test_compare(arch: str, case: Compare, folder: Path) -> None:
 
 @pytest.mark.parametrize("arch", ALL)
 def test_short_forms_and_constants(arch: str, folder: Path) -> None:
-    """e32 writes VCC; constants are of the instruction's own format, a literal of a signed 64-bit one is extended."""
+    """e32 writes VCC. Constants have the instruction's format; a literal of a signed 64-bit one is extended."""
     pair, vcc = ("s[10:11]", "vcc") if arch in CDNA else ("s10", "vcc_lo")
     h = ".l" if arch == "gfx1100" else ""
     texts = {
@@ -295,7 +295,7 @@ def test_short_forms_and_constants(arch: str, folder: Path) -> None:
 
 
 def test_v_cmpx_writes_exec_and_its_destination(folder: Path) -> None:
-    """CDNA 12.9: both are written, and lanes that were off stay off."""
+    """CDNA 12.9: both are written, and disabled lanes stay disabled."""
     for arch in CDNA:
         run = Snippets(arch, folder, {"x": "v_cmpx_lt_u32_e64 s[10:11], v1, v2"})
         after = run.run("x", v={1: np.arange(64), 2: 20}, exec=0xFFFF0)

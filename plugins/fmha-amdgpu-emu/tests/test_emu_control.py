@@ -1,4 +1,4 @@
-"""SOPP and its neighbours on one wave: branches, MODE, counters, relative registers."""
+"""SOPP and related instructions on one wave: branches, MODE, counters, relative registers."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ s_cbranch_scc1 .Lagain
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_calls_return_behind_themselves(arch: str, tmp_path: Path) -> None:
-    """s_getpc and s_call hand over the address of the next instruction."""
+    """s_getpc and s_call return the address of the next instruction."""
     text = "s_getpc_b64 s[2:3]\ns_call_b64 s[4:5], .Lthere\ns_mov_b32 s6, 1\n.Lthere: s_nop 0"
     after = Snippets(arch, tmp_path, {"first": "s_nop 0", "call": text}).run("call")
     start = after.s[2] - 4
@@ -57,7 +57,7 @@ def test_calls_return_behind_themselves(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_mode_fields(arch: str, tmp_path: Path) -> None:
-    """s_setreg writes the named bits of MODE alone; s_getreg reads any field, shifted down."""
+    """s_setreg writes only the named bits of MODE; s_getreg reads any field, shifted down."""
     mode = "HW_REG_WAVE_MODE" if arch == "gfx1201" else "HW_REG_MODE"
     texts = {
         "imm": f"s_setreg_imm32_b32 hwreg({mode}, 2, 2), 3",
@@ -82,7 +82,7 @@ def test_mode_fields(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_status_and_apertures(arch: str, tmp_path: Path) -> None:
-    """The bases of the flat address space are where flat accesses take them to be."""
+    """The bases of the flat apertures are those that flat accesses use."""
     texts = {"base": "s_mov_b64 s[2:3], src_shared_base\ns_mov_b64 s[4:5], src_private_base"}
     if arch != "gfx1201":
         texts["status"] = "s_getreg_b32 s2, hwreg(HW_REG_STATUS, 0, 11)"
@@ -96,7 +96,7 @@ def test_status_and_apertures(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", CDNA)
 def test_relative_vector_registers(arch: str, tmp_path: Path) -> None:
-    """Between s_set_gpr_idx_on and _off the named operands of vector instructions move by the index."""
+    """Between s_set_gpr_idx_on and _off, the index shifts the named operands of vector instructions."""
     texts = {
         "source": "s_set_gpr_idx_on s2, gpr_idx(SRC0)\nv_mov_b32 v10, v1\ns_set_gpr_idx_off\nv_mov_b32 v11, v1",
         "target": "s_set_gpr_idx_on s2, gpr_idx(DST)\nv_mov_b32 v10, v1\ns_set_gpr_idx_off\nv_mov_b32 v11, v1",
@@ -122,7 +122,7 @@ def test_relative_vector_registers(arch: str, tmp_path: Path) -> None:
 
 
 WAITS = {
-    # name: (load twice, wait, register that the wait makes safe, one that it does not)
+    # name: (load twice, wait, register that the wait makes safe, register that it does not)
     "gfx90a": ("buffer_load_dword v{0}, off, s[8:11], 0", "s_waitcnt vmcnt({0})"),
     "gfx942": ("global_load_dword v{0}, v[2:3], off", "s_waitcnt vmcnt({0})"),
     "gfx1100": ("global_load_b32 v{0}, v[2:3], off", "s_waitcnt vmcnt({0}) lgkmcnt(0)"),
@@ -132,7 +132,7 @@ WAITS = {
 
 @pytest.mark.parametrize("arch", sorted(WAITS))
 def test_counters_of_vector_loads(arch: str, tmp_path: Path) -> None:
-    """Loads complete in order: vmcnt(1) of two makes the first one safe, not the second."""
+    """Loads complete in order, so vmcnt(1) after two of them makes the first safe, but not the second."""
     load, wait = WAITS[arch]
     both = load.format(10) + "\n" + load.format(11) + "\n"
     texts = {
@@ -158,7 +158,7 @@ def test_counters_of_vector_loads(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1100"])
 def test_counters_that_lds_and_scalar_memory_share(arch: str, tmp_path: Path) -> None:
-    """lgkmcnt(1) behind two LDS reads makes the first safe; behind scalar loads, which may overtake, only 0 does."""
+    """lgkmcnt(1) after two LDS reads makes the first safe. Scalar loads may overtake, so they need lgkmcnt(0)."""
     read = "ds_read_b32 v{0}, v1" if arch == "gfx942" else "ds_load_b32 v{0}, v1"
     scalar = "s_load_dword s{0}, s[2:3], 0x0" if arch == "gfx942" else "s_load_b32 s{0}, s[2:3], 0x0"
     texts = {

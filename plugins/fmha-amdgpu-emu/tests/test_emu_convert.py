@@ -1,4 +1,4 @@
-"""Conversions between floats and integers: exact numbers rounded once, cut and saturated; every MODE."""
+"""Conversions between floats and integers: exact numbers rounded once, truncated and saturated; every MODE."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Formula = Callable[..., int]
 
 
 def between(to: Form, source: Form, round_of: Callable[[Mode], int]) -> Formula:
-    """From one float format to another; a NaN keeps the top of its payload and is quiet."""
+    """Conversion between two float formats; a NaN keeps the top of its payload and becomes quiet."""
 
     def formula(mode: Mode, bits: int) -> int:
         bits = mode.flushed(source, bits)
@@ -45,7 +45,7 @@ def between(to: Form, source: Form, round_of: Callable[[Mode], int]) -> Formula:
 
 
 def two(to: Form, round_: int) -> Formula:
-    """Two binary32 numbers packed."""
+    """Two binary32 numbers, packed."""
     one = between(to, F32, lambda mode: round_)
 
     def formula(mode: Mode, low: int, high: int) -> int:
@@ -66,7 +66,7 @@ def from_integer(to: Form, read: Callable[[int], Exact]) -> Formula:
 
 
 def to_integer(source: Form, least: int, most: int, width: int, how: str = "cut") -> Formula:
-    """Saturated; NaN is zero. ``how``: cut, floor, nearest (floor of x + 1/2)."""
+    """Conversion to a saturated integer; NaN is zero. ``how``: cut, floor, nearest (floor of x + 1/2)."""
 
     def formula(mode: Mode, bits: int) -> int:
         x = decode(source, mode.flushed(source, bits))
@@ -84,7 +84,7 @@ def to_integer(source: Form, least: int, most: int, width: int, how: str = "cut"
 
 
 def normalised(source: Form, is_signed: bool) -> Formula:
-    """[-1, 1] in 32767ths, [0, 1] in 65535ths."""
+    """[-1, 1] in units of 1/32767, [0, 1] in units of 1/65535."""
 
     def formula(mode: Mode, bits: int) -> int:
         x = decode(source, mode.flushed(source, bits))
@@ -109,7 +109,7 @@ def both(one: Formula) -> Formula:
 
 
 def byte(mode: Mode, x: int, which: int, into: int) -> int:
-    """A byte of the third source replaced; rounded as MODE says."""
+    """The third source with one byte replaced, rounded as MODE determines."""
     exact = decode(F32, mode.flushed(F32, x))
     if exact.special == "nan" or (exact.special and exact.negative):
         value = 0

@@ -1,6 +1,6 @@
-"""v_div_scale, v_div_fmas, v_div_fixup, one by one and together.
+"""v_div_scale, v_div_fmas and v_div_fixup, separately and together.
 
-One by one, they follow the documents' text, or what the compiler's division macro needs if the text cannot be meant
+Separately, they follow the documents' text, or what the compiler's division macro needs if the text cannot be meant
 literally. Together, the macro gives the correctly rounded quotient.
 """
 
@@ -16,7 +16,7 @@ from float_values import Mode, draw
 from harness import Snippets
 
 CONSTANTS = {F32: (64, 96, 23, -150, 127), F64: (128, 768, 53, -1075, 1023)}
-"""Scale, distance that is far, numerator that is tiny, distance at which nothing is left, middle of the exponents."""
+"""Scale, far distance, tiny numerator, distance at which nothing is left, middle of the exponents."""
 
 
 def field(form: Form, bits: int) -> int:
@@ -25,14 +25,14 @@ def field(form: Form, bits: int) -> int:
 
 
 def quotient_is_small(form: Form, n: int, d: int) -> bool:
-    """|n / d| below the smallest normal number; n and d codes of finite numbers, not zero."""
+    """Whether |n / d| is below the smallest normal number; n and d are codes of finite non-zero numbers."""
     a, b = decode(form, n), decode(form, d)
     exponent = a.exponent - b.exponent - (1 - form.bias)  # |n / d| < 2^(1 - bias): digits_a 2^exponent < digits_b
     return a.digits << max(exponent, 0) < b.digits << max(-exponent, 0)
 
 
 def div_scale(form: Form, s0: int, s1: int, s2: int) -> tuple[int, bool]:
-    """The documents' text; (result, VCC)."""
+    """The documents' text as a formula: (result, VCC)."""
     by, far, tiny, _, _ = CONSTANTS[form]
 
     def scaled(power: int) -> int:
@@ -53,7 +53,7 @@ def div_scale(form: Form, s0: int, s1: int, s2: int) -> tuple[int, bool]:
     finite1, finite2 = size1 < form.infinity, size2 < form.infinity
     small_inverse = finite1 and quotient_is_small(form, one, size1)
     small = finite1 and finite2 and quotient_is_small(form, size2, size1)
-    if small_inverse and small:  # the text says 2^by, which makes the denominator infinite
+    if small_inverse and small:  # the text has 2^by, which makes the denominator infinite
         return (scaled(-by) if same(s0, s1) else s0), True
     if small_inverse:
         return scaled(-by), False
@@ -91,7 +91,7 @@ def div_fixup(form: Form, mode: Mode, quotient: int, d: int, n: int) -> int:
     distance, away = field(form, n) - field(form, d), mode.round(form) == (2 if sign else 1)
     if distance < gone:
         return sign | away
-    if form is not F16 and distance > form.bias + 1:  # surely too large
+    if form is not F16 and distance > form.bias + 1:  # certainly too large
         return sign | (form.infinity - (not away and mode.round(form) != 0))
     return sign | quotient & (form.sign - 1)
 
@@ -118,7 +118,7 @@ def registers(form: Form, first: int) -> str:
 
 
 def put(form: Form, values: list[int], first: int, v: dict[int, np.ndarray]) -> None:
-    """Codes into registers."""
+    """Put codes into registers."""
     for d in range(form.width // 32):
         v[first + d] = np.array([x >> (32 * d) & 0xFFFFFFFF for x in values], np.uint32)
 
@@ -128,7 +128,7 @@ def get(form: Form, v: np.ndarray, first: int, lane: int) -> int:
 
 
 def operands(form: Form, seed: int) -> list[list[int]]:
-    """64 denominators and numerators: special ones, near ones, exponents of the whole range."""
+    """64 denominators and numerators: special ones, close ones, and exponents over the whole range."""
     rng = np.random.default_rng(seed)
     out = []
     for k in range(2):
@@ -179,7 +179,7 @@ def test_scale_and_fmas(arch: str, form: Form, tmp_path: Path) -> None:
                 if exec_ >> lane & 1:
                     want = div_fmas(form, bool(mask >> lane & 1), below[lane], above[lane], third[lane], mode)
                 if form is F64 and mask >> lane & 1 and field(form, want) <= 1:
-                    continue  # rounded twice there: the emulator's 2^-128 of a binary64 result
+                    continue  # rounded twice there, because the emulator takes 2^-128 of a binary64 result
                 assert get(form, after.v, 0, lane) == want, f"fmas lane {lane} {mode}"
 
 

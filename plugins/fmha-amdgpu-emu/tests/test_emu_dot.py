@@ -1,4 +1,4 @@
-"""Dot products within a lane: integers exactly, floats summed in the documents' order with each sum rounded."""
+"""Dot products within a lane: exact for integers; floats are summed in the documents' order, each sum rounded."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ USUAL: Selections = ((0, 0, 0), (1, 1, 1), (0, 0, 0), (0, 0, 0))
 
 
 def part(bits: int, at: int, width: int, signed: bool) -> int:
-    """An element."""
+    """One element."""
     value = bits >> at & ((1 << width) - 1)
     return value - (1 << width) if signed and value >> (width - 1) else value
 
 
 def integers(width: int, signed: tuple[bool, bool], clamp: bool, select: Selections | None = None) -> Formula:
-    """On top of the third source, saturated where the instruction says."""
+    """The sum of products plus the third source, saturated if the instruction requires it."""
     whole = signed[0] or signed[1]
     least, most = (-(2**31), 2**31 - 1) if whole else (0, 2**32 - 1)
 
@@ -45,7 +45,7 @@ def integers(width: int, signed: tuple[bool, bool], clamp: bool, select: Selecti
 
 
 def total(x: Exact, y: Exact) -> Exact:
-    """A rounded sum; a NaN stays one."""
+    """A rounded sum; NaN stays NaN."""
     exact = add(x, y)
     return exact if exact.special == "nan" else decode(F32, encode(F32, exact))
 
@@ -71,7 +71,7 @@ def pair_products(form: Form, chosen: Selections, mode: Mode, a: int, b: int) ->
 
 
 def dot2(form: Form, chosen: Selections, in_place: bool = False) -> Formula:
-    """Result in binary32. A NaN is only known to be a NaN: nothing promises its bits (check_dot)."""
+    """A result in binary32. Only the fact of a NaN is checked, because no document defines its bits (check_dot)."""
 
     def formula(mode: Mode, a: int, b: int, c: int) -> int:
         first, second = pair_products(form, chosen, mode, a, b)
@@ -88,7 +88,7 @@ def dot2(form: Form, chosen: Selections, in_place: bool = False) -> Formula:
 
 
 def dot2_16(form: Form) -> Formula:
-    """Summed in binary32, rounded once to 16 bits."""
+    """A sum in binary32, rounded once to 16 bits."""
 
     def formula(mode: Mode, a: int, b: int, c: int) -> int:
         first, second = pair_products(form, USUAL, mode, a, b)
@@ -152,7 +152,7 @@ def floats() -> list[Case]:
 
 
 def signs() -> list[Case]:
-    """gfx11 and gfx12 say with neg_lo which source is signed."""
+    """On gfx11 and gfx12, neg_lo selects the signed sources."""
     out = []
     for a in (0, 1):
         for b in (0, 1):
@@ -185,7 +185,7 @@ CASES = (
 
 
 def any_nan(case: Case) -> Case:
-    """Any NaN is as good as another: both sides are compared with their payloads and signs taken away."""
+    """Any two NaNs are equal: both sides are compared without payloads and signs of NaNs."""
     form = case.forms[0]
     return case if form not in (F16, BF16, F32) else replace(case, nan=True)
 

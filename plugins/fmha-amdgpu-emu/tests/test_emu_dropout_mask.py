@@ -1,4 +1,4 @@
-"""CK-Tile's dropout mask bit for bit: kernels on emulated devices drop what the oracle's stream ``ck`` drops.
+"""CK-Tile's dropout mask, bit for bit: kernels on emulated devices drop exactly what the oracle's stream ``ck`` drops.
 
 If V is the identity, with as many keys as a head has elements of V, then O equals P after dropout, and its zeros are
 the mask. In the backward pass, an identity dO makes dV the transpose of P.
@@ -31,7 +31,7 @@ slow = pytest.mark.slow
 
 
 def masks(problem: api.Problem) -> list[npt.NDArray[np.bool_]]:
-    """Of each sequence, (heads, queries, keys): what is kept."""
+    """The kept elements (heads, queries, keys) of each sequence."""
     out = []
     for b, (rows, keys) in enumerate(zip(problem.query_lengths(), problem.key_lengths(), strict=True)):
         h, i = (x.ravel() for x in np.indices((problem.heads, rows)))

@@ -1,4 +1,4 @@
-"""Binary16 arithmetic against exact sums and products rounded once; where results go in their registers."""
+"""Binary16 arithmetic equals exact sums and products rounded once; results go to the right half of their registers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ fma, mad = rounded(F16, fused), rounded(F16, unfused(F16), always_flush=True)
 
 
 def with_literal(formula, place):  # type: ignore[no-untyped-def]
-    """The constant -2.75 as source ``place``."""
+    """The constant -2.75 in source position ``place``."""
 
     def inner(mode: Mode, *sources: int) -> int:
         return int(formula(mode, *sources[:place], 0xC180, *sources[place:]))

@@ -1,4 +1,4 @@
-"""Binary32 and binary64 arithmetic against exact sums and products rounded once, in every MODE."""
+"""Binary32 and binary64 arithmetic equals exact sums and products rounded once, in every MODE."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ dx9_mad = rounded(F32, unfused(F32), dx9=True, always_flush=True)
 
 
 def with_literal(formula: Callable[..., int], place: int) -> Callable[..., int]:
-    """The constant -2.75 as source ``place``."""
+    """The constant -2.75 in source position ``place``."""
 
     def inner(mode: Mode, *sources: int) -> int:
         return formula(mode, *sources[:place], 0xC0300000, *sources[place:])
@@ -90,7 +90,7 @@ def test_arithmetic(arch: str, case: Case, tmp_path_factory: pytest.TempPathFact
 
 
 def test_the_reference_rounds() -> None:
-    """Ties, directions and denormals of the reference itself, against Python's own floats and known codes."""
+    """Ties, directions and denormals of the reference itself agree with Python's floats and with known codes."""
     third = Exact(False, (1 << 60) // 3, -60)
     assert encode(F32, third) == 0x3EAAAAAB
     assert encode(F32, third, ZERO) == 0x3EAAAAAA

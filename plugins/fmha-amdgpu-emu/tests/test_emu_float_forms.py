@@ -1,4 +1,4 @@
-"""Forms that compilers give float instructions: SDWA, DPP, scalars and constants as sources, dual issue, FP16_OVFL."""
+"""Forms that compilers give float instructions: SDWA, DPP, scalar and constant sources, dual issue, FP16_OVFL."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ MODE = 0x3F0
 
 
 def halves(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Low and high binary16 numbers of words."""
+    """The low and high binary16 numbers of words."""
     return (x & 0xFFFF).astype(np.uint16).view(np.float16), (x >> 16).astype(np.uint16).view(np.float16)
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 def test_sdwa(arch: str, tmp_path: Path) -> None:
-    """Selections of sources, parts of destinations, modifiers behind the selection."""
+    """Source selections, partial destinations, and modifiers after the selection."""
     snippets = Snippets(arch, tmp_path, {
         "widen": "v_cvt_f32_f16_sdwa v2, v0 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_1",
         "unsigned": "v_cvt_f32_u32_sdwa v2, v0 dst_sel:DWORD dst_unused:UNUSED_PAD src0_sel:WORD_0",
@@ -49,7 +49,7 @@ def test_sdwa(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ALL)
 def test_dpp(arch: str, tmp_path: Path) -> None:
-    """A row's lanes shifted; a lane without a source keeps its value, or reads zero with bound_ctrl."""
+    """The lanes of a row are shifted; a lane without a source keeps its value, or reads zero with bound_ctrl."""
     snippets = Snippets(arch, tmp_path, {
         "keep": "v_add_f32_dpp v2, v0, v1 row_shr:1 row_mask:0xf bank_mask:0xf",
         "zero": "v_add_f32_dpp v2, v0, v1 row_shr:1 row_mask:0xf bank_mask:0xf bound_ctrl:1",
@@ -74,7 +74,7 @@ def test_dpp(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ALL)
 def test_scalars_and_constants(arch: str, tmp_path: Path) -> None:
-    """An SGPR with a sign, inline constants (1.0 is another pattern to a 16-bit instruction), a literal."""
+    """An SGPR with a sign, inline constants (16-bit instructions encode 1.0 differently) and a literal."""
     half = ".l" if arch in RDNA else ""
     snippets = Snippets(arch, tmp_path, {
         "sgpr": "v_fma_f32 v2, v0, s4, -v1", "inline": "v_fma_f32 v2, -v0, v1, 1.0", "literal": "v_add_f32 v2, 0x40490fdb, v0",
@@ -110,7 +110,7 @@ def test_scalars_and_constants(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", RDNA)
 def test_dual_issue(arch: str, tmp_path: Path) -> None:
-    """Both halves read before either writes."""
+    """Both halves read their sources before either writes."""
     snippets = Snippets(arch, tmp_path, {"f": "v_dual_mul_f32 v0, v1, v2 :: v_dual_add_f32 v1, v0, v3",
                                          "g": "v_dual_fmac_f32 v0, v1, v2 :: v_dual_mul_dx9_zero_f32 v3, v0, v4"})  # fmt: skip
     x = np.random.default_rng(6).normal(0, 2, (5, 64)).astype(np.float32)
@@ -124,7 +124,7 @@ def test_dual_issue(arch: str, tmp_path: Path) -> None:
 
 
 def test_dual_dot(tmp_path: Path) -> None:
-    """v_dual_dot2acc of gfx11, both formats, exact small numbers."""
+    """v_dual_dot2acc of gfx11, in both formats, with exact small numbers."""
     texts = {name: f"v_dual_dot2acc_f32_{name} v0, v1, v2 :: v_dual_mul_f32 v3, v4, v5" for name in ("f16", "bf16")}
     snippets = Snippets("gfx1100", tmp_path, texts)
     x = np.random.default_rng(8).integers(-9, 10, (2, 2, 64)).astype(np.float32)
@@ -176,7 +176,7 @@ def test_segments_of_two_over_pi(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ALL)
 def test_fp16_overflow(arch: str, tmp_path: Path) -> None:
-    """MODE.FP16_OVFL: a finite result too large is the largest number; an infinite source stays infinite."""
+    """With MODE.FP16_OVFL, a finite result beyond the range becomes the largest number; infinities stay."""
     half = ".l" if arch in RDNA else ""
     snippets = Snippets(arch, tmp_path, {"add": f"v_add_f16 v2{half}, v0{half}, v1{half}",
                                          "fma": f"v_fma_f16 v2{half}, v0{half}, v1{half}, v1{half}",
@@ -204,7 +204,7 @@ def test_fp16_overflow(arch: str, tmp_path: Path) -> None:
 
 
 def test_unfused_is_not_fused(tmp_path: Path) -> None:
-    """v_mad_f32 rounds its product, v_fma_f32 does not: a case where that shows."""
+    """v_mad_f32 rounds its product and v_fma_f32 does not, in a case where the results differ."""
     snippets = Snippets("gfx90a", tmp_path, {"mad": "v_mad_f32 v3, v0, v1, v2", "fma": "v_fma_f32 v3, v0, v1, v2"})
     x = np.float32(1 + 2**-12)
     v = {0: np.full(64, x), 1: np.full(64, x), 2: np.full(64, -np.float32(x * x))}

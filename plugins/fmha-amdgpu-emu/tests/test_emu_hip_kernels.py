@@ -1,6 +1,7 @@
-"""Plain HIP kernels, compiled by clang and launched through unmodified hip-python, against numpy.
+"""Plain HIP kernels, compiled by clang and launched through unmodified hip-python, agree with numpy.
 
-Kernels and expectations do not depend on the emulator: an anchor beside the tests of single instructions.
+The kernels and the expected results do not depend on the emulator. They are an anchor beside the tests of single
+instructions.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from hip_cases import CASES
 HERE = Path(__file__).parent
 KERNELS = HERE / "hip_kernels.hip"
 ACROSS_HALVES = {"reduce_shuffle", "lanes", "lanes_64"}
-"""Cases that permute lanes of a whole wave through LDS, which RDNA does not do for 64 of them."""
+"""Cases that permute the lanes of a whole wave through LDS; RDNA cannot do this for 64 lanes."""
 
 Answers = dict[str, dict[str, Any]]
 
 
 TWICE = "gfx1100-wave64"
-"""Compiled and run in the slow suite. gfx1100 and gfx1201's waves of 64 lanes have the same kernels here."""
+"""Compiled and run in the slow suite. Waves of 64 lanes on gfx1100 and gfx1201 use the same kernels here."""
 
 
 @pytest.fixture(
@@ -70,9 +71,9 @@ def test_counts_add_up(answers: tuple[str, Answers]) -> None:
 @pytest.mark.parametrize("variant", ["gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"])
 @pytest.mark.parametrize("level", ["-O0", "-O1", "-Os"])
 def test_other_code_for_the_same_kernels(level: str, variant: str, tmp_path: Path) -> None:
-    """Other instructions, the same results.
+    """Different instructions give the same results.
 
-    At ``-O0`` the compiler also spills scalars that hold nothing yet, and reads LDS between atomics.
+    At ``-O0``, the compiler also spills scalars that hold nothing yet, and reads LDS between atomics.
     """
     code = code_object(KERNELS, variant, tmp_path, level)
     found: Answers = json.loads(run_child(HERE / "hip_child.py", variant, tmp_path, str(library()), str(code), "11"))

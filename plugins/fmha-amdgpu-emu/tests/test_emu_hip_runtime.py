@@ -1,4 +1,4 @@
-"""The HIP runtime of the emulator: hip-python's calls, bundles, programs that are linked with open symbols, reports."""
+"""The emulator's HIP runtime: hip-python's calls, bundles, programs linked with open symbols, reports."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def test_runtime(cases: dict[str, str], case: str) -> None:
 
 
 def test_what_is_not_provided_is_said_by_name(codes: Codes, tmp_path: Path) -> None:
-    """Every function that hip-python knows: the runtime has it, or hip-python says which one it lacks."""
+    """For every function that hip-python knows, the runtime has it, or hip-python names the missing one."""
     found = json.loads(run_child(CHILD, "gfx942", tmp_path, str(library()), str(codes["gfx942"]), "absent"))
     assert len(found) > 450
     said = {name for name, answer in found.items() if answer == "by name"}
     present = {name for name, answer in found.items() if answer == "present"}
     assert len(present) > 130
-    # hip-python looks for these after it could not make anything of the arguments that were tried.
+    # hip-python looks these up only after it has accepted the arguments, and it rejected those that were tried.
     assert len(found) - len(said) - len(present) <= 5, {
         n: a for n, a in found.items() if a not in ("by name", "present")
     }
@@ -61,7 +61,7 @@ def test_what_is_not_provided_is_said_by_name(codes: Codes, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("arch", ["gfx942", "gfx1201"])
 def test_services_of_the_host_are_not_offered(arch: str, tmp_path: Path) -> None:
-    """printf and malloc on the device stop the launch, and say so."""
+    """printf and malloc on the device stop the launch with a message."""
     code = code_object(HERE / "hip_services.hip", arch, tmp_path)
     found = json.loads(run_child(CHILD, arch, tmp_path, str(library()), str(code), "services"))
     (says, kept), (allocates, kept_too) = found["says"], found["allocates"]
@@ -109,7 +109,7 @@ def test_bundles(codes: Codes, tmp_path: Path) -> None:
 
 
 def test_packed_bundles(codes: Codes, tmp_path: Path) -> None:
-    """Unpacked by clang-offload-bundler; without it, the runtime says so."""
+    """clang-offload-bundler unpacks them; without it, the runtime reports so."""
     bundler = tool("clang-offload-bundler-22", "clang-offload-bundler")
     empty, packed = tmp_path / "empty", tmp_path / "packed"
     empty.write_bytes(b"")
@@ -128,7 +128,7 @@ def test_packed_bundles(codes: Codes, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A program for three architectures, linked as fmha links upstream's examples where there is no runtime."""
+    """A program for three architectures, linked as fmha links upstream's examples if there is no runtime."""
     if not any(shutil.which(name) for name in ("clang-offload-bundler-22", "clang-offload-bundler")):
         pytest.skip("clang-offload-bundler is not installed")
     folder = tmp_path_factory.mktemp("program")
@@ -150,7 +150,7 @@ def test_a_program_runs_unchanged(program: Path, tmp_path: Path, arch: str) -> N
 
 
 def _preloaded(folder: Path) -> Path:
-    """The library under the name that the loader is to know it by."""
+    """The library under the name by which the loader looks for it."""
     place = folder / "libamdhip64.so"
     place.symlink_to(library())
     return place
@@ -177,7 +177,7 @@ def test_a_program_without_a_fitting_device(program: Path, tmp_path: Path, arch:
     env = environment(arch, tmp_path / "cache", LD_PRELOAD=str(_preloaded(tmp_path)))
     done = subprocess.run([str(program)], env=env, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 3
-    if arch == "gfx1100":  # a device, but the program holds nothing for it
+    if arch == "gfx1100":  # a device for which the program contains no code
         assert "hipErrorNoBinaryForGpu" in done.stdout
         assert "no code object for gfx1100, only for gfx1201, gfx90a, gfx942" in done.stderr
     else:

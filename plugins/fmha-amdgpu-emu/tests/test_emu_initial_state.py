@@ -1,4 +1,4 @@
-"""What a kernel finds when it starts: ids, hidden arguments, dispatch packet, LDS, scratch, code addresses, MODE."""
+"""The state in which a kernel starts: ids, hidden arguments, dispatch packet, LDS, scratch, code addresses, MODE."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def program(arch: str, flags: tuple[str, ...] = ()) -> Program:
 
 
 def expected_ids(grid: tuple[int, int, int], block: tuple[int, int, int], items: tuple[int, int, int]) -> np.ndarray:
-    """(groups * work-items, 16): one row each, zeros where there is no such work-item."""
+    """(groups * work-items, 16): one row each, all zero if the work-item does not exist."""
     full = [a // b for a, b in zip(items, block, strict=True)]
     rest = [a % b for a, b in zip(items, block, strict=True)]
     out = np.zeros((int(np.prod(grid)) * int(np.prod(block)), 16), np.uint32)
@@ -104,7 +104,7 @@ def test_ids_and_hidden_arguments(arch: str, grid: tuple[int, int, int], block: 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_last_workgroup_may_be_partial(arch: str) -> None:
-    """A grid in work-items that its blocks do not divide: fewer waves and lanes in the last group, remainders told."""
+    """If the blocks do not divide the grid, the last group has fewer waves and lanes, and correct remainders."""
     grid, block, items = (3, 1, 1), (96, 1, 1), (230, 1, 1)
     with device(np.zeros((288, 16), np.uint32)) as out:
         program(arch).launch("ids", grid, block, out, items=items)
@@ -125,7 +125,7 @@ def test_dispatch_packet(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_scratch(arch: str) -> None:
-    """Private arrays by scratch or buffer instructions: each lane of each wave has its own."""
+    """Private arrays, through scratch or buffer instructions, are separate for each lane of each wave."""
     t = np.arange(256)
     with device(np.zeros(512, np.uint32)) as out:
         seen = program(arch).launch("spill", (2, 1, 1), (256, 1, 1), out, 50)
@@ -137,7 +137,7 @@ def test_scratch(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_private_memory_by_generic_pointer(arch: str) -> None:
-    """A flat access through the private aperture finds what scratch instructions wrote, and the other way round."""
+    """Flat accesses through the private aperture see what scratch instructions wrote, and vice versa."""
     t = np.arange(64)
     with device(np.zeros(64, np.uint32)) as out:
         program(arch).launch("pointers", (1, 1, 1), (64, 1, 1), out, 2)
@@ -176,14 +176,14 @@ def test_calls_and_function_pointers(arch: str, which: int) -> None:
 
 
 def test_device_printf_is_not_offered() -> None:
-    """Whoever reads the hostcall buffer is stopped and told so."""
+    """A kernel that reads the hostcall buffer is stopped with a message."""
     with device(np.ones(64, np.uint32)) as out, pytest.raises(Refused, match="hostcalls are not offered"):
         program("gfx942").launch("hostcall", (1, 1, 1), (64, 1, 1), out)
 
 
 @pytest.mark.parametrize("arch", ["gfx90a", "gfx942", "gfx950"])
 def test_preloaded_arguments(arch: str) -> None:
-    """With arguments preloaded into SGPRs, and with the prologue that loads them."""
+    """Arguments arrive both when they are preloaded into SGPRs and when the prologue loads them."""
     with device(np.zeros(64, np.uint32)) as out, device(np.array([5], np.uint32), "other") as other:
         preloading = program(arch, ("-mllvm", "-amdgpu-kernarg-preload-count=8"))
         preloading.launch("preloaded", (1, 1, 1), (64, 1, 1), out, 3, 4, other)
@@ -205,7 +205,7 @@ def test_impossible_launches_are_refused(grid: tuple[int, ...], block: tuple[int
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_mode_and_exec_at_start(arch: str, tmp_path: Path) -> None:
-    """MODE's rounding and denormal fields come from the descriptor, EXEC from the number of work-items."""
+    """MODE's rounding and denormal fields come from the descriptor, and EXEC from the number of work-items."""
     load, wait = (
         ("s_load_dwordx2", "s_waitcnt lgkmcnt(0)") if arch[3] == "9" else ("s_load_b64", "s_waitcnt lgkmcnt(0)")
     )

@@ -14,7 +14,7 @@ BYTES = 4096
 CDNA = tuple(arch for arch in ARCHS if arch not in WAVE32)
 WAIT = {arch: "s_wait_dscnt 0" if arch == "gfx1201" else "s_waitcnt lgkmcnt(0)" for arch in ARCHS}
 
-PARTS = {  # loaded width, the read's name, gfx11's, and how it fills the register
+PARTS = {  # loaded width, the read's name, its name on gfx11, and how it fills the register
     "u8": (1, False, None), "i8": (1, True, None), "u16": (2, False, None), "i16": (2, True, None),
     "u8_d16": (1, False, 0), "u8_d16_hi": (1, False, 16), "i8_d16": (1, True, 0), "i8_d16_hi": (1, True, 16),
     "u16_d16": (2, False, 0), "u16_d16_hi": (2, False, 16),
@@ -66,7 +66,7 @@ def snippets(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Snippets]:
 
 
 class Wave:
-    """A wave's LDS, addresses of all alignments, and lanes that are on."""
+    """A wave's LDS, addresses of all alignments, and the active lanes."""
 
     def __init__(self, arch: str, seed: int) -> None:
         rng = np.random.default_rng(seed)
@@ -92,7 +92,7 @@ class Wave:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("key", PARTS)
 def test_part_reads(arch: str, key: str, snippets: dict[str, Snippets]) -> None:
-    """8 and 16 bits: zero- and sign-extended; D16 forms keep the other half."""
+    """8 and 16 bits are zero- or sign-extended; D16 forms keep the other half."""
     wave = Wave(arch, len(key))
     width, signed, shift = PARTS[key]
     after = snippets[arch].run(f"read_{key}", **wave.state())
@@ -109,7 +109,7 @@ def test_part_reads(arch: str, key: str, snippets: dict[str, Snippets]) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("key", WIDE)
 def test_wide_reads(arch: str, key: str, snippets: dict[str, Snippets]) -> None:
-    """One to four dwords at any byte address."""
+    """One to four dwords are read at any byte address."""
     wave = Wave(arch, 10 + len(key))
     n = WIDE[key]
     after = snippets[arch].run(f"read_{key}", **wave.state())
@@ -136,13 +136,13 @@ def test_two_addresses(arch: str, snippets: dict[str, Snippets]) -> None:
 
 
 def apart(wave: Wave) -> dict[str, Any]:
-    """Addresses 20 bytes apart, in no order: writes of up to 16 bytes do not meet."""
+    """Unordered addresses 20 bytes apart, so that writes of up to 16 bytes do not overlap."""
     wave.at = wave.v[0] = (np.random.default_rng(3).permutation(64) * 20 + 1).astype(np.uint32)
     return wave.state()
 
 
 def apart_twice(wave: Wave, size: int, stride: int) -> dict[str, Any]:
-    """16 lanes, addresses such that elements of ``size`` bytes 1 and 3 strides behind them do not meet."""
+    """Addresses of 16 lanes such that elements of ``size`` bytes at 1 and 3 strides do not overlap."""
     wave.at = wave.v[0] = (np.arange(64) * size * (4 if stride == 1 else 1)).astype(np.uint32)
     wave.on &= np.arange(64) < 16
     wave.exec &= 0xFFFF
@@ -159,7 +159,7 @@ def scatter(memory: Array, wave: Wave, rows: Array, offset: int) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("key", [*STORED, *WIDE])
 def test_writes(arch: str, key: str, snippets: dict[str, Snippets]) -> None:
-    """Bytes of the data, from bit 16 on in the D16 forms; lanes that are off write nothing."""
+    """The bytes of the data are written, from bit 16 on in the D16 forms; disabled lanes write nothing."""
     wave = Wave(arch, 30)
     after = snippets[arch].run(f"write_{key}", **apart(wave))
     memory = wave.memory.copy()
@@ -175,7 +175,7 @@ def test_writes(arch: str, key: str, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_own_dword(arch: str, snippets: dict[str, Snippets]) -> None:
-    """addtid: offset + M0[15:0] + 4 times the lane."""
+    """addtid addresses offset + M0[15:0] + 4 times the lane."""
     wave = Wave(arch, 40)
     own = 16 + 256 + 4 * np.arange(64)
     after = snippets[arch].run("own", m0=0xABCD0100, **wave.state())
@@ -189,7 +189,7 @@ def test_own_dword(arch: str, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("arch", CDNA)
 def test_accumulation_registers(arch: str, snippets: dict[str, Snippets]) -> None:
-    """AGPRs as data and as destination."""
+    """AGPRs serve as data and as destination."""
     wave = Wave(arch, 50)
     state = wave.state()
     state["v"] = {0: wave.at, 256: wave.v}
@@ -219,14 +219,14 @@ def test_destination_over_the_address(arch: str, snippets: dict[str, Snippets]) 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_out_of_range(arch: str, snippets: dict[str, Snippets]) -> None:
-    """Beyond the allocation, or only partly in it: reads zero, writes nothing, one finding with a count."""
+    """Wholly or partly beyond the allocation, reads give zero, writes have no effect, and one finding has the count."""
     wave = Wave(arch, 70)
     wave.exec, wave.on = 2**wave.lanes - 1, np.arange(64) < wave.lanes
     wave.v[0] = wave.at = (np.arange(64) * 16).astype(np.uint32)
     wave.v[0, 3], wave.v[0, 5], wave.v[0, 7] = BYTES - 24 - 15, 0xFFFFFFF0, BYTES - 24 - 16
     wave.at = wave.v[0].copy()
     inside = np.ones(64, bool)
-    inside[[3, 5]] = False  # 0xfffffff0 + 24 wraps round to 8
+    inside[[3, 5]] = False  # 0xfffffff0 + 24 wraps around to 8
     inside[5] = True
     wave.at[5] = 0xFFFFFFF0
     after = snippets[arch].run("read_b128", **wave.state())
@@ -246,8 +246,8 @@ def test_out_of_range(arch: str, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize(("arch", "waited"), list(itertools.product(ARCHS, (True, False))))
 def test_results_are_pending(arch: str, waited: bool, snippets: dict[str, Snippets]) -> None:
-    """Using what an LDS read delivers before its wait is a finding."""
+    """Use of an LDS read's result before its wait is a finding."""
     wave = Wave(arch, 80)
-    # Nobody wrote the LDS of a snippet: only the missing wait matters here.
+    # Nothing wrote the LDS of a snippet, so only the missing wait matters here.
     after = snippets[arch].run("waited" if waited else "unwaited", track=True, **wave.state())
     assert ("missing-wait" in {f["kind"] for f in after.findings}) == (not waited)

@@ -18,7 +18,7 @@ Step = Callable[..., Any]
 
 @dataclass(frozen=True)
 class Operation:
-    """ds_OP_TYPE: what is stored from memory and data (and second data)."""
+    """ds_OP_TYPE: the stored value as a function of memory and data (and second data)."""
 
     op: str
     kind: str
@@ -130,7 +130,7 @@ SPECIALS = [0.0, -0.0, 1.0, -1.0, np.inf, -np.inf, np.nan, 2.0**-140, -(2.0**-10
 
 
 def values_of(operation: Operation, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Random values of the type, with many that meet; floats with special ones."""
+    """Random values of the type, many of them equal; floats include special ones."""
     if np.issubdtype(operation.type, np.floating):
         return rng.choice(np.array([*SPECIALS, *rng.standard_normal(8)]).astype(operation.type), shape)
     info = np.iinfo(operation.type)
@@ -144,7 +144,7 @@ def values_of(operation: Operation, rng: np.random.Generator, shape: tuple[int, 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
 @pytest.mark.parametrize(("arch", "operation"), CASES, ids=IDS)
 def test_atomic(arch: str, operation: Operation, snippets: dict[str, Snippets]) -> None:
-    """Several lanes on a word: the lowest acts first, each returns what it found."""
+    """Of several lanes on one word, the lowest acts first, and each returns the value that it found."""
     rng = np.random.default_rng(len(operation.op) * 3 + operation.words)
     lanes = 32 if arch in WAVE32 else 64
     mask = int(rng.integers(1, 2**lanes, dtype=np.uint64))
@@ -185,7 +185,7 @@ def test_atomic(arch: str, operation: Operation, snippets: dict[str, Snippets]) 
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_two_exchanges(arch: str, snippets: dict[str, Snippets]) -> None:
-    """Two words of each lane; b64 ones; 64 elements apart."""
+    """Each lane exchanges two words, also 64-bit ones and ones 64 elements apart."""
     rng = np.random.default_rng(5)
     lanes = 32 if arch in WAVE32 else 64
     for name, words, offsets in (("two", 1, (8, 20)), ("two64", 2, (16, 40)), ("far", 1, (256, 512))):
@@ -205,7 +205,7 @@ def test_two_exchanges(arch: str, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_conditional_exchange(arch: str, snippets: dict[str, Snippets]) -> None:
-    """Dwords whose data has the top bit set are replaced by its other bits."""
+    """Dwords whose data has the top bit set are replaced by the other bits of the data."""
     rng = np.random.default_rng(6)
     lanes = 32 if arch in WAVE32 else 64
     memory = rng.integers(0, 2**32, (72, 2)).astype(U32)
@@ -219,7 +219,7 @@ def test_conditional_exchange(arch: str, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_alignment_and_bounds(arch: str, snippets: dict[str, Snippets]) -> None:
-    """An atomic beyond the LDS, or not aligned, changes nothing, returns zero and is a finding."""
+    """An atomic that is beyond the LDS or unaligned changes nothing, returns zero and is a finding."""
     memory = np.full(64, 3, np.uint8)
     at = np.zeros(64, U32)
     at[1], at[2] = 1, 32

@@ -1,4 +1,4 @@
-"""LDS bank conflicts: cycles beyond the conflict-free ones, for patterns whose number the documents' rule gives."""
+"""LDS bank conflicts: extra cycles for patterns whose number follows from the documents' rule."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CDNA, WIDE, RDNA = ("gfx90a", "gfx942"), ("gfx950",), WAVE32
 """32 banks and 64 lanes, 64 banks and 64 lanes, 32 banks and 32 lanes."""
 
 STRIDE = "v_mov_b32 v2, {0}\nv_mul_lo_u32 v1, v2, v0\n"
-# Pieces of 16 bytes: lanes 0-15 in the lower four of a row of 128 bytes, 16-31 in the upper; a row for each lane.
+# Pieces of 16 bytes: lanes 0-15 in the lower four of a 128-byte row, lanes 16-31 in the upper; one row per lane.
 PAIRED = (
     "v_and_b32 v1, 3, v0\nv_lshlrev_b32 v1, 4, v1\nv_lshlrev_b32 v2, 2, v0\nv_and_b32 v2, 64, v2\n"
     "v_or_b32 v1, v1, v2\nv_lshlrev_b32 v2, 7, v0\nv_or_b32 v1, v1, v2\n"
@@ -63,7 +63,7 @@ def test_conflicts(arch: str, name: str, programs: dict[str, Program]) -> None:
 
 
 def test_bytes_are_counted(programs: dict[str, Program]) -> None:
-    """Reads and writes of active lanes; an atomic does both."""
+    """Reads and writes of active lanes count; an atomic counts as both."""
     moved = {}
     for name in ("pairs", "quads", "atomic", "some_lanes"):
         (counts,) = programs["gfx942"].launch(name, (1, 1, 1), (64, 1, 1), track=False)["executed"]
@@ -72,7 +72,7 @@ def test_bytes_are_counted(programs: dict[str, Program]) -> None:
 
 
 def test_matrix_operations_are_counted(tmp_path: Path) -> None:
-    """Twice the multiply-adds: 2 x 32 x 32 x 8, two waves."""
+    """A multiply-add counts twice: 2 x 32 x 32 x 8, for two waves."""
     body = "v_mfma_f32_32x32x8f16 a[0:15], v[0:1], v[2:3], 0\ns_endpgm"
     text = kernel_text("product", body, arch="gfx942", vgprs=32)
     program = Program(link_assembly("gfx942", text, tmp_path))

@@ -1,4 +1,4 @@
-"""LDS permutes, swizzles, gfx950's transposed reads, append and consume, definedness of what is permuted."""
+"""LDS permutes, swizzles, gfx950's transposed reads, append and consume, and tracking of undefined permuted data."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def bits(mask: int) -> Array:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("full", [True, False])
 def test_bpermute(arch: str, full: bool, snippets: dict[str, Snippets]) -> None:
-    """Any lane of the wave; address bits above the lanes do not matter; a lane that is off gives zero."""
+    """A lane reads any lane of the wave. Excess address bits are ignored, and a disabled lane gives zero."""
     rng = np.random.default_rng(1)
     lanes = lanes_of(arch)
     mask = 2**lanes - 1 if full else int(rng.integers(1, 2**lanes, dtype=np.uint64))
@@ -82,7 +82,7 @@ def test_bpermute(arch: str, full: bool, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_permute(arch: str, snippets: dict[str, Snippets]) -> None:
-    """Lanes push. If several push to one lane, the highest wins; a lane that none pushes to gets zero."""
+    """Lanes push. If several push to one lane, the highest wins; a lane that receives nothing gets zero."""
     rng = np.random.default_rng(2)
     lanes = lanes_of(arch)
     for mask in (2**lanes - 1, int(rng.integers(1, 2**lanes, dtype=np.uint64))):
@@ -95,7 +95,7 @@ def test_permute(arch: str, snippets: dict[str, Snippets]) -> None:
 
 
 def source_lane(key: str, lane: int) -> int:
-    """What each swizzle is meant to do, in words of its name."""
+    """The lane that each swizzle should read, computed from its name."""
     low, half = lane % 32, lane // 32 * 32
     kind, *words = key.split("_")
     if kind == "swap16":
@@ -107,7 +107,7 @@ def source_lane(key: str, lane: int) -> int:
         return half + low // size * size + int(words[0])
     if kind == "mask":  # bits from the top: 0, 1, kept, inverted, kept
         return half + (8 | (low & 4) | (~low & 2) | (low & 1))
-    if kind == "plain":  # 0x3c71: and 0x11, or 0x03, xor 0x0f
+    if kind == "plain":  # 0x3c71: and with 0x11, or with 0x03, xor with 0x0f
         return half + ((low & 0x11 | 0x03) ^ 0x0F)
     if kind == "quad":
         return lane // 4 * 4 + (3, 1, 0, 2)[lane % 4]
@@ -120,7 +120,7 @@ def source_lane(key: str, lane: int) -> int:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_swizzles(arch: str, snippets: dict[str, Snippets]) -> None:
-    """Bit masks, quads, rotations and butterflies within 32 lanes; lanes that are off give zero."""
+    """Bit masks, quads, rotations and butterflies within 32 lanes; disabled lanes give zero."""
     rng = np.random.default_rng(3)
     lanes = lanes_of(arch)
     for key in (*SWIZZLES, *(GFX9_SWIZZLES if arch not in WAVE32 else ())):
@@ -137,7 +137,7 @@ TRANSPOSED = {"tr16": (16, 4, 2), "tr16_over": (16, 4, 2), "tr8": (8, 8, 2), "tr
 
 @pytest.mark.parametrize("name", TRANSPOSED)
 def test_transposed_reads(name: str, snippets: dict[str, Snippets]) -> None:
-    """16 lanes read a matrix of 16 columns, row after row; each receives a column."""
+    """16 lanes read a matrix of 16 columns row by row, and each receives a column."""
     width, rows, dwords = TRANSPOSED[name]
     rng = np.random.default_rng(4)
     codes = rng.integers(0, 1 << width, (4, rows, 16)).astype(np.uint64)  # a matrix for each group of lanes
@@ -156,7 +156,7 @@ def test_transposed_reads(name: str, snippets: dict[str, Snippets]) -> None:
 
 
 def element(words: Array, lane: Array, index: Array, width: int) -> Array:
-    """Elements that may reach over two dwords."""
+    """An element, which may span two dwords."""
     padded = np.vstack([words, np.zeros((1, 64), np.uint32)]).astype(np.uint64)
     bit = index * width
     both = padded[bit // 32, lane] | padded[bit // 32 + 1, lane] << np.uint64(32)
@@ -165,7 +165,7 @@ def element(words: Array, lane: Array, index: Array, width: int) -> Array:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_append_and_consume(arch: str, snippets: dict[str, Snippets]) -> None:
-    """The counter at M0 + offset moves by the number of active lanes; all of them receive what it was."""
+    """The counter at M0 + offset changes by the number of active lanes, which all receive its old value."""
     memory = np.arange(64, dtype=np.uint32)
     mask = 0x8F0F
     for name, sign in (("append", 1), ("consume", -1)):
@@ -178,7 +178,7 @@ def test_append_and_consume(arch: str, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_definedness_moves_with_the_data(arch: str, snippets: dict[str, Snippets]) -> None:
-    """An undefined lane is a finding where it decides something, and only if it was fetched."""
+    """An undefined lane is a finding only if it is fetched and its value decides something."""
     lanes = lanes_of(arch)
     defined = np.full(512, 2**64 - 1, np.uint64)
     defined[2] = np.uint64(2**64 - 1 - (1 << 5))

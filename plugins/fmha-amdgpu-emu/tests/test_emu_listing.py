@@ -205,7 +205,7 @@ def test_registers_read_and_written(arch: str, tmp_path: Path) -> None:
 
 
 def test_words_of_text_operands(tmp_path: Path) -> None:
-    """What no register or constant is stays readable for the entry's own binder."""
+    """Text operands other than registers and constants stay readable for the entry's own binder."""
     texts = [
         "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 4, 4), 15",
         "s_waitcnt vmcnt(3) lgkmcnt(1)",
@@ -253,7 +253,7 @@ def test_both_halves_of_a_dual_issue_read_before_either_writes(tmp_path: Path) -
 
 
 def test_branches_lead_where_the_code_says(tmp_path: Path) -> None:
-    """By the code's own distance, forward and backward, whether the text names a label or a number."""
+    """Branches follow the code's own distance, forward and backward, whether the text has a label or a number."""
     text = "start:\ns_nop 0\ns_cbranch_scc1 end\ns_branch start\ns_nop 0\nend:\ns_endpgm"
     rows = {row["address"]: row for row in described_text("gfx942", text, tmp_path)}
     assert rows[4]["target"] == 16

@@ -1,4 +1,4 @@
-"""Code objects into memory: relocations, metadata, damaged files, kept disassemblies."""
+"""Loading code objects into memory: relocations, metadata, damaged files, cached disassemblies."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_kernels_and_arguments(arch: str) -> None:
 
 
 def test_relocations(tmp_path: Path) -> None:
-    """Absolute 64-bit words with a symbol, with an addend, and of a weak symbol that nobody defines."""
+    """Absolute 64-bit words with a symbol, with an addend, and of an undefined weak symbol."""
     loaded = Program(link_assembly("gfx942", RELOCATED, tmp_path))
     words = {n: loaded.symbol(n) for n in ("here", "code", "to_code", "to_here", "to_weak")}
 
@@ -125,7 +125,7 @@ def test_damaged_files_are_refused_with_a_sentence(change, words: str | None) ->
 
 
 def test_random_damage_never_crashes() -> None:
-    """Bytes of headers, tables and metadata changed at random: a program or a sentence, nothing else."""
+    """With random bytes in headers, tables and metadata, the loader gives a program or a message, nothing else."""
     whole, refused = image("gfx942"), 0
     chance = random.Random(5)
     interesting = [*range(64), *range(64, 600), *range(len(whole) - 1500, len(whole))]
@@ -141,7 +141,7 @@ def test_random_damage_never_crashes() -> None:
 
 
 def test_disassemblies_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second load reads the kept text; a damaged one is made anew; another disassembler has its own."""
+    """A second load reads the cached text. A damaged text is made again; another disassembler has a separate one."""
     cache_folder, calls = tmp_path / "kept" / "deeper", tmp_path / "calls"
     real = tool("llvm-objdump-22", "llvm-objdump")
     script = tmp_path / "objdump"
@@ -177,7 +177,7 @@ def test_without_a_disassembler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_disassembler_is_not_emulated_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A preloaded runtime and its report are the program's, not its helper's."""
+    """A preloaded runtime and its report belong to the program, not to its helper."""
     seen = tmp_path / "environment"
     script = tmp_path / "objdump"
     script.write_text(f'#!/bin/sh\nenv > {seen}\nexec {tool("llvm-objdump-22", "llvm-objdump")} "$@"\n', "utf-8")

@@ -1,4 +1,4 @@
-"""Waves in turn: control flow, barriers whole and split, seeds, threads, spinning, faults."""
+"""The scheduling of waves: control flow, whole and split barriers, seeds, threads, spinning, faults."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def assembled(arch: str, body: str, folder: Path, **sizes: int) -> Program:
 
 
 def kinds(seen: dict[str, Any]) -> set[str]:
-    """Names of what was found."""
+    """The kinds of the findings."""
     return {f["kind"] for f in seen["findings"]}
 
 
@@ -112,7 +112,7 @@ def test_divergent_loops_and_branches(arch: str) -> None:
 
 @pytest.mark.parametrize("arch", ["gfx1100", "gfx1201"])
 def test_waves_of_64_lanes_on_rdna(arch: str) -> None:
-    """The same code object by the same names, its waves twice as wide."""
+    """The same code object, with the same names, in waves twice as wide."""
     start = np.random.default_rng(2).integers(1, 5000, 384, dtype=np.uint32)
     wide = program(arch, flags=("-mwavefrontsize64",))
     with device(np.zeros(384, np.uint32)) as out, device(start, "in"):
@@ -125,7 +125,7 @@ def test_waves_of_64_lanes_on_rdna(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("seed", [0, 1, 7])
 def test_barriers_order_lds(arch: str, seed: int) -> None:
-    """Eight or sixteen waves hand values on through LDS, many phases, in any order of waves."""
+    """Eight or sixteen waves pass values through LDS over many phases, in any order of waves."""
     t = np.arange(512)
     with device(np.zeros(512, np.uint32)) as out:
         seen = program(arch).launch("rotate", (1, 1, 1), (512, 1, 1), out, 20, seed=seed)
@@ -138,7 +138,7 @@ def test_barriers_order_lds(arch: str, seed: int) -> None:
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("seed", [0, 3])
 def test_ended_waves_are_not_waited_for(arch: str, seed: int) -> None:
-    """They count as arrived, and the barrier that missed them is a finding."""
+    """Ended waves count as arrived, and the barrier that they missed is a finding."""
     with device(np.zeros(128, np.uint32)) as out:
         seen = program(arch).launch("early", (1, 1, 1), (256, 1, 1), out, seed=seed)
     np.testing.assert_array_equal(out, 127 - np.arange(128))
@@ -147,7 +147,7 @@ def test_ended_waves_are_not_waited_for(arch: str, seed: int) -> None:
 
 
 def test_the_order_of_waves_follows_the_seed() -> None:
-    """Without a seed waves run in their order; with one in another, the same for the same seed, new in each phase."""
+    """Without a seed, waves run in order. With one, the order is reproducible and differs from phase to phase."""
 
     def run(kernel: str, seed: int) -> tuple[int, ...]:
         with device(np.zeros(32, np.uint32)) as out:
@@ -163,7 +163,7 @@ def test_the_order_of_waves_follows_the_seed() -> None:
 
 
 def test_short_turns_keep_waves_in_step(tmp_path: Path) -> None:
-    """Each wave reads the next one's word 16 instructions behind its own write: in step all find them written."""
+    """Each wave reads the next one's word 16 instructions after its own write; in step, all words are written."""
     body = """
     LOAD s[2:3], s[0:1], 0x0
     v_lshlrev_b32 v2, 2, v0
@@ -194,7 +194,7 @@ def test_short_turns_keep_waves_in_step(tmp_path: Path) -> None:
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize("sleep", ["__builtin_amdgcn_s_sleep(1)", ""])
 def test_workgroups_that_wait_for_later_ones(threads: int, sleep: str) -> None:
-    """A barrier of the whole grid ends, with and without s_sleep in the loop that waits."""
+    """A barrier over the whole grid completes, with and without s_sleep in the waiting loop."""
     with device(np.zeros(12 * 64, np.uint32)) as out, device(np.zeros(1, np.uint32), "count") as count:
         program("gfx942", sleep).launch("grid_barrier", (12, 1, 1), (64, 1, 1), out, count, 12, threads=threads)
     assert (out == 12).all()
@@ -202,7 +202,7 @@ def test_workgroups_that_wait_for_later_ones(threads: int, sleep: str) -> None:
 
 @pytest.mark.parametrize("setter", [0, 3])
 def test_waves_that_spin_for_each_other(setter: int) -> None:
-    """A loop without sleep that waits for another wave of the workgroup ends, whichever runs first."""
+    """A loop without sleep that waits for another wave of the work-group ends, whichever runs first."""
     with device(np.zeros(256, np.uint32)) as out:
         program("gfx942").launch("group_spin", (1, 1, 1), (256, 1, 1), out, setter)
     assert (out == 5).all()
@@ -322,7 +322,7 @@ def test_waiting_without_a_signal_is_a_finding(body: str, words: str, tmp_path: 
 
 @pytest.mark.parametrize("seed", range(3))
 def test_signalling_twice_is_a_finding(seed: int, tmp_path: Path) -> None:
-    """The wave goes on as if it had waited, so that the launch ends whichever wave is first."""
+    """The wave continues as if it had waited, so the launch ends whichever wave is first."""
     body = "s_barrier_signal -1\ns_barrier_signal -1\ns_barrier_wait -1\ns_endpgm"
     seen = assembled("gfx1201", body, tmp_path).launch("k", (1, 1, 1), (96, 1, 1), seed=seed)
     (finding,) = seen["findings"]
@@ -338,7 +338,7 @@ def test_named_barriers_are_not_guessed(tmp_path: Path) -> None:
 
 
 def test_reads_outstanding_at_a_barrier_are_races_when_launches_are_strict(tmp_path: Path) -> None:
-    """Waves 0 and 1 write their words, read each other's, and write their own again behind a bare barrier."""
+    """Waves 0 and 1 write their words, read each other's, and write their own again after a bare barrier."""
     body = """
     v_lshlrev_b32 v1, 2, v0
     v_xor_b32 v2, 0x100, v1

@@ -1,4 +1,4 @@
-"""Live allocations, regions inside them, and the report of an address outside."""
+"""Live allocations, regions inside them, and the report of an outside address."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_read_only_memory() -> None:
 
 
 def test_what_a_thread_remembers_dies_with_the_region() -> None:
-    """A place that was inside is looked up again once anything is freed, allocated or named."""
+    """A place that was inside is looked up again after any memory is freed, allocated or named."""
     with device(np.zeros(256, np.uint8), "a") as array:
         base = array.ctypes.data
         assert place(base + 100, 4)[0] == "inside"
@@ -70,7 +70,7 @@ def program(tmp_path_factory: pytest.TempPathFactory) -> Program:
     [(32, 32, "at the end of in"), (60, 4, "at the end of in"), (68, 0, "16 bytes behind the end of in")],
 )
 def test_a_kernel_that_reads_beyond_its_input(program: Program, shift: int, lane: int, words: str) -> None:
-    """The first lane outside is named with the nearest region; what it reads is zero."""
+    """The finding names the first lane outside and the nearest region; the lane reads zero."""
     room = np.zeros(256, np.uint32)
     data = room[64:128]
     data[:] = np.arange(1, 65)
@@ -86,7 +86,7 @@ def test_a_kernel_that_reads_beyond_its_input(program: Program, shift: int, lane
 
 
 def test_a_kernel_that_writes_into_a_guard(program: Program) -> None:
-    """Guards between tensors are no place to write; one finding with its count, however often it happens."""
+    """A write to a guard between tensors gives one finding with a count, however often it happens."""
     arena = np.zeros(512, np.uint32)
     with device(arena, "arena"), device(np.arange(64, dtype=np.uint32), "in") as data:
         regions(arena, [("o", 0, 128), ("lse", 1024, 2048)])

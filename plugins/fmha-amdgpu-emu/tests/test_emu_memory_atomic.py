@@ -1,4 +1,4 @@
-"""Atomics on memory against formulas: global, flat and buffer, with and without the old value, on several threads."""
+"""Atomics on memory agree with formulas: global, flat, buffer; with and without the old value; several threads."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def packed(dtype: Any) -> Callable[[Array, Array], Array]:
 
 @dataclass(frozen=True)
 class Operation:
-    """One atomic. ``cdna`` and ``rdna``: its names, None where an architecture lacks it."""
+    """One atomic. ``cdna`` and ``rdna`` are its names, None where an architecture lacks it."""
 
     cdna: str | None
     rdna: str | None
@@ -75,7 +75,7 @@ def integers() -> Iterator[Operation]:
 
 
 def least(m: Array, d: Array) -> Array:
-    """The smaller number; -0 is below 0."""
+    """The smaller number; -0 counts as below 0."""
     return np.where((d < m) | ((d == m) & np.signbit(d)), d, m)
 
 
@@ -97,7 +97,7 @@ OPERATIONS = (
 
 
 def available(arch: str, operation: Operation, space: str, returning: bool) -> bool:
-    """Whether the assembler knows it there."""
+    """Whether the architecture's assembler knows it."""
     if operation.name(arch) is None:
         return False
     if arch == "gfx90a":
@@ -149,7 +149,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def values(dtype: Any, seed: int) -> Array:
-    """64 numbers: random ones, and special ones where two are the same or at the ends of the type."""
+    """64 numbers: random ones and special ones, some of them equal or at the ends of the type."""
     rng = np.random.default_rng(seed)
     if np.dtype(dtype).kind == "f":
         out = rng.normal(0, 1e3, 64).astype(dtype)
@@ -169,7 +169,7 @@ def rows_of(data: Array) -> Array:
 
 @pytest.mark.parametrize("operation", OPERATIONS, ids=lambda operation: operation.cdna)
 def test_atomics(case: Case, operation: Operation) -> None:
-    """Memory changes by the formula, the old value comes back where it is asked for; the resource's range holds."""
+    """Memory changes by the formula, the old value is returned on request, and the resource's range holds."""
     memory, data = values(operation.dtype, 1), values(operation.dtype, 2)
     if operation.cdna.startswith("pk_"):
         dtype = np.float16 if operation.cdna.endswith("f16") and "bf16" not in operation.cdna else ml_dtypes.bfloat16

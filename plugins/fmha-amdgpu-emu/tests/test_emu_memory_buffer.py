@@ -41,7 +41,7 @@ class Resource:
     bounds: int = RAW
 
     def words(self, arch: str) -> dict[int, int]:
-        """s[8:11]."""
+        """The resource's words in s[8:11]."""
         upper = self.base >> 32 & 0xFFFF | self.stride << 16
         flags = {8: 0, 16: 1, 32: 2, 64: 3}[self.index_stride] << 21 | self.add_tid << 23
         if is_cdna(arch):
@@ -53,7 +53,9 @@ class Resource:
         return {8: self.base & 0xFFFFFFFF, 9: upper, 10: self.records, 11: flags}
 
     def sum(self, index: int, offset: int) -> int:
-        """Linear, or swizzled: index and offset divided into what is interleaved and what is kept together."""
+        """The linear address, or the swizzled one, with index and offset split into interleaved and
+        contiguous parts.
+        """
         if not self.swizzle:
             return offset + self.stride * index
         n, e = self.index_stride, self.element
@@ -77,7 +79,7 @@ class Resource:
 
 @dataclass(frozen=True)
 class Mode:
-    """How an instruction gives index and offset."""
+    """How an instruction passes index and offset."""
 
     name: str
     text: str
@@ -135,7 +137,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def resources(case: Case) -> dict[str, tuple[Resource, tuple[str, ...]]]:
-    """Resources by name, and the modes that make sense of each."""
+    """Resources by name, and the modes that apply to each."""
     base = case.address
     out = {
         "raw": (Resource(base, 1200), ("none", "offen", "soffset")),
@@ -157,7 +159,7 @@ def resources(case: Case) -> dict[str, tuple[Resource, tuple[str, ...]]]:
 
 
 def operands(mode: Mode, kind: Kind) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Index and offset registers of the lanes: around the ends of the ranges, no two lanes at the same bytes."""
+    """Index and offset registers of the lanes: around the range limits, with no two lanes on the same bytes."""
     rng = np.random.default_rng(5)
     step = 4 if kind.bytes > 2 else kind.bytes
     if mode.idxen:
@@ -198,7 +200,7 @@ def run(
 
 @pytest.mark.parametrize("kind", LOADS, ids=lambda kind: kind.cdna)
 def test_loads(case: Case, kind: Kind) -> None:
-    """Each dword is in range by itself; what is not reads zero; no finding comes of it."""
+    """The range of each dword is checked separately; dwords out of range read zero and cause no finding."""
     before = random_rows(3, 4)
     for name, (resource, modes) in resources(case).items():
         for mode in MODES:
@@ -217,7 +219,7 @@ def test_loads(case: Case, kind: Kind) -> None:
 
 @pytest.mark.parametrize("kind", STORES, ids=lambda kind: kind.cdna)
 def test_stores(case: Case, kind: Kind) -> None:
-    """What is out of range is dropped, dword by dword."""
+    """Dwords out of range are dropped one by one."""
     data = random_rows(4, 4)
     for name, (resource, modes) in resources(case).items():
         for mode in MODES:
@@ -238,7 +240,7 @@ def test_stores(case: Case, kind: Kind) -> None:
 
 
 def test_beyond_the_allocation_but_in_range(case: Case) -> None:
-    """A resource that promises more than there is: findings, zeros, no write."""
+    """If a resource describes more memory than exists, there are findings, reads give zero, and nothing is written."""
     resource = Resource(case.address + SIZE - 64, 1 << 20)
     got = case.snippets.run(
         "load_dword_offen", v={FIRST: 5, 4: np.arange(64) * 4}, s=resource.words(case.arch), exec=0xFFFF, track=True
@@ -249,7 +251,7 @@ def test_beyond_the_allocation_but_in_range(case: Case) -> None:
 
 
 def test_loads_to_lds(case: Case) -> None:
-    """Lane l's data goes to M0 + offset + l times its dwords; out of range lanes write zeros, lanes off by EXEC nothing."""
+    """Lane l's data goes to M0 + offset + l times its dwords; out of range it is zero. Disabled lanes write nothing."""
     if not is_cdna(case.arch):
         pytest.skip("CDNA alone has them")
     resource = Resource(case.address, 1200)
@@ -276,7 +278,7 @@ def test_loads_to_lds(case: Case) -> None:
 
 
 def test_scratch_through_its_resource(case: Case) -> None:
-    """gfx90a spills through a swizzled resource that adds the lane: dwords of the lanes lie side by side."""
+    """gfx90a spills through a swizzled resource that adds the lane, so the lanes' dwords are adjacent."""
     if case.arch != "gfx90a":
         pytest.skip("gfx90a alone spills so")
     data = random_rows(9, 2)

@@ -1,4 +1,4 @@
-"""v_mfma_*: every shape and format against a matrix product, by the published layouts."""
+"""Every shape and format of v_mfma_* agrees with a matrix product, in the published layouts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Case:
 
     @property
     def text(self) -> str:
-        """Assembly, operands in the registers above."""
+        """Assembly text, with the operands in the registers above."""
         return self.at(f"v[{C}:{C + self.words(self.out, self.shape.results) - 1}]")
 
     def words(self, kind: str, count: int) -> int:
@@ -37,7 +37,7 @@ class Case:
         return count * NUMBERS[kind].bits // 32
 
     def at(self, c: str, kind: str = "v", more: str = "") -> str:
-        """Assembly with another C, in AGPRs (``kind`` a) or with modifiers."""
+        """Assembly text with another C, in AGPRs (``kind`` a) or with modifiers."""
         shape = self.shape
 
         def reg(first: int, of: str, count: int) -> str:
@@ -100,7 +100,7 @@ BY_NAME = {case.name: case for case in CASES}
 
 @dataclass(frozen=True)
 class Special:
-    """A case with other operands: AGPRs, another C (text), modifiers."""
+    """A case with special operands: AGPRs, another C (text), modifiers."""
 
     name: str
     kind: str = "v"
@@ -160,7 +160,7 @@ class Data:
 
 
 def operands(case: Case, arch: str, codes: tuple[Array, Array], c: Array) -> Data:
-    """Codes and C laid into registers."""
+    """Registers that hold the codes and C."""
     shape = case.shape
     kinds = number(case.a, arch), number(case.b, arch)
     lane, element = places(shape, shape.n, shape.k, shape.source)
@@ -173,7 +173,7 @@ def operands(case: Case, arch: str, codes: tuple[Array, Array], c: Array) -> Dat
 
 
 def random_data(case: Case, arch: str, rng: np.random.Generator, whole: bool) -> Data:
-    """Small whole numbers (every sum exact), or numbers of all sizes near one."""
+    """Small whole numbers, whose sums are exact, or numbers of all sizes near one."""
     shape = case.shape
     shape_a, shape_b = (shape.blocks, shape.n, shape.k), (shape.blocks, shape.k, shape.n)
     shape_c = (shape.blocks, shape.n, shape.n)
@@ -194,7 +194,7 @@ def result(case: Case, after: WaveState, base: int = 0) -> Array:
 
 
 def check(case: Case, data: Data, got: Array) -> None:
-    """D against the product in float64: integers wrap; floats within the roundings of the sum."""
+    """Compare D with the float64 product: integers wrap; floats may differ by the roundings of the sum."""
     want = data.a @ data.b + data.c
     if case.out == "i32":
         assert np.array_equal(got, want.astype(np.int64).astype(np.int32))
@@ -208,7 +208,7 @@ PAIRS = [(arch, case) for case in CASES for arch in case.archs]
 
 @pytest.mark.parametrize(("arch", "case"), PAIRS, ids=[f"{arch}-{case.name[7:]}" for arch, case in PAIRS])
 def test_product(arch: str, case: Case, snippets: dict[str, Snippets]) -> None:
-    """Exact on whole numbers, within its roundings on others; EXEC does not matter."""
+    """The product is exact on whole numbers and within its roundings on others; EXEC has no effect."""
     rng = np.random.default_rng(len(case.name) * 7 + case.shape.k)
     for whole, mask in ((True, None), (False, 0), (False, 0x00FF00FF12345678)):
         data = random_data(case, arch, rng, whole)
@@ -226,7 +226,7 @@ def test_product(arch: str, case: Case, snippets: dict[str, Snippets]) -> None:
 @pytest.mark.parametrize("arch", ALL)
 @pytest.mark.parametrize("name", ["agpr", "agpr_bf16", "constant", "constant_int", "in_place", "overlap"])
 def test_operand_kinds(arch: str, name: str, snippets: dict[str, Snippets]) -> None:
-    """AGPRs for all operands, inline constants as C, D in place of C and over it."""
+    """AGPRs for all operands, inline constants as C, and D in place of C or overlapping it."""
     case = SPECIAL[name].case
     data = random_data(case, arch, np.random.default_rng(3), True)
     base = 256 if name.startswith("agpr") else 0
@@ -275,7 +275,7 @@ HALVES = [(arch, name) for arch in ALL for name in ("v_mfma_f32_32x32x8f16", "v_
 
 @pytest.mark.parametrize(("arch", "name"), HALVES)
 def test_special_values(arch: str, name: str, snippets: dict[str, Snippets]) -> None:
-    """Infinities, NaNs, both zeros and denormals of f16 and bf16; gfx90a takes and makes no denormals."""
+    """Infinities, NaNs, both zeros and denormals of f16 and bf16; gfx90a reads and writes no denormals."""
     case = BY_NAME[name]
     kind = NUMBERS[case.a]
     rng = np.random.default_rng(6)
@@ -299,7 +299,7 @@ def test_special_values(arch: str, name: str, snippets: dict[str, Snippets]) -> 
         got = result(case, snippets[arch].run(name, data.registers))
         finite = np.isfinite(want)
         assert np.array_equal(got[~finite], want[~finite], equal_nan=True)
-        smallest = 2.0**-126 if arch == "gfx90a" else 2.0**-149  # results below it are zero, or rounded to it
+        smallest = 2.0**-126 if arch == "gfx90a" else 2.0**-149  # smaller results are zero or rounded to it
         near = total[finite] * (shape.k + 1) * 2.0**-24 + smallest
         assert np.all(np.abs(got[finite] - want[finite]) <= near)
     assert np.isnan(want).any()
@@ -326,7 +326,7 @@ def test_denormals(arch: str, name: str, snippets: dict[str, Snippets]) -> None:
 @pytest.mark.parametrize("kind", ["fp8", "bf8"])
 @pytest.mark.parametrize("arch", NEW)
 def test_all_codes_of_8_bits(arch: str, kind: str, snippets: dict[str, Snippets]) -> None:
-    """Every code times one: FNUZ numbers on gfx942, OCP's on gfx950, with their infinities, NaNs and zeros."""
+    """Every code times one: FNUZ numbers on gfx942; on gfx950, OCP numbers with their infinities, NaNs and zeros."""
     case = BY_NAME[f"v_mfma_f32_16x16x32_{kind}_fp8"]
     number_one = number("fp8", arch).encode(np.array(1.0))
     for first in range(0, 256, 16):
@@ -341,7 +341,7 @@ def test_all_codes_of_8_bits(arch: str, kind: str, snippets: dict[str, Snippets]
 def test_rows_of_32(snippets: dict[str, Snippets]) -> None:
     """Register r of lane l is row 8 (r / 4) + 4 (l / 32) + r % 4 of a 32 x 32 result."""
     ones = np.full((1, 64), 0x3C003C00, np.uint32)
-    rows = np.repeat(np.arange(32) / 8, 2).reshape(32, 2)  # one element of A per row tells which
+    rows = np.repeat(np.arange(32) / 8, 2).reshape(32, 2)  # one element of A per row identifies it
     a = np.zeros((2, 64), np.uint32)
     a[0, :32] = rows[:, 0].astype(np.float16).view(np.uint16)
     after = snippets["gfx942"].run("v_mfma_f32_32x32x8f16", {A: a, B: np.repeat(ones, 2, axis=0)})
@@ -351,7 +351,7 @@ def test_rows_of_32(snippets: dict[str, Snippets]) -> None:
 
 
 def test_xf32_rounds_its_sources(snippets: dict[str, Snippets]) -> None:
-    """Ten bits of mantissa, nearest even; infinities and NaNs stay."""
+    """Sources are rounded to ten bits of mantissa, nearest even; infinities and NaNs stay."""
     values = np.array([1 + 2**-10, 1 + 2**-11, 1 + 3 * 2**-11, 1 + 2**-12, -1 - 2**-13, np.inf, 3.5, 2**-126])
     want = np.array([1 + 2**-10, 1, 1 + 2**-9, 1, -1, np.inf, 3.5, 2**-126])
     a = np.zeros((2, 64), np.float32)
@@ -364,7 +364,7 @@ def test_xf32_rounds_its_sources(snippets: dict[str, Snippets]) -> None:
 
 
 def test_shapes_are_checked(tmp_path: Path) -> None:
-    """A broadcast beyond the blocks is refused with its name."""
+    """A broadcast beyond the blocks is refused by name."""
     text = "v_mfma_f32_16x16x4f16 v[128:143], v[0:1], v[32:33], v[64:79] cbsz:3 abid:1"
     with pytest.raises(Fault, match=r"v_mfma_f32_16x16x4.*cbsz"):
         Snippets("gfx942", tmp_path, {"wide": text}).run("wide")

@@ -1,4 +1,4 @@
-"""v_mfma_f64_* and v_mfma_*_f8f6f4, with scales and without, against matrix products."""
+"""v_mfma_f64_* and v_mfma_*_f8f6f4, with and without scales, agree with matrix products."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def f64_rows(values: Array, lane: Array, element: Array, count: int) -> Array:
 
 @pytest.mark.parametrize("arch", NAMES)
 def test_f64(arch: str, tmp_path: Path) -> None:
-    """16x16x4, and 4x4x4 in four blocks; AGPRs, a constant as C, negation; denormals stay."""
+    """16x16x4, and 4x4x4 in four blocks; AGPRs, a constant as C, negation. Denormals are kept."""
     snippets = f64_snippets(arch, tmp_path)
     rng = np.random.default_rng(1)
     a, b, c = rng.standard_normal((16, 4)), rng.standard_normal((4, 16)), rng.standard_normal((16, 16))
@@ -66,7 +66,7 @@ def test_f64(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", NAMES)
 def test_f64_blocks(arch: str, tmp_path: Path) -> None:
-    """A in lane 16 k + 4 block + i, B in lane 16 k + 4 block + j, D in lane 16 i + 4 block + j."""
+    """A is in lane 16 k + 4 block + i, B in lane 16 k + 4 block + j, D in lane 16 i + 4 block + j."""
     rng = np.random.default_rng(2)
     a, b, c = (rng.standard_normal((4, 4, 4)) for _ in range(3))
     block, i, k = np.indices((4, 4, 4))
@@ -78,7 +78,7 @@ def test_f64_blocks(arch: str, tmp_path: Path) -> None:
 
 
 def test_f64_modifiers_of_gfx90a(tmp_path: Path) -> None:
-    """gfx90a's f64 products have no blgp: the emulator refuses it and does not guess."""
+    """gfx90a's f64 products have no blgp, so the emulator refuses it instead of guessing."""
     with pytest.raises(Fault, match="blgp"):
         Snippets("gfx90a", tmp_path, {"bad": f"v_mfma_f64_4x4x4f64 {SMALL} blgp:1"}).run("bad")
 
@@ -100,7 +100,7 @@ def f8f6f4_text(size: str, a: int, b: int, scaled: str = "") -> str:
 
 
 def place(shape: Shape, bits: int) -> tuple[Array, Array]:
-    """Lane and element of A[i][k]: 8 bits in two runs of 16, the others in one of 32."""
+    """The lane and element of A[i][k]: 8-bit formats have two runs of 16, the others one of 32."""
     i, k = np.indices((shape.n, shape.k))
     groups = 64 // shape.n
     if bits == 8:
@@ -140,7 +140,7 @@ def narrow_result(shape: Shape, v: Array) -> Array:
 @pytest.mark.parametrize(("a", "b"), PAIRS, ids=[f"{FORMATS[a]}-{FORMATS[b]}" for a, b in PAIRS])
 @pytest.mark.parametrize("size", SHAPES)
 def test_formats(size: str, a: int, b: int, narrow: Snippets) -> None:
-    """Every pair of formats: those of 8 bits and those of less keep different k in a lane."""
+    """All pairs of formats are covered; 8-bit and narrower formats hold different k in a lane."""
     shape = SHAPES[size]
     left, right, c, registers = narrow_data(shape, a, b, np.random.default_rng(a * 5 + b))
     got = narrow_result(shape, narrow.run(f"s{size}_{a}_{b}", registers, exec=0).v)
@@ -151,13 +151,13 @@ def test_formats(size: str, a: int, b: int, narrow: Snippets) -> None:
 @pytest.mark.parametrize("which", range(3))
 @pytest.mark.parametrize("size", SHAPES)
 def test_scales(size: str, which: int, narrow: Snippets) -> None:
-    """A power of two for every 32 elements of a row of A and a column of B; OP_SEL names the byte; 255 is NaN."""
+    """A power of two for every 32 elements in a row of A or a column of B; OP_SEL selects the byte; 255 is NaN."""
     shape = SHAPES[size]
     rng = np.random.default_rng(which)
     left, right, c, registers = narrow_data(shape, which, 4 - which, rng)
     byte = ((0, 0), (1, 2), (3, 3))[which]
     scales = rng.integers(110, 140, (2, shape.k // 32, shape.n))
-    # Factors beyond float's range that only their product brings back.
+    # Factors beyond float's range whose product is back inside it.
     scales[0, 0, 1], scales[1, 0, :] = 254, 1
     scales[0, 1, 5] = 255
     words = rng.integers(0, 2**32, (2, 64)).astype(np.uint64)

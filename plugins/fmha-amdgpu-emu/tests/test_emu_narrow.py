@@ -1,4 +1,4 @@
-"""fp8, bf8, fp6, bf6, fp4: every code, ties, saturation and stochastic rounding, against ml_dtypes and exact rounding."""
+"""fp8, bf8, fp6, bf6, fp4 agree with ml_dtypes and exact rounding: all codes, ties, saturation, stochastic rounding."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def formats(arch: str) -> dict[str, Form]:
 
 @pytest.mark.parametrize("form", DTYPES, ids=lambda f: f"{f.kind}_e{f.exponent}m{f.mantissa}")
 def test_the_reference_is_ml_dtypes(form: Form) -> None:
-    """Every code, and rounding of random numbers and ties: two implementations agree."""
+    """For every code, and for rounding random numbers and ties, the two implementations agree."""
     dtype = DTYPES[form]
     codes = np.arange(1 << form.width, dtype=np.uint8)
     numbers = codes.view(dtype).astype(np.float32)
@@ -69,7 +69,7 @@ def test_the_reference_is_ml_dtypes(form: Form) -> None:
 
 
 def byte_texts(arch: str) -> dict[str, str]:
-    """From a byte of v0 or a pair of its bytes, in the forms that the architecture writes."""
+    """Conversions of a byte of v0 or a pair of its bytes, in the architecture's forms."""
     out = {}
     for name in ("fp8", "bf8"):
         for byte in range(4):
@@ -117,7 +117,7 @@ def test_every_code_widens(arch: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("overflow", [0, OVERFLOW], ids=("to_nan", "saturated"))
 @pytest.mark.parametrize("arch", HAVE)
 def test_two_narrow(arch: str, overflow: int, tmp_path: Path) -> None:
-    """v_cvt_pk_fp8_f32 and its like: one half of the destination, the other stays."""
+    """v_cvt_pk_fp8_f32 and similar instructions write one half of the destination and keep the other."""
     texts = {}
     for name in ("fp8", "bf8"):
         for half in range(2):
@@ -132,7 +132,7 @@ def test_two_narrow(arch: str, overflow: int, tmp_path: Path) -> None:
         for key in texts:
             name, half = key.split("_")
             form = formats(arch)[name]
-            for lane in range(0, 64, 3):  # ties: a code's number and half of the way to the next
+            for lane in range(0, 64, 3):  # ties: a code's number plus half the distance to the next
                 code = int(v[2][lane]) & (form.largest - 1)
                 a, b = decode(form, code), decode(form, code + 1)
                 middle = Exact(False, (a.digits << (a.exponent + 60)) + (b.digits << (b.exponent + 60)), -61)
@@ -150,7 +150,7 @@ def test_two_narrow(arch: str, overflow: int, tmp_path: Path) -> None:
 
 
 def encode_f32(form: Form, bits: int, saturate: bool, seed: int | None = None) -> int:
-    """A binary32 code rounded; a NaN keeps its sign where the format has signed NaNs."""
+    """A binary32 code, rounded; a NaN keeps its sign if the format has signed NaNs."""
     code = encode(form, decode(F32, bits), saturate=saturate, seed=seed)
     sign = form.sign if bits & 0x80000000 and form.kind != "fnuz" else 0
     return code | sign if is_nan(F32, bits) else code
@@ -158,7 +158,7 @@ def encode_f32(form: Form, bits: int, saturate: bool, seed: int | None = None) -
 
 @pytest.mark.parametrize("arch", HAVE)
 def test_stochastic(arch: str, tmp_path: Path) -> None:
-    """Each byte of the destination; gfx950's 16-bit forms, each half. Seeds that round up, down and at the edge."""
+    """Each destination byte, and each half in gfx950's 16-bit forms, with seeds that round up, down and at the edge."""
     places = {"fp8": 4, "bf8": 4} | ({"f16": 2, "bf16": 2} if arch == "gfx950" else {})
     texts = {}
     for name, count in places.items():
@@ -195,7 +195,7 @@ def test_stochastic(arch: str, tmp_path: Path) -> None:
 
 
 def test_stochastic_rounding_has_no_bias(tmp_path: Path) -> None:
-    """The mean of many roundings of one number is that number: up as often as the lost digits say."""
+    """The mean of many roundings of one number is that number."""
     snippets = Snippets("gfx942", tmp_path, {"f": "v_cvt_sr_fp8_f32 v2, v0, v1"})
     rng = np.random.default_rng(1)
     for value in (1.03, 0.0021, 5.9, -33.1):

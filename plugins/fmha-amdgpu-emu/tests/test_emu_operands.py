@@ -1,4 +1,4 @@
-"""Operands that are not whole registers: DPP, DPP8, SDWA, op_sel, halves; what happens to the other half of a result."""
+"""Operands other than whole registers: DPP, DPP8, SDWA, op_sel, halves, and the other half of a result."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ Lanes = npt.NDArray[np.uint32]
 M32 = 2**32 - 1
 
 Source = Callable[[int, int], int]
-"""Lane and lanes of the wave to the lane that is read; -1: there is none."""
+"""Maps a lane and the number of lanes to the lane that is read; -1 means none."""
 
 
 def within(step: int) -> Source:
-    """row_shl (positive) and row_shr (negative): no further than the row of 16."""
+    """row_shl (positive) and row_shr (negative), limited to the row of 16."""
     return lambda lane, n: lane + step if 0 <= lane % 16 + step < 16 else -1
 
 
@@ -53,7 +53,7 @@ CONTROLS: dict[str, tuple[tuple[str, ...], Source]] = {
 def fetched(
     data: Lanes, exec_: int, lanes: int, source: Source, *, zero: bool, fi: bool, rows: int = 15, banks: int = 15
 ) -> tuple[Lanes, npt.NDArray[np.bool_]]:
-    """What each lane reads, and whether it is written."""
+    """The value that each lane reads, and whether the lane is written."""
     out, written = np.zeros(64, np.uint32), np.zeros(64, bool)
     for lane in range(lanes):
         at = source(lane, lanes)
@@ -66,12 +66,12 @@ def fetched(
 
 @pytest.fixture(params=[*((a, False) for a in ALL), *((a, True) for a in RDNA)], ids=lambda p: f"{p[0]}-{p[1]}")
 def wave(request: pytest.FixtureRequest) -> tuple[str, bool]:
-    """Architecture, and whether gfx11 and gfx12 run 64 lanes."""
+    """The architecture, and whether gfx11 and gfx12 run 64 lanes."""
     return request.param  # type: ignore[no-any-return]
 
 
 def test_dpp_controls(wave: tuple[str, bool], tmp_path: Path) -> None:
-    """Every control with masks of rows and banks, bound_ctrl and fi; the second source stays in its lane."""
+    """Every control with row and bank masks, bound_ctrl and fi; the second source stays in its lane."""
     arch, wave64 = wave
     add = "v_add_u32" if arch in CDNA else "v_add_nc_u32"
     forms: dict[str, dict[str, Any]] = {"": {}, "bound_ctrl:1": {"zero": True}}
@@ -152,7 +152,7 @@ def placed(old: int, value: int, select: str, unused: str) -> int:
 
 
 def test_sdwa(tmp_path: Path) -> None:
-    """Every selection of sources and destinations on CDNA's gfx90a and gfx942 (gfx950 has none)."""
+    """Every selection of sources and destinations on gfx90a and gfx942 (gfx950 has none)."""
     for arch in ("gfx90a", "gfx942"):
         texts, wants = {}, {}
         names = list(SELECTS)
@@ -202,7 +202,7 @@ def test_sdwa(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ALL)
 def test_op_sel(arch: str, tmp_path: Path) -> None:
-    """op_sel chooses halves of sources and of the destination, whose other half stays."""
+    """op_sel selects halves of the sources and of the destination, whose other half is kept."""
     texts, wants = {}, {}
     add = "v_add_i16" if arch in CDNA else "v_add_nc_i16"
     for bits in range(8):
@@ -245,7 +245,7 @@ def test_op_sel(arch: str, tmp_path: Path) -> None:
 
 
 def test_cdna_is_not_true16(tmp_path: Path) -> None:
-    """VOP1, VOP2 and VOPC of 16 bits on CDNA read the lower halves of whole registers and put zeros above."""
+    """16-bit VOP1, VOP2 and VOPC on CDNA read the lower halves of whole registers and clear the upper halves."""
     for arch in CDNA:
         texts = {
             "add": "v_add_u16_e32 v1, v2, v200", "long": "v_add_u16_e64 v1, v2, v200",
@@ -268,7 +268,7 @@ def test_cdna_is_not_true16(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arch", ALL)
 def test_scalars_and_constants_as_sources(arch: str, tmp_path: Path) -> None:
-    """Integers keep their bits, reals take the operand's own format; VCC, EXEC, M0 and SCC can be read."""
+    """Integers keep their bits, reals take the operand's format; VCC, EXEC, M0 and SCC are readable."""
     add = "v_add_u32" if arch in CDNA else "v_add_nc_u32"
     texts = {
         "sgpr": f"{add} v1, s4, v2", "negative": f"{add} v1, -16, v2", "real": f"{add} v1, 4.0, v2",

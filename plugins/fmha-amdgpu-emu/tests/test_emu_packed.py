@@ -14,17 +14,17 @@ from float_values import B32, HALVES, PAIR, Mode
 from test_emu_select import flushing, nested, two
 
 Selections = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
-"""op_sel, op_sel_hi, neg_lo, neg_hi, a bit for each source."""
+"""op_sel, op_sel_hi, neg_lo and neg_hi, one bit per source."""
 
 
 def mods_of(chosen: Selections) -> str:
-    """As the assembler writes them."""
+    """The modifiers in the assembler's notation."""
     names = ("op_sel", "op_sel_hi", "neg_lo", "neg_hi")
     return " ".join(f"{name}:[{','.join(map(str, bits))}]" for name, bits in zip(names, chosen, strict=True))
 
 
 def selections(count: int, signs: bool = True) -> list[Selections]:
-    """The usual one, and two where each source differs."""
+    """The default selections, and two in which each source differs."""
     usual = ((0,) * count, (1,) * count, (0,) * count, (0,) * count)
     first = ((1, 0, 1)[:count], (0, 1, 1)[:count], (0, 1, 1)[:count], (1, 1, 0)[:count])
     second = ((0, 1, 0)[:count], (0, 0, 1)[:count], (1, 0, 0)[:count], (0, 1, 1)[:count])
@@ -46,7 +46,7 @@ def parts(width: int, chosen: Selections, sources: tuple[int, ...], high: int, s
 def packed(
     form: Form, chosen: Selections, formula: Callable[..., int], flush: bool | None = None
 ) -> Callable[..., int]:
-    """Both results of a packed instruction, finished as MODE says."""
+    """Both results of a packed instruction, finished as MODE determines."""
 
     def both(mode: Mode, *sources: int) -> int:
         case = Case("", (), (form,), formula, flush=flush)
@@ -108,7 +108,7 @@ def integers(name: str, archs: tuple[str, ...], formula: Callable[..., int], cou
 
 
 def mixed(chosen: Selections, operation: Operation, half: int | None) -> Callable[..., int]:
-    """v_fma_mix: sources of either precision; the result in binary32 or rounded again to a half."""
+    """v_fma_mix: sources of either precision; the result is binary32, or rounded again to a half."""
     select, wide = chosen[0], chosen[1]
 
     def formula(mode: Mode, *sources: int) -> int:
@@ -137,7 +137,7 @@ def mixed(chosen: Selections, operation: Operation, half: int | None) -> Callabl
 
 
 def mixes() -> list[Case]:
-    """v_fma_mix_f32 and its two 16-bit forms; the destination is the fourth source of the latter."""
+    """v_fma_mix_f32 and its two 16-bit forms; the latter have the destination as fourth source."""
     out = []
     for chosen in (
         ((0, 0, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)),
@@ -145,7 +145,7 @@ def mixes() -> list[Case]:
         ((0, 1, 0), (0, 1, 0), (0, 0, 0), (0, 0, 0)),
     ):
         mods = " ".join(mods_of(chosen).split()[:2])
-        # A source is of one kind in all rows: binary32 numbers or pairs of binary16.
+        # Each source has one kind in all rows: binary32 numbers or pairs of binary16 numbers.
         forms = tuple(HALVES if wide else F32 for wide in chosen[1])
         out.append(Case("v_fma_mix_f32", ALL, (B32, *forms), mixed(chosen, fused, None), modifiers=False, mods=mods))
         for half, name in enumerate(("v_fma_mixlo_f16", "v_fma_mixhi_f16")):
@@ -155,7 +155,7 @@ def mixes() -> list[Case]:
 
 
 def moves() -> list[Case]:
-    """Any dword of the first source below any of the second."""
+    """v_pk_mov_b32 with any dword of the first source below any of the second."""
 
     def formula(select: tuple[int, int]) -> Callable[..., int]:
         return lambda mode, a, b: (a >> (32 * select[0]) & 0xFFFFFFFF) | (b >> (32 * select[1]) & 0xFFFFFFFF) << 32
@@ -188,7 +188,7 @@ def product_and_sum(a: int, b: int, c: int) -> int:
 
 
 def fmac_halves(mode: Mode, a: int, b: int, c: int) -> int:
-    """VOP2: no selections."""
+    """The VOP2 form, which has no selections."""
     usual = ((0, 0, 0), (1, 1, 1), (0, 0, 0), (0, 0, 0))
     return packed(F16, usual, rounded(F16, fused))(mode, a, b, c)
 

@@ -1,5 +1,7 @@
-"""Upstream's own example programs on an emulated device, beside this tool: a seeded sample here, hundreds of cases in the
-slow suite."""
+"""Upstream's own example programs on an emulated device, compared with this tool.
+
+The quick suite runs a seeded sample, the slow suite hundreds of cases.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ CASES = 3
 
 
 def ragged(seed: int) -> dict[str, dict[str, str]]:
-    """Forward cases of one kernel: lengths that fill no tile."""
+    """Forward cases of one kernel with lengths that do not fill a tile."""
     draw = random.Random(seed)
     cases = {}
     for number in range(CASES):
@@ -31,7 +33,7 @@ def ragged(seed: int) -> dict[str, dict[str, str]]:
 
 
 def parity(folder: Path, program: str, settings: dict[str, str], cases: dict[str, dict[str, str]]) -> list[Any]:
-    """The rows of ``fmha parity`` for cases, with programs built for just their kernels."""
+    """The rows of ``fmha parity`` for these cases; the programs are built for their kernels only."""
     tool("clang++-22", "clang++-21", "clang++-20", "clang++-19", "hipcc")
     suite, out = folder / "suite.json", folder / "parity.json"
     matrix = {"program": program, "group": "g", "settings": settings, "cases": cases}
@@ -50,7 +52,7 @@ def parity(folder: Path, program: str, settings: dict[str, str], cases: dict[str
 
 
 def agrees(row: dict[str, Any], kernels: int) -> None:
-    """Both sides passed, did the same work on the device, and nothing was found and nothing timed on either."""
+    """Assert that both sides passed and did the same work, without findings or times."""
     ours, theirs = row["ours"], row["upstream"]
     assert row["outcome"] == "agree-pass", row["why"]
     assert (ours["device"], theirs["device"]) == (DEVICE, DEVICE)
@@ -68,7 +70,7 @@ def work(side: dict[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def one_case(name: str, flags: str, theirs: dict[str, Any] | None, outcome: str) -> dict[str, Any]:
-    """A case of a document of ``fmha parity``; this tool executes one kernel, 40 instructions in each of two launches."""
+    """A case in a document of ``fmha parity``; this tool runs one kernel, 40 instructions in each of two launches."""
     ours = {"device": DEVICE, "verdict": "PASSED", "findings": [], "executed": [executed("k", 80, 2)]}
     upstream = theirs and {"device": DEVICE, "said": "valid", "findings": [], "seconds": 0.26, **theirs}
     known = {"group": "g", "name": name, "program": "fwd", "problem": flags, "outcome": outcome, "why": [outcome]}
@@ -106,7 +108,7 @@ def test_the_forward_program_agrees(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 def test_the_backward_program_agrees(tmp_path: Path) -> None:
-    """The three stages, with a mask and lengths that fill no tile."""
+    """The three stages agree, with a mask and lengths that do not fill a tile."""
     settings = {"prec": "bf16", "b": "1", "h": "2", "d": "32", "mask": "1", "kname": "1"}
     (row,) = parity(tmp_path, "bwd", settings, {"case": {"s": "77", "s_k": "90"}})
     agrees(row, 3)
@@ -115,7 +117,7 @@ def test_the_backward_program_agrees(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(4 * 3600)
 def test_every_case_agrees(tmp_path: Path) -> None:
-    """``basic``, and the smallest of every kind of ``smoke``: all that both sides can be given."""
+    """``basic``, and the smallest comparable case of every kind of ``smoke``."""
     out = tmp_path / "cases.json"
     assert every_case(["--json", str(out)]) == 0
     cases = json.loads(out.read_text("utf-8"))["cases"]

@@ -1,4 +1,4 @@
-"""Plants faults in real kernels' assembly. The emulator catches and names them; for each one that it misses, a run shows the reason."""
+"""Plants faults in the assembly of real kernels. The emulator catches and names them, or a run explains the miss."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ HAZARDS = {
     Planted.SIGNAL: {"divergent-barrier"},
     Planted.WAIT: {"divergent-barrier"},
 }
-"""Kinds of findings, one of which names a fault of the class."""
+"""Finding kinds, one of which names a fault of the class."""
 
 TEXT = """
 k: ; @k
@@ -111,7 +111,7 @@ def opened(kernel: Kernel) -> PlantedKernel:
 
 
 def sound(row: Mapping[str, Any]) -> None:
-    """Check a fault's row: the right check caught it, or none could."""
+    """Assert that the right check caught a fault, or that none could."""
     kind, caught = Planted(row["fault"]), Caught(row["caught"])
     assert caught in (*EXPLAINED, Caught.NAMED, Caught.NUMBERS, Caught.HANGS), row
     assert row["verdict"] in ("PASSED", "WRONG", "HAZARD", "OUT_OF_BOUNDS", "LAUNCH_FAILED", "TIMED_OUT", "NAN"), row
@@ -122,12 +122,12 @@ def sound(row: Mapping[str, Any]) -> None:
         assert row["first"]["address"], row
         assert set(row["kinds"]) & HAZARDS.get(kind, set(row["kinds"])), row
     if kind is Planted.SWAPPED:
-        assert caught in (Caught.NUMBERS, Caught.NEVER_EXECUTED, Caught.NO_EFFECT), row  # of no effect: masked tiles
+        assert caught in (Caught.NUMBERS, Caught.NEVER_EXECUTED, Caught.NO_EFFECT), row  # no effect: in masked tiles
 
 
 @pytest.mark.timeout(1800)
 def test_the_text_unchanged_is_the_kernel(kernel: PlantedKernel, tmp_path: Path) -> None:
-    """Assembled again, the text gives the same instructions at the same addresses, and passes."""
+    """The unchanged text, assembled again, gives the same instructions at the same addresses, and passes."""
     again, original = tmp_path / "again.co", tmp_path / "original.co"
     again.write_bytes(kernel.assembled(kernel.text))
     original.write_bytes(kernel.original)
@@ -139,7 +139,7 @@ def test_the_text_unchanged_is_the_kernel(kernel: PlantedKernel, tmp_path: Path)
 
 @pytest.mark.timeout(1800)
 def test_planted_faults_are_caught(kernel: PlantedKernel) -> None:
-    """A seeded sample of each class, through the product's own path."""
+    """A seeded sample of each class is caught through the product's own code path."""
     every = faults(kernel.text, kernel.kernel.arch, kernel.problem.hdim * 2)
     found = list(rows(kernel, chosen_of(every, "", 2, 2, 11), every))
     for row in found:
@@ -177,7 +177,7 @@ def test_planted_faults_in_another_compilers_kernel(arch: str) -> None:
 @pytest.mark.timeout(7200)
 @pytest.mark.parametrize("one", KERNELS, ids=lambda k: f"{k.arch} {k.family}")
 def test_every_planted_fault(one: Kernel) -> None:
-    """Every wait, barrier, address, mask and matrix instruction; 60 registers."""
+    """Every wait, barrier, address, mask and matrix instruction is caught; registers are limited to 60."""
     with opened(one) as subject:
         assert (subject.plain.verdict, subject.plain.findings) == ("PASSED", ())
         every = faults(subject.text, one.arch, subject.problem.hdim * 2)

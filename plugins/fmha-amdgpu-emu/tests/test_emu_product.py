@@ -1,4 +1,4 @@
-"""The emulator as a device of ``fmha``: listed without being loaded, attached in the worker, findings become verdicts."""
+"""The emulator as a device of ``fmha``: listed without loading it, attached in the worker, findings become verdicts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PROBLEM = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")
 LOAD = (
     "s_load_dwordx4 s[4:7], s[0:1], 0x0\ns_load_dwordx2 s[8:9], s[0:1], 0x10\ns_waitcnt lgkmcnt(0)\nv_mov_b32 v0, 0\n"
 )
-"""s[4:5] the arena, s[6:7] Q, s[8:9] behind Q; v0 is zero."""
+"""s[4:5] the arena, s[6:7] Q, s[8:9] the end of Q; v0 is zero."""
 
 KERNELS = {
     "reads_q": ("global_load_dword v1, v0, s[6:7]\ns_waitcnt vmcnt(0)", None, ""),
@@ -46,7 +46,7 @@ KERNELS = {
         "v6",
     ),
 }
-"""Name -> (body, kind of finding, a word of its text)."""
+"""Name -> (body, kind of finding, a word in its text)."""
 
 
 def test_devices_are_those_of_the_facts() -> None:
@@ -84,7 +84,7 @@ def test_a_report_is_the_sum_of_its_launches() -> None:
 
 @pytest.fixture(scope="module")
 def codes(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """The kernels as code objects; skipped without LLVM or without hip-python."""
+    """The kernels as code objects; skips the tests without LLVM or hip-python."""
     pytest.importorskip("hip")
     core()
     folder = tmp_path_factory.mktemp("asm")
@@ -104,7 +104,7 @@ def run(name: str, codes: dict[str, Path], monkeypatch: pytest.MonkeyPatch, **op
 def test_what_a_kernel_does_wrong_is_its_verdict(
     name: str, codes: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neighbouring tensors share one allocation: only the regions tell a guard from Q."""
+    """Neighbouring tensors share one allocation, so only the regions distinguish a guard from Q."""
     _, kind, word = KERNELS[name]
     row = run(name, codes, monkeypatch)
     expected = {None: "PASSED", "out-of-bounds": "OUT_OF_BOUNDS"}.get(kind, "HAZARD")
@@ -133,7 +133,7 @@ def test_rows_follow_each_other_in_one_worker(codes: dict[str, Path], monkeypatc
 
 @pytest.mark.slow
 def test_composable_kernel_runs_there(tmp_path: Path) -> None:
-    """The command at the top of the documentation, with sources from the package index."""
+    """The first command in the documentation works, with sources from the package index."""
     for name in ("clang-22", "ld.lld-22", "llvm-objdump-22"):
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")

@@ -1,4 +1,4 @@
-"""Scalar floating point of gfx12: one value, no modifiers, the high half of a 16-bit result zero; comparisons in SCC."""
+"""Scalar floating point of gfx12: one value, no modifiers, 16-bit results with a zero high half; compares set SCC."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ Formula = Callable[..., int]
 
 
 def out(form: Form, formula: Formula) -> Formula:
-    """The result's denormals as MODE says."""
+    """The result with denormals treated as MODE determines."""
     return lambda mode, *sources: mode.flushed(form, formula(mode, *sources))
 
 
 def high(mode: Mode, bits: int) -> int:
-    """The upper half as a binary16 number."""
+    """The upper half, as a binary16 number."""
     return between(F32, F16, lambda m: 0)(mode, bits >> 16)
 
 
@@ -72,7 +72,7 @@ CASES = (
 
 
 def snippets(tmp: Path, cases: tuple[Case, ...]) -> Snippets:
-    """All of them, results in s4, sources from s8 on."""
+    """All instructions, with results in s4 and sources from s8 on."""
     texts = {}
     for case in cases:
         words = ["s4", *(f"s{8 + k}" for k in range(len(case.forms) - 1 - case.accumulates))]

@@ -1,4 +1,4 @@
-"""Every scalar integer instruction against formulas for its result and for SCC, on every architecture that has it."""
+"""Every scalar integer instruction agrees with formulas for its result and SCC, on every architecture that has it."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Op:
 
     Attributes:
         widths: of the destination (0: none) and of the sources in bits; 16 is an immediate.
-        value: of the sources. With ``more`` it also gets SCC and the old destination.
-        scc: of the sources ("keep": as before; "nonzero": of the result); with ``more`` as ``value``.
+        value: the result for the sources. With ``more``, it also gets SCC and the old destination.
+        scc: SCC for the sources ("keep": unchanged; "nonzero": of the result); with ``more``, called like ``value``.
     """
 
     name: str
@@ -43,17 +43,17 @@ def i32(x: int) -> int:
 
 
 def overflows(x: int) -> bool:
-    """No 32-bit number."""
+    """Whether the number exceeds 32 bits."""
     return not -(2**31) <= x < 2**31
 
 
 def find(text: str, what: str) -> int:
-    """Where a bit first stands, -1 if nowhere."""
+    """The position of the first such bit; -1 if there is none."""
     return text.find(what)
 
 
 def bits(x: int, width: int) -> str:
-    """The highest first."""
+    """The bits, the highest first."""
     return f"{x:0{width}b}"
 
 
@@ -70,7 +70,7 @@ def field(width: int, sign: bool) -> Formula:
 
 
 def quads(x: int, width: int) -> list[bool]:
-    """Whether any of four neighbouring bits is set."""
+    """Whether any of four neighbouring bits is set, for each group of four."""
     return [bool(x >> 4 * k & 15) for k in range(width // 4)]
 
 
@@ -80,7 +80,7 @@ SHIFT = (64, 64, 32)
 
 
 def both(name: str, formula: Callable[[int, int], int], archs: tuple[str, ...] = ALL) -> tuple[Op, Op]:
-    """A bitwise instruction in its two widths."""
+    """A bitwise instruction in both widths."""
     return Op(f"s_{name}_b32", archs, W3, formula, "nonzero"), Op(f"s_{name}_b64", archs, D3, formula, "nonzero")
 
 
@@ -134,7 +134,7 @@ SOP2 = (
 
 
 def counting(old: str, new: str | None, of: tuple[str, str], formula: Callable[[int, int], int]) -> tuple[Op, ...]:
-    """A number found in 32 and in 64 bits; ``new`` is its name on RDNA (None: it has none there)."""
+    """A bit count or position in 32 and 64 bits; ``new`` is its name on RDNA (None: RDNA lacks it)."""
     out = []
     for suffix, width in zip(of, (32, 64), strict=True):
         value = lambda a, width=width: formula(a, width)  # noqa: E731
@@ -208,7 +208,7 @@ IMMEDIATES = (0, 1, 0xFFFF, 0x7FFF, 0x8000, 0x1234, 0xFFF0, 5, 0x8001, 2, 0x7F, 
 
 
 def _values(op: Op, seed: int) -> list[list[int]]:
-    """Sources of each instance, then SCC and the old destination; every second source equals the first now and then."""
+    """Sources of each instance, then SCC and the old destination; in some instances both sources are equal."""
     rng = random.Random(f"{op.name} {seed}")
     out = []
     for at in range(INSTANCES):
@@ -251,7 +251,7 @@ def snippets(arch: str, folder: Path) -> Snippets:
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the snippets of this module are assembled."""
+    """The folder in which the snippets of this module are assembled."""
     return tmp_path_factory.mktemp("scalar")
 
 
@@ -276,7 +276,7 @@ def test_scalar_integers(arch: str, op: Op, folder: Path) -> None:
                 result = op.value(*given) & ((1 << width) - 1)
                 got = int(after.s[base]) | (int(after.s[base + 1]) << 32 if width == 64 else 0)
                 assert got == result, f"{shown}: {got:#x}, not {result:#x}"
-            if width < 64:  # the second register is nobody's
+            if width < 64:  # the second register is unused
                 assert int(after.s[base + 1]) == before[base + 1], shown
             want = scc if op.scc == "keep" else result != 0 if op.scc == "nonzero" else op.scc(*given)  # type: ignore[operator]
             assert int(after.s[base + 7]) == int(bool(want)), f"{shown}: SCC {after.s[base + 7]}, not {int(bool(want))}"
@@ -305,7 +305,7 @@ def _exec_names(arch: str, width: int) -> list[tuple[str, Callable[[int, int], i
 
 @pytest.mark.parametrize(("arch", "wave64"), [*((a, True) for a in ALL), *((a, False) for a in RDNA)])
 def test_exec_saved_and_written(arch: str, wave64: bool, folder: Path) -> None:
-    """saveexec keeps the old EXEC, wrexec gives the new one; SCC says whether a lane is left."""
+    """saveexec returns the old EXEC, wrexec the new one; SCC shows whether a lane is left."""
     width = 64 if wave64 else 32
     full = (1 << width) - 1
     names = _exec_names(arch, width)

@@ -1,4 +1,4 @@
-"""gfx950's v_cvt_scalef32: numbers times or divided by a power of two, one, two or thirty-two at once."""
+"""gfx950's v_cvt_scalef32: one, two or thirty-two numbers at once, multiplied or divided by a power of two."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def run(snippets: Snippets, key: str, v: dict[int, Words]) -> Words:
 
 
 def sources(seed: int, wide: Form, registers: range) -> dict[int, Words]:
-    """Registers of one or two numbers each; v100 is the scale (near one, and any), v101 the seed."""
+    """Registers of one or two numbers each; v100 is the scale (near one, and arbitrary), v101 the seed."""
     out = {}
     for k in registers:
         low, high = (draw(wide, seed * 1000 + 2 * k + h, 64).astype(np.uint32) for h in (0, 1))
@@ -63,7 +63,7 @@ def sources(seed: int, wide: Form, registers: range) -> dict[int, Words]:
 
 
 def active(after: Words, before: dict[int, Words], registers: range) -> list[int]:
-    """Lanes that EXEC lets through; the others must be as before."""
+    """The lanes that EXEC enables; the others must be unchanged."""
     for lane in range(64):
         if not EXEC >> lane & 1:
             for k in registers:

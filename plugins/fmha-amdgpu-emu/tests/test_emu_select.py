@@ -1,4 +1,4 @@
-"""Minimum, maximum and median: numbers in order, -0 below +0; NaNs by generation and by IEEE 754-2019's two operations."""
+"""Minimum, maximum and median: -0 is below +0, and NaNs follow the generation and IEEE 754-2019's two operations."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ GFX11, GFX12 = ("gfx1100",), ("gfx1201",)
 
 
 def signalling(form: Form, bits: int) -> bool:
-    """A NaN that is not quiet."""
+    """Whether a NaN is signalling."""
     return is_nan(form, bits) and not bits & form.quiet
 
 
 def two(form: Form, largest: bool, rule: str) -> Callable[[Mode, int, int], int]:
-    """The rules as the documents' text has them; ``rule``: old (v_min_f32), number, propagate."""
+    """The rules of the documents' text; ``rule``: old (v_min_f32), number, propagate."""
 
     def cdna(mode: Mode, a: int, b: int) -> int | None:
         if mode.ieee and signalling(form, a):
@@ -63,7 +63,7 @@ def two(form: Form, largest: bool, rule: str) -> Callable[[Mode, int, int], int]
 
 
 def flushing(form: Form, inner: Callable[..., int]) -> Callable[..., int]:
-    """Only the input's denormals are flushed."""
+    """A formula that flushes only the denormals of the input."""
     return lambda mode, *sources: inner(mode, *(mode.flushed(form, s) for s in sources))
 
 
@@ -74,7 +74,7 @@ def nested(form: Form, inside: bool, outside: bool, rule: str) -> Callable[..., 
 
 
 def median(form: Form, rule: str) -> Callable[..., int]:
-    """The documents' text: where the largest equals a source, the larger of the other two."""
+    """The documents' text: if the largest equals a source, the larger of the other two."""
     low, high = two(form, False, rule), two(form, True, rule)
 
     def equal(a: int, b: int) -> bool:
@@ -92,7 +92,7 @@ def median(form: Form, rule: str) -> Callable[..., int]:
 
 
 def family(form: Form, archs: tuple[str, ...], names: dict[str, str], rule: str, keeps: bool = False) -> list[Case]:
-    """min, max, min3, ... under the names that a generation gives them."""
+    """min, max, min3, ... under their names in a generation."""
     made: dict[str, tuple[int, Callable[..., int]]] = {
         "min": (2, two(form, False, rule)),
         "max": (2, two(form, True, rule)),

@@ -1,4 +1,4 @@
-"""The harness itself: state goes in and comes out, and an instruction that is not implemented stops with its name."""
+"""The harness itself: state goes in and comes out, and an unimplemented instruction stops with its name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from harness import ARCHS, Snippets
 
 @pytest.mark.parametrize("arch", ARCHS)
 def test_state_round_trip(arch: str, tmp_path: Path) -> None:
-    """v_mov reads and writes the lanes that EXEC allows; all other state stays."""
+    """v_mov reads and writes the lanes that EXEC enables; all other state is unchanged."""
     snippets = Snippets(arch, tmp_path, {"move": "v_mov_b32 v3, v4", "scalar": "s_mov_b32 s7, 0x12345678"})
     lanes = np.arange(64, dtype=np.uint32) * 3 + 1
     after = snippets.run("move", v={3: 0xABCDEF01, 4: lanes}, s={5: 77}, exec=0x0F0F0F0F, vcc=5, m0=9)

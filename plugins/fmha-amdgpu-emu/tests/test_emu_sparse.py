@@ -1,4 +1,4 @@
-"""v_smfmac_* and v_swmmac_*: two of every four elements of A are stored; against the product with all four."""
+"""v_smfmac_* and v_swmmac_*, which store two of every four elements of A, agree with the product with all four."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class Case:
 
     @property
     def groups(self) -> int:
-        """Lane groups that hold different k."""
+        """The number of lane groups that hold different k."""
         return (32 if self.rdna else 64) // self.n
 
     @property
     def stored(self) -> int:
-        """Elements of A in a lane."""
+        """The number of elements of A in a lane."""
         return self.k // self.groups // 2
 
     @property
@@ -54,7 +54,7 @@ class Case:
         return f"{self.name} {', '.join(operands)}, v{INDEX} {more}"
 
     def result(self) -> tuple[Array, Array]:
-        """Lane and element of D[i][j]."""
+        """The lane and element of D[i][j]."""
         i, j = np.indices((self.n, self.n))
         if self.rdna:
             return 16 * (i // 8) + j, i % 8
@@ -95,7 +95,7 @@ PAIRS = [(arch, case) for case in CASES for arch in case.archs]
 
 
 def variants(case: Case) -> dict[str, tuple[str, int]]:
-    """Modifiers, and the set of indices that they choose."""
+    """Modifiers, and the index set that each selects."""
     sets = 32 // (2 * case.stored)
     if case.rdna:
         return {"plain": ("", 0)} | ({"key": ("index_key:1", 1)} if sets > 1 else {})
@@ -138,7 +138,7 @@ def codes_of(rng: np.random.Generator, kind: Any, shape: tuple[int, ...]) -> Arr
 
 
 def data_of(case: Case, arch: str, chosen: int, rng: np.random.Generator, **kinds: Any) -> Data:
-    """Random operands; the index register holds random bits but for the chosen set."""
+    """Random operands; the index register is random except for the chosen set."""
     kind_a, kind_b = kinds.get("a") or number(case.a, arch), kinds.get("b") or number(case.b, arch)
     half, n = case.k // 2, case.n
     a, b = codes_of(rng, kind_a, (n, half)), codes_of(rng, kind_b, (case.k, n))
@@ -184,7 +184,7 @@ def check(case: Case, data: Data, got: Array) -> None:
 
 @pytest.mark.parametrize(("arch", "case"), PAIRS, ids=[f"{arch}-{case.name[2:]}" for arch, case in PAIRS])
 def test_sparse_product(arch: str, case: Case, snippets: dict[str, Snippets]) -> None:
-    """All sets of indices; EXEC does not matter."""
+    """All index sets give the right product; EXEC has no effect."""
     rng = np.random.default_rng(case.k + case.n)
     for key, (_, chosen) in variants(case).items():
         data = data_of(case, arch, chosen, rng)
@@ -192,7 +192,7 @@ def test_sparse_product(arch: str, case: Case, snippets: dict[str, Snippets]) ->
 
 
 def test_what_is_not_stored_takes_no_part(snippets: dict[str, Snippets]) -> None:
-    """Infinities in B that no index names leave no trace."""
+    """Infinities in elements of B that no index selects have no effect."""
     case = CASES[0]
     data = data_of(case, "gfx942", 0, np.random.default_rng(1))
     registers = dict(data.registers)
@@ -204,7 +204,7 @@ def test_what_is_not_stored_takes_no_part(snippets: dict[str, Snippets]) -> None
 
 
 def test_signs_and_clamp(snippets: dict[str, Snippets]) -> None:
-    """NEG_LO makes integers signed; CLAMP saturates; NEG of f16 turns the lower and upper elements' signs."""
+    """NEG_LO makes integers signed, CLAMP saturates, and NEG of f16 negates the lower and upper elements."""
     case, rng = case_named("iu8"), np.random.default_rng(2)
     data = data_of(case, "gfx1201", 0, rng, a=NUMBERS["i8"])
     check(case, data, result(case, snippets["gfx1201"].run("signed", data.registers).v))

@@ -1,4 +1,4 @@
-"""Planted faults are found and named, and the right code has no findings: waits, undefined registers, LDS order."""
+"""Planted faults in waits, registers and LDS order are found and named; correct code has no findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Finding = dict[str, Any]
 
 
 def names(arch: str) -> dict[str, str]:
-    """Mnemonics and waits that the texts below fill in."""
+    """The mnemonics and waits that fill the texts below."""
     if arch == "gfx1201":
         return {
             "load": "global_load_b32", "store": "global_store_b32", "sload": "s_load_b64", "read": "ds_load_b32",
@@ -44,7 +44,7 @@ def names(arch: str) -> dict[str, str]:
     }  # fmt: skip
 
 
-# Name, text, findings (kind, instruction's mnemonic without its suffix), each in order.
+# Name, text, findings (kind, mnemonic without its suffix), each in order.
 MISSING, UNDEFINED = "missing-wait", "uninitialised-register"
 SNIPPETS: tuple[tuple[str, str, tuple[tuple[str, str], ...]], ...] = (
     ("waited", "{load} v2, v1, s[4:5]\n{vm0}\nv_mov_b32 v3, v2", ()),
@@ -107,7 +107,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def found(findings: list[Finding]) -> list[tuple[str, str]]:
-    """(kind, mnemonic) of each, encodings' suffixes dropped."""
+    """The (kind, mnemonic) of each, without encoding suffixes."""
     return [(f["kind"], f["instruction"].split()[0].removesuffix("_e32").removesuffix("_e64")) for f in findings]
 
 
@@ -134,7 +134,7 @@ def test_one_wave(case: Case, name: str, expected: tuple[tuple[str, str], ...]) 
 
 
 def test_undefined_lanes_are_told_apart(case: Case) -> None:
-    """Only lanes that EXEC holds matter, and a lane is named."""
+    """Only lanes that EXEC enables matter, and the finding names a lane."""
     defined = np.full(512, ALL, np.uint64)
     defined[30] = ALL & ~(1 << 5)
     s = {4: case.address & 0xFFFFFFFF, 5: case.address >> 32}
@@ -158,7 +158,7 @@ def test_undefined_lanes_are_told_apart(case: Case) -> None:
     ],
 )
 def test_the_other_half_of_a_pair_is_not_read(tmp_path: Path, text: str, undefined: int) -> None:
-    """Compilers do not write the dword that op_sel omits. The dword that it names is read."""
+    """Compilers do not write the dword that op_sel leaves out. The dword that it selects is read."""
     pairs = Snippets("gfx942", tmp_path, {"sum": text + "\nv_cmp_gt_f32 vcc, v8, v9"})
     for missing, findings in ((undefined, 0), (61 - undefined, 1)):
         defined = np.full(512, ALL, np.uint64)
@@ -190,14 +190,14 @@ LDS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 
 
 def lds_kernels(case: Case, folder: Path) -> bytes:
-    """All of them in one code object."""
+    """All kernels in one code object."""
     fill = case.names | {"b8": "store_b8" if case.arch in WAVE32 else "write_b8"}
     first = "" if case.arch in WAVE32 else "s_mov_b32 m0, -1\n"
     return kernels(case.arch, folder, {name: first + (BODY + text).format(**fill) for name, text, _ in LDS}, lds=2048)
 
 
 def test_waves_that_share_lds(case: Case, tmp_path: Path) -> None:
-    """A barrier, and a wait before it, order the accesses of two waves. Every seed finds the same kinds."""
+    """A barrier with a wait before it orders the accesses of two waves. Every seed finds the same kinds."""
     code = lds_kernels(case, tmp_path)
     arguments, block = struct.pack("<Q", case.address) + bytes(56), (WAVES * case.lanes, 1, 1)
     for name, _, expected in LDS:
@@ -232,7 +232,7 @@ v_and_b32 v5, 0xfc, v1
 
 
 def test_waves_that_load_the_same_to_lds(case: Case, tmp_path: Path) -> None:
-    """Waves may load the same values to the same place, each with its own wait; other values are a race."""
+    """Waves may load the same values to the same place, each with its own wait; different values are a race."""
     if case.arch in WAVE32:
         pytest.skip("no loads to LDS")
     fills = {"alike": ("0xfc", "{vm0}"), "not_alike": ("0xffc", "{vm0}"), "no_wait": ("0xfc", "")}

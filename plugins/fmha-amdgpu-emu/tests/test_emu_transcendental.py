@@ -1,4 +1,4 @@
-"""Exponential, logarithm, reciprocals, roots, sine, cosine: within 0.51 units in the last place of the true value."""
+"""Exponential, logarithm, reciprocals, roots, sine and cosine are within 0.51 ulp of the true value."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ FUNCTIONS: dict[str, Function] = {
 
 
 def ulp(form: Form, value: float) -> float:
-    """The last place of a number of this size."""
+    """The unit in the last place of a number of this size."""
     exponent = math.frexp(value)[1] - 1
     return math.ldexp(1.0, max(exponent, 1 - form.bias) - form.mantissa)
 
@@ -83,7 +83,7 @@ def judge(form: Form, function: Function, flush_in: bool, flush_out: bool, sourc
     if flush_out:
         edge = math.ldexp(1.0, 1 - form.bias)
         if abs(abs(true) - edge) < ulp(form, edge):
-            return  # flushed or not, by the last digit
+            return  # flushed or not, depending on the last digit
         nearest = flushed(form, nearest)
     if math.isinf(true) or nearest & (form.sign - 1) in (0, form.infinity):
         assert got == nearest, what
@@ -93,7 +93,7 @@ def judge(form: Form, function: Function, flush_in: bool, flush_out: bool, sourc
 
 @dataclass(frozen=True)
 class Op:
-    """A function in a format; binary32's flush denormals always, sine and cosine and the others as MODE says."""
+    """A function in a format. binary32 always flushes denormals; sine, cosine and other formats follow MODE."""
 
     name: str
     form: Form
@@ -136,7 +136,7 @@ def text_of(op: Op, arch: str) -> str:
 
 
 def domain(op: Op, seed: int) -> list[int]:
-    """64 sources; for the exponential and the circular functions half of them of moderate size."""
+    """64 sources; for the exponential and the circular functions, half of them are of moderate size."""
     values = [int(x) for x in draw(op.form, seed, 64)]
     rng = np.random.default_rng(seed)
     if op.name.startswith(("v_exp", "v_sin", "v_cos", "v_s_exp")):
@@ -171,7 +171,7 @@ def test_function(arch: str, op: Op, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("op", SCALAR, ids=lambda op: op.name)
 def test_scalar_form(op: Op, tmp_path: Path) -> None:
-    """One value in SGPRs; EXEC does not matter, modifiers do."""
+    """One value in SGPRs: EXEC has no effect, modifiers do."""
     texts = {"f": f"{op.name} s4, s5", "minus": f"{op.name} s4, -|s5|", "half": f"{op.name} s4, s5 mul:2"}
     snippets = Snippets("gfx1201", tmp_path, texts)
     sign = op.form.sign

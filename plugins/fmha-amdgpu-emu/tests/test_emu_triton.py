@@ -1,4 +1,4 @@
-"""Executes kernels that Triton's compiler made: an anchor that contains none of Composable Kernel's code."""
+"""Runs kernels from Triton's compiler: an anchor that contains none of Composable Kernel's code."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from triton_attention import compiled
 TYPES: dict[str, Any] = {"fp16": np.float16, "bf16": ml_dtypes.bfloat16}
 ROUNDING = {"fp16": 2.0**-11, "bf16": 2.0**-8}
 NO_POINTER = np.zeros(0, np.uint32)
-"""Triton passes scratch pointers behind the arguments; these kernels use none."""
+"""Triton passes scratch pointers after the arguments; these kernels use none."""
 
 
 def launched(
     arch: str, dtype: str, *, causal: bool, hdim: int, block: tuple[int, int], lengths: tuple[int, int]
 ) -> tuple[float, float, list[dict[str, Any]]]:
-    """Row error of O, largest error of the LSE, findings."""
+    """The row error of O, the largest error of the LSE, and the findings."""
     kernel = compiled(arch, dtype, causal=causal, hdim=hdim, block_m=block[0], block_n=block[1])
     heads, (rows, keys) = 2, lengths
     rng = np.random.default_rng([rows, keys, hdim])

@@ -1,4 +1,4 @@
-"""Every vector integer instruction against a formula on Python integers, on every architecture that has it."""
+"""Every vector integer instruction agrees with a formula on Python integers, on every architecture that has it."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def i16(x: int) -> int:
 
 
 def leading(x: int, bits: int = 32) -> int:
-    """Zeros before the first one; -1 without one."""
+    """The number of zeros before the first one bit; -1 if there is none."""
     return bits - x.bit_length() if x else -1
 
 
 def reverse(x: int) -> int:
-    """Bit 0 becomes bit 31."""
+    """The bits reversed: bit 0 becomes bit 31."""
     return int(f"{x:032b}"[::-1], 2)
 
 
 def signs(x: int) -> int:
-    """Place, from the top, of the first bit that is not the sign; -1 where there is none."""
+    """The position, from the top, of the first bit that differs from the sign; -1 if there is none."""
     text = f"{x:032b}"
     return text.find("1" if text[0] == "0" else "0")
 
@@ -65,7 +65,7 @@ def signed_field(a: int, at: int, width: int) -> int:
 
 
 def middle(*values: int) -> int:
-    """The second of three."""
+    """The middle one of three."""
     return sorted(values)[1]
 
 
@@ -231,7 +231,7 @@ def sad(a: int, b: int, bits: int = 8, masked: bool = False) -> int:
 
 
 def quad(masked: bool) -> Callable[[int, int, int], int]:
-    """Four sums against the dwords that begin at bytes 0 to 3 of a."""
+    """Four sums, with the dwords that begin at bytes 0 to 3 of a."""
 
     def formula(a: int, b: int, c: int) -> int:
         return sum(
@@ -242,7 +242,7 @@ def quad(masked: bool) -> Callable[[int, int, int], int]:
 
 
 def quad_wide(a: int, b: int, c: int) -> int:
-    """The same into four dwords."""
+    """The same sums, in four dwords."""
     return sum(((sad(a >> 8 * k & M32, b, masked=True) + (c >> 32 * k & M32)) & M32) << 32 * k for k in range(4))
 
 
@@ -291,7 +291,7 @@ CASES = (*SUMS, *PRODUCTS, *BITS, *ORDER, *WIDE, *HALVES, *BYTES)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the snippets of this module are assembled."""
+    """The folder in which the snippets of this module are assembled."""
     return tmp_path_factory.mktemp("vector_int")
 
 
@@ -302,7 +302,7 @@ def test_vector_integers(arch: str, case: Case, folder: Path) -> None:
 
 @pytest.mark.parametrize("arch", ALL)
 def test_permuted_by_one_choice(arch: str, tmp_path: Path) -> None:
-    """v_perm_b32 with a scalar selector, as compilers write it."""
+    """v_perm_b32 with a scalar selector, as compilers emit it."""
     choices = (0x07060302, 0x05040100, 0x03020504, 0x00000000, 0x0C0C0503, 0x070D0A08, 0x0B090706)
     run = Snippets(arch, tmp_path, {f"c{c:x}": f"s_mov_b32 s2, {c:#x}\nv_perm_b32 v1, v2, v3, s2" for c in choices})
     v = words(31, 4, 64)

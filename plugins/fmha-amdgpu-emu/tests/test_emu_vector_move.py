@@ -1,4 +1,4 @@
-"""Moves, selects by masks, sums with carry masks, and what passes between lanes, scalars and registers."""
+"""Moves, selects by masks, sums with carry masks, and transfers between lanes, scalars and registers."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ Lanes = npt.NDArray[np.uint32]
 
 
 def mask_name(arch: str, number: int) -> str:
-    """A lane mask's register."""
+    """The register of a lane mask."""
     return f"s[{number}:{number + 1}]" if arch in CDNA else f"s{number}"
 
 
 def vcc(arch: str) -> str:
-    """VCC as the assembler calls it."""
+    """VCC in the assembler's spelling."""
     return "vcc" if arch in CDNA else "vcc_lo"
 
 
 def on(mask: int) -> npt.NDArray[np.bool_]:
-    """Lane by lane."""
+    """The mask as booleans, lane by lane."""
     return np.array([mask >> lane & 1 for lane in range(64)], bool)
 
 
 def bits(lanes: Any) -> int:
-    """A mask of the lanes that are true."""
+    """The mask of the lanes that are true."""
     return sum(1 << k for k, x in enumerate(lanes) if x)
 
 
 def same(got: Any, want: Any, what: str = "") -> None:
-    """All 64 lanes."""
+    """The same value in all 64 lanes."""
     expected = np.broadcast_to(np.asarray(want), 64).astype(np.uint64)
     wrong = np.flatnonzero(np.asarray(got, np.uint64) != expected)
     assert not len(wrong), f"{what} lane {wrong[0]}: {int(got[wrong[0]]):#x}, not {int(expected[wrong[0]]):#x}"
@@ -98,7 +98,7 @@ def test_moves(arch: str, tmp_path: Path) -> None:
 
 
 def test_true16_moves(tmp_path: Path) -> None:
-    """Halves of registers on RDNA3: the other half stays."""
+    """RDNA3's moves between register halves keep the other half."""
     texts = {"ll": "v_mov_b16 v1.l, v2.l", "hl": "v_mov_b16 v1.h, v2.l", "lh": "v_mov_b16 v1.l, v2.h",
              "scalar": "v_mov_b16 v1.h, s3", "one": "v_mov_b16 v1.l, 1.0", "swap": "v_swap_b16 v1.h, v2.l",
              "within": "v_swap_b16 v1.h, v1.l"}  # fmt: skip
@@ -131,7 +131,7 @@ CARRIES: dict[str, tuple[tuple[str, ...], bool, Callable[[int, int, int], int]]]
 
 @pytest.mark.parametrize("arch", ALL)
 def test_sums_with_carry(arch: str, tmp_path: Path) -> None:
-    """The carry out is zero in lanes that are off; the carry in is a lane mask; both may be the same register."""
+    """The carry out is zero in disabled lanes. The carry in is a lane mask, and both may use the same register."""
     texts = {}
     for name, (archs, takes, _) in CARRIES.items():
         if arch in archs:
@@ -242,7 +242,7 @@ def test_lanes_and_scalars(arch: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("arch", "wave64"), [(a, False) for a in ALL] + [(a, True) for a in RDNA])
 def test_lanes_before_this_one(arch: str, wave64: bool, tmp_path: Path) -> None:
-    """v_mbcnt with scalar masks, a register's own bits, and a start."""
+    """v_mbcnt with scalar masks, with a register's bits, and with a start value."""
     texts = {
         "all": "v_mbcnt_lo_u32_b32 v1, -1, 0\nv_mbcnt_hi_u32_b32 v1, -1, v1",
         "mask": "v_mbcnt_lo_u32_b32 v1, s4, 0\nv_mbcnt_hi_u32_b32 v1, s5, v1",
@@ -264,7 +264,7 @@ def test_lanes_before_this_one(arch: str, wave64: bool, tmp_path: Path) -> None:
 def gathered(
     data: Lanes, old: Lanes, exec_: int, lanes: int, fetch: bool, zero: bool, source: Callable[[int], int]
 ) -> Lanes:
-    """D[l] = data[source(l)], with the rules for lanes that are off."""
+    """D[l] = data[source(l)], with the rules for disabled lanes."""
     out = old.copy()
     for lane in range(lanes):
         if exec_ >> lane & 1:
@@ -308,7 +308,7 @@ def test_permutes_in_rows(arch: str, wave64: bool, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("options", ["", "bound_ctrl:1", "fi:1", "bound_ctrl:1 fi:1"])
 def test_swaps_of_rows(options: str, tmp_path: Path) -> None:
-    """CDNA4: rows 1 and 3 of the first register against rows 0 and 2 of the second; or halves of the wave."""
+    """CDNA4: rows 1 and 3 of the first register swap with rows 0 and 2 of the second, or halves of the wave swap."""
     suffix = "_e64" if options else ""
     texts = {f"r{row}": f"v_permlane{row}_swap_b32{suffix} v1, v2 {options}" for row in (16, 32)}
     run = Snippets("gfx950", tmp_path, texts)

@@ -1,4 +1,4 @@
-"""v_wmma_*: gfx1100's layouts (lanes twice) and gfx1201's, against matrix products."""
+"""v_wmma_* agrees with matrix products in gfx1100's layouts (with duplicated lanes) and gfx1201's."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Case:
 
     @property
     def held(self) -> int:
-        """Elements of A in a lane."""
+        """The number of elements of A in a lane."""
         return self.k if self.old else self.k // 2
 
     @property
@@ -46,7 +46,7 @@ class Case:
         return f"{self.name} {', '.join(words)}, {c or f'v[{C}:{C + self.result_words - 1}]'} {more}"
 
     def source(self) -> tuple[Array, Array]:
-        """Lane and element of A[i][k] and of B[k][i]; gfx1100 has each again 16 lanes further up."""
+        """The lane and element of A[i][k] and B[k][i]; gfx1100 repeats each 16 lanes further up."""
         i, k = np.indices((16, self.k))
         if self.old:
             return i, k
@@ -55,7 +55,7 @@ class Case:
         return 16 * (k // self.held) + i, k % self.held
 
     def result(self, upper: int = 0) -> tuple[Array, Array]:
-        """Lane and element (of the result's bits) of D[i][j]."""
+        """The lane and element (of the result's width) of D[i][j]."""
         i, j = np.indices((16, 16))
         wide = self.out in ("f32", "i32")
         if self.old:
@@ -149,7 +149,7 @@ IDS = [f"{case.arch}-{case.name[7:]}" for case in CASES]
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_product(case: Case, snippets: dict[str, Snippets]) -> None:
-    """Plain, in place, with a constant as C; EXEC does not matter."""
+    """Plain, in place and with a constant as C; EXEC has no effect."""
     run = snippets[case.arch].run
     data = data_of(case, np.random.default_rng(case.k))
     check(case, data.a, data.b, data.c, result(case, run(case.name, data.registers, exec=0x10).v))
@@ -165,13 +165,13 @@ INTS = [case for case in CASES if case.out == "i32"]
 
 @pytest.mark.parametrize("case", FLOATS, ids=[f"{case.arch}-{case.name[7:]}" for case in FLOATS])
 def test_signs_of_floats(case: Case, snippets: dict[str, Snippets]) -> None:
-    """NEG_LO and NEG_HI turn lower and upper elements of A and B; for C they are the sign and the size."""
+    """NEG_LO and NEG_HI negate lower and upper elements of A and B; for C they negate and take the magnitude."""
     run = snippets[case.arch].run
     data = data_of(case, np.random.default_rng(7))
     check(case, data.a, data.b, -np.abs(data.c), result(case, run(f"{case.name}_size", data.registers).v))
     if case.a in ("fp8", "bf8"):
         return
-    # Which k is in a lower half is a matter of the layout: element of the lane even.
+    # The layout determines which k is in a lower half: the element of the lane must be even.
     even = case.source()[1] % 2 == 0
     a, b = np.where(even, -data.a, data.a), np.where(even.T, data.b, -data.b)
     check(case, a, b, -data.c, result(case, run(f"{case.name}_neg", data.registers).v))
@@ -179,7 +179,7 @@ def test_signs_of_floats(case: Case, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("case", INTS, ids=[f"{case.arch}-{case.name[7:]}" for case in INTS])
 def test_signs_of_integers(case: Case, snippets: dict[str, Snippets]) -> None:
-    """NEG_LO bits 0 and 1 make A and B signed; CLAMP saturates; D may lie over C."""
+    """NEG_LO bits 0 and 1 make A and B signed, CLAMP saturates, and D may overlap C."""
     run = snippets[case.arch].run
     rng = np.random.default_rng(8)
     for signs in SIGNS:
@@ -195,7 +195,7 @@ def test_signs_of_integers(case: Case, snippets: dict[str, Snippets]) -> None:
 
 @pytest.mark.parametrize("kind", ["f16", "bf16"])
 def test_upper_halves(kind: str, snippets: dict[str, Snippets]) -> None:
-    """gfx1100: OP_SEL bit 2 takes C from the upper halves and puts D there; D's lower halves stay, and the reverse."""
+    """gfx1100: OP_SEL bit 2 reads C from the upper halves and writes D there; the other halves are kept."""
     case = next(c for c in CASES if c.old and c.out == kind)
     for upper, name in ((1, f"{case.name}_upper"), (0, case.name)):
         data = data_of(case, np.random.default_rng(9), upper)
@@ -207,7 +207,7 @@ def test_upper_halves(kind: str, snippets: dict[str, Snippets]) -> None:
 
 
 def test_special_values(snippets: dict[str, Snippets]) -> None:
-    """Infinities, NaNs and denormals of f16 go through."""
+    """Infinities, NaNs and denormals of f16 are preserved."""
     for arch in BOTH:
         case = next(c for c in CASES if c.arch == arch and c.name == "v_wmma_f32_16x16x16_f16")
         kind = NUMBERS["f16"]

@@ -1,4 +1,4 @@
-"""Attention in Triton's language, compiled by Triton's own compiler. It contains none of Composable Kernel's code."""
+"""Attention in Triton's language, compiled by Triton's own compiler. It contains no Composable Kernel code."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ def attention(
     Q, K, V, Out, LSE, seqlen_q, seqlen_k, scale, stride_h_q, stride_h_k,
     CAUSAL: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """O and the LSE in bits; ``scale`` holds log2(e). One program for BM queries of a head; rows of D elements."""
+    """O and the LSE in bits; ``scale`` includes log2(e). A program handles BM queries of a head; rows have
+    D elements.
+    """
     start, head = tl.program_id(0), tl.program_id(1)
     rows = start * BM + tl.arange(0, BM)
     cols = tl.arange(0, BN)
@@ -57,7 +59,7 @@ _CONSTANTS = ("CAUSAL", "D", "BM", "BN")
 
 
 def compiled(arch: str, dtype: str, *, causal: bool, hdim: int, block_m: int, block_n: int, warps: int = 4):
-    """Triton's compiled kernel: ``asm["hsaco"]`` is the code object, ``metadata`` has its name, waves and LDS bytes."""
+    """Triton's compiled kernel: ``asm["hsaco"]`` is the code object; ``metadata`` has its name, waves and LDS bytes."""
     signature = {**dict.fromkeys(_POINTERS, f"*{dtype}"), "LSE": "*fp32", "scale": "fp32"}
     signature |= {**dict.fromkeys(_NUMBERS, "i32"), **dict.fromkeys(_CONSTANTS, "constexpr")}
     ordered = {name: signature[name] for name in attention.arg_names}

@@ -1,4 +1,4 @@
-"""The published conformance tests, and one run through the registry of the installation."""
+"""The published conformance tests, and one run through the installed registry."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A complete backend for fmha: float32 attention by the textbook formula, in C++, for any CPU.
 
-It serves batch mode, float32, no mask or a causal one, any head dims and head counts. Everything else is
-refused by the core rules, which follow from the signature alone.
+It supports batch mode, float32, no mask or a causal one, and any head dims and head counts. The core rules refuse
+everything else; they follow from the signature alone.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ extern "C" void fmha_example(const Args* a) {
 
 
 class Args(ctypes.Structure):
-    """The struct of SOURCE, field by field; strides (batch, head, row) of q, k, v, o, lse in elements."""
+    """The struct in SOURCE, field by field; strides (batch, head, row) of q, k, v, o, lse in elements."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("q", "k", "v", "o", "lse")),
@@ -63,11 +63,11 @@ class Args(ctypes.Structure):
 
 @dataclass(frozen=True, kw_only=True)
 class ExampleAlgorithm(api.Algorithm):
-    """There is nothing to choose."""
+    """This backend has no free choices."""
 
 
 class ExampleSession(api.HostSession):
-    """One loaded library, called in the worker process."""
+    """One loaded library in the worker process."""
 
     def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
         self.problem = plan.problem
@@ -93,7 +93,7 @@ class ExampleSession(api.HostSession):
 
 
 class ExampleBackend:
-    """The five answers of a backend."""
+    """The five methods of a backend."""
 
     name = "example"
     algorithm: type[api.Algorithm] = ExampleAlgorithm

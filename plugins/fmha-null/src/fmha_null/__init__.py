@@ -1,8 +1,8 @@
 """The null backend: a device that every machine has, kernels that need no compiler, and every way to fail.
 
-Tests run the whole command line on it. It computes attention in numpy, and it has one kernel for each ``Behaviour``, so that
-``fmha validate --backend null --all-kernels`` reaches every verdict through the real path. ``auto`` never chooses it. Its
-honest kernels rank before all others.
+Tests run the whole command line on it. It computes attention in numpy and has one kernel for each ``Behaviour``, so
+``fmha validate --backend null --all-kernels`` reaches every verdict through the real code path. ``auto`` never chooses
+this backend. Its correct kernels rank before all others.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class NullBackend:
         return None
 
     def open(self, device: api.DeviceFacts) -> api.Session:
-        from fmha_null.session import NullSession  # numpy is for the worker alone
+        from fmha_null.session import NullSession  # only the worker needs numpy
 
         return NullSession()
 

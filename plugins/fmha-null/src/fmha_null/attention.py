@@ -1,4 +1,4 @@
-"""Attention in plain numpy, float32, O(rows x keys): what the null backend computes."""
+"""Attention in plain numpy, float32, O(rows x keys), for the null backend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F32 = npt.NDArray[np.float32]
 
 @dataclass(frozen=True)
 class OneSequence:
-    """One sequence of a problem and the tensors it reads and writes, by name."""
+    """One sequence of a problem and its input and output tensors, by name."""
 
     problem: api.Problem
     tensors: Mapping[str, Array]
@@ -38,7 +38,7 @@ class OneSequence:
         return _rows(self.tensors[name], p, layout, p.query_lengths(), self.b, h)
 
     def keys(self, name: str, g: int) -> F32:
-        """(seqlen_k, d) of k or v, gathered from pages where they are paged."""
+        """(seqlen_k, d) of k or v; paged keys are gathered."""
         p, tensor = self.problem, self.tensors[name]
         if p.paged:
             pages = self.tensors["block_table"][self.b, : -(-self.seqlen_k // p.kv_cache.page)]
@@ -62,9 +62,9 @@ class OneSequence:
 
 
 def partial(view: OneSequence, h: int, first: int, end: int) -> tuple[F32, F32]:
-    """O (seqlen_q, hdim_v) and LSE (seqlen_q,) over the keys first..end-1 alone; no learned sink.
+    """O (seqlen_q, hdim_v) and LSE (seqlen_q,) over only the keys first..end-1, without the learned sink.
 
-    A row that sees none of them gives O = 0, LSE = -inf.
+    A row that sees none of these keys gives O = 0, LSE = -inf.
     """
     p = view.problem
     g = h * p.kv_heads // p.heads
@@ -79,7 +79,7 @@ def partial(view: OneSequence, h: int, first: int, end: int) -> tuple[F32, F32]:
 
 
 def combine(parts: Sequence[tuple[F32, F32]], sink_logit: float | None) -> tuple[F32, F32]:
-    """O and LSE of the whole from those of its splits, with the learned sink in the denominator."""
+    """The full O and LSE, combined from the splits, with the learned sink in the denominator."""
     lses = np.stack([lse for _, lse in parts])
     if sink_logit is not None:
         lses = np.concatenate([lses, np.full((1, lses.shape[1]), sink_logit, np.float32)])
@@ -124,6 +124,6 @@ def _rows(tensor: Array, p: api.Problem, layout: api.Layout, lengths: tuple[int,
 
 
 def _packed(lengths: tuple[int, ...], b: int) -> slice:
-    """The rows of one sequence among those of all."""
+    """The rows of one sequence within the packed rows."""
     first = sum(lengths[:b])
     return slice(first, first + lengths[b])

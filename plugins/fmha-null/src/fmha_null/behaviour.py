@@ -1,4 +1,4 @@
-"""The ways in which a null kernel goes wrong, acted out in the worker."""
+"""The faults of the null kernels, performed in the worker."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ SLOW_S = 0.05
 """Seconds that a slow kernel sleeps."""
 
 EXIT_STATUS = 3
-"""Status with which an exiting kernel ends the worker."""
+"""The exit status of a worker whose kernel exits."""
 
 GARBAGE = b"\x00\xffgarbage \xf0\x9f\x92\xa9 FMHA0000\n"
 
 
 def before_launch(behaviour: Behaviour) -> bool:
-    """Do what happens instead of, or before, the computation. Returns whether to compute at all.
+    """Perform what happens before or instead of the computation. Returns whether to compute at all.
 
     Raises:
         KernelFailure, MemoryError, ValueError: the behaviours of these names.
@@ -56,7 +56,7 @@ def before_launch(behaviour: Behaviour) -> bool:
 
 
 def after_launch(behaviour: Behaviour, tensors: Mapping[str, Array], launch: int) -> None:
-    """Spoil the result. ``launch`` counts the launches of the session from 0."""
+    """Corrupt the result. ``launch`` counts the launches of the session from 0."""
     o = tensors["o"]
     match behaviour:
         case Behaviour.NAN:
@@ -80,7 +80,7 @@ def after_launch(behaviour: Behaviour, tensors: Mapping[str, Array], launch: int
 
 
 def _beside(o: Array, elements: int) -> Array:
-    """The element at that distance from element 0, wherever it lies."""
+    """The element at the given distance from element 0, wherever it lies."""
     address = o.__array_interface__["data"][0] + elements * o.itemsize
     buffer = (ctypes.c_char * o.itemsize).from_address(address)
     element: Array = np.frombuffer(memoryview(buffer), dtype=o.dtype)
@@ -88,7 +88,7 @@ def _beside(o: Array, elements: int) -> Array:
 
 
 def _write_to_sockets() -> None:
-    """Write garbage into every socket of this process: what a kernel with a wild descriptor does."""
+    """Write garbage into every socket of this process, like a kernel with a wild descriptor."""
     for descriptor in range(3, 256):
         with suppress(OSError):
             if stat.S_ISSOCK(os.fstat(descriptor).st_mode):

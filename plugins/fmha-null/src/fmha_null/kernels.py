@@ -1,4 +1,4 @@
-"""The null backend's kernels: one honest kernel for each element type and family, and one for each fault."""
+"""The null backend's kernels: one correct kernel per element type and family, and one for each fault."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from fmha_cli import api
 
 ARCH = "null"
 HDIM = 512
-"""Largest head dims, a limit of this backend alone."""
+"""The largest head dims, a limit of this backend only."""
 
 _DTYPES = (api.DType.FP32, api.DType.FP16, api.DType.BF16)
 
 
 class Behaviour(StrEnum):
-    """One planted behaviour; the comment names the verdict it leads to."""
+    """One planted behaviour; the comment names the resulting verdict."""
 
     HONEST = "honest"  # PASSED
     BUILD_ERROR = "build_error"  # BUILD_FAILED
     LAUNCH_ERROR = "launch_error"  # LAUNCH_FAILED
-    EXCEPTION = "exception"  # CRASHED: the session raises what it must not raise
+    EXCEPTION = "exception"  # CRASHED: the session raises an exception that it must not raise
     SEGFAULT = "segfault"  # CRASHED
     ABORT = "abort"  # CRASHED
     EXIT = "exit"  # CRASHED
     HANG = "hang"  # TIMED_OUT
     OOM = "oom"  # OUT_OF_MEMORY
-    GARBAGE_STDOUT = "garbage_stdout"  # PASSED: what it prints is harmless
+    GARBAGE_STDOUT = "garbage_stdout"  # PASSED: its output is harmless
     GARBAGE_PROTOCOL = "garbage_protocol"  # CRASHED
     NAN = "nan"  # WRONG
     ZEROS = "zeros"  # WRONG
     WRONG_VALUE = "wrong_value"  # WRONG: one element
-    NEVER_WRITES = "never_writes"  # WRONG, with a note that names what was never written
+    NEVER_WRITES = "never_writes"  # WRONG, with a note that names the unwritten elements
     OOB_BEFORE = "oob_before"  # OUT_OF_BOUNDS: one element before o
     OOB_AFTER = "oob_after"  # OUT_OF_BOUNDS: one element after o
-    OOB_GAP = "oob_gap"  # OUT_OF_BOUNDS in the gap after o's first row; PASSED where o has no gaps
+    OOB_GAP = "oob_gap"  # OUT_OF_BOUNDS in the gap after o's first row; PASSED if o has no gaps
     INPUT_WRITE = "input_write"  # OUT_OF_BOUNDS
     NONDETERMINISTIC = "nondeterministic"  # NONDETERMINISTIC: the last bit of one element alternates
     SLOW = "slow"  # PASSED, after ``SLOW_S``
@@ -50,7 +50,7 @@ class NullAlgorithm(api.Algorithm):
 
 
 def main_kernels() -> Iterator[api.KernelSpec]:
-    """Honest kernels first, then one for each behaviour."""
+    """The correct kernels, then one kernel for each behaviour."""
     for dtype, family in product(_DTYPES, (api.Family.FWD, api.Family.FWD_SPLITKV)):
         yield null_kernel(dtype, family)
     for dtype, behaviour in product(_DTYPES, list(Behaviour)[1:]):
@@ -58,7 +58,7 @@ def main_kernels() -> Iterator[api.KernelSpec]:
 
 
 def null_kernel(dtype: api.DType, family: api.Family, behaviour: Behaviour = Behaviour.HONEST) -> api.KernelSpec:
-    """One kernel; it admits what the session computes."""
+    """One kernel, which admits everything that the session computes."""
     signature = api.Signature(
         dtype=dtype,
         dtype_out=dtype,
@@ -86,11 +86,11 @@ def combine_kernels() -> Iterator[api.KernelSpec]:
 
 
 def behaviour_of(kernel: api.KernelSpec) -> Behaviour:
-    """What a null kernel does."""
+    """The behaviour of a null kernel."""
     assert isinstance(kernel.algorithm, NullAlgorithm)
     return kernel.algorithm.behaviour
 
 
 def rank_of(kernel: api.KernelSpec) -> tuple[int, ...]:
-    """Honest kernels before all others, the plain one before the split one."""
+    """Correct kernels rank before all others, the plain one before the split one."""
     return (list(Behaviour).index(behaviour_of(kernel)), int(kernel.family is not api.Family.FWD))

@@ -17,7 +17,7 @@ from fmha_null.behaviour import after_launch, before_launch
 from fmha_null.kernels import Behaviour, NullAlgorithm
 
 O_ACC, LSE_ACC = "o_acc", "lse_acc"
-"""Workspaces of a split plan: fp32 (splits, rows x heads, hdim_v), and fp32 (splits, rows x heads)."""
+"""Workspaces of a split plan: fp32 (splits, rows x heads, hdim_v) and fp32 (splits, rows x heads)."""
 
 _NUMPY = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16", "int32": "int32", "uint8": "float32"}
 """Element types of the arena; this backend keeps float32 in its workspaces."""
@@ -66,7 +66,7 @@ class NullSession:
         """Nothing to do."""
 
     def evict_caches(self) -> None:
-        """Nothing to do: this backend claims no speed."""
+        """Nothing to do: this backend makes no claim about speed."""
 
     def close(self) -> None:
         self._tensors = {}
@@ -82,7 +82,7 @@ class NullSession:
             self._store(view, h, *combine([partial(view, h, 0, view.seqlen_k)], view.sink_logit(h)))
 
     def _split(self) -> None:
-        """Stage ``fwd_splitkv``: each split's O and LSE go to the workspaces."""
+        """Stage ``fwd_splitkv``: writes each split's O and LSE to the workspaces."""
         at = 0
         for view, h in self._heads():
             for split, (o_acc, lse_acc) in enumerate(self._accumulators(at, view.seqlen_q)):
