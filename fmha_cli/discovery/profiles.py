@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.suggest import suggest
 
@@ -40,8 +39,8 @@ class Profile:
 
 def profiles() -> tuple[Profile, ...]:
     """Every profile, in the order of the file."""
-    data = json.loads(arch_root().joinpath("_profiles.json").read_text("utf-8"))
-    return tuple(Profile(**{**row, "aliases": tuple(row["aliases"])}) for row in data["profiles"])
+    rows = arch_document("_profiles.json", SCHEMA)["profiles"]
+    return tuple(Profile(**{**row, "aliases": tuple(row["aliases"])}) for row in rows)
 
 
 def profile_of(name: str) -> Profile:

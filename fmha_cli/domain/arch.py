@@ -68,6 +68,23 @@ def arch_root() -> Traversable:
     raise InternalError("arch_specs/ is missing from the installation")
 
 
+@cache
+def arch_document(file: str, schema: str) -> Mapping[str, Any]:
+    """The content of a file of tables in ``arch_specs/``.
+
+    Raises:
+        InternalError: the file is not of that schema.
+    """
+    where = f"arch_specs/{file}"
+    try:
+        data = json.loads(arch_root().joinpath(file).read_text("utf-8"))
+        if data["schema"] != schema:
+            raise KeyError("schema")
+    except (ValueError, KeyError, TypeError) as fault:
+        raise InternalError(f"{where} is not {schema}: {fault}", where=where) from fault
+    return dict(data)
+
+
 def arch_names() -> tuple[str, ...]:
     """The names of the architectures that have a file of facts, sorted."""
     files = (entry.name for entry in arch_root().iterdir())
@@ -110,15 +127,7 @@ def arch_from_json(text: str, where: str) -> ArchSpec:
 
 
 def _groups(file: str = "", groups: Sequence[str] = ()) -> list[Mapping[str, Any]]:
-    return [_group_file(file)[name] for name in groups]
-
-
-@cache
-def _group_file(file: str) -> Mapping[str, Any]:
-    data = json.loads(arch_root().joinpath(file).read_text("utf-8"))
-    if data["schema"] != GROUPS_SCHEMA:
-        raise KeyError("schema")
-    return dict(data["groups"])
+    return [arch_document(file, GROUPS_SCHEMA)["groups"][name] for name in groups]
 
 
 def _merged(members: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

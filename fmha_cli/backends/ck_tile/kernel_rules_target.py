@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -11,13 +10,10 @@ from typing import Any
 from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, ck_rules
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
-from fmha_cli.domain.arch import ArchSpec, arch_root
+from fmha_cli.domain.arch import ArchSpec, arch_document
 from fmha_cli.domain.encode import field_text
-from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Refusal
-
-SCHEMA = "fmha.known-bad/1"
 
 
 @dataclass(frozen=True)
@@ -57,10 +53,7 @@ class KnownBad:
 @cache
 def known_bad() -> tuple[KnownBad, ...]:
     """Every report of ``arch_specs/_known_bad.json``."""
-    data = json.loads(arch_root().joinpath("_known_bad.json").read_text("utf-8"))
-    if data["schema"] != SCHEMA:
-        raise InternalError(f"_known_bad.json is not {SCHEMA}")
-    return tuple(_report(row) for row in data["reports"])
+    return tuple(_report(row) for row in arch_document("_known_bad.json", "fmha.known-bad/1")["reports"])
 
 
 def _report(row: Mapping[str, Any]) -> KnownBad:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -13,12 +12,11 @@ from fmha_cli.backends.ck_tile.revisions import dtype_names, in_revision
 from fmha_cli.backends.ck_tile.tables import ALGORITHM_FIELDS, SIGNATURE_FIELDS, typed
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.discovery.profiles import profile_of
-from fmha_cli.domain.arch import arch_root
-from fmha_cli.domain.errors import InternalError, UsageError
+from fmha_cli.domain.arch import arch_document
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.suggest import suggest
 
-SCHEMA = "fmha.ck-profiles/1"
 REST = "*"
 """The row that a profile uses for a family without a row of its own."""
 Admits = Callable[[Emitted], bool]
@@ -43,12 +41,8 @@ def _value(kernel: KernelSpec, field: str) -> Any:
     return getattr(signature if field in SIGNATURE_FIELDS else algorithm, field)
 
 
-@cache
 def _data() -> Mapping[str, Any]:
-    data = json.loads(arch_root().joinpath("_ck_tile_profiles.json").read_text("utf-8"))
-    if data["schema"] != SCHEMA:
-        raise InternalError(f"_ck_tile_profiles.json is not {SCHEMA}")
-    return dict(data)
+    return arch_document("_ck_tile_profiles.json", "fmha.ck-profiles/1")
 
 
 def profile_names(revision: str) -> tuple[str, ...]:

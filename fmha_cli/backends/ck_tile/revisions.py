@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fmha_cli.domain.arch import ArchSpec, arch_root
+from fmha_cli.domain.arch import ArchSpec, arch_document
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EmptySelection, InternalError, UsageError
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.suggest import suggest
 
-SCHEMA = "fmha.ck-common/1"
 BASELINE = "baseline"
 NAME = "ck_tile"
 
@@ -39,12 +37,8 @@ class ArchClass:
     source: str
 
 
-@cache
 def _common() -> Mapping[str, Any]:
-    data = json.loads(arch_root().joinpath("_ck_tile.json").read_text("utf-8"))
-    if data["schema"] != SCHEMA:
-        raise InternalError(f"_ck_tile.json is not {SCHEMA}")
-    return dict(data)
+    return arch_document("_ck_tile.json", "fmha.ck-common/1")
 
 
 @cache

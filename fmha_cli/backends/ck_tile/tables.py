@@ -6,47 +6,24 @@ pipelines. A block is a product of axes, with the kernels that each of its point
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
+from enum import Enum
 from functools import cache, cached_property
 from itertools import product
-from typing import Any
+from types import MappingProxyType
+from typing import Any, get_type_hints
 
 from fmha_cli.backends.ck_tile.revisions import in_revision
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Constraint, KvLayout, KvLookup, Pipeline, VLayout
-from fmha_cli.domain.arch import arch_root
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
+from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import Family
-from fmha_cli.domain.signature import (
-    BiasKey,
-    CacheKey,
-    MaskKey,
-    ModeKey,
-    Need,
-    QScaleKey,
-    RotaryKey,
-    Signature,
-)
+from fmha_cli.domain.signature import ModeKey, Signature
 
-SCHEMA = "fmha.ck-tables/1"
-_KEYS: Mapping[str, Any] = {
-    "mode": ModeKey,
-    "mask": MaskKey,
-    "bias": BiasKey,
-    "cache": CacheKey,
-    "rotary": RotaryKey,
-    "qscale": QScaleKey,
-    "page": int,
-    "pipeline": Pipeline,
-    "vlayout": VLayout,
-    "kv_layout": KvLayout,
-    "kv_lookup": KvLookup,
-    "constraint": Constraint,
-}
-"""Types of the fields that are not plain numbers; other fields of a signature are ``Need``."""
 SIGNATURE_FIELDS = frozenset(f.name for f in fields(Signature))
 ALGORITHM_FIELDS = frozenset(f.name for f in fields(CkAlgorithm))
+_KINDS: Mapping[str, Any] = MappingProxyType({**get_type_hints(Signature), **get_type_hints(CkAlgorithm)})
 PADS = ("pad_s", "pad_sk", "pad_d", "pad_dv")
 """The fields that the four letters of ``pads`` stand for; ``t`` = padded."""
 _NOT_FIELDS = ("pads", "when", "profiles")
@@ -190,10 +167,10 @@ def typed(name: str, value: Any) -> Any:
     """
     if isinstance(value, list):
         return tuple(value)
-    kind = _KEYS.get(name, Need if name in SIGNATURE_FIELDS else None)
-    if kind is None and name not in ALGORITHM_FIELDS:
+    if name not in SIGNATURE_FIELDS | ALGORITHM_FIELDS:
         raise InternalError(f"tables of CK-Tile: no field {name!r}")
-    return value if kind is None else kind(value)
+    kind = _KINDS[name]
+    return kind(value) if isinstance(kind, type) and issubclass(kind, Enum) else value
 
 
 def _emit(row: Mapping[str, Any]) -> Emit:
@@ -243,17 +220,9 @@ def _tile(row: Mapping[str, Any], sources: Mapping[str, str]) -> TileRow:
 
 
 @cache
-def _file(family: Family) -> Mapping[str, Any]:
-    data = json.loads(arch_root().joinpath(f"_ck_tile_{family.value}.json").read_text("utf-8"))
-    if data["schema"] != SCHEMA:
-        raise InternalError(f"_ck_tile_{family.value}.json is not {SCHEMA}")
-    return dict(data)
-
-
-@cache
 def tables_of(family: Family, class_: str, revision: str) -> Tables:
     """The tables of a family for an architecture class in one revision."""
-    data = _file(family)
+    data = arch_document(f"_ck_tile_{family.value}.json", "fmha.ck-tables/1")
     mine = [
         [row for row in data.get(kind, ()) if class_ in row["classes"] and in_revision(row, revision)]
         for kind in ("tiles", "pipelines")

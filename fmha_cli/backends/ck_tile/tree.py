@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from fmha_cli.domain.arch import arch_root
-from fmha_cli.domain.errors import EnvironmentProblem, InternalError
+from fmha_cli.domain.arch import arch_document
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.store import fetched
 from fmha_cli.sources.trees import remembered, text_digest
 from fmha_cli.toolchain.cache.files import as_environment_problem
@@ -17,8 +16,6 @@ from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
-REVISIONS_FILE = "_ck_revisions.json"
-REVISIONS_SCHEMA = "fmha.ck-revisions/1"
 BASELINE = "baseline"
 PINNED = "amd-aiter"
 PINNED_CK = Path("aiter_meta", "3rdparty", "composable_kernel")
@@ -133,14 +130,8 @@ def revisions() -> tuple[CkRevision, ...]:
     Raises:
         InternalError: the file is malformed.
     """
-    where = f"arch_specs/{REVISIONS_FILE}"
-    try:
-        data = json.loads(arch_root().joinpath(REVISIONS_FILE).read_text("utf-8"))
-        if data["schema"] != REVISIONS_SCHEMA:
-            raise KeyError("schema")
-        return tuple(CkRevision(**fields) for fields in data["revisions"])
-    except (ValueError, KeyError, TypeError) as fault:
-        raise InternalError(f"{where} is not {REVISIONS_SCHEMA}: {fault}", where=where) from fault
+    rows = arch_document("_ck_revisions.json", "fmha.ck-revisions/1")["revisions"]
+    return tuple(CkRevision(**row) for row in rows)
 
 
 def headers_digest(include: Path) -> str:

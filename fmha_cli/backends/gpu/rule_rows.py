@@ -5,7 +5,6 @@ Every function takes the backend's name, and maps ids to checks. The result keep
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from functools import cache
@@ -13,14 +12,12 @@ from operator import attrgetter
 from typing import Any, TypeVar
 
 from fmha_cli.backends.gpu.conditions import MAIN, Condition, the_family
-from fmha_cli.domain.arch import arch_root
-from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Refusal, Rule, Severity, refuses_nothing
 from fmha_cli.domain.signature import Signature
 
 S = TypeVar("S")
-SCHEMA = "fmha.rules/1"
 _SIGNATURE = frozenset(field.name for field in fields(Signature))
 
 
@@ -54,10 +51,7 @@ class RuleRow:
 @cache
 def rule_rows(backend: str) -> Mapping[str, RuleRow]:
     """Every row of a backend by its id."""
-    data = json.loads(arch_root().joinpath(f"_{backend}_rules.json").read_text("utf-8"))
-    if data["schema"] != SCHEMA:
-        raise InternalError(f"_{backend}_rules.json is not {SCHEMA}")
-    return {row["id"]: _row(row) for row in data["rules"]}
+    return {row["id"]: _row(row) for row in arch_document(f"_{backend}_rules.json", "fmha.rules/1")["rules"]}
 
 
 def _row(row: Mapping[str, Any]) -> RuleRow:

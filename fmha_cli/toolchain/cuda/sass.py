@@ -6,20 +6,16 @@ opcode that is not listed is counted as unknown, under its number; nothing is gu
 
 from __future__ import annotations
 
-import json
 import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from fmha_cli.domain.arch import arch_root
-from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.arch import arch_document
 from fmha_cli.toolchain.cuda.cubin import CubinKernel
 from fmha_cli.toolchain.elf import MalformedObject
 
-_FILE = "_cuda_sass.json"
-_SCHEMA = "fmha.sass/1"
 _INSTRUCTION = struct.Struct("<QQ")
 _WIDTH_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 8, 6: 16}
 """Bits 73 to 75 of a load or store: .U8 .S8 .U16 .S16, none, .64, .128."""
@@ -103,9 +99,7 @@ def mnemonics_of(capability: int) -> Mapping[int, str]:
     Raises:
         InternalError: the data file is damaged.
     """
-    data = json.loads(arch_root().joinpath(_FILE).read_text("utf-8"))
-    if data.get("schema") != _SCHEMA:
-        raise InternalError(f"arch_specs/{_FILE} is not {_SCHEMA}", where=f"arch_specs/{_FILE}")
+    data = arch_document("_cuda_sass.json", "fmha.sass/1")
     rows = [row["opcodes"] for row in data["rows"] if capability // 10 in row["majors"]]
     return {int(code, 16): name for row in rows for name, codes in row.items() for code in codes}
 

@@ -17,15 +17,10 @@ that it prints by the same formulas.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 
-from fmha_cli.domain.arch import arch_root
-from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.arch import arch_document
 from fmha_cli.toolchain.rocm.metadata import KernelMetadata
-
-_FILE = "_amdgpu_occupancy.json"
-_SCHEMA = "fmha.amdgpu-occupancy/1"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,9 +68,7 @@ def limits_of(arch: str) -> Limits | None:
     Raises:
         InternalError: the data file is damaged.
     """
-    data = json.loads(arch_root().joinpath(_FILE).read_text("utf-8"))
-    if data.get("schema") != _SCHEMA:
-        raise InternalError(f"arch_specs/{_FILE} is not {_SCHEMA}", where=f"arch_specs/{_FILE}")
+    data = arch_document("_amdgpu_occupancy.json", "fmha.amdgpu-occupancy/1")
     row = data["archs"].get(arch)
     return None if row is None else Limits(**{**row, "sgpr_steps": tuple((s, w) for s, w in row["sgpr_steps"])})
 

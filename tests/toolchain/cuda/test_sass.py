@@ -13,6 +13,7 @@ from cubin_tiny import tiny_cubin
 from nvrtc_tiny import ARCHS, cubin_of, disassembly_of
 from sass_probes import PROBES, Probe, capability
 
+from fmha_cli.domain import arch
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.toolchain.cuda import sass
 from fmha_cli.toolchain.cuda.cubin import Cubin, CubinKernel
@@ -173,13 +174,14 @@ def test_spills_that_are_noted_and_spills_that_are_not() -> None:
 
 def test_a_damaged_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "_cuda_sass.json").write_text('{"schema": "fmha.sass/2", "rows": []}')
-    monkeypatch.setattr(sass, "arch_root", lambda: tmp_path)
+    monkeypatch.setattr(arch, "arch_root", lambda: tmp_path)
+    monkeypatch.setattr(sass, "arch_document", arch.arch_document.__wrapped__)
     with pytest.raises(InternalError, match=r"fmha\.sass/1"):
         mnemonics_of(90)
 
 
 def test_no_opcode_has_two_names() -> None:
-    rows = json.loads(sass.arch_root().joinpath("_cuda_sass.json").read_text("utf-8"))["rows"]
+    rows = arch.arch_document("_cuda_sass.json", "fmha.sass/1")["rows"]
     for major in (8, 9, 10, 12):
         codes = [c for row in rows if major in row["majors"] for group in row["opcodes"].values() for c in group]
         assert len(codes) == len(set(codes)) == len(mnemonics_of(10 * major)) > 150

@@ -12,10 +12,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from fmha_cli.domain.counterpart import Case
 
 _INT_MAX = 2**31 - 1
-_N, _M = 624, 397
 _U32 = 0xFFFFFFFF
 
 
@@ -113,32 +114,17 @@ class _Draw:
 
 
 class Mt19937:
-    """``std::mt19937(seed)``: 32-bit numbers in the order in which the program draws them."""
+    """``std::mt19937(seed)``: 32-bit numbers in the order in which the program draws them.
+
+    numpy's ``RandomState`` seeds the same engine in the same way.
+    """
 
     def __init__(self, seed: int) -> None:
-        state = [seed & _U32]
-        for i in range(1, _N):
-            state.append((1812433253 * (state[-1] ^ (state[-1] >> 30)) + i) & _U32)
-        self._state = state
-        self._at = _N
+        self._engine = np.random.RandomState(seed & _U32)
 
     def next(self) -> int:
         """The next number."""
-        if self._at == _N:
-            self._twist()
-        y = self._state[self._at]
-        self._at += 1
-        y ^= y >> 11
-        y ^= (y << 7) & 0x9D2C5680
-        y ^= (y << 15) & 0xEFC60000
-        return y ^ (y >> 18)
-
-    def _twist(self) -> None:
-        state = self._state
-        for i in range(_N):
-            y = (state[i] & 0x80000000) | (state[(i + 1) % _N] & 0x7FFFFFFF)
-            state[i] = state[(i + _M) % _N] ^ (y >> 1) ^ (0x9908B0DF if y & 1 else 0)
-        self._at = 0
+        return int(self._engine.randint(1 << 32, dtype=np.uint32))
 
     def uniform(self, low: int, high: int) -> int:
         """An integer from low to high, both included. A range of one number also takes a draw."""

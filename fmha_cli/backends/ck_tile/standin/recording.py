@@ -64,7 +64,7 @@ class Recording:
     def __init__(self, path: Path, device: PlayedDevice) -> None:
         self.path = path
         self.library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL | os.RTLD_NOW)
-        for name in ("binaries", "functions", "launches", "bytes_in_use"):
+        for name in ("functions", "launches", "bytes_in_use"):
             self._entry(name).restype = ctypes.c_uint64
         for name in ("function", "complaint"):
             self._entry(name).restype = ctypes.c_char_p
@@ -95,11 +95,6 @@ class Recording:
         return tuple(
             self._entry("function")(ctypes.c_uint64(index), ctypes.byref(binary)).decode() for index in range(count)
         )
-
-    @property
-    def binaries(self) -> int:
-        """Fat binaries registered so far."""
-        return int(self._entry("binaries")())
 
     def describe(self, library: Path, arch: str) -> Mapping[str, tuple[int, ...]]:
         """Tell the stand-in the argument sizes of a loaded library's kernels, as its code object states them.
@@ -136,10 +131,6 @@ class Recording:
     def forget(self) -> None:
         """Drop the recorded launches."""
         self._entry("forget_launches")()
-
-    def refuse(self, error: int) -> None:
-        """Make launches fail with a HIP error number; 0 makes them succeed again."""
-        self._entry("refuse")(error)
 
     @property
     def complaint(self) -> str:
