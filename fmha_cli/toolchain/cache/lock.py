@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.errors import Interrupted
 from fmha_cli.toolchain.cache.files import make_private_dir
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
@@ -49,9 +50,8 @@ class Holder:
 def read_holder(path: Path) -> Holder | None:
     """The holder that the lock's file names; None when it names none (yet)."""
     try:
-        data = json.loads(path.read_bytes())
-        return Holder(int(data["pid"]), str(data["host"]), str(data["command"]), float(data["since"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return from_json(Holder, json.loads(path.read_bytes()))
+    except (OSError, ValueError):
         return None
 
 
@@ -62,10 +62,8 @@ def try_lock(path: Path) -> Iterator[bool]:
     Raises:
         OSError: the lock file cannot be opened.
     """
-    with _closing(_open(path)) as descriptor:
-        held = _flock(descriptor)
-        with _named(descriptor, held):
-            yield held
+    with _holding(_open(path), _flock) as held:
+        yield held
 
 
 @dataclass(frozen=True)
@@ -107,10 +105,8 @@ class WaitingLock:
             self._go_without(error)
             yield False
             return
-        with _closing(descriptor):
-            held = self._wait(descriptor, still_wanted)
-            with _named(descriptor, held):
-                yield held
+        with _holding(descriptor, lambda number: self._wait(number, still_wanted)) as held:
+            yield held
 
     def _wait(self, descriptor: int, still_wanted: Callable[[], bool]) -> bool:
         deadline = time.monotonic() + self.patience
@@ -164,29 +160,25 @@ def _flock(descriptor: int) -> bool:
 
 
 @contextmanager
-def _closing(descriptor: int) -> Iterator[int]:
-    """Close the descriptor at the end, which releases its lock."""
+def _holding(descriptor: int, take: Callable[[int], bool]) -> Iterator[bool]:
+    """Take the lock and yield whether it is held. The end closes the descriptor, which releases the lock.
+
+    While it is held, the file names the holder. A failure of that is harmless: only people read it.
+    """
     try:
-        yield descriptor
+        held = take(descriptor)
+        if held:
+            holder = Holder(os.getpid(), socket.gethostname(), " ".join(sys.argv)[:200], time.time())
+            data = json.dumps(to_json(holder)).encode()
+            with suppress(OSError):
+                os.pwrite(descriptor, data, 0)
+                os.ftruncate(descriptor, len(data))
+        try:
+            yield held
+        finally:
+            if held:
+                with suppress(OSError):
+                    # So that the next holder is not taken for this one.
+                    os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
-
-
-@contextmanager
-def _named(descriptor: int, held: bool) -> Iterator[None]:
-    """Keep the holder's name in the lock file while it is held. A failure is harmless: only people read it."""
-    if not held:
-        yield
-        return
-    command = " ".join(sys.argv)[:200]
-    holder = {"pid": os.getpid(), "host": socket.gethostname(), "command": command, "since": time.time()}
-    data = json.dumps(holder).encode()
-    with suppress(OSError):
-        os.pwrite(descriptor, data, 0)
-        os.ftruncate(descriptor, len(data))
-    try:
-        yield
-    finally:
-        with suppress(OSError):
-            # So that the next holder is not taken for this one.
-            os.ftruncate(descriptor, 0)

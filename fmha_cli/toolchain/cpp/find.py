@@ -1,23 +1,46 @@
-"""Find a C++ compiler that works, remembering what was proven before."""
+"""Find a C++ compiler that works, remembering what was proven before.
+
+A compiler works if it builds a tiny library that a child process can load and call.
+"""
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
+import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
+from fmha_cli.toolchain.asking import Answer, ask
 from fmha_cli.toolchain.cache.files import make_private_dir, remove_tree
 from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.memo import stamps
 from fmha_cli.toolchain.cache.root import open_root
-from fmha_cli.toolchain.cpp.probe import ask_version, is_wrapper, probe
-from fmha_cli.toolchain.cpp.toolchain import INSTALL_HELP, ZIG, Candidate, Toolchain, candidates
+from fmha_cli.toolchain.cache.store import BuildError
+from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
+from fmha_cli.toolchain.cpp.headers import files_digest, listing_source, parse_dependencies
+from fmha_cli.toolchain.cpp.toolchain import INSTALL_HELP, ZIG, Candidate, Toolchain, ToolchainKind, candidates
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify, as_text, log_notice
 from fmha_cli.toolchain.proving import Probed, ProbeError, Search
 
 _ABSENT = "there is no g++, clang++ or c++ on PATH, with or without a version in its name, and no ziglang package"
+
+_SOURCE = '#include <cmath>\nextern "C" double fmha_probe(double x) { return std::floor(x) + 1; }\n'
+_FLAGS = ("-std=c++17", "-O1", "-shared", "-fPIC")
+_LOAD = (
+    "import ctypes, sys\n"
+    "probe = ctypes.CDLL(sys.argv[1]).fmha_probe\n"
+    "probe.restype, probe.argtypes = ctypes.c_double, [ctypes.c_double]\n"
+    "sys.exit(0 if probe(41.5) == 42.0 else 1)\n"
+)
+_BUILD_S, _ZIG_BUILD_S = 60.0, 900.0
+"""Time limits: zig compiles its C++ runtime on first use, which takes half a minute or more."""
+
+_WRAPPERS = ("ccache", "sccache", "distcc", "icecc")
 
 
 def find_toolchain(
@@ -46,7 +69,7 @@ def cpp_search(
         candidates=candidates(environ),
         question=lambda candidate: {"machine": platform.machine(), "probe": 2},
         prove=partial(_prove, notify),
-        still_good=lambda candidate, known: not is_wrapper(candidate) or _version(candidate, layout) == known.version,
+        still_good=lambda candidate, known: not _is_wrapper(candidate) or _version(candidate, layout) == known.version,
         layout=layout,
         notify=notify,
     )
@@ -73,20 +96,112 @@ def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
         yield DoctorCheck(name="compiler", subject="c++", state=CheckState.FAILED, what=what, help=INSTALL_HELP)
 
 
-def _prove(notify: Notify, candidate: Candidate, work: Path) -> Probed[Toolchain]:
-    if candidate.origin == ZIG:
-        text = "the ziglang package compiles its C++ runtime on first use, which takes half a minute or more"
-        notify(Notice(NoticeKind.TOOLCHAIN, text))
-    return probe(candidate, work)
-
-
 def _version(candidate: Candidate, layout: CacheLayout) -> str | None:
     """The version that a wrapper reports now; its own file does not change with the compiler behind it."""
     work = layout.new_tmp()
     make_private_dir(work)
     try:
-        return ask_version(candidate, work)
+        return _ask_version(candidate, work)
     except ProbeError:
         return None
     finally:
         remove_tree(work)
+
+
+def _prove(notify: Notify, candidate: Candidate, work: Path) -> Probed[Toolchain]:
+    """Prove one compiler in an empty directory of the cache.
+
+    Raises:
+        ProbeError: it is missing, fails, or builds what this Python cannot load.
+        OSError: the directory cannot be written.
+    """
+    if candidate.origin == ZIG:
+        text = "the ziglang package compiles its C++ runtime on first use, which takes half a minute or more"
+        notify(Notice(NoticeKind.TOOLCHAIN, text))
+    programs = stamps(_watched_programs(candidate))
+    version = _ask_version(candidate, work)
+    headers = [str(path) for path in _headers(candidate, work)]
+    before = stamps([*programs, *_helpers(candidate, work), *headers]) | programs
+    toolchain = Toolchain(
+        kind=_kind(candidate, version),
+        version=version,
+        argv0=candidate.argv0,
+        headers_digest=files_digest(Path(path) for path in headers),
+    )
+    out = work / "probe.so"
+    limit = _ZIG_BUILD_S if candidate.origin == ZIG else _BUILD_S
+    try:
+        compile_library(toolchain, _SOURCE, _FLAGS, out, limit, work / "probe.log")
+    except BuildError as fault:
+        raise ProbeError(f"cannot build a shared library: {fault.summary}") from fault
+    if not ask((sys.executable, "-I", "-S", "-c", _LOAD, str(out)), work).ok:
+        raise ProbeError("builds a shared library that this Python cannot load")
+    return Probed(toolchain, before)
+
+
+def _ask_version(candidate: Candidate, work: Path) -> str:
+    """The first line of ``--version``, with the target machine where the compiler tells it.
+
+    Raises:
+        ProbeError: it cannot be started or fails.
+    """
+    said = ask((*candidate.argv0, "--version"), work)
+    if not said.ok or not said.text.strip():
+        raise ProbeError("does not answer --version")
+    machine = _text(ask((*candidate.argv0, "-dumpmachine"), work))
+    first = said.text.strip().splitlines()[0].strip()
+    return f"{first} [{machine}]" if machine else first
+
+
+def _watched_programs(candidate: Candidate) -> list[str]:
+    """The files whose stamps show whether the compiler is still the same."""
+    words = [shutil.which(word) for word in candidate.argv0[1:]]
+    return [candidate.argv0[0], *(word for word in words if word)]
+
+
+def _is_wrapper(candidate: Candidate) -> bool:
+    """Whether the program only starts another one, which may change without the program's file changing."""
+    real = os.path.realpath(candidate.argv0[0])
+    if os.path.basename(real).startswith(_WRAPPERS) or (len(candidate.argv0) > 1 and candidate.origin != ZIG):
+        return True
+    try:
+        with open(real, "rb") as file:
+            return file.read(2) == b"#!"
+    except OSError:
+        return True
+
+
+def _helpers(candidate: Candidate, work: Path) -> list[str]:
+    """The compiler proper behind a driver, where there is one."""
+    text = _text(ask((*candidate.argv0, "-print-prog-name=cc1plus"), work))
+    return [text] if os.path.isabs(text) else []
+
+
+def _headers(candidate: Candidate, work: Path) -> list[Path]:
+    """Every header that kernels may include, as the compiler finds them.
+
+    Raises:
+        ProbeError: the standard headers are missing.
+    """
+    source = work / "headers.cpp"
+    source.write_text(listing_source())
+    rule = ask((*candidate.argv0, "-std=c++17", "-M", source.name), work)
+    if not rule.ok:
+        raise ProbeError(f"lacks C++ headers: {first_error_line(rule.text) or 'it fails to preprocess them'}")
+    found = [Path(os.path.normpath(work / name)) for name in parse_dependencies(rule.text)]
+    return [path for path in found if path != source]
+
+
+def _kind(candidate: Candidate, version: str) -> ToolchainKind:
+    if candidate.origin == ZIG:
+        return ToolchainKind.ZIG
+    words = version.lower()
+    if "clang" in words:
+        return ToolchainKind.CLANG
+    name = os.path.basename(candidate.argv0[0])
+    is_gcc = any(mark in words for mark in ("g++", "gcc", "free software foundation")) or name.startswith("g++")
+    return ToolchainKind.GCC if is_gcc else ToolchainKind.OTHER
+
+
+def _text(answer: Answer) -> str:
+    return answer.text.strip() if answer.ok else ""

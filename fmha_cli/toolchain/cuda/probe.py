@@ -18,9 +18,18 @@ from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.memo import stamps
 from fmha_cli.toolchain.cpp.headers import files_digest, parse_dependencies
 from fmha_cli.toolchain.cpp.toolchain import Candidate, Compiler
-from fmha_cli.toolchain.cuda.headers import packaged_headers
 from fmha_cli.toolchain.cuda.nvrtc import BUILTINS, LIBRARY
-from fmha_cli.toolchain.cuda.packages import ASSEMBLER, CCCL, COMPILER, RUNTIME, Wheel, WheelProblem, recorded, wheel
+from fmha_cli.toolchain.cuda.packages import (
+    ASSEMBLER,
+    CCCL,
+    COMPILER,
+    RUNTIME,
+    Wheel,
+    WheelProblem,
+    packaged_headers,
+    recorded,
+    wheel,
+)
 from fmha_cli.toolchain.proving import Probed, ProbeError, Search
 
 _PROBE = 3

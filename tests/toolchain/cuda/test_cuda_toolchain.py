@@ -9,10 +9,18 @@ import pytest
 from played_cuda import BIN, INCLUDE, LIB, VERSIONS, WITH_PTXAS, nvcc, site
 
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
-from fmha_cli.toolchain.cuda import headers, probe, toolchain
-from fmha_cli.toolchain.cuda.headers import CudaHeaders, packaged_headers
+from fmha_cli.toolchain.cuda import packages, probe, toolchain
 from fmha_cli.toolchain.cuda.nvrtc import BUILTINS, LIBRARY
-from fmha_cli.toolchain.cuda.packages import ASSEMBLER, CCCL, COMPILER, RUNTIME, WheelProblem, wheel
+from fmha_cli.toolchain.cuda.packages import (
+    ASSEMBLER,
+    CCCL,
+    COMPILER,
+    RUNTIME,
+    CudaHeaders,
+    WheelProblem,
+    packaged_headers,
+    wheel,
+)
 from fmha_cli.toolchain.cuda.toolchain import (
     COMPILERS,
     NEWER_NVVM,
@@ -67,7 +75,7 @@ def test_what_was_proven_is_remembered(
     first = find_cuda(root, folders=[str(there.folder)])
     with monkeypatch.context() as patched:
         patched.setattr(probe, "ask", lambda *_, **__: pytest.fail("a compiler was started"))
-        patched.setattr(headers, "sha256_of", lambda path: pytest.fail(f"{path} was hashed"))
+        patched.setattr(packages, "sha256_of", lambda path: pytest.fail(f"{path} was hashed"))
         assert find_cuda(root, folders=[str(there.folder)]) == first
     os.utime(there.folder / LIB / LIBRARY, ns=(1, 1))
     assert find_cuda(root, folders=[str(there.folder)]) == first
