@@ -7,13 +7,13 @@ from functools import lru_cache
 from types import MappingProxyType
 
 from fmha_cli.backends.flash_attn.catalogue import kernels
-from fmha_cli.backends.flash_attn.upstream_names import template_text
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.kernel import KernelSpec
 
 
 def kernel_of_template(text: str, arch: ArchSpec) -> KernelSpec:
-    """The kernel of an architecture that a template-id names; the inverse of ``template_text``.
+    """The kernel of an architecture that a template-id names; the inverse of ``UPSTREAM.template``.
 
     Spaces do not matter, nor does a namespace before the kernel's name.
 
@@ -25,7 +25,7 @@ def kernel_of_template(text: str, arch: ArchSpec) -> KernelSpec:
 
 @lru_cache(maxsize=16)
 def _by_template(arch: str) -> Mapping[str, KernelSpec]:
-    return MappingProxyType({_bare(template_text(kernel)): kernel for kernel in kernels(load_arch(arch))})
+    return MappingProxyType({_bare(UPSTREAM.template(kernel)): kernel for kernel in kernels(load_arch(arch))})
 
 
 def _bare(text: str) -> str:

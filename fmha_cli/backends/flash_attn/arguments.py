@@ -1,7 +1,9 @@
-"""The parameter block of every stage of a plan. It is made from the problem, its situation and its tensors' addresses.
+"""What the kernels of a plan read besides tensors: the parameter block of every stage, and small arrays.
 
-Source: ``csrc/flash_attn/flash_api.cpp``: ``set_params_fprop``, ``set_params_splitkv``, ``set_params_alibi`` and the
-five ``mha_*`` functions. The blocks differ from upstream's in two points:
+Both are made from the problem, its situation, and the addresses and strides of its tensors.
+
+Source: ``csrc/flash_attn/flash_api.cpp``: ``set_params_fprop``, ``set_params_dgrad``, ``set_params_splitkv``,
+``set_params_alibi`` and the five ``mha_*`` functions. The blocks differ from upstream's in two points:
 
 - Upstream copies tensors to exchange heads and rows of packed queries; strides do the same here.
 - Upstream's split-KV kernel misplaces a packed LSE, so the block asks for a batched one (``scratch.lse_is_packed``).
@@ -9,18 +11,28 @@ five ``mha_*`` functions. The blocks differ from upstream's in two points:
 
 from __future__ import annotations
 
-from fmha_cli.backends.flash_attn.arguments_backward import backward_members
-from fmha_cli.backends.flash_attn.arguments_common import Members, batch_strided, common_members, strided
-from fmha_cli.backends.flash_attn.scratch import lse_is_packed
-from fmha_cli.backends.flash_attn.situation import Api, KeyLengths, Situation
-from fmha_cli.backends.flash_attn.strides import keys, queries, rows
-from fmha_cli.backends.gpu.call import Call
-from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
-from fmha_cli.domain.features import RotaryStyle
-from fmha_cli.domain.kernel import Family
-from fmha_cli.domain.plan import Stage
+from dataclasses import replace
+from math import e, floor, log2
+from typing import Any
 
-BACKWARD = (Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ)
+from fmha_cli.backends.flash_attn.scratch import expanded, lse_is_packed, scratch_of
+from fmha_cli.backends.flash_attn.situation import Api, KeyLengths, Situation
+from fmha_cli.backends.gpu.arithmetic import single
+from fmha_cli.backends.gpu.auxiliary import Array, int32, rotary_tables
+from fmha_cli.backends.gpu.call import Call, Strides
+from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
+from fmha_cli.codegen.flash_attn.traits import BACKWARD
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.features import RotaryStyle
+from fmha_cli.domain.plan import Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.tensors import offsets
+
+BYTES = 255.0
+LOG2_E = log2(e)
+"""``M_LOG2E``."""
+_PACKED_RANK = 3
+Members = dict[str, Any]
 
 
 def params_of(stage: Stage, call: Call[Situation]) -> FaFwdParams | FaBwdParams:
@@ -30,8 +42,8 @@ def params_of(stage: Stage, call: Call[Situation]) -> FaFwdParams | FaBwdParams:
         InternalError: a tensor that the stage needs is missing, or no kernel can read its layout.
     """
     if stage.family in BACKWARD:
-        return FaBwdParams(**(common_members(call) | backward_members(call)))
-    return FaFwdParams(**(common_members(call) | _forward(call)))
+        return FaBwdParams(**(_common(call) | _backward(call)))
+    return FaFwdParams(**(_common(call) | _forward(call)))
 
 
 def _forward(call: Call[Situation]) -> Members:
@@ -108,3 +120,162 @@ def _appended(call: Call[Situation]) -> Members:
             "is_rotary_interleaved": p.rotary.style is RotaryStyle.INTERLEAVED,
         }
     return out
+
+
+def _backward(call: Call[Situation]) -> Members:
+    """The fields of ``Flash_bwd_params`` besides the common ones. Each of the three kernels reads its own part."""
+    s, p = call.situation, call.problem
+    out: Members = {
+        "unpadded_lse": s.unpadded_lse,
+        "rng_state": call.address("rng_state"),
+        "dq_accum_ptr": call.address("dq_accum"),
+        "dsoftmax_sum": call.address("softmax_d"),
+        "deterministic": p.deterministic,
+    }
+    for name in ("q", "k", "v", "o", "do", "dq", "dk", "dv"):
+        at, strides = _gradient(call, name) if name in ("dk", "dv") else (call.address(name), rows(call, name))
+        out |= {f"{name}_ptr": at, **strided(name, strides)}
+        if not s.packed_q:
+            out |= batch_strided(name, strides)
+    if p.deterministic:
+        out["dq_accum_split_stride"] = scratch_of(s, call.plan.main, 1)["dq_accum"].strides[0]
+    return out
+
+
+def _gradient(call: Call[Situation], name: str) -> tuple[int, Strides]:
+    """Address and strides of dK or dV as the kernel writes it.
+
+    The kernel writes one dK and dV for each query head. With grouped heads they go to a workspace.
+    """
+    workspace = f"{name}_expanded"
+    if workspace not in call.tensors:
+        return call.address(name), rows(call, name)
+    *batch, row, head, _ = expanded(call.problem, name).strides
+    return call.address(workspace), Strides(batch=batch[0] if batch else row, head=head, row=row)
+
+
+def strided(name: str, strides: Strides) -> Members:
+    """``x_row_stride`` and ``x_head_stride``."""
+    return {f"{name}_row_stride": strides.row, f"{name}_head_stride": strides.head}
+
+
+def batch_strided(name: str, strides: Strides) -> Members:
+    """``x_batch_stride``."""
+    return {f"{name}_batch_stride": strides.batch}
+
+
+def _common(call: Call[Situation]) -> Members:
+    """What ``set_params_alibi`` sets, and what ``set_params_fprop`` sets in both directions."""
+    s, p = call.situation, call.problem
+    return {
+        "k_ptr": call.address("k"),
+        "v_ptr": call.address("v"),
+        "h": s.heads,
+        "h_k": p.kv_heads,
+        "h_h_k_ratio": s.heads // p.kv_heads,
+        "softmax_lse_ptr": call.address("softmax_lse"),
+        "b": p.batch,
+        "seqlen_q": s.seqlen_q,
+        "seqlen_k": s.seqlen_k,
+        "d": p.hdim,
+        "seqlen_q_rounded": s.seqlen_q_rounded,
+        "seqlen_k_rounded": s.seqlen_k_rounded,
+        "d_rounded": s.hdim_rounded,
+        "total_q": s.total_q,
+        **_scales(p),
+        "cu_seqlens_q": call.address("cu_seqlens_q") if s.packed_q else 0,
+        "cu_seqlens_k": 0 if s.key_lengths is KeyLengths.COMMON else call.address("cu_seqlens_k"),
+        "is_seqlens_k_cumulative": s.key_lengths is not KeyLengths.LENGTHS,
+        "window_size_left": s.mask.left,
+        "window_size_right": s.mask.right,
+        "is_causal": s.mask.is_causal,
+        "is_bf16": p.dtype is DType.BF16,
+        **_alibi(call),
+    }
+
+
+def _scales(p: Problem) -> Members:
+    """The factors, as upstream's host code computes them (``set_params_fprop``).
+
+    That is in single precision, and in double precision where its constants are double (``M_LOG2E``, ``255.0``).
+    """
+    scale, softcap = single(p.scale), single(p.softcap)
+    factor = softcap if softcap > 0 else scale
+    kept = single(1.0 - single(p.dropout))
+    inverse = single(1.0 / kept)
+    return {
+        "scale_softmax": factor,
+        "scale_softmax_log2": single(factor * LOG2_E),
+        "softcap": single(scale / softcap) if softcap > 0 else 0.0,
+        "p_dropout": kept,
+        "p_dropout_in_uint8_t": floor(kept * BYTES),
+        "rp_dropout": inverse,
+        "scale_softmax_rp_dropout": single(inverse * factor),
+    }
+
+
+def _alibi(call: Call[Situation]) -> Members:
+    """The slopes and their batch stride in elements, which is 0 where all sequences share the slopes."""
+    if "alibi_slopes" not in call.tensors:
+        return {}
+    slopes = call.tensor("alibi_slopes")
+    stride = slopes.strides[0] if len(slopes.shape) == 2 else 0
+    return {"alibi_slopes_ptr": call.address("alibi_slopes"), "alibi_slopes_batch_stride": stride}
+
+
+def rows(call: Call[Situation], name: str) -> Strides:
+    """Strides of a tensor of rows. In a packed tensor ``batch`` is the row stride, as ``tensor.stride(0)`` upstream."""
+    strides = call.rows(name)
+    return replace(strides, batch=strides.row) if _is_packed(call, name) else strides
+
+
+def queries(call: Call[Situation], name: str) -> Strides:
+    """Strides of q or o as the kernels see them.
+
+    Where ``situation.swapped``, each sequence has one row, and the query heads of a key/value head are taken as rows.
+    """
+    strides, s = call.rows(name), call.situation
+    if not s.swapped:
+        return rows(call, name)
+    batch = strides.row if _is_packed(call, name) else strides.batch
+    return Strides(batch=batch, head=strides.head * s.groups, row=strides.head)
+
+
+def keys(call: Call[Situation], name: str) -> Strides:
+    """Strides of k or v. With a paged cache ``batch`` is the stride from page to page."""
+    return call.keys(name) if call.problem.paged else rows(call, name)
+
+
+def _is_packed(call: Call[Situation], name: str) -> bool:
+    return len(call.tensor(name).shape) == _PACKED_RANK
+
+
+def auxiliaries_of(situation: Situation) -> dict[str, Array]:
+    """The small arrays of a plan, by name. None of them depends on the tensors' contents.
+
+    The session uploads them and owns their memory.
+
+    - ``cu_seqlens_q``: int32, shape (batch + 1).
+    - ``cu_seqlens_k``: int32, shape (batch + 1); with a linear cache it holds lengths instead, shape (batch).
+    - ``leftpad_k``: int32, shape (batch).
+    - ``rotary_cos``, ``rotary_sin``: shape (positions, rotary dim / 2), rounded to the element type of Q.
+    """
+    s, p = situation, situation.problem
+    out: dict[str, Array] = {}
+    if s.packed_q:
+        out["cu_seqlens_q"] = int32(offsets(p.query_lengths()))
+    if s.key_lengths is not KeyLengths.COMMON:
+        held = _held(p)
+        out["cu_seqlens_k"] = int32(held if s.key_lengths is KeyLengths.LENGTHS else offsets(held))
+    if p.cache_leftpad is not None:
+        out["leftpad_k"] = int32(p.cache_leftpad)
+    if p.append and p.rotary.dim:
+        # The tables have as many positions as the cache has rows (mha_fwd_kvcache: "at least the seqlen of KV cache").
+        out |= rotary_tables(p.rotary.dim, max(1, s.seqlen_k, p.cache_rows), p.dtype)
+    return out
+
+
+def _held(problem: Problem) -> tuple[int, ...]:
+    """Keys of each sequence before append. In a linear cache they include the left padding (``BlockInfo``)."""
+    held = problem.key_lengths() if problem.cache_seqlens is None else problem.cache_seqlens
+    return tuple(keys + pad for keys, pad in zip(held, problem.leftpads(), strict=True))

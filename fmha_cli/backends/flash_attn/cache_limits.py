@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation
-from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, keys_per_block
+from fmha_cli.backends.flash_attn.tiles import split_traits
 from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
 from fmha_cli.backends.gpu.rule_rows import conditions
+from fmha_cli.codegen.flash_attn.traits import MAX_SPLITS
 from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Refusal, Severity
@@ -28,7 +29,7 @@ def _append_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.append or s.mask_key is not MaskKey.WINDOW or p.cache_seqlens is None:
         return None
-    step = keys_per_block(p.hdim)
+    step = split_traits(p.hdim).tile[1]
     firsts = ((held, (held + p.append - s.seqlen_q - s.mask.left) // step * step) for held in p.cache_seqlens)
     lost = [(held, first) for held, first in firsts if held < first]
     if not lost:

@@ -10,7 +10,8 @@ Source: the template arguments of each launch in ``csrc/flash_attn/src/flash_fwd
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from itertools import product
 from types import MappingProxyType
 from typing import Any
@@ -20,7 +21,6 @@ from fmha_cli.backends.flash_attn.tiles import (
     EVEN_MN_HDIM,
     HDIMS,
     LOG_MAX_SPLITS,
-    BackwardTraits,
     Facts,
     backward_traits,
     facts_of,
@@ -78,13 +78,18 @@ def _main(family: Family, dtype: DType, hdim: int, even_mn: bool, **compiled: An
     return signature(family, dtype, hdim, mode=ModeKey.BATCH if even_mn else ModeKey.ANY, **compiled)
 
 
-def _fwd(dtype: DType, hdim: int, facts: Facts) -> Made:
+def _whole(family: Family, dtype: DType, hdim: int, facts: Facts) -> Made:
+    """The main kernels that do not split keys. Upstream may have no backward one for a head dim with dropout."""
     for mask, bias, (dropout, softcap) in product(MASKS, BIASES, FEATURES):
-        traits = forward_traits(hdim, dropout is YES, mask is MaskKey.CAUSAL, facts)
+        if family is Family.FWD:
+            traits = forward_traits(hdim, dropout is YES, mask is MaskKey.CAUSAL, facts)
+        elif (found := backward_traits(hdim, dropout is YES, facts)) is not None:
+            traits = found
+        else:
+            continue
         words = {"mask": mask, "bias": bias, "dropout": dropout, "softcap": softcap}
         for mn, k in evenness(hdim, mask, bias):
-            algorithm = FaAlgorithm(tile=traits.tile, warps=traits.warps, even_mn=mn, even_k=k)
-            yield _main(Family.FWD, dtype, hdim, mn, **words), algorithm
+            yield _main(family, dtype, hdim, mn, **words), replace(traits, even_mn=mn, even_k=k)
 
 
 def _splitkv(dtype: DType, hdim: int, facts: Facts) -> Made:
@@ -93,68 +98,34 @@ def _splitkv(dtype: DType, hdim: int, facts: Facts) -> Made:
         rotary = RotaryKey.ANY if append is YES else RotaryKey.NONE
         words = {"mask": mask, "bias": bias, "softcap": softcap, "split": split, "append": append, "rotary": rotary}
         for mn, k in evenness(hdim, mask, bias, append):
-            algorithm = FaAlgorithm(tile=traits.tile, warps=traits.warps, even_mn=mn, even_k=k)
-            yield _main(Family.FWD_SPLITKV, dtype, hdim, mn, **words), algorithm
+            yield _main(Family.FWD_SPLITKV, dtype, hdim, mn, **words), replace(traits, even_mn=mn, even_k=k)
 
 
 def _combine(dtype: DType, hdim: int, facts: Facts) -> Made:
-    traits, made = split_traits(hdim), signature(Family.FWD_SPLITKV_COMBINE, dtype, hdim)
-    for log_max_splits, even_k in product(LOG_MAX_SPLITS, (True, False)):
-        yield (
-            made,
-            FaAlgorithm(
-                tile=traits.tile,
-                warps=traits.warps,
-                even_k=even_k,
-                combine_rows=combine_rows(hdim),
-                log_max_splits=log_max_splits,
-            ),
-        )
-
-
-def _bwd(dtype: DType, hdim: int, facts: Facts) -> Made:
-    for mask, bias, (dropout, softcap) in product(MASKS, BIASES, FEATURES):
-        traits = backward_traits(hdim, dropout is YES, facts)
-        words = {"mask": mask, "bias": bias, "dropout": dropout, "softcap": softcap}
-        for mn, k in evenness(hdim, mask, bias):
-            if traits is not None:
-                yield _main(Family.BWD_DQ_DK_DV, dtype, hdim, mn, **words), _algorithm(traits, even_mn=mn, even_k=k)
+    made, traits = signature(Family.FWD_SPLITKV_COMBINE, dtype, hdim), split_traits(hdim)
+    for log, even_k in product(LOG_MAX_SPLITS, (True, False)):
+        yield made, replace(traits, even_k=even_k, combine_rows=combine_rows(hdim), log_max_splits=log)
 
 
 def _dot_do_o(dtype: DType, hdim: int, facts: Facts) -> Made:
     made = signature(Family.BWD_DOT_DO_O, dtype, hdim)
     for traits, clear in product(stage_traits(hdim, facts), (True, False)):
-        yield made, _algorithm(traits, clear_dq_accum=clear)
+        yield made, replace(traits, clear_dq_accum=clear)
 
 
 def _convert_dq(dtype: DType, hdim: int, facts: Facts) -> Made:
     made = signature(Family.BWD_CONVERT_DQ, dtype, hdim)
     for traits in stage_traits(hdim, facts):
-        yield made, _algorithm(traits)
-
-
-def _algorithm(
-    traits: BackwardTraits, even_mn: bool = False, even_k: bool = False, clear_dq_accum: bool = False
-) -> FaAlgorithm:
-    return FaAlgorithm(
-        tile=traits.tile,
-        warps=traits.warps,
-        atoms=traits.atoms,
-        v_in_regs=traits.v_in_regs,
-        single_buffer=traits.single_buffer,
-        even_mn=even_mn,
-        even_k=even_k,
-        clear_dq_accum=clear_dq_accum,
-    )
+        yield made, traits
 
 
 _MAKERS: Mapping[Family, Callable[[DType, int, Facts], Made]] = MappingProxyType(
     {
-        Family.FWD: _fwd,
+        Family.FWD: partial(_whole, Family.FWD),
         Family.FWD_SPLITKV: _splitkv,
         Family.FWD_SPLITKV_COMBINE: _combine,
         Family.BWD_DOT_DO_O: _dot_do_o,
-        Family.BWD_DQ_DK_DV: _bwd,
+        Family.BWD_DQ_DK_DV: partial(_whole, Family.BWD_DQ_DK_DV),
         Family.BWD_CONVERT_DQ: _convert_dq,
     }
 )

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from functools import lru_cache, partial
 
 from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES
-from fmha_cli.backends.flash_attn.even_tiles import takes_even_k, takes_even_mn
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, EVEN, OWN_ARCH, PLACE_RULES, SPLITS, no_kernels
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
@@ -112,4 +111,4 @@ def _splitting(s: Situation) -> str:
 def _spare(s: Situation, kernel: KernelSpec) -> int:
     """Steps by which a kernel is more general than the one that the launch templates pick: 0, 1 or 2."""
     a = algorithm_of(kernel)
-    return int(takes_even_mn(s, a.tile) and not a.even_mn) + int(takes_even_k(s) and not a.even_k)
+    return int(s.takes_even_mn(a.tile) and not a.even_mn) + int(s.takes_even_k and not a.even_k)

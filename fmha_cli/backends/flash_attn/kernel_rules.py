@@ -10,8 +10,6 @@ from fmha_cli.backends.flash_attn.tiles import (
     EVEN_MN_HDIM,
     HDIMS,
     LOG_MAX_SPLITS,
-    BackwardTraits,
-    ForwardTraits,
     backward_traits,
     facts_of,
     forward_traits,
@@ -20,7 +18,8 @@ from fmha_cli.backends.flash_attn.tiles import (
 )
 from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules, known_arch, refuse
 from fmha_cli.backends.gpu.rule_rows import rule_rows
-from fmha_cli.codegen.flash_attn.traits import BACKWARD, algorithm_of, combine_rows
+from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
+from fmha_cli.codegen.flash_attn.traits import BACKWARD, algorithm_of, combine_rows, traits_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
@@ -99,14 +98,11 @@ def _even_lengths(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal(f"even_mn with hdim {s.hdim}", "even_mn no") if s.hdim > EVEN_MN_HDIM else None
 
 
-def _fits(kernel: KernelSpec, traits: ForwardTraits) -> Refusal | None:
+def _fits(kernel: KernelSpec, traits: FaAlgorithm) -> Refusal | None:
     algorithm = algorithm_of(kernel)
     if (algorithm.tile, algorithm.warps) == (traits.tile, traits.warps):
         return None
-    have, want = (
-        f"{rows} rows by {keys} keys with {warps} warps"
-        for (rows, keys), warps in ((algorithm.tile, algorithm.warps), (traits.tile, traits.warps))
-    )
+    have, want = (f"{a.tile[0]} rows by {a.tile[1]} keys with {a.warps} warps" for a in (algorithm, traits))
     return Refusal(f"{have}: upstream takes {want} for hdim {kernel.signature.hdim} on {kernel.arch}", want)
 
 
@@ -122,24 +118,21 @@ def _split(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 
 def _backward(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
-    s, a, facts = kernel.signature, algorithm_of(kernel), facts_of(arch)
+    s, have, facts = kernel.signature, traits_of(kernel), facts_of(arch)
     if s.hdim not in HDIMS:
         return None
-    able: list[BackwardTraits | None]
+    able: list[FaAlgorithm | None]
     if kernel.family is Family.BWD_DQ_DK_DV:
         able = [backward_traits(s.hdim, s.dropout is Need.YES, facts)]
     else:
         able = list(stage_traits(s.hdim, facts))
-    have = BackwardTraits(
-        (a.tile[0], a.tile[1]), a.warps, (a.atoms[0], a.atoms[1], a.atoms[2]), a.v_in_regs, a.single_buffer
-    )
     if have in able or None in able:
         return None
     want = " or ".join(_told(traits) for traits in able if traits)
     return Refusal(f"{_told(have)}: upstream takes {want} for hdim {s.hdim} on {kernel.arch}", want)
 
 
-def _told(traits: BackwardTraits) -> str:
+def _told(traits: FaAlgorithm) -> str:
     flags = f"V in {'registers' if traits.v_in_regs else 'shared memory'}"
     buffers = "one buffer of Q" if traits.single_buffer else "two buffers of Q"
     atoms = "x".join(map(str, traits.atoms))

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fmha_cli.backends.flash_attn.cache_limits import PAGE_STEP
-from fmha_cli.backends.flash_attn.even_tiles import takes_even_mn
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
 from fmha_cli.backends.flash_attn.tiles import backward_traits, facts_of, forward_traits, split_traits
@@ -136,7 +135,7 @@ def key_of(problem: Problem, arch: str, device: DeviceFacts | None = None) -> Di
 def _even(s: Situation, arch: str) -> bool:
     """``Is_even_MN`` for the tile of the kernel that upstream would take; false where it would take none."""
     tile = _tile(s, arch)
-    return tile is not None and takes_even_mn(s, tile)
+    return tile is not None and s.takes_even_mn(tile)
 
 
 def _tile(s: Situation, arch: str) -> tuple[int, ...] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.tables import Expected
-from fmha_cli.backends.flash_attn.grids import grid_of
+from fmha_cli.backends.flash_attn.plan import grid_of
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.flash_attn import traits

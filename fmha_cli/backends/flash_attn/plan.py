@@ -1,16 +1,28 @@
-"""The plan of a main kernel: its stages in launch order, their grids, and the workspaces."""
+"""The plan of a main kernel: its stages in launch order, their grids, and the workspaces.
+
+Source, in ``csrc/flash_attn/src``:
+
+- ``flash_fwd_launch_template.h`` ``run_flash_fwd`` and ``run_flash_splitkv_fwd``: the combine kernel has the traits of the
+  split-KV kernel.
+- ``flash_bwd_launch_template.h`` ``run_flash_bwd_seqk_parallel``: all three kernels share their traits.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
 
-from fmha_cli.backends.flash_attn.grids import grid_of
+from fmha_cli.backends.flash_attn.index_limits import grid_yz
 from fmha_cli.backends.flash_attn.key import key_of
 from fmha_cli.backends.flash_attn.scratch import workspaces_of
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
-from fmha_cli.backends.flash_attn.stages import combine_for, convert_for, dot_for
-from fmha_cli.backends.flash_attn.upstream_names import template_text
-from fmha_cli.codegen.flash_attn.traits import smem_bytes, threads
+from fmha_cli.backends.flash_attn.tiles import log_max_splits
+from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
+from fmha_cli.codegen.flash_attn.instance import instance_of
+from fmha_cli.codegen.flash_attn.traits import algorithm_of, rows_per_block, smem_bytes, threads, traits_of
+from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -19,6 +31,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Need
 
 Detail = tuple[tuple[str, str], ...]
+Wanted = Callable[[FaAlgorithm], bool]
 
 
 def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
@@ -55,7 +68,7 @@ def _detail(s: Situation, kernel: KernelSpec, splits: int) -> Detail:
     common = (
         ("grid", launch),
         ("block", f"{threads(kernel)} threads, {smem_bytes(kernel)} bytes of shared memory"),
-        ("template", template_text(kernel)),
+        ("template", instance_of(kernel).template_id),
     )
     return (*common, *_own(s, kernel, splits))
 
@@ -91,3 +104,69 @@ def _keyed(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, str]]:
     yield "api", s.api.value
     yield "key", key.name
     yield "key digest", key.digest[:16]
+
+
+class Grid(NamedTuple):
+    """Blocks along x, y and z, and the formula of x."""
+
+    x: int
+    y: int
+    z: int
+    formula: str
+
+    @property
+    def blocks(self) -> tuple[int, int, int]:
+        return self.x, self.y, self.z
+
+
+def grid_of(s: Situation, kernel: KernelSpec, splits: int) -> Grid:
+    """The grid of a kernel of any stage. ``splits`` is the plan's count."""
+    step, batch = rows_per_block(kernel), s.problem.batch
+    if kernel.family is Family.FWD_SPLITKV_COMBINE:
+        rows = batch * s.heads * s.seqlen_q
+        return Grid(-(-rows // step), 1, 1, f"ceil({batch}*{s.heads}*{s.seqlen_q}/{step})")
+    if kernel.family is not Family.BWD_DQ_DK_DV:
+        y, z = grid_yz(s, split=splits > 1 and kernel.family is Family.FWD_SPLITKV)
+        return Grid(-(-s.seqlen_q // step), y, z, f"ceil({s.seqlen_q}/{step})")
+    if s.problem.deterministic:
+        formula = f"ceil({s.multiprocessors} multiprocessors/({batch}*{s.heads}))"
+        return Grid(s.dq_parts, batch, s.heads, formula)
+    return Grid(-(-s.seqlen_k // step), batch, s.heads, f"ceil({s.seqlen_k}/{step})")
+
+
+def combine_for(s: Situation, main: KernelSpec, splits: int) -> KernelSpec:
+    """The combine kernel of a split-KV kernel for a number of splits.
+
+    Raises:
+        InternalError: no combine kernel takes so many splits. ``decide`` refuses such a count earlier.
+    """
+    log2 = log_max_splits(splits)
+    return _one(main, Family.FWD_SPLITKV_COMBINE, lambda a: a.even_k == s.fills_bucket and a.log_max_splits == log2)
+
+
+def dot_for(s: Situation, main: KernelSpec) -> KernelSpec:
+    """The kernel that sums the rows of dO * O. It also clears dQ's accumulator unless the pass is deterministic."""
+    clear = not s.problem.deterministic
+    return _one(main, Family.BWD_DOT_DO_O, lambda a: a == replace(traits_of(main), clear_dq_accum=clear))
+
+
+def convert_for(main: KernelSpec) -> KernelSpec:
+    """The kernel that sums and converts dQ."""
+    return _one(main, Family.BWD_CONVERT_DQ, lambda a: a == traits_of(main))
+
+
+def _one(main: KernelSpec, family: Family, wanted: Wanted) -> KernelSpec:
+    around = _around(main.arch, family, main.signature.dtype.value, main.signature.hdim)
+    found = [kernel for kernel in around if wanted(algorithm_of(kernel))]
+    if len(found) != 1:
+        raise InternalError(f"{main.name}: {len(found)} {family.value} kernels go with it", where="plan")
+    return found[0]
+
+
+@lru_cache(maxsize=512)
+def _around(arch: str, family: Family, dtype: str, hdim: int) -> tuple[KernelSpec, ...]:
+    """The kernels of a stage family with one element type and head dim."""
+    from fmha_cli.backends.flash_attn.catalogue import family_kernels
+
+    kernels = family_kernels(load_arch(arch), family)
+    return tuple(k for k in kernels if k.signature.dtype.value == dtype and k.signature.hdim == hdim)

@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 
 from fmha_cli.backends.flash_attn.mask_bounds import UNLIMITED, Bounds, Clipped, bounds_of, clipped
 from fmha_cli.backends.flash_attn.splits import upstreams_splits
-from fmha_cli.backends.flash_attn.tiles import bucket
+from fmha_cli.backends.flash_attn.tiles import EVEN_MN_HDIM, bucket
 from fmha_cli.backends.gpu.arithmetic import Splits
 from fmha_cli.backends.gpu.conditions import next_multiple
 from fmha_cli.backends.gpu.devices import multiprocessors_of
@@ -168,6 +168,21 @@ class Situation:
         """
         unpacked = not self.packed_q and self.key_lengths is KeyLengths.COMMON
         return unpacked and self.seqlen_k % keys == 0 and self.seqlen_q % rows == 0
+
+    @property
+    def takes_even_k(self) -> bool:
+        """Whether upstream passes ``Is_even_K``: the head dim fills its bucket, and there is no ALiBi."""
+        return self.fills_bucket and self.problem.alibi is Alibi.NONE
+
+    def takes_even_mn(self, tile: tuple[int, ...]) -> bool:
+        """Whether upstream passes ``Is_even_MN`` to a kernel with this tile (the ``auto kernel =`` lines).
+
+        It does when both lengths fill the tile, ``Is_even_K`` holds, the head dim is at most 128, and there is neither
+        a window nor anything to append.
+        """
+        rows, keys = tile
+        plain = self.takes_even_k and self.mask_key is not MaskKey.WINDOW and not self.problem.append
+        return plain and self.problem.hdim <= EVEN_MN_HDIM and self.fills_tiles(rows, keys)
 
 
 @lru_cache(maxsize=64)

@@ -1,6 +1,7 @@
 """The traits that upstream's launch templates choose by head dim, dropout, causality, and the device's facts.
 
 The first row of a table that matches decides. ``None`` in a row matches either value.
+Traits are the :class:`FaAlgorithm` of a kernel without its evenness: the fields that it shares with the other stages.
 
 Source, in ``csrc/flash_attn/src``:
 
@@ -14,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.domain.arch import ArchSpec
 
 HDIMS = (32, 64, 96, 128, 192, 256)
@@ -41,34 +43,8 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class ForwardTraits:
-    """``Flash_fwd_kernel_traits`` without head dim and type.
-
-    ``Is_Q_in_regs`` and ``Share_Q_K_smem`` are false in every launch.
-
-    Attributes:
-        tile: (``kBlockM``, ``kBlockN``).
-        warps: ``kNWarps``.
-    """
-
-    tile: tuple[int, int]
-    warps: int
-
-
-@dataclass(frozen=True)
-class BackwardTraits:
-    """``Flash_bwd_kernel_traits`` without head dim and type. The fields are those of ``FaAlgorithm``."""
-
-    tile: tuple[int, int]
-    warps: int
-    atoms: tuple[int, int, int]
-    v_in_regs: bool
-    single_buffer: bool
-
-
-@dataclass(frozen=True)
 class ForwardRow:
-    """A choice of ``run_mha_fwd_hdim*``.
+    """A choice of ``run_mha_fwd_hdim*``. ``Is_Q_in_regs`` and ``Share_Q_K_smem`` are false in every launch.
 
     Attributes:
         block: the least shared memory of a block, bytes.
@@ -76,7 +52,7 @@ class ForwardRow:
     """
 
     hdim: int
-    traits: ForwardTraits
+    traits: FaAlgorithm
     dropout: bool | None = None
     causal: bool | None = None
     sm8x: bool | None = None
@@ -94,14 +70,14 @@ class BackwardRow:
     """
 
     hdim: int
-    traits: BackwardTraits | None
+    traits: FaAlgorithm | None
     dropout: bool | None = None
     block: int = 0
 
 
-_128x128, _128x64, _128x32 = (ForwardTraits((128, keys), 4) for keys in (128, 64, 32))
-_64x64 = ForwardTraits((64, 64), 4)
-_128x64x8 = ForwardTraits((128, 64), 8)
+_128x128, _128x64, _128x32 = (FaAlgorithm(tile=(128, keys), warps=4) for keys in (128, 64, 32))
+_64x64 = FaAlgorithm(tile=(64, 64), warps=4)
+_128x64x8 = FaAlgorithm(tile=(128, 64), warps=8)
 
 FORWARD: tuple[ForwardRow, ...] = (
     ForwardRow(32, _128x128),
@@ -120,8 +96,8 @@ FORWARD: tuple[ForwardRow, ...] = (
 )
 
 
-def _backward(rows: int, keys: int, atoms: tuple[int, int, int], regs: bool, single: bool = False) -> BackwardTraits:
-    return BackwardTraits((rows, keys), 8, atoms, regs, single)
+def _backward(rows: int, keys: int, atoms: tuple[int, int, int], regs: bool, single: bool = False) -> FaAlgorithm:
+    return FaAlgorithm(tile=(rows, keys), warps=8, atoms=atoms, v_in_regs=regs, single_buffer=single)
 
 
 BACKWARD: tuple[BackwardRow, ...] = (
@@ -157,7 +133,7 @@ def bucket(hdim: int) -> int | None:
     return next((holds for holds in HDIMS if hdim <= holds), None)
 
 
-def forward_traits(hdim: int, dropout: bool, causal: bool, facts: Facts) -> ForwardTraits:
+def forward_traits(hdim: int, dropout: bool, causal: bool, facts: Facts) -> FaAlgorithm:
     """The traits of the plain forward kernel for a head dim of :data:`HDIMS`."""
     return next(
         row.traits
@@ -171,12 +147,12 @@ def forward_traits(hdim: int, dropout: bool, causal: bool, facts: Facts) -> Forw
     )
 
 
-def split_traits(hdim: int) -> ForwardTraits:
-    """The traits of the split-KV kernel for a head dim of :data:`HDIMS`, and of its combine kernel."""
-    return ForwardTraits((64, 256 if hdim <= 64 else 128 if hdim <= 128 else 64), 4)
+def split_traits(hdim: int) -> FaAlgorithm:
+    """The traits of the split-KV kernel for a head dim, and of its combine kernel."""
+    return FaAlgorithm(tile=(64, 256 if hdim <= 64 else 128 if hdim <= 128 else 64), warps=4)
 
 
-def backward_traits(hdim: int, dropout: bool, facts: Facts) -> BackwardTraits | None:
+def backward_traits(hdim: int, dropout: bool, facts: Facts) -> FaAlgorithm | None:
     """The traits of the backward kernels for a head dim of :data:`HDIMS`; None where upstream launches nothing."""
     return next(
         row.traits
@@ -185,12 +161,12 @@ def backward_traits(hdim: int, dropout: bool, facts: Facts) -> BackwardTraits | 
     )
 
 
-def stage_traits(hdim: int, facts: Facts) -> Iterator[BackwardTraits]:
+def stage_traits(hdim: int, facts: Facts) -> Iterator[FaAlgorithm]:
     """The distinct traits of a backward pass's first and last stage, those without dropout first."""
     found = (backward_traits(hdim, dropout, facts) for dropout in (False, True))
     yield from dict.fromkeys(traits for traits in found if traits is not None)
 
 
-def log_max_splits(splits: int) -> int:
-    """The ``Log_max_splits`` of the combine kernel for 2 to 128 parts (``run_flash_splitkv_fwd``)."""
-    return next(log for log in LOG_MAX_SPLITS if splits <= 1 << log)
+def log_max_splits(splits: int) -> int | None:
+    """The ``Log_max_splits`` of the combine kernel for 2 parts and more (``run_flash_splitkv_fwd``); None above 128."""
+    return next((log for log in LOG_MAX_SPLITS if splits <= 1 << log), None)

@@ -17,6 +17,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Rule
+from fmha_cli.domain.signature import MaskKey
 
 if TYPE_CHECKING:
     from fmha_cli.backends.cuda.launch import Launch
@@ -26,6 +27,15 @@ if TYPE_CHECKING:
     from fmha_cli.backends.gpu.call import Call
 
 _MIB = 2**20
+_FILES = {
+    Family.FWD: "fwd",
+    Family.FWD_SPLITKV: "fwd_split",
+    Family.FWD_SPLITKV_COMBINE: "fwd_split",
+    Family.BWD_DOT_DO_O: "bwd",
+    Family.BWD_DQ_DK_DV: "bwd",
+    Family.BWD_CONVERT_DQ: "bwd",
+}
+"""The ``direction`` in the name of the file whose launch code instantiates the kernel."""
 
 
 class FlashAttention(Upstream):
@@ -90,14 +100,26 @@ class FlashAttention(Upstream):
         return refusals(kernel)
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
-        from fmha_cli.backends.flash_attn.upstream_names import upstream_name
+        """The stem of the instance file that compiles a kernel (``generate_kernels.py`` ``Kernel.filename``).
 
-        return upstream_name(kernel)
+        Upstream compiles stage kernels in both the causal and the non-causal file; the result is the non-causal one.
+        The names contain ``sm80`` for every architecture.
+        """
+        if kernel.family not in _FILES:
+            return None
+        s = kernel.signature
+        causal = "causal_" if s.mask is MaskKey.CAUSAL else ""
+        return f"flash_{_FILES[kernel.family]}_hdim{s.hdim}_{s.dtype.value}_{causal}sm80"
 
     def template(self, kernel: KernelSpec) -> str:
-        from fmha_cli.backends.flash_attn.upstream_names import template_text
+        """The kernel's template-id with all arguments, as upstream's launch code writes it.
 
-        return template_text(kernel)
+        Raises:
+            ValueError: the kernel is not one of FlashAttention's.
+        """
+        from fmha_cli.codegen.flash_attn.instance import instance_of
+
+        return instance_of(kernel).template_id
 
     def emit(self, kernel: KernelSpec) -> str:
         from fmha_cli.codegen.flash_attn.emit import emit
@@ -146,7 +168,7 @@ class FlashAttention(Upstream):
         return launch_of(stage, call)
 
     def auxiliaries_of(self, situation: Situation) -> dict[str, Array]:
-        from fmha_cli.backends.flash_attn.auxiliary import auxiliaries_of
+        from fmha_cli.backends.flash_attn.arguments import auxiliaries_of
 
         return auxiliaries_of(situation)
 

@@ -44,6 +44,12 @@ def algorithm_of(kernel: KernelSpec) -> FaAlgorithm:
     return kernel.algorithm
 
 
+def traits_of(kernel: KernelSpec) -> FaAlgorithm:
+    """The part of a kernel's algorithm that its traits hold: tile, warps, atoms, and how V and Q are kept."""
+    a = algorithm_of(kernel)
+    return FaAlgorithm(tile=a.tile, warps=a.warps, atoms=a.atoms, v_in_regs=a.v_in_regs, single_buffer=a.single_buffer)
+
+
 def element_bytes(kernel: KernelSpec) -> int:
     """Bytes of the traits' ``Element``."""
     return kernel.signature.dtype.bits // 8

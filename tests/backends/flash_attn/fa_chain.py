@@ -14,8 +14,7 @@ import numpy as np
 from fa_memory import Image
 from fa_model import run_kernel
 
-from fmha_cli.backends.flash_attn.arguments import params_of
-from fmha_cli.backends.flash_attn.auxiliary import auxiliaries_of
+from fmha_cli.backends.flash_attn.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.flash_attn.conversions import after_download, before_upload
 from fmha_cli.backends.flash_attn.decide import decide
 from fmha_cli.backends.flash_attn.launches import launch_of, zeroed

@@ -8,7 +8,7 @@ decides differently, upstream wins (``docs/cuda.md``).
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
@@ -192,14 +192,6 @@ def _algorithm(key: DispatchKey, family: Family, hdim: int, facts: Facts) -> FaA
     if family is Family.BWD_DQ_DK_DV:
         traits = backward_traits(hdim, key.dropout, facts)
         assert traits is not None
-        return FaAlgorithm(
-            tile=traits.tile,
-            warps=traits.warps,
-            atoms=traits.atoms,
-            v_in_regs=traits.v_in_regs,
-            single_buffer=traits.single_buffer,
-            even_mn=key.even,
-            even_k=_even_k(key),
-        )
+        return replace(traits, even_mn=key.even, even_k=_even_k(key))
     made = split_traits(hdim) if family is Family.FWD_SPLITKV else forward_traits(hdim, key.dropout, key.causal, facts)
-    return FaAlgorithm(tile=made.tile, warps=made.warps, even_mn=key.even, even_k=_even_k(key))
+    return replace(made, even_mn=key.even, even_k=_even_k(key))

@@ -17,7 +17,7 @@ from upstream_host.outcomes import Outcomes
 from upstream_host.program import host_program
 
 from fmha_cli.backends.flash_attn.catalogue import kernels
-from fmha_cli.backends.flash_attn.upstream_names import template_text
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -115,7 +115,7 @@ def test_every_kernel_is_upstreams_choice_for_some_problem(host: Host) -> None:
         found = judged(host, [Case(p, some[0]) for dtype in ("fp16", "bf16") for p in cell_problems(dtype)])
         print(f"\n{arch}: {found.served()} cells, {len(found.templates)} template-ids, {len(found.faults)} mismatches")
         assert not found.faults, "\n".join(found.faults[:40])
-        ours = {template_text(kernel): kernel for kernel in kernels(load_arch(arch))}
+        ours = {UPSTREAM.template(kernel): kernel for kernel in kernels(load_arch(arch))}
         assert found.templates <= ours.keys()
         never = {text for text, kernel in ours.items() if text not in found.templates and not _needs_no_lengths(kernel)}
         assert not never, "\n".join(sorted(never)[:40])
@@ -145,10 +145,10 @@ def _with_less(device: Device) -> Device:
 
 
 def test_another_parameter_is_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fmha_cli.backends.flash_attn import arguments_common
+    from fmha_cli.backends.flash_attn import arguments
 
-    true = arguments_common.scales_of
-    monkeypatch.setattr(arguments_common, "scales_of", lambda *of: replace(true(*of), scale_softmax_log2=0.5))
+    true = arguments._scales
+    monkeypatch.setattr(arguments, "_scales", lambda problem: true(problem) | {"scale_softmax_log2": 0.5})
     found = judged(host, random_cases(1, 40))
     assert not found.faults
     with pytest.raises(AssertionError, match="scale_softmax_log2"):

@@ -15,7 +15,6 @@ from fmha_cli.backends.cuda.tables import Exported, read_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.launches import expected
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
-from fmha_cli.backends.flash_attn.upstream_names import template_text
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -53,7 +52,7 @@ def test_the_figures_of_a_cubin(kernel: KernelSpec, tmp_path: Path) -> None:
     assert found["occupancy_limits"] == {
         "limited_by": ["shared"], "blocks": 3, "warps": 12, "fraction": 12 / 64, "registers": 16, "shared": 3, "most": 64
     }  # fmt: skip
-    assert found["template"] == template_text(kernel)
+    assert found["template"] == UPSTREAM.template(kernel)
     assert (found["target"], found["cubin_bytes"]) == ("sm_90", len(raw))
     assert found["compiler"] is None
     assert found["compile_peak_bytes"] is None

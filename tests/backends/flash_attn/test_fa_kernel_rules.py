@@ -93,7 +93,7 @@ def algorithms(family: Family) -> Iterator[FaAlgorithm]:
         clears = flags if family is Family.BWD_DOT_DO_O else (False,)
         evens = flags if family in MAIN else (False,)
         for back, mn, k, clear in product(dict.fromkeys(r.traits for r in BACKWARD if r.traits), evens, evens, clears):
-            yield FaAlgorithm(**vars(back), even_mn=mn, even_k=k, clear_dq_accum=clear)
+            yield replace(back, even_mn=mn, even_k=k, clear_dq_accum=clear)
 
 
 def signatures(family: Family, dtypes: tuple[DType, ...]) -> Iterator[Signature]:

@@ -9,8 +9,7 @@ from fa_problems import random_problem
 
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.decide import decide
-from fmha_cli.backends.flash_attn.grids import grid_of
-from fmha_cli.backends.flash_attn.plan import plan_of
+from fmha_cli.backends.flash_attn.plan import grid_of, plan_of
 from fmha_cli.backends.flash_attn.situation import situation_of
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.arch import load_arch

@@ -12,14 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha_cli.backends.flash_attn.situation import situation_of
-from fmha_cli.backends.flash_attn.splits import (
-    MAX_SPLITS,
-    heuristic,
-    keys_per_block,
-    log2_max_splits,
-    upstreams_splits,
-)
+from fmha_cli.backends.flash_attn.splits import heuristic, upstreams_splits
+from fmha_cli.backends.flash_attn.tiles import log_max_splits, split_traits
 from fmha_cli.backends.gpu.arithmetic import Splits, single
+from fmha_cli.codegen.flash_attn.traits import MAX_SPLITS
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
 
@@ -103,13 +99,13 @@ def test_the_count_of_a_problem(
 
 
 def test_keys_per_block() -> None:
-    assert [keys_per_block(d) for d in (8, 64, 72, 128, 136, 256)] == [256, 256, 128, 128, 64, 64]
+    assert [split_traits(d).tile[1] for d in (8, 64, 72, 128, 136, 256)] == [256, 256, 128, 128, 64, 64]
 
 
 def test_the_combine_kernels_size() -> None:
     counts = (2, 3, 4, 5, 8, 9, 16, 17, 32, 33, 64, 65, 128)
-    assert [log2_max_splits(n) for n in counts] == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
-    assert log2_max_splits(129) is None
+    assert [log_max_splits(n) for n in counts] == [1, 2, 2, 3, 3, 4, 4, 5, 5, 6, 6, 7, 7]
+    assert log_max_splits(129) is None
 
 
 def test_single_precision() -> None:

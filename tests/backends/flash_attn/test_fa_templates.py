@@ -16,10 +16,7 @@ from launch_templates import Device, Instance, Launch, LaunchTemplates
 
 from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
 from fmha_cli.backends.flash_attn.tiles import Facts, backward_traits, facts_of, log_max_splits
-from fmha_cli.backends.flash_attn.upstream_names import (
-    template_text,
-    upstream_name,
-)
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.traits import algorithm_of, smem_bytes, threads
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.errors import EnvironmentProblem
@@ -55,7 +52,7 @@ def device_of(arch: str) -> Device:
 
 def launch_of(kernel: KernelSpec) -> Launch:
     """The launch that the product computes."""
-    return Launch(template_text(kernel), threads(kernel), smem_bytes(kernel))
+    return Launch(UPSTREAM.template(kernel), threads(kernel), smem_bytes(kernel))
 
 
 @dataclass(frozen=True)
@@ -211,7 +208,7 @@ def test_kernels_stand_in_the_file_that_upstream_compiles_them_in(arch: str, tem
     device = device_of(arch)
     files: dict[str | None, set[str]] = defaultdict(set)
     for kernel in kernels(load_arch(arch)):
-        files[upstream_name(kernel)].add(template_text(kernel))
+        files[UPSTREAM.upstream_name(kernel)].add(UPSTREAM.template(kernel))
     assert set(files) == set(templates.instances)
     for stem, instance in templates.instances.items():
         found = {x.template for known in REACHED for x in templates.launches(instance, device, known)}
@@ -247,7 +244,7 @@ def test_every_cell_chooses_the_same_template_arguments(templates: LaunchTemplat
 
 def test_facts_decide_and_a_wrong_one_is_seen(templates: LaunchTemplates) -> None:
     """With another architecture's shared memory, the templates choose kernels that are not listed."""
-    sm_80, mine = device_of("sm_80"), {template_text(k) for k in kernels(load_arch("sm_80"))}
+    sm_80, mine = device_of("sm_80"), {UPSTREAM.template(k) for k in kernels(load_arch("sm_80"))}
     for wrong in (sm_80._replace(block=101376), sm_80._replace(sm=233472), sm_80._replace(capability=(8, 6))):
         theirs = {x.template for i in templates.instances.values() for x in templates.launches(i, wrong, REACHED[1])}
         assert theirs - mine, wrong
@@ -281,8 +278,8 @@ def test_the_boundaries_of_shared_memory_are_upstreams(templates: LaunchTemplate
 def test_a_template_id_names_one_kernel(arch: str) -> None:
     spec = load_arch(arch)
     for kernel in kernels(spec):
-        assert kernel_of_template(f"flash::{template_text(kernel)}", spec) == kernel
-        assert kernel_of_template(template_text(kernel).replace(" ", ""), spec) == kernel
+        assert kernel_of_template(f"flash::{UPSTREAM.template(kernel)}", spec) == kernel
+        assert kernel_of_template(UPSTREAM.template(kernel).replace(" ", ""), spec) == kernel
     with pytest.raises(KeyError):
         kernel_of_template("flash_fwd_kernel<Flash_fwd_kernel_traits<128, 64, 64, 4, false, false, float>, true>", spec)
 

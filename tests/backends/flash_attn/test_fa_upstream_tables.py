@@ -12,8 +12,9 @@ from upstream_host.client import Host
 from upstream_host.program import host_program
 
 from fmha_cli.backends.flash_attn.catalogue import kernels
-from fmha_cli.backends.flash_attn.splits import MAX_SPLITS, heuristic
-from fmha_cli.backends.flash_attn.upstream_names import template_text
+from fmha_cli.backends.flash_attn.splits import heuristic
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
+from fmha_cli.codegen.flash_attn.traits import MAX_SPLITS
 from fmha_cli.domain.arch import load_arch
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
@@ -31,7 +32,7 @@ def test_the_kernels_that_upstreams_launch_templates_instantiate(host: Host) -> 
     refused by ``flash_api.cpp`` before any launch.
     """
     theirs = host.kernels()
-    ours = {template_text(kernel) for arch in ARCHS for kernel in kernels(load_arch(arch))}
+    ours = {UPSTREAM.template(kernel) for arch in ARCHS for kernel in kernels(load_arch(arch))}
     assert not ours - theirs
     more = Counter(_sort(text, ours) for text in theirs - ours)
     print(f"\n{len(ours)} template-ids of {len(theirs)}; upstream's others: {dict(more)}")

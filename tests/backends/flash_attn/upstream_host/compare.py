@@ -8,13 +8,12 @@ from dataclasses import dataclass, field
 
 from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.probe import archs_of
-from fmha_cli.backends.flash_attn.arguments import params_of
-from fmha_cli.backends.flash_attn.auxiliary import auxiliaries_of
+from fmha_cli.backends.flash_attn.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.flash_attn.decide import decide
 from fmha_cli.backends.flash_attn.launches import launch_of
 from fmha_cli.backends.flash_attn.plan import plan_of
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
-from fmha_cli.backends.flash_attn.upstream_names import template_text
+from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.backends.gpu.call import Call as Binding
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import pack
@@ -119,7 +118,7 @@ def our_answer(case: Case) -> Ours:
     small = {name: SMALL + n * SMALL_STEP for n, name in enumerate(auxiliaries_of(situation))}
     binding = Binding(plan, situation, arena.tensors, ARENA, small)
     stages = tuple(
-        Stage(template_text(stage.kernel), launch_of(stage, binding), params_of(stage, binding))
+        Stage(UPSTREAM.template(stage.kernel), launch_of(stage, binding), params_of(stage, binding))
         for stage in plan.stages
     )
     return Ours(plan=plan, binding=binding, stages=stages if situation.launches else ())
@@ -129,7 +128,7 @@ def reasons_against(case: Case, theirs: Answer | None) -> tuple[str, ...]:
     """Ids of the reasons against the kernel that upstream takes, or against the nearest one if it takes none."""
     refused = [d for d in decide(case.problem, case.facts) if isinstance(d, Unsupported)]
     names = {launch.kernel for launch in theirs.launches} if theirs else set()
-    wanted = [d for d in refused if d.kernel and template_text(d.kernel) in names]
+    wanted = [d for d in refused if d.kernel and UPSTREAM.template(d.kernel) in names]
     nearest = min(wanted or refused, key=lambda d: d.distance)
     return tuple(sorted({reason.id for reason in nearest.reasons}))
 
