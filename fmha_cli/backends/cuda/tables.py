@@ -35,7 +35,7 @@ class Expected:
     """What the host expects of a kernel. Its cubin must export the same.
 
     Attributes:
-        symbol: the kernel's name in the cubin.
+        symbol: the kernel's name in the cubin. It begins with ``toolchain.cuda.ptx.EXPORTS``.
         version: version of the table's form.
         block: the parameter block, a dataclass of ``codegen.struct`` fields.
         extra: names of the ``int`` parameters that follow the block.

@@ -43,8 +43,6 @@ class Upstream(ABC):
         folders: the header folders of that source, name -> folder in it, in search order.
         shims: for each compiler (``CudaKind``), the names of the shim folders, searched in order before ``folders``.
         flags: for each compiler, the project's own flags in order, after the architecture and before the headers.
-        symbol: the kernel's name in every cubin, and the prefix of the tables that it exports. It begins with
-            ``toolchain.cuda.ptx.EXPORTS``.
         calls: functions outside the cubin that kernels call on purpose. The build reports any other.
         compile_bytes: bytes of memory that compiling one kernel of a family may take, from measurements.
     """
@@ -56,7 +54,6 @@ class Upstream(ABC):
     folders: Mapping[str, Path] = MappingProxyType({})
     shims: Mapping[str, tuple[str, ...]]
     flags: Mapping[str, tuple[str, ...]]
-    symbol: str
     calls: frozenset[str] = frozenset()
     compile_bytes: Mapping[Family, int]
 
@@ -70,9 +67,9 @@ class Upstream(ABC):
     def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
         """Why there is no such kernel; empty for a kernel that can be built."""
 
-    @abstractmethod
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         """The kernel's file stem in its own project; None where there is none."""
+        return None
 
     @abstractmethod
     def template(self, kernel: KernelSpec) -> str:
@@ -82,9 +79,9 @@ class Upstream(ABC):
 
     @abstractmethod
     def emit(self, kernel: KernelSpec) -> str:
-        """The translation unit of one cubin. It defines one kernel named ``symbol`` and the tables of ``cuda.tables``.
+        """The translation unit of one cubin. It defines one kernel and the tables of ``cuda.tables``.
 
-        The result depends on the kernel only.
+        The result depends on the kernel only. ``expected`` has the kernel's name.
         """
 
     @abstractmethod

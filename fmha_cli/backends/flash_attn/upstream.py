@@ -75,7 +75,6 @@ class FlashAttention(Upstream):
             ),
         }
     )
-    symbol = "fmha_fa2"
     # The peaks measured with NVRTC 13.0.88 over all head dims are 3244, 3070, 782, 968, 4892 and 1604 MiB. Other
     # features take a little more.
     compile_bytes = Map(
