@@ -1,4 +1,4 @@
-"""CK-Tile's cases: every family."""
+"""CK-Tile's cases, which cover every family."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Case:
-    """One case. ``flags`` are problem flags; ``families`` those of its stages, in order."""
+    """One case. ``flags`` are problem flags; ``families`` are the families of its stages, in order."""
 
     name: str
     flags: str

@@ -44,7 +44,7 @@ READELF = {
     ".private_segment_fixed_size": ("scratch_bytes",),
     ".kernarg_segment_size": ("kernarg_bytes",),
 }
-"""Member of the metadata -> where ``inspect`` has it, in each of ``kernels``."""
+"""Member of the metadata -> its name in each of the ``kernels`` of ``inspect``."""
 
 _COLUMNS = ("build_s", "memory_mib", "vgpr", "agpr", "sgpr", "spills", "lds_bytes", "scratch_bytes", "occupancy",
             "instruction_count", "matrix_instructions", "lds_instructions", "global_instructions",
@@ -75,7 +75,7 @@ def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[Ke
 
 
 def compared(kernel: KernelSpec, artifact: Artifact, findings: Mapping[str, Any]) -> list[str]:
-    """What ``llvm-readelf`` and ``llvm-objdump`` say otherwise; empty when all agree.
+    """The disagreements with ``llvm-readelf`` and ``llvm-objdump``; empty if all figures agree.
 
     Raises:
         FileNotFoundError: one of the two tools is missing.
@@ -105,7 +105,7 @@ def compared(kernel: KernelSpec, artifact: Artifact, findings: Mapping[str, Any]
 
 
 def notes_of(readelf: Path, path: Path) -> list[dict[str, int]]:
-    """The numbers of each kernel in the text of ``llvm-readelf --notes``."""
+    """The numbers of each kernel in the output of ``llvm-readelf --notes``."""
     text = subprocess.run([str(readelf), "--notes", str(path)], capture_output=True, text=True, check=True).stdout
     section = re.split(r"\n(?=\w)", text.split("amdhsa.kernels:\n")[1])[0]
     found = re.split(r"^  - ", section, flags=re.MULTILINE)[1:]
@@ -114,7 +114,7 @@ def notes_of(readelf: Path, path: Path) -> list[dict[str, int]]:
 
 
 def mnemonics_of(objdump: Path, path: Path) -> Counter[str]:
-    """Mnemonics that ``llvm-objdump -d`` prints below the label of a function, up to what pads it."""
+    """The mnemonics that ``llvm-objdump -d`` prints below the label of a function, without the padding."""
     command = [str(objdump), "-d", "--no-show-raw-insn", "--no-leading-addr", str(path)]
     text = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     counts: Counter[str] = Counter()
@@ -128,7 +128,7 @@ def mnemonics_of(objdump: Path, path: Path) -> Counter[str]:
 
 
 def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry: Registry) -> dict[str, Any]:
-    """Everything about one kernel: its figures, and what does not agree."""
+    """All figures of one kernel, and the disagreements."""
     backend = registry.backend("ck_tile")
     row: dict[str, Any] = {
         "arch": kernel.arch,

@@ -1,6 +1,6 @@
 """The contenders of ``cpu_attention.py``: this project's kernel, its peers, and the machine's own ceilings.
 
-A contender is a callable that runs once. Its tensors are made outside. A contender that cannot run the shape, or
+A contender is a callable that runs once. Its tensors are created outside. A contender that cannot run the shape, or
 whose library is not installed, is left out with the reason.
 """
 
@@ -33,7 +33,9 @@ Run = Callable[[], object]
 
 @dataclass(frozen=True)
 class Contender:
-    """Name as in the table, one run, and its output (batch, heads, seqlen_q, hdim_v) to be compared, if it has one."""
+    """A name for the table, a function for one run, and the output (batch, heads, seqlen_q, hdim_v) to
+    compare, if any.
+    """
 
     name: str
     run: Run
@@ -46,7 +48,7 @@ def context() -> BuildContext:
 
 
 def ours(problem: Problem, inputs: dict[str, Array], threads: int) -> Contender:
-    """This project's kernel through its backend and session, as the worker runs it."""
+    """This project's kernel through its backend and session, run as in the worker."""
     backend, device = CpuBackend(), detect()
     found = [d for d in backend.decide(problem, device) if isinstance(d, Supported)]
     kernel = min(found, key=lambda d: d.rank).kernel
@@ -63,8 +65,11 @@ def ours(problem: Problem, inputs: dict[str, Array], threads: int) -> Contender:
 
 @dataclass(frozen=True)
 class Ceiling:
-    """A loop that does what the machine can do at best. ``run`` gives its own best rate (FLOP/s or bytes/s by the wall
-    clock); ``work`` is what one run does in all, None where a run does more than the loop."""
+    """A loop that reaches the machine's best rate.
+
+    ``run`` returns the loop's best rate (FLOP/s or bytes/s by the wall clock). ``work`` is the total work of one run,
+    or None if a run does more than the loop.
+    """
 
     run: Callable[[], float]
     work: float | None
@@ -110,7 +115,7 @@ def peers(problem: Problem, inputs: dict[str, Array], threads: int) -> Iterator[
 
 
 def torch_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
-    """PyTorch's SDPA: its default, and for GQA decode with the query heads of a group folded into seqlen."""
+    """PyTorch's SDPA in its default form, and for GQA decode also with a group's query heads folded into seqlen."""
     import torch
 
     torch.set_num_threads(threads)
@@ -137,8 +142,10 @@ def torch_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iter
 
 
 def ort_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
-    """ONNX Runtime: MultiHeadAttention, and GroupQueryAttention (causal only). Spinning is off, so that its idle
-    threads do not slow the others; that may cost it a little on small shapes."""
+    """ONNX Runtime: MultiHeadAttention, and GroupQueryAttention (causal only).
+
+    Spinning is off, so that its idle threads do not slow the others. That may slow it down a little on small shapes.
+    """
     import onnx
     import onnxruntime as ort
 
@@ -222,7 +229,7 @@ def openvino_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> I
 
 
 def library_versions() -> dict[str, str]:
-    """Versions of what took part."""
+    """The versions of the libraries in use."""
     from importlib.metadata import PackageNotFoundError, version
 
     out = {}
@@ -235,7 +242,7 @@ def library_versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, str | int]:
-    """The machine in words."""
+    """A description of the machine."""
     device = detect()
     return {"cpu": device.name, "arch": device.archs[0], "threads": device.units, "llc_bytes": device.llc_bytes} | {
         "governor": _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))

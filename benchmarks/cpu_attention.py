@@ -41,7 +41,7 @@ CEILING = "ceiling"
 
 @dataclass(frozen=True)
 class Floor:
-    """What issue and machine demand: share of the ceiling, x PyTorch (its best form), x the best other peer."""
+    """The required minimum: share of the ceiling, x PyTorch (its best form), x the best other peer."""
 
     regime: str
     share: float
@@ -62,7 +62,7 @@ BF16 = {
 
 
 def cases() -> list[tuple[str, Floor]]:
-    """Problems with their floors."""
+    """The problems with their floors."""
     shapes = [(1, 16, 16, 1024, 64), (1, 16, 16, 1024, 128), (1, 8, 8, 4096, 128), (1, 32, 8, 2048, 128)]
     out: list[tuple[str, Floor]] = []
     for b, h, g, s, d in shapes:
@@ -81,7 +81,7 @@ def cases() -> list[tuple[str, Floor]]:
 
 
 def check(reference: Contender, other: Contender, dtype: str) -> str | None:
-    """Run both once; why their outputs disagree, None if they agree."""
+    """Run both once. Returns how their outputs disagree, or None if they agree."""
     reference.run()
     other.run()
     if reference.output is None or other.output is None:
@@ -93,7 +93,7 @@ def check(reference: Contender, other: Contender, dtype: str) -> str | None:
 
 
 def measure(problem: Problem, rounds: int, threads: int, ceiling: Ceiling, clock: Clock) -> dict[str, Any]:
-    """Interleaved rounds of everyone on one problem: nanoseconds per contender, ceiling rate per round."""
+    """Interleaved rounds of all contenders on one problem: nanoseconds per contender, ceiling rate per round."""
     inputs = tensors(problem)
     contenders = [ours(problem, inputs, threads)]
     notes: list[str] = []
@@ -124,7 +124,7 @@ def measure(problem: Problem, rounds: int, threads: int, ceiling: Ceiling, clock
 
 
 def summary(problem: Problem, floor: Floor, raw: dict[str, Any], unit: str) -> dict[str, Any]:
-    """Medians of per-round quotients."""
+    """The medians of per-round ratios."""
     work = problem.bytes() if unit == "GB/s" else problem.flops()
     mine = raw["samples_ns"]["fmha"]
     shares = [work / t * 1e9 / rate for t, rate in zip(mine, raw["ceiling"], strict=True)]

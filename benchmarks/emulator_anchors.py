@@ -37,12 +37,12 @@ SEED = "7"
 
 @dataclass(frozen=True)
 class Row:
-    """One launch, or one plain kernel: what came of it.
+    """The result of one launch or of one plain kernel.
 
     Attributes:
-        error, limit: None where the kernel's own check has no single figure.
+        error, limit: None if the kernel's own check has no single figure.
         findings: number of each kind.
-        verdict: right, known (right, with findings that are the kernel's own), WRONG, FINDING, or skipped: and why.
+        verdict: right, known (right, with findings that are the kernel's fault), WRONG, FINDING, or skipped and why.
     """
 
     anchor: str
@@ -55,7 +55,7 @@ class Row:
 
 
 def judged(anchor: str, arch: str, kernel: str, error: float, limit: float, found: list[Any], known: str) -> Row:
-    """A row from figures; ``known`` is the kind of finding that is the kernel's own."""
+    """A row from figures; ``known`` is the kind of finding that is the kernel's own fault."""
     kinds = Counter(str(finding["kind"]) for finding in found)
     verdict = "right" if error < limit else "WRONG"
     if kinds and error < limit:
@@ -122,7 +122,7 @@ def assembly(every: bool) -> Iterator[Launch]:
 
 
 def plain(every: bool) -> Iterator[Launch]:
-    """Anchor (c); without ``every`` the architectures' usual waves only."""
+    """Anchor (c); without ``every``, only the architectures' usual waves."""
     from hip_building import VARIANTS
 
     for variant in VARIANTS:
@@ -149,7 +149,7 @@ def _plain_rows(variant: str) -> Any:
 
 
 def rows_of(launch: Launch) -> Iterator[Row]:
-    """What a launch gives; a row that says why it was skipped."""
+    """The rows of a launch, or a row with the reason why it was skipped."""
     anchor, arch, kernel, run = launch
     try:
         got = run()
@@ -167,7 +167,7 @@ def line(row: Row) -> str:
 
 
 def main() -> int:
-    """0 when all rows are right or known."""
+    """Run the script. Returns 0 if all rows are right or known."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--all", action="store_true", help="the shapes of the slow suite too")
     parser.add_argument("--only", metavar="TEXT", help="launches whose anchor, architecture and kernel hold TEXT")

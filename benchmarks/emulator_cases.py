@@ -17,7 +17,7 @@ _MASKS = ("--causal", "--mask causal-tl", "--mask window:40,7", "--mask window-t
 
 
 def forward_cases() -> Iterator[Case]:
-    """Forward: data types, head dims, masks, biases, and what else a kernel compiles in."""
+    """Forward: data types, head dims, masks, biases, and other compiled-in features."""
     for dtype in ("fp16", "bf16"):
         for hdim in (32, 64, 128, 256):
             yield Case(f"{dtype} d{hdim}", f"{_ONE} -d {hdim} --dtype {dtype}", FWD)
@@ -68,7 +68,7 @@ def forward_cases() -> Iterator[Case]:
 
 
 def cache_cases() -> Iterator[Case]:
-    """Split keys and caches: the kernels with a second stage, pages, appended keys, rotary embedding, batch prefill."""
+    """Split keys and caches: kernels with a second stage, pages, appended keys, rotary embedding, batch prefill."""
     for hdim in (64, 128):
         yield Case(f"split d{hdim}", f"{_SHAPE} -d {hdim} --splits 3", SPLITKV)
         yield Case(f"split d{hdim}, causal, LSE", f"{_SHAPE} -d {hdim} --splits 2 --causal --lse --dtype bf16", SPLITKV)

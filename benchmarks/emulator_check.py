@@ -40,25 +40,25 @@ Point = tuple[str, Case]
 
 KNOWN = "known"
 STEP = 4
-"""Instructions of a wave's turn that keep waves in step."""
+"""Instructions per turn of a wave that keep the waves in step."""
 
 
 def candidates(archs: Sequence[str], only: str | None = None) -> list[Point]:
-    """(architecture, case): all of them, or those whose case's name contains ``only``."""
+    """The (architecture, case) pairs: all of them, or those whose case name contains ``only``."""
     return [(arch, case) for arch in archs for case in all_cases() if only is None or only in case.name]
 
 
 def exists(point: Point, registry: Registry) -> bool:
-    """Whether the backend has a kernel for a point. The answer takes tens of milliseconds."""
+    """Whether the backend has a kernel for a point. The check takes tens of milliseconds."""
     arch, case = point
     wanted = Wanted(backend=BACKEND, arch=arch)
     return select(Problem.from_cli(case.flags), registry, {}, wanted).best is not None
 
 
 def in_turns(every: Sequence[Point], seed: int, registry: Registry) -> Iterator[Point]:
-    """The points that have a kernel in a random order: architectures in turns, and each one's families in turns.
+    """The points that have a kernel, in random order, alternating between architectures and their families.
 
-    Only points that come up are asked for their kernels.
+    Kernels are looked up only for points that are drawn.
     """
     rng = random.Random(seed)
     groups: dict[str, dict[tuple[str, ...], list[Point]]] = defaultdict(lambda: defaultdict(list))
@@ -70,7 +70,7 @@ def in_turns(every: Sequence[Point], seed: int, registry: Registry) -> Iterator[
     for number, arch in enumerate(sorted(groups)):
         for group in groups[arch].values():
             rng.shuffle(group)
-        turned = families[number:] + families[:number]  # so that the first turns differ in their families too
+        turned = families[number:] + families[:number]  # so that the first points also differ in their families
         lines.append(
             [group[turn] for turn in range(len(every)) for f in turned if turn < len(group := groups[arch][f])]
         )
@@ -79,7 +79,7 @@ def in_turns(every: Sequence[Point], seed: int, registry: Registry) -> Iterator[
 
 
 def executed(every: Sequence[Point], registry: Registry, seed: int) -> Iterator[dict[str, Any]]:
-    """One row for each point, as it is done."""
+    """Yields a row for each point as soon as it is complete."""
     for number, (arch, case) in enumerate(every, 1):
         row = row_of((arch, case), registry, seed)
         kinds = ", ".join(f["kind"] for f in row["findings"])
@@ -109,7 +109,7 @@ def row_of(point: Point, registry: Registry, seed: int) -> dict[str, Any]:
 
 
 def _known(problem: Problem, arch: str, registry: Registry, seed: int, row: Mapping[str, Any]) -> dict[str, Any]:
-    """Of a row whose every finding is reported of its kernel: the reports' links and its verdict with waves in step."""
+    """For a row whose findings are all known for its kernel: the reports' links and the verdict with waves in step."""
     kinds = {finding["kind"] for finding in row["findings"]}
     best = select(problem, registry, {}, Wanted(backend=BACKEND, arch=arch)).best
     if not kinds or best is None:
@@ -135,7 +135,7 @@ def _known(problem: Problem, arch: str, registry: Registry, seed: int, row: Mapp
 
 
 def sound(row: Mapping[str, Any]) -> bool:
-    """Whether nothing is left to explain."""
+    """Whether the row needs no further explanation."""
     verdict: str = row["verdict"]
     return verdict == "PASSED" or verdict.endswith(f", {KNOWN}")
 
@@ -155,7 +155,7 @@ def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: kernels and verdicts for each architecture and family, then the worst errors, then what failed."""
+    """Markdown: kernels and verdicts for each architecture and family, the worst errors, and the failures."""
     kernels: dict[tuple[str, str], set[str]] = defaultdict(set)
     for row in rows:
         for digest, family in row["kernels"].items():
@@ -178,7 +178,7 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def worst_errors(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """A table: for each data type and output, the row that came nearest to its budget."""
+    """A table with the row that came closest to its budget, for each data type and output."""
     worst: dict[tuple[str, str], tuple[float, Mapping[str, Any], Mapping[str, Any]]] = {}
     for row in rows:
         if row["verdict"] != "PASSED":
@@ -204,7 +204,7 @@ def _why(row: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; the exit status."""
+    """Run the script and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", nargs="+", default=list(ARCHS), help="architectures")
     parser.add_argument("--only", help="cases whose name holds this text")

@@ -37,7 +37,7 @@ _TRITON = Path(__file__).parents[1] / "plugins/fmha-amdgpu-emu/tests/planted_tri
 
 
 def sampled(every: Sequence[Fault], count: int | None, seed: int) -> list[Fault]:
-    """``count`` faults of each class, in the text's order; None: all."""
+    """``count`` faults of each class, in the order of the text; None means all."""
     groups: dict[Planted, list[Fault]] = defaultdict(list)
     for fault in every:
         groups[fault.kind].append(fault)
@@ -47,7 +47,7 @@ def sampled(every: Sequence[Fault], count: int | None, seed: int) -> list[Fault]
 
 
 def of_composable_kernel(kernel: Kernel, wanted: str, count: int | None, registers: int, seed: int) -> Iterator[Row]:
-    """The rows of one kernel."""
+    """The rows of one CK-Tile kernel."""
     with tempfile.TemporaryDirectory() as folder, PlantedKernel(kernel, build_registry(), Path(folder)) as subject:
         if subject.plain.verdict != "PASSED" or subject.plain.findings:
             raise SystemExit(f"{kernel.name}, its text unchanged: {subject.plain}")
@@ -58,7 +58,7 @@ def of_composable_kernel(kernel: Kernel, wanted: str, count: int | None, registe
 
 
 def chosen_of(every: Sequence[Fault], wanted: str, count: int | None, registers: int, seed: int) -> list[Fault]:
-    """Those of the wanted classes; of renumbered registers, which are hundreds, at most ``registers``."""
+    """The faults of the wanted classes, with at most ``registers`` of the hundreds of renumbered registers."""
     kept = [f for f in every if wanted in f.kind.value]
     many = [f for f in kept if f.kind is Planted.RENUMBERED]
     few = [f for f in kept if f.kind is not Planted.RENUMBERED]
@@ -66,7 +66,7 @@ def chosen_of(every: Sequence[Fault], wanted: str, count: int | None, registers:
 
 
 def of_triton(arch: str, wanted: str, count: int | None, registers: int, seed: int) -> Iterator[Row]:
-    """The rows of Triton's attention, from a process of its own: it has the runtime of no backend."""
+    """The rows of Triton's attention, from a separate process that loads no backend's runtime."""
     paths = (str(Path(__file__).parent), os.environ.get("PYTHONPATH", ""))
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(p for p in paths if p)}
     words = [arch, wanted, "" if count is None else str(count), str(registers), str(seed)]
@@ -81,7 +81,7 @@ def of_triton(arch: str, wanted: str, count: int | None, registers: int, seed: i
 
 
 def table(every: Iterable[Row]) -> str:
-    """Markdown: the counts, then why faults were not caught, then which findings named the others."""
+    """Markdown: the counts, the reasons for uncaught faults, and the findings that named the others."""
     counts: dict[tuple[str, str, str], Counter[str]] = defaultdict(Counter)
     kinds: dict[str, Counter[str]] = defaultdict(Counter)
     for row in every:
@@ -109,7 +109,7 @@ def table(every: Iterable[Row]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; the exit status."""
+    """Run the script and return its exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="kernels whose architecture and name hold this text")
     parser.add_argument("--fault", default="", help="classes of faults whose name holds this text")

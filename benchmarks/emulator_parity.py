@@ -36,7 +36,7 @@ _KIND = ("prec", "mode", "deterministic", "dbias")
 
 @dataclass(frozen=True)
 class Point:
-    """A case that both sides can be given: its kernels (none where it is unsupported) and its multiply-adds."""
+    """A comparable case: its kernels (none if it is unsupported) and its multiply-adds."""
 
     case: Case
     kernels: frozenset[str]
@@ -71,7 +71,7 @@ def _work(problem: Problem) -> int:
 
 
 def chosen(points: Sequence[Point], count: int) -> list[Point]:
-    """One of each kind, then the smallest that need no further kernel, ``count`` in all."""
+    """One case of each kind, then the smallest that need no further kernel, ``count`` in all."""
     kinds: dict[tuple[str, ...], list[Point]] = defaultdict(list)
     for point in points:
         kinds[point.kind].append(point)
@@ -99,7 +99,7 @@ def suite_of(points: Sequence[Point]) -> dict[str, Any]:
 
 
 def small(document: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What is kept of each case: not the whole records, and nothing of a time but how long upstream's program took."""
+    """A summary of each case, without the whole records; the only time is that of upstream's program."""
     return [_small(case) for case in document["cases"]]
 
 
@@ -136,7 +136,7 @@ def _work_done(side: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
 
 
 def table(cases: Sequence[Mapping[str, Any]]) -> str:
-    """Markdown: outcomes by group, then what the two sides executed, then every case that does not agree."""
+    """Markdown: outcomes by group, the work of both sides, and every case that does not agree."""
     counts: dict[str, Counter[str]] = defaultdict(Counter)
     for case in cases:
         counts[f"{case['program']} {case['group']}"][case["outcome"]] += 1
@@ -187,7 +187,7 @@ What the outcomes mean: [parity.md](../parity.md).
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; the exit status of ``fmha parity``."""
+    """Run the script and return the exit status of ``fmha parity``."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default="gfx942")
     parser.add_argument("--cases", type=int, default=340, help="of smoke")
@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _lines(document: Mapping[str, Any]) -> str:
-    """JSON with a line for each case."""
+    """JSON with one line per case."""
     rows = ",\n".join(f"  {json.dumps(case)}" for case in document["cases"])
     head = json.dumps({key: value for key, value in document.items() if key != "cases"})
     return f'{head[:-1]}, "cases": [\n{rows}\n]}}\n'

@@ -45,7 +45,7 @@ POINTS = (
 
 
 def measured(arch: str, flags: str, threads: int, checks: bool, rounds: int) -> dict[str, Any]:
-    """One configuration, in this process."""
+    """Measure one configuration in this process."""
     registry = build_registry()
     emulator, device = emulated_device(registry, f"emu:{arch}")
     backend, problem = registry.backend(BACKEND), Problem.from_cli(flags)
@@ -95,7 +95,7 @@ def measured(arch: str, flags: str, threads: int, checks: bool, rounds: int) -> 
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
-    """Markdown."""
+    """The results in Markdown."""
     lines = [
         "| kernel | threads | checks | wave-instructions | M/s of processor time (least to most) | wall s | peak MiB |",
         "|---|---|---|---|---|---|---|",
@@ -112,7 +112,7 @@ def table(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run; 0."""
+    """Run the script; always returns 0."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--json", type=Path)

@@ -43,7 +43,7 @@ LIST = Path(__file__).with_name("fa_matrix.json")
 NVRTC = "NVRTC 13.0"
 SYMBOL = "fmha_fa2"
 TOOLS = ("cuobjdump", "nvdisasm")
-"""NVIDIA's tools that are compared with where they are installed."""
+"""NVIDIA's tools that the figures are compared with, if they are installed."""
 ONE_NAME = {"IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA", "UFHADD": "UFADD", "UFHFMA": "UFFMA"}
 """Mnemonics that ``inspect`` counts under the name of the instruction that shares their opcode."""
 
@@ -59,7 +59,7 @@ def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[Ke
     """The kernels of the rows.
 
     Raises:
-        LookupError: upstream does not instantiate a template-id for the architecture, or it is of another family.
+        LookupError: upstream does not instantiate a template-id for the architecture, or it belongs to another family.
     """
     found = []
     for row in rows:
@@ -80,12 +80,12 @@ def tool(name: str) -> str | None:
             return None
         found = next((str(file.locate()) for file in files if file.name == name), None)
         if found is not None and not os.access(found, os.X_OK):
-            Path(found).chmod(0o755)  # the wheels do not mark it
+            Path(found).chmod(0o755)  # the wheels do not mark it as executable
     return found
 
 
 def compared(artifact: Artifact, findings: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """What ``cuobjdump`` and ``nvdisasm`` say otherwise, and which of them were asked."""
+    """The disagreements with ``cuobjdump`` and ``nvdisasm``, and the tools that were used."""
     faults, asked = [], []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "kernel.cubin")
@@ -104,7 +104,7 @@ def compared(artifact: Artifact, findings: Mapping[str, Any]) -> tuple[list[str]
 
 
 def usage_of(cuobjdump: str, path: Path) -> dict[str, int]:
-    """The numbers of the kernel in the text of ``cuobjdump -res-usage``."""
+    """The numbers of the kernel in the output of ``cuobjdump -res-usage``."""
     text = subprocess.run([cuobjdump, "-res-usage", str(path)], capture_output=True, text=True, check=True).stdout
     line = text.split(f"Function {SYMBOL}:\n")[1].splitlines()[0]
     return {name: int(value) for name, value in re.findall(r"([A-Z]+(?:\[\d\])?):(\d+)", line)}
@@ -113,13 +113,13 @@ def usage_of(cuobjdump: str, path: Path) -> dict[str, int]:
 def _usage_faults(said: Mapping[str, int], findings: Mapping[str, Any]) -> list[str]:
     shared = findings["shared_static_bytes"]
     if said["SHARED"] and findings["target"] not in ("sm_80", "sm_86", "sm_89"):
-        shared += 1024  # the driver's own, stated since Hopper where a kernel has shared memory at all
+        shared += 1024  # the driver's own share, included since Hopper if a kernel has any shared memory
     ours = {"REG": findings["registers"]["gpr"], "STACK": findings["scratch_bytes"], "SHARED": shared}
     return [f"{name} is {said[name]}, inspect says {value}" for name, value in ours.items() if said[name] != value]
 
 
 def mnemonics_of(nvdisasm: str, path: Path) -> Counter[str]:
-    """First words of the mnemonics that ``nvdisasm -json`` prints of the kernel, without what pads its end."""
+    """The first words of the mnemonics in ``nvdisasm -json``'s output for the kernel, without its final padding."""
     text = subprocess.run([nvdisasm, "-json", str(path)], capture_output=True, text=True, check=True).stdout
     function = next(entry for entry in json.loads(text)[1] if entry["function-name"] == SYMBOL)
     words = [row["opcode"].split(".")[0] for row in function["sass-instructions"]]
@@ -129,7 +129,7 @@ def mnemonics_of(nvdisasm: str, path: Path) -> Counter[str]:
 
 
 def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry: Registry) -> dict[str, Any]:
-    """Everything about one kernel: its figures, and what does not agree."""
+    """All figures of one kernel, and the disagreements."""
     row = {key: entry[key] for key in ("arch", "family", "kernel", "shows")} | {"name": kernel.name}
     try:
         if built.value is None:
@@ -165,7 +165,7 @@ def row_of(entry: Mapping[str, Any], kernel: KernelSpec, built: Built, registry:
 
 
 def environment() -> dict[str, Any]:
-    """What the run depends on."""
+    """The versions and settings on which the run depends."""
     packages = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")
     versions = {}
     for name in packages:

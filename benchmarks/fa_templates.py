@@ -1,4 +1,4 @@
-"""FlashAttention's kernels by the template-ids that upstream's launch code writes."""
+"""Maps the template-ids in upstream's launch code to FlashAttention kernels."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from fmha_cli.domain.kernel import KernelSpec
 def kernel_of_template(text: str, arch: ArchSpec) -> KernelSpec:
     """The kernel of an architecture that a template-id names; the inverse of ``UPSTREAM.template``.
 
-    Spaces do not matter, nor does a namespace before the kernel's name.
+    Spaces and a namespace before the kernel's name are ignored.
 
     Raises:
-        KeyError: upstream's launch code instantiates no such kernel for the architecture.
+        KeyError: upstream's launch code does not instantiate such a kernel for the architecture.
     """
     return _by_template(arch.name)[_bare(text)]
 

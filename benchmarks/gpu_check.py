@@ -41,12 +41,12 @@ from fa_check.shards import children_find_us
 
 SCHEMA = "fmha.gpu-check/1"
 LEAST_S = 5.0
-"""Seconds below which no further case is begun."""
+"""With fewer seconds left, no further case begins."""
 
 
 @dataclass(frozen=True)
 class Vendor:
-    """A backend, the kind of its devices, and its cases."""
+    """A backend, its kind of device, and its cases."""
 
     backend: str
     device: str
@@ -59,7 +59,7 @@ VENDORS = ("amd", "nvidia")
 
 @dataclass
 class Result:
-    """What became of a case; times in nanoseconds."""
+    """The outcome of a case; times in nanoseconds."""
 
     name: str
     command: str
@@ -74,7 +74,7 @@ class Result:
 
 
 def fmha(*words: str, timeout: float) -> tuple[int, Any, str]:
-    """Exit code, document and talk of one command; code -1 when it took too long."""
+    """The exit code, document and output of one command; the code is -1 after a timeout."""
     try:
         done = subprocess.run(
             [sys.executable, "-m", "fmha_cli", *words], capture_output=True, text=True, timeout=timeout, check=False
@@ -88,7 +88,7 @@ def fmha(*words: str, timeout: float) -> tuple[int, Any, str]:
 
 
 def device_of(vendor: Vendor) -> tuple[Mapping[str, Any] | None, str]:
-    """The first device, or why there is none."""
+    """The first device, or the reason why there is none."""
     _, document, talk = fmha("devices", "--json", timeout=120)
     if document is None:
         return None, _last(talk)
@@ -102,7 +102,7 @@ def device_of(vendor: Vendor) -> tuple[Mapping[str, Any] | None, str]:
 def build_all(
     cases: Sequence[Case], vendor: Vendor, arch: str, jobs: int, until: float
 ) -> dict[str, tuple[float, str]]:
-    """Seconds of each case's builds, and what went wrong; cases share kernels, which are built once."""
+    """The build seconds of each case, and the build errors; shared kernels are built once."""
 
     def build(case: Case) -> tuple[str, float, str]:
         start, left = time.monotonic(), until - time.monotonic()
@@ -169,7 +169,7 @@ def rows(results: Sequence[Result]) -> Iterator[str]:
 
 
 def check_amd(wanted: argparse.Namespace, vendor: Vendor, started: float) -> tuple[list[Result], Any, int]:
-    """The rows, the device, and the exit code."""
+    """The AMD check. Returns the rows, the device and the exit code."""
     until = started + 60 * wanted.minutes
     device, why = device_of(vendor)
     if device is None:
@@ -224,7 +224,7 @@ def main() -> int:
 
 
 def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
-    """The check of ``fa_check``, its table and its record. The exit code."""
+    """Run the check of ``fa_check`` and write its table and record. Returns the exit code."""
     budget = Budget(60 * wanted.minutes)
     options = Options(
         cache_root=(wanted.cache_dir or folder / "cache").absolute(),

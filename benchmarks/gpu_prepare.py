@@ -22,7 +22,7 @@ from fmha_cli.toolchain.cache.exporting import export_entries
 from fmha_cli.toolchain.cache.root import cache_root, open_root
 
 TRAVELS = 50 * 10**6
-"""Bytes that the archive may have."""
+"""The maximum size of the archive in bytes."""
 
 
 def main() -> int:

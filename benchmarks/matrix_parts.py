@@ -1,4 +1,4 @@
-"""What the build matrices share: their lists, the builds, the table of results, the command line."""
+"""The common parts of the build matrices: their lists, the builds, the table of results, the command line."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Matrix:
     """One matrix.
 
     Attributes:
-        doc: of the command line. path: the list of kernels, JSON. quick: what ``--ci`` takes, in words.
+        doc: of the command line. path: the list of kernels, JSON. quick: a description of what ``--ci`` selects.
         kernels_of: the kernels of rows of the list.
-        row_of: (row of the list, kernel, what became of it, registry) -> all figures of a kernel.
+        row_of: (row of the list, kernel, its build outcome, registry) -> all figures of a kernel.
         page: (rows, wall seconds, jobs) -> the page of results.
         document: further members of the JSON file.
     """
@@ -44,7 +44,7 @@ class Matrix:
 
 
 def listed_in(path: Path, only: Sequence[str] = (), ci: bool = False) -> list[dict[str, Any]]:
-    """The rows of a list; ``only`` holds ``ARCH`` or ``ARCH:FAMILY``."""
+    """The rows of a list; ``only`` is ``ARCH`` or ``ARCH:FAMILY``."""
     rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["kernels"]
     return [
         row
@@ -54,7 +54,7 @@ def listed_in(path: Path, only: Sequence[str] = (), ci: bool = False) -> list[di
 
 
 def build(kernels: Sequence[KernelSpec], registry: Registry, context: BuildContext) -> Mapping[str, Built]:
-    """Build them; kernel digest -> outcome. Progress goes to stderr."""
+    """Build the kernels; returns digest -> outcome. Progress goes to stderr."""
 
     def heard(built: Built) -> None:
         what = built.error.what if built.error else "in the cache" if built.value and built.value.cached else "built"
@@ -64,7 +64,7 @@ def build(kernels: Sequence[KernelSpec], registry: Registry, context: BuildConte
 
 
 def cost(built: Built, peak_bytes: int | None) -> dict[str, Any]:
-    """What a kernel that was built took: seconds, MiB, and whether it was there already."""
+    """The cost of a built kernel: seconds, MiB, and whether it came from the cache."""
     assert built.value is not None
     return {
         "build_s": round(built.value.build_seconds, 1),
@@ -74,7 +74,7 @@ def cost(built: Built, peak_bytes: int | None) -> dict[str, Any]:
 
 
 def counts_that_differ(counts: Mapping[str, int], ours: Mapping[str, int]) -> list[str]:
-    """Mnemonics that a disassembler counts otherwise than ``inspect`` does."""
+    """The mnemonics whose counts in a disassembler and in ``inspect`` differ."""
     return [
         f"{counts.get(name, 0)} {name}, inspect says {ours.get(name, 0)}"
         for name in sorted({*ours, *counts})
@@ -97,7 +97,7 @@ def _cell(value: Any) -> str:
 
 
 def run(matrix: Matrix) -> int:
-    """The command line. Exit code 1 when a kernel does not build or a figure differs."""
+    """The command line. The exit code is 1 if a kernel does not build or a figure differs."""
     parser = argparse.ArgumentParser(description=matrix.doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--only", action="append", default=[], metavar="ARCH[:FAMILY]")

@@ -1,4 +1,4 @@
-"""Convert a kernel to its assembly text and a text to a code object, and put the object into the kernel's library."""
+"""Convert a kernel to assembly text and a text to a code object, and put the object into the kernel's library."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BUNDLE = b"__CLANG_OFFLOAD_BUNDLE__"
 
 
 def device_assembly(kernel: KernelSpec, shop: Workshop) -> str:
-    """The compiler's assembly text of a kernel, from the build cache or compiled now. Raises as ``build_kernel``."""
+    """The compiler's assembly text of a kernel, from the build cache or compiled now. Raises like ``build_kernel``."""
     folders = {name: folder for name, (folder, _) in shop.headers.items()}
     arch = load_arch(kernel.arch)
     flags = (*hip_flags(shop.toolchain, arch, kernel.family.value, HipProduct.CODE_OBJECT, folders), "-S")
@@ -32,10 +32,10 @@ def device_assembly(kernel: KernelSpec, shop: Workshop) -> str:
 
 
 def assembled(text: str, arch: str, compiler: Sequence[str], folder: Path) -> bytes:
-    """A linked code object of an assembly text, without the symbols that nobody calls.
+    """A linked code object of an assembly text, without unused symbols.
 
     Raises:
-        ValueError: it does not assemble, with the assembler's words.
+        ValueError: the text does not assemble; the message is the assembler's.
     """
     source, out = folder / "planted.s", folder / "planted.co"
     source.write_text(text, "utf-8")
@@ -48,7 +48,7 @@ def assembled(text: str, arch: str, compiler: Sequence[str], folder: Path) -> by
 
 
 def with_code_object(library: bytes, code: bytes) -> bytes:
-    """A copy of a host library whose one device code object is another, no longer one.
+    """A copy of a host library in which another code object, at most as long, replaces the single device code object.
 
     Raises:
         ValueError: it does not fit, or the library has no plain bundle.

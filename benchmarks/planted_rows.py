@@ -11,29 +11,31 @@ from planted_text import Fault, Planted, body
 
 
 class Caught(StrEnum):
-    """How a fault shows."""
+    """How a fault is caught, or why it is not."""
 
     NAMED = "named"
-    """A finding with its kind and an instruction, or a launch that stopped with a sentence about one."""
+    """A finding with its kind and an instruction, or a stopped launch whose message names one."""
     NUMBERS = "numbers"
-    """Wrong results and nothing else."""
+    """Only the results are wrong."""
     HANGS = "hangs"
     NEVER_EXECUTED = "never executed"
-    """Not by any wave of this problem."""
+    """No wave of this problem executes it."""
     NO_EFFECT = "no effect"
-    """Every output is the same to the last bit: for this problem the changed kernel computes the same."""
+    """Every output is bit-identical: for this problem, the changed kernel computes the same."""
     COVERED = "covered"
-    """Others do the same work: without it and them there are findings that there are not without them alone."""
+    """Other waits or barriers do the same work: removing them too gives findings that their removal alone does not."""
     READS_AT_A_BARRIER = "reads at a barrier"
-    """Guards nothing but reads outstanding at a barrier; a finding with ``FMHA_EMU_STRICT``."""
+    """It guards only reads outstanding at a barrier; a finding with ``FMHA_EMU_STRICT``."""
     IDLE = "guards nothing used"
-    """A wait behind which, with every other wait and barrier or without them, no register and no LDS word is used sooner
-    than it may be. What it orders is global memory (not looked at), or complete because no more may be outstanding than
-    the counter counts, or the same bytes stored again."""
+    """A wait after which no register and no LDS word is used too early, with or without the other waits and barriers.
+
+    It orders global memory (not checked), or accesses that are complete because no more may be outstanding than the
+    counter counts, or repeated stores of the same bytes.
+    """
     ENDS = "end of the kernel"
-    """A wait with nothing behind it."""
+    """A wait with nothing after it."""
     WITHIN_BUDGET = "within the budget"
-    """Other numbers, as good as right ones: the maximum of a row's scores may be any that scales alike."""
+    """Other numbers that are equally right: the maximum of a row's scores may be any value with the same scaling."""
     UNEXPLAINED = "unexplained"
 
 
@@ -48,10 +50,10 @@ EXPLAINED = (
 )  # fmt: skip
 
 ORDERING = (Planted.WAIT_DROPPED, Planted.WAIT_RAISED, Planted.BARRIER, Planted.SIGNAL, Planted.WAIT)
-"""Faults that never change a number here, because loads deliver at once and waves run to their barriers."""
+"""Faults that never change a number here, because loads deliver immediately and waves run up to their barriers."""
 
 _NEAREST = 8
-"""How many other waits and barriers are tried as what covers one."""
+"""The number of other waits and barriers that are tried as cover for one."""
 
 Places = Counter[tuple[str, int]]
 Lines = tuple[int, ...]
@@ -85,7 +87,7 @@ def rows(kernel: Subject, every: Sequence[Fault], among: Iterable[Fault]) -> Ite
     """One row for each fault of ``every``: where it is, what it was, how it was caught.
 
     Args:
-        among: all faults of the kernel, to look for what covers one. Faults that do not assemble are left out.
+        among: all faults of the kernel, in which to look for cover. Faults that do not assemble are left out.
     """
     drops = [f for f in among if f.kind in (Planted.WAIT_DROPPED, Planted.BARRIER)]
     known: dict[Lines, Places] = {}
@@ -129,7 +131,7 @@ def _caught(
 
 
 def _covered(kernel: Subject, fault: Fault, drops: Sequence[Fault], known: dict[Lines, Places]) -> tuple[Caught, str]:
-    """Looks for waits and barriers that do the fault's work: the nearest, each alone, then more and more of them."""
+    """Look for waits and barriers that do the fault's work: the nearest ones separately, then more and more of them."""
     others = [d for d in drops if not set(d.lines) & set(fault.lines)]
     others.sort(key=lambda d: abs(d.lines[0] - fault.lines[0]))
     for near in (*([other] for other in others[:_NEAREST]), *(others[:n] for n in (2, 4, _NEAREST, len(others)))):

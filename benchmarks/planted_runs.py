@@ -1,4 +1,4 @@
-"""Runs kernels with a fault in their assembly as a user's kernel runs: built, judged and watched on an emulated device.
+"""Runs kernels with planted assembly faults like a user's kernel: built, judged and watched on an emulated device.
 
 The kernel's text comes from the compiler and the flags that build the kernel. A text with a fault is assembled and
 linked again, and replaces the code object in a copy of the kernel's library.
@@ -34,10 +34,10 @@ from fmha_cli.walk.request import Context, Request
 from fmha_cli.walk.rows import plan_rows
 
 SECONDS = 60.0
-"""A launch that takes longer never ends: the fault broke a loop's exit."""
+"""A launch that takes longer counts as endless: the fault broke a loop's exit."""
 
 STRICT = "FMHA_EMU_STRICT"
-"""Variable of the emulator: LDS reads that are outstanding at a barrier are not ordered by it."""
+"""The emulator's variable for strict launches: LDS reads outstanding at a barrier are not ordered by it."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +65,11 @@ KERNELS = (
 
 @dataclass(frozen=True)
 class Seen:
-    """What a run came to.
+    """The result of a run.
 
     Attributes:
-        verdict: as the record has it. findings: of the emulator. note: why it stopped, what differs.
-        outputs: digest of everything that the kernel computed; empty where it did not end.
+        verdict: as in the record. findings: of the emulator. note: why it stopped, or what differs.
+        outputs: digest of everything that the kernel computed; empty if it did not end.
     """
 
     verdict: str
@@ -79,7 +79,7 @@ class Seen:
 
     @property
     def places(self) -> Counter[tuple[str, int]]:
-        """(kind, instruction's address) of each finding, and how often."""
+        """The number of findings for each (kind, instruction's address)."""
         return Counter({(finding["kind"], finding["address"]): finding["count"] for finding in self.findings})
 
 
@@ -132,19 +132,19 @@ class PlantedKernel(AbstractContextManager["PlantedKernel"]):
         return code_objects(self._library)[0].data
 
     def assembled(self, text: str) -> bytes:
-        """A code object of a text. Raises ValueError where it does not assemble."""
+        """The code object of a text. Raises ValueError if it does not assemble."""
         return assembled(text, self.kernel.arch, self._compiler, self._folder)
 
     def run(self, *faults: Fault, strict: bool = False) -> Seen:
-        """The kernel with faults; with none, the text as it was, assembled again. Raises as ``assembled``."""
+        """Run the kernel with faults, or without any the reassembled original text. Raises like ``assembled``."""
         return self._judged(planted(self.text, *faults), strict)
 
     def reaches(self, fault: Fault) -> bool:
-        """Whether a wave of this problem ever comes to the fault's place."""
+        """Whether any wave of this problem reaches the place of the fault."""
         return "s_trap" in self._judged(trapped(self.text, fault)).note
 
     def strictly(self, fault: Fault) -> Counter[tuple[str, int]]:
-        """What is found of the fault alone where reads must be waited for before a barrier."""
+        """The findings of the fault alone if reads must be waited for before a barrier."""
         if self.plain_strict is None:
             self.plain_strict = self.run(strict=True)
         return self.run(fault, strict=True).places - self.plain_strict.places
@@ -183,7 +183,7 @@ class PlantedKernel(AbstractContextManager["PlantedKernel"]):
 
 @contextmanager
 def _variable(name: str, value: str) -> Iterator[None]:
-    """A variable for workers that are started meanwhile."""
+    """Set a variable for workers that start meanwhile."""
     before = os.environ.get(name)
     os.environ[name] = value
     try:

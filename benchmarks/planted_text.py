@@ -1,8 +1,8 @@
-"""Faults in a kernel's assembly text: every place where one of each class can be planted, and the text with one in it.
+"""Faults in a kernel's assembly text: every place for a fault of each class, and the text with a fault in it.
 
-A fault replaces one line of the kernel's body. The classes are those that a change of an attention kernel brings in by
-accident: a wait dropped or made too weak, an address shifted, the operands of a matrix instruction exchanged, a barrier
-or a change of EXEC left out, a register mistaken for its neighbour.
+A fault replaces one line of the kernel's body. The classes are those that a change of an attention kernel could
+introduce by accident: a wait dropped or made too weak, an address shifted, the operands of a matrix instruction
+exchanged, a barrier or a change of EXEC left out, a register mistaken for its neighbour.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FAR = 1 << 24
 """Bytes beyond every tensor of a small problem."""
 
 NOTHING = "s_nop 0"
-"""What takes the place of a dropped wait or barrier, so that every other instruction keeps its address."""
+"""The replacement of a dropped wait or barrier; every other instruction keeps its address."""
 
 
 class Planted(StrEnum):
@@ -38,7 +38,7 @@ class Planted(StrEnum):
 
 @dataclass(frozen=True)
 class Fault:
-    """``lines`` (from 0) of the text become ``after``; ``before`` is the instruction that was there."""
+    """``lines`` (from 0) of the text become ``after``; ``before`` is the original instruction."""
 
     kind: Planted
     lines: tuple[int, ...]
@@ -62,7 +62,7 @@ _OFFSET = re.compile(r"\boffset:(0x[0-9a-f]+|\d+)")
 _PAIR_OFFSET = re.compile(r"\boffset([01]):(0x[0-9a-f]+|\d+)")
 _COUNTER = re.compile(r"\b(vmcnt|lgkmcnt|expcnt)\((\d+)\)")
 _HIGHEST = {"vmcnt": 63, "lgkmcnt": 15, "expcnt": 7}
-"""lgkmcnt has six bits on RDNA; no compiler waits for sixteen of them."""
+"""lgkmcnt has six bits on RDNA; compilers never wait for sixteen of them."""
 _MEMORY = re.compile(r"^(global|flat|buffer|ds)_")
 _MATRIX = re.compile(r"^v_(s?mfma|s?wmma|swmmac)")
 _VGPR = re.compile(r"^v(\d+)$")
@@ -71,7 +71,7 @@ _NOT_DATA = ("ds_nop", "buffer_wbl2", "buffer_inv", "buffer_gl", "global_wb", "g
 
 
 def body(text: str) -> list[Code]:
-    """The instructions of the text's one kernel, inline assembly included."""
+    """The instructions of the text's single kernel, including inline assembly."""
     lines = text.splitlines()
     end = next(k for k, line in enumerate(lines) if line.strip().startswith(".amdhsa_kernel "))
     name = lines[end].split()[1]
@@ -88,7 +88,7 @@ def _codes(lines: Sequence[str], start: int, end: int) -> Iterator[Code]:
 
 
 def planted(text: str, *faults: Fault) -> str:
-    """The text with the faults in it; lines keep their numbers."""
+    """The text with the faults in it; line numbers stay the same."""
     lines = text.splitlines()
     for fault in faults:
         for line in fault.lines:
@@ -98,7 +98,7 @@ def planted(text: str, *faults: Fault) -> str:
 
 
 def trapped(text: str, fault: Fault) -> str:
-    """The text that stops where the fault would be: whether it does tells whether the place is ever executed."""
+    """The text with a trap at the fault's place, which shows whether the place is ever executed."""
     lines = text.splitlines()
     lines[fault.lines[0]] = "s_trap 2\n" + lines[fault.lines[0]]
     return "\n".join(lines) + "\n"
@@ -120,7 +120,7 @@ def _one(kind: Planted, code: Code, after: str) -> Fault:
 
 
 def _waits(code: Code) -> Iterator[Fault]:
-    """A count that is as high as its field can be limits nothing, and cannot be raised."""
+    """The faults of a wait. A count at its field's maximum limits nothing and cannot be raised."""
     if code.mnemonic == "s_waitcnt":
         yield _one(Planted.WAIT_DROPPED, code, NOTHING)
         for match in _COUNTER.finditer(code.text):
@@ -157,7 +157,7 @@ def _swaps(code: Code) -> Iterator[Fault]:
 
 
 def _masks(code: Code) -> Iterator[Fault]:
-    target = code.operands[0].partition(" ")[0]  # `s_mov_b64 exec s[0:1]`, as inline assembly has it, needs no comma
+    target = code.operands[0].partition(" ")[0]  # `s_mov_b64 exec s[0:1]` in inline assembly needs no comma
     if "saveexec" in code.mnemonic:
         wide = "b64" if code.mnemonic.endswith("b64") else "b32"
         yield _one(Planted.EXEC, code, f"s_mov_{wide} {target}, {'exec' if wide == 'b64' else 'exec_lo'}")
@@ -171,7 +171,7 @@ def _addresses(code: Code, arch: str, row: int, element: int) -> Iterator[Fault]
         yield _one(Planted.FAR_AWAY, code, _scalar_shifted(code, 0x10000))
     if not _MEMORY.match(code.mnemonic) or code.mnemonic.startswith(_NOT_DATA):
         return
-    if "permute" in code.mnemonic:  # its address is a lane: the next one
+    if "permute" in code.mnemonic:  # its address is a lane, so this is the next lane
         yield _one(Planted.BY_AN_ELEMENT, code, _shifted(code, 4))
         return
     for kind, step in ((Planted.BY_AN_ELEMENT, element), (Planted.BY_A_ROW, row)):
@@ -188,7 +188,7 @@ def _scalar_shifted(code: Code, step: int) -> str:
 
 
 def _shifted(code: Code, step: int) -> str:
-    """Its offset further by a step, or nearer where the field has no room (12 bits, as buffers have on CDNA)."""
+    """The text with its offset a step further, or nearer if the field has no room (12 bits, as in CDNA's buffers)."""
     if code.mnemonic.startswith("ds_") and (
         "read2" in code.mnemonic or "write2" in code.mnemonic or "2addr" in code.mnemonic
     ):
@@ -196,7 +196,7 @@ def _shifted(code: Code, step: int) -> str:
         return _pair_shifted(code, units)
     limit = 65535 if code.mnemonic.startswith("ds_") else 4095
     match = _OFFSET.search(code.text)
-    if match is None and " offen" in code.text:  # `lds` must stay the last word
+    if match is None and " offen" in code.text:  # `lds` must remain the last word
         return code.text.replace(" offen", f" offen offset:{step}")
     if match is None:
         return f"{code.text} offset:{step}"
@@ -215,7 +215,7 @@ def _pair_shifted(code: Code, units: int) -> str:
 
 
 def _far(code: Code, arch: str) -> str:
-    """An addition to the address's register before it, and what undoes it behind, unless the load replaces it."""
+    """An addition to the address register before the instruction, undone after it unless the load replaces it."""
     store = "store" in code.mnemonic or "write" in code.mnemonic
     add = "v_add_nc_u32_e32" if arch in WAVE32 else "v_add_u32_e32"
     lds = code.text.endswith(" lds") or "_lds_" in code.mnemonic

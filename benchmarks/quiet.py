@@ -1,7 +1,7 @@
-"""Time something on a shared machine: wait for quiet, see how much other processes used, try again.
+"""Time something on a shared machine: wait for quiet, measure what other processes used, try again.
 
-Their use during a sample is the machine's busy time (``/proc/stat``, stolen time included) minus this process's own.
-Without ``/proc/stat``, every sample counts as quiet.
+The others' use during a sample is the machine's busy time (``/proc/stat``, stolen time included) minus this process's
+own. Without ``/proc/stat``, every sample counts as quiet.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 _CPUS = os.cpu_count() or 1
 _LOOK_S = 0.1
 LEAST_S = 0.06
-"""A sample lasts at least this long, so that ticks of 10 ms tell something; short runs are repeated inside it."""
+"""The least duration of a sample, so that ticks of 10 ms are meaningful; short runs are repeated."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Clock:
 
     Attributes:
         limit: the share of the machine that others may use in an accepted sample.
-        tries: samples taken for one accepted; the quietest one counts when none is quiet enough.
-        patience: seconds that may be spent waiting, in all.
-        cpu: count this process's processor time instead of the wall clock's, and do not wait: right for one thread
-            on a machine that is never quiet. Others then still share caches and memory.
+        tries: most samples taken for one; if none is quiet enough, the quietest one counts.
+        patience: the total seconds that may be spent waiting.
+        cpu: measure this process's processor time instead of wall time, without waiting. This suits a single thread on
+            a machine that is never quiet. Other processes then still share caches and memory.
     """
 
     limit: float = 0.05
@@ -69,7 +69,7 @@ class Clock:
         return best
 
     def _wait(self) -> None:
-        """Until others have used little of the machine for a moment, or patience ends."""
+        """Wait until others have used little of the machine for a moment, or patience ends."""
         while self.patience > 0:
             busy, own, start = _busy(), _own(), time.perf_counter()
             time.sleep(_LOOK_S)
@@ -80,14 +80,14 @@ class Clock:
 
 
 def repeats_for(run: Callable[[], object]) -> int:
-    """How often a run is repeated in one sample."""
+    """The number of repeats of a run in one sample."""
     start = time.perf_counter()
     run()
     return max(1, round(LEAST_S / max(time.perf_counter() - start, 1e-6)))
 
 
 def _busy() -> float:
-    """Seconds that all processors together have not been idle."""
+    """The busy seconds of all processors together."""
     try:
         fields = [int(x) for x in _STAT.read_text().split("\n", 1)[0].split()[1:]]
     except OSError:

@@ -56,7 +56,7 @@ def process(*words: str) -> Callable[[], int]:
 
 
 def tiny_job(root: Path) -> Job:
-    """The job of the tiny problem, its kernel in the cache."""
+    """The job of the tiny problem, with its kernel in the cache."""
     registry = build_registry()
     backend = registry.backend("cpu")
     found = probe_backends(registry, [backend])
@@ -86,7 +86,7 @@ def spawned(job: Job) -> Callable[[], int]:
 
 
 def deciding(name: str, device: DeviceFacts, least: int) -> Callable[[], int]:
-    """Nanoseconds of one decision over every candidate of a backend, the kernels enumerated before."""
+    """Nanoseconds of one decision over every candidate of a backend, with the kernels already enumerated."""
     backend = build_registry().backend(name)
     problem = Problem.of(hdim=128, seqlen=1000)
     assert sum(1 for _ in backend.decide(problem, device)) > least
@@ -101,7 +101,7 @@ def deciding(name: str, device: DeviceFacts, least: int) -> Callable[[], int]:
 
 
 def first_compile(job: Job) -> Callable[[], int]:
-    """Nanoseconds of a build in an empty cache, the compiler known."""
+    """Nanoseconds of a build in an empty cache with a known compiler."""
     backend = build_registry().backend("cpu")
 
     def run() -> int:

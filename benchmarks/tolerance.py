@@ -34,7 +34,7 @@ from fmha_cli.domain.dtypes import DType
 
 
 def percent(part: int, whole: int) -> str:
-    """A share as people read it."""
+    """A share as a readable percentage."""
     return f"{100 * part / whole:.1f} %" if whole else "-"
 
 
@@ -52,7 +52,7 @@ def table(head: list[str], rows: list[list[str]]) -> None:
 
 
 def largest_table(title: str, runs: dict[str, list[Run]]) -> None:
-    """Largest share of each budget that honest runs use."""
+    """The largest share of each budget that honest runs use."""
     rows = []
     for name, members in runs.items():
         worst = [f"{max(getattr(r, field) for r in members):.2g}" for field in ("row", "element", "rms", "lse")]
@@ -63,7 +63,7 @@ def largest_table(title: str, runs: dict[str, list[Run]]) -> None:
 
 
 def accepted_tables(faulty: list[Run], honest: list[Run]) -> None:
-    """Faulty runs that each rule accepts, by fill; and by fault under all rules."""
+    """The share of faulty runs that each rule accepts, by fill, and by fault under all rules."""
     by_rule = []
     for rule in RULES:
         seen = [r for r in faulty if rule in r.accepted]
@@ -85,7 +85,7 @@ def accepted_tables(faulty: list[Run], honest: list[Run]) -> None:
 
 
 def write_measured(honest: list[Run], backward: list[tuple[str, Run]], seed: int) -> None:
-    """Store beside each constant of ``budgets.json`` how much of it honest runs used; the constants stay."""
+    """Store in ``budgets.json``, next to each constant, how much of it honest runs used; the constants stay."""
     runs: dict[tuple[str, str, str], list[Run]] = defaultdict(list)
     for name, run in [("o", r) for r in honest] + backward:
         runs[name, run.dtype, run.backend].append(run)
@@ -100,7 +100,7 @@ def write_measured(honest: list[Run], backward: list[tuple[str, Run]], seed: int
 
 
 def _cells(args: argparse.Namespace) -> list[tuple[int, DType, str, Fault]]:
-    """Faulty runs of one data type: a third of the plan, whose cells hold every one."""
+    """The faulty runs of one data type: a third of the plan, with every (fill, fault) cell."""
     return [cell for cell in plan_faulty(args.per_cell, args.seed) if cell[1] is DType.FP16]
 
 

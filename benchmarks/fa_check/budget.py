@@ -1,4 +1,4 @@
-"""The time budget of one call, divided among its parts in turn. A part that does not fit is left out and reported."""
+"""The time budget of one call, divided among its parts in order. A part that does not fit is left out and reported."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 @dataclass
 class Budget:
-    """Seconds from now on, of which the parts of a run take theirs in order.
+    """A number of seconds from now on, which the parts of a run share in order.
 
     Attributes:
-        seconds: of the whole run. clock: seconds of a clock that never goes back.
-        spent: part -> seconds, of the parts that are over.
+        seconds: of the whole run. clock: a monotonic clock, in seconds.
+        spent: part -> seconds, for the completed parts.
     """
 
     seconds: float
@@ -34,13 +34,15 @@ class Budget:
         return self.clock() - self._start
 
     def share(self, least: float, most: float, keep: float = 0.0) -> float | None:
-        """Seconds that a part may take: at most ``most``, leaving ``keep`` to later ones; None if that is less than
-        ``least``, the time below which the part is not worth beginning."""
+        """Seconds that a part may take: at most ``most``, leaving ``keep`` to later parts.
+
+        None if that is less than ``least``, below which the part is not worth beginning.
+        """
         found = min(most, self.left - keep)
         return found if found >= least else None
 
     def done(self, part: str) -> None:
-        """A part is over; the time since the last one is its."""
+        """Mark a part as done; it gets the time since the previous one."""
         now = self.clock()
         self.spent[part] = round(self.spent.get(part, 0.0) + now - self._mark, 3)
         self._mark = now

@@ -8,7 +8,7 @@ SPLIT_ALONE = ("fwd_splitkv",)
 
 
 def _head_dims() -> tuple[Case, ...]:
-    """Every bucket, once at its own head dim with even lengths and once below it with uneven ones."""
+    """Every bucket, once at its own head dim with even lengths and once below it with uneven lengths."""
     out = []
     for own, below, dtype, other in (
         (32, 24, "fp16", "bf16"),
@@ -91,4 +91,4 @@ SANITIZED = (
     "append, pages",
     "backward, causal",
 )
-"""Cases that run under compute-sanitizer: one of each main kernel's kind."""
+"""Cases that run under compute-sanitizer: one for each kind of main kernel."""

@@ -37,13 +37,13 @@ WANTED = tuple(Wanted(case.name, case.flags, case.families) for case in CASES)
 RANDOM_FILLS = ("normal", "coded", "large")
 LEAST = {"cases": 30.0, "speed": 30.0, "random": 20.0}
 MOST = {"build": 150.0, "cases": 170.0, "speed": 150.0, "random": 150.0}
-"""Seconds that a part gets at least (else it is not begun) and at most; the sanitizer has what is left."""
+"""Least seconds for a part (with less it is not begun) and most seconds; the sanitizer gets the rest."""
 _GRACE_S = 5.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """What the command line asked for."""
+    """The options of the command line."""
 
     cache_root: Path
     folder: Path
@@ -56,11 +56,11 @@ class Options:
 
 
 PARTS = ("cases", "speed", "random", "sanitizer")
-"""The parts that can be asked for, in their order; ``speed`` holds ceilings and decoding too."""
+"""The available parts in order; ``speed`` includes ceilings and decoding."""
 
 
 def first_device() -> tuple[DeviceFacts | None, str]:
-    """The first device that the backend's probe finds in a worker, or its reason why there is none."""
+    """The first device that the backend's probe finds in a worker, or the reason why there is none."""
     with Supervisor() as supervisor:
         found = supervisor.probe(build_registry().entry_point(BACKEND), BACKEND)
     if found.state is State.OK:
@@ -69,7 +69,7 @@ def first_device() -> tuple[DeviceFacts | None, str]:
 
 
 def check(device: DeviceFacts, options: Options, budget: Budget) -> tuple[list[Result], dict[str, Any]]:
-    """Everything, on a device that is here. Returns the rows, and what else the record holds."""
+    """Run the whole check on an available device. Returns the rows and the rest of the record."""
     notes: dict[str, Any] = {"environment": environment(), **bring(options)}
     backend = build_registry().backend(BACKEND)
     pool = pool_of(backend, device)
@@ -94,7 +94,7 @@ def check(device: DeviceFacts, options: Options, budget: Budget) -> tuple[list[R
 
 
 def bring(options: Options) -> dict[str, Any]:
-    """Import the archive, if one is given; what came of it."""
+    """Import the archive, if one is given, and report the result."""
     if options.archive is None:
         return {}
     done = import_entries(open_root(options.cache_root), options.archive)
@@ -123,7 +123,7 @@ def planned_row(part: str, wanted: Wanted, plan: Plan | str, kernels: Supply) ->
 
 
 def unready(plan: Plan | str, kernels: Supply) -> str | None:
-    """Why a problem cannot be run: refused, or a kernel that is not there."""
+    """Why a problem cannot be run: it is refused, or a kernel is missing."""
     if isinstance(plan, str):
         return plan
     missing = [kernels.faults[s.kernel.digest] for s in plan.stages if s.kernel.digest in kernels.faults]
@@ -135,7 +135,7 @@ def _left_out(budget: Budget, part: str, wanted: Sequence[Wanted]) -> list[Resul
 
 
 def _speed(options: Options, setting: Setting, budget: Budget) -> list[Result]:
-    """The race in a process of its own: PyTorch's faults and memory stay there."""
+    """Run the race in a separate process, which contains PyTorch's faults and memory."""
     if "speed" not in options.parts:
         return []
     seconds = budget.share(LEAST["speed"], MOST["speed"])
@@ -153,7 +153,7 @@ def _speed(options: Options, setting: Setting, budget: Budget) -> list[Result]:
 
 
 def race(job: Path, seconds: float) -> str:
-    """Run ``speed.py``; why it did not end well, empty if it did. Its words go to the log beside the job."""
+    """Run ``speed.py``. Returns why it failed, or an empty string; its output goes to the log next to the job."""
     with job.with_suffix(".log").open("w", encoding="utf-8") as log:
         try:
             done = subprocess.run(
@@ -193,10 +193,10 @@ def _random(
 
 
 def drawn(pool: Pool, backend: Backend, device: DeviceFacts, options: Options) -> list[Wanted]:
-    """The random problems that the pool serves.
+    """The random problems that the pool's kernels support.
 
     Raises:
-        ValueError: it serves too few.
+        ValueError: they support too few.
     """
     bases = [Problem.from_cli(case.flags) for case in CASES if pool.serves(pool.plans[case.flags])]
     if not bases:
@@ -214,7 +214,7 @@ def _sanitizer(options: Options, setting: Setting, budget: Budget) -> list[Resul
 
 
 def nothing_runs(options: Options, why: str) -> list[Result]:
-    """Every row of the asked-for parts as NOT_RUN, for a machine without a device."""
+    """Every row of the requested parts as NOT_RUN, for a machine without a device."""
     out: list[Result] = []
     if "cases" in options.parts:
         out += [Result("cases", w.name, w.flags, families=list(w.families), why=why) for w in WANTED]
@@ -228,7 +228,7 @@ def nothing_runs(options: Options, why: str) -> list[Result]:
 
 
 def environment() -> dict[str, Any]:
-    """The machine and its versions, as far as they can be asked without a device."""
+    """The machine and its versions, as far as they are known without a device."""
     from importlib.metadata import PackageNotFoundError, version
 
     versions = {}

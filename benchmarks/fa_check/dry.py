@@ -27,7 +27,7 @@ from fmha_cli.walk.rows import plan_rows
 
 
 def dry_run(arch: str, options: Options, budget: Budget) -> tuple[list[Result], dict[str, Any]]:
-    """The rows of all asked-for parts, and what else the record holds."""
+    """The rows of all requested parts, and the rest of the record."""
     registry = build_registry()
     backend, device = registry.backend(BACKEND), DeviceFacts.of_arch(arch)
     notes: dict[str, Any] = {"environment": environment(), "arch": arch, **bring(options)}
@@ -61,7 +61,7 @@ def launches(
     registry: Registry,
     options: Options,
 ) -> list[Result]:
-    """Every problem whose kernels are there, as far as the launch: its grids and arguments by the host's own code."""
+    """Take every problem with available kernels up to the launch: its grids and arguments from the host's own code."""
     out = {w.name: planned_row(part, w, plans[w.flags], kernels) for w in wanted}
     ready = [w for w in wanted if out[w.name].why is None]
     request = Request(

@@ -18,7 +18,7 @@ from fmha_cli.domain.protocols import Backend, Batched, BuildContext
 from fmha_cli.toolchain.parallel import COMPILE_BYTES, Job, build_many
 
 FLAGS = tuple(dict.fromkeys((*(case.flags for case in CASES), *(point.flags for point in POINTS))))
-"""Every problem of the check but the random ones, which take no further kernels."""
+"""Every problem of the check except the random ones, which need no further kernels."""
 
 
 @dataclass(frozen=True)
@@ -34,11 +34,11 @@ class Pool:
     stages: Mapping[str, Stage]
 
     def serves(self, plan: Plan | str) -> bool:
-        """Whether a plan needs these kernels alone."""
+        """Whether a plan needs only these kernels."""
         return not isinstance(plan, str) and all(stage.kernel.digest in self.stages for stage in plan.stages)
 
     def only(self, digests: Iterable[str]) -> Pool:
-        """The pool of those kernels that are there."""
+        """The pool restricted to the given kernels."""
         have = set(digests)
         return Pool(self.plans, {digest: stage for digest, stage in self.stages.items() if digest in have})
 
@@ -51,7 +51,7 @@ def pool_of(backend: Backend, device: DeviceFacts, flags: Sequence[str] = FLAGS)
 
 @dataclass(frozen=True)
 class Supply:
-    """What became of the kernels of a pool: artifacts, and why the others are not there, by digest."""
+    """The supply of a pool's kernels by digest: the artifacts, and why the others are missing."""
 
     artifacts: Mapping[str, Artifact]
     faults: Mapping[str, str]
@@ -76,7 +76,7 @@ class Supply:
 def supply(
     pool: Pool, backend: Backend, cache_root: Path, *, jobs: int, seconds: float, offline: bool = True
 ) -> Supply:
-    """Every kernel from the cache, or built now; compilers that still run after ``seconds`` are ended."""
+    """Take every kernel from the cache or build it; compilers that still run after ``seconds`` are stopped."""
     stop = Event()
     context = BuildContext(cache_root=cache_root, jobs=jobs, offline=offline, timeout=max(1.0, seconds), stop=stop)
     if isinstance(backend, Batched):

@@ -1,4 +1,4 @@
-"""The page of a check for ``docs/results``: what ran on which system, and the figures."""
+"""The page of a check for ``docs/results``: the system, what ran on it, and the figures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TITLES = {
 
 
 def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
-    """Markdown. Rows that did not run say so, with their reason."""
+    """The page in Markdown. Rows that did not run are marked, with their reason."""
     return "\n".join(_lines(document, results)) + "\n"
 
 
@@ -62,7 +62,7 @@ def _environment(notes: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _verdicts(results: Sequence[Result]) -> Iterator[str]:
-    """Counts, and a line for everything that did not pass; equal reasons once."""
+    """Counts, and a line for everything that did not pass; equal reasons appear once."""
     counts = ", ".join(f"{n} {verdict}" for verdict, n in sorted(Counter(r.verdict for r in results).items()))
     used = max((r.used for r in results if r.used is not None), default=None)
     yield f"{len(results)} rows: {counts}." + (

@@ -1,4 +1,4 @@
-"""The plans of problems for a device, made without it: what must be built, and what random problems may use."""
+"""The plans of problems for a device that need not be present: what to build, and what random problems may use."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fmha_cli.domain.protocols import Backend
 
 
 def planned(backend: Backend, problem: Problem, device: DeviceFacts) -> Plan | str:
-    """The plan of the best kernel, or why there is none: the nearest refusal's first reason."""
+    """The plan of the best kernel, or the first reason of the nearest refusal."""
     decisions = list(backend.decide(problem, device))
     fits = [d for d in decisions if isinstance(d, Supported)]
     if fits:
@@ -22,5 +22,5 @@ def planned(backend: Backend, problem: Problem, device: DeviceFacts) -> Plan | s
 
 
 def stages_of(plans: Iterable[Plan]) -> dict[str, Stage]:
-    """Every distinct kernel of some plans, by its digest, in order."""
+    """Every distinct kernel of some plans by its digest, in order."""
     return {stage.kernel.digest: stage for plan in plans for stage in plan.stages}

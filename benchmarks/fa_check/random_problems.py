@@ -1,4 +1,4 @@
-"""Random problems that a given set of kernels serves. They vary everything that kernels take at run time.
+"""Random problems for a given set of kernels. They vary everything that kernels take at run time.
 
 A seed determines sizes, head counts, layouts, window bounds, caps, probabilities, cache lengths, paddings, pages,
 splits and positions. A draw whose kernels are not in the set is repeated, so no further kernel needs a build.
@@ -17,22 +17,22 @@ from fmha_cli.domain.problem import Problem
 
 SEED, COUNT = 20, 500
 TRIES = 200
-"""Draws for one problem before its case is given up for another."""
+"""Draws for one problem before its base is given up for another."""
 BUCKETS = (0, 32, 64, 96, 128, 192, 256)
 EVEN = 128
-"""A multiple of every tile's rows and keys but those of head dim 64 with 256 keys; draws of such lengths are even."""
+"""A multiple of every tile's rows and keys, except those of head dim 64 with 256 keys; such lengths count as even."""
 
 
 def random_problems(
     bases: Sequence[Problem], serves: Callable[[Problem], bool], count: int = COUNT, seed: int = SEED
 ) -> list[Wanted]:
-    """``count`` distinct problems, of every base as many as of any other where that is possible.
+    """``count`` distinct problems, with equal numbers for each base if possible.
 
     Args:
-        serves: whether the kernels at hand serve a problem.
+        serves: whether the available kernels support a problem.
 
     Raises:
-        ValueError: the kernels serve too few problems.
+        ValueError: the kernels support too few problems.
     """
     rng, out, seen = random.Random(seed), list[Wanted](), set[str]()
     fruitless = 0
@@ -62,7 +62,7 @@ def _one(base: Problem, serves: Callable[[Problem], bool], rng: random.Random, s
 
 
 def drawn(base: Problem, rng: random.Random) -> list[str]:
-    """Flags of a problem of the base's kind."""
+    """The flags of a random problem of the base's kind."""
     kv_heads = rng.choice((1, 1, 2, 3, 4))
     hdim = base.hdim if base.hdim in BUCKETS else rng.choice(_dims_below(base.hdim))
     out = ["-H", str(kv_heads * rng.choice((1, 1, 2, 3, 4, 8))), "--kv-heads", str(kv_heads), "-d", str(hdim)]
@@ -83,14 +83,14 @@ def drawn(base: Problem, rng: random.Random) -> list[str]:
 
 
 def _dims_below(hdim: int) -> list[int]:
-    """The multiples of 8 that share a bucket with a head dim, the bucket's own left out."""
+    """The multiples of 8 that share a bucket with a head dim, without the bucket's own."""
     top = next(size for size in BUCKETS if hdim <= size)
     low = BUCKETS[BUCKETS.index(top) - 1]
     return list(range(low + 8, top, 8))
 
 
 def _size(rng: random.Random, top: int) -> int:
-    """Small sizes are as likely as large ones; multiples of a tile are common."""
+    """A size: small ones are as likely as large ones, and multiples of a tile are common."""
     if rng.random() < 0.35:
         return EVEN * rng.randint(1, max(1, top // EVEN))
     return rng.choice((1, 2, 7, 63, 64, 65, 127, 129, rng.randint(1, top), rng.randint(1, top)))

@@ -16,9 +16,9 @@ class Result:
 
     Attributes:
         part: cases, random, speed, decode, ceilings or sanitizer.
-        verdict: of ``fmha``'s own (PASSED, WRONG, ...), or NOT_RUN; the worst of its rows.
+        verdict: one of ``fmha``'s own (PASSED, WRONG, ...), or NOT_RUN; the worst of its rows.
         used: the largest share of an error budget that was used.
-        figures: what was measured, by name; times in nanoseconds.
+        figures: the measurements, by name; times in nanoseconds.
     """
 
     part: str
@@ -32,12 +32,12 @@ class Result:
 
 
 def not_run(part: str, names: Iterable[tuple[str, str]], why: str) -> list[Result]:
-    """Rows of a part that did not take place."""
+    """NOT_RUN rows for a part."""
     return [Result(part, name, flags, why=why) for name, flags in names]
 
 
 def table(results: Sequence[Result]) -> Iterator[str]:
-    """The short table: a line for each part, then what went wrong, then the speeds."""
+    """The short table: a line for each part, then the failures, then the speeds."""
     parts = list(dict.fromkeys(r.part for r in results))
     yield f"{'part':10} {'rows':>5}  verdicts"
     for part in parts:
@@ -56,5 +56,5 @@ def table(results: Sequence[Result]) -> Iterator[str]:
 
 
 def good(results: Iterable[Result]) -> bool:
-    """Whether nothing is wrong; what was not run is not wrong."""
+    """Whether there is no failure; NOT_RUN is not a failure."""
     return all(r.verdict in ("PASSED", "UNCHECKED", "MISTRUSTED", NOT_RUN) for r in results)

@@ -24,14 +24,14 @@ Run = Callable[[Sequence[str], float], tuple[int, str]]
 
 
 def tool() -> str | None:
-    """The program, None where there is none."""
+    """The program, or None if it is not installed."""
     return shutil.which("compute-sanitizer") or next(
         (found for folder in FOLDERS if (found := shutil.which("compute-sanitizer", path=folder))), None
     )
 
 
 def run_command(words: Sequence[str], seconds: float) -> tuple[int, str]:
-    """Exit code (-1: too long) and everything said."""
+    """The exit code (-1 after a timeout) and all output."""
     try:
         done = subprocess.run(
             words, capture_output=True, text=True, timeout=seconds, check=False, env=environ_of_children()
@@ -42,7 +42,7 @@ def run_command(words: Sequence[str], seconds: float) -> tuple[int, str]:
 
 
 def command(program: str, name: str, case: Wanted, setting: Setting) -> list[str]:
-    """The command line of one case under one tool. The worker is a child, so child processes are looked at too."""
+    """The command line of one case under one tool. Child processes are checked too, because the worker is one."""
     slow = replace(setting, fills=("normal",), timeout_s=MOST_S)
     job = write_job(f"sanitizer-{name}-{re.sub(r'[^a-z0-9]+', '-', case.name.lower())}", [case], slow)
     return [program, "--tool", name, "--target-processes", "all", sys.executable, str(SCRIPT), str(job)]
@@ -63,7 +63,7 @@ def sanitize(
             elif seconds is None:
                 result.why = out_of_time(budget, result.name)
             else:
-                assert program is not None  # there is no refusal
+                assert program is not None  # without a refusal, the program exists
                 words = command(program, name, case, setting)
                 code, said = run(words, seconds)
                 result.verdict, result.why = judged(code, said)
@@ -77,7 +77,7 @@ def sanitize(
 
 
 def judged(code: int, said: str) -> tuple[str, str | None]:
-    """Verdict and reason from the tool's words: no summary means that it judged nothing."""
+    """The verdict and reason in the tool's output; without a summary, it judged nothing."""
     refused = next((line.strip() for line in said.splitlines() if any(words in line for words in _REFUSED)), None)
     if refused is not None:
         return "NOT_RUN", f"{REFUSES}: {refused[:200]}"

@@ -1,7 +1,7 @@
 """Check many problems at once: parallel processes on one device, each with its own worker.
 
-Judging takes the host far longer than the device, so the processes hardly wait for each other. A problem that a process
-did not finish in time is NOT_RUN. So is a problem that a process left when it died, with the process's last output.
+Judging takes much longer on the host than on the device, so the processes hardly wait for each other. A problem is
+NOT_RUN if its process did not finish it in time or died, in which case the row has the process's last output.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from fmha_cli.domain.problem import Problem
 
 SCRIPT = Path(__file__).with_name("shard.py")
 WORST = ("PASSED", "UNCHECKED", "MISTRUSTED", "NOT_RUN", "UNSUPPORTED")
-"""Verdicts from good to bad; every other one is worse."""
+"""The verdicts from good to bad; any other verdict is worse."""
 _LAST_WORDS = 300
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to check: name, flags, and the families that it is to lead to (empty: any)."""
+    """A problem to check: its name, its flags, and the families that it must use (empty: any)."""
 
     name: str
     flags: str
@@ -38,7 +38,7 @@ class Wanted:
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """Where and how: the same for every process."""
+    """The settings that all processes share."""
 
     backend: str
     device: str
@@ -52,7 +52,7 @@ class Setting:
 
 
 def validate(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: float) -> list[Result]:
-    """Every problem with its verdict, in the given order, after at most ``seconds``."""
+    """The verdict of every problem, in the given order, after at most ``seconds``."""
     lists = [wanted[n :: setting.processes] for n in range(setting.processes)]
     lists = [mine for mine in lists if mine]
     budget = Budget(seconds)
@@ -66,7 +66,7 @@ def validate(part: str, wanted: Sequence[Wanted], setting: Setting, seconds: flo
 
 
 def write_job(name: str, wanted: Sequence[Wanted], setting: Setting) -> Path:
-    """The job of one process; its records and its journal begin anew."""
+    """Write the job of one process and delete its old records and journal."""
     records = setting.folder / f"{name}.jsonl"
     records.unlink(missing_ok=True)
     Path(f"{records}.journal").unlink(missing_ok=True)
@@ -88,7 +88,7 @@ def write_job(name: str, wanted: Sequence[Wanted], setting: Setting) -> Path:
 
 def _start(part: str, n: int, wanted: Sequence[Wanted], setting: Setting) -> subprocess.Popen[str]:
     path = write_job(f"{part}{n}", wanted, setting)
-    # Each process's numpy would take all cores for its products; together they have them once.
+    # Each process's numpy would use all cores for its products, so the processes share them.
     threads = str(max(1, (os.cpu_count() or 1) // setting.processes))
     environ = environ_of_children() | dict.fromkeys(
         ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), threads
@@ -101,7 +101,7 @@ def _start(part: str, n: int, wanted: Sequence[Wanted], setting: Setting) -> sub
 
 
 def environ_of_children() -> dict[str, str]:
-    """The environment, with this very package and these modules first on the path of Python."""
+    """The environment, with this very package and these modules first on Python's path."""
     own = [str(Path(fmha_cli.__file__).parents[1]), str(Path(__file__).parents[1])]
     before = filter(None, [os.environ.get("PYTHONPATH")])
     return os.environ | {"PYTHONPATH": os.pathsep.join([*own, *before])}
@@ -109,7 +109,7 @@ def environ_of_children() -> dict[str, str]:
 
 @contextmanager
 def children_find_us() -> Iterator[None]:
-    """Processes that anything starts meanwhile find this package, from whatever folder they are started in."""
+    """Let processes that start meanwhile find this package, whatever their working folder."""
     before = os.environ.get("PYTHONPATH")
     os.environ.update(environ_of_children())
     try:
@@ -120,7 +120,7 @@ def children_find_us() -> Iterator[None]:
 
 
 def _finish(process: subprocess.Popen[str], budget: Budget) -> str:
-    """Wait within the budget; why the process did not do all, empty if it did."""
+    """Wait within the budget. Returns why the process did not do everything, or an empty string."""
     try:
         code = process.wait(budget.left)
     except subprocess.TimeoutExpired:
@@ -134,7 +134,7 @@ def _finish(process: subprocess.Popen[str], budget: Budget) -> str:
 
 
 def key_of(flags: str) -> str:
-    """What tells a problem from all others, returned LSE or not."""
+    """A key that identifies a problem, with or without a returned LSE."""
     return _key(Problem.from_cli(flags).to_dict())
 
 
@@ -143,7 +143,7 @@ def _key(problem: Mapping[str, Any]) -> str:
 
 
 def _records(path: Path) -> dict[str, list[dict[str, Any]]]:
-    """The records of a process by problem; a half-written last line is no record."""
+    """The records of a process by problem, without an incomplete last line."""
     out: dict[str, list[dict[str, Any]]] = {}
     for line in path.read_text("utf-8").splitlines() if path.exists() else ():
         try:
@@ -155,7 +155,7 @@ def _records(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 
 def judged(part: str, wanted: Wanted, records: Sequence[Mapping[str, Any]], said: str) -> Result:
-    """The row of one problem from its records: itself, and where LSE can be returned, with LSE."""
+    """The row of one problem from its records: the problem itself, and its LSE sibling where LSE can be returned."""
     result = Result(part, wanted.name, wanted.flags)
     if not records:
         result.why = said or "its process gave no record"
@@ -178,7 +178,7 @@ def judged(part: str, wanted: Wanted, records: Sequence[Mapping[str, Any]], said
 
 
 def row_of(part: str, wanted: Wanted, job: Path) -> Result:
-    """The row of a job's only problem, whose process has ended."""
+    """The row of a job's only problem, after its process has ended."""
     return judged(part, wanted, _records(job.with_suffix(".jsonl")).get(key_of(wanted.flags), []), "")
 
 

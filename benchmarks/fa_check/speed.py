@@ -37,13 +37,13 @@ from fmha_cli.walk.execute import sample_pair
 
 POLICY = SamplingPolicy(min_samples=20, max_samples=200, budget_ns=1_000_000_000, rel_ci=0.01)
 POINT_S = 6.0
-"""Seconds that one point may take at worst; less left than that ends the part."""
+"""The most seconds that one point may take; with less time left, the part ends."""
 AGREES = 0.02
-"""Largest difference between the two outputs, as a share of the largest value: more is no fair race."""
+"""The largest difference between the two outputs, relative to the largest value; beyond it, the race is not fair."""
 
 
 class Ours:
-    """One plan on the device: what the worker does, in this process."""
+    """One plan on the device, run in this process as in the worker."""
 
     def __init__(self, backend: Backend, plan: Plan, device: Any, context: BuildContext) -> None:
         artifacts = [backend.build(stage, context) for stage in plan.stages]
@@ -72,7 +72,7 @@ class Ours:
 
 
 def raced(point: Point, backend: Backend, device: Any, context: BuildContext, torch: Torch) -> Result:
-    """One point: both sides checked against each other, then timed in turns."""
+    """One point: both sides are checked against each other, then timed alternately."""
     result = Result(point.kind if point.kind == "decode" else "speed", point.name, point.flags)
     problem = Problem.from_cli(point.flags)
     plan = planned(backend, problem, device)
@@ -104,7 +104,7 @@ def raced(point: Point, backend: Backend, device: Any, context: BuildContext, to
 
 
 def figures(problem: Problem, mine: list[int], other: list[int], ratio: Ratio) -> dict[str, Any]:
-    """What was measured; ``ratio`` is PyTorch's time over ours: above 1 we are faster."""
+    """The measurements; ``ratio`` is PyTorch's time divided by ours, so above 1 we are faster."""
     rates = {
         name: (problem.flops() / median(t) / 1e3, problem.bytes() / median(t))
         for name, t in (("ours", mine), ("torch", other))
@@ -131,7 +131,7 @@ def figures(problem: Problem, mine: list[int], other: list[int], ratio: Ratio) -
 
 
 def results(job: Mapping[str, Any], budget: Budget) -> Iterator[Result]:
-    """Ceilings first, then every point for which there is time."""
+    """The ceilings, then every point for which there is time."""
     registry = build_registry()
     backend = registry.backend(job["backend"])
     found = {device.id: device for device in backend.probe().devices}
@@ -148,7 +148,7 @@ def results(job: Mapping[str, Any], budget: Budget) -> Iterator[Result]:
 
 
 def guarded(race: Callable[[], Result], point: Point) -> Result:
-    """A point that fails says why; the next one is tried all the same, unless the device is lost."""
+    """A point that fails reports the reason; the next one still runs, unless the device is lost."""
     try:
         return race()
     except Exception as fault:  # noqa: BLE001 - PyTorch's faults have no common type

@@ -6,16 +6,16 @@ from dataclasses import dataclass
 from itertools import product
 
 TOKENS, WIDTH = 16384, 2048
-"""Tokens of a call and heads * hdim, as upstream's own benchmark takes them."""
+"""Tokens per call and heads * hdim, as in upstream's own benchmark."""
 SEQLENS = (1024, 2048, 4096, 8192, 16384)
 HDIMS = (64, 128)
 GOAL = 0.97
-"""PyTorch's time / ours is to be at least this."""
+"""The minimum of PyTorch's time / ours."""
 
 
 @dataclass(frozen=True)
 class Point:
-    """One timed problem. ``kind``: forward, backward or decode; ``causal`` and sizes repeat what the flags say."""
+    """One timed problem. ``kind``: forward, backward or decode; ``causal`` and the sizes repeat the flags."""
 
     kind: str
     name: str
@@ -24,8 +24,10 @@ class Point:
 
 
 def training() -> tuple[Point, ...]:
-    """d 64 and 128, 1k to 16k tokens, causal or not, forward and backward; the largest of each first, so that a run that
-    is cut short has the most telling ones."""
+    """d 64 and 128, 1k to 16k tokens, causal or not, forward and backward.
+
+    The largest come first, so that an interrupted run has the most informative ones.
+    """
     out = []
     for seqlen, hdim, causal, kind in product(reversed(SEQLENS), HDIMS, (False, True), ("forward", "backward")):
         flags = f"-b {TOKENS // seqlen} -H {WIDTH // hdim} -s {seqlen} -d {hdim} --dtype bf16 --layout bshd"
@@ -37,7 +39,7 @@ def training() -> tuple[Point, ...]:
 
 
 def decoding() -> tuple[Point, ...]:
-    """One query row of grouped heads over a long cache: memory decides."""
+    """One query row of grouped heads over a long cache: memory bandwidth is the limit."""
     out = []
     for batch, keys in ((1, 65536), (4, 16384), (16, 8192), (64, 4096)):
         flags = f"-b {batch} -H 32 --kv-heads 8 -s 1 --seqlen-k {keys} -d 128 --dtype bf16 --layout bshd --lse"

@@ -15,7 +15,7 @@ from fmha_cli.measure.stats import median, median_interval
 from fmha_cli.oracle.tensors import Array
 
 GRAPH_NS = 1_000_000
-"""Length of one timed graph: operators are repeated in it up to this."""
+"""The target length of one timed graph, which repeats the operator."""
 MOST_IN_GRAPH = 64
 GEMM = 8192
 COPY_BYTES = 4 << 30
@@ -26,7 +26,7 @@ def operators() -> tuple[Any, Any]:
     """The forward and backward operators of PyTorch's bundled FlashAttention-2.
 
     Raises:
-        ImportError: no PyTorch. AttributeError: one without them.
+        ImportError: PyTorch is not installed. AttributeError: this PyTorch lacks the operators.
     """
     import torch
 
@@ -46,7 +46,7 @@ class Torch:
         self._tensors: dict[str, Any] = {}
 
     def operator(self, problem: Problem, point: Point) -> Callable[[], Any]:
-        """A call of the operator that the point races against, on fresh inputs; its outputs are known afterwards."""
+        """A call of the operator for a point, on fresh inputs; its outputs are available afterwards."""
         torch, (forward, backward) = self.torch, operators()
         kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[problem.dtype.value]
         generator = torch.Generator(self.device).manual_seed(1)
@@ -88,7 +88,7 @@ class Torch:
         return plain
 
     def difference(self, others: Mapping[str, Array]) -> float:
-        """The largest difference to this side's outputs, as a share of each one's largest value; inf if not finite."""
+        """The largest difference to this side's outputs, relative to the largest value of each; inf if not finite."""
         worst = 0.0
         for name, array in others.items():
             mine, other = (np.asarray(a, np.float32) for a in (self._host(self._tensors[name]), array))
@@ -97,7 +97,7 @@ class Torch:
         return worst
 
     def timed(self, call: Callable[[], Any]) -> Callable[[int], tuple[tuple[int, ...], ...]]:
-        """Nanoseconds of single calls: events around the replay of a graph of several, or around one call."""
+        """Nanoseconds of single calls: events around the replay of a graph of several calls, or around one call."""
         torch = self.torch
         once = self.events(call)
         count = min(MOST_IN_GRAPH, max(1, GRAPH_NS // max(1, once)))
@@ -113,7 +113,7 @@ class Torch:
         return lambda n: tuple((self.events(run) // count,) for _ in range(n))
 
     def events(self, run: Callable[[], Any]) -> int:
-        """Nanoseconds of the device's work for one call."""
+        """The device time of one call, in nanoseconds."""
         torch = self.torch
         first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         first.record()
@@ -123,13 +123,13 @@ class Torch:
         return max(1, round(first.elapsed_time(last) * 1e6))
 
     def forget(self) -> None:
-        """Give the tensors back."""
+        """Free the tensors."""
         self._tensors = {}
         self.torch.cuda.empty_cache()
 
 
 def ceilings(side: Torch) -> Iterator[Result]:
-    """What the machine reaches at best through PyTorch: a large matrix product, a large copy."""
+    """The best rates of the machine through PyTorch: a large matrix product and a large copy."""
     for measure in (_gemm, _copy):
         yield measure(side)
         side.forget()

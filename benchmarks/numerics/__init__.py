@@ -1,1 +1,1 @@
-"""What honest and faulty fused kernels return, and how well the rules that judge kernels tell them apart."""
+"""The results of honest and faulty fused kernels, and how well the judging rules distinguish them."""

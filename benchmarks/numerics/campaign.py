@@ -27,20 +27,21 @@ from numerics.kernel_model import Modelled, Style, model_forward
 from numerics.kernel_model_backward import model_backward
 
 RULES = ("fixed rtol = atol (CK)", "row", "row, element, rms", "row and LSE", "all rules")
-"""Names of the rules that are compared; the last one is what ``compare`` applies."""
+"""The names of the compared rules; the last one is the rule that ``compare`` applies."""
 
 DTYPES = (DType.FP32, DType.FP16, DType.BF16)
 FILLS = ("normal", "sparse_int", "coded", "ties", "large")
-"""Fills in the order in which runs take them: the published tables follow from it."""
+"""The fills, in the order in which the runs cycle through them. The published tables depend on it."""
 
 CK = "ck_tile"
 OTHERS = ((DType.FP16, CK), (DType.FP8_E4M3, ANY))
-"""(dtype, backend) of honest kernels with budgets of their own: P towards zero in fp16 (``cast_tile_pkrtz_fp16_fp32`` of
-ck_tile/core/tensor/tile_elementwise.hpp), P in fp8."""
+"""(dtype, backend) of honest kernels with separate budgets. ``ck_tile`` rounds P towards zero in fp16
+(``cast_tile_pkrtz_fp16_fp32`` of ck_tile/core/tensor/tile_elementwise.hpp); the other has P in fp8.
+"""
 
 FP8_FLAGS = ("--dtype", "fp8_e4m3:bf16", "--qscale", "tensor")
 FP8_STRETCH = 240.0
-"""The largest number of e4m3 in its smaller range; OCP's 448 leaves room for dropout's factor."""
+"""The largest number of e4m3 FNUZ; in OCP's range up to 448, it leaves room for dropout's factor."""
 
 GROSS = frozenset(
     {
@@ -53,13 +54,13 @@ GROSS = frozenset(
         Fault.ALIBI_SIGN,
     }
 )
-"""Faults that take a whole tile, row, head, bound, term or unit for another."""
+"""Faults that mistake a whole tile, row, head, bound, term or unit for another."""
 
 MANY_TILES, SMALL_TILE = 8, 16
-"""Tiles of keys from which on a rounded accumulator is a fault; below, it rounds about as often as honest kernels."""
+"""From so many key tiles on, a rounded accumulator is a fault; below, its errors are about those of honest kernels."""
 
 SIDES_APART = 8
-"""Window bounds closer than this make an exchange a matter of a few keys, not a gross fault."""
+"""If the window bounds are closer than this, an exchange affects only a few keys and is not a gross fault."""
 
 CK_TOLERANCE = {DType.FP32: 1e-5, DType.FP16: 1e-3, DType.BF16: 1e-2, DType.FP8_E4M3: 16e-2}
 """rtol = atol of ROCm/composable_kernel ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` ``get_elimit``."""
@@ -67,12 +68,12 @@ CK_TOLERANCE = {DType.FP32: 1e-5, DType.FP16: 1e-3, DType.BF16: 1e-2, DType.FP8_
 
 @dataclass(frozen=True)
 class Run:
-    """One run of the kernel model: what it was, how far each measured number is from its limit, and which rules accept it.
+    """One run of the kernel model: its settings, its distance from each limit, and the rules that accept it.
 
     Attributes:
         row, element, rms: the largest error as a share of its budget; above 1 fails.
         lse: the largest error of LSE, relative to its allowance.
-        accepted: rule name -> whether it lets the run pass, for the rules that could see the fault at all.
+        accepted: rule name -> whether it lets the run pass, for the rules that could detect the fault at all.
         repro: the problem's flags.
     """
 
@@ -133,7 +134,7 @@ def _features(rng: np.random.Generator, fault: Fault | None) -> list[str]:
 def sample_style(
     rng: np.random.Generator, fault: Fault | None, dtype: DType | None = None, backend: str = ANY
 ) -> Style:
-    """How the modelled kernel is built."""
+    """A random build style of the modelled kernel."""
     tile = SMALL_TILE if fault is Fault.LOW_PRECISION_ACC else int(rng.choice([SMALL_TILE, 32, 64]))
     style = Style(tile, bool(rng.integers(4)), bool(rng.integers(2)))
     if dtype is DType.FP8_E4M3:
@@ -142,7 +143,7 @@ def sample_style(
 
 
 def can_matter(fault: Fault, problem: Problem) -> bool:
-    """Whether the fault concerns anything that the problem has."""
+    """Whether the fault affects a feature that the problem has."""
     mask = problem.mask
     if fault is Fault.WINDOW_SIDE:
         return abs((mask.left or 0) - (mask.right or 0)) >= SIDES_APART
@@ -158,7 +159,7 @@ def can_matter(fault: Fault, problem: Problem) -> bool:
 
 
 def honest_run(seed: int, dtype: DType, kind: str, backend: str = ANY) -> Run:
-    """One honest run, judged by the budgets of a backend and built as its kernels are."""
+    """One honest run of a kernel built as a backend builds its kernels, judged by the backend's budgets."""
     rng = np.random.Generator(np.random.PCG64([seed, 1]))
     problem = sample_problem(rng, dtype, None)
     inputs = fill(problem, kind, seed)
@@ -167,7 +168,7 @@ def honest_run(seed: int, dtype: DType, kind: str, backend: str = ANY) -> Run:
 
 
 def faulty_run(seed: int, dtype: DType, kind: str, fault: Fault, backend: str = ANY) -> Run:
-    """One run with a fault, on the first random problem of the seed where the output differs from the honest one."""
+    """One run with a fault, on the seed's first random problem whose output differs from the honest one."""
     rng = np.random.Generator(np.random.PCG64([seed, 2]))
     while True:
         problem = sample_problem(rng, dtype, fault)
@@ -201,7 +202,7 @@ def _judge(
         "row and LSE": row and lse_good,
         "all rules": o.passed and lse_good,
     }
-    if fault is Fault.LSE_LOG2:  # no rule that looks at O alone can see it
+    if fault is Fault.LSE_LOG2:  # rules that look only at O cannot detect it
         return _run(problem, kind, fault, o, lse.row_l2, accepted, backend)
     accepted |= {
         "fixed rtol = atol (CK)": bool(np.allclose(actual, reference.o, rtol=tolerance, atol=tolerance)),
@@ -235,7 +236,7 @@ def _run(
 
 
 def gradient_runs(seed: int, dtype: DType, kind: str) -> list[tuple[str, Run]]:
-    """One honest backward run: (tensor, its run)."""
+    """One honest backward run: (tensor, run) pairs."""
     rng = np.random.Generator(np.random.PCG64([seed, 3]))
     problem = sample_problem(rng, dtype, None, extra="--direction bwd")
     inputs = fill(problem, kind, seed)
@@ -247,13 +248,13 @@ def gradient_runs(seed: int, dtype: DType, kind: str) -> list[tuple[str, Run]]:
 
 
 def plan_honest(count: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str]]:
-    """(seed, dtype, fill) of ``count`` honest runs, all combinations in turn."""
+    """(seed, dtype, fill) of ``count`` honest runs that cycle through all combinations."""
     for n in range(count):
         yield first_seed + n, DTYPES[n % 3], FILLS[n // 3 % len(FILLS)]
 
 
 def plan_others(count: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str, str]]:
-    """(seed, dtype, fill, backend) of ``count`` honest runs of kernels with budgets of their own."""
+    """(seed, dtype, fill, backend) of ``count`` honest runs of kernels with separate budgets."""
     for n in range(count):
         yield first_seed + n, OTHERS[n % 2][0], FILLS[n // 2 % len(FILLS)], OTHERS[n % 2][1]
 

@@ -1,4 +1,4 @@
-"""The planted faults: mistakes that real attention kernels make, each with one name.
+"""The planted faults: mistakes that real attention kernels make, each with a name.
 
 The kernel model and the generated CPU sources can contain each of them. They test the rules that judge a kernel: a rule
 that accepts a planted fault is too weak.
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Fault(StrEnum):
-    """One planted fault. Its value is its name in tables; generated CPU sources have it where the macro ``FAULT_<NAME>`` is 1."""
+    """One planted fault. Its value is its name in tables; the macro ``FAULT_<NAME>`` enables it in CPU sources."""
 
     LAST_KEY_DROPPED = "last_key_dropped"
     """The last visible key of every row is left out."""
@@ -37,6 +37,6 @@ class Fault(StrEnum):
     LSE_LOG2 = "lse_log2"
     """LSE is returned in base 2."""
     DROPOUT_INVERTED = "dropout_inverted"
-    """Elements that should be kept are dropped, and the other way round."""
+    """Dropout is inverted: elements that should be kept are dropped, and the other way round."""
     ALIBI_SIGN = "alibi_sign"
     """The ALiBi bias has the wrong sign."""

@@ -1,9 +1,9 @@
-"""A model of fused kernels in numpy: what an honest one returns, and what one with a planted fault returns.
+"""A numpy model of fused kernels: the output of an honest kernel, and of one with a planted fault.
 
-It is a tiled online softmax in float32: inputs in the storage type, S = Q.K^T and the softmax in float32, P rounded to
-the input type before P.V (as matrix instructions require), float32 accumulators, O rounded once at the end. The loop is
-that of FlashAttention-2 (Dao, 2023), algorithm 1. The heads of a sequence are computed together. The bias and dropout
-parts need up to O(seqlen^2) memory per sequence, so the model suits small problems.
+It is a tiled online softmax in float32. The inputs have the storage type; S = Q.K^T and the softmax are in float32. P
+is rounded to the input type before P.V, as matrix instructions require. The accumulators are float32, and O is rounded
+once at the end. The loop is that of FlashAttention-2 (Dao, 2023), algorithm 1. The heads of a sequence are computed
+together. The bias and dropout parts need up to O(seqlen^2) memory per sequence, so the model suits small problems.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _LOG2E = np.float32(1.4426950408889634)
 
 @dataclass(frozen=True)
 class Style:
-    """Free choices of an honest kernel.
+    """The free choices of an honest kernel.
 
     Attributes:
         tile: keys per tile.
         round_p: whether P is rounded to the input type.
         base2: exp2 instead of exp.
         truncate_p: P is rounded towards zero, as AMD's packed conversion to fp16 does.
-        stretch_p: the factor of P before it is rounded, and the divisor of the product: what fp8 kernels with scales do.
+        stretch_p: the factor of P before rounding, and the divisor of the product, as in fp8 kernels with scales.
         flush: P and dS that are subnormal in the input type count as zero (``reference.flushed``).
     """
 
@@ -62,7 +62,7 @@ class Modelled:
 def model_forward(
     problem: Problem, inputs: Inputs, *, fault: Fault | None = None, style: Style | None = None
 ) -> Modelled:
-    """The output of the modelled kernel, with ``fault`` built in.
+    """The output of the modelled kernel with the given ``fault``.
 
     Raises:
         UnsupportedError: O001, O002 (dropout), T001 (tensors without a form).
@@ -128,7 +128,7 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
 
 
 def _rounded(weights: F32, element: Element, style: Style) -> F32:
-    """P (not negative) as the second product takes it."""
+    """P (not negative) as the second product reads it."""
     stretch = np.float32(style.stretch_p)
     low = round_to(weights * stretch, element)
     if style.truncate_p:
@@ -153,7 +153,7 @@ def _exp(x: F32, style: Style) -> F32:
 def _finish(view: SequenceView, acc: F32, total: F32, top: F32, fault: Fault | None) -> tuple[F32, F32]:
     some = total > 0
     safe_total = np.where(some, total, np.float32(1))
-    with np.errstate(over="ignore"):  # a denominator with a fault may be next to nothing
+    with np.errstate(over="ignore"):  # with a fault, the denominator may be almost zero
         o = acc * np.where(some, 1 / safe_total, np.float32(0))[..., None]
     lse: F32 = np.where(some, top + np.log(safe_total), np.float32(-np.inf))
     if fault is Fault.LSE_LOG2:
@@ -179,7 +179,7 @@ def operands(view: SequenceView, fault: Fault | None) -> tuple[F32, F32, F32]:
 
 
 def _visible(view: SequenceView, keys: int, fault: Fault | None) -> Bools:
-    """(seqlen_q, keys): what each row sees, with the fault."""
+    """(seqlen_q, keys): the keys that each row sees, with the fault."""
     mask, rows, length = view.problem.mask, view.seqlen_q, view.seqlen_k
     i, j = np.arange(rows)[:, None], np.arange(keys)
     low, high = (x[:, None] for x in visible_range(view, np.arange(rows)))

@@ -46,7 +46,7 @@ def partials(
 
 
 def combine(o: F64, lse: F64, sinks: F64 | None = None) -> tuple[F64, F64]:
-    """O (rows, hdim_v) and LSE (rows,) of partial results; ``sinks`` (rows,) joins the denominator."""
+    """O (rows, hdim_v) and LSE (rows,) of partial results; ``sinks`` (rows,) is added to the denominator."""
     every = lse if sinks is None else np.concatenate([lse, sinks[None]])
     top = every.max(axis=0)
     safe = np.where(np.isneginf(top), 0.0, top)

@@ -1,4 +1,7 @@
-"""The forward kernels: ``csrc/include/mha_fwd.h`` ``fmha_fwd_v3_args``, ``hsa/*/fmha_v3_fwd/codegen.py`` ``fmha_fwd_v3_dispatcher``."""
+"""The forward kernels, as upstream's host code calls them.
+
+Sources: ``csrc/include/mha_fwd.h`` ``fmha_fwd_v3_args``, ``hsa/*/fmha_v3_fwd/codegen.py`` ``fmha_fwd_v3_dispatcher``.
+"""
 
 from __future__ import annotations
 

@@ -53,9 +53,7 @@ class Resource:
         return {8: self.base & 0xFFFFFFFF, 9: upper, 10: self.records, 11: flags}
 
     def sum(self, index: int, offset: int) -> int:
-        """The linear address, or the swizzled one, with index and offset split into interleaved and
-        contiguous parts.
-        """
+        """The linear address, or the swizzled one, which splits index and offset into interleaved and kept parts."""
         if not self.swizzle:
             return offset + self.stride * index
         n, e = self.index_stride, self.element

@@ -13,9 +13,7 @@ def attention(
     Q, K, V, Out, LSE, seqlen_q, seqlen_k, scale, stride_h_q, stride_h_k,
     CAUSAL: tl.constexpr, D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
 ):  # fmt: skip
-    """O and the LSE in bits; ``scale`` includes log2(e). A program handles BM queries of a head; rows have
-    D elements.
-    """
+    """O and the LSE in bits; ``scale`` includes log2(e). One program for BM queries of a head; rows of D elements."""
     start, head = tl.program_id(0), tl.program_id(1)
     rows = start * BM + tl.arange(0, BM)
     cols = tl.arange(0, BN)
