@@ -64,22 +64,12 @@ class Subject:
     @cached_property
     def registry(self) -> Registry:
         """A registry with this backend alone."""
-        backend, streams, specs = self.backend, self.dropout_streams, self.arch_specs
-
-        class Module:
-            @hookimpl
-            def fmha_register_backends(self) -> list[Backend]:
-                return [backend]
-
-            @hookimpl
-            def fmha_register_dropout_streams(self) -> Mapping[str, Any]:
-                return streams
-
-            @hookimpl
-            def fmha_register_arch_specs(self) -> Mapping[str, str]:
-                return specs
-
-        plugin = SimpleNamespace(name="subject", value=self.entry, dist=None, load=Module)
+        module = SimpleNamespace(
+            fmha_register_backends=hookimpl(lambda: [self.backend]),
+            fmha_register_dropout_streams=hookimpl(lambda: self.dropout_streams),
+            fmha_register_arch_specs=hookimpl(lambda: self.arch_specs),
+        )
+        plugin = SimpleNamespace(name="subject", value=self.entry, dist=None, load=lambda: module)
         return Registry({}, lambda: [cast(Any, plugin)])
 
     @cached_property

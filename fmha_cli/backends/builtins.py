@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from fmha_cli.domain.builtin import Builtin, Programs, Use
+from fmha_cli.domain.builtin import Builtin, Use
 from fmha_cli.domain.flags import Flag, FlagKind
 
 _CK_HOME = Flag(
@@ -19,10 +19,8 @@ BUILTINS: Mapping[str, Builtin] = {
         "fmha_cli.backends.ck_tile",
         device="hip:N",
         options=((_CK_HOME, Use.SOURCES), (_CK_REV, Use.REVISION)),
-        programs=Programs(
-            ("tile_example_fmha_fwd", "tile_example_fmha_bwd"),
-            ("basic", "smoke", "smoke_fwd", "smoke_bwd", "smoke_fwd_splitkv", "smoke_fwd_appendkv"),
-        ),
+        binaries=("tile_example_fmha_fwd", "tile_example_fmha_bwd"),
+        suites=("basic", "smoke", "smoke_fwd", "smoke_bwd", "smoke_fwd_splitkv", "smoke_fwd_appendkv"),
     ),
     "cpu": Builtin("fmha_cli.backends.cpu", device="cpu"),
     "flash_attn": Builtin("fmha_cli.backends.flash_attn", device="cuda:N"),

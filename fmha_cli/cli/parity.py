@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import CHOOSING, EMULATING, FILL_SEED, FILTER, ROWS, RUNNING
-from fmha_cli.discovery.builtins import programs
+from fmha_cli.discovery.builtins import compared
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _S, _T, _F, _B = FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 _upstreams = partial(Opt, panel="Upstream")
 
-BACKEND, PROGRAMS = programs()
+BACKEND, PROGRAMS = compared()
 """The backend whose upstream's programs are run, and what is known of them before it is imported."""
 
 _SUITES = f"{', '.join(PROGRAMS.suites)}, or a suite file [default: {PROGRAMS.suites[0]}]"

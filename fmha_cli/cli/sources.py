@@ -43,12 +43,13 @@ def verify(call: Call) -> int:
 
 def path(call: Call) -> None:
     """Print the folder of a source, for scripts."""
+    from fmha_cli.domain.installation import SourceState
     from fmha_cli.sources.pins import pin_of
-    from fmha_cli.sources.store import State, standing
+    from fmha_cli.sources.store import standing
 
     pin = pin_of(str(call.argument("name")))
     found = standing(pin, call.cache(create=True))
-    if found.state is not State.PRESENT:
+    if found.state is not SourceState.PRESENT:
         what = f"the source {pin.name} is {found.state.value}"
         why = "; ".join(found.faults[:3]) or None
         help = f"fmha sources fetch {pin.name}"
@@ -91,7 +92,7 @@ def _row(pin: Pin, layout: CacheLayout, deep: bool) -> SourceRow:
     from fmha_cli.domain.codec import taken_from
     from fmha_cli.domain.installation import SourceState
     from fmha_cli.report.documents.installation import SourceRow
-    from fmha_cli.sources.store import State, standing
+    from fmha_cli.sources.store import standing
 
     found = standing(pin, layout, deep=deep)
     shown = found.faults[:10]
@@ -100,11 +101,11 @@ def _row(pin: Pin, layout: CacheLayout, deep: bool) -> SourceRow:
         pin,
         SourceRow,
         revision=pin.archive.version,
-        state=SourceState(found.state.value),
+        state=found.state,
         file=pin.archive.file,
         sha256=pin.archive.sha256,
-        path=None if found.state is State.MISSING else str(found.path),
-        bytes=pin.bytes if found.state is State.PRESENT else None,
+        path=None if found.state is SourceState.MISSING else str(found.path),
+        bytes=pin.bytes if found.state is SourceState.PRESENT else None,
         why="; ".join(shown) + more if shown else None,
     )
 

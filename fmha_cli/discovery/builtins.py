@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from importlib import import_module
 
-from fmha_cli.domain.builtin import Builtin, Programs, Use
+from fmha_cli.domain.builtin import Builtin, Use
 from fmha_cli.domain.flags import Flag
 
 BUILTINS: Mapping[str, Builtin] = import_module("fmha_cli.backends.builtins").BUILTINS
@@ -27,6 +27,6 @@ def revision_option(backend: str) -> Flag | None:
     return next((flag for flag, use in options if use is Use.REVISION), None)
 
 
-def programs() -> tuple[str, Programs]:
-    """The first backend whose upstream has programs, and what is known of them without importing it."""
-    return next((name, builtin.programs) for name, builtin in BUILTINS.items() if builtin.programs is not None)
+def compared() -> tuple[str, Builtin]:
+    """The first backend whose upstream has programs, by its name, and what is known of it without importing it."""
+    return next((name, builtin) for name, builtin in BUILTINS.items() if builtin.binaries)

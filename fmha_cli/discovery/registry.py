@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.discovery import builtins
@@ -23,6 +24,11 @@ if TYPE_CHECKING:
 
 BUILTINS: Mapping[str, str] = {name: builtin.path for name, builtin in builtins.BUILTINS.items()}
 """Built-in backends by name, as import paths: nothing imports a backend statically."""
+
+_RESERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
+    {"commands": (), "fills": FILLS, "dropout_streams": DROPOUT_STREAMS}
+)
+"""What plugins register by name, and the names of this project that they cannot take."""
 
 
 class Registry:
@@ -125,28 +131,17 @@ class Registry:
                     found[emulator.name] = (emulator, plugin)
         return found, faults
 
-    def _mapping(self, hook: str, reserved: Iterable[str]) -> tuple[dict[str, Any], list[PluginFault]]:
+    def _mapping(self, what: str) -> tuple[dict[str, Any], list[PluginFault]]:
         found: dict[str, Any] = {}
         faults: list[PluginFault] = []
+        hook = f"fmha_register_{what}"
         for plugin, answer in self._answers(hook, faults):
             for name, value in answer.items():
-                if name in found or name in reserved:
+                if name in found or name in _RESERVED[what]:
                     faults.append(PluginFault(plugin.name, f"{hook}: {name!r} is taken", "rename it"))
                 else:
                     found[name] = value
         return found, faults
-
-    @cached_property
-    def _commands(self) -> tuple[dict[str, Any], list[PluginFault]]:
-        return self._mapping("fmha_register_commands", ())
-
-    @cached_property
-    def _fills(self) -> tuple[dict[str, Any], list[PluginFault]]:
-        return self._mapping("fmha_register_fills", FILLS)
-
-    @cached_property
-    def _streams(self) -> tuple[dict[str, Any], list[PluginFault]]:
-        return self._mapping("fmha_register_dropout_streams", DROPOUT_STREAMS)
 
     @property
     def backends(self) -> Mapping[str, Backend]:
@@ -161,22 +156,22 @@ class Registry:
     @property
     def commands(self) -> Mapping[str, Any]:
         """Commands that plugins add."""
-        return self._commands[0]
+        return self._mapping("commands")[0]
 
     @property
     def fills(self) -> Mapping[str, Any]:
         """Fills that plugins add."""
-        return self._fills[0]
+        return self._mapping("fills")[0]
 
     @property
     def dropout_streams(self) -> Mapping[str, Any]:
         """Dropout streams that plugins add."""
-        return self._streams[0]
+        return self._mapping("dropout_streams")[0]
 
     @property
     def faults(self) -> tuple[PluginFault, ...]:
         """Everything that is wrong with plugins; collecting it asks every hook."""
-        registered = (self._backends, self._emulators, self._plugin_archs, self._commands, self._fills, self._streams)
+        registered = (self._backends, self._emulators, self._plugin_archs, *map(self._mapping, _RESERVED))
         return tuple(fault for _, faults in (self._loaded, *registered) for fault in faults)
 
     def backend(self, name: str) -> Backend:

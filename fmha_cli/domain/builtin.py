@@ -19,19 +19,6 @@ class Use(StrEnum):
 
 
 @dataclass(frozen=True)
-class Programs:
-    """The programs of a backend's upstream (``domain.counterpart``), as ``fmha parity --help`` shows them.
-
-    Attributes:
-        binaries: their file names, the forward one first.
-        suites: the suites of cases that come with the tool, the default first.
-    """
-
-    binaries: tuple[str, str]
-    suites: tuple[str, ...]
-
-
-@dataclass(frozen=True)
 class Builtin:
     """A built-in backend.
 
@@ -39,10 +26,13 @@ class Builtin:
         path: import path of its package.
         device: how ``--help`` writes the ids of its devices (``cpu``, ``hip:N``); None if there is no device to name.
         options: options that only this backend understands, each with its use.
-        programs: the programs of a ``Comparable`` backend.
+        binaries: of a ``Comparable`` backend, the file names of its upstream's programs (``domain.counterpart``), the
+            forward one first; ``fmha parity --help`` shows them.
+        suites: the suites of cases for these programs that come with the tool, the default first.
     """
 
     path: str
     device: str | None = None
     options: tuple[tuple[Flag, Use], ...] = ()
-    programs: Programs | None = None
+    binaries: tuple[str, ...] = ()
+    suites: tuple[str, ...] = ()

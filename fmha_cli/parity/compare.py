@@ -15,9 +15,10 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.parity.emulated import EmulatedSide, read_with
-from fmha_cli.parity.outcome import Outcome, judge
+from fmha_cli.parity.outcome import judge
 from fmha_cli.parity.programs import run_program
 from fmha_cli.parity.timing import Times, timed
+from fmha_cli.report.documents.parity import Outcome
 from fmha_cli.report.record import Record
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Request

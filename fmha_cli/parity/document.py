@@ -9,9 +9,8 @@ from typing import Any
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.counterpart import Binaries, Mapped, Program
 from fmha_cli.parity.compare import Row
-from fmha_cli.parity.outcome import Outcome
 from fmha_cli.parity.suite import Suite
-from fmha_cli.report.documents.parity import ParityCase, ParityPage, SuiteFile, SuiteRow, Times, UpstreamRun
+from fmha_cli.report.documents.parity import Outcome, ParityCase, ParityPage, SuiteFile, SuiteRow, Times, UpstreamRun
 
 _STDERR_KEPT = 4000
 
@@ -29,7 +28,7 @@ def parity_document(
             environment=environment,
             suite=SuiteRow(name=suite.name, title=suite.title, sources=sources),
             upstream={p: str(paths[p]) if p in paths else None for p in Program},
-            counts={outcome.value: outcomes[outcome.value] for outcome in Outcome},
+            counts={outcome: outcomes[outcome.value] for outcome in Outcome},
             cases=cases,
         )
     )
@@ -58,7 +57,7 @@ def _case(case: Mapped, outcome: Outcome | None, why: Iterable[str], **ran: Any)
         settings=dict(sorted(case.case.settings.items())),
         argv=tuple(case.argv),
         problem=None if case.problem is None else case.problem.repro(),
-        outcome=None if outcome is None else outcome.value,
+        outcome=outcome,
         why=tuple(why),
         notes=tuple(case.notes),
         **ran,

@@ -1,33 +1,13 @@
-"""``Outcome``: the result of comparing both sides of a case, and its exit code."""
+"""The outcome of a case from the results of both sides, and the exit code of all outcomes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from enum import StrEnum
 
 from fmha_cli.domain.counterpart import Reading, Said
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict
-
-
-class Outcome(StrEnum):
-    """The closed set of outcomes; ``we`` is this tool, ``they`` the upstream program."""
-
-    AGREE_PASS = "agree-pass"
-    AGREE_UNSUPPORTED = "agree-unsupported"
-    AGREE_FAIL = "agree-fail"
-    WE_FAIL = "we-fail"
-    THEY_FAIL = "they-fail"
-    NOT_COMPARABLE = "not-comparable"
-    CRASHED = "crashed"
-    TIMED_OUT = "timed-out"
-    NOT_RUN = "not-run"
-    MISSING_BINARY = "missing-binary"
-
-    @property
-    def exit_code(self) -> ExitCode:
-        return _EXIT[self]
-
+from fmha_cli.report.documents.parity import Outcome
 
 _EXIT = {
     **dict.fromkeys((Outcome.AGREE_PASS, Outcome.AGREE_UNSUPPORTED, Outcome.NOT_COMPARABLE), ExitCode.OK),
@@ -66,7 +46,7 @@ def judge(verdict: Verdict, reading: Reading) -> Outcome:
 def exit_code_of(outcomes: Iterable[Outcome], *, interrupted: bool = False) -> ExitCode:
     """The exit code of all cases. A run in which nothing could be compared proves nothing, and gives 4."""
     rows = list(outcomes)
-    codes = {outcome.exit_code for outcome in rows}
+    codes = {_EXIT[outcome] for outcome in rows}
     if rows and all(outcome is Outcome.NOT_COMPARABLE for outcome in rows):
         codes.add(ExitCode.ENVIRONMENT)
     if interrupted:

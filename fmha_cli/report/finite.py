@@ -48,17 +48,12 @@ def restored(tree: Any, notes: Sequence[str]) -> tuple[Any, list[str]]:
 def _put(tree: Any, path: Sequence[str], value: float) -> bool:
     """Replace the null at ``path``; False if there is no null."""
     node = tree
-    for key in path[:-1]:
-        node = _child(node, key)
-    if _child(node, path[-1]) is not None or not isinstance(node, dict) or path[-1] not in node:
+    try:
+        for key in path[:-1]:
+            node = node[int(key)] if isinstance(node, list) else node[key]
+        if not isinstance(node, dict) or node[path[-1]] is not None:
+            return False
+    except (KeyError, IndexError, TypeError, ValueError):
         return False
     node[path[-1]] = value
     return True
-
-
-def _child(node: Any, key: str) -> Any:
-    if isinstance(node, dict):
-        return node.get(key)
-    if isinstance(node, list) and key.isdigit() and int(key) < len(node):
-        return node[int(key)]
-    return None

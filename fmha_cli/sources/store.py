@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import io
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.installation import SourceState
 from fmha_cli.sources.faults import FetchError, UnsafeArchive, WrongContent
 from fmha_cli.sources.index import Place, download, places
 from fmha_cli.sources.manifest import differences, hash_tree, read_manifest, tree_digest, write_manifest
@@ -37,21 +37,13 @@ _HELP = (
 )
 
 
-class State(StrEnum):
-    """What is in the cache of a source."""
-
-    PRESENT = "present"
-    MISSING = "missing"
-    DAMAGED = "damaged"
-
-
 @dataclass(frozen=True)
 class Standing:
     """One source in the cache: its folder, its state, and what is wrong with it."""
 
     pin: Pin
     path: Path
-    state: State
+    state: SourceState
     faults: tuple[str, ...] = ()
 
 
@@ -104,17 +96,17 @@ def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> Standing:
     place = layout.sources / pin.folder
     with as_environment_problem(f"looking at the source {pin.name}"):
         if not place.exists():
-            return Standing(pin, place, State.MISSING)
+            return Standing(pin, place, SourceState.MISSING)
         if not deep and intact(pin, layout):
-            return Standing(pin, place, State.PRESENT)
+            return Standing(pin, place, SourceState.PRESENT)
         manifest = read_manifest(place)
         if manifest is None:
-            return Standing(pin, place, State.DAMAGED, ("its manifest is missing or damaged",))
+            return Standing(pin, place, SourceState.DAMAGED, ("its manifest is missing or damaged",))
         found = hash_tree(place)
         faults = differences(manifest[1], found)
         if not faults and tree_digest(found) != pin.digest:
             faults = ("its manifest is not of the pinned content",)
-    return Standing(pin, place, State.DAMAGED if faults else State.PRESENT, faults)
+    return Standing(pin, place, SourceState.DAMAGED if faults else SourceState.PRESENT, faults)
 
 
 def remove(pin: Pin, layout: CacheLayout) -> bool:

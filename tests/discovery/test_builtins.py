@@ -6,7 +6,7 @@ from importlib import import_module
 
 import pytest
 
-from fmha_cli.discovery.builtins import BUILTINS, device_kinds, own_options, programs, revision_option
+from fmha_cli.discovery.builtins import BUILTINS, compared, device_kinds, own_options, revision_option
 from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.counterpart import Comparable
 from fmha_cli.domain.device import DeviceFacts
@@ -17,7 +17,7 @@ from fmha_cli.domain.protocols import Catalogued
 def test_an_entry_describes_its_backend(name: str) -> None:
     entry, backend = BUILTINS[name], import_module(BUILTINS[name].path).backend
     assert backend.name == name
-    assert isinstance(backend, Comparable) == (entry.programs is not None)
+    assert isinstance(backend, Comparable) == bool(entry.binaries)
     assert isinstance(backend, Catalogued) == (revision_option(name) is not None)
 
 
@@ -25,7 +25,7 @@ def test_options_are_found_by_their_use() -> None:
     assert [flag.name for flag in own_options(Use.SOURCES)] == ["ck-home"]
     assert [flag.name for flag in own_options(Use.REVISION)] == ["ck-rev"]
     assert revision_option("a plugin's backend") is None
-    assert programs()[0] == "ck_tile"
+    assert compared()[0] == "ck_tile"
 
 
 def test_help_names_every_kind_of_device() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from fmha_cli.backends.ck_tile.parity.case import DEFAULTS, ck_case
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
-from fmha_cli.discovery.builtins import programs
+from fmha_cli.discovery.builtins import compared
 from fmha_cli.domain.counterpart import Program
 from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.parity.suite import Suite
@@ -38,7 +38,7 @@ def load_suite(text: str) -> Suite:
 
 def test_help_names_every_suite_and_program() -> None:
     """``--help`` lists the suites and programs without importing the backend."""
-    known = programs()[1]
+    known = compared()[1]
     assert sorted(known.suites) == list(CkCounterpart().suites()) == sorted(COUNTS)
     assert known.binaries == tuple(CkCounterpart.binaries[program] for program in Program)
 

@@ -340,9 +340,9 @@ def parities() -> list[dict[str, Any]]:
     from fmha_cli.domain.counterpart import Binaries, Program, Ran, Reading, Said
     from fmha_cli.parity.compare import Row
     from fmha_cli.parity.document import listed_dict, parity_document, row_dict
-    from fmha_cli.parity.outcome import Outcome
     from fmha_cli.parity.suite import Source, Suite
     from fmha_cli.parity.timing import Times
+    from fmha_cli.report.documents.parity import Outcome
 
     suite = Suite("s", "title", (Source("a.sh", "r1"),), (), {})
     case, other = (mapped(ck_case(n, Program.FWD, {"vlayout": n})) for n in ("r", "c"))

@@ -16,10 +16,11 @@ import pytest
 from sources.conftest import FILES, OTHERS, Index, Notices, nothing_left, pin_for, tar_of, zip_of
 
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
+from fmha_cli.domain.installation import SourceState
 from fmha_cli.sources import store
 from fmha_cli.sources.pins import Pin
 from fmha_cli.sources.pip_settings import PipSettings
-from fmha_cli.sources.store import State, fetched, fetched_pin, remove, standing
+from fmha_cli.sources.store import fetched, fetched_pin, remove, standing
 from fmha_cli.toolchain.cache.layout import CacheLayout
 
 TAR = tar_of({**OTHERS, **FILES})
@@ -47,12 +48,12 @@ def wheel(index: Index) -> Pin:
 
 
 def test_a_tar_archive(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
-    assert standing(pin, layout).state is State.MISSING
+    assert standing(pin, layout).state is SourceState.MISSING
     folder = fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
     assert folder == layout.sources / "p-1"
     assert files_of(folder) == FILES
     assert "fetching p-1.tar.gz" in notices.text
-    assert standing(pin, layout, deep=True).state is State.PRESENT
+    assert standing(pin, layout, deep=True).state is SourceState.PRESENT
     assert not list(layout.tmp.glob("*"))
     asked = len(index.asked)
     assert fetched_pin(pin, layout, offline=True, notify=notices) == folder
@@ -251,19 +252,19 @@ def test_a_damaged_source_is_noticed_and_fetched_again(
         (folder / ".fmha-source.json").write_text((other / ".fmha-source.json").read_text())
         header.write_bytes(b"x")
     found = standing(pin, layout)
-    assert found.state is State.DAMAGED
+    assert found.state is SourceState.DAMAGED
     assert found.faults
     with pytest.raises(EnvironmentProblem, match="damaged"):
         fetched_pin(pin, layout, offline=True, notify=notices)
     assert files_of(fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)) == FILES
-    assert standing(pin, layout).state is State.PRESENT
+    assert standing(pin, layout).state is SourceState.PRESENT
 
 
 def test_what_python_compiles_is_no_damage(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
     folder = fetched_pin(pin, layout, offline=False, notify=notices, settings=index.settings)
     (folder / "include" / "__pycache__").mkdir()
     (folder / "include" / "__pycache__" / "a.pyc").write_bytes(b"x")
-    assert standing(pin, layout, deep=True).state is State.PRESENT
+    assert standing(pin, layout, deep=True).state is SourceState.PRESENT
 
 
 def test_remove(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:

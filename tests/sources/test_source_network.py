@@ -10,10 +10,11 @@ from sources.conftest import Notices
 from fmha_cli.backends.ck_tile.tree import BASELINE, ck_tree, example_digest, headers_digest, revisions
 from fmha_cli.backends.hip.rocm_parts import rocm_parts
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.installation import SourceState
 from fmha_cli.sources import store
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.sources.ranged import RangedFile
-from fmha_cli.sources.store import State, fetched, standing
+from fmha_cli.sources.store import fetched, standing
 from fmha_cli.toolchain.cache.root import open_root
 
 
@@ -30,7 +31,7 @@ def fetch(name: str, root: Path, notices: Notices) -> Path:
 def test_what_backends_need(shared_cache: Path, notices: Notices, name: str) -> None:
     folder = fetch(name, shared_cache, notices)
     pin = pin_of(name)
-    assert standing(pin, open_root(shared_cache), deep=True).state is State.PRESENT
+    assert standing(pin, open_root(shared_cache), deep=True).state is SourceState.PRESENT
     for notice in pin.notice:
         assert (folder / notice).is_file()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import to_json
@@ -47,17 +47,7 @@ class Inspection:
     details: Annotated[Mapping[str, Any], "whatever else the backend says"]
 
 
-_INSPECTED = (
-    "registers",
-    "spills",
-    "lds_bytes",
-    "shared_bytes",
-    "occupancy",
-    "vector_bits",
-    "instructions",
-    "matrix_instructions",
-    "extern_calls",
-)
+_INSPECTED = tuple(field.name for field in fields(Inspection) if field.default is None)
 """The figures that every backend that knows them names alike; whatever else a backend says is in ``details``."""
 
 
@@ -80,8 +70,7 @@ def inspect_document(
 
 
 _MOST_INSTRUCTIONS = 20
-_FIGURES = ("registers", "spills", "lds_bytes", "shared_bytes", "occupancy", "vector_bits", "matrix_instructions",
-            "extern_calls")  # fmt: skip
+_FIGURES = tuple(name for name in _INSPECTED if name != "instructions")
 _LATER = ("why", "kernels")
 
 

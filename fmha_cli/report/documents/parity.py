@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.counterpart import Program, Said
@@ -14,21 +15,23 @@ from fmha_cli.report.document import Document
 from fmha_cli.report.parts import Environment
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import digits
+from fmha_cli.report.units import counted, digits
 
-Outcome = Literal[
-    "agree-pass",
-    "agree-unsupported",
-    "agree-fail",
-    "we-fail",
-    "they-fail",
-    "not-comparable",
-    "crashed",
-    "timed-out",
-    "not-run",
-    "missing-binary",
-]
-"""The values of ``parity.outcome``, of a room that this one knows nothing of."""
+
+class Outcome(StrEnum):
+    """The results of comparing both sides of a case; ``we`` is this tool, ``they`` the upstream program."""
+
+    AGREE_PASS = "agree-pass"
+    AGREE_UNSUPPORTED = "agree-unsupported"
+    AGREE_FAIL = "agree-fail"
+    WE_FAIL = "we-fail"
+    THEY_FAIL = "they-fail"
+    NOT_COMPARABLE = "not-comparable"
+    CRASHED = "crashed"
+    TIMED_OUT = "timed-out"
+    NOT_RUN = "not-run"
+    MISSING_BINARY = "missing-binary"
+
 
 Words = tuple[str, ...]
 Texts = Mapping[str, str]
@@ -187,7 +190,7 @@ def _summary(document: Mapping[str, Any]) -> str:
     counts = ", ".join(f"{count} {name}" for name, count in document["counts"].items() if count)
     cases = document["cases"]
     sources = "; ".join(f"{s['file']} ({s['revision']})" for s in document["suite"]["sources"])
-    total = f"{len(cases)} {'case' if len(cases) == 1 else 'cases'}"
+    total = counted(len(cases), "case")
     return f"{document['suite']['name']}: {total}{': ' if counts else ''}{counts}\nfrom {sources or 'the suite file'}"
 
 

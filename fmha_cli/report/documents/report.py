@@ -20,7 +20,7 @@ from fmha_cli.report.parts import Environment, ErrorRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.rows import OUTPUTS
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import digits, percent, time_unit
+from fmha_cli.report.units import counted, digits, percent, time_unit
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def summary(records: Sequence[Row]) -> str:
     """``12 rows: 10 PASSED, 2 WRONG``, in the order of the verdicts' definition."""
     counts = Counter(record["verdict"] for record in records)
     parts = [f"{counts[v.value]} {v.value}" for v in Verdict if counts[v.value]]
-    return f"{len(records)} {'row' if len(records) == 1 else 'rows'}" + (f": {', '.join(parts)}" if parts else "")
+    return counted(len(records), "row") + (f": {', '.join(parts)}" if parts else "")
 
 
 def _kernel(record: Row) -> str:

@@ -32,8 +32,8 @@ from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.parity.compare import Setup, compare
 from fmha_cli.parity.making import make_programs, needs_of
-from fmha_cli.parity.outcome import Outcome
 from fmha_cli.parity.suite import load_suite
+from fmha_cli.report.documents.parity import Outcome
 from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
 from fmha_cli.walk.request import Request

@@ -19,8 +19,8 @@ from fmha_cli.backends.ck_tile.parity.case import BINARIES, ck_case
 from fmha_cli.domain.counterpart import Program, Ran, Said
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.parity import outcome
-from fmha_cli.parity.outcome import Outcome
 from fmha_cli.parity.programs import run_program
+from fmha_cli.report.documents.parity import Outcome
 
 FORMS: dict[str, Said] = {
     "valid": Said.VALID,
