@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import is_dataclass
+from typing import TYPE_CHECKING, Any, get_args, get_origin
 
+from fmha_cli.domain.codec import alternatives, bare, choices, extras, members_of
+from fmha_cli.domain.members import ShownAs
 from fmha_cli.report.document import document, name_of
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
     from fmha_cli.report.table import Table
+
+Path = tuple[str, ...]
+"""The members that lead to a cell of CSV."""
 
 
 def render(data: Mapping[str, Any], form: Format, *, color: bool = False) -> str:
@@ -24,10 +30,7 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False) -> str
     if form is Format.JSONL:
         return "\n".join(jsonl_lines(rows_of(data)))
     if form is Format.CSV:
-        from fmha_cli.report import flat
-
-        name = name_of(data)
-        return flat.csv_text(rows_of(data), flat.columns(name, document(name).rows))
+        return csv_text(rows_of(data), columns(name_of(data)))
     from fmha_cli.report.table import markdown, plain
 
     table = view(data, color=color and form is Format.TABLE)
@@ -56,6 +59,60 @@ def jsonl_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     """One line for every row, as soon as the row exists; ``Record.to_dict()`` streams through this function."""
     for row in rows:
         yield json.dumps(row, sort_keys=True, allow_nan=False, ensure_ascii=False)
+
+
+def columns(name: str) -> tuple[Path, ...]:
+    """The columns of the rows of a document, or of the document itself if it is one row.
+
+    Every column that a row may have is always present, in the order of the members. Nested objects with fixed members
+    become dotted columns. Lists and open objects stay JSON text in one cell. Null is an empty cell.
+    """
+    found = document(name)
+    if found.rows is None:
+        return tuple(_leaves(found.kind, ()))
+    rows = next(member.hint for member in members_of(found.kind) if member.key == found.rows)
+    return tuple(_leaves(get_args(_shown(rows))[0], ()))
+
+
+def _leaves(hint: Any, path: Path) -> Iterator[Path]:
+    kind = _shown(hint)
+    if is_dataclass(kind):
+        parts = [(member.key, member.hint) for member in members_of(kind)]
+    else:
+        parts = [(key, get_args(kind)[1]) for key in choices(get_args(kind)[0])] if get_origin(kind) is Mapping else []
+    for key, part in parts:
+        yield from _leaves(part, (*path, key))
+    if not parts:
+        yield path
+
+
+def _shown(hint: Any) -> Any:
+    """The type of a member's JSON values other than null."""
+    shown = next((note.type for note in extras(hint) if isinstance(note, ShownAs)), bare(hint))
+    kinds = [kind for kind in alternatives(shown) if kind is not type(None)]
+    return shown if len(kinds) > 1 or kinds == [hint] else _shown(kinds[0])
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]], paths: Sequence[Path]) -> str:
+    """RFC 4180 with a header line; numbers as JSON writes them."""
+    import csv
+    import io
+
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow([".".join(path) for path in paths])
+    for row in rows:
+        writer.writerow([_cell(row, path) for path in paths])
+    return out.getvalue().rstrip("\n")
+
+
+def _cell(row: Mapping[str, Any], path: Path) -> str:
+    value: Any = row
+    for key in path:
+        value = value.get(key) if isinstance(value, Mapping) else None
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def json_text(value: Any) -> str:

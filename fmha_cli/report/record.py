@@ -14,7 +14,8 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import InternalError
-from fmha_cli.domain.members import Count, Hidden, Least, Named, Then
+from fmha_cli.domain.members import Count, Hidden, Least, ShownAs, Then
+from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Comparison, Verdict
@@ -53,7 +54,7 @@ class Record:
     """
 
     schema: Literal["fmha.record/1"] = "fmha.record/1"
-    problem: Annotated[Mapping[str, Any], Named("problem")]
+    problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     repro: Annotated[str, "command line that gives this row again"]
     backend: str | None = None
     device: str | None = None

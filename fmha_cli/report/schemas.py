@@ -52,11 +52,6 @@ def text(name: str) -> str:
     return json.dumps(schema(name), indent=2, ensure_ascii=False)
 
 
-def name_of(urn: str) -> str:
-    """The schema name in a reference between schemas."""
-    return urn.removeprefix(_URN)
-
-
 def load(name: str) -> dict[str, Any]:
     """One schema, with references to others not bundled; ``common`` holds what they share."""
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{_URN}{name}"}

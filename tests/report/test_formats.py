@@ -14,9 +14,8 @@ from hypothesis import given, settings
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.report.documents.report import report_document, summary
-from fmha_cli.report.flat import columns
 from fmha_cli.report.form import Format
-from fmha_cli.report.formats import json_text, jsonl_lines, render, rows_of
+from fmha_cli.report.formats import columns, json_text, jsonl_lines, render, rows_of
 from fmha_cli.report.lines import problem_text
 from fmha_cli.report.record import Record
 from fmha_cli.report.units import digits, duration, size, time_unit
@@ -65,13 +64,13 @@ def test_csv_columns_hold_every_leaf_of_a_row() -> None:
             return {leaf for key, value in tree.items() for leaf in leaves(value, f"{path}.{key}" if path else key)}
         return {path}
 
-    names = {".".join(path) for path in columns("report", "records")}
+    names = {".".join(path) for path in columns("report")}
     for row in (record(), bare()):
         for leaf in leaves(row.to_dict()):
             covered = any(leaf == n or leaf.startswith(f"{n}.") or n.startswith(f"{leaf}.") for n in names)
             assert covered, leaf
     assert {f"problem.{key}" for key in PROBLEM.to_dict()} <= names
-    assert columns("report", "records") == columns("report", "records")
+    assert columns("report") == columns("report")
 
 
 def test_csv_cells() -> None:

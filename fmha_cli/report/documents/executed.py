@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.emulation import Executed, Finding
-from fmha_cli.domain.members import Least, Named, Pattern, ShownAs
+from fmha_cli.domain.members import Least, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.document import Document
@@ -34,7 +34,7 @@ class ExecutedKernels:
     """inspect --executed --json: what the kernels of one problem executed on an emulated device."""
 
     schema: Literal["fmha.executed/1"] = "fmha.executed/1"
-    problem: Annotated[Mapping[str, Any], Named("problem")]
+    problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     device: Annotated[str | None, ShownAs(Annotated[str, Pattern("^emu:")])]
     verdict: Annotated[Verdict, ShownAs(str)]
     repro: Annotated[str, "command line that gives the row of this run"]

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.decision import Decision, Trace
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.members import Least, Named
+from fmha_cli.domain.members import Least, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.document import Document
@@ -49,7 +49,7 @@ class Explanation:
     """explain --json: supported kernels best first, then refusals, nearest miss first."""
 
     schema: Literal["fmha.explain/1"] = "fmha.explain/1"
-    problem: Annotated[Mapping[str, Any], Named("problem")]
+    problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     change: Annotated[
         str | None,
         "the smallest change of the flags that would work; null when a kernel was chosen, or none was found",

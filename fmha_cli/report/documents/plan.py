@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.kernel import Family
-from fmha_cli.domain.members import Count, Least, Named, Sha256
+from fmha_cli.domain.members import Count, Least, Sha256, ShownAs
 from fmha_cli.domain.plan import Plan, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
@@ -34,7 +34,7 @@ class PlanPage:
     """plan --json; kernel is null, with reasons, where nothing serves the problem."""
 
     schema: Literal["fmha.plan/1"] = "fmha.plan/1"
-    problem: Annotated[Mapping[str, Any], Named("problem")]
+    problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     backend: str | None = None
     arch: str | None = None
     device: str | None = None
