@@ -22,7 +22,7 @@ from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.finite import nulled, restored
-from fmha_cli.report.rows import (
+from fmha_cli.report.parts import (
     Checks,
     FillNotes,
     Inputs,

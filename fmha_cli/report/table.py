@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fmha_cli.domain.codec import extras, members_of
-from fmha_cli.report.units import cell
+from fmha_cli.report.lines import cell
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.judge import Judged
 from fmha_cli.measure.measurement import Measurement
+from fmha_cli.report.parts import Inputs, KernelRow, stage_rows
 from fmha_cli.report.record import Record
-from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import Row
 

@@ -40,9 +40,8 @@ from fmha_cli.report.documents import (
     report,
 )
 from fmha_cli.report.documents.executed import executed_document
-from fmha_cli.report.parts import ErrorRow, environment
+from fmha_cli.report.parts import ErrorRow, Inputs, KernelRow, environment, stage_rows
 from fmha_cli.report.record import Record
-from fmha_cli.report.rows import Inputs, KernelRow, stage_rows
 from fmha_cli.toolchain.cache.audit import VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
 from fmha_cli.toolchain.cache.exporting import Exported

@@ -16,9 +16,8 @@ from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.report.documents.report import report_document, summary
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import columns, json_text, jsonl_lines, render, rows_of
-from fmha_cli.report.lines import problem_text
+from fmha_cli.report.lines import digits, duration, problem_text, size, time_unit
 from fmha_cli.report.record import Record
-from fmha_cli.report.units import digits, duration, size, time_unit
 from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, emulated, record, records
 
 ALL = [

@@ -12,8 +12,8 @@ from hypothesis import given
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.report.finite import nulled, restored
+from fmha_cli.report.parts import OUTPUTS, worst
 from fmha_cli.report.record import Record
-from fmha_cli.report.rows import OUTPUTS, worst
 from report.samples import bare, check, kernel, record, records
 
 

@@ -14,11 +14,9 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, Least, ShownAs
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import SHORT
-from fmha_cli.report.parts import ArtifactRow, ErrorRow
-from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.lines import SHORT, counted, duration
+from fmha_cli.report.parts import ArtifactRow, ErrorRow, KernelRow
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import counted, duration
 
 
 class BuildState(StrEnum):

@@ -11,7 +11,7 @@ from fmha_cli.domain.members import Least, ShownAs
 from fmha_cli.report.document import Document
 from fmha_cli.report.documents.inspect import figure_text
 from fmha_cli.report.documents.inspections import figures_of
-from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.table import Table
 
 _MARK = "*"

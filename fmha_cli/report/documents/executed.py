@@ -13,11 +13,10 @@ from fmha_cli.domain.members import Least, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import problem_text
+from fmha_cli.report.lines import digits, problem_text, size
+from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.rows import KernelRow
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import digits, size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,9 @@ from fmha_cli.domain.members import Count
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import nulled
-from fmha_cli.report.parts import ArtifactRow
-from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.lines import cell, duration, size
+from fmha_cli.report.parts import ArtifactRow, KernelRow
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import cell, duration, size
 
 ByKind = Mapping[str, Count]
 

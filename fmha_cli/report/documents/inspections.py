@@ -13,11 +13,9 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, Least, ShownAs
 from fmha_cli.report.document import Document
 from fmha_cli.report.documents.inspect import figure_text
-from fmha_cli.report.lines import SHORT
-from fmha_cli.report.parts import ErrorRow
-from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.lines import SHORT, counted
+from fmha_cli.report.parts import ErrorRow, KernelRow
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import counted
 
 
 def at(*path: str) -> Callable[[Mapping[str, Any]], Any]:

@@ -11,10 +11,9 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, ShownAs
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import SHORT
-from fmha_cli.report.rows import KernelRow
+from fmha_cli.report.lines import SHORT, cell, counted
+from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import cell, counted
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -17,11 +17,10 @@ from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Floor
 from fmha_cli.report.document import Document
-from fmha_cli.report.parts import ErrorRow
+from fmha_cli.report.lines import cell
+from fmha_cli.report.parts import Checks, ErrorRow, StageRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.rows import Checks, StageRow
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import cell
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,10 +12,10 @@ from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Count, Least, ShownAs, Then
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.report.document import Document
+from fmha_cli.report.lines import counted, digits
 from fmha_cli.report.parts import Environment
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import counted, digits
 
 
 class Outcome(StrEnum):

@@ -13,9 +13,8 @@ from fmha_cli.domain.plan import Plan, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import SHORT, labels, problem_text, reason_text
+from fmha_cli.report.lines import SHORT, cell, counted, labels, problem_text, reason_text, size
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import cell, counted, size
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,12 +15,10 @@ from fmha_cli.domain.members import ShownAs
 from fmha_cli.domain.verdict import Check, Verdict
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import is_note
-from fmha_cli.report.lines import launch_lines, problem_text, reason_text
-from fmha_cli.report.parts import Environment, ErrorRow
+from fmha_cli.report.lines import counted, digits, launch_lines, percent, problem_text, reason_text, time_unit
+from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.rows import OUTPUTS
 from fmha_cli.report.table import Table
-from fmha_cli.report.units import counted, digits, percent, time_unit
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -25,7 +25,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.formats import view
-from fmha_cli.report.units import cell
+from fmha_cli.report.lines import cell
 from fmha_cli.toolchain.cuda.cubin import Cubin
 from fmha_cli.toolchain.cuda.occupancy import Demand, occupancy_of
 from fmha_cli.toolchain.cuda.probe import CudaKind
