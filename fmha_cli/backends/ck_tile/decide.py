@@ -98,7 +98,7 @@ def family_candidates(arch: str, family: Family) -> Candidates:
         *(_known_at_once(rule, facts) for rule in TARGET_STAGE if family in rule.families),
         core_question(HDIM_RULE, attrgetter("signature.hdim", "signature.hdim_v")),
         *(core_question(rule, the_family) for rule in (ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)),
-        *(Question(condition.against, condition.reads) for condition in conditions_for(family, CONDITIONS)),
+        *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),
     )
     buckets: dict[Case, int] = {}
     counts: dict[Case, int] = {}

@@ -6,16 +6,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
 from fmha_cli.backends.ck_tile.tables import Block, Tables, TileRow, tables_of
+from fmha_cli.backends.gpu.conditions import KernelRule
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import ModeKey, Signature
 
-Rules = Sequence[CkKernelRule]
+Rules = Sequence[KernelRule]
 
 
 @dataclass(frozen=True)

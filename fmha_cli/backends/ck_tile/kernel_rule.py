@@ -1,24 +1,20 @@
-"""``CkKernelRule``: a rule over kernels that declares what it reads, and the facts that such rules share."""
+"""What the rules over kernels share: the stages at which they apply, and facts about families and architectures."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import cache
 from types import MappingProxyType
 
-from fmha_cli.backends.ck_tile.revisions import NAME, arch_class
-from fmha_cli.backends.gpu.conditions import KernelRule, known_arch
-from fmha_cli.backends.gpu.rule_rows import RuleRow, rule_rows
+from fmha_cli.backends.ck_tile.revisions import arch_class
+from fmha_cli.backends.gpu.conditions import known_arch
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.rules import Refusal
 
 NO_ARCH = "K201"
 """The rule that refuses an architecture."""
-EVERY = tuple(Family)
 BACKWARD_ALL = tuple(f for f in Family if f.value.startswith("bwd"))
 
 
@@ -31,44 +27,6 @@ class Stage(StrEnum):
     """The tables themselves, or upstream's other rule sets. Every enumerated kernel already meets the rule."""
     TARGET = "target"
     """Not upstream: the generator emits kernels that cannot be used on the architecture."""
-
-
-Check = Callable[[KernelSpec, ArchSpec], Refusal | None]
-
-
-@dataclass(frozen=True)
-class CkKernelRule(KernelRule):
-    """A rule over CK-Tile's kernels.
-
-    Attributes:
-        reads: the signature and algorithm fields that ``check`` reads, in addition to the family, arch and its facts.
-        number: upstream's number of the rule (``11``, ``T7``, ``X2``); empty if upstream has none.
-    """
-
-    reads: tuple[str, ...] = field(kw_only=True)
-    stage: Stage = field(kw_only=True)
-    number: str = field(default="", kw_only=True)
-
-
-def ck_rules(checks: Mapping[str, Check]) -> tuple[CkKernelRule, ...]:
-    """The rules with these checks. A rule's source names upstream's number of it."""
-    return tuple(_rule(rule_rows(NAME)[id], check) for id, check in checks.items())
-
-
-def _rule(row: RuleRow, check: Check) -> CkKernelRule:
-    return CkKernelRule(
-        row.id,
-        row.text,
-        check,
-        row.families or EVERY,
-        row.help,
-        f"{row.source} ({row.number})" if row.number else row.source,
-        form=row.form,
-        severity=row.severity,
-        reads=row.reads,
-        stage=Stage(row.stage),
-        number=row.number,
-    )
 
 
 LENGTHS: Mapping[Family, tuple[int, int, int]] = MappingProxyType(

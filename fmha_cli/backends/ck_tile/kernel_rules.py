@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fmha_cli.backends.ck_tile.kernel_rule import NO_ARCH, CkKernelRule, Stage, arch_facts
+from fmha_cli.backends.ck_tile.kernel_rule import NO_ARCH, Stage, arch_facts
 from fmha_cli.backends.ck_tile.kernel_rules_config import CONFIG_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_families import FAMILY_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.kernel_rules_target import TARGET_RULES, concerns
 from fmha_cli.backends.ck_tile.kernel_rules_tiles import TILE_RULES
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
-from fmha_cli.backends.gpu.conditions import KernelRules
+from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Reason, Rule, Severity
 
 _TABLES = (CONFIG_RULES, FAMILY_RULES, TILE_RULES, GENERATOR_RULES, TARGET_RULES)
-ALL: tuple[CkKernelRule, ...] = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))
+ALL: tuple[KernelRule, ...] = tuple(sorted((rule for table in _TABLES for rule in table), key=lambda rule: rule.id))
 
 
 def _no_arch(kernel: KernelSpec) -> Reason:
@@ -25,7 +25,7 @@ def _no_arch(kernel: KernelSpec) -> Reason:
 
 
 _RULES = KernelRules(ALL, arch_facts, _no_arch)
-TARGET_STAGE = tuple(rule for rule in ALL if rule.stage is Stage.TARGET)
+TARGET_STAGE = tuple(rule for rule in ALL if rule.stage == Stage.TARGET)
 """Rules that may refuse what upstream's generator emits."""
 KERNEL_RULES: tuple[Rule, ...] = _RULES.rules()
 

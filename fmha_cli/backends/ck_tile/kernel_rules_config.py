@@ -6,9 +6,7 @@ from fmha_cli.backends.ck_tile.kernel_rule import (
     BACKWARD_ALL,
     LENGTHS,
     NO_ARCH,
-    CkKernelRule,
     cdna_class,
-    ck_rules,
     class_of,
     counted,
 )
@@ -27,6 +25,8 @@ from fmha_cli.backends.ck_tile.revisions import (
     in_revision,
     revisions,
 )
+from fmha_cli.backends.gpu.conditions import KernelRule
+from fmha_cli.backends.gpu.rule_rows import kernel_rules
 from fmha_cli.codegen.ck_tile.algorithm import Pipeline, algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import dtypes_text
@@ -169,7 +169,8 @@ def _emitted(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal("upstream emits no pipeline with these features", ", ".join(off)) if off else None
 
 
-CONFIG_RULES: tuple[CkKernelRule, ...] = ck_rules(
+CONFIG_RULES: tuple[KernelRule, ...] = kernel_rules(
+    NAME,
     {
         "K200": _revision,
         NO_ARCH: _arch,
@@ -188,5 +189,5 @@ CONFIG_RULES: tuple[CkKernelRule, ...] = ck_rules(
         "K217": _counts,
         "K249": _tile,
         "K250": _emitted,
-    }
+    },
 )

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fmha_cli.backends.ck_tile.kernel_rule import Check, CkKernelRule, ck_rules
+from fmha_cli.backends.ck_tile.revisions import NAME
+from fmha_cli.backends.gpu.conditions import KernelCheck, KernelRule
+from fmha_cli.backends.gpu.rule_rows import kernel_rules
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, KvLayout, Pipeline, VLayout, algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import DType
@@ -36,7 +38,7 @@ def _page(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return None if page > 0 and page & (page - 1) == 0 else Refusal(f"pages of {page} keys", "a power of two")
 
 
-def _is(*wanted: Pipeline) -> Check:
+def _is(*wanted: Pipeline) -> KernelCheck:
     def check(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
         pipeline = algorithm_of(kernel).pipeline
         return (
@@ -46,7 +48,7 @@ def _is(*wanted: Pipeline) -> Check:
     return check
 
 
-def _mode(*wanted: ModeKey) -> Check:
+def _mode(*wanted: ModeKey) -> KernelCheck:
     def check(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
         mode = kernel.signature.mode
         return None if mode in wanted else Refusal(f"mode {mode.value}", " or ".join(w.value for w in wanted))
@@ -67,7 +69,7 @@ def _gfx11_only(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal(f"batch_prefill_gfx11 on {arch.name}", "gfx1100")
 
 
-def _of_gfx11(wrong: Callable[[KernelSpec, CkAlgorithm], str | None], hint: str | None = None) -> Check:
+def _of_gfx11(wrong: Callable[[KernelSpec, CkAlgorithm], str | None], hint: str | None = None) -> KernelCheck:
     """A check of ``batch_prefill_gfx11`` kernels only. ``wrong`` returns what is wrong with a kernel."""
 
     def check(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -146,7 +148,8 @@ def _whole_columns(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal(f"hdim-v {hdim_v} with {bn1} columns per block", f"a multiple of {bn1}")
 
 
-FAMILY_RULES: tuple[CkKernelRule, ...] = ck_rules(
+FAMILY_RULES: tuple[KernelRule, ...] = kernel_rules(
+    NAME,
     {
         "K218": _row_major,
         "K219": _paged,
@@ -176,6 +179,6 @@ FAMILY_RULES: tuple[CkKernelRule, ...] = ck_rules(
         "K244": _is(Pipeline.QR, Pipeline.QR_NWARP_SSHUFFLE),
         "K245": _row_major,
         "K246": _row_major,
-    }
+    },
 )
 """Checks 18 to 46 except 21, which the generator applies itself (K221)."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, cdna_class, ck_rules, class_of
-from fmha_cli.backends.ck_tile.revisions import BASELINE
+from fmha_cli.backends.ck_tile.kernel_rule import cdna_class, class_of
+from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME
+from fmha_cli.backends.gpu.conditions import KernelRule
+from fmha_cli.backends.gpu.rule_rows import kernel_rules
 from fmha_cli.codegen.ck_tile.algorithm import Constraint, Pipeline, algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import DType
@@ -184,7 +186,8 @@ def _convert_keys(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     )
 
 
-GENERATOR_RULES: tuple[CkKernelRule, ...] = ck_rules(
+GENERATOR_RULES: tuple[KernelRule, ...] = kernel_rules(
+    NAME,
     {
         "K221": _prefill_mode,
         "K257": _key_tile,
@@ -204,6 +207,6 @@ GENERATOR_RULES: tuple[CkKernelRule, ...] = ck_rules(
         "K287": _dbias,
         "K288": _backward_pads,
         "K289": _convert_keys,
-    }
+    },
 )
 """The order does not matter: each rule prunes independently."""

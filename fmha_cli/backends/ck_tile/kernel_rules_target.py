@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, ck_rules
+from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.tables import SIGNATURE_FIELDS
+from fmha_cli.backends.gpu.conditions import KernelRule
+from fmha_cli.backends.gpu.rule_rows import kernel_rules
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import ArchSpec, arch_document
 from fmha_cli.domain.encode import field_text
@@ -86,15 +88,16 @@ def _known(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return None if found is None else Refusal(f"known to be bad: {found.what} ({found.link})")
 
 
-def concerns(rule: CkKernelRule, arch: ArchSpec, family: Family, revision: str) -> bool:
+def concerns(rule: KernelRule, arch: ArchSpec, family: Family, revision: str) -> bool:
     """Whether a rule may refuse any kernel of a family: false where no report concerns the family."""
     reports = (bad for bad in known_bad() if bad.effect == "refused")
     return rule.check is not _known or any(bad.holds_for(arch.name, family, revision) for bad in reports)
 
 
-TARGET_RULES: tuple[CkKernelRule, ...] = ck_rules(
+TARGET_RULES: tuple[KernelRule, ...] = kernel_rules(
+    NAME,
     {
         "K290": _matrix,
         "K291": _known,
-    }
+    },
 )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.kernel_rule import CkKernelRule, cdna_class, ck_rules, class_of
+from fmha_cli.backends.ck_tile.kernel_rule import cdna_class, class_of
+from fmha_cli.backends.ck_tile.revisions import NAME
+from fmha_cli.backends.gpu.conditions import KernelRule
+from fmha_cli.backends.gpu.rule_rows import kernel_rules
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Constraint, Pipeline, algorithm_of
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import DType
@@ -110,7 +113,8 @@ def _square(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     return Refusal("qr_hpad at head dim 128 with the tile of 64 rows and keys", "bm0 = 128")
 
 
-TILE_RULES: tuple[CkKernelRule, ...] = ck_rules(
+TILE_RULES: tuple[KernelRule, ...] = kernel_rules(
+    NAME,
     {
         "K251": _steps,
         "K252": _whole_products,
@@ -120,6 +124,6 @@ TILE_RULES: tuple[CkKernelRule, ...] = ck_rules(
         "K258": _async_rows,
         "K260": _short_steps,
         "K263": _square,
-    }
+    },
 )
 """T5 is K215; T7, T9, T11, T12 and T14 are the generator's own conditions (K257, K259, K261, K262, K264)."""

@@ -57,7 +57,7 @@ def family_index(arch: str, family: Family) -> FamilyIndex[Situation]:
     from fmha_cli.backends.flash_attn.catalogue import family_kernels
 
     questions = (
-        *(Question(condition.against, condition.reads) for condition in conditions_for(family, CONDITIONS)),
+        *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),
         *map(core_question, COMPARED_RULES),
         *(core_question(rule, the_family) for rule in PLACE_RULES),
     )

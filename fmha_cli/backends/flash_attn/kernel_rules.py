@@ -16,8 +16,8 @@ from fmha_cli.backends.flash_attn.tiles import (
     split_traits,
     stage_traits,
 )
-from fmha_cli.backends.gpu.conditions import KernelRule, KernelRules, known_arch, refuse
-from fmha_cli.backends.gpu.rule_rows import rule_rows
+from fmha_cli.backends.gpu.conditions import KernelRules, known_arch, refuse
+from fmha_cli.backends.gpu.rule_rows import kernel_rules
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.traits import BACKWARD, algorithm_of, combine_rows, traits_of
 from fmha_cli.domain.arch import ArchSpec
@@ -214,10 +214,7 @@ _CHECKS: Mapping[str, Callable[[KernelSpec, ArchSpec], Refusal | None]] = Mappin
         "K419": _nothing,
     }
 )
-ALL = tuple(
-    KernelRule(r.id, r.text, check, r.families or tuple(Family), r.help, r.source, form=r.form, severity=r.severity)
-    for r, check in ((rule_rows(NAME)[id], check) for id, check in _CHECKS.items())
-)
+ALL = kernel_rules(NAME, _CHECKS)
 
 
 def arch_facts(name: str) -> ArchSpec | None:

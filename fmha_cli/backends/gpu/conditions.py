@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import dataclass, fields
+from functools import cache, cached_property
+from operator import attrgetter
 from typing import Generic, TypeVar
 
 from fmha_cli.domain.arch import ArchSpec, load_arch
@@ -12,14 +13,18 @@ from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Check as RuleCheck
 from fmha_cli.domain.rules import Reason, Refusal, Rule, Severity
+from fmha_cli.domain.signature import Signature
 
 S = TypeVar("S")
 T = TypeVar("T")
+KernelCheck = Callable[[KernelSpec, ArchSpec], Refusal | None]
 FORWARD = (Family.FWD, Family.FWD_PAGEDKV, Family.BATCH_PREFILL, Family.FWD_SPLITKV)
 BACKWARD = (Family.BWD_DQ_DK_DV,)
 MAIN = (*FORWARD, *BACKWARD)
 """Families whose kernels are candidates. The other families are stages around them."""
+_SIGNATURE = frozenset(field.name for field in fields(Signature))
 
 
 def the_family(kernel: KernelSpec) -> Hashable:
@@ -27,24 +32,53 @@ def the_family(kernel: KernelSpec) -> Hashable:
     return None
 
 
-@dataclass(frozen=True)
-class Condition(Generic[S]):
-    """What kernels of some families need of a problem. ``S`` is the backend's view of a problem on a device.
+@dataclass(frozen=True, kw_only=True)
+class RuleRow:
+    """What a rule says of itself.
 
     Attributes:
-        check: returns None when the kernel may serve. It is called only for kernels of ``families``.
-        reads: what ``check`` reads of a kernel besides its family and architecture. ``check`` runs once for all kernels
-            with equal ``reads``.
+        text: the rule in general.
+        help: why it is a rule.
+        source: where upstream has it, and upstream's number of it.
+        number: upstream's number of it (``11``, ``T7``, ``X2``); empty if upstream has none.
+        families: the families that it is about. Its check is called only for their kernels.
+        reads: the fields of signature and algorithm that its check reads besides family and arch; ``*`` = all.
+        stage: who applies a rule over kernels; empty for a rule about problems.
+        form: the rule checks the form of a kernel. The other rules over kernels rely on the form, so they are asked only
+            about kernels that meet every rule of form.
     """
 
     id: str
     text: str
-    check: Callable[[S, KernelSpec], Refusal | None]
     help: str
     source: str
-    families: tuple[Family, ...] = MAIN
-    reads: Callable[[KernelSpec], Hashable] = the_family
+    number: str = ""
+    families: tuple[Family, ...] = ()
+    reads: tuple[str, ...] = ()
+    stage: str = ""
+    form: bool = False
     severity: Severity = Severity.KIND
+
+    def rule_with(self, check: RuleCheck) -> Rule:
+        """A rule of the tool's one table."""
+        return Rule(self.id, self.text, check, self.help, self.source, self.severity)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Condition(RuleRow, Generic[S]):
+    """What kernels of some families need of a problem. ``S`` is the backend's view of a problem on a device.
+
+    Attributes:
+        check: returns None when the kernel may serve.
+    """
+
+    check: Callable[[S, KernelSpec], Refusal | None]
+
+    @cached_property
+    def key(self) -> Callable[[KernelSpec], Hashable]:
+        """What ``check`` reads of a kernel. It runs once for all kernels of a family with equal keys."""
+        paths = [f"{'signature' if name in _SIGNATURE else 'algorithm'}.{name}" for name in self.reads]
+        return attrgetter(*paths) if paths else the_family
 
     def against(self, situation: S, kernel: KernelSpec) -> Reason | None:
         """The Reason against a kernel; None when it may serve."""
@@ -57,7 +91,7 @@ class Condition(Generic[S]):
         def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
             return self._found(situation_of(problem, device), kernel)
 
-        return Rule(self.id, self.text, check, self.help, self.source, self.severity)
+        return self.rule_with(check)
 
     def _found(self, situation: S, kernel: KernelSpec) -> Refusal | None:
         return self.check(situation, kernel) if kernel.family in self.families else None
@@ -87,24 +121,15 @@ def conditions_for(family: Family, conditions: Iterable[Condition[S]]) -> tuple[
     return tuple(c for c in conditions if family in c.families)
 
 
-@dataclass(frozen=True)
-class KernelRule:
+@dataclass(frozen=True, kw_only=True)
+class KernelRule(RuleRow):
     """A rule about which kernels exist. It reads only the kernel and its architecture's facts.
 
     Attributes:
-        check: returns None when the kernel meets the rule. It is called only for kernels of ``families``.
-        form: the rule checks the form of a kernel. The other rules rely on the form, so they are asked only about
-            kernels that meet every rule of form.
+        check: returns None when the kernel meets the rule.
     """
 
-    id: str
-    text: str
-    check: Callable[[KernelSpec, ArchSpec], Refusal | None]
-    families: tuple[Family, ...]
-    help: str
-    source: str
-    form: bool = field(default=False, kw_only=True)
-    severity: Severity = field(default=Severity.KIND, kw_only=True)
+    check: KernelCheck
 
     def found(self, kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
         """The Refusal of a kernel; None when it meets the rule or is of another family."""
@@ -153,7 +178,7 @@ class KernelRules:
                 return None
             return rule.found(kernel, arch)
 
-        return Rule(rule.id, rule.text, check, rule.help, rule.source, rule.severity)
+        return rule.rule_with(check)
 
 
 @cache

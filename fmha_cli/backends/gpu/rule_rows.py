@@ -6,83 +6,47 @@ Every function takes the backend's name, and maps ids to checks. The result keep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, fields
 from functools import cache
-from operator import attrgetter
 from typing import Any, TypeVar
 
-from fmha_cli.backends.gpu.conditions import MAIN, Condition, the_family
+from fmha_cli.backends.gpu.conditions import MAIN, Condition, KernelCheck, KernelRule, RuleRow
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Refusal, Rule, Severity, refuses_nothing
-from fmha_cli.domain.signature import Signature
 
 S = TypeVar("S")
-_SIGNATURE = frozenset(field.name for field in fields(Signature))
-
-
-@dataclass(frozen=True)
-class RuleRow:
-    """One row.
-
-    Attributes:
-        text: the rule in general.
-        help: why it is a rule.
-        source: where upstream has it.
-        number: upstream's number of it; empty if upstream has none.
-        families: the families that it is about; empty = every family (of main kernels, if it reads a problem).
-        reads: the fields of signature and algorithm that its check reads besides family and arch; ``*`` = all.
-        stage: who applies a rule over kernels; empty for a rule about problems.
-        form: the other rules over kernels rely on it.
-    """
-
-    id: str
-    text: str
-    help: str
-    source: str
-    number: str
-    families: tuple[Family, ...]
-    reads: tuple[str, ...]
-    stage: str
-    form: bool
-    severity: Severity
 
 
 @cache
-def rule_rows(backend: str) -> Mapping[str, RuleRow]:
-    """Every row of a backend by its id."""
-    return {row["id"]: _row(row) for row in arch_document(f"_{backend}_rules.json", "fmha.rules/1")["rules"]}
+def rule_rows(backend: str) -> Mapping[str, Mapping[str, Any]]:
+    """The members of every row of a backend, by the rule's id."""
+    return {row["id"]: row for row in arch_document(f"_{backend}_rules.json", "fmha.rules/1")["rules"]}
 
 
-def _row(row: Mapping[str, Any]) -> RuleRow:
-    return RuleRow(
-        id=row["id"],
-        text=row["text"],
-        help=row["help"],
-        source=row["source"],
-        number=row.get("number", ""),
-        families=tuple(Family(name) for name in row.get("families", ())),
-        reads=tuple(row.get("reads", ())),
-        stage=row.get("stage", ""),
-        form=row.get("form", False),
-        severity=Severity[row.get("severity", "kind").upper()],
-    )
+def _members(backend: str, id: str, every: tuple[Family, ...]) -> dict[str, Any]:
+    """The members of a ``RuleRow``. A row without families is about every family."""
+    row = rule_rows(backend)[id]
+    return {
+        **row,
+        "source": f"{row['source']} ({row['number']})" if "number" in row else row["source"],
+        "families": tuple(Family(name) for name in row["families"]) if "families" in row else every,
+        "reads": tuple(row.get("reads", ())),
+        "severity": Severity[row.get("severity", "kind").upper()],
+    }
+
+
+def kernel_rules(backend: str, checks: Mapping[str, KernelCheck]) -> tuple[KernelRule, ...]:
+    """The rules over kernels with these checks."""
+    return tuple(KernelRule(**_members(backend, id, tuple(Family)), check=check) for id, check in checks.items())
 
 
 def conditions(
     backend: str, checks: Mapping[str, Callable[[S, KernelSpec], Refusal | None]]
 ) -> tuple[Condition[S], ...]:
     """The conditions with these checks."""
-    return tuple(_condition(rule_rows(backend)[id], check) for id, check in checks.items())
-
-
-def _condition(row: RuleRow, check: Callable[[S, KernelSpec], Refusal | None]) -> Condition[S]:
-    paths = [f"{'signature' if name in _SIGNATURE else 'algorithm'}.{name}" for name in row.reads]
-    reads = attrgetter(*paths) if paths else the_family
-    return Condition(row.id, row.text, check, row.help, row.source, row.families or MAIN, reads, row.severity)
+    return tuple(Condition(**_members(backend, id, MAIN), check=check) for id, check in checks.items())
 
 
 def unchecked_rules(backend: str, ids: Iterable[str]) -> tuple[Rule, ...]:
     """Rules that only order kernels, or that apply where there is no kernel: they refuse nothing."""
-    rows = (rule_rows(backend)[id] for id in ids)
-    return tuple(Rule(row.id, row.text, refuses_nothing, row.help, row.source, row.severity) for row in rows)
+    return tuple(RuleRow(**_members(backend, id, ())).rule_with(refuses_nothing) for id in ids)

@@ -224,7 +224,7 @@ def test_a_condition_reads_what_it_says_it_reads() -> None:
             for s in situations:
                 groups: dict[object, set[object]] = {}
                 for kernel in sample:
-                    groups.setdefault(condition.reads(kernel), set()).add(condition.check(s, kernel))
+                    groups.setdefault(condition.key(kernel), set()).add(condition.check(s, kernel))
                 assert all(len(found) == 1 for found in groups.values()), (condition.id, s.problem.repro())
 
 

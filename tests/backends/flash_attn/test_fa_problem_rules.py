@@ -274,7 +274,7 @@ def test_a_condition_reads_what_it_says_it_reads() -> None:
                 groups: dict[object, set[object]] = {}
                 for kernel in kernels:
                     reason = condition.check(s, kernel)
-                    groups.setdefault(condition.reads(kernel), set()).add(reason and reason.text)
+                    groups.setdefault(condition.key(kernel), set()).add(reason and reason.text)
                 assert all(len(texts) == 1 for texts in groups.values()), (condition.id, s.problem.repro())
 
 
