@@ -6,7 +6,6 @@ opcode that is not listed is counted as unknown, under its number; nothing is gu
 
 from __future__ import annotations
 
-import re
 import struct
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -15,28 +14,11 @@ from dataclasses import dataclass
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.toolchain.cuda.cubin import CubinKernel
 from fmha_cli.toolchain.elf import MalformedObject
+from fmha_cli.toolchain.instruction_classes import Isa, count_classes
 
 _INSTRUCTION = struct.Struct("<QQ")
 _WIDTH_BYTES = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 8, 6: 16}
 """Bits 73 to 75 of a load or store: .U8 .S8 .U16 .S16, none, .64, .128."""
-
-CLASSES: Mapping[str, re.Pattern[str]] = {
-    "matrix": re.compile(r"([HIBDQO]|[HIBQ]G|UTC)MMA$"),
-    "shared": re.compile(r"(LDS|STS|LDSM|STSM|ATOMS)$"),
-    "global": re.compile(r"(LDG|STG|LD|ST|ATOMG?|REDG?|LDGSTS)$"),
-    "local": re.compile(r"(LDL|STL)$"),
-    "constant": re.compile(r"(U?LDC|LDCU)$"),
-    "async_copy": re.compile(r"(LDGSTS|UBLKCP|UBLKRED|UTMALDG|UTMASTG|UTMAREDG)$"),
-    "tensor_memory": re.compile(r"(LDTM|STTM|UTCCP)$"),
-    "atomic": re.compile(r"(ATOM[GS]?|REDG?)$"),
-    "transcendental": re.compile(r"MUFU$"),
-    "shuffle": re.compile(r"(SHFL|U?REDUX|CREDUX|MOVM)$"),
-    "barrier": re.compile(r"(BAR|SYNCS|UCGABAR_\w+|WARPSYNC|WARPGROUP)$"),
-    "wait": re.compile(r"(DEPBAR|LDGDEPBAR|ARRIVES)$"),
-    "branch": re.compile(r"(BRA|BRX|CALL|RET|BSSY|BSYNC|EXIT)$"),
-}
-"""Class -> its mnemonics. ``global`` includes generic accesses. It also includes the copies that go straight to shared
-memory, which are in ``async_copy`` too."""
 
 
 @dataclass(frozen=True)
@@ -137,7 +119,7 @@ def count(code: bytes, mnemonics: Mapping[int, str]) -> Listing:
         instructions=dict(sorted(names.items())),
         unknown={f"{opcode:#x}": times for opcode, times in sorted(found.items()) if opcode not in mnemonics},
         total=len(opcodes),
-        classes={name: _sum(names, pattern) for name, pattern in CLASSES.items()},
+        classes=count_classes(names, Isa.SASS),
         code_bytes=len(opcodes) * _INSTRUCTION.size,
     )
 
@@ -160,7 +142,3 @@ def spills_of(kernel: CubinKernel, mnemonics: Mapping[int, str]) -> Spills:
             raise MalformedObject(f"{name or 'an unknown instruction'} of {kernel.name} is marked as a spill")
     stores, loads = moved["STL"], moved["LDL"]
     return Spills(len(stores), len(loads), sum(stores), sum(loads), marked is not None)
-
-
-def _sum(names: Mapping[str, int], pattern: re.Pattern[str]) -> int:
-    return sum(times for name, times in names.items() if pattern.match(name))

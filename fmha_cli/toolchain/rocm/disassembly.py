@@ -11,28 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.toolchain.elf import Elf, Symbol
+from fmha_cli.toolchain.instruction_classes import Isa, count_classes
 
 _LINE = re.compile(r"^\t(?P<text>.*?)\s*// (?P<address>[0-9A-F]{8,16}):(?P<words>(?: [0-9A-F]{8})+)(?: <.*>)?$")
 _TIMEOUT_S = 120
-
-CLASSES: Mapping[str, re.Pattern[str]] = {
-    "matrix": re.compile(r"v_(mfma|smfmac|wmma|swmmac)_"),
-    "lds": re.compile(r"ds_"),
-    "global": re.compile(r"(global|buffer|tbuffer|flat)_(load|store|atomic)|tensor_(load|store)_"),
-    "scratch": re.compile(r"scratch_"),
-    "scalar_memory": re.compile(r"s_(buffer_)?load_"),
-    "atomic": re.compile(
-        r"(global|buffer|flat)_atomic_|ds_\w*(add|sub|min|max|and|or|xor|inc|dec|cmpst|cmpstore|wrxchg)_"
-    ),
-    "transcendental": re.compile(r"v_(s_)?(exp|log|rcp|rsq|sqrt|sin|cos|tanh)_"),
-    "barrier": re.compile(r"s_barrier"),
-    "wait": re.compile(r"s_wait"),
-    "branch": re.compile(r"s_(c?branch|setpc|swappc|call)"),
-    "dual_issue": re.compile(r"v_dual_"),
-}
-"""Class -> pattern of its mnemonics. ``lds`` includes the permutes, which use the LDS hardware without its memory.
-``global`` includes the loads that go straight to LDS. ``scratch`` is empty on gfx90a, which spills through buffer
-instructions."""
 
 
 class DisassemblyError(Exception):
@@ -113,11 +95,7 @@ def summarise(listing: str, functions: Sequence[Symbol]) -> Listing:
     return Listing(
         instructions=dict(sorted(counts.items())),
         total=total,
-        classes={name: _count(counts, pattern) for name, pattern in CLASSES.items()},
+        classes=count_classes(counts, Isa.AMDGPU),
         code_bytes=code_bytes,
         functions=dict(inside),
     )
-
-
-def _count(counts: Mapping[str, int], pattern: re.Pattern[str]) -> int:
-    return sum(count for mnemonic, count in counts.items() if pattern.match(mnemonic))

@@ -16,7 +16,7 @@ from fmha_cli.toolchain.cpp.headers import files_digest, parse_dependencies, tre
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.proving import Probed, ProbeError
 from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, OLDEST_CLANG, RocmCandidate, RocmKind, RocmToolchain
-from fmha_cli.toolchain.rocm.flags import PROBED
+from fmha_cli.toolchain.rocm.flags import probed_flags
 from fmha_cli.toolchain.rocm.offload import code_objects
 from fmha_cli.toolchain.rocm.root import RocmSupply, isa_versions, lay_out, place_root, root_key
 
@@ -198,13 +198,13 @@ def _device_libraries(candidate: RocmCandidate, root: Path, work: Path) -> list[
 
 
 def _options(base: tuple[str, ...], work: Path) -> tuple[str, ...]:
-    """The flags of ``flags.PROBED`` that the compiler accepts. They are tried one by one only if it refuses the set."""
+    """The flags of ``flags.probed_flags`` that the compiler accepts. They are tried one by one only if it refuses the set."""
     empty = work / "empty.hip"
     empty.write_text("", "ascii")
     quick = (*base, "-nogpulib", "-nogpuinc", "--cuda-device-only", "-c", empty.name, "-o", os.devnull)
-    if ask((*quick, *(word for flag in PROBED for word in flag.words)), work).ok:
-        return tuple(flag.text for flag in PROBED)
-    return tuple(flag.text for flag in PROBED if ask((*quick, *flag.words), work).ok)
+    if ask((*quick, *(word for flag in probed_flags() for word in flag.words)), work).ok:
+        return tuple(flag.text for flag in probed_flags())
+    return tuple(flag.text for flag in probed_flags() if ask((*quick, *flag.words), work).ok)
 
 
 def _prove(base: tuple[str, ...], source: Path, work: Path) -> None:

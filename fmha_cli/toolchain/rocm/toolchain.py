@@ -11,7 +11,7 @@ from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notify, as_text, log_notice
 from fmha_cli.toolchain.proving import Finding, Search
 from fmha_cli.toolchain.rocm.candidates import INSTALL_HELP, RocmCandidate, RocmKind, RocmToolchain, candidates
-from fmha_cli.toolchain.rocm.flags import PROBED
+from fmha_cli.toolchain.rocm.flags import probed_flags
 from fmha_cli.toolchain.rocm.probe import PROBE_SOURCE, probe_rocm
 from fmha_cli.toolchain.rocm.root import STUBS, RocmSupply, isa_versions
 
@@ -93,7 +93,7 @@ def _search(
             "isa": isa_versions(),
             "kind": candidate.kind.value,
             "parts": parts.identity if candidate.kind is RocmKind.CLANG else "",
-            "probe": [_PROBE, PROBE_SOURCE, [flag.text for flag in PROBED], dict(STUBS)],
+            "probe": [_PROBE, PROBE_SOURCE, [flag.text for flag in probed_flags()], dict(STUBS)],
             "rocm": str(candidate.rocm),
         }
 

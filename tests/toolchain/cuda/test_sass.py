@@ -17,8 +17,9 @@ from fmha_cli.domain import arch
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.toolchain.cuda import sass
 from fmha_cli.toolchain.cuda.cubin import Cubin, CubinKernel
-from fmha_cli.toolchain.cuda.sass import CLASSES, count, instructions_of, mnemonics_of, spills_of
+from fmha_cli.toolchain.cuda.sass import count, instructions_of, mnemonics_of, spills_of
 from fmha_cli.toolchain.elf import MalformedObject
+from fmha_cli.toolchain.instruction_classes import Isa, classes_of
 
 QUICK = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 ONE_NAME = {"UTCHMMA": "UTCMMA", "UTCQMMA": "UTCMMA", "IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA"}
@@ -119,7 +120,7 @@ def test_matrix_instructions_of_every_kind() -> None:
     ],
 )  # fmt: skip
 def test_classes(mnemonic: str, classes: set[str]) -> None:
-    assert {name for name, pattern in CLASSES.items() if pattern.match(mnemonic)} == classes
+    assert {name for name, pattern in classes_of(Isa.SASS).items() if pattern.match(mnemonic)} == classes
 
 
 def test_an_opcode_belongs_to_its_generation() -> None:

@@ -12,8 +12,9 @@ import pytest
 from amdgpu_tiny import ARCHS, Tiny, compiled, program
 
 from fmha_cli.toolchain.elf import Elf, Symbol
+from fmha_cli.toolchain.instruction_classes import Isa, classes_of
 from fmha_cli.toolchain.rocm.candidates import llvm_tool
-from fmha_cli.toolchain.rocm.disassembly import CLASSES, DisassemblyError, disassemble, summarise
+from fmha_cli.toolchain.rocm.disassembly import DisassemblyError, disassemble, summarise
 
 _BUSY = Tiny(lds=1024, stack=200)
 
@@ -82,7 +83,7 @@ def test_it_counts_what_the_compiler_wrote(arch: str, tmp_path: Path) -> None:
     ],
 )
 def test_classes(mnemonic: str, classes: set[str]) -> None:
-    assert {name for name, pattern in CLASSES.items() if pattern.match(mnemonic)} == classes
+    assert {name for name, pattern in classes_of(Isa.AMDGPU).items() if pattern.match(mnemonic)} == classes
 
 
 LISTING = """
