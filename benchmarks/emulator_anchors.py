@@ -7,9 +7,9 @@ in assembly (the code objects of the source ``aiter-asm``); and plain HIP kernel
 those of the plugin's tests (``plugins/fmha-amdgpu-emu/tests``); ``--all`` also uses the shapes of the slow suite.
 
 An error is the largest error of a row divided by the row's norm, and must not exceed its limit. A HIP kernel checks its
-own values, most of them bit for bit. A finding that is the kernel's own fault is *known* (``assembly_cases.py`` says
-why). Anchors that the machine cannot run are skipped with the reason. The script exits with 1 unless every row is
-right. None of the figures is a time of a GPU.
+own values, most of them bit for bit. A finding that is the kernel's own fault is *known* (``assembly_cases.py`` has the
+reasons). Anchors that the machine cannot run are skipped with the reason. The script exits with 1 unless every row is
+right. No figure is a GPU time.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def judged(anchor: str, arch: str, kernel: str, error: float, limit: float, foun
 
 
 Launch = tuple[str, str, str, Callable[[], Row]]
-"""Anchor, architecture, kernel, and what runs it."""
+"""Anchor, architecture, kernel, and its runner."""
 
 
 def triton(every: bool) -> Iterator[Launch]:

@@ -4,13 +4,13 @@
 
 ``emulator_cases.py`` defines the problems. Each goes through the same walk as ``fmha run``: the kernel is chosen, built
 and launched on the device ``emu:ARCH``; its result is compared with the reference, and its findings are examined. The
-table counts distinct kernels (by digest) for each architecture and family, and names the worst errors. None of the
-figures is a time of a GPU.
+table counts distinct kernels (by digest) for each architecture and family, and names the worst errors. No figure is a
+GPU time.
 
 A kernel may have known findings (``arch_specs/_known_bad.json``, ``finding``). A race makes its numbers depend on the
 order of its waves. Such a row is therefore executed again with waves in step, and is *known* if its numbers are then
-right. (A missing wait changes no number on the emulator, where loads deliver at once; on a GPU it does.) Known rows do
-not count as kernels that were executed and right. The script exits with 1 unless every row passed or is known.
+right. (A missing wait changes numbers on a GPU, but not on the emulator, where loads deliver at once.) Known rows are
+not counted among the correct kernels. The script exits with 1 unless every row passed or is known.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@
 Kernels of CK-Tile (``planted_runs.KERNELS``) run as with ``fmha run``. If Triton is installed, one kernel of its
 compiler is launched alone. Each fault of ``planted_text.py`` is one assembly text, one code object and one run.
 
-For each kernel and class of faults, the table counts the faults that were planted; those that were caught by name (by a
-finding or a sentence with kind and instruction); those that were caught by wrong numbers alone (or by a launch that
-never ends); and those that were not caught. Below the table, each uncaught fault has a reason: it was never executed,
-has no effect on any bit of the results, is covered by another wait, ... The script exits with 1 if one has no reason.
+For each kernel and class of faults, the table has four counts: planted, caught by name, caught by numbers alone, and
+not caught. A fault is caught by name if a finding or a message names its kind and instruction. A launch that never ends
+counts as caught by numbers. Below the table, each uncaught fault has a reason: it was never executed, has no effect on
+any bit of the results, is covered by another wait, ... The script exits with 1 if a fault has no reason.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@
         [--json FILE] [--markdown FILE]
 
 The script runs all cases of ``basic``, then cases of ``smoke``. It first takes one case of each kind (group, type,
-mode, mask, bias, dropout, determinism, dbias): the smallest of those that need the fewest additional kernels. Then it
-takes the smallest other cases whose kernels are all built already. The programs are built with exactly these kernels.
-The exit codes are those of ``fmha parity``.
+mode, mask, bias, dropout, determinism, dbias): the smallest case with the fewest additional kernels. Then it takes the
+smallest other cases whose kernels are all built already. The programs are built with exactly these kernels. The exit
+codes are those of ``fmha parity``.
 """
 
 from __future__ import annotations

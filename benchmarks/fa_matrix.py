@@ -7,7 +7,7 @@ For each kernel, the script reports wall time and peak memory of the compile, re
 occupancy, size of the cubin and counts of instructions. If ``cuobjdump`` and ``nvdisasm`` are installed (a toolkit, or
 the packages ``nvidia-cuda-cuobjdump`` and ``nvidia-cuda-nvdisasm``), separate code reads their output and the script
 compares the figures. It exits with 1 if a kernel does not build, was not built by NVRTC, contains an unknown
-instruction, calls code that it does not contain, or if a figure differs.
+instruction or calls external code, or if a figure differs.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SYMBOL = "fmha_fa2"
 TOOLS = ("cuobjdump", "nvdisasm")
 """NVIDIA's tools that the figures are compared with, if they are installed."""
 ONE_NAME = {"IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA", "UFHADD": "UFADD", "UFHFMA": "UFFMA"}
-"""Mnemonics that ``inspect`` counts under the name of the instruction that shares their opcode."""
+"""Mnemonics that ``inspect`` counts under the name of another instruction with the same opcode."""
 
 _COLUMNS = ("build_s", "memory_mib", "gpr", "spill_store_bytes", "spill_load_bytes", "shared_bytes", "blocks_per_sm",
             "occupancy", "limited_by", "instruction_count", "matrix_instructions", "shared_instructions",

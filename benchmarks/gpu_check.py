@@ -5,13 +5,13 @@
 AMD: each case is a problem that uses certain families. All kernels are built first, in parallel. Then every case is
 checked against the oracle and timed (``fmha bench``).
 
-NVIDIA: every family and feature is checked with all fills. Then follow speed compared with PyTorch's FlashAttention,
-decoding, 500 random problems and compute-sanitizer (``fa_check``). ``--archive FILE`` imports kernels that
-``gpu_prepare.py`` built, and only missing kernels are built. ``--dry-run`` needs no GPU and does everything up to the
-launch. ``--results DIR`` writes the record with its environment, and a page beside it.
+NVIDIA: every family and feature is checked with all fills. The check then measures speed against PyTorch's
+FlashAttention and decoding, and runs 500 random problems and compute-sanitizer (``fa_check``). ``--archive FILE``
+imports kernels that ``gpu_prepare.py`` built, and only missing kernels are built. ``--dry-run`` needs no GPU and does
+everything up to the launch. ``--results DIR`` writes the record with its environment, and a page next to it.
 
-Exit codes: 0 if nothing is wrong; 1 if something is wrong; 4 if there is no such GPU, and then every row is NOT_RUN
-with the reason. Work that does not fit into the time is also NOT_RUN, with that reason.
+Exit codes: 0 if nothing is wrong; 1 if something is wrong; 4 if there is no such GPU. With 4, every row is NOT_RUN with
+the reason. Work that does not fit into the time is also NOT_RUN, with that reason.
 """
 
 from __future__ import annotations

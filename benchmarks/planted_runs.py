@@ -87,7 +87,7 @@ class PlantedKernel(AbstractContextManager["PlantedKernel"]):
     """One kernel, its text, and workers that run it with faults, one after the other.
 
     Raises on entry:
-        EnvironmentProblem, KernelFailure: no compiler, no sources, or it does not build.
+        EnvironmentProblem, KernelFailure: there is no compiler or source, or it does not build.
     """
 
     def __init__(self, kernel: Kernel, registry: Registry, folder: Path, seconds: float = SECONDS) -> None:

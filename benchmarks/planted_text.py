@@ -14,7 +14,7 @@ from enum import StrEnum
 
 WAVE32 = ("gfx1100", "gfx1201")
 FAR = 1 << 24
-"""Bytes beyond every tensor of a small problem."""
+"""An offset in bytes that is beyond every tensor of a small problem."""
 
 NOTHING = "s_nop 0"
 """The replacement of a dropped wait or barrier; every other instruction keeps its address."""

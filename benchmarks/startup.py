@@ -45,7 +45,7 @@ LISTED = ("list-kernels", "--arch", "gfx942", "--backend", "ck_tile", "--family"
 
 
 def process(*words: str) -> Callable[[], int]:
-    """Nanoseconds of one whole process."""
+    """Nanoseconds of one complete process."""
 
     def run() -> int:
         start = time.perf_counter_ns()

@@ -1,4 +1,4 @@
-"""Tiny kernels in OpenCL C, which clang compiles for any AMD GPU without headers or libraries; none from upstream."""
+"""Tiny OpenCL C kernels, none from upstream, which clang compiles for any AMD GPU without headers or libraries."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _REMARK = re.compile(r"remark: +([A-Za-z ]+?)(?: \[(?:bytes|waves)/\w+\])?: (\S+
 
 
 def program(name: str) -> str:
-    """An LLVM program of any recent version; the test is skipped without one."""
+    """An LLVM program of any recent version; skips the test without one."""
     found = next((path for version in _VERSIONS if (path := shutil.which(name + version))), None)
     if found is None:
         pytest.skip(f"{name} is not installed")
@@ -25,7 +25,7 @@ def program(name: str) -> str:
 
 @dataclass(frozen=True)
 class Tiny:
-    """What to compile: size of the work-group, bytes of LDS, highest VGPR, AGPR and SGPR in use, a stack array."""
+    """The kernel to compile: work-group size, bytes of LDS, highest VGPR, AGPR and SGPR in use, a stack array."""
 
     arch: str = "gfx942"
     block: int = 256
@@ -56,7 +56,7 @@ class Tiny:
 
 
 def compiled(tiny: Tiny, folder: Path) -> tuple[bytes, dict[str, str]]:
-    """The code object, and what the compiler itself says of the kernel's resources; skips without a clang that can."""
+    """The code object and the compiler's report of its resources; skips the test without a suitable clang."""
     source, out = folder / "tiny.cl", folder / "tiny.co"
     source.write_text(tiny.source)
     target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={tiny.arch}", "-nogpulib", *tiny.flags)

@@ -22,7 +22,7 @@ def kept(problem: api.Problem, b: int, h: Any, i: Any, first: int, end: int) -> 
 
 
 class Session(api.HostSession):
-    """Attention in numpy on the arena."""
+    """Computes attention with numpy in the arena."""
 
     def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
         self.problem = plan.problem

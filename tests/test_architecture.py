@@ -121,11 +121,11 @@ EXAMPLES = (
     ("**A framework backend**", {"NAME": "example"}, 3),
     ("**An AMD architecture**", {"gfxNNNN": "gfx942"}, 5),
 )
-"""The lists of files to add: where each starts, what its placeholder is in one that exists, and the least of its rows."""
+"""The lists of files to add: the heading, the placeholder's value in an existing example, and the minimum of files."""
 
 
 def listed(page: str, head: str, names: Mapping[str, str]) -> list[str]:
-    """The files in the first column of the first table after a head, with the placeholders filled in."""
+    """The files in the first column of the first table after a heading, with the placeholders filled in."""
     found = re.findall(r"^\| (`[^|]+) \|", page.split(head)[1].split("\n|---|---|\n")[1].split("\n\n")[0], re.MULTILINE)
     text = " ".join(found)
     for placeholder, name in names.items():
@@ -135,7 +135,7 @@ def listed(page: str, head: str, names: Mapping[str, str]) -> list[str]:
 
 @pytest.mark.parametrize(("head", "names", "rows"), EXAMPLES, ids=lambda value: str(value)[:24])
 def test_what_a_list_says_to_add_is_there_in_the_example(head: str, names: Mapping[str, str], rows: int) -> None:
-    """A list that names a file which no backend has, or that missed a move, would mislead the next author."""
+    """An outdated list, or one with a file that no backend has, would mislead the next author."""
     found = listed(PAGE.read_text("utf-8"), head, names)
     assert len(found) >= rows
     assert [name for name in found if "/" not in name or not (is_there(name) or name == "src/")] == []

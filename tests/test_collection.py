@@ -51,7 +51,7 @@ def collected(checkout: Path, scratch: Path) -> set[str]:
 
 
 def on_disk(checkout: Path) -> set[str]:
-    """The test files below ``tests/`` and every plugin."""
+    """The test files in ``tests/`` and in every plugin."""
     folders = [checkout / "tests", *(checkout / "plugins").iterdir()]
     return {str(p.relative_to(checkout)) for folder in folders for name in PATTERNS for p in folder.rglob(name)}
 

@@ -45,7 +45,7 @@ ALLOWED: Mapping[str, tuple[frozenset[str], str]] = {
         "values of the published document fmha.archs/1; a member of fmha.sources/1, and its description",
     ),
 }
-"""Module -> the words that it may use, and why."""
+"""Module -> the vendor words that it may use, and the reason."""
 
 
 def spoken(tree: ast.AST) -> Iterator[tuple[str, int]]:

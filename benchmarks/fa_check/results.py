@@ -1,4 +1,4 @@
-"""``Result``: the outcome of one check; and the table of all outcomes."""
+"""``Result``, the outcome of one check, and the table of all outcomes."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@
     python benchmarks/fa_check/shard.py JOB.json
 
 The job names the problems by their flags, the device, the fills, and the output file. Every record is appended to that
-file as soon as it is complete, so a killed process loses no finished work. The journal beside the file is the walk's
-own.
+file as soon as it is complete, so a killed process loses no finished work. The walk's own journal is next to that file.
 """
 
 from __future__ import annotations

@@ -57,7 +57,7 @@ GROSS = frozenset(
 """Faults that mistake a whole tile, row, head, bound, term or unit for another."""
 
 MANY_TILES, SMALL_TILE = 8, 16
-"""From so many key tiles on, a rounded accumulator is a fault; below, its errors are about those of honest kernels."""
+"""From this number of key tiles on, a rounded accumulator is a fault; below, it errs about as honest kernels do."""
 
 SIDES_APART = 8
 """If the window bounds are closer than this, an exchange affects only a few keys and is not a gross fault."""

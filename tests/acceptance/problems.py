@@ -21,7 +21,7 @@ MOST = 1.2e6
 """Scores (rows x keys x heads) of nearly all problems: the reference takes about 15 ms."""
 
 RARE_MOST = 5e6
-"""Scores of the few larger ones."""
+"""The maximum of scores for the few larger problems."""
 
 _RARE = 0.03
 
@@ -63,7 +63,7 @@ def _split(rng: random.Random, problem: Problem) -> Problem:
 
 
 def words_of(flags: Flags) -> list[str]:
-    """The argument list."""
+    """The flags as an argument list."""
     return [word for flag, value in flags.items() for word in ([flag] if value is None else [flag, value])]
 
 
@@ -73,7 +73,7 @@ def _flags(rng: random.Random) -> Flags:
         flags |= {"--causal": None} if rng.random() < 0.15 else {"--mask": _mask(rng)}
     if rng.random() < 0.25:
         flags["--sink"] = str(rng.choice([1, 2, 4, 7, 33]))
-        if (flags.get("--mask") or "").count(",") == 2:  # its third number is the sink
+        if (flags.get("--mask") or "").count(",") == 2:  # the third number is the sink
             del flags["--sink"]
     flags |= _bias(rng) | _dropout(rng) | _layout(rng) | _scale(rng)
     if rng.random() < 0.2:

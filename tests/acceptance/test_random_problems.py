@@ -28,7 +28,7 @@ from fmha_cli.walk.run import run_points
 
 COUNT, CHUNKS, EACH = 2000, 20, 100
 IN_CI, MORE_CHUNKS = 10, 100
-"""Chunks of the default suite, a seeded sample, and of both suites."""
+"""Chunks of the default suite, a seeded sample, and of the default and slow suites together."""
 
 REFUSED = 500
 FEW_KERNELS = 150
@@ -119,7 +119,7 @@ def _one_hot(reference: Reference) -> bool:
 
 
 def _flat(problem: Problem, v: np.ndarray) -> bool:
-    """Whether no sequence's V has two different rows."""
+    """Whether all rows of V are equal within each sequence."""
     if problem.cache_seqlens is None and problem.seqlens_k is None:
         rows = v if problem.layout.value == "bhsd" else v.swapaxes(1, 2)
         return bool((rows == rows[:, :, :1]).all())

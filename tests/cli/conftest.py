@@ -35,7 +35,7 @@ Fmha = Callable[..., Result]
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty working folder, with an empty configuration folder beside it."""
+    """An empty working folder with an empty configuration folder next to it."""
     monkeypatch.delenv("NO_COLOR", raising=False)
     for name in ("config", "work"):
         (tmp_path / name).mkdir()

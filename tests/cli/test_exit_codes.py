@@ -23,7 +23,7 @@ SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
 
 
 def kernel(behaviour: Behaviour) -> str:
-    """``--kernel`` of a null kernel."""
+    """The ``--kernel`` value of a null kernel."""
     return null_kernel(DType.FP16, Family.FWD, behaviour).digest[:16]
 
 

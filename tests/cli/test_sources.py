@@ -172,7 +172,7 @@ def test_doctor_names_the_assembler_beside_nvrtc(home: Path, monkeypatch: pytest
 
 
 class Doctored:
-    """A backend with checks."""
+    """A backend that has checks for the doctor."""
 
     def __init__(self, *checkers: Checker) -> None:
         self._checkers = checkers

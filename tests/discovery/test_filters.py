@@ -78,7 +78,7 @@ def test_no_match_names_the_term(text: str, term: str) -> None:
 
 @pytest.mark.parametrize("text", ["dtpye:fp16", "fp16", "dtype:", "dtype:fp16,", "hdim:64 or 1", ""])
 def test_bad_terms_are_usage_errors(text: str) -> None:
-    if text == "hdim:64 or 1":  # a value is matched, never evaluated
+    if text == "hdim:64 or 1":  # a value is matched as text, never evaluated
         with pytest.raises(EmptySelection):
             select(text)
         return

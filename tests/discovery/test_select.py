@@ -64,7 +64,7 @@ def test_the_gpu_comes_first_then_the_cpu() -> None:
 
 
 def test_ranks_of_two_backends_are_not_compared() -> None:
-    """Each kernel of the later backend has rank 0 or more; those of the first have higher ranks and still come first."""
+    """The first backend's kernels come first although their ranks are higher than those of the second backend."""
 
     class Modest(PaperBackend):
         def decide(self, problem: Problem, device: DeviceFacts) -> Iterator[Decision]:

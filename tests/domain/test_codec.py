@@ -135,7 +135,7 @@ def test_what_the_class_refuses_is_an_error_too() -> None:
 
 @dataclass(frozen=True)
 class Sum:
-    """Written as its total; read back by ``from_members``."""
+    """Encoded as its total; ``from_members`` reads it back."""
 
     parts: Annotated[tuple[int, ...], Hidden(), Then("total")]
 

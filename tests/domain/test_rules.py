@@ -102,7 +102,7 @@ def test_who_can_start_behind_padding(name: str, arch: str) -> None:
 
 
 def id_ranges() -> dict[str, range]:
-    """Whose ids are whose, as the docstring of ``domain/rules.py`` says."""
+    """The range of ids of each backend, from the docstring of ``domain/rules.py``."""
     found = re.findall(r"K(\d{3})-K(\d{3}) (\w+)", rules.__doc__ or "")
     return {name: range(int(first), int(last) + 1) for first, last, name in found}
 

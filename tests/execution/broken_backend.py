@@ -1,4 +1,4 @@
-"""Backends for tests that fail before any kernel runs. Entry-point texts name them by attribute."""
+"""Test backends that fail before any kernel runs. Entry points name them by attribute."""
 
 from __future__ import annotations
 

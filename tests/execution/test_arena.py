@@ -54,7 +54,7 @@ def test_both_patterns_are_nan_in_every_float_type(element: Element, pattern: Pa
     one = np.zeros(4, dtype)
     fill_words(one, pattern)
     assert np.isnan(one.astype(np.float32)).all()
-    for start in (0, 1):  # bytes, at even and odd offsets
+    for start in (0, 1):  # the byte at even and odd offsets
         if start % dtype.itemsize == 0:
             assert np.isnan(np.array(pattern.bytes(start, 4 * dtype.itemsize)).view(dtype).astype(np.float32)).all()
 

@@ -17,7 +17,7 @@ FLAGS = "-b 1 -H 2 -s 6 -d 8 --dtype fp16"
 
 
 class Maker:
-    """Counts how often inputs are made."""
+    """Counts the inputs that it makes."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[str, str]] = []

@@ -15,7 +15,7 @@ from fmha_cli.execution.supervisor import Supervisor
 
 @pytest.fixture(scope="session")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
-    """The C kernels."""
+    """The library of the C kernels."""
     if shutil.which("g++") is None:
         pytest.skip("no g++")
     return compile_kernels(tmp_path_factory.mktemp("kernels"))

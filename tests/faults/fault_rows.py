@@ -73,7 +73,7 @@ def running(pid: int) -> bool:
 
 
 def gone(pid: int, seconds: float = 20.0) -> bool:
-    """Whether a process ends soon."""
+    """Whether a process ends within a short time."""
     deadline = time.monotonic() + seconds
     while running(pid) and time.monotonic() < deadline:
         time.sleep(0.01)

@@ -13,7 +13,7 @@ from fmha_cli.execution.supervisor import Supervisor
 
 @cache
 def availability(backend: str) -> Availability:
-    """The answer of a backend's probe."""
+    """The result of a backend's probe."""
     with Supervisor() as supervisor:
         return supervisor.probe(build_registry().entry_point(backend), backend)
 

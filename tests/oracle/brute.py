@@ -46,7 +46,7 @@ def pad_of(p: Problem, b: int) -> int:
 
 
 def turned(x: list[float], position: int, p: Problem) -> list[float]:
-    """``x`` rotated to ``position``."""
+    """``x`` after rotary embedding at ``position``."""
     dim, out = p.rotary.dim, list(x)
     for pair in range(dim // 2):
         angle = position * 10000.0 ** (-2 * pair / dim)

@@ -160,7 +160,7 @@ EXECUTED = Executed(kernel="_Z1k", instructions=9, classes={"valu": 7, "matrix":
 
 
 def emulated(verdict: Verdict = Verdict.HAZARD) -> Record:
-    """A row of an emulated device."""
+    """A row from an emulated device."""
     return record(
         verdict,
         device="emu:gfx942",

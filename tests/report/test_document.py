@@ -21,7 +21,7 @@ def test_explain_ranks_the_supported_and_orders_the_rest() -> None:
     assert document["chosen"] == first["kernel"]
     assert [d["supported"] for d in rest] == [False, False]
     assert [d["rank"] for d in rest] == [None, None]
-    assert rest[0]["backend"] == "ck_tile"  # fewer reasons: the nearer miss
+    assert rest[0]["backend"] == "ck_tile"  # fewer reasons make it the nearer miss
     assert rest[0]["kernel"] is None
     assert set(first) == {"backend", "arch", "kernel", "supported", "rank", "reasons"}
 

@@ -26,7 +26,7 @@ def plenty() -> int:
 
 
 class Gauge:
-    """Counts how many jobs run at the same time."""
+    """Counts the jobs that run at the same time."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

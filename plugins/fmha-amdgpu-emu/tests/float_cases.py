@@ -137,7 +137,7 @@ def text_of(case: Case, arch: str) -> str:
 
 @cache
 def snippets_of(cases: tuple[Case, ...], arch: str, folder: Path) -> Snippets:
-    """All cases that the architecture has, assembled together."""
+    """All cases that exist on the architecture, assembled together."""
     return Snippets(arch, folder, {case.key: text_of(case, arch) for case in cases if arch in case.archs})
 
 

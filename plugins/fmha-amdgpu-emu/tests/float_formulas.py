@@ -1,4 +1,4 @@
-"""The results of the arithmetic instructions, for any format: exact numbers rounded once (float_reference.py)."""
+"""Formulas of the arithmetic instructions for any format: exact numbers rounded once (float_reference.py)."""
 
 from __future__ import annotations
 

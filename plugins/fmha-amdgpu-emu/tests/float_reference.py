@@ -183,7 +183,7 @@ def floor(a: Exact) -> int:
 
 
 def to_float(form: Form, bits: int) -> float:
-    """As a Python float (exact for formats of up to 64 bits)."""
+    """The number as a Python float (exact for formats of up to 64 bits)."""
     x = decode(form, bits)
     if x.special:
         return math.nan if x.special == "nan" else math.copysign(math.inf, -1 if x.negative else 1)

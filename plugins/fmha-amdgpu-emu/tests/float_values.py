@@ -12,7 +12,7 @@ from float_reference import BF16, DOWN, F16, F32, F64, UP, ZERO, Form, decode, e
 
 B32, B16, B64 = Form(0, 31, 0, "bits"), Form(0, 15, 0, "bits"), Form(0, 63, 0, "bits")
 HALVES, BRAINS, PAIR = Form(0, 31, 0, "halves"), Form(0, 31, 0, "brains"), Form(0, 63, 0, "pair")
-"""Operands that are not one float: integers; two binary16, two bfloat16, two binary32 numbers."""
+"""Operands that hold no single float: integers, or two binary16, bfloat16 or binary32 numbers."""
 PARTS = {"halves": F16, "brains": BF16, "pair": F32}
 
 

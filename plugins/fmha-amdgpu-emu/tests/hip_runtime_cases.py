@@ -64,7 +64,7 @@ def error_texts(device: Device) -> None:
     hip = device.hip
     texts = {}
     for member in hip.hipError_t:
-        if member.name == "hipErrorTbd":  # a marker
+        if member.name == "hipErrorTbd":  # a placeholder
             continue
         assert str(hip.hipGetErrorName(member)[1]) == member.name, member
         texts[int(member)] = str(hip.hipGetErrorString(member)[1])

@@ -31,7 +31,7 @@ NAME = "Triton attention d64 causal"
 HEADS, QUERIES, KEYS, HDIM, BLOCK = 1, 70, 100, 64, (64, 32)
 BUDGET = 2 * 2.0**-11
 LIMIT = 1_000_000
-"""Instructions of one wave: a hundred times what the kernel needs."""
+"""The limit of instructions per wave: a hundred times what the kernel needs."""
 
 
 @dataclass(frozen=True)

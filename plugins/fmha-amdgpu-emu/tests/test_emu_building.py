@@ -1,4 +1,4 @@
-"""Units from files, objects from units through the cache, a library from objects."""
+"""Building the emulator: units from files, objects from units through the cache, a library from objects."""
 
 from __future__ import annotations
 

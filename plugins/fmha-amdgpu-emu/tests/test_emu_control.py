@@ -71,7 +71,7 @@ def test_mode_fields(arch: str, tmp_path: Path) -> None:
     assert snippets.run("imm", mode=0xF0).mode == 0xFC
     assert snippets.run("reg", mode=0x3FF, s={9: 0xFFFFFFF5}).mode == 0x35F
     assert snippets.run("get", mode=0x2A).s[3] == 0x15
-    if arch == "gfx1201":  # no DX10_CLAMP and IEEE bits to write
+    if arch == "gfx1201":  # it has no DX10_CLAMP and IEEE bits
         assert snippets.run("all", mode=0x3FF, s={9: 0x0F}).mode == 0x30F
     else:
         assert snippets.run("all", mode=0x3FF, s={9: 0x0F}).mode == 0x00F

@@ -203,7 +203,7 @@ v_div_fixup_{t} {8}, {7}, {0}, {1}
 @pytest.mark.parametrize("form", [F32, F64], ids=("f32", "f64"))
 @pytest.mark.parametrize("arch", ALL)
 def test_division(arch: str, form: Form, tmp_path: Path) -> None:
-    """{0}: denominator, {1}: numerator, {8}: quotient, as LLVM expands a division with denormals."""
+    """The quotient is correct in LLVM's expansion with denormals ({0}: denominator, {1}: numerator, {8}: quotient)."""
     names = [registers(form, 2 + 2 * k) for k in range(9)]
     rdna = arch in RDNA
     text = MACRO.format(*names, t=f"f{form.width}", vcc="vcc_lo" if rdna else "vcc", sd="s4" if rdna else "s[4:5]")

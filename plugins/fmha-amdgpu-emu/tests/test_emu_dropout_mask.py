@@ -25,7 +25,7 @@ CASES = {
     "backward": ("dv", f"-b 2 -H 2 -s {SIZE} --seqlen-k 100 -d {SIZE} --direction bwd"),
 }
 DROPOUT = "--dropout 0.3 --seed 20261121123456 --offset 5000000017"
-"""Seed and offset of more than 32 bits."""
+"""A seed and an offset of more than 32 bits."""
 
 slow = pytest.mark.slow
 

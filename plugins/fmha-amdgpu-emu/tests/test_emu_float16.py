@@ -37,7 +37,7 @@ def with_literal(formula, place):  # type: ignore[no-untyped-def]
 
 
 def pack(mode: Mode, low: int, high: int) -> int:
-    """Two halves side by side."""
+    """Two 16-bit halves packed into a word."""
     return low | high << 16
 
 

@@ -156,7 +156,7 @@ def two_over_pi(bits: int) -> int:
 
 @pytest.mark.parametrize("arch", ALL)
 def test_segments_of_two_over_pi(arch: str, tmp_path: Path) -> None:
-    """v_trig_preop_f64: 53 bits of 2/pi from a segment on, moved by the exponent of the argument."""
+    """v_trig_preop_f64 gives 53 bits of 2/pi from a segment on, shifted by the exponent of the argument."""
     snippets = Snippets(arch, tmp_path, {"f": "v_trig_preop_f64 v[2:3], v[0:1], v4"})
     lanes = snippets.lanes
     exponents = np.random.default_rng(10).integers(1, 2047, 64).astype(np.uint64)

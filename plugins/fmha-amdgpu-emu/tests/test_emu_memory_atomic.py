@@ -232,7 +232,7 @@ def test_a_misaligned_atomic_is_out_of_bounds(case: Case) -> None:
 
 
 def test_workgroups_on_several_threads(case: Case, tmp_path: Path) -> None:
-    """No update is lost: 64 workgroups add to one word and to one float."""
+    """No update is lost when 64 work-groups add to one word and to one float."""
     cdna = case.arch not in WAVE32
     load, wait = ("s_load_dwordx2", "s_waitcnt lgkmcnt(0)") if cdna else ("s_load_b64", "s_waitcnt lgkmcnt(0)")
     if case.arch == "gfx1201":

@@ -308,7 +308,7 @@ def test_special_values(arch: str, name: str, snippets: dict[str, Snippets]) -> 
 
 @pytest.mark.parametrize(("arch", "name"), HALVES)
 def test_denormals(arch: str, name: str, snippets: dict[str, Snippets]) -> None:
-    """The least denormal times one is itself, except on gfx90a, which takes f16 and bf16 denormals as zeros."""
+    """The least denormal times one is itself, except on gfx90a, which reads f16 and bf16 denormals as zeros."""
     case = BY_NAME[name]
     shape = case.shape
     a = np.zeros((1, shape.n, shape.k), np.uint64)

@@ -25,7 +25,7 @@ def within(step: int) -> Source:
 
 
 def turned(by: int) -> Source:
-    """row_ror."""
+    """row_ror: a rotation within the row."""
     return lambda lane, n: lane - lane % 16 + (lane - by) % 16
 
 
@@ -135,14 +135,14 @@ SELECTS: dict[str, tuple[int, int]] = {
 
 
 def selected(x: int, select: str, sext: bool) -> int:
-    """A source of SDWA."""
+    """An SDWA source after its selection."""
     at, size = SELECTS[select]
     value = x >> at & ((1 << size) - 1)
     return (value - (1 << size) if sext and value >> (size - 1) else value) & M32
 
 
 def placed(old: int, value: int, select: str, unused: str) -> int:
-    """A destination of SDWA."""
+    """The register after an SDWA destination is written."""
     at, size = SELECTS[select]
     mask = ((1 << size) - 1) << at
     if unused == "UNUSED_PRESERVE":

@@ -38,7 +38,7 @@ class Op:
 
 
 def i32(x: int) -> int:
-    """As a signed number."""
+    """x as a signed 32-bit number."""
     return signed(x, 32)
 
 

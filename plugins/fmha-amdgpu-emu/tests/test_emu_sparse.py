@@ -125,7 +125,7 @@ def case_named(part: str) -> Case:
 
 @dataclass(frozen=True)
 class Data:
-    dense: Array  # A with zeros, (n, k)
+    dense: Array  # A including its zeros, (n, k)
     b: Array
     d: Array
     registers: dict[int, Any]

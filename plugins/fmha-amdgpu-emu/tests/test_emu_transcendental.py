@@ -184,7 +184,7 @@ def test_scalar_form(op: Op, tmp_path: Path) -> None:
 
 
 def test_the_documents_examples(tmp_path: Path) -> None:
-    """CDNA4 12.8's functional examples."""
+    """The results equal CDNA4 12.8's functional examples."""
     examples = {
         "v_exp_f32": {0xFF800000: 0, 0x80000000: 0x3F800000, 0x7F800000: 0x7F800000},
         "v_log_f32": {0xFF800000: 0xFFC00000, 0xBF800000: 0xFFC00000, 0x80000000: 0xFF800000, 0: 0xFF800000,

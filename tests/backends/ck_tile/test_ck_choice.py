@@ -77,7 +77,7 @@ def _rules_against(wanted: dict[Family, tuple[str, ...]], decisions: list[Suppor
 
 
 def run(folder: Path, seed: int, count: int, archs: tuple[str, ...], kinds: tuple[str, ...]) -> Compared:
-    """Compare random problems."""
+    """Compare the choices for random problems."""
     rng, out = Random(seed), Compared(Counter(), [])
     for _ in range(count):
         arch, units = rng.choice(archs), rng.choice(UNITS)

@@ -333,7 +333,7 @@ def uninitialised(standin: str) -> None:
 def absent(standin: str) -> None:
     """Without any libcuda the driver is reported missing, and the message names the library."""
     found = probe_cuda()
-    if found.state is State.OK:  # a machine with a driver
+    if found.state is State.OK:  # this machine has a driver
         return
     assert found.state is State.MISSING
     assert "libcuda.so.1" in (found.why or "")

@@ -1,4 +1,4 @@
-"""Dividing a launch's time among its stages."""
+"""The division of a launch's time among its stages."""
 
 from __future__ import annotations
 

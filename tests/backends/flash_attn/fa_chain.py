@@ -60,7 +60,7 @@ def plans_of(problem: Problem, device: DeviceFacts) -> list[Plan]:
 def run_plan(
     plan: Plan, device: DeviceFacts, *, kind: str = "normal", seed: int = 0, change: Change | None = None
 ) -> Outcome:
-    """Run a plan on the model and judge it as the product judges a device's results."""
+    """Run a plan on the model and judge it like a device's results."""
     problem, situation = plan.problem, situation_of(plan.problem, device)
     cases = Cases(lambda p, f: fill(p, f, seed), oracle_s=60.0)
     case = cases.case(problem, kind, stream=STREAM)

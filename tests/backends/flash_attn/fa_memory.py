@@ -77,5 +77,5 @@ def values(memory: Memory, address: int, dtype: npt.DTypeLike, count: int) -> Ar
 
 
 def integer(memory: Memory, address: int, index: int) -> int:
-    """One int32 of an array."""
+    """One int32 element of an array."""
     return int(values(memory, address + 4 * index, np.int32, 1)[0])

@@ -1,4 +1,4 @@
-"""Jobs for a worker whose loader finds the stand-in driver (the fixture ``played``)."""
+"""Jobs for a worker that the fixture ``played`` gives the stand-in driver."""
 
 from __future__ import annotations
 

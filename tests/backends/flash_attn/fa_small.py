@@ -1,4 +1,7 @@
-"""Small problems for the model of FlashAttention's kernels: a directed list with every family and feature, and random ones."""
+"""Small problems for the model of FlashAttention's kernels.
+
+They are a hand-written list with every family and feature, and random ones.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +60,7 @@ DIRECTED = (
     f"{BWD} --seqlens-q 130,0,3,9 --seqlens-k 50,4,0,200 -H 4 --kv-heads 1 -d 40 --dropout 0.3 --alibi --causal",
     f"{BWD} --seqlens-q 130,0,3 --seqlens-k 50,4,0 -H 4 --kv-heads 2 -d 64 --mask window:7,30 --deterministic --layout bshd",
 )
-"""Lines of problems that FlashAttention serves."""
+"""Flags of problems that FlashAttention supports."""
 
 DTYPES = ("fp16", "bf16")
 HDIMS = (8, 32, 40, 64, 64, 64, 72, 96, 128, 128, 136, 192, 256)
@@ -81,7 +84,7 @@ KINDS = (
 
 
 def random_problem(rng: Random) -> Problem:
-    """One small problem; a draw that contradicts itself is drawn again."""
+    """A small random problem; contradictory draws are repeated."""
     while True:
         try:
             return Problem.of(**_flags(rng))

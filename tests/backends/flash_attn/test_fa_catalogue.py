@@ -60,7 +60,7 @@ def test_names_are_read_back() -> None:
 
 
 def static_bytes(kernel: KernelSpec) -> int:
-    """``sLSE[kMaxSplits][kBlockM + 1]`` of the combine kernel (``flash_fwd_kernel.h`` ``combine_attn_seqk_parallel``)."""
+    """The bytes of ``sLSE[kMaxSplits][kBlockM + 1]`` in ``combine_attn_seqk_parallel`` (``flash_fwd_kernel.h``)."""
     algorithm = algorithm_of(kernel)
     table = 4 * (1 << algorithm.log_max_splits) * (algorithm.combine_rows + 1)
     return table if kernel.family is Family.FWD_SPLITKV_COMBINE else 0

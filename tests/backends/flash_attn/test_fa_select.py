@@ -1,4 +1,4 @@
-"""Selection on FlashAttention for any problem: it never raises, never contradicts its rules, always gives an answer.
+"""Selection on FlashAttention for any problem: it never raises, never contradicts its rules, always has a result.
 
 The main kernel is upstream's choice.
 """

@@ -31,7 +31,7 @@ def imported(folder: Path, shared: str = "gpu") -> set[tuple[str, str]]:
 
 @cache
 def side(shared: str) -> set[tuple[str, str]]:
-    """What a vendor's shared folder and its backends import from ``backends/gpu``."""
+    """The names that a vendor's shared folder and its backends import from ``backends/gpu``."""
     folders = [
         p.parent for p in BACKENDS.glob("*/__init__.py") if p.parent.name == shared or imported(p.parent, shared)
     ]

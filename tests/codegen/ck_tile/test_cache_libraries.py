@@ -180,7 +180,7 @@ def threads_of(kernel: KernelSpec) -> int:
 
 
 def grid_of(kernel: KernelSpec, values: dict[str, Any]) -> list[int]:
-    """``GridSize`` of the kernel's class."""
+    """The result of ``GridSize`` in the kernel's class."""
     tile = algorithm_of(kernel).tile
     if kernel.family is Family.FWD_APPENDKV:
         return [max(-(-values["seqlen_q"] // tile[0]), -(-values["seqlen_knew"] // tile[1])), HEADS, BATCH]

@@ -1,4 +1,4 @@
-"""PTX beside an artifact: sealed, verified, exported and imported like the other files of its entry."""
+"""PTX next to an artifact: sealed, verified, exported and imported like the other files of its entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which directory is the cache, and which directories are refused."""
+"""The choice of the cache directory, and the directories that are refused."""
 
 from __future__ import annotations
 

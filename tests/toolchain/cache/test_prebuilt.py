@@ -55,7 +55,7 @@ def other(tmp_path: Path, notices: Any) -> Cache:
 def carried(
     cache: Cache, other: Cache, kernel: KernelSpec, write_product: Callable[..., BuildProduct], tmp_path: Path
 ) -> Artifact:
-    """A kernel that was built in ``cache`` and imported into ``other``."""
+    """A kernel built in ``cache`` and imported into ``other``."""
     built = cache.get_or_build(key_of(kernel), write_product)
     archive = export_entries(cache.layout, [built.digest], tmp_path / "kernels.tar").archive
     import_entries(other.layout, archive)

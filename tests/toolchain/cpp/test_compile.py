@@ -41,7 +41,7 @@ def run(compiler: Any, tmp_path: Path) -> Run:
 
 
 def failure(run: Run, source: str, **more: Any) -> BuildError:
-    """How a compile fails."""
+    """The error of a compile that must fail."""
     with pytest.raises(BuildError) as caught:
         run(source, **more)
     return caught.value

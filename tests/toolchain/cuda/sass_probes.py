@@ -25,7 +25,7 @@ class Probe:
 
 
 def capability(arch: str) -> int:
-    """90 of ``sm_90a``."""
+    """The capability as a number: 90 for ``sm_90a``."""
     return int(arch.removeprefix("sm_").rstrip("af"))
 
 

@@ -48,7 +48,7 @@ DEMANDS = [
 
 @pytest.fixture(scope="module")
 def calculator(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """NVIDIA's calculator as a program."""
+    """NVIDIA's calculator, compiled to a program."""
     compiler = next(filter(None, map(shutil.which, ("cc", "gcc", "clang", "clang-22"))), None)
     if compiler is None:
         pytest.skip("no C compiler is installed")

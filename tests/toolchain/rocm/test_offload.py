@@ -74,7 +74,7 @@ def test_a_compressed_bundle(codes: dict[str, bytes], tmp_path: Path) -> None:
 
 
 def test_a_bundle_packed_with_zstd(codes: dict[str, bytes], tmp_path: Path) -> None:
-    """Whatever this machine's bundler prefers."""
+    """The test packs the bundle itself, so it does not depend on the default of this machine's bundler."""
     plain = bundle(codes, tmp_path)
     body = zstandard.compress(plain)
     header = struct.pack("<4sHHII8s", b"CCOB", 2, 1, 24 + len(body), len(plain), bytes(8))

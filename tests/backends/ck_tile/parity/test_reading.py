@@ -67,7 +67,7 @@ FORMS: dict[str, Said] = {
     "usage": Said.USAGE,
     "invalid-argument": Said.USAGE,
 }
-"""Form of the stand-in -> what it means."""
+"""Form of the stand-in's output -> its meaning."""
 
 CASES = {
     "fwd": ck_case("f", Program.FWD, {"prec": "fp16", "b": "2", "h": "4", "h_k": "2", "s": "64", "s_k": "96", "mask": "b:4,35", "bias": "e", "lse": "1", "p_drop": "0.2", "operm": "0", "kname": "1"}),
@@ -200,7 +200,7 @@ AGREEMENTS = {
     (Said.WRONG, Verdict.HAZARD): Outcome.AGREE_FAIL,
     (Said.WRONG, Verdict.OUT_OF_BOUNDS): Outcome.AGREE_FAIL,
 }
-"""The only pairs that agree."""
+"""The only pairs of results that agree."""
 
 NO_COMPARISON = {Outcome.NOT_RUN, Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.NOT_COMPARABLE}
 

@@ -102,7 +102,7 @@ Fields = dict[str, tuple[int, int]]
 
 
 class Host:
-    """Upstream's host code as a program."""
+    """Upstream's host code, run as a program."""
 
     def __init__(self, program: Path) -> None:
         self.program = program

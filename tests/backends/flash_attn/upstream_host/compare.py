@@ -47,7 +47,7 @@ class Case:
 
     @property
     def facts(self) -> DeviceFacts:
-        """The device as the probe would describe it, with every architecture whose kernels it accepts."""
+        """The device as a probe describes it, with every architecture whose kernels it accepts."""
         archs = archs_of((self.device.major, self.device.minor), ARCHS)
         return DeviceFacts(id="cuda:0", archs=archs, units=self.device.multiprocessors)
 
