@@ -10,9 +10,8 @@ from pathlib import Path
 from fmha_cli.backends.ck_tile.kernel_rules import refusals
 from fmha_cli.backends.ck_tile.tree import BASELINE, HOME_OPTION, CkTree, ck_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, no_emitter
 from fmha_cli.codegen.ck_tile.emit import emit
-from fmha_cli.codegen.ck_tile.refusals import no_emitter
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Artifact

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.errors import EnvironmentProblem, InternalError
 from fmha_cli.domain.kernel import Algorithm, KernelSpec
+
+BASELINE = "baseline"
+"""The revision of CK whose kernels can be built."""
 
 
 class Pipeline(StrEnum):
@@ -126,7 +129,7 @@ class CkAlgorithm(Algorithm):
     kv_layout: KvLayout = KvLayout.VECTORIZED
     kv_lookup: KvLookup = KvLookup.SGLANG
     constraint: Constraint = Constraint.NONE
-    rev: str = "baseline"
+    rev: str = BASELINE
 
 
 def algorithm_of(kernel: KernelSpec) -> CkAlgorithm:
@@ -138,3 +141,15 @@ def algorithm_of(kernel: KernelSpec) -> CkAlgorithm:
     if not isinstance(kernel.algorithm, CkAlgorithm):
         raise InternalError(f"{kernel.name} is no CK-Tile kernel")
     return kernel.algorithm
+
+
+def no_emitter(kernel: KernelSpec) -> EnvironmentProblem:
+    """The error for a kernel that only another revision of CK has."""
+    revision = getattr(kernel.algorithm, "rev", BASELINE)
+    return EnvironmentProblem(
+        f"{kernel.name} cannot be built: the sources at hand are those of the baseline CK",
+        code="B040",
+        where="ck_tile",
+        why=f"the kernel is of revision {revision}, which fmha lists and does not build",
+        help="fmha list-kernels without --ck-rev lists the kernels that can be built",
+    )

@@ -7,11 +7,10 @@ Source of the template arguments: ``codegen/ops/fmha_fwd_appendkv.py``, ``FMHA_F
 from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, VLayout
-from fmha_cli.codegen.ck_tile.call import RATIO, Call, words
+from fmha_cli.codegen.ck_tile.call import RATIO, Call, Unit, strides, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
 from fmha_cli.codegen.ck_tile.paddings import sequence_products
-from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.signature import CacheKey, RotaryKey
@@ -21,7 +20,6 @@ _ROTARY = {
     RotaryKey.INTERLEAVED: f"{CK}RotaryEmbeddingEnum::INTERLEAVED",
     RotaryKey.HALF: f"{CK}RotaryEmbeddingEnum::HALF_ROTATED",
 }
-_TENSORS = words("q k knew v vnew")
 _TABLES = words("rotary_cos_ptr rotary_sin_ptr")
 _ROTARY_STEP = 16
 """Rotary dims are multiples of this: 8 table elements, one load of 16 bytes, rotate 16 elements of a head."""
@@ -76,7 +74,7 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
             *words("rotary_dim has_mask"),
             *_PAGED,
             "cache_batch_idx",
-            *(f"{prefix}stride_{name}" for prefix in ("", "nhead_", "batch_") for name in _TENSORS),
+            *(name for prefix in ("", "nhead_", "batch_") for name in strides(prefix, "q k knew v vnew")),
         ),
         grid=words("batch nhead_q seqlen_q seqlen_knew"),
         needed=(

@@ -1,4 +1,7 @@
-"""``check()`` and ``prepare()`` of a translation unit: from the argument block to CK's kernel arguments and grid."""
+"""The part of a translation unit that a family provides, and ``check()`` and ``prepare()`` of the unit.
+
+They lead from the argument block to CK's kernel arguments and grid.
+"""
 
 from __future__ import annotations
 
@@ -49,6 +52,28 @@ class Call:
     grid_text: str = ""
 
 
+ONLY = "  (void)a;\n  return use(std::type_identity<Kernel>{});\n"
+"""The choice in a library with a single instance."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unit:
+    """The family's part of a translation unit.
+
+    Attributes:
+        types: C++ that ends in an alias ``Kernel``: the only instance, or one that represents all of them.
+        call: how its arguments and its grid are made.
+        in_waves: the block has one wave for each part of the tile, so 32-lane waves halve its number of threads.
+        choose: C++ that selects the instance to launch, as upstream does at run time. It reads the block as ``a`` and
+            returns ``use(std::type_identity<INSTANCE>{})``.
+    """
+
+    types: str
+    call: Call
+    in_waves: bool
+    choose: str = ONLY
+
+
 def prepare_text(block: type, call: Call) -> str:
     """``check(a, checks)`` validates; ``prepare<Kernel>(a, checks)`` then makes the arguments and the grid.
 
@@ -78,6 +103,11 @@ def prepare_text(block: type, call: Call) -> str:
 def words(text: str) -> tuple[str, ...]:
     """The words of a text."""
     return tuple(text.split())
+
+
+def strides(prefix: str, tensors: str) -> tuple[str, ...]:
+    """Names of the strides of some tensors, such as ``nhead_stride_q`` for the prefix ``nhead_``."""
+    return tuple(f"{prefix}stride_{name}" for name in tensors.split())
 
 
 def _listed(names: Iterable[str], kinds: dict[str, CType]) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import cache
 from importlib import resources
 
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
+from fmha_cli.codegen.ck_tile.algorithm import BASELINE, CkAlgorithm, no_emitter
 from fmha_cli.codegen.ck_tile.appendkv import appendkv_unit
 from fmha_cli.codegen.ck_tile.args import (
     ARGS,
@@ -24,18 +24,12 @@ from fmha_cli.codegen.ck_tile.args import (
     Status,
     args_of,
 )
-from fmha_cli.codegen.ck_tile.bwd_1d import bwd_convert_dq_unit, bwd_dot_do_o_unit
-from fmha_cli.codegen.ck_tile.bwd_main import bwd_dq_dk_dv_unit
-from fmha_cli.codegen.ck_tile.call import prepare_text
-from fmha_cli.codegen.ck_tile.combine import combine_unit
+from fmha_cli.codegen.ck_tile.bwd import bwd_convert_dq_unit, bwd_dot_do_o_unit, bwd_dq_dk_dv_unit
+from fmha_cli.codegen.ck_tile.call import Unit, prepare_text
 from fmha_cli.codegen.ck_tile.cpp import enumerators, flag, using
 from fmha_cli.codegen.ck_tile.features import arch_tag, is_wave32
-from fmha_cli.codegen.ck_tile.fwd import fwd_unit
-from fmha_cli.codegen.ck_tile.pagedkv import pagedkv_unit
-from fmha_cli.codegen.ck_tile.prefill import prefill_unit
-from fmha_cli.codegen.ck_tile.refusals import BASELINE, no_emitter
-from fmha_cli.codegen.ck_tile.splitkv import splitkv_unit
-from fmha_cli.codegen.ck_tile.unit import Unit
+from fmha_cli.codegen.ck_tile.fwd import fwd_unit, pagedkv_unit, prefill_unit
+from fmha_cli.codegen.ck_tile.splitkv import combine_unit, splitkv_unit
 from fmha_cli.codegen.struct import c_fields, struct_text, table_text
 from fmha_cli.domain.kernel import Family, KernelSpec
 

@@ -50,7 +50,7 @@ def forward_aliases(kernel: KernelSpec, algorithm: CkAlgorithm, templates: Templ
             variant_and_mask(kernel),
             using("Problem", template(f"{CK}{templates.problem}", arguments)),
             using("Pipeline", f"{CK}{templates.pipeline}<Problem>"),
-            epilogue(algorithm),
+            epilogue("O", pad_s=algorithm.pad_s, pad_dv=algorithm.pad_dv > 0),
             using("Kernel", f"{CK}{templates.kernel}<Pipeline, Epilogue>"),
         )
     )
@@ -106,9 +106,13 @@ def forward_shape(algorithm: CkAlgorithm) -> str:
     )
 
 
-def epilogue(algorithm: CkAlgorithm) -> str:
-    """Aliases of the epilogue that stores O."""
-    arguments = ["Types::OaccDataType", "Types::ODataType", flag(algorithm.pad_s), flag(algorithm.pad_dv > 0)]
+def epilogue(stored: str, *, pad_s: bool, pad_dv: bool) -> str:
+    """Aliases of the epilogue that stores O.
+
+    Args:
+        stored: the element type in memory, by the beginning of its name.
+    """
+    arguments = ["Types::OaccDataType", f"Types::{stored}DataType", flag(pad_s), flag(pad_dv)]
     problem = template(f"{CK}Default2DEpilogueProblem", arguments)
     return using("EpilogueProblem", problem) + using("Epilogue", f"{CK}Default2DEpilogue<EpilogueProblem>")
 

@@ -1,21 +1,26 @@
-"""The ``fwd_splitkv`` family: partial attention over parts of the keys. The combine kernel adds the parts up.
+"""The ``fwd_splitkv`` family, partial attention over parts of the keys, and ``fwd_splitkv_combine``, which adds them up.
 
-One library holds every instance that upstream's file holds: with and without splits of uneven length. Plain kernels of
-head dim 128 also have instances that treat a group's query heads as rows of one head, for a single query row.
+One library holds every instance that upstream's file holds:
+
+- Split-KV: with and without splits of uneven length. Plain kernels of head dim 128 also have instances that treat a
+  group's query heads as rows of one head, for a single query row.
+- Combine: up to 8, 16, 32, 64 and 128 splits.
 
 Source of the template arguments and of the choice: ``codegen/ops/fmha_fwd_splitkv.py``,
-``FMHA_FWD_SPLITKV_KERNEL_BODY``; of the call: ``fmha_fwd.hpp``, ``fmha_fwd_splitkv_create_kargs_and_grids``.
+``FMHA_FWD_SPLITKV_KERNEL_BODY`` and ``FMHA_FWD_SPLITKV_COMBINE_KERNEL_BODY``; of the calls: ``fmha_fwd.hpp``,
+``fmha_fwd_splitkv_create_kargs_and_grids`` and ``fmha_fwd_splitkv_combine_create_kargs_and_grids``.
 """
 
 from __future__ import annotations
 
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline
-from fmha_cli.codegen.ck_tile.call import RATIO, Call, words
+from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, no_emitter
+from fmha_cli.codegen.ck_tile.call import RATIO, Call, Unit, strides, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import forward_types
-from fmha_cli.codegen.ck_tile.features import grouped, masked
+from fmha_cli.codegen.ck_tile.features import grouped, is_wave32, masked, on
 from fmha_cli.codegen.ck_tile.forward import (
     common_traits,
+    epilogue,
     forward_extents,
     forward_options,
     forward_shape,
@@ -24,10 +29,8 @@ from fmha_cli.codegen.ck_tile.forward import (
     variant_and_mask,
 )
 from fmha_cli.codegen.ck_tile.paddings import padding_rules, sequence_products
-from fmha_cli.codegen.ck_tile.refusals import no_emitter
-from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.signature import BiasKey, CacheKey
+from fmha_cli.domain.signature import BiasKey, CacheKey, QScaleKey
 
 MAX_SPLITS = 128
 """The largest number of splits that a combine kernel can add up."""
@@ -36,15 +39,13 @@ _MERGED_HDIM = 128
 _PROBLEM_TYPES = words("Q K V Sacc SMPLCompute Bias LSE P Oacc Oacc")
 _STARTS = words("seqstart_q_ptr seqstart_k_ptr")
 _TABLE = words("block_table_ptr batch_stride_block_table page_block_size")
-_STRIDES = words(
-    "stride_q stride_k stride_v stride_bias stride_o_acc nhead_stride_q nhead_stride_k nhead_stride_v"
-    " nhead_stride_bias nhead_stride_lse_acc nhead_stride_o_acc"
-)
-_BATCH_STRIDES = words(
-    "batch_stride_q batch_stride_k batch_stride_v batch_stride_bias batch_stride_lse_acc batch_stride_o_acc"
-)
-_PAGE_STRIDES = words("batch_stride_k batch_stride_v")
-_SPLIT_STRIDES = words("split_stride_lse_acc split_stride_o_acc")
+_STRIDES = (*strides("", "q k v bias o_acc"), *strides("nhead_", "q k v bias lse_acc o_acc"))
+_SPLIT_STRIDES = strides("split_", "lse_acc o_acc")
+_LOG_MAX_SPLITS = (3, 4, 5, 6, 7)
+_REPRESENTATIVE = 6
+"""The combine instance whose name upstream prints."""
+_LOAD_ELEMENTS = 4
+"""Floats in one load of 16 bytes; ``bn1 / 4`` lanes of a combine kernel lie along a row."""
 _MASK = words("window_size_left window_size_right mask_type")
 
 
@@ -80,16 +81,12 @@ def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
         str(algorithm.occupancy),
     ]
     problem = [*problem_types(kernel, _PROBLEM_TYPES), "Variant", "Mask", "Traits"]
-    epilogue = template(
-        f"{CK}Default2DEpilogueProblem", ["Types::OaccDataType", "Types::OaccDataType", flag(False), flag(False)]
-    )
     return "".join(
         (
             struct_of_types("Types", forward_types(kernel.signature)),
             forward_shape(algorithm),
             variant_and_mask(kernel),
-            using("EpilogueProblem", epilogue),
-            using("Epilogue", f"{CK}Default2DEpilogue<EpilogueProblem>"),
+            epilogue("Oacc", pad_s=False, pad_dv=False),
             "template <bool kHasUnevenSplits, bool kMergeNumHeadGroupsSeqLenQ>\nstruct Instance {\n",
             using("Traits", template(f"{CK}TileFmhaFwdSplitKVTraits", traits)),
             using("Problem", template(f"{CK}BlockFmhaFwdSplitKVPipelineProblem", problem)),
@@ -140,7 +137,7 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
             "is_gappy" if group else "cache_batch_idx",
             *words("scale_s scale_p logits_soft_cap"),
             *_STRIDES,
-            *(_PAGE_STRIDES if group else _BATCH_STRIDES),
+            *strides("batch_", "k v" if group else "q k v bias lse_acc o_acc"),
             *_SPLIT_STRIDES,
             *_MASK,
         ),
@@ -182,3 +179,110 @@ def _options(kernel: KernelSpec) -> tuple[tuple[str, ...], tuple[str, ...], tupl
         tuple(name for name in unused if name not in theirs),
         tuple(rule for rule in rules if rule[0] not in theirs),
     )
+
+
+def combine_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+    """The unit of a combine kernel."""
+    return Unit(
+        types=_combine_types(kernel, algorithm), call=_combine_call(kernel, algorithm), in_waves=True, choose=_pick()
+    )
+
+
+def rows_per_block(kernel: KernelSpec, algorithm: CkAlgorithm) -> int:
+    """``kM0`` on the device: the rows that one wave covers."""
+    return (32 if is_wave32(kernel.arch) else 64) // (algorithm.tile[0] // _LOAD_ELEMENTS)
+
+
+def _combine_types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
+    signature = kernel.signature
+    traits = [
+        flag(algorithm.pad_s),
+        flag(algorithm.pad_dv > 0),
+        flag(on(signature.lse)),
+        squant(kernel),
+        "kLogMaxSplits",
+        str(algorithm.occupancy),
+    ]
+    problem = [
+        *(f"Types::{name}DataType" for name in words("LSE Oacc O")),
+        str(signature.hdim_v),
+        flag(grouped(kernel)),
+        str(algorithm.tile[0]),
+        "Traits",
+    ]
+    return "".join(
+        (
+            struct_of_types("Types", forward_types(signature)),
+            epilogue("O", pad_s=False, pad_dv=False),
+            f"template <{CK}index_t kLogMaxSplits>\nstruct Instance {{\n",
+            using("Traits", template(f"{CK}TileFmhaFwdSplitKVCombineTraits", traits)),
+            using("Problem", template(f"{CK}BlockFmhaSplitKVCombinePipelineProblem", problem)),
+            using("Pipeline", f"{CK}BlockFmhaFwdSplitKVCombinePipeline<Problem>"),
+            using("Kernel", f"{CK}FmhaFwdSplitKVCombineKernel<Pipeline, Epilogue>"),
+            "};\n",
+            using("Kernel", f"Instance<{_REPRESENTATIVE}>::Kernel"),
+        )
+    )
+
+
+def _pick() -> str:
+    """``fmha_fwd_splitkv_combine_oneshot_`` of upstream's file, which launches nothing if there are more splits."""
+
+    def pick(log: int) -> str:
+        return f"return use(std::type_identity<typename Instance<{log}>::Kernel>{{}});\n"
+
+    *some, last = _LOG_MAX_SPLITS
+    return "".join(f"  if (a.num_splits <= {1 << log}) {pick(log)}" for log in some) + f"  {pick(last)}"
+
+
+def _combine_call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
+    group, lse = grouped(kernel), on(kernel.signature.lse)
+    columns, rows = algorithm.tile[0], rows_per_block(kernel, algorithm)
+    return Call(
+        maker="MakeKargs",
+        arguments=(
+            *words("lse_acc_ptr o_acc_ptr lse_ptr o_ptr batch"),
+            "seqstart_q_ptr" if group else "seqlen_q",
+            *words("hdim_v num_splits scale_o stride_o_acc stride_o"),
+            *strides("nhead_", "lse_acc o_acc lse o"),
+            *(() if group else strides("batch_", "lse_acc o_acc lse o")),
+            *words("split_stride_lse_acc split_stride_o_acc"),
+        ),
+        grid_text=(
+            f"dim3((a.max_seqlen_q + {rows - 1}) / {rows} * ((a.hdim_v + {columns - 1}) / {columns}),\n"
+            "           a.nhead_q, a.batch)"
+        ),
+        needed=(
+            *words("lse_acc_ptr o_acc_ptr o_ptr"),
+            *(("lse_ptr",) if lse else ()),
+            *(("seqstart_q_ptr",) if group else ()),
+        ),
+        unused=(*(() if lse else ("lse_ptr",)), *(() if group else ("seqstart_q_ptr",))),
+        extents=(
+            *((name, 1) for name in words("batch nhead_q max_seqlen_q hdim_v num_splits")),
+            ("seqlen_q", 0),
+        ),
+        rules=_combine_rules(kernel, algorithm),
+        products=(
+            *split_products(),
+            ("max_seqlen_q", f"(a.max_seqlen_q / {rows} + 1)", f"(a.hdim_v / {columns} + 1)"),
+        ),
+    )
+
+
+def _combine_rules(kernel: KernelSpec, algorithm: CkAlgorithm) -> tuple[tuple[str, str], ...]:
+    columns, rows = algorithm.tile[0], rows_per_block(kernel, algorithm)
+    out = [
+        ("num_splits", f"a.num_splits <= {MAX_SPLITS}"),
+        (
+            "hdim_v",
+            f"a.hdim_v <= {kernel.signature.hdim_v}" + ("" if algorithm.pad_dv else f" && a.hdim_v % {columns} == 0"),
+        ),
+    ]
+    if kernel.signature.qscale is not QScaleKey.TENSOR:
+        out.append(("scale_o", "a.scale_o == 1"))
+    if not grouped(kernel):
+        out.append(("max_seqlen_q", "a.max_seqlen_q >= a.seqlen_q"))
+        if not algorithm.pad_s:
+            out.append(("seqlen_q", f"a.seqlen_q % {rows} == 0"))
+    return tuple(out)

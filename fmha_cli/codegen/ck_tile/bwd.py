@@ -1,24 +1,30 @@
-"""The ``bwd_dq_dk_dv`` family: the gradients, except dQ where it is accumulated in fp32.
+"""The backward families.
 
-Source of the template arguments: ``codegen/ops/fmha_bwd.py``, ``FMHA_BWD_DQ_DK_DV_KERNEL_BODY``; of the call:
-``fmha_bwd.hpp``, ``fmha_bwd_dq_dk_dv_create_kargs_and_grids``.
+- ``bwd_dot_do_o``: sums dO * O along each row.
+- ``bwd_dq_dk_dv``: the gradients, except dQ where it is accumulated in fp32.
+- ``bwd_convert_dq``: sums the parts of the fp32 dQ and rounds it.
+
+Source of the template arguments: ``codegen/ops/fmha_bwd.py``, ``FMHA_BWD_DQ_DK_DV_KERNEL_BODY``,
+``FMHA_BWD_DOT_DO_O_KERNEL_BODY`` and ``FMHA_BWD_CONVERT_DQ_KERNEL_BODY``; of the calls: ``fmha_bwd.hpp``,
+``fmha_bwd_*_create_kargs_and_grids``.
 """
 
 from __future__ import annotations
 
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
-from fmha_cli.codegen.ck_tile.call import DROP, RATIO, Call, words
+from fmha_cli.codegen.ck_tile.call import DROP, RATIO, Call, Unit, strides, words
 from fmha_cli.codegen.ck_tile.cpp import CK, flag, sequence, struct_of_types, template, using
 from fmha_cli.codegen.ck_tile.element_types import backward_types
 from fmha_cli.codegen.ck_tile.features import bias_value, grouped, mask_type, masked, on
 from fmha_cli.codegen.ck_tile.paddings import sequence_products
-from fmha_cli.codegen.ck_tile.unit import Unit
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.signature import BiasKey
 
 _PROBLEM_TYPES = words("Q K V Gemm LSE Acc D Bias RandValOutput O OGrad QGrad KGrad VGrad BiasGrad")
 _WG32 = 32
+_CONVERT_THREADS = 256
 _GROUP_POINTERS = words("seqstart_q_ptr seqstart_k_ptr seqlen_q_ptr seqlen_k_ptr cu_seqlen_q_ptr cu_seqlen_k_ptr")
+_QUERY_POINTERS = words("seqstart_q_ptr seqlen_q_ptr cu_seqlen_q_ptr")
 
 
 def bwd_dq_dk_dv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
@@ -90,8 +96,7 @@ def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
 def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
     signature, group = kernel.signature, grouped(kernel)
     dq = "dq" if algorithm.max_seq_q else "dq_acc"
-    order = words(f"q k v bias randval do {dq} dk dv dbias")
-    by_head = words(f"q k v bias randval do lsed {dq} dk dv dbias")
+    by_head = f"q k v bias randval do lsed {dq} dk dv dbias"
     needed = [f"{name}_ptr" for name in ("q", "k", "v", "lse", "do", "d", dq, "dk", "dv")]
     unused: list[str] = []
     (unused if signature.bias is BiasKey.NONE else needed).append("bias_ptr")
@@ -111,9 +116,9 @@ def _call(kernel: KernelSpec, algorithm: CkAlgorithm) -> Call:
             f"{dq}_ptr",
             *(_GROUP_POINTERS if group else words("seqlen_q seqlen_k")),
             *words(f"hdim_q hdim_v nhead_q {RATIO} scale"),
-            *(f"stride_{name}" for name in order),
-            *(f"nhead_stride_{name}" for name in by_head),
-            *(() if group else (f"batch_stride_{name}" for name in by_head)),
+            *strides("", f"q k v bias randval do {dq} dk dv dbias"),
+            *strides("nhead_", by_head),
+            *(() if group else strides("batch_", by_head)),
             *words(f"split_stride_dq_acc window_size_left window_size_right mask_type p_drop {DROP}"),
         ),
         grid=words("batch nhead_q max_seqlen_k"),
@@ -153,3 +158,94 @@ def _rules(kernel: KernelSpec, algorithm: CkAlgorithm) -> tuple[tuple[str, str],
             ("drop_offset_ptr", "a.drop_from_device == 0 || a.drop_offset_ptr != nullptr"),
         ]
     return tuple(rules)
+
+
+def bwd_dot_do_o_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+    """The unit of a kernel that sums dO * O along each row."""
+    group, hdim = grouped(kernel), kernel.signature.hdim
+    traits = [flag(algorithm.pad_s), flag(algorithm.pad_dv > 0), str(algorithm.occupancy)]
+    problem = [
+        *(f"Types::{name}DataType" for name in ("O", "OGrad", "D")),
+        str(algorithm.tile[0]),
+        str(hdim),
+        flag(group),
+        "Traits",
+    ]
+    types = (
+        struct_of_types("Types", backward_types(kernel.signature))
+        + using("Traits", template(f"{CK}TileFmhaBwdOGradDotOTraits", traits))
+        + using("Problem", template(f"{CK}BlockFmhaBwdOGradDotOPipelineProblem", problem))
+        + using("Pipeline", f"{CK}BlockFmhaBwdOGradDotO<Problem>")
+        + using("Kernel", f"{CK}FmhaBwdOGradDotOKernel<Pipeline>")
+    )
+    call = Call(
+        maker="MakeKargs",
+        arguments=(
+            *words("o_ptr do_ptr d_ptr p_undrop"),
+            *(_QUERY_POINTERS if group else ("seqlen_q",)),
+            *words("hdim_v stride_do stride_o nhead_stride_do nhead_stride_o nhead_stride_lsed"),
+            *(() if group else words("batch_stride_do batch_stride_o batch_stride_lsed")),
+        ),
+        grid=words("batch nhead_q max_seqlen_q"),
+        needed=(*words("o_ptr do_ptr d_ptr"), *(_QUERY_POINTERS[:1] if group else ())),
+        unused=() if group else _GROUP_POINTERS,
+        extents=_extents("hdim_v"),
+        rules=(
+            ("p_undrop", "a.p_undrop > 0 && a.p_undrop <= 1"),
+            ("hdim_v", f"a.hdim_v {'<=' if algorithm.pad_dv else '=='} {hdim}"),
+            *_whole_rows(group, algorithm),
+        ),
+    )
+    return Unit(types=types, call=call, in_waves=False)
+
+
+def bwd_convert_dq_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
+    """The unit of a kernel that sums the parts of the fp32 dQ and rounds it."""
+    group, hdim = grouped(kernel), kernel.signature.hdim
+    traits = [flag(algorithm.pad_s), flag(algorithm.pad_d > 0), str(algorithm.occupancy)]
+    problem = [
+        "Types::AccDataType",
+        "Types::QGradDataType",
+        str(_CONVERT_THREADS),
+        *map(str, algorithm.tile),
+        str(hdim),
+        flag(group),
+        flag(on(kernel.signature.deterministic)),
+        "Traits",
+    ]
+    types = (
+        struct_of_types("Types", backward_types(kernel.signature))
+        + using("Traits", template(f"{CK}TileFmhaBwdConvertQGradTraits", traits))
+        + using("Problem", template(f"{CK}BlockFmhaBwdConvertQGradPipelineProblem", problem))
+        + using("Pipeline", f"{CK}BlockFmhaBwdConvertQGrad<Problem>")
+        + using("Kernel", f"{CK}FmhaBwdConvertQGradKernel<Pipeline>")
+    )
+    call = Call(
+        maker="MakeKargs",
+        arguments=(
+            *words("dq_acc_ptr dq_ptr"),
+            *(_GROUP_POINTERS if group else words("seqlen_q seqlen_k")),
+            *words("hdim_q stride_dq stride_dq_acc nhead_stride_dq nhead_stride_dq_acc"),
+            *(() if group else words("batch_stride_dq batch_stride_dq_acc")),
+            "split_stride_dq_acc",
+        ),
+        grid=words("batch nhead_q max_seqlen_q"),
+        needed=(*words("dq_acc_ptr dq_ptr"), *(_GROUP_POINTERS[:2] if group else ())),
+        unused=() if group else _GROUP_POINTERS,
+        extents=_extents("hdim_q"),
+        rules=(("hdim_q", f"a.hdim_q {'<=' if algorithm.pad_d else '=='} {hdim}"), *_whole_rows(group, algorithm)),
+    )
+    return Unit(types=types, call=call, in_waves=False)
+
+
+def _extents(hdim: str) -> tuple[tuple[str, int], ...]:
+    ones = ("batch", "nhead_q", "max_seqlen_q", hdim)
+    return (*((name, 1) for name in ones), ("seqlen_q", 0), ("seqlen_k", 0))
+
+
+def _whole_rows(group: bool, algorithm: CkAlgorithm) -> tuple[tuple[str, str], ...]:
+    """In batch mode, every row is in the grid. Without padding, the rows fill whole tiles."""
+    if group:
+        return ()
+    whole = () if algorithm.pad_s else (("seqlen_q", f"a.seqlen_q % {algorithm.tile[0]} == 0"),)
+    return (("max_seqlen_q", "a.max_seqlen_q >= a.seqlen_q"), *whole)
