@@ -10,7 +10,7 @@ from fmha_cli.backends.ck_tile.arguments_common import (
     dropout_members,
     extents,
     mask_members,
-    strided,
+    placed,
 )
 from fmha_cli.backends.ck_tile.quantisation import Scales
 from fmha_cli.backends.ck_tile.shapes import dense, dense_strides, heads_swapped, lse_strides, plane_strides
@@ -26,11 +26,11 @@ def backward_members(call: Call[Scales]) -> Members:
     out: Members = {
         **extents(call),
         "max_seqlen_k": max(p.key_lengths(), default=0),
-        **{f"{name}_ptr": call.address(name) for name in ("q", "k", "v", "o", "do", "lse", "d", "dq")},
+        **{f"{name}_ptr": call.address(name) for name in ("lse", "d")},
         **{
             key: value
             for name in ("q", "k", "v", "o", "do", "dq")
-            for key, value in strided(name, call.rows(name)).items()
+            for key, value in placed(name, call.address(name), call.rows(name)).items()
         },
         "nhead_stride_lsed": lse.head,
         "batch_stride_lsed": lse.batch,
@@ -46,7 +46,7 @@ def backward_members(call: Call[Scales]) -> Members:
         "p_undrop": kept(p.dropout),
     }
     if "dbias" in call.tensors:
-        out |= {"dbias_ptr": call.address("dbias"), **strided("dbias", plane_strides(call.tensor("dbias")))}
+        out |= placed("dbias", call.address("dbias"), plane_strides(call.tensor("dbias")))
     return out
 
 
@@ -58,10 +58,10 @@ def kept(p_drop: float) -> float:
 def _per_query_head(call: Call[Scales], name: str, expanded: str) -> Members:
     """Where the kernel writes one dK or dV per query head: the tensor itself, or with GQA a workspace."""
     if expanded not in call.tensors:
-        return {f"{name}_ptr": call.address(name), **strided(name, call.rows(name))}
+        return placed(name, call.address(name), call.rows(name))
     shape = heads_swapped(call.tensor(name).shape, call.problem)
     strides = dense_strides(expanded, shape, call.problem.layout)
-    return {f"{name}_ptr": call.address(expanded), **strided(name, strides)}
+    return placed(name, call.address(expanded), strides)
 
 
 def _accumulator(call: Call[Scales]) -> Members:
@@ -70,7 +70,6 @@ def _accumulator(call: Call[Scales]) -> Members:
         return {}
     shape = dq_acc_shape(call.problem, call.plan.main)
     return {
-        "dq_acc_ptr": call.address("dq_acc"),
-        **strided("dq_acc", dense_strides("dq_acc", shape[1:], call.problem.layout)),
+        **placed("dq_acc", call.address("dq_acc"), dense_strides("dq_acc", shape[1:], call.problem.layout)),
         "split_stride_dq_acc": dense(shape)[0],
     }

@@ -27,6 +27,11 @@ def strided(name: str, strides: Strides) -> Members:
     }
 
 
+def placed(name: str, address: int, strides: Strides) -> Members:
+    """``x_ptr`` and the strides of ``x``."""
+    return {f"{name}_ptr": address, **strided(name, strides)}
+
+
 def extents(call: Call[Scales]) -> Members:
     """Sizes that every family reads. In group mode ``seqlen_q`` and ``seqlen_k`` are totals over all sequences."""
     p = call.problem
@@ -67,7 +72,7 @@ def bias_members(call: Call[Scales]) -> Members:
         stride = slopes.strides[0] if len(slopes.shape) == 2 else 0
         return {"bias_ptr": call.address("alibi_slopes"), "stride_bias": stride}
     if "bias" in call.tensors:
-        return {"bias_ptr": call.address("bias"), **strided("bias", plane_strides(call.tensor("bias")))}
+        return placed("bias", call.address("bias"), plane_strides(call.tensor("bias")))
     return {}
 
 
@@ -85,24 +90,19 @@ def dropout_members(call: Call[Scales]) -> Members:
 def query(call: Call[Scales]) -> Members:
     """Q, or its rotated copy, which has the same strides."""
     name = "q_rotated" if "q_rotated" in call.tensors else "q"
-    return {"q_ptr": call.address(name), **strided("q", call.rows("q"))}
+    return placed("q", call.address(name), call.rows("q"))
 
 
 def forward_members(call: Call[Scales]) -> Members:
     """``ForwardTensors``."""
-    p, lse = (
-        call.problem,
-        lse_strides(call.tensors) if call.problem.lse or call.problem.direction.backward else Strides(0, 0, 0),
-    )
+    p = call.problem
+    lse = lse_strides(call.tensors) if p.lse or p.direction.backward else Strides(0, 0, 0)
     return {
         **extents(call),
         **query(call),
-        "k_ptr": call.address("k"),
-        **strided("k", call.keys("k")),
-        "v_ptr": call.address("v"),
-        **strided("v", call.keys("v")),
-        "o_ptr": call.address("o"),
-        **strided("o", call.rows("o")),
+        **placed("k", call.address("k"), call.keys("k")),
+        **placed("v", call.address("v"), call.keys("v")),
+        **placed("o", call.address("o"), call.rows("o")),
         **bias_members(call),
         "lse_ptr": call.address("lse"),
         "nhead_stride_lse": lse.head,

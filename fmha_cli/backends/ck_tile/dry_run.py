@@ -49,7 +49,18 @@ def describe_launches(
         described = library.describe(block)
         _compare(launch, described, stage)
         out.append(
-            _view(stage, launch, described, _metadata(path, stage, launch.kernel), places, _notes(stage, plan, tensors))
+            LaunchView(
+                family=stage.family.value,
+                kernel=stage.kernel.name,
+                symbol=launch.kernel,
+                grid=launch.grid,
+                block=launch.block,
+                lds_static=_metadata(path, stage, launch.kernel).lds_bytes,
+                lds_dynamic=launch.dynamic_lds,
+                argument_bytes=len(launch.arguments),
+                arguments=tuple(_argument(field, launch.arguments, places) for field in described.fields),
+                notes=_notes(stage, plan, tensors),
+            )
         )
     return tuple(out)
 
@@ -81,28 +92,6 @@ def _compare(launch: Launch, described: Described, stage: Stage) -> None:
 def _metadata(path: Path, stage: Stage, symbol: str) -> KernelMetadata:
     objects = [o for o in code_objects(path.read_bytes()) if o.arch == stage.kernel.arch]
     return next(k for o in objects for k in kernels(o.data) if k.name == symbol)
-
-
-def _view(
-    stage: Stage,
-    launch: Launch,
-    described: Described,
-    metadata: KernelMetadata,
-    places: Sequence[Place],
-    notes: tuple[str, ...],
-) -> LaunchView:
-    return LaunchView(
-        family=stage.family.value,
-        kernel=stage.kernel.name,
-        symbol=launch.kernel,
-        grid=launch.grid,
-        block=launch.block,
-        lds_static=metadata.lds_bytes,
-        lds_dynamic=launch.dynamic_lds,
-        argument_bytes=len(launch.arguments),
-        arguments=tuple(_argument(field, launch.arguments, places) for field in described.fields),
-        notes=notes,
-    )
 
 
 def _argument(field: Karg, data: bytes, places: Sequence[Place]) -> KernelArgument:

@@ -20,9 +20,9 @@ BUFFER_END = 1 << 32
 MX = (DType.MXFP8, DType.MXFP4)
 
 
-def wide_strides(problem: Problem) -> tuple[tuple[str, int], ...]:
+def wide_strides(problem: Problem) -> Iterator[tuple[str, int]]:
     """(tensor, elements) of each stride that does not fit in 32 bits. MX tensors have no layout, hence no strides."""
-    return tuple((name, stride) for name, stride in _strides(problem) if stride >= INDEX_END)
+    return ((name, stride) for name, stride in _strides(problem) if stride >= INDEX_END)
 
 
 def _strides(p: Problem) -> Iterator[tuple[str, int]]:
@@ -36,13 +36,11 @@ def _strides(p: Problem) -> Iterator[tuple[str, int]]:
         yield "dk", prod(shapes["k"].shape[1:]) * p.heads // p.kv_heads
 
 
-def long_views(problem: Problem) -> tuple[tuple[str, int], ...]:
+def long_views(problem: Problem) -> Iterator[tuple[str, int]]:
     """(tensor, elements) of each (sequence, head) view that exceeds 32-bit offsets or 4 GiB."""
-    found = []
     for name, elements, bits in _views(problem):
         if elements >= INDEX_END or elements * bits // 8 >= BUFFER_END:
-            found.append((name, elements))
-    return tuple(found)
+            yield name, elements
 
 
 def _views(p: Problem) -> Iterator[tuple[str, int, int]]:

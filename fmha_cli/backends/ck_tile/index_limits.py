@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.ck_tile.extents import INDEX_END
+from fmha_cli.backends.ck_tile.extents import INDEX_END, long_views, wide_strides
 from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.backends.gpu.conditions import Condition
@@ -19,7 +19,7 @@ GRID_END = 1 << 16
 
 
 def _strides(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    found = next(iter(s.wide_strides), None) or _scratch(s, kernel)
+    found = next(wide_strides(s.problem), None) or _scratch(s, kernel)
     if found is None:
         return None
     text = f"a stride of {found[0]} would be {found[1]} elements, kernel arguments hold less than 2^31"
@@ -37,7 +37,7 @@ def _scratch(s: Situation, kernel: KernelSpec) -> tuple[str, int] | None:
 
 
 def _views(s: Situation, kernel: KernelSpec) -> Refusal | None:
-    found = next(iter(s.long_views), None) or _pool(s, kernel)
+    found = next(long_views(s.problem), None) or _pool(s, kernel)
     if found is None:
         return None
     if found[0] == "cache":

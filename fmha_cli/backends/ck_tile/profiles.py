@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -22,14 +21,8 @@ REST = "*"
 Admits = Callable[[Emitted], bool]
 
 
-@dataclass(frozen=True)
-class Alternative:
-    """Fields with the values that each may have. A kernel must meet all of them."""
-
-    needs: Mapping[str, frozenset[Any]]
-
-    def met(self, kernel: KernelSpec) -> bool:
-        return all(_value(kernel, field) in values for field, values in self.needs.items())
+Needs = Mapping[str, frozenset[Any]]
+"""Fields with the values that each may have. A kernel must meet all of them."""
 
 
 def _value(kernel: KernelSpec, field: str) -> Any:
@@ -74,13 +67,17 @@ def admits(profile: str, family: Family, revision: str) -> Admits:
     def check(emitted: Emitted) -> bool:
         if emitted.profiles and profile not in emitted.profiles:
             return False
-        return alternatives is None or any(a.met(emitted.kernel) for a in alternatives)
+        return alternatives is None or any(_met(emitted.kernel, needs) for needs in alternatives)
 
     return check
 
 
+def _met(kernel: KernelSpec, needs: Needs) -> bool:
+    return all(_value(kernel, field) in values for field, values in needs.items())
+
+
 @cache
-def _alternatives(profile: str, family: Family, revision: str) -> tuple[Alternative, ...] | None:
+def _alternatives(profile: str, family: Family, revision: str) -> tuple[Needs, ...] | None:
     rows = [r for r in _data()["predicates"] if family.value in r["families"] and in_revision(r, revision)]
     for wanted in (profile, REST):
         for row in rows:
@@ -89,9 +86,9 @@ def _alternatives(profile: str, family: Family, revision: str) -> tuple[Alternat
     return None
 
 
-def _alternative(needs: Mapping[str, Any]) -> Alternative:
+def _alternative(needs: Mapping[str, Any]) -> Needs:
     def values(field: str, texts: list[Any]) -> frozenset[Any]:
         plain = field == "dtype" or field not in SIGNATURE_FIELDS | ALGORITHM_FIELDS or field == "hdim"
         return frozenset(texts if plain else (typed(field, text) for text in texts))
 
-    return Alternative({field: values(field, texts) for field, texts in needs.items()})
+    return {field: values(field, texts) for field, texts in needs.items()}

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache, lru_cache
 
-from fmha_cli.backends.ck_tile.extents import long_views, wide_strides
 from fmha_cli.backends.ck_tile.splits import splits_for
 from fmha_cli.backends.gpu.arithmetic import Splits
 from fmha_cli.backends.gpu.devices import multiprocessors_of
@@ -36,7 +35,6 @@ class Situation:
         common_keys: the key length that all sequences share, or None.
         cached: ``use_kvcache`` of the runner.
         splits: the split count.
-        wide_strides, long_views: tensors that exceed 32 bits, see ``extents``.
     """
 
     problem: Problem
@@ -52,8 +50,6 @@ class Situation:
     common_keys: int | None
     cached: bool
     splits: Splits
-    wide_strides: tuple[tuple[str, int], ...]
-    long_views: tuple[tuple[str, int], ...]
 
     def blocks(self, rows_per_block: int) -> int:
         """``get_num_blocks`` of the generated API."""
@@ -82,8 +78,6 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
         common_keys=max_keys if len(set(lengths_k)) == 1 else None,
         cached=cached,
         splits=splits_for(problem, units),
-        wide_strides=wide_strides(problem),
-        long_views=long_views(problem),
     )
 
 

@@ -14,7 +14,7 @@ from fmha_cli.backends.ck_tile.situation import Situation
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.signature import CacheKey, Need, RotaryKey, Signature
+from fmha_cli.domain.signature import CacheKey, Need, RotaryKey
 
 
 @lru_cache(maxsize=64)
@@ -26,12 +26,10 @@ def stage_kernels(arch: str, family: Family) -> Sequence[KernelSpec]:
 
 
 @lru_cache(maxsize=512)
-def _alike(
-    arch: str, family: Family, dtype: str, dtype_out: str, hdim: int, mode: str
-) -> tuple[tuple[KernelSpec, Signature], ...]:
+def _alike(arch: str, family: Family, dtype: str, dtype_out: str, hdim: int, mode: str) -> tuple[KernelSpec, ...]:
     """Stage kernels of one dtype and head dim, and of one mode if the stage has modes."""
     return tuple(
-        (k, k.signature)
+        k
         for k in stage_kernels(arch, family)
         if k.signature.dtype.value == dtype
         and k.signature.hdim == hdim
@@ -40,7 +38,7 @@ def _alike(
     )
 
 
-def _around(main: KernelSpec, family: Family) -> tuple[tuple[KernelSpec, Signature], ...]:
+def _around(main: KernelSpec, family: Family) -> tuple[KernelSpec, ...]:
     s = main.signature
     return _alike(main.arch, family, s.dtype.value, s.dtype_out.value, s.hdim, s.mode.value)
 
@@ -48,12 +46,13 @@ def _around(main: KernelSpec, family: Family) -> tuple[tuple[KernelSpec, Signatu
 def combine_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
     """The combine kernel of a split-KV kernel: same paddings and quantisation, LSE as the problem requests."""
     a, wanted = algorithm_of(main), Need.of(situation.problem.lse)
-    for kernel, signature in _around(main, Family.FWD_SPLITKV_COMBINE):
-        b = algorithm_of(kernel)
+
+    def goes(kernel: KernelSpec) -> bool:
+        b, s = algorithm_of(kernel), kernel.signature
         same_pads = b.pad_s == a.pad_s and bool(b.pad_dv) == bool(a.pad_dv)
-        if same_pads and signature.lse in (wanted, Need.ANY) and signature.qscale is main.signature.qscale:
-            return kernel
-    return None
+        return same_pads and s.lse in (wanted, Need.ANY) and s.qscale is main.signature.qscale
+
+    return next(filter(goes, _around(main, Family.FWD_SPLITKV_COMBINE)), None)
 
 
 def append_for(situation: Situation, arch: str) -> KernelSpec | None:
@@ -88,11 +87,8 @@ def pads_rows_1d(situation: Situation, main: KernelSpec) -> bool:
 def dot_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
     """The kernel that sums the rows of dO * O."""
     pad_s, pad_dv = pads_rows_1d(situation, main), algorithm_of(main).pad_dv > 0
-    for kernel, _ in _around(main, Family.BWD_DOT_DO_O):
-        a = algorithm_of(kernel)
-        if a.pad_s == pad_s and bool(a.pad_dv) == pad_dv:
-            return kernel
-    return None
+    pairs = ((kernel, algorithm_of(kernel)) for kernel in _around(main, Family.BWD_DOT_DO_O))
+    return next((kernel for kernel, a in pairs if a.pad_s == pad_s and bool(a.pad_dv) == pad_dv), None)
 
 
 def converts(main: KernelSpec) -> bool:
@@ -105,13 +101,10 @@ def convert_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
     deterministic = main.signature.deterministic is Need.YES
     pad_s, pad_d = pads_rows_1d(situation, main), algorithm_of(main).pad_d > 0
     keys = algorithm_of(main).tile[1] if deterministic else 0
-    for kernel, signature in _around(main, Family.BWD_CONVERT_DQ):
-        a = algorithm_of(kernel)
-        if (
-            a.pad_s == pad_s
-            and bool(a.pad_d) == pad_d
-            and a.tile[1] == keys
-            and signature.deterministic is main.signature.deterministic
-        ):
-            return kernel
-    return None
+
+    def goes(kernel: KernelSpec) -> bool:
+        a, s = algorithm_of(kernel), kernel.signature
+        same = s.deterministic is main.signature.deterministic and a.tile[1] == keys
+        return same and a.pad_s == pad_s and bool(a.pad_d) == pad_d
+
+    return next(filter(goes, _around(main, Family.BWD_CONVERT_DQ)), None)
