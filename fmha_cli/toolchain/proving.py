@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -19,6 +19,7 @@ from fmha_cli.toolchain.cpp.toolchain import Candidate
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
 C = TypeVar("C", bound=Candidate)
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -43,10 +44,10 @@ class Probed(Generic[T]):
 
 
 @dataclass(frozen=True)
-class Finding(Generic[C, T]):
+class Finding(Generic[K, T]):
     """The result for one candidate: a toolchain, or why there is none and what would help."""
 
-    candidate: C
+    candidate: K
     toolchain: T | None
     fault: str | None
     help: str | None = None
@@ -108,14 +109,6 @@ class Search(Generic[C, T]):
             helps += [finding.help] if finding.help else []
         why = "; ".join(faults) or absent
         raise EnvironmentProblem(f"no {self.what} works here", code=codes[1], why=why, help=(*helps, install)[0])
-
-    def survey(self) -> Iterator[Finding[C, T]]:
-        """Every candidate with its result, for ``fmha doctor``.
-
-        Raises:
-            EnvironmentProblem: the cache cannot be written.
-        """
-        return map(self.examine, self.candidates)
 
     def examine(self, candidate: C) -> Finding[C, T]:
         """Recall or prove one candidate. At most one process proves a compiler at a time.

@@ -78,7 +78,8 @@ def cpp_search(
 def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
     """The check of ``fmha doctor``: every compiler that could be used; builds take the first that works."""
     try:
-        findings = list(cpp_search(open_root(here.cache_root), as_text(here.notify), here.environ).survey())
+        search = cpp_search(open_root(here.cache_root), as_text(here.notify), here.environ)
+        findings = [search.examine(candidate) for candidate in search.candidates]
     except FmhaError as error:
         yield DoctorCheck.failed("compiler", "c++", error)
         return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
@@ -22,20 +22,12 @@ from fmha_cli.toolchain.cuda.probe import (
     nvcc_candidates,
 )
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify, log_notice
-from fmha_cli.toolchain.proving import ProbeError
+from fmha_cli.toolchain.proving import Finding, ProbeError
 
 _CHECK = "CUDA compiler"
 
 
-@dataclass(frozen=True)
-class CudaFinding:
-    """The result for one compiler: a toolchain, or why there is none and what would help."""
-
-    kind: CudaKind
-    toolchain: CudaToolchain | None
-    fault: str | None
-    help: str | None = None
-
+CudaFinding = Finding[CudaKind, CudaToolchain]
 
 NEWER_NVVM = "nvrtc:nvvm-latest"
 """NVRTC with the newer of its two code generators, which NVRTC itself uses from sm_100 on. For older architectures the
@@ -84,7 +76,7 @@ def find_cuda(
         raise EnvironmentProblem(
             "no compiler for NVIDIA GPUs works here",
             code="B050",
-            why="; ".join(f"{finding.kind.value}: {finding.fault}" for finding in findings),
+            why="; ".join(f"{finding.candidate.value}: {finding.fault}" for finding in findings),
             help=f"{INSTALL_HELP} (NVRTC {RELEASE} and its headers; no CUDA toolkit and no driver is needed)",
         )
     if last.kind is CudaKind.NVCC and not wished:
@@ -157,7 +149,7 @@ def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
         yield DoctorCheck.failed(_CHECK, "NVRTC", error)
         return
     for finding in findings:
-        found, subject = finding.toolchain, finding.kind.value
+        found, subject = finding.toolchain, finding.candidate.value
         state = CheckState.SKIPPED if found is None else CheckState.OK
         what = "passed over" if found is None else f"{found.version} in {found.path.parent}"
         yield DoctorCheck(name=_CHECK, subject=subject, state=state, what=what, why=finding.fault, help=finding.help)

@@ -231,7 +231,8 @@ def test_a_command_of_two_words(cache: Cache, tmp_path: Path, script: Any) -> No
 @needs_compiler
 def test_survey_tells_of_every_candidate(cache: Cache, tmp_path: Path, script: Any) -> None:
     broken = script(tmp_path / "clang++", "#!/bin/sh\nexit 1\n")
-    findings = list(cpp_search(cache.layout, environ={"PATH": str(tmp_path), "CXX": str(REAL)}).survey())
+    search = cpp_search(cache.layout, environ={"PATH": str(tmp_path), "CXX": str(REAL)})
+    findings = [search.examine(candidate) for candidate in search.candidates]
     assert [f.candidate.origin for f in findings] == ["CXX", "PATH"]
     assert findings[0].fault is None
     assert isinstance(findings[0].toolchain, Toolchain)

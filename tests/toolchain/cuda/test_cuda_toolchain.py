@@ -212,7 +212,7 @@ def test_nvrtc_comes_before_nvcc(
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "cuda"))
     nvcc(tmp_path / "cuda")
     there = site(tmp_path / "site", shared_cache)
-    assert [finding.kind for finding in survey_cuda(root, folders=[str(there.folder)])] == [CudaKind.NVRTC]
+    assert [finding.candidate for finding in survey_cuda(root, folders=[str(there.folder)])] == [CudaKind.NVRTC]
 
 
 def test_an_nvcc_that_does_not_work(tmp_path: Path, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
