@@ -6,7 +6,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -17,7 +16,7 @@ from fmha_cli.cli.console import Console, colored
 from fmha_cli.cli.output import Output, flush_stdout
 from fmha_cli.cli.settings import FLAG, Settings, Value, check_choices, layer_of_variables, merge
 from fmha_cli.cli.shell import Shell
-from fmha_cli.cli.table import COMMANDS, TALK
+from fmha_cli.cli.table import COMMANDS, TALK, declared
 from fmha_cli.domain.errors import FmhaError, InternalError
 from fmha_cli.report.form import Format
 
@@ -112,8 +111,8 @@ class Process:
 def known_options() -> dict[str, list[str]]:
     """Every command and the names of its options."""
     out: dict[str, list[str]] = {}
-    for name, entry in COMMANDS.items():
-        declared = import_module(entry.module).COMMAND
-        parts = [c for _, c in declared.commands.values()] if isinstance(declared, CommandSet) else [declared]
+    for name in COMMANDS:
+        found = declared(name)
+        parts = [command for _, command in found.commands.values()] if isinstance(found, CommandSet) else [found]
         out[name] = [option.name for part in parts for option in (*part.options, *TALK)]
     return out

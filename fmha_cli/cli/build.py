@@ -125,12 +125,14 @@ def _stages(call: Call) -> list[Stage]:
     return list({stage.kernel.digest: stage for plan in plans for stage in plan.stages}.values())
 
 
-COMMAND = Command(
-    build,
-    options=(
-        *(*ROOM, FAMILY, PROFILE, *REVISIONS, FILTER, JOBS, COMPILE_TIMEOUT, OFFLINE),
-        *(*BUILDING, DRY_RUN, CACHE_DIR, *ROWS),
-    ),
-    detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set.",
-)
-assert {option.key for option in SELECTING} <= {option.key for option in COMMAND.options}
+COMMANDS = {
+    "build": Command(
+        build,
+        options=(
+            *(*ROOM, FAMILY, PROFILE, *REVISIONS, FILTER, JOBS, COMPILE_TIMEOUT, OFFLINE),
+            *(*BUILDING, DRY_RUN, CACHE_DIR, *ROWS),
+        ),
+        detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set.",
+    )
+}
+assert {option.key for option in SELECTING} <= {option.key for option in COMMANDS["build"].options}

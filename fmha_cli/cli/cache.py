@@ -165,20 +165,22 @@ def _part(
     return summary, Command(run, (*options, CACHE_DIR, *ROWS), arguments)
 
 
-COMMAND = CommandSet(
-    {
-        "ls": _part(ls, "List the entries", ENTRIES, options=(KIND,)),
-        "stats": _part(stats, "Count and measure everything in it"),
-        "verify": _part(verify, "Re-hash every file of every entry; exit 1 when one is damaged", options=(FIX,)),
-        "prune": _part(
-            prune,
-            "Remove old entries, entries of older versions, and leftovers",
-            options=(MAX_AGE, MAX_SIZE, *LEFTOVERS, DRY_RUN),
-        ),
-        "why": _part(
-            why, "Why something is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND, OFFLINE, *BUILDING)
-        ),
-        "export": _part(export, "Write entries into an archive", ARCHIVE, ENTRIES),
-        "import": _part(import_, "Bring the entries of an archive in", ARCHIVE),
-    }
-)
+COMMANDS = {
+    "cache": CommandSet(
+        {
+            "ls": _part(ls, "List the entries", ENTRIES, options=(KIND,)),
+            "stats": _part(stats, "Count and measure everything in it"),
+            "verify": _part(verify, "Re-hash every file of every entry; exit 1 when one is damaged", options=(FIX,)),
+            "prune": _part(
+                prune,
+                "Remove old entries, entries of older versions, and leftovers",
+                options=(MAX_AGE, MAX_SIZE, *LEFTOVERS, DRY_RUN),
+            ),
+            "why": _part(
+                why, "Why something is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND, OFFLINE, *BUILDING)
+            ),
+            "export": _part(export, "Write entries into an archive", ARCHIVE, ENTRIES),
+            "import": _part(import_, "Bring the entries of an archive in", ARCHIVE),
+        }
+    )
+}

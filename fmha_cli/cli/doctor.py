@@ -76,7 +76,7 @@ def _cache(here: Surroundings) -> str:
 
 
 def _plugins(call: Call) -> Iterator[DoctorCheck]:
-    from fmha_cli.cli.plugins import plugin_rows
+    from fmha_cli.cli.listing import plugin_rows
 
     for row in plugin_rows(call.registry):
         for fault in row.faults:
@@ -147,8 +147,12 @@ def _tried(name: str, subject: str, act: Callable[[], str]) -> DoctorCheck:
         return DoctorCheck.failed(name, subject, error)
 
 
-COMMAND = Command(
-    doctor,
-    options=(TIMEOUT, *BUILDING, CACHE_DIR, *ROWS),
-    arguments=(Argument("names", "Backends, emulators or plugins that must work: exit 4 if one does not", many=True),),
-)
+COMMANDS = {
+    "doctor": Command(
+        doctor,
+        options=(TIMEOUT, *BUILDING, CACHE_DIR, *ROWS),
+        arguments=(
+            Argument("names", "Backends, emulators or plugins that must work: exit 4 if one does not", many=True),
+        ),
+    )
+}

@@ -1,4 +1,4 @@
-"""``fmha explain``, and ``fmha explain K012``."""
+"""``fmha explain``, ``fmha explain K012``, and ``fmha plan``."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command
 from fmha_cli.cli.options import CACHE_DIR, FILES, ROOM, ROWS
 from fmha_cli.domain.decision import Trace
-from fmha_cli.domain.errors import ImpossibleProblem, UsageError
+from fmha_cli.domain.errors import ExitCode, ImpossibleProblem, UsageError
 from fmha_cli.domain.flag_text import flags_of, raw_from_text
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.suggest import suggest
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.registry import Registry
+    from fmha_cli.report.documents.pages import RulePage
 
 Raw = Mapping[str, Any]
 
@@ -58,48 +59,44 @@ def explain(call: Call) -> None:
 
 def page(call: Call, code: str) -> None:
     """The page of a rule or error."""
+    from fmha_cli.domain.codec import to_json
+
     found = page_of(code, call.registry)
     if call.output.form == "table":
-        lines = [f"{found['id']}: {found['text']}", "", found["help"]]
-        lines += ["", f"Backends: {', '.join(found['backends'])}"] if found["backends"] else []
-        lines += ["", f"Source: {found['source']}"] if found["source"] else []
+        lines = [f"{found.id}: {found.text}", "", found.help]
+        lines += ["", f"Backends: {', '.join(found.backends)}"] if found.backends else []
+        lines += ["", f"Source: {found.source}"] if found.source else []
         call.output.text("\n".join(lines))
     else:
-        call.output.document(found)
+        call.output.document(to_json(found))
 
 
-def page_of(code: str, registry: Registry) -> dict[str, Any]:
+def page_of(code: str, registry: Registry) -> RulePage:
     """``fmha.rule/1`` of an id.
 
     Raises:
         UsageError: no such rule or error, with near ids.
     """
-    errors = error_pages()
-    wanted = code.upper()
-    owners = [b for b in registry.backends.values() for rule in b.rules() if rule.id == wanted]
-    rules = {rule.id: rule for backend in registry.backends.values() for rule in backend.rules()}
-    if wanted in rules:
-        rule = rules[wanted]
+    from fmha_cli.report.documents.pages import RulePage
+
+    wanted, errors = code.upper(), error_pages()
+    rules = [(backend.name, rule) for backend in registry.backends.values() for rule in backend.rules()]
+    owners = tuple(sorted({name for name, rule in rules if rule.id == wanted}))
+    if owners:
+        rule = next(rule for _, rule in reversed(rules) if rule.id == wanted)
         help, source = rule.help or rule.text, rule.source or None
-        return _page(wanted, rule.text, help, source, sorted({b.name for b in owners}))
+        return RulePage(id=wanted, text=rule.text, help=help, source=source, backends=owners)
     if wanted not in errors:
-        what = f"{code}: no such rule or error"
-        raise UsageError(what, code="E012", help=suggest(wanted, [*rules, *errors]), where="explain")
+        what, known = f"{code}: no such rule or error", dict.fromkeys([*(rule.id for _, rule in rules), *errors])
+        raise UsageError(what, code="E012", help=suggest(wanted, known), where="explain")
     text, help = errors[wanted]
-    return _page(wanted, text, help, None, [])
+    return RulePage(id=wanted, text=text, help=help, source=None, backends=())
 
 
 def error_pages() -> dict[str, tuple[str, str]]:
     """Every error code with its meaning and remedy, from ``codes.json``. Rules of backends bring their own pages."""
     data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
     return {code: (text, help) for code, (text, help) in data.items()}
-
-
-def _page(id: str, text: str, help: str, source: str | None, backends: list[str]) -> dict[str, Any]:
-    from fmha_cli.domain.codec import to_json
-    from fmha_cli.report.documents.pages import RulePage
-
-    return to_json(RulePage(id=id, text=text, help=help, source=source, backends=tuple(backends)))
 
 
 def smallest_change(problem: Problem, trace: Trace, serves: Callable[[Problem], bool]) -> str | None:
@@ -143,10 +140,31 @@ def _text(key: str, value: str | None) -> str:
     return f"no {flag}" if value is None else f"{flag} {value}"
 
 
-COMMAND = Command(
-    explain,
-    options=(*ROOM, *FILES[:4], CACHE_DIR, *ROWS),
-    arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
-    detail="Shows every candidate kernel of every backend, ranked, with all reasons against those that do not fit, "
-    "and the smallest change that would work.",
-)
+def plan(call: Call) -> int:
+    """Exits 3 when nothing serves the problem."""
+    from fmha_cli.cli.asked import one_problem, request_of, selection_of
+    from fmha_cli.report.documents.plan import plan_document
+
+    problem = one_problem(call)
+    selection = selection_of(call, problem, request_of(call))
+    best = selection.best
+    if best is None:
+        call.output.document(plan_document(problem, None, reasons=selection.trace.reasons()))
+        return int(ExitCode.UNSUPPORTED)
+    backend = call.registry.backend(best.kernel.backend)
+    made = backend.plan(problem, best.kernel, best.device)
+    names = [backend.upstream_name(stage.kernel) for stage in made.stages]
+    call.output.document(plan_document(problem, made, best.device.id if best.runnable else None, names))
+    return int(ExitCode.OK)
+
+
+COMMANDS = {
+    "explain": Command(
+        explain,
+        options=(*ROOM, *FILES[:4], CACHE_DIR, *ROWS),
+        arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
+        detail="Shows every candidate kernel of every backend, ranked, with all reasons against those that do not fit, "
+        "and the smallest change that would work.",
+    ),
+    "plan": Command(plan, options=(*ROOM, *FILES[:4], CACHE_DIR, *ROWS)),
+}

@@ -204,15 +204,17 @@ def _inspected(call: Call, kernel: KernelSpec, artifact: Artifact) -> dict[str, 
     return inspect_document(kernel, backend.inspect(kernel, artifact), artifact, backend.upstream_name(kernel))
 
 
-COMMAND = Command(
-    inspect,
-    options=(
-        *(*SELECTING, ALL, DIFF, COMPILER, EXECUTED, *_EXECUTING, TIMEOUT),
-        *(JOBS, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
-    ),
-    arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix"),),
-    detail="KERNEL shows one kernel; --all the selected ones as a table; --diff K1 K2 two side by side; two --compiler "
-    "one kernel as both compilers build it. Registers and spills are what the named compiler says. --executed runs one "
-    "problem on the emulated device that --device names and counts: instructions by class, matrix FLOP against those "
-    "that the problem needs, bytes, LDS bank conflicts, barriers. It takes the best kernel where none is named.",
-)
+COMMANDS = {
+    "inspect": Command(
+        inspect,
+        options=(
+            *(*SELECTING, ALL, DIFF, COMPILER, EXECUTED, *_EXECUTING, TIMEOUT),
+            *(JOBS, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
+        ),
+        arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix"),),
+        detail="KERNEL shows one kernel; --all the selected ones as a table; --diff K1 K2 two side by side; two --compiler "
+        "one kernel as both compilers build it. Registers and spills are what the named compiler says. --executed runs one "
+        "problem on the emulated device that --device names and counts: instructions by class, matrix FLOP against those "
+        "that the problem needs, bytes, LDS bank conflicts, barriers. It takes the best kernel where none is named.",
+    )
+}

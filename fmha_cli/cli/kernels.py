@@ -1,4 +1,4 @@
-"""The selection of kernels that ``list-kernels``, ``build`` and ``inspect`` share."""
+"""``fmha list-kernels``, and the selection of kernels that it shares with ``build`` and ``inspect``."""
 
 from __future__ import annotations
 
@@ -7,14 +7,15 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Opt
-from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE, REVISIONS
+from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE, REVISIONS, ROWS
 from fmha_cli.discovery.builtins import revision_option
 from fmha_cli.discovery.filters import Filter, parse_filter
 from fmha_cli.domain.errors import EmptySelection
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import Catalogued
+from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.profiles import Profile
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _globs = partial(Opt, kind=FlagKind.TEXT, panel="Choosing", metavar="GLOB,...")
 FAMILY = _globs("family", help="Globs over the family, like --filter family:GLOB")
 DTYPE = _globs("dtype", help="Globs over the input type, like --filter dtype:GLOB")
+COUNT = Opt("count", FlagKind.SWITCH, "Print the number alone", panel="Output")
 SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, *REVISIONS, FILTER)
 
 
@@ -120,3 +122,31 @@ def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
     kernel = find_kernel(registry, backends, text or call.argument("kernel"), dict.fromkeys(archs))
     assert kernel is not None  # the argument is required, and an unknown one is a usage error
     return kernel
+
+
+def list_kernels(call: Call) -> None:
+    """Every selected kernel; needs no device, sources or compiler."""
+    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
+
+    if call.settings.on("count") and call.output.form is Format.TABLE:
+        call.output.text(str(sum(1 for _ in selected_kernels(call))))
+        return
+    backends = call.registry.backends
+    entries, reasons_against = [], refuser(call)
+    for kernel in selected_kernels(call):
+        reasons = reasons_against(kernel)
+        name = backends[kernel.backend].upstream_name(kernel)
+        entries.append(kernel_entry(kernel, name, reasons, buildable=not reasons))
+    document = kernels_document(call.settings.text("arch"), entries)
+    call.output.document({**document, "kernels": []} if call.settings.on("count") else document)
+
+
+COMMANDS = {
+    "list-kernels": Command(
+        list_kernels,
+        options=(*SELECTING, COUNT, *ROWS),
+        detail="Without --arch, the kernels of every architecture. Terms of --filter match fields of the kernel, of its "
+        "signature and of its algorithm; several terms with one key are alternatives. A profile of a project (fmha "
+        "profiles) lists what that project generates; kernels of it that cannot be built say why.",
+    )
+}

@@ -152,19 +152,21 @@ def _say_missing(call: Call, binaries: Binaries, cases: list[Case]) -> None:
             call.console.error(error.render())
 
 
-COMMAND = Command(
-    parity,
-    options=(
-        *(
-            UPSTREAM_BIN,
-            BUILD_UPSTREAM,
-            SUITE,
-            FILTER.says("KEY:GLOB over cases: name, group, program, or an option (prec:bf16)"),
+COMMANDS = {
+    "parity": Command(
+        parity,
+        options=(
+            *(
+                UPSTREAM_BIN,
+                BUILD_UPSTREAM,
+                SUITE,
+                FILTER.says("KEY:GLOB over cases: name, group, program, or an option (prec:bf16)"),
+            ),
+            *(LIMIT, *CHOOSING[:3], FILL_SEED, ROUNDS, LIST, *RUNNING, *EMULATING, *ROWS),
         ),
-        *(LIMIT, *CHOOSING[:3], FILL_SEED, ROUNDS, LIST, *RUNNING, *EMULATING, *ROWS),
-    ),
-    detail="Both sides get every setting of a case; each checks its own result. Outcomes: agree-pass, "
-    "agree-unsupported, agree-fail, we-fail, they-fail, not-comparable, crashed, timed-out, not-run, missing-binary. "
-    "Exit codes: 0 all agree (cases that cannot be compared aside), 1 a mismatch or a wrong result, 4 not run or a "
-    "program is missing, 5 no case matches, 6 crashed or timed out.",
-)
+        detail="Both sides get every setting of a case; each checks its own result. Outcomes: agree-pass, "
+        "agree-unsupported, agree-fail, we-fail, they-fail, not-comparable, crashed, timed-out, not-run, missing-binary. "
+        "Exit codes: 0 all agree (cases that cannot be compared aside), 1 a mismatch or a wrong result, 4 not run or a "
+        "program is missing, 5 no case matches, 6 crashed or timed out.",
+    )
+}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import Annotated, Any
 
 import typer
@@ -15,7 +14,7 @@ from typer.main import get_command
 from fmha_cli import __version__
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.settings import FLAG, Value
-from fmha_cli.cli.table import COMMANDS, TALK, Entry
+from fmha_cli.cli.table import COMMANDS, TALK, Entry, declared
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.suggest import suggest
 
@@ -56,23 +55,22 @@ class Shell:
 
     def command(self, name: str) -> Any:
         """The Typer command of a name in the table."""
-        entry = self.table[name]
-        declared = import_module(entry.module).COMMAND
+        entry, found = self.table[name], declared(name)
         app = typer.Typer(cls=_Group, add_completion=False, rich_markup_mode=None, context_settings=CONTEXT)
-        if isinstance(declared, CommandSet):
-            self._group(app, name, entry.summary + ".", declared)
-            for part, (summary, command) in declared.commands.items():
+        if isinstance(found, CommandSet):
+            self._group(app, name, entry.summary + ".", found)
+            for part, (summary, command) in found.commands.items():
                 self._add(app, f"{name} {part}", summary, command)
         else:
-            self._add(app, name, entry.summary, declared)
+            self._add(app, name, entry.summary, found)
         return get_command(app)
 
-    def _group(self, app: typer.Typer, name: str, help: str, declared: CommandSet) -> None:
+    def _group(self, app: typer.Typer, name: str, help: str, parts: CommandSet) -> None:
         """The callback of a command with subcommands: it runs the default subcommand, if there is one."""
-        if declared.alone is None:
+        if parts.alone is None:
             app.callback(help=help)(lambda: None)
             return
-        part, (_, command) = f"{name} {declared.alone}", declared.commands[declared.alone]
+        part, (_, command) = f"{name} {parts.alone}", parts.commands[parts.alone]
         options = (*command.options, *TALK)
 
         def call(ctx: typer.Context, **given: Any) -> int:
@@ -80,7 +78,7 @@ class Shell:
             return 0 if ctx.invoked_subcommand else self.invoke(part, command, self.talk, {})
 
         _sign(call, [p for option in options for p in _parameters(option)])
-        app.callback(invoke_without_command=True, help=f"{help} Alone: {declared.alone}.")(call)
+        app.callback(invoke_without_command=True, help=f"{help} Alone: {parts.alone}.")(call)
 
     def _add(self, app: typer.Typer, name: str, summary: str, command: Command) -> None:
         options = (*command.options, *TALK)

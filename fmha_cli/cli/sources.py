@@ -118,19 +118,21 @@ def _chosen(call: Call, *, every: bool = False) -> tuple[Pin, ...]:
     return tuple(pin_of(name) for name in names) or tuple(pin for pin in pins().values() if every or pin.backends)
 
 
-COMMAND = CommandSet(
-    {
-        "list": ("Every pinned source and its state", Command(list_, (*BUILDING, CACHE_DIR, *ROWS))),
-        "fetch": ("Bring sources into the cache", Command(fetch, (OFFLINE, CACHE_DIR, *ROWS), (NAMES,))),
-        "verify": (
-            "Hash every file of the cached sources; exit 1 if one is damaged",
-            Command(verify, (CACHE_DIR, *ROWS), (NAMES,)),
-        ),
-        "path": ("Print the folder of a source", Command(path, (CACHE_DIR,), (NAME,))),
-        "rm": (
-            "Remove sources from the cache",
-            Command(rm, (CACHE_DIR, *ROWS), (Argument("names", "Names of sources", required=True, many=True),)),
-        ),
-    },
-    alone="list",
-)
+COMMANDS = {
+    "sources": CommandSet(
+        {
+            "list": ("Every pinned source and its state", Command(list_, (*BUILDING, CACHE_DIR, *ROWS))),
+            "fetch": ("Bring sources into the cache", Command(fetch, (OFFLINE, CACHE_DIR, *ROWS), (NAMES,))),
+            "verify": (
+                "Hash every file of the cached sources; exit 1 if one is damaged",
+                Command(verify, (CACHE_DIR, *ROWS), (NAMES,)),
+            ),
+            "path": ("Print the folder of a source", Command(path, (CACHE_DIR,), (NAME,))),
+            "rm": (
+                "Remove sources from the cache",
+                Command(rm, (CACHE_DIR, *ROWS), (Argument("names", "Names of sources", required=True, many=True),)),
+            ),
+        },
+        alone="list",
+    )
+}

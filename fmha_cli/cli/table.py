@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
+from importlib import import_module
 
-from fmha_cli.cli.command import Opt
+from fmha_cli.cli.command import Command, CommandSet, Opt
 from fmha_cli.domain.flags import FlagKind
 
 
@@ -14,38 +15,34 @@ class Entry:
     """One command.
 
     Attributes:
-        name: of the module that declares it, which is imported only when the command is called.
+        module: of this package, that declares it in ``COMMANDS``; it is imported only when the command is called.
         summary: its line in ``fmha --help``.
         report: whether its ``--json`` document is ``fmha.report/1``.
     """
 
-    name: str
+    module: str
     summary: str
     report: bool = False
 
-    @property
-    def module(self) -> str:
-        return f"fmha_cli.cli.{self.name}"
-
 
 COMMANDS = {
-    "run": Entry("run", "Resolve, build if needed, run, and check against the reference", report=True),
-    "validate": Entry("validate", "Judge kernels hard: several fills, poison, guards, repeats", report=True),
-    "bench": Entry("bench", "Check once, then time: median with confidence interval", report=True),
+    "run": Entry("walks", "Resolve, build if needed, run, and check against the reference", report=True),
+    "validate": Entry("walks", "Judge kernels hard: several fills, poison, guards, repeats", report=True),
+    "bench": Entry("walks", "Check once, then time: median with confidence interval", report=True),
     "explain": Entry("explain", "Every candidate kernel, why it fits or not; or the page of a rule: explain K012"),
-    "plan": Entry("plan", "Stages, kernels, workspace and predicted memory of a problem"),
-    "list-kernels": Entry("list_kernels", "Every kernel that exists for an architecture"),
+    "plan": Entry("explain", "Stages, kernels, workspace and predicted memory of a problem"),
+    "list-kernels": Entry("kernels", "Every kernel that exists for an architecture"),
     "build": Entry("build", "Build kernels ahead of time"),
     "inspect": Entry("inspect", "What a built kernel needs: registers, spills, instructions"),
     "parity": Entry("parity", "Upstream's example programs against this tool, case by case"),
     "doctor": Entry("doctor", "What is here, proved by running a tiny kernel on each backend"),
-    "devices": Entry("devices", "The devices that backends found"),
-    "plugins": Entry("plugins", "Built-in and installed plugins, and what is wrong with them"),
-    "archs": Entry("archs", "The architectures and their facts"),
-    "profiles": Entry("profiles", "The named sets of kernels"),
+    "devices": Entry("listing", "The devices that backends found"),
+    "plugins": Entry("listing", "Built-in and installed plugins, and what is wrong with them"),
+    "archs": Entry("listing", "The architectures and their facts"),
+    "profiles": Entry("listing", "The named sets of kernels"),
     "cache": Entry("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
     "sources": Entry("sources", "The pinned third-party sources: list, fetch, verify, path, rm"),
-    "schema": Entry("schema", "The JSON schemas of what --json prints"),
+    "schema": Entry("listing", "The JSON schemas of what --json prints"),
 }
 """In the order of ``--help``."""
 
@@ -56,3 +53,9 @@ TALK = (
     _talk("color", FlagKind.TEXT, "When to color [default: auto]", metavar="WHEN", choices=("auto", "always", "never")),
 )
 """The options of every command and of ``fmha`` itself."""
+
+
+def declared(name: str) -> Command | CommandSet:
+    """The command of a name of the table."""
+    found: Command | CommandSet = import_module(f"fmha_cli.cli.{COMMANDS[name].module}").COMMANDS[name]
+    return found

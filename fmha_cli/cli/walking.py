@@ -14,7 +14,7 @@ from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 
 
-def walk(call: Call) -> int:
+def walk_points(call: Call) -> int:
     """Do all points of the command that was called; every row is printed, also after Ctrl-C.
 
     Raises:

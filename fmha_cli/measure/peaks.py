@@ -79,20 +79,8 @@ def load_peaks(root: Path, machine: Machine) -> Peaks | None:
     return from_json(Peaks, answer) if isinstance(answer, dict) else None
 
 
-def save_peaks(root: Path, machine: Machine, peaks: Peaks) -> Peaks:
-    """Keep the better of the stored and the new peaks, atomically. Returns what is stored now.
-
-    Raises:
-        EnvironmentProblem: the cache cannot be written.
-    """
-    best = best_of(load_peaks(root, machine), peaks)
-    with as_environment_problem("storing this machine's peaks"):
-        remember(_file(root, machine), to_json(machine), to_json(best), {})
-    return best
-
-
 def measured_peaks(root: Path, machine: Machine, measure: Callable[[], Peaks], *, again: bool = False) -> Peaks:
-    """The machine's peaks: stored, or measured now and stored.
+    """The machine's peaks: stored, or measured now and stored, atomically, where they are better than stored ones.
 
     Args:
         measure: runs the peak loops (the backend supplies them); called only when needed or ``again``.
@@ -100,8 +88,13 @@ def measured_peaks(root: Path, machine: Machine, measure: Callable[[], Peaks], *
     Raises:
         EnvironmentProblem: the cache cannot be written, or the loops do not run.
     """
-    found = None if again else load_peaks(root, machine)
-    return save_peaks(root, machine, measure()) if found is None else found
+    if not again and (found := load_peaks(root, machine)) is not None:
+        return found
+    measured = measure()
+    best = best_of(load_peaks(root, machine), measured)
+    with as_environment_problem("storing this machine's peaks"):
+        remember(_file(root, machine), to_json(machine), to_json(best), {})
+    return best
 
 
 def best_of(one: Peaks | None, other: Peaks) -> Peaks:

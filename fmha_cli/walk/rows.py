@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fmha_cli.discovery.registry import Registry
@@ -55,25 +55,8 @@ def plan_rows(
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: see ``select``.
     """
-    rows: list[Row] = []
-    for group, point in enumerate(points):
-        rows.extend(_rows_of(group, point, request, registry, found))
-    return rows
-
-
-def _rows_of(
-    group: int, problem: Problem, request: Request, registry: Registry, found: Mapping[str, Availability]
-) -> Iterator[Row]:
-    caches = _caches(request)
-    if request.ab is not None:
-        for name in request.ab:
-            selection = select(problem, registry, found, replace(request.wanted, kernel=name))
-            yield from _expanded(group, problem, selection, registry, caches, every=False, pair=True)
-        return
-    selection = select(problem, registry, found, request.wanted)
-    yield from _expanded(group, problem, selection, registry, caches, every=request.all_kernels)
-    if request.command is Command.VALIDATE and not problem.lse and problem.direction.forward:
-        yield from _lse_sibling(group, problem, request, registry, found)
+    planner = _Planner(request, registry, found, _caches(request))
+    return [row for group, point in enumerate(points) for row in planner.rows_of(group, point)]
 
 
 def _caches(request: Request) -> tuple[CacheState, ...]:
@@ -87,33 +70,57 @@ def _caches(request: Request) -> tuple[CacheState, ...]:
     return (CacheState(request.cache),)
 
 
-def _expanded(
-    group: int,
-    problem: Problem,
-    selection: Selection,
-    registry: Registry,
-    caches: Iterable[CacheState],
-    *,
-    every: bool,
-    pair: bool = False,
-) -> Iterator[Row]:
-    if selection.best is None:
-        yield Row(group=group, problem=problem, choice=None, plan=None, reasons=selection.trace.reasons())
-        return
-    for choice in _distinct(selection.choices) if every else [selection.best]:
-        backend = registry.backend(choice.kernel.backend)
-        plan = backend.plan(problem, choice.kernel, choice.device)
-        for cache in caches:
-            yield Row(
-                group=group,
-                problem=problem,
-                choice=choice,
-                plan=plan,
-                cache=cache,
-                default=choice is selection.best,
-                pair=pair,
-                fallback=next((r.text for r in selection.trace.reasons()), None),
-            )
+@dataclass(frozen=True)
+class _Planner:
+    """What the rows of all points depend on."""
+
+    request: Request
+    registry: Registry
+    found: Mapping[str, Availability]
+    caches: tuple[CacheState, ...]
+
+    def rows_of(self, group: int, problem: Problem) -> Iterator[Row]:
+        """The rows of one point."""
+        request = self.request
+        for name in request.ab or ():
+            yield from self._expanded(group, problem, self._selected(problem, replace(request.wanted, kernel=name)))
+        if request.ab is not None:
+            return
+        yield from self._expanded(group, problem, self._selected(problem, request.wanted))
+        if request.command is Command.VALIDATE and not problem.lse and problem.direction.forward:
+            yield from self._lse_sibling(group, replace(problem, lse=True))
+
+    def _selected(self, problem: Problem, wanted: Wanted) -> Selection:
+        return select(problem, self.registry, self.found, wanted)
+
+    def _expanded(self, group: int, problem: Problem, selection: Selection) -> Iterator[Row]:
+        if selection.best is None:
+            yield Row(group=group, problem=problem, choice=None, plan=None, reasons=selection.trace.reasons())
+            return
+        pair = self.request.ab is not None
+        for choice in _distinct(selection.choices) if self.request.all_kernels and not pair else [selection.best]:
+            backend = self.registry.backend(choice.kernel.backend)
+            plan = backend.plan(problem, choice.kernel, choice.device)
+            for cache in self.caches:
+                yield Row(
+                    group=group,
+                    problem=problem,
+                    choice=choice,
+                    plan=plan,
+                    cache=cache,
+                    default=choice is selection.best,
+                    pair=pair,
+                    fallback=next((r.text for r in selection.trace.reasons()), None),
+                )
+
+    def _lse_sibling(self, group: int, sibling: Problem) -> Iterator[Row]:
+        """The same problem with LSE returned: a kernel is never swapped for judging, so it is a row of its own."""
+        try:
+            selection = self._selected(sibling, self.request.wanted)
+        except UnsupportedError:  # the kernel that --kernel names returns no LSE: there is no sibling to judge
+            return
+        if selection.best is not None:
+            yield from self._expanded(group, sibling, selection)
 
 
 def _distinct(choices: Sequence[Choice]) -> list[Choice]:
@@ -122,17 +129,3 @@ def _distinct(choices: Sequence[Choice]) -> list[Choice]:
     for choice in choices:
         seen.setdefault(choice.kernel.digest, choice)
     return list(seen.values())
-
-
-def _lse_sibling(
-    group: int, problem: Problem, request: Request, registry: Registry, found: Mapping[str, Availability]
-) -> Iterator[Row]:
-    """The same problem with LSE returned: a kernel is never swapped for judging, so it is a row of its own."""
-    sibling = replace(problem, lse=True)
-    wanted: Wanted = request.wanted
-    try:
-        selection = select(sibling, registry, found, wanted)
-    except UnsupportedError:  # the kernel that --kernel names returns no LSE: there is no sibling to judge
-        return
-    if selection.best is not None:
-        yield from _expanded(group, sibling, selection, registry, _caches(request), every=request.all_kernels)

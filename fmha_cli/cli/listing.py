@@ -1,0 +1,120 @@
+"""The commands that list what there is: ``fmha devices``, ``plugins``, ``archs``, ``profiles`` and ``schema``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Argument, Command
+from fmha_cli.cli.options import BACKEND, DOCUMENT, ROWS
+
+if TYPE_CHECKING:
+    from fmha_cli.discovery.registry import Registry
+    from fmha_cli.report.documents.installation import PluginRow
+
+
+def devices(call: Call) -> None:
+    """Every device of every backend, the emulated ones last, and why the others have none."""
+    from fmha_cli.cli.asked import found_by
+    from fmha_cli.discovery.emulated_devices import emulated_devices, runs_on
+    from fmha_cli.discovery.select import Wanted, wanted_backends
+    from fmha_cli.report.documents.installation import devices_document
+
+    wanted = Wanted(backend=call.settings.text("backend") or "auto")
+    backends = wanted_backends(call.registry, wanted)
+    emulated = [
+        (backend.name, device)
+        for emulator, device in emulated_devices(call.registry)
+        for backend in backends
+        if runs_on(backend, emulator) and set(device.archs) & set(backend.archs())
+    ]
+    call.output.document(devices_document(found_by(call, wanted), emulated))
+
+
+def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
+    """Every plugin with what it brings, and those known by their faults alone."""
+    from fmha_cli.discovery.registry import BUILTINS
+    from fmha_cli.report.documents.installation import Fault, PluginRow
+
+    faults: dict[str, list[Fault]] = {}
+    for fault in registry.faults:
+        faults.setdefault(fault.plugin, []).append(Fault(fault.what, fault.help))
+    strangers = {plugin.name for plugin in registry.plugins if plugin.value not in BUILTINS.values()}
+    for plugin in registry.plugins:
+        builtin = plugin.value in BUILTINS.values()
+        blamed = not (builtin and plugin.name in strangers)  # of two with one name, the fault is the stranger's
+        yield PluginRow(
+            name=plugin.name,
+            builtin=builtin,
+            module=plugin.value,
+            distribution=plugin.distribution,
+            version=plugin.version,
+            faults=tuple(faults.pop(plugin.name, ())) if blamed else (),
+            **registry.brought_by(plugin),
+        )
+    for name, found in faults.items():
+        yield PluginRow(name=name, builtin=name in BUILTINS, faults=tuple(found))
+
+
+def plugins(call: Call) -> None:
+    """Every plugin; a broken one is named and breaks nothing else."""
+    from fmha_cli.domain.codec import to_json
+    from fmha_cli.report.documents.installation import Plugins
+
+    call.output.document(to_json(Plugins(plugins=tuple(plugin_rows(call.registry)))))
+
+
+def archs(call: Call) -> None:
+    """Every architecture, or one, with its facts."""
+    from fmha_cli.report.documents.installation import archs_document
+
+    name = call.argument("arch")
+    names = call.registry.arch_names() if name is None else (name,)
+    call.output.document(archs_document(call.registry.arch(n) for n in names))
+
+
+def profiles(call: Call) -> None:
+    """The named sets of kernels that ``--profile`` takes."""
+    from fmha_cli.discovery import profiles as domain
+    from fmha_cli.domain.codec import taken_from, to_json
+    from fmha_cli.report.documents.installation import ProfileRow, Profiles
+
+    rows = (taken_from(profile, ProfileRow, archs=(), kernels=None) for profile in domain.profiles())
+    call.output.document(to_json(Profiles(profiles=tuple(rows))))
+
+
+def schema(call: Call) -> None:
+    """Print one schema, or the names of all."""
+    from fmha_cli.domain.codec import to_json
+    from fmha_cli.report.document import names
+    from fmha_cli.report.documents.pages import Schemas
+    from fmha_cli.report.schemas import text
+
+    name = call.argument("name")
+    if name is not None:
+        call.output.text(text(name))
+    elif call.settings.on("json"):
+        call.output.document(to_json(Schemas(schemas=names())))
+    else:
+        call.output.text("\n".join(names()))
+
+
+COMMANDS = {
+    "devices": Command(
+        devices,
+        options=(BACKEND, *ROWS),
+        detail="An emulated device (emu:ARCH) runs kernels on the CPU, instruction by instruction; it is used only where "
+        "--device names it, and has no speed.",
+    ),
+    "plugins": Command(plugins, options=ROWS),
+    "archs": Command(
+        archs, options=ROWS, arguments=(Argument("arch", "One architecture; without it, all", complete="archs"),)
+    ),
+    "profiles": Command(profiles, options=ROWS),
+    "schema": Command(
+        schema,
+        options=DOCUMENT,
+        arguments=(Argument("name", "Name of the schema; without it, the names are printed", complete="schemas"),),
+    ),
+}

@@ -1,0 +1,89 @@
+"""The commands that walk over problems: ``fmha run``, ``fmha validate`` and ``fmha bench``."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Command, Opt
+from fmha_cli.cli.options import (
+    ALL_KERNELS,
+    DRY_RUN,
+    EMULATING,
+    FILES,
+    FILL,
+    FILL_SEED,
+    JOURNALS,
+    NO_CHECK,
+    ROOM,
+    ROWS,
+    RUNNING,
+)
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.flags import FlagKind
+
+FILLS = replace(FILL, help="Fills to judge with, a comma list [default: all five]", metavar="FILL,...")
+REPEATS = Opt("repeats", FlagKind.SIZE, "Runs that must agree bit for bit [default: 2]", panel="Running")
+SAVE = Opt("save-failures", FlagKind.FILE, "Keep the tensors of every failing row there", panel="Files", metavar="DIR")
+
+_measuring = partial(Opt, panel="Measuring")
+CACHE = _measuring(
+    "cache", FlagKind.TEXT, "State of the caches before a sample [default: hot]", choices=("hot", "cold", "both")
+)
+AB = Opt("ab", FlagKind.TEXT, "Two kernels, timed in turns", panel="Choosing", repeats=True, metavar="K1 K2", pair=True)
+FLOPS = _measuring("flops", FlagKind.TEXT, "Pairs that count [default: visible]", choices=("visible", "dense"))
+PEAK = _measuring(
+    "peak",
+    FlagKind.TEXT,
+    "The peak that shares refer to; measured once and kept [default: measured]",
+    choices=("measured", "spec"),
+)
+BUDGET = _measuring("budget", FlagKind.NUMBER, "Seconds for the samples of one row [default: 2]", metavar="S")
+BASELINE = _measuring("baseline", FlagKind.FILE, "An earlier report (JSON) to compare with; slower is exit 1")
+
+FORMULAS = (
+    "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "
+    "exactly; backward = heads * A * (6 * hdim + 4 * hdim_v). With --flops dense, A counts all pairs. "
+    "Bytes = every tensor once, K and V by their own heads."
+)
+
+
+def walk(call: Call) -> int:
+    """``run``: one row for every problem. ``validate``: one verdict for every (problem, kernel). ``bench``: one record for
+    every (problem, kernel, cache mode)."""
+    from fmha_cli.cli.walking import walk_points
+
+    if len(call.settings.many("ab")) not in (0, 2):
+        where = call.settings.where("ab")
+        raise UsageError(f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2")
+    return walk_points(call)
+
+
+COMMANDS = {
+    "run": Command(
+        walk,
+        options=(*ROOM, *FILES, FILL, FILL_SEED, NO_CHECK, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
+        detail="Lists (512,1k) and ranges (a:b:+n, a:b:*n, both ends included) in the options that take them sweep: "
+        "one row for every point. --dry-run runs nothing; where a backend can show its launches without a device, their "
+        "kernels are built for it. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
+        "4 environment, 5 empty selection, 6 a kernel failed, 130 interrupted.",
+    ),
+    "validate": Command(
+        walk,
+        options=(
+            *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
+            *(REPEATS, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
+        ),
+        detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
+        "hashed. A kernel that can return LSE is judged on it too, in a row of its own.",
+    ),
+    "bench": Command(
+        walk,
+        options=(
+            *(*ROOM, ALL_KERNELS, AB, *FILES[:4], FILL, FILL_SEED),
+            *(CACHE, BUDGET, FLOPS, PEAK, BASELINE, NO_CHECK, DRY_RUN, *RUNNING, *JOURNALS, *ROWS),
+        ),
+        detail=FORMULAS,
+    ),
+}
