@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 from fmha_cli.cli import failure
 from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, CommandSet, Opt
+from fmha_cli.cli.command import Command, CommandSet
 from fmha_cli.cli.console import Console, colored
 from fmha_cli.cli.output import Output, flush_stdout
-from fmha_cli.cli.settings import FLAG, Settings, Value, check_choices, layer_of_variables, merge
+from fmha_cli.cli.settings import FLAG, Value, check_choices, layer_of_variables, merge
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, TALK, declared
 from fmha_cli.domain.errors import FmhaError, InternalError
@@ -39,16 +39,12 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return int(code or 0)
     except KeyboardInterrupt:
         return failure.interrupted(process.console)
-    except InternalError as error:
+    except Exception as fault:  # noqa: BLE001 - the last resort: what is no error of the user's is a bug, and says so
+        typers = hasattr(fault, "format_message")  # from whichever parser Typer carries
+        error = failure.from_typer(fault, process.command) if typers else fault
+        if isinstance(error, FmhaError) and not isinstance(error, InternalError):
+            return failure.report(error, process.console, process.output, process.command)
         return failure.bug(error, process.console, argv)
-    except FmhaError as error:
-        return failure.report(error, process.console, process.output, process.command)
-    except Exception as fault:  # noqa: BLE001 - the last resort: every other exception is a bug, and says so
-        if hasattr(fault, "format_message"):  # Typer's own, from whichever parser it carries
-            return failure.report(
-                failure.from_typer(fault, process.command), process.console, process.output, process.command
-            )
-        return failure.bug(fault, process.console, argv)
 
 
 class Process:
@@ -74,9 +70,15 @@ class Process:
         return Registry({}).commands
 
     def _invoke(self, name: str, command: Command, given: Mapping[str, Value], arguments: Mapping[str, Any]) -> int:
-        options = (*command.options, *TALK)
+        from fmha_cli.cli.config import config_files, layers_of_file
+
+        options, files = (*command.options, *TALK), config_files(Path.cwd())
         self.command = name
-        settings, files = self._settings(name, options, given)
+        layers = [given, layer_of_variables(options, self.environ)]
+        known = known_options() if files else {}
+        for path in files:
+            layers += layers_of_file(path, name.partition(" ")[0], options, known)
+        settings = merge(layers)
         color = settings.text("color") or "auto"
         self.console = Console(
             quiet=settings.on("quiet"), verbose=settings.on("verbose"), color=colored(sys.stderr, color, self.environ)
@@ -93,19 +95,6 @@ class Process:
         except FmhaError as error:
             error.where = settings.located(error.where, error.what)
             raise
-
-    def _settings(
-        self, name: str, options: tuple[Opt, ...], given: Mapping[str, Value]
-    ) -> tuple[Settings, tuple[Path, ...]]:
-        """The effective options, and the configuration files that were read."""
-        from fmha_cli.cli.config import config_files, layers_of_file
-
-        files = config_files(Path.cwd())
-        layers = [given, layer_of_variables(options, self.environ)]
-        known = known_options() if files else {}
-        for path in files:
-            layers += layers_of_file(path, name.partition(" ")[0], options, known)
-        return merge(layers), files
 
 
 def known_options() -> dict[str, list[str]]:

@@ -40,8 +40,7 @@ CHOOSING = (
     _choosing("device", _T, f"{', '.join(device_kinds())}, emu:ARCH [default: auto]", metavar="ID"),
     _choosing("kernel", _T, "Canonical name, upstream name, or 8 and more digits of the digest", metavar="K"),
 )
-ARCH = CHOOSING[1]
-BACKEND = CHOOSING[0]
+BACKEND, ARCH, *_ = CHOOSING
 ALL_KERNELS = _choosing("all-kernels", _B, "Every kernel that fits, not only the best")
 FILTER = _choosing(
     "filter", _T, "KEY:GLOB[,KEY:GLOB...]; -KEY:GLOB excludes; repeatable", repeats=True, metavar="TERMS"

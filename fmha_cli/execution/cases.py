@@ -61,11 +61,8 @@ class Cases:
         kept_bytes: int = KEPT_BYTES,
         streams: Mapping[str, Stream] = STREAMS,
     ) -> None:
-        self._make = make_inputs
-        self._streams = streams
-        self._oracle_s = oracle_s
-        self._seed = seed
-        self._kept_bytes = kept_bytes
+        self._make, self._streams = make_inputs, streams
+        self._oracle_s, self._seed, self._kept_bytes = oracle_s, seed, kept_bytes
         self._kept: OrderedDict[tuple[Problem, str, str, bool], Case] = OrderedDict()
 
     def case(self, problem: Problem, fill: str, *, stream: str, check: bool = True) -> Case:

@@ -75,7 +75,7 @@ def score_error(problem: Problem) -> float:
 def floors(problem: Problem, reference: RowResult, dim: int, *, flushes: bool = False) -> F64:
     """(R,) the floor of each row's scale; ``flushes``: the matrix unit treats subnormal P as zero."""
     eps = eps_of(problem)
-    scores: F64 = (score_error(problem) * reference.reach + F32_EPS * np.sqrt(reference.visible)) / eps
+    scores = (score_error(problem) * reference.reach + F32_EPS * np.sqrt(reference.visible)) / eps
     floor: F64 = reference.noise * (1 + scores) + dim**0.5 * HALF_STEP[problem.dtype_out] / eps
     floor += reference.width * HALF_STEP[problem.dtype] / eps
     return floor + reference.lost / eps if flushes else floor
@@ -109,5 +109,4 @@ def _mismatched(got: F64, want: F64, limit: float) -> F64:
     size = np.abs(want)
     certain = ~np.isfinite(want) | (size <= limit * (1 - _NEAR)) | (size > limit * (1 + _NEAR))
     finite = np.isfinite(want) & (size <= limit)
-    count: F64 = ((np.isfinite(got) != finite) & certain).sum(axis=1).astype(np.float64)
-    return count
+    return np.asarray(((np.isfinite(got) != finite) & certain).sum(axis=1), np.float64)

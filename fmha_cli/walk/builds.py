@@ -56,37 +56,32 @@ def build_stages(
         KeyboardInterrupt: the user interrupted; what was finished is in the cache.
     """
     distinct = {stage.kernel.digest: stage for stage in stages}
-    outcomes = {
-        digest: Built(stage.kernel.name, None, error)
-        for digest, stage in distinct.items()
-        if (error := _refusal(registry, stage.kernel))
-    }
+    refused = {digest: _refusal(registry, stage.kernel) for digest, stage in distinct.items()}
     ready, unfit = _prepared(
-        registry, context, [stage.kernel.backend for digest, stage in distinct.items() if digest not in outcomes]
+        registry, context, [stage.kernel.backend for digest, stage in distinct.items() if refused[digest] is None]
     )
+    outcomes: dict[str, Built] = {}
+    jobs: dict[str, Job[Artifact]] = {}
     for digest, stage in distinct.items():
-        if digest not in outcomes and stage.kernel.backend in unfit:
-            outcomes[digest] = Built(stage.kernel.name, None, unfit[stage.kernel.backend])
-    for outcome in outcomes.values():
-        heard(outcome)
-    left = {digest: stage for digest, stage in distinct.items() if digest not in outcomes}
-    jobs = [
-        Job(
-            stage.kernel.name,
-            partial(_build, registry, replace(context, prepared=ready.get(stage.kernel.backend)), stage),
-            _memory(registry, stage.kernel),
-        )
-        for stage in left.values()
-    ]
+        kernel = stage.kernel
+        error = refused[digest] or unfit.get(kernel.backend)
+        if error is None:
+            build = partial(_build, registry, replace(context, prepared=ready[kernel.backend]), stage)
+            backend = registry.backend(kernel.backend)
+            memory = backend.compile_bytes(kernel) if isinstance(backend, Batched) else COMPILE_BYTES
+            jobs[digest] = Job(kernel.name, build, memory)
+        else:
+            outcomes[digest] = Built(kernel.name, None, error)
+            heard(outcomes[digest])
 
     def done(count: int, total: int, outcome: Built) -> None:
         progress(len(outcomes) + count, len(distinct), outcome.name)
         heard(outcome)
 
-    batch = build_many(jobs, context.jobs, done)
+    batch = build_many(list(jobs.values()), context.jobs, done)
     if batch.interrupted:
         raise KeyboardInterrupt
-    return {**outcomes, **dict(zip(left, batch.outcomes, strict=True))}
+    return {**outcomes, **dict(zip(jobs, batch.outcomes, strict=True))}
 
 
 def _build(registry: Registry, context: BuildContext, stage: Stage, stop: Event) -> Artifact:
@@ -97,9 +92,7 @@ def _refusal(registry: Registry, kernel: KernelSpec) -> FmhaError | None:
     """The first of the reasons why a kernel cannot exist on its architecture, as an error with all of them."""
     backend = registry.backend(kernel.backend)
     reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
-    if not reasons:
-        return None
-    return unbuildable(kernel, reasons)
+    return unbuildable(kernel, reasons) if reasons else None
 
 
 def _prepared(
@@ -115,8 +108,3 @@ def _prepared(
         except EnvironmentProblem as fault:
             faults[name] = fault
     return ready, faults
-
-
-def _memory(registry: Registry, kernel: KernelSpec) -> int:
-    backend = registry.backend(kernel.backend)
-    return backend.compile_bytes(kernel) if isinstance(backend, Batched) else COMPILE_BYTES
