@@ -92,10 +92,8 @@ def _emptied(steps: Sequence[tuple[Term, ...]], reached: Sequence[int]) -> Empty
 
 
 def _admits(step: tuple[Term, ...], kernel: KernelSpec, upstream: UpstreamName) -> bool:
-    if step[0].exclude:
-        return not fnmatchcase(_value(kernel, step[0].key, upstream), step[0].glob)
     value = _value(kernel, step[0].key, upstream)
-    return any(fnmatchcase(value, term.glob) for term in step)
+    return any(fnmatchcase(value, term.glob) for term in step) is not step[0].exclude
 
 
 def _value(kernel: KernelSpec, key: str, upstream: UpstreamName) -> str:

@@ -46,29 +46,29 @@ def load_plugins(entries: Iterable[EntryPoint]) -> tuple[list[Plugin], list[Plug
     plugins: list[Plugin] = []
     faults: list[PluginFault] = []
     for entry in entries:
-        if any(entry.name == p.name for p in plugins):
-            faults.append(PluginFault(entry.name, f"a second plugin has this name ({entry.value})", "uninstall one"))
-            continue
-        try:
-            module = entry.load()
-        except Exception as fault:  # noqa: BLE001 - whatever a stranger's import raises must not end the run
-            what = f"import of {entry.value} failed: {type(fault).__name__}: {fault}"
-            faults.append(PluginFault(entry.name, what, "reinstall or uninstall the plugin"))
-            continue
-        misspelled = unknown_hooks(module)
-        if misspelled:
-            what = f"hooks that do not exist: {', '.join(misspelled)}"
-            faults.append(PluginFault(entry.name, what, f"hooks are {', '.join(hook_names())}"))
-            continue
-        objection = _objection(module)
-        if objection is not None:
-            faults.append(PluginFault(entry.name, objection, "see docs/writing-a-backend.md"))
-            continue
-        dist = entry.dist
-        plugins.append(
-            Plugin(entry.name, dist.name if dist else None, dist.version if dist else None, entry.value, module)
-        )
+        loaded = _loaded(entry, plugins)
+        if isinstance(loaded, Plugin):
+            plugins.append(loaded)
+        else:
+            faults.append(PluginFault(entry.name, *loaded))
     return plugins, faults
+
+
+def _loaded(entry: EntryPoint, others: Iterable[Plugin]) -> Plugin | tuple[str, str]:
+    """The plugin of an entry point, or what is wrong with it and what helps."""
+    if any(entry.name == other.name for other in others):
+        return f"a second plugin has this name ({entry.value})", "uninstall one"
+    try:
+        module = entry.load()
+    except Exception as fault:  # noqa: BLE001 - whatever a stranger's import raises must not end the run
+        what = f"import of {entry.value} failed: {type(fault).__name__}: {fault}"
+        return what, "reinstall or uninstall the plugin"
+    if misspelled := unknown_hooks(module):
+        return f"hooks that do not exist: {', '.join(misspelled)}", f"hooks are {', '.join(hook_names())}"
+    if objection := _objection(module):
+        return objection, "see docs/writing-a-backend.md"
+    dist = entry.dist
+    return Plugin(entry.name, dist.name if dist else None, dist.version if dist else None, entry.value, module)
 
 
 def _objection(module: Any) -> str | None:

@@ -14,12 +14,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from itertools import islice, product
 from math import prod
 
 from fmha_cli.domain.errors import EmptySelection, ImpossibleProblem, UsageError
-from fmha_cli.domain.flags import BY_KEY, Flag, FlagKind, parse_size
+from fmha_cli.domain.flags import BY_KEY, Flag, FlagKind, parse_number, parse_size
 from fmha_cli.domain.problem import Problem
 
 LIMIT = 100_000
@@ -173,13 +173,8 @@ def _range(match: re.Match[str], where: str, decimal: bool) -> Iterator[str]:
 def _number(text: str, where: str, decimal: bool) -> Decimal:
     if not decimal:
         return Decimal(parse_size(text, where))
-    try:
-        value = Decimal(text.strip())
-    except InvalidOperation:
-        value = Decimal("nan")
-    if not value.is_finite():
-        raise ImpossibleProblem(f"{where} {text}: not a finite number", code="P003", where=where)
-    return value
+    parse_number(text, where)
+    return Decimal(text.strip())
 
 
 def _plain(value: Decimal, decimal: bool) -> str:

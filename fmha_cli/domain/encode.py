@@ -10,10 +10,9 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import Enum
 from functools import cache
-from types import MappingProxyType
 from typing import Any, TypeVar, cast, get_type_hints
 
 from fmha_cli.domain.codec import once, to_json
@@ -73,9 +72,7 @@ def field_text(value: Any) -> str:
     return "x".join(str(v) for v in value) if isinstance(value, tuple) else str(value)
 
 
-@cache
-def _types(kind: Any) -> Mapping[str, Any]:
-    return MappingProxyType(get_type_hints(kind))
+_types: Callable[[Any], Mapping[str, Any]] = cache(get_type_hints)
 
 
 def decode_fields(text: str, kind: type[T]) -> T:

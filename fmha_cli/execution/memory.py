@@ -6,7 +6,7 @@ import mmap
 import os
 import tempfile
 
-from fmha_cli.domain.free_memory import available_bytes
+from fmha_cli.domain.device import available_bytes
 
 
 def shared_file(size: int, *, also: int = 0) -> int:

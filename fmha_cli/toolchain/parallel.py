@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from fmha_cli.domain.device import available_bytes
 from fmha_cli.domain.errors import FmhaError, InternalError, Interrupted
-from fmha_cli.domain.free_memory import available_bytes
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.codec import taken_from, to_json
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.members import Count, Least, Sha256, ShownAs
 from fmha_cli.domain.plan import Plan, Workspace
@@ -61,27 +61,20 @@ def plan_document(
         return to_json(PlanPage(problem=problem.to_dict(), device=device, reasons=tuple(reasons)))
     names = (*upstream_names, *(None,) * len(plan.stages))
     stages = tuple(
-        PlannedStage(
-            family=stage.family,
-            kernel=stage.kernel.name,
-            digest=stage.kernel.digest,
-            upstream_name=name,
-            detail=dict(stage.detail),
-        )
+        taken_from(stage.kernel, PlannedStage, kernel=stage.kernel.name, upstream_name=name, detail=dict(stage.detail))
         for stage, name in zip(plan.stages, names, strict=False)
     )
     return to_json(
-        PlanPage(
+        taken_from(
+            plan,
+            PlanPage,
+            schema=PlanPage.schema,
             problem=problem.to_dict(),
             backend=plan.main.backend,
             arch=plan.main.arch,
             device=device,
             kernel=plan.main.name,
-            splits=plan.splits,
             stages=stages,
-            workspaces=plan.workspaces,
-            workspace_bytes=plan.workspace_bytes,
-            predicted_bytes=plan.predicted_bytes,
             reasons=tuple(reasons),
         )
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.domain.free_memory import available_bytes
+from fmha_cli.domain.device import available_bytes
 
 
 def machine(folder: Path, files: dict[str, str]) -> tuple[Path, Path]:
