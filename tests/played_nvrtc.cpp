@@ -1,9 +1,9 @@
-// An NVRTC that compiles nothing and does what the text asks for:
+// An NVRTC that compiles nothing and follows commands in the text:
 //   "cubin PATH"  gives the bytes of a file        "fail MESSAGE"  refuses the text with this message
 //   "hang"        never returns                    "crash"         ends the process
 //   "grow BYTES"  touches that much memory first   "ptx PATH"      gives the text of a file, a short one otherwise
-//   (nothing)     gives the file default.cubin beside the library; no cubin for -arch=compute_...
-// What it was given is appended to the file calls.txt beside the library.
+//   (nothing)     gives the file default.cubin next to the library; no cubin for -arch=compute_...
+// Its arguments are appended to the file calls.txt next to the library.
 #include <dlfcn.h>
 #include <unistd.h>
 

@@ -2,18 +2,18 @@
 //
 // cuda-python loads it unmodified: by its name through the loader's search path, or because it is already in the
 // process. Device memory is host memory, addresses are real, copies and fills happen at once, kernels are recorded with
-// their parameter bytes and run only where a hook is given. Time is a counter that kernels and fills advance.
+// their parameter bytes and run only if a hook is set. Time is a counter that kernels and fills advance.
 //
-// What it does not have fails loudly: cuGetProcAddress does not find it, and cuda-python names it.
-// What a real driver refuses (foreign pointers, oversized launches, wrong parameter sizes, a dead context) is refused.
+// A missing function fails loudly: cuGetProcAddress does not find it, and cuda-python names it.
+// It refuses what a real driver refuses: foreign pointers, oversized launches, wrong parameter sizes, a dead context.
 //
-// The device, its driver and planted faults are told as "key=value;key=value", by fmha_standin_configure or by the
-// variable FMHA_CUDA_STANDIN, read at the first call:
+// The device, its driver and planted faults are set as "key=value;key=value", with fmha_standin_configure or with the
+// variable FMHA_CUDA_STANDIN, which is read at the first call:
 //   devices=1 driver=13000 capability=9.0 units=132 memory=BYTES l2=BYTES shared=BYTES name=TEXT
-//   kernel_ns=N      what a kernel takes; gap_ns=N: what the host takes to launch one, outside graphs
+//   kernel_ns=N      the time of a kernel; gap_ns=N: the time of the host to launch one, outside graphs
 //   init=N           cuInit returns this error
 //   fault=N@K        the K-th kernel from now on (from 1) ends with this error
-//   once=PATH        the fault strikes only if this file is absent, and makes it: one process of several
+//   once=PATH        the fault occurs only if this file is absent, and creates it: in one process of several
 //   refuse=N         cuLaunchKernel returns this error
 
 #include <elf.h>
@@ -55,7 +55,7 @@ using Guard = std::lock_guard<std::recursive_mutex>;
 
 struct Kernel {
   std::string symbol;
-  size_t parameter_bytes;  // 0: the cubin does not say
+  size_t parameter_bytes;  // 0: the cubin does not state it
   size_t static_shared;
   int registers;
   size_t allowed_shared = 48 << 10;
@@ -108,7 +108,7 @@ struct FmhaStandinLaunch {
   uint64_t parameter_bytes;
   uint32_t replayed;  // from a graph
 };
-// Runs a kernel's work; returns 0 or the error that the kernel ends with.
+// Does a kernel's work; returns 0 or the kernel's error.
 using Hook = int (*)(const FmhaStandinLaunch*);
 
 namespace {
@@ -189,7 +189,7 @@ bool configure(const std::string& text) {
   return true;
 }
 
-// The environment's words come first, so that what a test says later counts.
+// The environment's settings come first, so that a test's later settings override them.
 void configure_by_environment() {
   if (driver().configured) return;
   driver().configured = true;
@@ -203,7 +203,7 @@ void configure_by_environment() {
 // Errors that end a context. Every call after one of them returns it again.
 bool sticky(int error) { return error == 214 || (error >= 700 && error < 722 && error != 701 && error != 704 && error != 705); }
 
-// What every call that needs a context checks first.
+// The first check of every call that needs a context.
 int alive(const char* name) {
   Driver& d = driver();
   if (!d.started) return fail(NotInitialized, std::string(name) + ": cuInit was not called");
@@ -212,7 +212,7 @@ int alive(const char* name) {
   return Success;
 }
 
-// The end of the work so far: a kernel's error shows up here.
+// The end of the work so far, where a kernel's error appears.
 int settle() {
   Driver& d = driver();
   if (d.pending) {
@@ -253,13 +253,13 @@ uint32_t word(const char* at) {
   return out;
 }
 
-// Fills the kernels of a cubin; an error if it is none, or of another architecture.
+// Fills in the kernels of a cubin; an error if it is not a cubin or is for another architecture.
 int read_cubin(const char* image, Module& out) {
   Driver& d = driver();
   const auto* head = reinterpret_cast<const Elf64_Ehdr*>(image);
   if (std::memcmp(head->e_ident, ELFMAG, SELFMAG) || head->e_ident[EI_CLASS] != ELFCLASS64 || head->e_machine != 190)
     return fail(InvalidImage, "cuModuleLoadData: no ELF of machine EM_CUDA");
-  // The architecture's number: from CUDA 13 on bits 8 to 15 of the flags, before it the lowest byte.
+  // The architecture's number: from CUDA 13 on, bits 8 to 15 of the flags; before, the lowest byte.
   const uint32_t flags = head->e_flags;
   const int sm = head->e_ident[EI_ABIVERSION] >= 8 ? int(flags >> 8 & 0xff) : int(flags & 0xff);
   const bool exact = head->e_ident[EI_ABIVERSION] >= 8 && flags & 8;  // the suffix "a"
@@ -273,12 +273,12 @@ int read_cubin(const char* image, Module& out) {
     Kernel kernel{text.substr(6), 0, 0, int(sections[i].sh_info >> 24)};
     for (int j = 0; j < head->e_shnum; ++j) {
       const std::string other = names + sections[j].sh_name;
-      // From sm_90 on the compiler counts what the driver keeps of a block's shared memory.
+      // From sm_90 on, the compiler includes the driver's share of a block's shared memory.
       const size_t reserved = sm >= 90 ? 1024 : 0;
       if (other == ".nv.shared." + kernel.symbol && sections[j].sh_size > reserved)
         kernel.static_shared = sections[j].sh_size - reserved;
       if (other != ".nv.info." + kernel.symbol) continue;
-      // Records of a format, an attribute and either two bytes of value, or a size and that many bytes.
+      // Each record has a format, an attribute, and either two bytes of value, or a size and that many bytes.
       const char* at = image + sections[j].sh_offset;
       const char* end = at + sections[j].sh_size;
       while (at + 4 <= end) {
@@ -300,7 +300,7 @@ void run(const Launch& launch, bool replayed) {
   d.launches.push_back({launch, replayed, launch.kernel->symbol});
   d.clock += d.kernel_ns + (replayed ? 0 : d.gap_ns);
   ++d.kernels_run;
-  if (d.pending) return;  // the context is dead already, nobody knows it yet
+  if (d.pending) return;  // the context is already dead, but no call has reported it
   if (d.fault && d.kernels_run == d.fault_at) {
     bool strikes = true;
     if (!d.once.empty()) {
@@ -354,7 +354,7 @@ int queue(void* handle, Node node, const char* name) {
   return Success;
 }
 
-// Work that must not happen while any stream captures.
+// Work that is forbidden while any stream captures.
 int quiet(const char* name) {
   for (Stream* stream : driver().streams)
     if (stream->capturing) {
@@ -520,7 +520,7 @@ int mark(void* handle, void* stream, bool external, const char* name) {
   auto* event = static_cast<Event*>(handle);
   if (!driver().events.count(event)) return fail(InvalidHandle, std::string(name) + ": no such event");
   auto* on = static_cast<Stream*>(stream);
-  if (on && driver().streams.count(on) && on->capturing && !external) return Success;  // a dependency, not a time
+  if (on && driver().streams.count(on) && on->capturing && !external) return Success;  // a dependency, not a time stamp
   Node node{};
   node.kind = Node::Mark, node.event = event;
   return queue(stream, std::move(node), name);
@@ -775,9 +775,9 @@ API int cuGetProcAddress_v2(const char* name, void** out, int, uint64_t, int* st
   return *out ? Success : NotFound;
 }
 
-// ---- What tests read and set ----
+// ---- The tests' interface ----
 
-// False: the text is not understood.
+// Returns false if the text is not understood.
 API int fmha_standin_configure(const char* text) {
   Guard guard(driver().mutex);
   configure_by_environment();
@@ -803,7 +803,7 @@ API int fmha_standin_holds(uint64_t address, uint64_t bytes) {
 API void fmha_standin_forget() { driver().launches.clear(); }
 API const char* fmha_standin_complaint() { return driver().complaint.c_str(); }
 API uint64_t fmha_standin_bytes_in_use() { return driver().used; }
-// Streams, events, modules, graphs and their executables that nobody gave back.
+// Streams, events, modules, graphs and their executables that were not destroyed.
 API uint64_t fmha_standin_objects() {
   const Driver& d = driver();
   return d.streams.size() + d.events.size() + d.modules.size() + d.graphs.size() + d.execs.size();

@@ -1,4 +1,4 @@
-// Plain HIP kernels, one or more for each kind of instruction; hip_cases.py says what each must compute.
+// Plain HIP kernels, one or more for each kind of instruction; hip_cases.py has the expected results.
 #include <hip/hip_runtime.h>
 
 #define KERNEL extern "C" __global__
@@ -36,7 +36,7 @@ KERNEL void reduce_shuffle(const float* x, float* sum, float* most, u32 n) {
   if (threadIdx.x % warpSize == 0) sum[i / warpSize] = a, most[i / warpSize] = b;
 }
 
-// The last block to arrive adds what all blocks left: memory order between blocks.
+// The last block to arrive adds the results of all blocks, which tests memory order between blocks.
 KERNEL void reduce_last_block(const u32* x, u32* parts, u32* arrived, u32* out, u32 n) {
   __shared__ u32 total, last;
   if (threadIdx.x == 0) total = 0;
@@ -172,7 +172,7 @@ KERNEL void atomics_lds(u32* out, u64* wide, float* real) {
   atomicXor(a + 5, t << 3);
   atomicInc(a + 6, 40u);
   atomicMax(reinterpret_cast<int*>(a) + 7, -int(t));
-  u32 seen = 0;  // a guess: a plain read beside the atomics would be a race
+  u32 seen = 0;  // a guess: a plain read alongside the atomics would be a race
   for (u32 want; (want = atomicCAS(a + 8, seen, seen * 3 + 1)) != seen;) seen = want;
   out[16 + t] = atomicAdd(a + 9, 1u);
   atomicAdd(b + 0, u64(t) << 31);
@@ -282,7 +282,7 @@ KERNEL void lanes(const u32* x, u32* out, u32 n) {
   to[14 * n] = __builtin_amdgcn_ds_swizzle(v, 0x041f);            // lanes xor 1 within 32
   to[15 * n] = __builtin_amdgcn_update_dpp(77, v, 0x1b, 0xf, 0xf, false);   // quad_perm 3,2,1,0
   to[16 * n] = __builtin_amdgcn_update_dpp(77, v, 0x111, 0xf, 0xf, false);  // row_shr:1
-  to[17 * n] = __builtin_amdgcn_update_dpp(77, v, 0x102, 0xf, 0xf, true);   // row_shl:2, zero comes in
+  to[17 * n] = __builtin_amdgcn_update_dpp(77, v, 0x102, 0xf, 0xf, true);   // row_shl:2, shifts in zero
   to[18 * n] = __builtin_amdgcn_update_dpp(77, v, 0x124, 0xf, 0xf, false);  // row_ror:4
   to[19 * n] = __builtin_amdgcn_update_dpp(77, v, 0x140, 0xf, 0xf, false);  // row_mirror
   to[20 * n] = __builtin_amdgcn_update_dpp(77, v, 0x141, 0xf, 0xf, false);  // row_half_mirror
@@ -334,7 +334,7 @@ KERNEL void function_calls(const double* x, double* out, const double* table) {
   out[t] = calls_twice(x[t], t % 7, table) + called(x[t], 3, table);
 }
 
-// ---- Pointers that may be of any kind ----
+// ---- Generic pointers ----
 
 KERNEL void flat_pointers(const u32* x, u32* out) {
   __shared__ u32 shared[256];
@@ -503,7 +503,7 @@ KERNEL void nested_divergence(u32* out) {
 
 KERNEL void uniform_branches(const u32* x, u32* out, u32 n) {
   u32 r = 0;
-  for (u32 k = 0; k < n; ++k) {  // everything uniform: scalar loads, scalar arithmetic, scalar branches
+  for (u32 k = 0; k < n; ++k) {  // all uniform: scalar loads, scalar arithmetic, scalar branches
     const u32 v = x[k];
     if (v % 3 == 0) r += v * 5;
     else if (v > 1000) r ^= v >> 3;

@@ -1,4 +1,4 @@
-// A program as a user's would be: host and device in one, linked with HIP's symbols left open.
+// A program like a user's: host and device code in one file, linked with HIP's symbols unresolved.
 #include <cstdio>
 #include <cstring>
 #include <hip/hip_runtime.h>

@@ -1,4 +1,4 @@
-// Kernels that ask the host for what the emulated device does not offer.
+// Kernels that request host services which the emulated device does not offer.
 #include <cstdio>
 #include <hip/hip_runtime.h>
 

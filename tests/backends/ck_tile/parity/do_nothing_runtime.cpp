@@ -1,5 +1,5 @@
-// A HIP runtime that launches nothing: memory is the host's and begins as zeros, every launch succeeds and takes half a
-// millisecond. With it the real upstream programs run to their end, and print what they print.
+// A HIP runtime that launches nothing: memory is zero-initialised host memory, every launch succeeds and takes half a
+// millisecond. With it, the real upstream programs run to their end and print their output.
 #include <hip/hip_runtime_api.h>
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Every member of upstream's parameter structs, in upstream's order: NAME by NAME what csrc/flash_attn/src/flash.h declares.
+// Every member of upstream's parameter structs, in the order of csrc/flash_attn/src/flash.h.
 #pragma once
 #define FORWARD_FIELDS(F)                                                                                              \
     F(q_ptr) F(k_ptr) F(v_ptr)                                                                                         \

@@ -1,6 +1,7 @@
-// Reads one call a line (name=value, separated by spaces), makes it with upstream's host code, writes one JSON object a line.
+// Reads one call per line (name=value, separated by spaces), makes it with upstream's host code, and writes one JSON
+// object per line.
 //
-// A tensor is DTYPE:ADDRESS:SIZES:STRIDES (comma-separated, strides in elements); an absent name is a tensor not given.
+// A tensor is DTYPE:ADDRESS:SIZES:STRIDES (comma-separated, strides in elements); an absent name is an omitted tensor.
 #include <cxxabi.h>
 
 #include <iostream>

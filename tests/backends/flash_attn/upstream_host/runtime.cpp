@@ -1,4 +1,4 @@
-// CUDA's runtime and PyTorch's generator for one described device: questions are answered, launches are recorded.
+// CUDA's runtime and PyTorch's generator for one described device: queries are answered, launches are recorded.
 #include <cxxabi.h>
 #include <dlfcn.h>
 

@@ -12,7 +12,7 @@ int64_t product(const Extents &sizes) {
     return std::accumulate(sizes.begin(), sizes.end(), int64_t{1}, std::multiplies<>());
 }
 
-// Strides of a tensor that lies densely, the axes in the given order (outermost first).
+// Strides of a dense tensor with the axes in the given order (outermost first).
 Extents dense(const Extents &sizes, const std::vector<size_t> &order) {
     Extents out(sizes.size());
     int64_t step = 1;
@@ -34,7 +34,7 @@ at::Tensor fresh(const Extents &sizes, const Extents &steps, at::ScalarType type
     return {sizes, steps, type, host::allocate(bytes, how, static_cast<int>(type), sizes)};
 }
 
-// Strides under which the same memory has other sizes; nothing where only a copy can have them.
+// Strides that give the same memory other sizes; nothing if only a copy can have these sizes.
 std::optional<Extents> view(const at::Tensor &tensor, const Extents &sizes) {
     if (tensor.numel() == 0) return dense(sizes, in_order(sizes.size()));
     Extents out(sizes.size());

@@ -1,4 +1,4 @@
-// The CUDA runtime as upstream's host code uses it: questions about one described device, and launches that are recorded.
+// The CUDA runtime as upstream's host code uses it: queries of one described device, and recorded launches.
 #pragma once
 #include <cmath>
 #include <cstddef>
@@ -43,7 +43,7 @@ cudaError_t cudaFuncSetAttribute(Kernel *kernel, cudaFuncAttribute attribute, in
     return host_func_attribute(reinterpret_cast<const void *>(kernel), attribute, value);
 }
 
-// What clang makes of kernel<<<grid, block, shared, stream>>>(arguments).
+// Clang compiles kernel<<<grid, block, shared, stream>>>(arguments) to this call.
 extern "C" {
 unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, size_t shared, cudaStream_t stream);
 unsigned __cudaPopCallConfiguration(dim3 *grid, dim3 *block, size_t *shared, void *stream);
@@ -51,5 +51,5 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **a
 }
 
 #if defined(__CUDA__)
-__device__ int printf(const char *, ...);  // named in device functions of CUTLASS that nothing here calls
+__device__ int printf(const char *, ...);  // CUTLASS device functions name it, but nothing here calls them
 #endif

@@ -1,4 +1,4 @@
-// The kernels around the backward pass have no guard for the host, so what they call must be there.
+// The kernels around the backward pass have no host guard, so the functions that they call must exist.
 #pragma once
 #include "kernel_traits.h"
 

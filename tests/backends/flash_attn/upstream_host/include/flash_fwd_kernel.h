@@ -1,4 +1,4 @@
-// Stands where upstream's kernels stand: the traits are upstream's own, the device functions have nothing to do.
+// Replaces upstream's kernels: the traits are upstream's own, the device functions do nothing.
 #pragma once
 #include "kernel_traits.h"
 

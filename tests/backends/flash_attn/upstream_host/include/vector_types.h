@@ -1,4 +1,4 @@
-// CUDA's vector types: their sizes and alignments are all that CUTLASS's host code asks of them.
+// CUDA's vector types. CUTLASS's host code needs only their sizes and alignments.
 #pragma once
 #define HOST_VECTORS(T, NAME, ALIGN2, ALIGN4) \
     struct alignas(ALIGN2) NAME##2 { T x, y; }; \

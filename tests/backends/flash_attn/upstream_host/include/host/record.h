@@ -1,4 +1,4 @@
-// What a call to upstream's host code did, kept until it is asked for.
+// The effects of a call to upstream's host code, kept until they are queried.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -13,7 +13,7 @@ struct Launch {
     std::string kernel;  // upstream's template-id, demangled
     unsigned grid[3], block[3];
     uint64_t shared;
-    int64_t shared_allowed;  // of cudaFuncSetAttribute, -1 where it was not called
+    int64_t shared_allowed;  // from cudaFuncSetAttribute, -1 if it was not called
     std::vector<unsigned char> params;
     int splits;  // the second argument of the conversion of dQ, -1 elsewhere
 };

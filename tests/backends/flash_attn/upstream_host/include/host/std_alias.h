@@ -1,4 +1,4 @@
-// CUTLASS names the standard library of CUDA; on the host it is the compiler's own.
+// CUTLASS uses CUDA's standard library; on the host, the compiler's own replaces it.
 #pragma once
 #include <type_traits>
 namespace cuda {

@@ -14,7 +14,7 @@
     } while (0)
 
 namespace host {
-// What a TORCH_CHECK throws.
+// The exception of a failed TORCH_CHECK.
 struct Refused : std::runtime_error {
     Refused(const std::string &text, const char *condition)
         : std::runtime_error(text.empty() ? "Expected " + std::string(condition) + " to be true" : text) {}

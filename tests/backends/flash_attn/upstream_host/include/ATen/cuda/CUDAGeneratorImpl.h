@@ -1,4 +1,4 @@
-// The random state as the product's stand-in for PyTorch's holds it, and a generator that a test describes.
+// The random state in the layout of the product's stand-in for PyTorch's, and a generator that a test configures.
 #pragma once
 #include <cstdint>
 #include <mutex>
