@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 
-from fmha_cli.discovery.filters import Term, parse_terms
+from fmha_cli.discovery.filters import Filter, Term, parse_terms
 from fmha_cli.domain.counterpart import Case, Program
 from fmha_cli.domain.errors import EmptySelection
 
@@ -49,11 +49,11 @@ def chosen(cases: Iterable[Case], terms: Sequence[Term], limit: int | None = Non
         EmptySelection: F002, none matches; names the term that leaves nothing.
     """
     out: list[Case] = []
-    alone = dict.fromkeys(terms, 0)
+    alone, steps = dict.fromkeys(terms, 0), tuple(Filter(tuple(terms)).steps())
     for case in cases:
         for term in terms:
             alone[term] += _admits(term, case)
-        if _all(terms, case):
+        if all(any(_admits(term, case) for term in step) for step in steps):
             out.append(case)
             if limit is not None and len(out) >= limit:
                 return out
@@ -62,17 +62,6 @@ def chosen(cases: Iterable[Case], terms: Sequence[Term], limit: int | None = Non
         help = "fmha parity --list prints the cases with their settings"
         raise EmptySelection(f"--filter {','.join(empty)} matches no case", code="F002", where="--filter", help=help)
     return out
-
-
-def _all(terms: Sequence[Term], case: Case) -> bool:
-    included: dict[str, bool] = {}
-    for term in terms:
-        if term.exclude:
-            if not _admits(term, case):
-                return False
-        else:
-            included[term.key] = included.get(term.key, False) or _admits(term, case)
-    return all(included.values())
 
 
 def _admits(term: Term, case: Case) -> bool:

@@ -27,12 +27,15 @@ def inspect_library(path: Path) -> dict[str, object]:
     tool = shutil.which("objdump")
     if tool is None:
         return _nothing("objdump is not installed (package binutils)")
-    command = [tool, "-d", "--no-show-raw-insn", str(path)]
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True)
+        listing = _printed(tool, "-d", "--no-show-raw-insn", str(path))
     except (OSError, subprocess.SubprocessError) as fault:
         return _nothing(f"objdump failed: {fault}")
-    return {**summarise(done.stdout), "symbols": _symbols(path), "why": None}
+    return {**summarise(listing), "symbols": _symbols(path), "why": None}
+
+
+def _printed(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S, check=True).stdout
 
 
 def summarise(listing: str) -> dict[str, object]:
@@ -69,12 +72,10 @@ def _symbols(path: Path) -> list[str]:
     if tool is None:
         return []
     try:
-        done = subprocess.run(
-            [tool, "-D", "--defined-only", str(path)], capture_output=True, text=True, timeout=_TIMEOUT_S, check=True
-        )
+        lines = _printed(tool, "-D", "--defined-only", str(path)).splitlines()
     except (OSError, subprocess.SubprocessError):
         return []
-    return sorted(line.split()[-1] for line in done.stdout.splitlines() if line.split())
+    return sorted(line.split()[-1] for line in lines if line.split())
 
 
 def _nothing(why: str) -> dict[str, object]:

@@ -25,8 +25,7 @@ def launch_of(stage: Stage, call: Call[Situation]) -> Launch:
 def expected(kernel: KernelSpec) -> Expected:
     """What the kernel's cubin must export."""
     instance = instance_of(kernel)
-    tile = (traits.block_m(kernel), traits.block_n(kernel))
-    numbers = (*tile, kernel.signature.hdim, traits.threads(kernel))
+    numbers = (*traits.algorithm_of(kernel).tile, kernel.signature.hdim, traits.threads(kernel))
     return Expected(
         symbol=SYMBOL,
         version=VERSION,

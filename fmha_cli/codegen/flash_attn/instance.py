@@ -8,11 +8,11 @@ Source, in ``csrc/flash_attn/src`` of flash-attn 2.8.3.post2:
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
+from fmha_cli.codegen.flash_attn.traits import FORWARD
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
@@ -65,97 +65,66 @@ def instance_of(kernel: KernelSpec) -> Instance:
     algorithm = kernel.algorithm
     if not isinstance(algorithm, FaAlgorithm):
         raise TypeError(f"{kernel.name} is not a FlashAttention kernel")
-    if kernel.family not in _INSTANCES or kernel.signature.dtype not in _ELEMENTS:
+    if kernel.family not in _KERNELS or kernel.signature.dtype not in _ELEMENTS:
         raise ValueError(f"FlashAttention has no kernel {kernel.name}")
-    return _INSTANCES[kernel.family](kernel, algorithm)
-
-
-def _forward(kernel: KernelSpec, a: FaAlgorithm, name: str, arguments: tuple[str, ...], smem: str) -> Instance:
-    # The two false are Is_Q_in_regs and Share_Q_K_smem, which upstream never turns on.
-    size = (kernel.signature.hdim, *a.tile, a.warps)
-    words = (*map(str, size), "false", "false", _ELEMENTS[kernel.signature.dtype])
-    function, symbol = _FORWARD[name]
+    function, symbol, smem = _KERNELS[kernel.family]
+    forward = kernel.family in FORWARD
+    main_backward = kernel.family is Family.BWD_DQ_DK_DV
     return Instance(
-        headers=("flash_fwd_kernel.h",),
-        traits=f"Flash_fwd_kernel_traits<{', '.join(words)}>",
+        headers=("flash_fwd_kernel.h",) if forward else _BACKWARD_HEADERS[: 2 if main_backward else 1],
+        traits=_traits(kernel, algorithm),
         function=function,
         kernel=symbol,
-        arguments=arguments,
-        block=FaFwdParams,
-        grid_constant=True,
+        arguments=_arguments(kernel, algorithm),
+        block=FaFwdParams if forward else FaBwdParams,
+        grid_constant=forward or main_backward,
         smem=smem,
+        extra=(("const int", "nsplits"),) if kernel.family is Family.BWD_CONVERT_DQ else (),
     )
 
 
-_FORWARD = {
-    "fwd": ("compute_attn", "flash_fwd_kernel"),
-    "splitkv": ("compute_attn_splitkv", "flash_fwd_splitkv_kernel"),
-    "combine": ("combine_attn_seqk_parallel", "flash_fwd_splitkv_combine_kernel"),
+_BACKWARD_HEADERS = ("flash_bwd_preprocess_kernel.h", "flash_bwd_kernel.h")
+"""The second header calls dot_do_o of the first and does not include it."""
+_KERNELS = {
+    Family.FWD: ("compute_attn", "flash_fwd_kernel", "kSmemSize"),
+    Family.FWD_SPLITKV: ("compute_attn_splitkv", "flash_fwd_splitkv_kernel", "kSmemSize"),
+    Family.FWD_SPLITKV_COMBINE: ("combine_attn_seqk_parallel", "flash_fwd_splitkv_combine_kernel", ""),
+    Family.BWD_DOT_DO_O: ("compute_dot_do_o", "flash_bwd_dot_do_o_kernel", ""),
+    Family.BWD_DQ_DK_DV: (
+        "compute_dq_dk_dv_seqk_parallel",
+        "flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel",
+        "kSmemSize1colblock",
+    ),
+    Family.BWD_CONVERT_DQ: ("convert_dQ", "flash_bwd_convert_dq_kernel", "kSmemdQSize"),
 }
-"""The device function and the kernel of each forward family."""
+"""``function``, ``kernel`` and ``smem`` of each family's instance."""
 
 
-def _fwd(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
-    s = kernel.signature
-    tail = (*_features(kernel, a), "false")  # Return_softmax, a debugging aid
-    return _forward(kernel, a, "fwd", (TRAITS, _on(s.dropout), *tail), "kSmemSize")
-
-
-def _splitkv(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
-    s = kernel.signature
-    return _forward(kernel, a, "splitkv", (TRAITS, *_features(kernel, a), _on(s.split), _on(s.append)), "kSmemSize")
-
-
-def _combine(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
-    words = (TRAITS, str(a.combine_rows), str(a.log_max_splits), _flag(a.even_k))
-    return _forward(kernel, a, "combine", words, "")
-
-
-def _backward(kernel: KernelSpec, a: FaAlgorithm) -> str:
+def _traits(kernel: KernelSpec, a: FaAlgorithm) -> str:
+    forward = kernel.family in FORWARD
+    # The two false are Is_Q_in_regs and Share_Q_K_smem, which upstream never turns on.
+    flags = (False, False) if forward else (a.v_in_regs, a.single_buffer)
     size = (kernel.signature.hdim, *a.tile, a.warps, *a.atoms)
-    words = (*map(str, size), _flag(a.v_in_regs), _flag(a.single_buffer), _ELEMENTS[kernel.signature.dtype])
-    return f"Flash_bwd_kernel_traits<{', '.join(words)}>"
+    words = (*map(str, size), *map(_flag, flags), _ELEMENTS[kernel.signature.dtype])
+    return f"Flash_{'fwd' if forward else 'bwd'}_kernel_traits<{', '.join(words)}>"
 
 
-def _dot_do_o(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
-    return Instance(
-        headers=("flash_bwd_preprocess_kernel.h",),
-        traits=_backward(kernel, a),
-        function="compute_dot_do_o",
-        kernel="flash_bwd_dot_do_o_kernel",
-        arguments=(_flag(a.clear_dq_accum), TRAITS),
-        block=FaBwdParams,
-        grid_constant=False,
-        smem="",
-    )
-
-
-def _dq_dk_dv(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
-    return Instance(
-        # The second header calls dot_do_o of the first and does not include it.
-        headers=("flash_bwd_preprocess_kernel.h", "flash_bwd_kernel.h"),
-        traits=_backward(kernel, a),
-        function="compute_dq_dk_dv_seqk_parallel",
-        kernel="flash_bwd_dq_dk_dv_loop_seqk_parallel_kernel",
-        arguments=(TRAITS, _on(kernel.signature.dropout), *_features(kernel, a)),
-        block=FaBwdParams,
-        grid_constant=True,
-        smem="kSmemSize1colblock",
-    )
-
-
-def _convert_dq(kernel: KernelSpec, a: FaAlgorithm) -> Instance:
-    return Instance(
-        headers=("flash_bwd_preprocess_kernel.h",),
-        traits=_backward(kernel, a),
-        function="convert_dQ",
-        kernel="flash_bwd_convert_dq_kernel",
-        arguments=(TRAITS,),
-        block=FaBwdParams,
-        grid_constant=False,
-        smem="kSmemdQSize",
-        extra=(("const int", "nsplits"),),
-    )
+def _arguments(kernel: KernelSpec, a: FaAlgorithm) -> tuple[str, ...]:
+    s = kernel.signature
+    match kernel.family:
+        case Family.FWD:
+            # The last one is Return_softmax, a debugging aid.
+            return (TRAITS, _on(s.dropout), *_features(kernel, a), "false")
+        case Family.FWD_SPLITKV:
+            return (TRAITS, *_features(kernel, a), _on(s.split), _on(s.append))
+        case Family.FWD_SPLITKV_COMBINE:
+            return (TRAITS, str(a.combine_rows), str(a.log_max_splits), _flag(a.even_k))
+        case Family.BWD_DOT_DO_O:
+            return (_flag(a.clear_dq_accum), TRAITS)
+        case Family.BWD_DQ_DK_DV:
+            return (TRAITS, _on(s.dropout), *_features(kernel, a))
+        case _:
+            return (TRAITS,)
 
 
 def _features(kernel: KernelSpec, a: FaAlgorithm) -> tuple[str, ...]:
@@ -177,13 +146,3 @@ def _on(need: Need) -> str:
 
 def _flag(value: bool) -> str:
     return "true" if value else "false"
-
-
-_INSTANCES: dict[Family, Callable[[KernelSpec, FaAlgorithm], Instance]] = {
-    Family.FWD: _fwd,
-    Family.FWD_SPLITKV: _splitkv,
-    Family.FWD_SPLITKV_COMBINE: _combine,
-    Family.BWD_DOT_DO_O: _dot_do_o,
-    Family.BWD_DQ_DK_DV: _dq_dk_dv,
-    Family.BWD_CONVERT_DQ: _convert_dq,
-}

@@ -60,16 +60,6 @@ def threads(kernel: KernelSpec) -> int:
     return algorithm_of(kernel).warps * WARP
 
 
-def block_m(kernel: KernelSpec) -> int:
-    """``Kernel_traits::kBlockM``: query rows of a block (for the combine kernel's own see :func:`rows_per_block`)."""
-    return algorithm_of(kernel).tile[0]
-
-
-def block_n(kernel: KernelSpec) -> int:
-    """``Kernel_traits::kBlockN``: keys of a block."""
-    return algorithm_of(kernel).tile[1]
-
-
 def rows_per_block(kernel: KernelSpec) -> int:
     """Rows along the first dimension of the grid for each block: keys in the main backward kernel, else query rows.
 

@@ -10,7 +10,7 @@ from cubin_tiny import tiny_cubin
 
 from fmha_cli.codegen.flash_attn.emit import SYMBOL, VERSION
 from fmha_cli.codegen.flash_attn.instance import instance_of
-from fmha_cli.codegen.flash_attn.traits import block_m, block_n, smem_bytes, threads
+from fmha_cli.codegen.flash_attn.traits import algorithm_of, smem_bytes, threads
 from fmha_cli.codegen.struct import ctypes_structure, host_layout
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
@@ -25,7 +25,7 @@ def fake_cubin(kernel: KernelSpec, *, drift: int = 0) -> bytes:
     fields[-1] = (name, offset + drift, width)
     pairs = [number for _, offset, width in fields for number in (offset, width)]
     table = (VERSION, size, len(fields), *pairs)
-    facts = (block_m(kernel), block_n(kernel), kernel.signature.hdim, threads(kernel), smem_bytes(kernel))
+    facts = (*algorithm_of(kernel).tile, kernel.signature.hdim, threads(kernel), smem_bytes(kernel))
     arch = kernel.arch.removeprefix("sm_")
     return tiny_cubin(
         SYMBOL,

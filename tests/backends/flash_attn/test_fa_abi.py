@@ -16,7 +16,7 @@ from fmha_cli.backends.flash_attn.launches import expected
 from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL, VERSION
 from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
-from fmha_cli.codegen.flash_attn.traits import BACKWARD, FORWARD, block_m, block_n, smem_bytes, threads
+from fmha_cli.codegen.flash_attn.traits import BACKWARD, FORWARD, algorithm_of, smem_bytes, threads
 from fmha_cli.codegen.struct import ctypes_structure, host_layout
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure
@@ -67,7 +67,7 @@ class Parts:
 def parts_of(kernel: KernelSpec) -> Parts:
     instance = instance_of(kernel)
     size = ctypes.sizeof(ctypes_structure(instance.block))
-    facts = [block_m(kernel), block_n(kernel), kernel.signature.hdim, threads(kernel), smem_bytes(kernel)]
+    facts = [*algorithm_of(kernel).tile, kernel.signature.hdim, threads(kernel), smem_bytes(kernel)]
     arguments = (size, *(4 for _ in instance.extra))
     return Parts(kernel.arch, VERSION, size, list(host_layout(instance.block)), facts, arguments)
 

@@ -11,8 +11,6 @@ from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.traits import (
     Areas,
     backward_areas,
-    block_m,
-    block_n,
     combine_rows,
     rows_per_block,
     smem_bytes,
@@ -85,7 +83,6 @@ def test_rows_of_a_block() -> None:
     traits = FaAlgorithm(tile=(64, 128), warps=8, atoms=(2, 4, 2), combine_rows=4)
     rows = {family.value: rows_per_block(kernel(family, 128, traits)) for family in Family}
     assert (rows["fwd"], rows["bwd_dq_dk_dv"], rows["bwd_convert_dq"], rows["fwd_splitkv_combine"]) == (64, 128, 64, 4)
-    assert (block_m(kernel(Family.FWD, 128, traits)), block_n(kernel(Family.FWD, 128, traits))) == (64, 128)
     assert [combine_rows(hdim) for hdim in (32, 64, 96, 128, 192, 256)] == [16, 8, 16, 4, 8, 4]
 
 
