@@ -85,17 +85,14 @@ def _kernels(
                 yield from backend.kernels(registry.arch(found))
                 continue
             mine = profile.name if profile is not None and profile.backend == backend.name else None
+            option = revision_option(backend.name)
+            revision = None if option is None else call.settings.text(option.key)
             try:
-                listed = backend.catalogue(registry.arch(found), mine, _revision(call, backend.name), families)
+                listed = backend.catalogue(registry.arch(found), mine, revision, families)
             except EmptySelection as nothing:
                 missing.append(nothing)
                 continue
             yield from listed
-
-
-def _revision(call: Call, backend: str) -> str | None:
-    option = revision_option(backend)
-    return None if option is None else call.settings.text(option.key)
 
 
 def refuser(call: Call) -> Callable[[KernelSpec], tuple[Reason, ...]]:

@@ -13,6 +13,7 @@ from typer.main import get_command
 
 from fmha_cli import __version__
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
+from fmha_cli.cli.completion import completer
 from fmha_cli.cli.settings import FLAG, Value
 from fmha_cli.cli.table import COMMANDS, TALK, Entry, declared
 from fmha_cli.domain.errors import UsageError
@@ -47,9 +48,7 @@ class Shell:
                 raise typer.Exit(2)
 
         version = typer.Option("--version", help="Print the version", is_eager=True, callback=_version)
-        parameters = [_plain("version", Annotated[bool, version], False)]
-        parameters += [p for option in TALK for p in _parameters(option)]
-        _sign(fmha, parameters)
+        _sign(fmha, [_parameter("version", bool, version), *(p for option in TALK for p in _parameters(option))])
         app.callback(invoke_without_command=True, help="One command line for every fused attention kernel.")(fmha)
         return get_command(app)
 
@@ -196,12 +195,7 @@ def _parameters(option: Opt) -> list[inspect.Parameter]:
     if option.is_switch:
         info = typer.Option(*names, help=option.help, rich_help_panel=option.panel, show_default=False)
         undo = typer.Option(f"--{option.negation}", hidden=True)
-        return [
-            _plain(option.key, Annotated[bool | None, info], None),
-            _plain(_undone(option), Annotated[bool | None, undo], None),
-        ]
-    from fmha_cli.cli.completion import completer
-
+        return [_parameter(option.key, bool, info), _parameter(_undone(option), bool, undo)]
     info = typer.Option(
         *names,
         help=option.help,
@@ -211,25 +205,23 @@ def _parameters(option: Opt) -> list[inspect.Parameter]:
         autocompletion=completer(option.complete, option.choices, option.sweeps),
     )
     kind: Any = tuple[str, str] if option.pair else list[str] if option.repeats else str
-    return [_plain(option.key, Annotated[kind | None, info], None)]
+    return [_parameter(option.key, kind, info)]
 
 
 def _positional(argument: Argument) -> inspect.Parameter:
-    from fmha_cli.cli.completion import completer
-
     info = typer.Argument(
         help=argument.help,
         metavar=argument.name.upper() + ("..." if argument.many else ""),
         autocompletion=completer(argument.complete, (), False),
     )
-    kind: Any = list[str] if argument.many else str
-    if argument.required:
-        return _plain(argument.name, Annotated[kind, info], inspect.Parameter.empty)
-    return _plain(argument.name, Annotated[kind | None, info], None)
+    return _parameter(argument.name, list[str] if argument.many else str, info, required=argument.required)
 
 
-def _plain(name: str, annotation: Any, default: Any) -> inspect.Parameter:
-    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+def _parameter(name: str, kind: Any, info: Any, *, required: bool = False) -> inspect.Parameter:
+    """What Typer makes an option or argument of; its value is None where it was not given."""
+    annotation, default = (kind, inspect.Parameter.empty) if required else (kind | None, None)
+    name_only = inspect.Parameter.KEYWORD_ONLY
+    return inspect.Parameter(name, name_only, default=default, annotation=Annotated[annotation, info])
 
 
 def _sign(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> None:

@@ -64,11 +64,12 @@ class Arena:
     def __init__(self, layout: ArenaLayout) -> None:
         self.layout = layout
         self.id = next(_NUMBERS)
-        self._fd = shared_file(layout.size, also=sum(s.extent for s in layout.slots if s.role is not Role.OUTPUT))
+        self.fd = shared_file(layout.size, also=sum(s.extent for s in layout.slots if s.role is not Role.OUTPUT))
+        """The descriptor that the worker maps."""
         try:
-            self._map = map_shared(self._fd, layout.size)
+            self._map = map_shared(self.fd, layout.size)
         except MemoryError:
-            os.close(self._fd)
+            os.close(self.fd)
             raise
         self._bytes: Bytes = np.frombuffer(self._map, dtype=np.uint8)
         self._zones = zones_of(layout)
@@ -76,13 +77,8 @@ class Arena:
         self._guard = Pattern.FFFF
 
     @property
-    def fd(self) -> int:
-        """The descriptor that the worker maps."""
-        return self._fd
-
-    @property
     def closed(self) -> bool:
-        return self._fd < 0
+        return self.fd < 0
 
     def view(self, name: str) -> Array:
         """The tensor in the arena, in the problem's axes. It is a view, so every run changes it."""
@@ -119,21 +115,13 @@ class Arena:
         self._guard = Pattern.FFFF if run % 2 == 0 else Pattern.FF7F
         fill_zones(self._bytes, self._zones, self._guard)
         for slot in self.layout.slots:
-            if slot.role is Role.OUTPUT or slot.role is None:
-                self._poison(slot)
-        for name in self._damaged():
-            self.view(name)[...] = self._inputs[name]
-
-    def _poison(self, slot: Slot) -> None:
-        if slot.role is None:
-            region = self._bytes[slot.start : slot.end]
-            region[...] = self._guard.other.bytes(slot.start, len(region))
-        else:
-            fill_words(self._view(slot), self._guard.other)
-
-    def _damaged(self) -> list[str]:
+            if slot.role is Role.OUTPUT:
+                fill_words(self._view(slot), self._guard.other)
+            elif slot.role is None:
+                self._bytes[slot.start : slot.end] = self._guard.other.bytes(slot.start, slot.end - slot.start)
         changed = [change.tensor for change in self.changed_inputs()]
-        return changed + [s.name for s in self.layout.slots if s.role is Role.INOUT and s.name in self._inputs]
+        for name in (*changed, *(s.name for s in self.layout.slots if s.role is Role.INOUT and s.name in self._inputs)):
+            self.view(name)[...] = self._inputs[name]
 
     def violations(self) -> tuple[Violation, ...]:
         """The stretches outside all elements to which the last run wrote."""
@@ -162,9 +150,9 @@ class Arena:
 
     def close(self) -> None:
         """Release the memory. Views that are still in use keep it until they are gone."""
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
+        if not self.closed:
+            os.close(self.fd)
+            self.fd = -1
         self._bytes = np.zeros(0, np.uint8)
         with suppress(BufferError):
             self._map.close()

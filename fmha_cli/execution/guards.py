@@ -126,12 +126,8 @@ def _stretches(layout: ArenaLayout, changed: Offsets) -> Iterator[Violation]:
             yield _named(layout, int(part[0]), int(part[-1]) + 1)
 
 
-def _nearest(layout: ArenaLayout, offset: int) -> Slot:
-    return min(layout.slots, key=lambda s: max(s.start - offset, offset - s.end + 1, 0))
-
-
 def _named(layout: ArenaLayout, first: int, end: int) -> Violation:
-    slot = _nearest(layout, first)
+    slot = min(layout.slots, key=lambda s: max(s.start - first, first - s.end + 1, 0))  # the nearest
     size = end - first
     if first < slot.start:  # counted from the byte nearest to the tensor
         return Violation(slot.name, Side.BEFORE, -(-(slot.start - (end - 1)) // slot.itemsize), first, size)

@@ -29,17 +29,13 @@ class History:
     """The content of a journal.
 
     Attributes:
-        fmha: the version that wrote it.
-        argv: the command line that it belongs to.
-        rows: the keys of all requested rows, in order.
+        start: the version that wrote it, the command line that it belongs to, and the keys of all requested rows.
         done: key -> record, in the order in which the rows were finished.
         attempts: key -> number of times that the row was dispatched.
         size: bytes up to the end of the last whole line.
     """
 
-    fmha: str
-    argv: tuple[str, ...]
-    rows: tuple[str, ...]
+    start: Start
     done: Mapping[str, Record]
     attempts: Mapping[str, int]
     size: int
@@ -47,7 +43,7 @@ class History:
     @property
     def left(self) -> tuple[str, ...]:
         """Keys of the rows that are still to run, in order."""
-        return tuple(key for key in self.rows if key not in self.done)
+        return tuple(key for key in self.start.rows if key not in self.done)
 
 
 def read_history(path: Path) -> History:
@@ -125,10 +121,11 @@ class Journal:
         try:
             with os.fdopen(os.dup(fd), "rb") as file:
                 history = _history(path, file.read())
-            if history.fmha != fmha:
-                raise _refused(path, f"fmha {history.fmha} wrote it, this is {fmha}")
-            if history.rows != tuple(rows):
-                raise _refused(path, f"its plan has other rows than this one ({len(history.rows)} and {len(rows)})")
+            start = history.start
+            if start.fmha != fmha:
+                raise _refused(path, f"fmha {start.fmha} wrote it, this is {fmha}")
+            if start.rows != tuple(rows):
+                raise _refused(path, f"its plan has other rows than this one ({len(start.rows)} and {len(rows)})")
             os.ftruncate(fd, history.size)
             os.fsync(fd)
         except BaseException:
@@ -220,7 +217,7 @@ def _history(path: Path, data: bytes) -> History:
         else:
             done[key] = entry.record
     size = sum(len(line) + 1 for line in lines)
-    return History(start.fmha, start.argv, start.rows, done, attempts, size)
+    return History(start, done, attempts, size)
 
 
 def _unusable(verb: str, path: Path, fault: OSError) -> EnvironmentProblem:

@@ -136,7 +136,10 @@ class WorkerProcess:
         deadline = None if timeout is None else time.monotonic() + timeout
         self._seq += 1
         try:
-            self._send(encode({"seq": self._seq, **request}), descriptors)
+            frame = encode({"seq": self._seq, **request})
+            self._channel.settimeout(START_S)
+            sent = socket.send_fds(self._channel, [frame], list(descriptors))
+            self._channel.sendall(frame[sent:])
             return self._wait(deadline, timeout)
         except (OSError, EOFError):
             return self._bury("closed its channel")
@@ -146,11 +149,6 @@ class WorkerProcess:
         except BaseException:
             self.kill()
             raise
-
-    def _send(self, frame: bytes, descriptors: Sequence[int]) -> None:
-        self._channel.settimeout(START_S)
-        sent = socket.send_fds(self._channel, [frame], list(descriptors))
-        self._channel.sendall(frame[sent:])
 
     def _wait(self, deadline: float | None, timeout: float | None) -> Message | Death:
         while True:
@@ -164,18 +162,15 @@ class WorkerProcess:
                 if not data:
                     raise EOFError
                 answers = self._decoder.feed(data)
+                if answers and (len(answers) != 1 or answers[0].get("seq") != self._seq):
+                    raise ProtocolError("an answer that nobody asked for")
                 if answers:
-                    return self._checked(answers)
+                    return answers[0]
             elif not events and not self.alive:
                 raise EOFError
             if deadline is not None and time.monotonic() >= deadline:
                 self.kill()
                 return Death(Verdict.TIMED_OUT, f"no answer after {timeout:.3g} s; killed")
-
-    def _checked(self, answers: list[Message]) -> Message:
-        if len(answers) != 1 or answers[0].get("seq") != self._seq:
-            raise ProtocolError("an answer that nobody asked for")
-        return answers[0]
 
     def _drain_output(self) -> None:
         """Take what was printed; at most as much as is kept, so that endless output cannot hold the parent."""

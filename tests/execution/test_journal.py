@@ -40,7 +40,7 @@ def filled(path: Path, done: int) -> Path:
 
 def test_what_is_written_is_read(path: Path) -> None:
     history = read_history(filled(path, 2))
-    assert (history.fmha, history.argv, history.rows) == ("1", ("run", "-b", "1"), tuple(ROWS))
+    assert (history.start.fmha, history.start.argv, history.start.rows) == ("1", ("run", "-b", "1"), tuple(ROWS))
     assert history.done == {key: {"verdict": "PASSED", "row": key} for key in ROWS[:2]}
     assert history.left == tuple(ROWS[2:])
     assert history.attempts == dict.fromkeys(ROWS[:3], 1)

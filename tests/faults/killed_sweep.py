@@ -101,7 +101,7 @@ def main() -> None:
         "status": os.waitstatus_to_exitcode(status),
         "points": points,
         "done": list(history.done),
-        "verdicts": [history.done[key]["verdict"] for key in history.rows if key in history.done],
+        "verdicts": [history.done[key]["verdict"] for key in history.start.rows if key in history.done],
         "attempts": dict(history.attempts),
         "orphans": [pid for pid in workers if not gone(pid)],
     }
