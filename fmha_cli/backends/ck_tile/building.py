@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.backends.ck_tile.kernel_rules import refusals
-from fmha_cli.backends.ck_tile.tree import BASELINE, HOME_OPTION, CkTree, ck_tree
+from fmha_cli.backends.ck_tile.revisions import BASELINE
+from fmha_cli.backends.ck_tile.tree import HOME_OPTION, CkTree, ck_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
-from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, no_emitter
+from fmha_cli.codegen.ck_tile.algorithm import algorithm_of, no_emitter
 from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -93,21 +94,14 @@ def compile_bytes(kernel: KernelSpec) -> int:
 
 
 def _prepared(kernel: KernelSpec, context: BuildContext) -> tuple[BuildKey, Workshop]:
-    _require_buildable(kernel)
-    shop = workshop(context)
-    key = hip_key(kernel, emit(kernel), shop.toolchain, load_arch(kernel.arch), headers=shop.headers)
-    return key, shop
-
-
-def _require_buildable(kernel: KernelSpec) -> None:
-    """Refuse kernels that a rule refuses or that the sources do not contain.
+    """The key of a kernel that no rule refuses, and the workshop.
 
     ``ck_tree`` returns baseline trees only, so a kernel of a later revision is refused without looking at the sources.
     """
-    algorithm = kernel.algorithm
-    assert isinstance(algorithm, CkAlgorithm)
-    if algorithm.rev != BASELINE:
+    if algorithm_of(kernel).rev != BASELINE:
         raise no_emitter(kernel)
     reasons = refusals(kernel)
     if reasons:
         raise unbuildable(kernel, reasons)
+    shop = workshop(context)
+    return hip_key(kernel, emit(kernel), shop.toolchain, load_arch(kernel.arch), headers=shop.headers), shop

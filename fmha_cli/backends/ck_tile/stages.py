@@ -17,9 +17,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import CacheKey, Need, RotaryKey
 
 
-@lru_cache(maxsize=64)
-def stage_kernels(arch: str, family: Family) -> Sequence[KernelSpec]:
-    """The baseline's kernels of a stage, in upstream's order."""
+def _stage_kernels(arch: str, family: Family) -> Sequence[KernelSpec]:
     from fmha_cli.backends.ck_tile.catalogue import family_kernels
 
     return family_kernels(load_arch(arch), family)
@@ -30,7 +28,7 @@ def _alike(arch: str, family: Family, dtype: str, dtype_out: str, hdim: int, mod
     """Stage kernels of one dtype and head dim, and of one mode if the stage has modes."""
     return tuple(
         k
-        for k in stage_kernels(arch, family)
+        for k in _stage_kernels(arch, family)
         if k.signature.dtype.value == dtype
         and k.signature.hdim == hdim
         and k.signature.mode.value in (mode, "any")
@@ -60,7 +58,7 @@ def append_for(situation: Situation, arch: str) -> KernelSpec | None:
     p = situation.problem
     rotary = RotaryKey(p.rotary.style.value) if p.rotary.dim else RotaryKey.NONE
     bucket = 0
-    for kernel in stage_kernels(arch, Family.FWD_APPENDKV):
+    for kernel in _stage_kernels(arch, Family.FWD_APPENDKV):
         s, a = kernel.signature, algorithm_of(kernel)
         if (s.dtype, s.dtype_out) != (p.dtype, p.dtype_out) or p.hdim > s.hdim or p.hdim_v > s.hdim_v:
             continue

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from fmha_cli.backends.ck_tile.revisions import BASELINE
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.store import fetched
@@ -16,7 +17,6 @@ from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
-BASELINE = "baseline"
 PINNED = "amd-aiter"
 PINNED_CK = Path("aiter_meta", "3rdparty", "composable_kernel")
 HOME_OPTION = "ck-home"

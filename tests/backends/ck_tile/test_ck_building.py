@@ -14,7 +14,8 @@ from fmha_cli.backends.ck_tile import building, inspection
 from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import Workshop, build_ck, ck_key
 from fmha_cli.backends.ck_tile.inspection import NO_OBJDUMP, inspect_ck
-from fmha_cli.backends.ck_tile.tree import BASELINE, CkTree
+from fmha_cli.backends.ck_tile.revisions import BASELINE
+from fmha_cli.backends.ck_tile.tree import CkTree
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import load_arch
