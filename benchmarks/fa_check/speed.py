@@ -148,7 +148,7 @@ def results(job: Mapping[str, Any], budget: Budget) -> Iterator[Result]:
 
 
 def guarded(race: Callable[[], Result], point: Point) -> Result:
-    """A point that fails reports the reason; the next one still runs, unless the device is lost."""
+    """The result of a race. If it fails, the result has the reason, so the next point can still run."""
     try:
         return race()
     except Exception as fault:  # noqa: BLE001 - PyTorch's faults have no common type

@@ -178,7 +178,7 @@ def tar_of(
 
 
 def zip_of(files: Mapping[str, bytes], root: str = "") -> bytes:
-    """A wheel with these files after half a megabyte of unneeded data."""
+    """A wheel with these files after 2 MiB of unneeded data."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr(zipfile.ZipInfo("ballast.bin"), bytes(range(256)) * 8192)

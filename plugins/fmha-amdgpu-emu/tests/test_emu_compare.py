@@ -25,7 +25,7 @@ ALWAYS: dict[str, Condition] = {"f": lambda a, b: np.zeros(a.shape, bool), "t": 
 
 
 def unordered(a: Any, b: Any) -> Mask:
-    """At least one of them is not a number."""
+    """Whether at least one of the two is a NaN, lane by lane."""
     return np.isnan(a) | np.isnan(b)
 
 

@@ -84,7 +84,7 @@ def to_integer(source: Form, least: int, most: int, width: int, how: str = "cut"
 
 
 def normalised(source: Form, is_signed: bool) -> Formula:
-    """[-1, 1] in units of 1/32767, [0, 1] in units of 1/65535."""
+    """Conversion of [-1, 1] to units of 1/32767, or of [0, 1] to units of 1/65535."""
 
     def formula(mode: Mode, bits: int) -> int:
         x = decode(source, mode.flushed(source, bits))
@@ -109,7 +109,7 @@ def both(one: Formula) -> Formula:
 
 
 def byte(mode: Mode, x: int, which: int, into: int) -> int:
-    """The third source with one byte replaced, rounded as MODE determines."""
+    """The third source with one byte replaced by the source, which is rounded as MODE determines."""
     exact = decode(F32, mode.flushed(F32, x))
     if exact.special == "nan" or (exact.special and exact.negative):
         value = 0

@@ -19,7 +19,7 @@ USUAL: Selections = ((0, 0, 0), (1, 1, 1), (0, 0, 0), (0, 0, 0))
 
 
 def part(bits: int, at: int, width: int, signed: bool) -> int:
-    """One element."""
+    """One element of a source as a number."""
     value = bits >> at & ((1 << width) - 1)
     return value - (1 << width) if signed and value >> (width - 1) else value
 

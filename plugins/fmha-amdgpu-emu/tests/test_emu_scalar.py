@@ -43,12 +43,12 @@ def i32(x: int) -> int:
 
 
 def overflows(x: int) -> bool:
-    """Whether the number exceeds 32 bits."""
+    """Whether the number does not fit in 32 signed bits."""
     return not -(2**31) <= x < 2**31
 
 
 def find(text: str, what: str) -> int:
-    """The position of the first such bit; -1 if there is none."""
+    """The position of the first such bit in the text; -1 if there is none."""
     return text.find(what)
 
 

@@ -14,7 +14,7 @@ GFX11, GFX12 = ("gfx1100",), ("gfx1201",)
 
 
 def signalling(form: Form, bits: int) -> bool:
-    """Whether a NaN is signalling."""
+    """Whether the code is a signalling NaN."""
     return is_nan(form, bits) and not bits & form.quiet
 
 

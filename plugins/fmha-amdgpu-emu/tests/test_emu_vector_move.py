@@ -19,7 +19,7 @@ Lanes = npt.NDArray[np.uint32]
 
 
 def mask_name(arch: str, number: int) -> str:
-    """The register of a lane mask."""
+    """The register that holds a lane mask, in the assembler's spelling."""
     return f"s[{number}:{number + 1}]" if arch in CDNA else f"s{number}"
 
 
@@ -39,7 +39,7 @@ def bits(lanes: Any) -> int:
 
 
 def same(got: Any, want: Any, what: str = "") -> None:
-    """The same value in all 64 lanes."""
+    """Assert that all 64 lanes have the wanted values."""
     expected = np.broadcast_to(np.asarray(want), 64).astype(np.uint64)
     wrong = np.flatnonzero(np.asarray(got, np.uint64) != expected)
     assert not len(wrong), f"{what} lane {wrong[0]}: {int(got[wrong[0]]):#x}, not {int(expected[wrong[0]]):#x}"

@@ -31,7 +31,7 @@ FWD, SPLITKV, PREFILL, BWD = Family.FWD, Family.FWD_SPLITKV, Family.BATCH_PREFIL
 
 
 def kernel_of(arch: str, family: Family, hdim: int, want: Want) -> KernelSpec:
-    """The first fp16 batch kernel of a head dim that has the given fields."""
+    """The first fp16 batch kernel of a head dim that ``want`` accepts."""
     for kernel in family_kernels(load_arch(arch), family):
         a, s = kernel.algorithm, kernel.signature
         assert isinstance(a, CkAlgorithm)

@@ -32,7 +32,7 @@ FWD, SPLIT, BWD = Family.FWD, Family.FWD_SPLITKV, Family.BWD_DQ_DK_DV
 
 
 def kernel_of(arch: str, family: Family, hdim: int, want: Want) -> KernelSpec:
-    """The first fp16 kernel of a head dim that has the given fields."""
+    """The first fp16 kernel of a head dim that ``want`` accepts."""
     for kernel in family_kernels(load_arch(arch), family):
         a, s = kernel.algorithm, kernel.signature
         assert isinstance(a, FaAlgorithm)

@@ -55,7 +55,7 @@ def write_tar(path: Path, content: list[tuple[tarfile.TarInfo, bytes]], **option
 
 
 def is_untouched(cache: Cache, tmp_path: Path) -> bool:
-    """Whether nothing reached the cache, was left over or escaped."""
+    """Whether nothing was imported, left over or written outside."""
     layout = cache.layout
     inside = [path for room in (layout.entries, layout.tmp) if room.exists() for path in room.iterdir()]
     return not inside and not (tmp_path / "evil").exists()

@@ -272,7 +272,7 @@ def test_an_installed_rocm_comes_first(
     key = hip_key(kernel, TEXT, chain, load_arch("gfx942"), headers=headers)
     built = build_hip(cache, key, chain, headers=headers)
     assert [item.arch for item in code_objects(built.path.read_bytes())] == ["gfx942"]
-    # A different header gives a different compiler.
+    # With a changed header, the search reports a different compiler.
     (root / "include" / "hip" / "hip_fp16.h").write_text("#include <assert.h>\n#define NEW 1\n")
     again = find_rocm(cache.layout.root, parts=RocmSupply("", no_parts), notify=say_nothing, environ=environ)
     assert again.headers_digest != chain.headers_digest

@@ -37,7 +37,7 @@ def _no_installed_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def fake(tmp_path: Path, script: Any) -> Callable[[str, str], str]:
-    """Make a shell script that acts as the compiler; returns a PATH with only this script."""
+    """``fake(name, body)`` makes a compiler that is a shell script, and returns the PATH with it alone."""
 
     def make(name: str, body: str) -> str:
         (tmp_path / "bin").mkdir(exist_ok=True)

@@ -249,7 +249,7 @@ WORKSPACES = {
 
 
 def same_memory(found: Compared, name: str, a: int, b: int) -> bool:
-    """Whether our pointer is the workspace for the same memory as upstream's allocation, and is at least as large."""
+    """Whether our pointer is to the matching workspace, and the workspace is as large as upstream's allocation."""
     assert found.theirs is not None
     assert found.ours.binding is not None
     theirs = next((m for m in found.theirs.allocations if m.address == a and m.how in ("empty", "zeros")), None)
