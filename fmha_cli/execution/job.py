@@ -57,7 +57,7 @@ class JobMessage:
     Attributes:
         problem: its flags.
         stages: the name of each kernel, with the stage's details.
-        runtime: see ``Job.runtime``.
+        runtime: the key of the runtime that the worker loads. A worker with another runtime cannot run the job.
     """
 
     entry: str
@@ -109,11 +109,6 @@ class Job:
     def digest(self) -> str:
         """sha256 over the message to the worker."""
         return digest_of(to_json(self.message))
-
-    @property
-    def runtime(self) -> str:
-        """The key of the runtime that its worker loads. A worker with another runtime cannot run this job."""
-        return self.message.runtime
 
     @cached_property
     def message(self) -> JobMessage:

@@ -179,7 +179,7 @@ class Supervisor:
         identity = f"{arena.id}-{job.digest}"
         request = {"do": "run", "id": identity, "launches": launches, "cold": cold, "transfer": transfer}
         try:
-            self._suit(job.runtime)
+            self._suit(job.message.runtime)
             self._tidy(identity)
             name = job.plan.main.name
             before = [other for other in self._ran if other != name]
@@ -230,7 +230,7 @@ class Supervisor:
 
     def _attempt(self, job: Job, arena: Arena, request: Message, timeout: float | None) -> tuple[JobResult, bool]:
         """One try: the result, and whether the worker died of it (a lost device is a death)."""
-        worker = self._ready(job.runtime)
+        worker = self._ready(job.message.runtime)
         worker.clear_log()
         started = time.monotonic()
         if request["id"] not in self._loaded:

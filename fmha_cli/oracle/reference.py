@@ -155,22 +155,19 @@ def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int
     lse[np.isnan(total)] = np.nan
     reach = abs(p.scale) * np.sqrt(np.einsum("rd,rd->r", block.q, block.q)) * key_norm
     # dropout may leave improbable keys alone, whose scores are far from the row's largest
-    size = np.maximum(np.where(np.isfinite(peak), np.abs(peak), 0.0), _quotient(np.sqrt(left), np.sqrt(square)))
+    root = np.sqrt(square)
+    far = np.divide(np.sqrt(left), root, where=root > 0, out=np.zeros(count))
+    size = np.maximum(np.where(np.isfinite(peak), np.abs(peak), 0.0), far)
     return RowResult(
         o=acc * inverse[:, None],
         lse=lse,
-        noise=np.sqrt(square) * inverse,
+        noise=root * inverse,
         reach=reach + size + LIFTED * block.lift(),
         width=np.sqrt(block.visible()) * value_norm * inverse * keep_scale(p.dropout),
         peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
         visible=block.visible(),
         lost=np.sqrt(lost) * inverse,
     )
-
-
-def _quotient(above: F64, below: F64) -> F64:
-    out: F64 = np.divide(above, below, where=below > 0, out=np.zeros_like(above))
-    return out
 
 
 def flushed(terms: Floats, dtype: DType) -> Floats:

@@ -163,7 +163,6 @@ def lse_check(actual: Array, reference: Reference, budget: Budget, fill: str, pe
 def cache_check(actual: Array, expected: Array, budget: Budget, fill: str) -> Check:
     """A cache after the append, with the budgets of O (a kernel rotates in float32), and NaN where it was NaN."""
     got, want = (x.astype(np.float64).reshape(-1, x.shape[-1]) for x in (actual, expected))
-    zeros: F64 = np.zeros(len(want))
-    size = np.linalg.norm(np.nan_to_num(want), axis=1)
-    errors = row_errors(np.asarray(got), want, np.maximum(size, np.finfo(np.float64).tiny) + zeros, np.inf)
+    size: F64 = np.maximum(np.linalg.norm(np.nan_to_num(want), axis=1), np.finfo(np.float64).tiny)
+    errors = row_errors(got, want, size, np.inf)
     return output_check(errors, budget, fill, None)[0]

@@ -90,7 +90,9 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
     if "k" not in given.arrays and "v" not in given.arrays and "heads" in said and "kv_heads" not in raw:
         said.setdefault("kv_heads", said["heads"])
     for key, (value, tensor) in said.items():
-        _contradict(raw, key, value, tensor)
+        flag = f"--{key.replace('_', '-')}"
+        if key in raw and parse_size(str(raw[key]), flag) != value:
+            raise _contradiction(f"{flag} {raw[key]}, but the file of {tensor} has {value}", flag)
         if key == "batch" and group:
             continue
         out[key] = str(value)
@@ -104,12 +106,6 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
     if dtypes and "dtype" not in raw:
         out["dtype"] = _common_dtype(dtypes)
     return out
-
-
-def _contradict(raw: Mapping[str, str | bool], key: str, value: int, tensor: str) -> None:
-    flag = f"--{key.replace('_', '-')}"
-    if key in raw and parse_size(str(raw[key]), flag) != value:
-        raise _contradiction(f"{flag} {raw[key]}, but the file of {tensor} has {value}", flag)
 
 
 def _contradiction(what: str, flag: str) -> ImpossibleProblem:

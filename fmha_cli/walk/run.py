@@ -179,12 +179,11 @@ class _Walk:
         """Build, then run; True when the user interrupted."""
         try:
             built = self._build()
-            index = 0
-            while index < len(self.rows):
-                pair = self.rows[index].pair and index + 1 < len(self.rows)
+            indices = iter(range(len(self.rows)))
+            for index in indices:
+                both = [index, next(indices)] if self.rows[index].pair and index + 1 < len(self.rows) else [index]
                 if index not in self.records:
-                    self._pair(index, built) if pair else self._single(index, built)
-                index += 2 if pair else 1
+                    self._together(both, built)
                 self._tell()
         except KeyboardInterrupt:
             self._tell()
@@ -233,27 +232,26 @@ class _Walk:
             measured, tries = replace(measured, floor=self.book.floor_again(row)), tries - 1
         return replace(fate, measurement=measured)
 
-    def _pair(self, index: int, built: Mapping[str, Built]) -> None:
-        first, second = self.rows[index], self.rows[index + 1]
-        plans = [row for row in (first, second) if row.plan is not None and not self.request.dry_run]
-        ready = [artifacts_of(row, built) for row in plans]
-        runnable = [row.choice is not None and row.choice.runnable for row in (first, second)]
-        if len(ready) < 2 or not all(runnable) or any(failed for _, failed in ready):
-            self._single(index, built)
-            self._single(index + 1, built)
+    def _together(self, indices: Sequence[int], built: Mapping[str, Built]) -> None:
+        """Run one row, or two in turns. Two rows of which one cannot run are run one after the other."""
+        rows = [self.rows[index] for index in indices]
+        plans = [row.plan for row in rows if row.plan is not None and row.choice is not None and row.choice.runnable]
+        ready = [] if self.request.dry_run or len(plans) < 2 else [artifacts_of(row, built) for row in rows]
+        if not ready or any(failed for _, failed in ready):
+            for index in indices:
+                self._single(index, built)
             return
-        if self.journal is not None:
-            self.journal.planned(first.key)
-            self.journal.planned(second.key)
-        fates = self.executor.run_pair((first, second), (ready[0][0], ready[1][0]))
-        a, b = (f.measurement for f in fates)
-        ratios = None
-        if a is not None and b is not None and first.plan is not None and second.plan is not None:
-            names = (first.plan.main.name, second.plan.main.name)
-            ratios = ab_ratios(a.samples_ns, b.samples_ns, names)
-        for offset, fate in enumerate(fates):
-            record = self._record(self.rows[index + offset], fate)
-            self._keep(index + offset, record if ratios is None else replace(record, ab=ratios[offset]))
+        for row in rows:
+            if self.journal is not None:
+                self.journal.planned(row.key)
+        fates = self.executor.run_pair((rows[0], rows[1]), (ready[0][0], ready[1][0]))
+        records = [self._record(row, fate) for row, fate in zip(rows, fates, strict=True)]
+        a, b = (fate.measurement for fate in fates)
+        if a is not None and b is not None:
+            ratios = ab_ratios(a.samples_ns, b.samples_ns, (plans[0].main.name, plans[1].main.name))
+            records = [replace(record, ab=ratio) for record, ratio in zip(records, ratios, strict=True)]
+        for index, record in zip(indices, records, strict=True):
+            self._keep(index, record)
 
     def _record(self, row: Row, fate: Fate) -> Record:
         record = record_of(row, fate, self.request, self.registry, self.files.paths)

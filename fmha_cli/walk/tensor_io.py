@@ -31,10 +31,6 @@ _SAFE_DTYPES: Mapping[str, npt.DTypeLike] = {
 }
 
 
-def _unreadable(path: Path, flag: str, why: str) -> UsageError:
-    return UsageError(f"{flag} {path}: cannot be read", code="E030", where=flag, why=why)
-
-
 def read_tensor(spec: str, flag: str, default_key: str) -> Array:
     """The array of ``FILE`` or ``FILE:KEY``; a file with one array needs no key.
 
@@ -49,7 +45,8 @@ def read_tensor(spec: str, flag: str, default_key: str) -> Array:
     try:
         arrays = _read_all(path)
     except (OSError, ValueError, KeyError, EOFError) as fault:
-        raise _unreadable(path, flag, str(fault) or type(fault).__name__) from fault
+        why = str(fault) or type(fault).__name__
+        raise UsageError(f"{flag} {path}: cannot be read", code="E030", where=flag, why=why) from fault
     if key is None:
         key = default_key if default_key in arrays or len(arrays) != 1 else next(iter(arrays))
     if key not in arrays:
