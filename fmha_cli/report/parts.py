@@ -188,11 +188,6 @@ class BackendRow:
     why: str | None
     help: str | None
 
-    @staticmethod
-    def of(found: Availability) -> BackendRow:
-        """The row of a probe's result."""
-        return taken_from(found, BackendRow)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
@@ -212,7 +207,7 @@ def device_rows(backends: Mapping[str, Availability]) -> tuple[DeviceRow, ...]:
 
 def backend_rows(backends: Mapping[str, Availability]) -> dict[str, BackendRow]:
     """The reply of every backend that was asked, by its name."""
-    return {name: BackendRow.of(found) for name, found in sorted(backends.items())}
+    return {name: taken_from(found, BackendRow) for name, found in sorted(backends.items())}
 
 
 def environment(backends: Mapping[str, Availability]) -> dict[str, Any]:
