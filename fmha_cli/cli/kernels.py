@@ -133,7 +133,7 @@ def list_kernels(call: Call) -> None:
     for kernel in selected_kernels(call):
         reasons = reasons_against(kernel)
         name = backends[kernel.backend].upstream_name(kernel)
-        entries.append(kernel_entry(kernel, name, reasons, buildable=not reasons))
+        entries.append(kernel_entry(kernel, name, reasons))
     document = kernels_document(call.settings.text("arch"), entries)
     call.output.document({**document, "kernels": []} if call.settings.on("count") else document)
 

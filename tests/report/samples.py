@@ -279,7 +279,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         "kernels": [
             kernels.kernels_document(
                 "x86_64_v4",
-                [kernels.kernel_entry(kernel()), kernels.kernel_entry(kernel(), "u", [REASON], buildable=False)],
+                [kernels.kernel_entry(kernel()), kernels.kernel_entry(kernel(), "u", [REASON])],
             ),
             kernels.kernels_document(None, []),
         ],

@@ -36,12 +36,11 @@ class Kernels:
 
 
 def kernel_entry(
-    kernel: KernelSpec, upstream_name: str | None = None, reasons: Sequence[Reason] = (), *, buildable: bool = True
+    kernel: KernelSpec, upstream_name: str | None = None, reasons: Sequence[Reason] = ()
 ) -> dict[str, Any]:
-    """One kernel of ``list-kernels``; ``reasons`` say why it is not buildable."""
-    backend = kernel.backend
-    row = ListedKernel.of(kernel, upstream_name, backend=backend, buildable=buildable, reasons=tuple(reasons))
-    return to_json(row)
+    """One kernel of ``list-kernels``; ``reasons`` say why it is not buildable, without any it is."""
+    buildable, why = not reasons, tuple(reasons)
+    return to_json(ListedKernel.of(kernel, upstream_name, backend=kernel.backend, buildable=buildable, reasons=why))
 
 
 def kernels_document(arch: str | None, kernels: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
