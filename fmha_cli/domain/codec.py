@@ -102,8 +102,13 @@ def choices(hint: Any) -> tuple[Any, ...]:
 
 
 def taken_from(source: object, kind: type[T], /, **other: Any) -> T:
-    """An object of a class that has its members from the attributes of ``source``, except those given in ``other``."""
-    return kind(**{m.name: getattr(source, m.name) for m in members_of(kind) if m.name not in other}, **other)
+    """An object of a class that has its fields from the attributes of ``source``, except those given in ``other``.
+
+    Raises:
+        AttributeError: ``source`` lacks one of the other fields.
+    """
+    names = (m.name for m in members_of(kind) if m.stored and m.name not in other)
+    return kind(**{name: getattr(source, name) for name in names}, **other)
 
 
 def to_json(noun: object) -> dict[str, Any]:

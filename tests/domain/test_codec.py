@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 import pytest
 
-from fmha_cli.domain.codec import DecodeError, from_json, to_json
+from fmha_cli.domain.codec import DecodeError, from_json, taken_from, to_json
 from fmha_cli.domain.members import Hidden, Key, Then
 
 
@@ -173,3 +173,18 @@ def test_a_type_without_a_json_form_is_no_member() -> None:
 
     with pytest.raises(TypeError, match="complex"):
         from_json(Odd, {"one": 1})
+
+
+def test_an_object_takes_its_fields_from_another() -> None:
+    @dataclass(frozen=True)
+    class Row:
+        name: str
+        colour: Annotated[str, Then("first")]
+
+        @property
+        def first(self) -> str:
+            return self.colour[:1]
+
+    assert taken_from(Leaf("a", Colour.RED), Row, colour="green") == Row("a", "green")
+    with pytest.raises(AttributeError, match="name"):
+        taken_from(object(), Row, colour="green")
