@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import ctypes
 import subprocess
-from dataclasses import dataclass
+from dataclasses import FrozenInstanceError, dataclass
 from pathlib import Path
 
 import pytest
 
 from fmha_cli.codegen import struct
 from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs
-from fmha_cli.codegen.struct import Float32, Int32, Int64, UInt64
+from fmha_cli.codegen.struct import ArgumentBlock, Float32, Int32, Int64, UInt64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,3 +85,27 @@ def test_a_field_without_c_type_is_refused() -> None:
 
     with pytest.raises(TypeError, match="no C type"):
         struct.c_fields(Bare)
+
+
+class Sizes(ArgumentBlock):
+    """A base with a required and an optional field."""
+
+    rows = ((Int64, "batch"), (Int32, "left", -1))
+
+
+class Scaled(Sizes):
+    """A block that adds two fields of one type."""
+
+    rows = ((Float32, "scale softcap", 0.0),)
+
+
+def test_rows_are_the_fields_of_a_dataclass() -> None:
+    assert [name for name, _ in struct.c_fields(Scaled)] == ["batch", "left", "scale", "softcap"]
+    assert vars(Scaled(batch=2, softcap=1.5)) == {"batch": 2, "left": -1, "scale": 0.0, "softcap": 1.5}
+    assert Scaled(batch=1) == Scaled(batch=1) != Scaled(batch=2)
+    with pytest.raises(TypeError, match="batch"):
+        Scaled()
+    with pytest.raises(TypeError, match="nothing"):
+        Scaled(batch=1, nothing=0)
+    with pytest.raises(FrozenInstanceError):
+        Scaled(batch=1).left = 0

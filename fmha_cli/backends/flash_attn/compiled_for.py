@@ -5,8 +5,6 @@ The core's signature rules compare the other features (``COMPARED``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.gpu.conditions import Condition, refuse
@@ -69,18 +67,6 @@ def _even_hdim(s: Situation, kernel: KernelSpec) -> Refusal | None:
         return None
     text = f"hdim {s.problem.hdim}: the kernel reads {kernel.signature.hdim} columns of every row"
     return Refusal(text, "the same kernel with even_k=no")
-
-
-def _signed(*names: str) -> Callable[[KernelSpec], Hashable]:
-    def reads(kernel: KernelSpec) -> Hashable:
-        return tuple(getattr(kernel.signature, name) for name in names)
-
-    return reads
-
-
-def _evenness(kernel: KernelSpec) -> Hashable:
-    a = algorithm_of(kernel)
-    return kernel.signature.hdim, a.tile, a.even_mn
 
 
 FIT: tuple[Condition[Situation], ...] = conditions(
