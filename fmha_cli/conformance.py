@@ -74,7 +74,7 @@ class Subject:
 
     @cached_property
     def devices(self) -> tuple[DeviceFacts, ...]:
-        """Its devices here, or one made up for each of its architectures."""
+        """Its devices on this machine, or an invented one for each of its architectures."""
         found = self.backend.probe() if self.backend.probes_in_parent else None
         made_up = tuple(DeviceFacts.of_arch(arch) for arch in self.backend.archs())
         return found.devices if found is not None and found.devices else made_up
@@ -111,7 +111,7 @@ def _line(draw: random.Random, *, plain: bool) -> list[str]:
 
 
 def check_names(subject: Subject) -> None:
-    """Every kernel's name reads back; names and digests are unique; backend and architecture are its own."""
+    """Names read back as the same kernels. Names and digests are unique. Backend and architecture are correct."""
     seen: dict[str, str] = {}
     for arch in subject.backend.archs():
         kernels = list(subject.backend.kernels(subject.registry.arch(arch)))
@@ -139,7 +139,7 @@ def check_registration(subject: Subject) -> None:
 
 
 def check_decisions(subject: Subject) -> None:
-    """``decide`` always answers, never raises; a refusal names a rule that the backend owns; kernels exist."""
+    """``decide`` always answers and never raises. A refusal names a rule of the backend. Its kernels are listed."""
     ids = {rule.id for rule in subject.backend.rules()}
     listed = {
         kernel for arch in subject.backend.archs() for kernel in subject.backend.kernels(subject.registry.arch(arch))
@@ -160,7 +160,7 @@ def check_decisions(subject: Subject) -> None:
 
 
 def check_claims(subject: Subject) -> None:
-    """What it supports runs and passes: a seeded sample under all fills, with poison, guards, gaps and repeats."""
+    """A seeded sample of what it supports passes under all fills, with poison, guards, gaps and repeats."""
     supported = [
         problem
         for problem in subject.problems()

@@ -1,4 +1,4 @@
-"""The built-in backends. Every command reads this table, also ``--help``: nothing heavy may be imported here."""
+"""The built-in backends. Every command reads this table, even ``--help``, so nothing heavy may be imported here."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ def export(call: Call) -> int:
 
 
 def import_(call: Call) -> int:
-    """Bring the entries of an archive in, after verifying all of them."""
+    """Import the entries of an archive after verifying all of them."""
     from fmha_cli.toolchain.cache.importing import import_entries
 
     layout, archive = call.cache(create=True), Path(str(call.argument("archive")))
@@ -169,7 +169,7 @@ COMMANDS = {
     "cache": CommandSet(
         {
             "ls": _part(ls, "List the entries", ENTRIES, options=(KIND,)),
-            "stats": _part(stats, "Count and measure everything in it"),
+            "stats": _part(stats, "Count the entries and add up their sizes"),
             "verify": _part(verify, "Re-hash every file of every entry; exit 1 when one is damaged", options=(FIX,)),
             "prune": _part(
                 prune,
@@ -177,10 +177,10 @@ COMMANDS = {
                 options=(MAX_AGE, MAX_SIZE, *LEFTOVERS, DRY_RUN),
             ),
             "why": _part(
-                why, "Why something is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND, OFFLINE, *BUILDING)
+                why, "Why an entry is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND, OFFLINE, *BUILDING)
             ),
             "export": _part(export, "Write entries into an archive", ARCHIVE, ENTRIES),
-            "import": _part(import_, "Bring the entries of an archive in", ARCHIVE),
+            "import": _part(import_, "Import the entries of an archive", ARCHIVE),
         }
     )
 }

@@ -56,7 +56,7 @@ class Call:
 
     @cached_property
     def output(self) -> Output:
-        """Where data goes, in which format.
+        """Where data goes, and in which format.
 
         Raises:
             UsageError: several formats.

@@ -56,7 +56,7 @@ def _checks(call: Call, found: dict[str, Availability]) -> Iterator[DoctorCheck]
 
 
 def checkers_of(backends: Iterable[object]) -> tuple[Checker, ...]:
-    """The checks that backends bring, each once."""
+    """The checks that backends provide, each once."""
     return tuple(dict.fromkeys(c for backend in backends if isinstance(backend, Doctored) for c in backend.checkers()))
 
 

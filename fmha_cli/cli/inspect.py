@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 _choosing = partial(Opt, panel="Choosing")
 ALL = _choosing("all", FlagKind.SWITCH, "A table of every selected kernel")
 DIFF = _choosing("diff", FlagKind.TEXT, "Two kernels side by side", repeats=True, metavar="K1 K2", pair=True)
-_BOTH = "Build with this compiler; twice: the kernel of both side by side"
+_BOTH = "Build with this compiler; given twice, compare the two builds"
 COMPILER = _choosing("compiler", FlagKind.TEXT, _BOTH, repeats=True, metavar="CXX")
-_COUNTED = "Run a problem on an emulated device (--device emu:ARCH) and count"
+_COUNTED = "Run a problem on an emulated device (--device emu:ARCH) and count what it executes"
 EXECUTED = Opt("executed", FlagKind.SWITCH, _COUNTED, panel="Executing")
 
 _KINDS = {
@@ -212,9 +212,10 @@ COMMANDS = {
             *(JOBS, OFFLINE, *BUILDING, CACHE_DIR, *ROWS),
         ),
         arguments=(Argument("kernel", "Canonical name, upstream name, or digest prefix"),),
-        detail="KERNEL shows one kernel; --all the selected ones as a table; --diff K1 K2 two side by side; two --compiler "
-        "one kernel as both compilers build it. Registers and spills are what the named compiler says. --executed runs one "
-        "problem on the emulated device that --device names and counts: instructions by class, matrix FLOP against those "
-        "that the problem needs, bytes, LDS bank conflicts, barriers. It takes the best kernel where none is named.",
+        detail="KERNEL shows one kernel. --all shows the selected kernels as a table, --diff K1 K2 shows two kernels side by "
+        "side, and --compiler given twice shows two builds of one kernel side by side. Registers and spills are as the "
+        "compiler reports them. --executed runs one problem on the emulated device that --device names, and counts "
+        "instructions by class, matrix FLOP (and how many the problem needs), bytes, LDS bank conflicts and barriers. "
+        "Without KERNEL it runs the best kernel.",
     )
 }

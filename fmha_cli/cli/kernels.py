@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _globs = partial(Opt, kind=FlagKind.TEXT, panel="Choosing", metavar="GLOB,...")
 FAMILY = _globs("family", help="Globs over the family, like --filter family:GLOB")
 DTYPE = _globs("dtype", help="Globs over the input type, like --filter dtype:GLOB")
-COUNT = Opt("count", FlagKind.SWITCH, "Print the number alone", panel="Output")
+COUNT = Opt("count", FlagKind.SWITCH, "Print only their number", panel="Output")
 SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, *REVISIONS, FILTER)
 
 
@@ -54,7 +54,7 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     if empty:
         where = " ".join(f"--{key} {settings.text(key)}" for key in ("backend", "arch") if settings.text(key))
         what = f"no kernel exists for {where or 'any architecture'}"
-        help = "`fmha archs` and `fmha plugins` list what there is"
+        help = "`fmha archs` and `fmha plugins` list what exists"
         raise EmptySelection(what, code="F004", where=where or None, help=help)
 
 
@@ -144,6 +144,6 @@ COMMANDS = {
         options=(*SELECTING, COUNT, *ROWS),
         detail="Without --arch, the kernels of every architecture. Terms of --filter match fields of the kernel, of its "
         "signature and of its algorithm; several terms with one key are alternatives. A profile of a project (fmha "
-        "profiles) lists what that project generates; kernels of it that cannot be built say why.",
+        "profiles) lists what that project generates; kernels that cannot be built are listed with the reason.",
     )
 }

@@ -33,7 +33,7 @@ def devices(call: Call) -> None:
 
 
 def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
-    """Every plugin with what it brings, and those known by their faults alone."""
+    """Every plugin with what it provides, and the plugins of which only the faults are known."""
     from fmha_cli.discovery.registry import BUILTINS
     from fmha_cli.report.documents.installation import Fault, PluginRow
 
@@ -43,7 +43,9 @@ def plugin_rows(registry: Registry) -> Iterator[PluginRow]:
     strangers = {plugin.name for plugin in registry.plugins if plugin.value not in BUILTINS.values()}
     for plugin in registry.plugins:
         builtin = plugin.value in BUILTINS.values()
-        blamed = not (builtin and plugin.name in strangers)  # of two with one name, the fault is the stranger's
+        blamed = not (
+            builtin and plugin.name in strangers
+        )  # of two plugins with one name, the fault is the installed one's
         yield PluginRow(
             name=plugin.name,
             builtin=builtin,
@@ -104,12 +106,12 @@ COMMANDS = {
     "devices": Command(
         devices,
         options=(BACKEND, *ROWS),
-        detail="An emulated device (emu:ARCH) runs kernels on the CPU, instruction by instruction; it is used only where "
-        "--device names it, and has no speed.",
+        detail="An emulated device (emu:ARCH) runs kernels on the CPU, instruction by instruction. It is used only if "
+        "--device names it, and times on it mean nothing.",
     ),
     "plugins": Command(plugins, options=ROWS),
     "archs": Command(
-        archs, options=ROWS, arguments=(Argument("arch", "One architecture; without it, all", complete="archs"),)
+        archs, options=ROWS, arguments=(Argument("arch", "One architecture [default: all]", complete="archs"),)
     ),
     "profiles": Command(profiles, options=ROWS),
     "schema": Command(

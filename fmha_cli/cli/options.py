@@ -38,7 +38,7 @@ CHOOSING = (
     _choosing("backend", _T, "Backend [default: auto]", metavar="NAME", complete="backends"),
     _choosing("arch", _T, "Architecture [default: the device's]", metavar="A", complete="archs"),
     _choosing("device", _T, f"{', '.join(device_kinds())}, emu:ARCH [default: auto]", metavar="ID"),
-    _choosing("kernel", _T, "Canonical name, upstream name, or 8 and more digits of the digest", metavar="K"),
+    _choosing("kernel", _T, "Canonical name, upstream name, or 8 or more digits of the digest", metavar="K"),
 )
 BACKEND, ARCH, *_ = CHOOSING
 ALL_KERNELS = _choosing("all-kernels", _B, "Every kernel that fits, not only the best")
@@ -50,7 +50,7 @@ PROFILE = _choosing("profile", _T, "Named set of kernels (see fmha profiles)", m
 FILES = (
     *(_files(name, _F, f"Tensor file of {name.upper()}", metavar="FILE[:KEY]") for name in ("q", "k", "v")),
     _files("do", _F, "Tensor file of dO", metavar="FILE[:KEY]"),
-    _files("out", _F, "Write the results: .npy (O alone), .npz, .safetensors; {i} counts a sweep"),
+    _files("out", _F, "Write the results: .npy (O alone), .npz, .safetensors; {i} numbers the problems of a sweep"),
 )
 FILL = _files("fill", _T, f"{', '.join(FILLS)} [default: {FILLS[0]}]", metavar="FILL", complete="fills")
 FILL_SEED = _files("fill-seed", _S, "Seed of the fill [default: 0]")
@@ -61,13 +61,17 @@ OFFLINE = _running("offline", _B, "Never fetch sources")
 DRY_RUN = _running("dry-run", _B, "Show what would be done, and do nothing")
 JOBS = _running("jobs", _S, "Parallel builds, 0 = all allowed [default: 0]", "j")
 NO_CHECK = _running("no-check", _B, "Do not check against the reference (verdict UNCHECKED)")
-RESUME = _running("resume", _F, "Go on with an interrupted journal", metavar="JOURNAL")
+RESUME = _running("resume", _F, "Resume an interrupted journal", metavar="JOURNAL")
 JOURNAL = _running("journal", _F, "Where the journal is kept [default: in the cache]")
 
 EMULATING = (
-    _running("emu-seed", _S, "Order of waves on an emulated device; runs take this seed and the next [default: 0]"),
     _running(
-        "emu-turn", _S, "Instructions of a wave on it before the next wave's turn, 0 = up to a barrier [default: 0]"
+        "emu-seed", _S, "Seed of the order of waves on an emulated device; each run takes the next one [default: 0]"
+    ),
+    _running(
+        "emu-turn",
+        _S,
+        "Instructions that a wave on it runs before the next wave's turn, 0 = up to a barrier [default: 0]",
     ),
     _running("emu-threads", _S, "Workgroups at once on an emulated device, 0 = all allowed [default: 0]"),
     _running("no-emu-checks", _B, "On an emulated device, check only for accesses out of bounds"),
@@ -78,7 +82,7 @@ CACHE_DIR = _running("cache-dir", _F, "Root of the build cache", metavar="DIR")
 OUTPUT_FILE = _output("output", _F, "Write the data to FILE instead of stdout, atomically", "o")
 FORMATS = {
     Format.JSON: _output("json", _B, "One JSON document (see fmha schema)"),
-    Format.JSONL: _output("jsonl", _B, "One JSON record a line"),
+    Format.JSONL: _output("jsonl", _B, "One JSON record per line"),
     Format.CSV: _output("csv", _B, "Comma-separated values"),
     Format.MD: _output("md", _B, "A Markdown table"),
 }

@@ -47,7 +47,7 @@ class Output:
         self._put(render(document, self.form, color=self.color))
 
     def text(self, text: str) -> None:
-        """Text that is data already, in every format alike."""
+        """Print text that is already data. It is the same in every format."""
         if self.path is not None:
             write_atomically(self.path, text + "\n")
         else:
@@ -59,8 +59,8 @@ class Output:
 
 
 def flush_stdout(line: str | None = None) -> None:
-    """Print a line, if there is one, and flush; a reader that went away (``| head``) is no error, and the interpreter does
-    not complain about it at exit."""
+    """Print a line, if there is one, and flush. A reader that closed the pipe (``| head``) is not an error, and the
+    interpreter does not complain about it at exit."""
     try:
         if line is not None:
             print(line)

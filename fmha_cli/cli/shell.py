@@ -225,7 +225,7 @@ def _parameter(name: str, kind: Any, info: Any, *, required: bool = False) -> in
 
 
 def _sign(function: Callable[..., Any], parameters: list[inspect.Parameter]) -> None:
-    """Give a function the parameters that Typer shall see (its ``ctx`` is kept)."""
+    """Give a function the parameters that Typer sees (its ``ctx`` is kept)."""
     own = [p for p in inspect.signature(function).parameters.values() if p.kind is not inspect.Parameter.VAR_KEYWORD]
     hints = {p.name: typer.Context if p.name == "ctx" else p.annotation for p in (*own, *parameters)}
     own = [p.replace(annotation=hints[p.name]) for p in own]

@@ -25,7 +25,7 @@ def list_(call: Call) -> None:
 
 
 def fetch(call: Call) -> None:
-    """Bring sources into the cache."""
+    """Fetch sources into the cache."""
     from fmha_cli.sources.store import fetched
 
     chosen = _chosen(call)
@@ -64,7 +64,7 @@ def rm(call: Call) -> None:
     layout = call.cache(create=True)
     chosen = _chosen(call)
     for pin in chosen:
-        call.console.say(f"removed {pin.name}" if remove(pin, layout) else f"{pin.name} was not there")
+        call.console.say(f"removed {pin.name}" if remove(pin, layout) else f"{pin.name} was not in the cache")
     _show(call, chosen)
 
 
@@ -122,7 +122,7 @@ COMMANDS = {
     "sources": CommandSet(
         {
             "list": ("Every pinned source and its state", Command(list_, (*BUILDING, CACHE_DIR, *ROWS))),
-            "fetch": ("Bring sources into the cache", Command(fetch, (OFFLINE, CACHE_DIR, *ROWS), (NAMES,))),
+            "fetch": ("Fetch sources into the cache", Command(fetch, (OFFLINE, CACHE_DIR, *ROWS), (NAMES,))),
             "verify": (
                 "Hash every file of the cached sources; exit 1 if one is damaged",
                 Command(verify, (CACHE_DIR, *ROWS), (NAMES,)),

@@ -27,15 +27,15 @@ class Entry:
 
 COMMANDS = {
     "run": Entry("walks", "Resolve, build if needed, run, and check against the reference", report=True),
-    "validate": Entry("walks", "Judge kernels hard: several fills, poison, guards, repeats", report=True),
+    "validate": Entry("walks", "Check kernels thoroughly: several fills, poison, guards, repeats", report=True),
     "bench": Entry("walks", "Check once, then time: median with confidence interval", report=True),
-    "explain": Entry("explain", "Every candidate kernel, why it fits or not; or the page of a rule: explain K012"),
+    "explain": Entry("explain", "Why each candidate kernel fits or not; or the page of a rule: explain K012"),
     "plan": Entry("explain", "Stages, kernels, workspace and predicted memory of a problem"),
     "list-kernels": Entry("kernels", "Every kernel that exists for an architecture"),
     "build": Entry("build", "Build kernels ahead of time"),
     "inspect": Entry("inspect", "What a built kernel needs: registers, spills, instructions"),
-    "parity": Entry("parity", "Upstream's example programs against this tool, case by case"),
-    "doctor": Entry("doctor", "What is here, proved by running a tiny kernel on each backend"),
+    "parity": Entry("parity", "Compare upstream's example programs with this tool, case by case"),
+    "doctor": Entry("doctor", "Check this machine by running a tiny kernel on each backend"),
     "devices": Entry("listing", "The devices that backends found"),
     "plugins": Entry("listing", "Built-in and installed plugins, and what is wrong with them"),
     "archs": Entry("listing", "The architectures and their facts"),
@@ -48,7 +48,7 @@ COMMANDS = {
 
 _talk = partial(Opt, panel="Talk")
 TALK = (
-    _talk("quiet", FlagKind.SWITCH, "Say nothing but errors", "q"),
+    _talk("quiet", FlagKind.SWITCH, "Print only errors", "q"),
     _talk("verbose", FlagKind.SWITCH, "Say more", "v"),
     _talk("color", FlagKind.TEXT, "When to color [default: auto]", metavar="WHEN", choices=("auto", "always", "never")),
 )

@@ -50,12 +50,12 @@ def walk_points(call: Call) -> int:
     if outcome.interrupted:
         call.console.error("interrupted")
         if outcome.journal is not None:
-            call.console.error(f"  = help: `{resume_line(call.argv, outcome.journal)}` goes on")
+            call.console.error(f"  = help: `{resume_line(call.argv, outcome.journal)}` continues")
     return int(exit_code(outcome.records, interrupted=outcome.interrupted))
 
 
 def resume_line(argv: Sequence[str], journal: str) -> str:
-    """The command line that goes on with a journal."""
+    """The command line that resumes a journal."""
     words = iter(argv)
     kept = []
     for word in words:
@@ -68,7 +68,7 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
 
 def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
-    NOT_RUN is no failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
+    NOT_RUN is not a failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
     from fmha_cli.cli.asked import found_by
     from fmha_cli.report.documents.report import report_document
     from fmha_cli.report.parts import environment

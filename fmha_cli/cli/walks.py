@@ -25,14 +25,16 @@ from fmha_cli.domain.flags import FlagKind
 
 FILLS = replace(FILL, help="Fills to judge with, a comma list [default: all five]", metavar="FILL,...")
 REPEATS = Opt("repeats", FlagKind.SIZE, "Runs that must agree bit for bit [default: 2]", panel="Running")
-SAVE = Opt("save-failures", FlagKind.FILE, "Keep the tensors of every failing row there", panel="Files", metavar="DIR")
+SAVE = Opt("save-failures", FlagKind.FILE, "Folder for the tensors of every failing row", panel="Files", metavar="DIR")
 
 _measuring = partial(Opt, panel="Measuring")
 CACHE = _measuring(
     "cache", FlagKind.TEXT, "State of the caches before a sample [default: hot]", choices=("hot", "cold", "both")
 )
 AB = Opt("ab", FlagKind.TEXT, "Two kernels, timed in turns", panel="Choosing", repeats=True, metavar="K1 K2", pair=True)
-FLOPS = _measuring("flops", FlagKind.TEXT, "Pairs that count [default: visible]", choices=("visible", "dense"))
+FLOPS = _measuring(
+    "flops", FlagKind.TEXT, "(query, key) pairs that count [default: visible]", choices=("visible", "dense")
+)
 PEAK = _measuring(
     "peak",
     FlagKind.TEXT,
@@ -40,7 +42,7 @@ PEAK = _measuring(
     choices=("measured", "spec"),
 )
 BUDGET = _measuring("budget", FlagKind.NUMBER, "Seconds for the samples of one row [default: 2]", metavar="S")
-BASELINE = _measuring("baseline", FlagKind.FILE, "An earlier report (JSON) to compare with; slower is exit 1")
+BASELINE = _measuring("baseline", FlagKind.FILE, "Earlier report (JSON) to compare with; exit 1 if slower")
 
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "
@@ -64,9 +66,9 @@ COMMANDS = {
     "run": Command(
         walk,
         options=(*ROOM, *FILES, FILL, FILL_SEED, NO_CHECK, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
-        detail="Lists (512,1k) and ranges (a:b:+n, a:b:*n, both ends included) in the options that take them sweep: "
-        "one row for every point. --dry-run runs nothing; where a backend can show its launches without a device, their "
-        "kernels are built for it. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
+        detail="An option that takes lists (512,1k) or ranges (a:b:+n, a:b:*n, both ends included) can sweep: each point "
+        "gives one row. --dry-run runs nothing, but if a backend can show its launches without a device, it builds their "
+        "kernels. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
         "4 environment, 5 empty selection, 6 a kernel failed, 130 interrupted.",
     ),
     "validate": Command(
@@ -76,7 +78,7 @@ COMMANDS = {
             *(REPEATS, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
         ),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
-        "hashed. A kernel that can return LSE is judged on it too, in a row of its own.",
+        "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
     ),
     "bench": Command(
         walk,

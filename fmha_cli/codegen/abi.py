@@ -39,7 +39,7 @@ class Status(IntEnum):
 class FmhaCpuArgs(ArgumentBlock):
     """Everything that a launch needs. Pointers are addresses, 0 if absent. Strides are in elements.
 
-    The last axis of every tensor is contiguous. Row r of head h in sequence b lies at
+    The last axis of every tensor is contiguous. Row r of head h in sequence b starts at
     ``b * batch_stride + h * head_stride + (start[b] + r) * row_stride``. Packed tensors have batch
     stride 0 and a start for each sequence.
 

@@ -136,7 +136,7 @@ def layout_faults(library: ctypes.CDLL, block: type, prefix: str, version: int) 
     except ValueError as missing:
         return [f"the library exports no ABI table: {missing}"]
     size = ctypes.sizeof(ctypes_structure(block))
-    faults = [] if head[0] == version else [f"ABI version {head[0]}, the host speaks {version}"]
+    faults = [] if head[0] == version else [f"ABI version {head[0]}, the host expects {version}"]
     if head[1] != size:
         faults.append(f"sizeof({block.__name__}) is {head[1]}, the host's is {size}")
     there = tuple(zip(names.split(), words[3::2], words[4::2], strict=False))

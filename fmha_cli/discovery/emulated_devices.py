@@ -12,7 +12,7 @@ from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.suggest import suggest
 
 PACKAGE = "fmha-amdgpu-emu"
-"""The package that brings emulated AMD GPUs."""
+"""The package that provides emulated AMD GPUs."""
 
 
 def emulated_devices(registry: Registry) -> Iterator[tuple[Emulator, DeviceFacts]]:
@@ -48,7 +48,7 @@ def emulated_device(registry: Registry, id: str) -> tuple[Emulator, DeviceFacts]
 
 
 def emulated_availability(registry: Registry, backends: Iterable[Backend], id: str) -> dict[str, Availability]:
-    """What each backend finds where an emulated device was named: that device alone, if its sessions run on it.
+    """What each backend finds if an emulated device was named: only that device, if its sessions run on it.
 
     Raises:
         EnvironmentProblem: Z001, Z002.

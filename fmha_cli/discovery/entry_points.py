@@ -25,7 +25,7 @@ def installed_entry_points() -> tuple[EntryPoint, ...]:
 
 
 def _declared(folders: Iterable[str]) -> bool:
-    """Whether any distribution may declare the group; where none does, a slow import (12 ms) is saved.
+    """Whether any distribution may declare the group. If none does, a slow import (12 ms) is avoided.
 
     An archive on the path counts as one that may.
     """

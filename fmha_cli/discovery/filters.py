@@ -41,7 +41,7 @@ class Filter:
     terms: tuple[Term, ...] = ()
 
     def steps(self) -> Iterator[tuple[Term, ...]]:
-        """Terms that are asked together: the inclusions of one key, or a single exclusion."""
+        """Terms that are tested together: the inclusions of one key, or a single exclusion."""
         included: dict[str, tuple[Term, ...]] = {}
         for term in self.terms:
             if not term.exclude:
@@ -52,7 +52,7 @@ class Filter:
     def first_values(self, key: str, values: Sequence[str], after: Sequence[str] = ()) -> tuple[str, ...]:
         """The values of a key that the filter may let through, judged by its first terms alone.
 
-        If only keys of ``after`` are asked before this key, they are the values that its inclusions match, else all
+        If only keys of ``after`` are tested before this key, these are the values that its inclusions match, else all
         values. If none matches, all are returned too, so that the filter itself reports what eliminated them."""
         for step in self.steps():
             if step[0].key == key and not step[0].exclude:

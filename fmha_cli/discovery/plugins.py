@@ -87,7 +87,7 @@ def _manager() -> pluggy.PluginManager:
 
 
 def builtin_plugin(name: str, path: str) -> Plugin:
-    """A built-in, loaded through the same door as a stranger's plugin.
+    """A built-in plugin, loaded in the same way as an installed one.
 
     Raises:
         ImportError: a broken installation.
@@ -97,7 +97,7 @@ def builtin_plugin(name: str, path: str) -> Plugin:
 
 
 def collect(plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
-    """What one plugin answers to one hook: (answer or None, fault or None)."""
+    """One plugin's answer to one hook: (answer or None, fault or None)."""
     manager = _manager()
     try:
         manager.register(plugin.module, name=plugin.name)

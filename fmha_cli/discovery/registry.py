@@ -32,7 +32,7 @@ _RESERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 
 
 class Registry:
-    """What can be chosen from. Backends are imported when first asked for; a broken one is a fault, not an end.
+    """Everything that can be selected. Backends are imported on first use; a broken one becomes a fault, not an error.
 
     Args:
         builtins: name -> import path of the built-in backends.
@@ -49,7 +49,7 @@ class Registry:
         self._asked: dict[tuple[str, str], tuple[Any | None, PluginFault | None]] = {}
 
     def _ask(self, plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
-        """Each plugin is asked each hook once."""
+        """Each hook of each plugin is called once."""
         if (plugin.value, hook) not in self._asked:
             self._asked[plugin.value, hook] = collect(plugin, hook)
         return self._asked[plugin.value, hook]
@@ -108,10 +108,10 @@ class Registry:
             for name, text in answer.items():
                 try:
                     if name in found or name in arch_names():
-                        raise UsageError(f"arch {name} is there already")
+                        raise UsageError(f"arch {name} exists already")
                     found[name] = arch_from_json(text, f"{plugin.name}: {name}")
                 except FmhaError as error:
-                    faults.append(PluginFault(plugin.name, error.what, "rename it or mend its facts"))
+                    faults.append(PluginFault(plugin.name, error.what, "rename it or correct its facts"))
         return found, faults
 
     @cached_property
@@ -122,7 +122,7 @@ class Registry:
             for emulator in answer:
                 if not isinstance(emulator, Emulator):
                     faults.append(
-                        PluginFault(plugin.name, f"{emulator!r} is no Emulator", "see docs/writing-a-backend.md")
+                        PluginFault(plugin.name, f"{emulator!r} is not an Emulator", "see docs/writing-a-backend.md")
                     )
                 elif emulator.name in found:
                     what = f"emulator {emulator.name!r} is registered already"
@@ -170,7 +170,7 @@ class Registry:
 
     @property
     def faults(self) -> tuple[PluginFault, ...]:
-        """Everything that is wrong with plugins; collecting it asks every hook."""
+        """Everything that is wrong with plugins; collecting it calls every hook."""
         registered = (self._backends, self._emulators, self._plugin_archs, *map(self._mapping, _RESERVED))
         return tuple(fault for _, faults in (self._loaded, *registered) for fault in faults)
 
@@ -178,7 +178,7 @@ class Registry:
         """The backend of a name.
 
         Raises:
-            EnvironmentProblem: a plugin of that name is there but broken.
+            EnvironmentProblem: a plugin of that name is installed but broken.
             UsageError: no such backend, with near names.
         """
         if name in self.backends:
@@ -200,11 +200,11 @@ class Registry:
         }
 
     def entry_point(self, name: str) -> str:
-        """``module`` of the plugin that brought a backend: the worker loads the backend by it."""
+        """``module`` of the plugin that provides a backend. The worker loads the backend by it."""
         return self._backends[0][name][1].value
 
     def emulator_entry(self, name: str) -> str:
-        """``module`` of the plugin that brought an emulator: the worker loads the emulator by it."""
+        """``module`` of the plugin that provides an emulator. The worker loads the emulator by it."""
         return self._emulators[0][name][1].value
 
     def arch_names(self) -> tuple[str, ...]:

@@ -144,7 +144,7 @@ def _asked(backend: Backend, problem: Problem, device: DeviceFacts, arch: str | 
 def _devices_of(
     backend: Backend, availability: Availability, arch: str | None, wanted: Wanted
 ) -> tuple[list[DeviceFacts], Unsupported | None]:
-    """The devices to ask about; without a device for ``--arch`` a device of that arch alone is made up."""
+    """The devices to ask about. If none has the architecture of ``--arch``, one with only that architecture is invented."""
     devices = [d for d in availability.devices if wanted.device in (None, d.id)]
     fitting = [d for d in devices if arch is None or arch in d.archs]
     if fitting:

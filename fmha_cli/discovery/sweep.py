@@ -1,12 +1,12 @@
 """Sweeps: comma lists and ranges in flags -> the cross product of problems.
 
 ``512,1k`` is a list; ``a:b:+n`` and ``a:b:*n`` are ranges in which both ends are values (``512:3000:*2``
-is 512, 1024, 2048, 3000); lists may hold ranges. Only the flags marked ``sweeps`` are read so; a flag
+is 512, 1024, 2048, 3000); lists may hold ranges. Only the flags marked ``sweeps`` are read this way; a flag
 marked ``repeats`` sweeps by being given again.
 
 Order of the points: the flags in the order of ``PROBLEM_FLAGS``, the first one varying slowest, each
-through its values as given. Defaults of the form "= heads" bind per point, since every point is
-resolved by itself. Equal points stay apart: what was asked for twice is done twice.
+through its values as given. Defaults of the form "= heads" apply to each point, because every point is
+resolved separately. Equal points are kept: what is requested twice is done twice.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from fmha_cli.domain.flags import BY_KEY, Flag, FlagKind, parse_number, parse_si
 from fmha_cli.domain.problem import Problem
 
 LIMIT = 100_000
-"""The most points of one sweep; more is taken for a mistake."""
+"""The most points of one sweep; more are assumed to be a mistake."""
 
 Given = Mapping[str, str | bool | int | float | Sequence[str]]
 """Flag key -> what was given: text, a switch, a plain number, or every text of a repeated flag."""
@@ -84,7 +84,7 @@ def expand(given: Given) -> Sweep:
 
     Raises:
         UsageError: S001, a malformed range; S002, more than ``LIMIT`` points.
-        ImpossibleProblem: P003, a bound that is no number.
+        ImpossibleProblem: P003, a bound that is not a number.
     """
     fixed: dict[str, str | bool | int | float] = {}
     axes: list[Axis] = []
@@ -101,7 +101,7 @@ def expand(given: Given) -> Sweep:
     if sweep.count > LIMIT:
         what = f"the sweep has {sweep.count:,} points"
         help = "split it, or take wider steps: a:b:*2"
-        raise UsageError(what, code="S002", why=f"more than {LIMIT:,} points are taken for a mistake", help=help)
+        raise UsageError(what, code="S002", why=f"more than {LIMIT:,} points are assumed to be a mistake", help=help)
     return sweep
 
 
@@ -111,7 +111,7 @@ def resolve(
     """The problems of all points, and the points dropped.
 
     Args:
-        complete: adds to a point's flags what something else says about it (the shapes of tensor files).
+        complete: adds flags to a point that follow from something else (the shapes of tensor files).
 
     Raises:
         ImpossibleProblem: a point that is impossible, unless ``skip_impossible``.
@@ -162,7 +162,7 @@ def _range(match: re.Match[str], where: str, decimal: bool) -> Iterator[str]:
     grows = step > 0 if match[3] == "+" else step > 1 and first > 0
     if not grows or last < first:
         why = "a:b:+n needs a <= b and n > 0; a:b:*n needs 0 < a <= b and n > 1"
-        raise UsageError(f"{where} {match[0]}: not a range that grows", code="S001", where=where, why=why)
+        raise UsageError(f"{where} {match[0]}: not an increasing range", code="S001", where=where, why=why)
     value = first
     while value < last:
         yield _plain(value, decimal)

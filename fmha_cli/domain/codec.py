@@ -191,7 +191,7 @@ def _read(hint: Any, value: Any) -> Any:
     if dataclasses.is_dataclass(hint):
         return _read_object(hint, value)
     if isinstance(hint, type) and issubclass(hint, Enum):
-        return hint(_checked(value, value in choices(hint), f"{value!r} is no {hint.__name__}"))
+        return hint(_checked(value, value in choices(hint), f"{value!r} is not a valid {hint.__name__}"))
     if hint is Path:
         return Path(_read(str, value))
     if hint in _WORDS:

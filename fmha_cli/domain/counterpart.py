@@ -1,4 +1,4 @@
-"""What a backend says about its project's own programs, so that ``fmha parity`` can compare them with this tool.
+"""What a backend provides for its project's own programs, so that ``fmha parity`` can compare them with this tool.
 
 A project has one program for the forward pass and one for the backward pass. ``Case`` is one run of a program, and
 ``Mapped`` is the same case for this tool. ``Ran`` is what the system observed of a run, and ``Reading`` is what the
@@ -118,11 +118,11 @@ class Said(StrEnum):
     UNSUPPORTED = "unsupported"
     """No instance for the case, or arguments that the program refuses as not supported."""
     IGNORED = "ignored"
-    """It ran something other than was asked for, and said so."""
+    """It ran something other than requested, and reported that."""
     OTHER = "other"
-    """It ran something other than was asked for: its line shows other values."""
+    """It ran something other than requested: its line shows other values."""
     UNCHECKED = "unchecked"
-    """It ran without validation, as asked for."""
+    """It ran without validation, as requested."""
     FAILED = "failed"
     """It gave up with an error of the runtime."""
     USAGE = "usage"

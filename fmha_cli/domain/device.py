@@ -50,7 +50,7 @@ class DeviceFacts:
 
     @property
     def emulated(self) -> bool:
-        """Whether an emulator executes the kernels. Such a device has no speed."""
+        """Whether an emulator executes the kernels. Times on such a device mean nothing."""
         return is_emulated(self.id)
 
     @property
@@ -92,9 +92,9 @@ _CGROUPS = Path("/sys/fs/cgroup")
 
 
 def available_bytes(proc: Path = _PROC, cgroups: Path = _CGROUPS) -> int | None:
-    """Bytes that can be used without swapping: the lesser of what the machine and this process's control group leave.
+    """Bytes that can be used without swapping: the smaller limit of the machine and this process's control group.
 
-    Page cache that the system would give back counts as available. None where neither says.
+    Page cache that the system would give back counts as available. None if neither is known.
     """
     left = [n for n in (_machine(proc), _group(proc, cgroups)) if n is not None]
     return max(0, min(left)) if left else None

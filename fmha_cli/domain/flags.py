@@ -68,11 +68,11 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
     ),
     Flag("causal", _B, "Same as --mask causal"),
     Flag("sink", _S, "Leading keys that the left mask bound never hides [default: 0]"),
-    Flag("sink-logits", _F, "Learned sink logits, one per head; 'filled' makes seeded ones"),
+    Flag("sink-logits", _F, "Learned sink logits, one per head; 'filled' generates them from the seed"),
     Flag("bias", _T, "none, elementwise[:11ss|1hss|bhss], alibi [default: none]"),
     Flag("bias-file", _F, "Tensor file of the bias [default: filled]"),
     Flag("alibi", _B, "ALiBi with the standard slopes"),
-    Flag("alibi-slopes", _F, "ALiBi slopes, (heads) or (batch, heads); 'filled:h' or 'filled:bh' makes seeded ones"),
+    Flag("alibi-slopes", _F, "ALiBi slopes, (heads) or (batch, heads); 'filled:h' or 'filled:bh' generates them"),
     Flag("softcap", _N, "Cap of the scores: cap * tanh(s / cap) [default: 0, off]", None, True),
     Flag("dropout", _N, "Dropout probability in [0, 1) [default: 0]", None, True),
     Flag("seed", _S, "Philox seed of the dropout [default: 0]"),
@@ -103,7 +103,7 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
 BY_KEY = {flag.key: flag for flag in PROBLEM_FLAGS}
 
 FILLED = "filled"
-"""The word that stands in a FILE flag for a tensor made from the fill seed."""
+"""The word in a FILE flag that means a tensor made from the fill seed."""
 
 _SIZE = re.compile(r"([+-]?\d+)([kKmM]?)\Z")
 

@@ -59,7 +59,7 @@ def test_a_drifted_layout_is_named(old: str, new: str, names: str, tmp_path: Pat
 
 def test_another_version_is_named(tmp_path: Path) -> None:
     faults = struct.layout_faults(library(text_of(Block, version=2), tmp_path), Block, "t", 1)
-    assert faults == ["ABI version 2, the host speaks 1"]
+    assert faults == ["ABI version 2, the host expects 1"]
 
 
 def test_two_fields_that_changed_names_are_told_apart(tmp_path: Path) -> None:

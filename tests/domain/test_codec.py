@@ -86,7 +86,7 @@ def test_members_stand_in_the_order_of_the_fields() -> None:
         (("leaves", 1, "size", 1), "x", r"tree\.leaves\[1\]\.size\[1\]: not an integer"),
         (("leaves", 1, "size", 1), True, r"tree\.leaves\[1\]\.size\[1\]: not an integer"),
         (("leaves", 0, "size"), [1], r"tree\.leaves\[0\]\.size: has 1 items instead of 2"),
-        (("leaves", 0, "colour"), "green", r"tree\.leaves\[0\]\.colour: 'green' is no Colour"),
+        (("leaves", 0, "colour"), "green", r"tree\.leaves\[0\]\.colour: 'green' is not a valid Colour"),
         (("leaves", 0, "surprise"), 1, r"tree\.leaves\[0\]: unknown: surprise"),
         (("leaves",), None, r"tree\.leaves: not a list"),
         (("leaves", 0), 3, r"tree\.leaves\[0\]: not an object"),

@@ -129,7 +129,7 @@ def _randval(s: Situation, kernel: KernelSpec) -> Refusal | None:
 def _unpaged(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.paged or kernel.signature.cache is CacheKey.PAGED:
         return None
-    text = "the kernel reads K and V by strides, the problem's cache is paged"
+    text = "the kernel reads K and V by strides, but the problem's cache is paged"
     return Refusal(text, "--kv-cache linear")
 
 

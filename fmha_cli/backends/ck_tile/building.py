@@ -30,7 +30,7 @@ COMPILER_OPTION = "compiler"
 """Entry of ``BuildContext.options``: the HIP compiler to use instead of FMHA_HIPCC."""
 
 BACKWARD_BYTES = 1500 * 2**20
-"""Memory for compiling a kernel of dQ, dK and dV: the build matrix shows up to 1.2 GB; the rest is a margin."""
+"""Memory to compile a kernel of dQ, dK and dV. The build matrix shows up to 1.2 GB; the rest is a margin."""
 
 
 @dataclass(frozen=True)

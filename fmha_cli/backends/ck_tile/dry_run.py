@@ -82,7 +82,7 @@ def _compare(launch: Launch, described: Described, stage: Stage) -> None:
     same = same and len(launch.arguments) == len(described.kargs)
     if not same or any(launch.arguments[m] != described.kargs[m] for m in members):
         raise KernelFailure(
-            f"{stage.family.value}: the host code launches something else than it describes",
+            f"{stage.family.value}: the host code launches something other than it describes",
             code="K114",
             where=stage.kernel.name,
             help="report it with the kernel's name",
@@ -124,7 +124,7 @@ def value_of(field: Karg, raw: bytes, places: Sequence[Place] = ()) -> int | flo
 def _notes(stage: Stage, plan: Plan, tensors: Mapping[str, BoundTensor]) -> tuple[str, ...]:
     out = []
     if plan.problem.qscale is QScale.TENSOR:
-        out.append("scales stand for descales of 1: their values are in the tensors")
+        out.append("the scales assume descales of 1; the actual values are in the tensors")
     names = [name for name in zeroed(plan) if name in tensors]
     if names and stage.kernel == plan.main:
         out.append(zeroed_note(names))

@@ -88,7 +88,7 @@ def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
     x, y, z = grid_of(s, kernel, merged=False)
     if y < GRID_END and z < GRID_END and x < INDEX_END:
         return None
-    text = f"a grid of {x} x {y} x {z} blocks: HIP takes less than 65536 along y and z"
+    text = f"a grid of {x} x {y} x {z} blocks: HIP accepts fewer than 65536 along y and z"
     return Refusal(text, "shorter sequences or a smaller --batch")
 
 

@@ -21,7 +21,7 @@ ALL: tuple[KernelRule, ...] = tuple(sorted((rule for table in _TABLES for rule i
 
 
 def _no_arch(kernel: KernelSpec) -> Reason:
-    return Reason(NO_ARCH, f"{kernel.arch} is no known AMD architecture", "fmha archs", Severity.PLACE)
+    return Reason(NO_ARCH, f"{kernel.arch} is not a known AMD architecture", "fmha archs", Severity.PLACE)
 
 
 _RULES = KernelRules(ALL, arch_facts, _no_arch)

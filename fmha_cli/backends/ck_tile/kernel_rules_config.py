@@ -139,12 +139,12 @@ def _wave_products(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
 
 def _occupancy(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     occupancy = algorithm_of(kernel).occupancy
-    return None if occupancy == -1 or occupancy > 0 else Refusal(f"occupancy {occupancy}", "-1, or 1 and more")
+    return None if occupancy == -1 or occupancy > 0 else Refusal(f"occupancy {occupancy}", "-1, or 1 or more")
 
 
 def _counts(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     numbers = counted(kernel)
-    return None if min(numbers, default=1) > 0 else Refusal("a tile, wave or warp number below 1", "1 and more")
+    return None if min(numbers, default=1) > 0 else Refusal("a tile, wave or warp number below 1", "1 or more")
 
 
 def _tile(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -154,7 +154,7 @@ def _tile(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     if off is None:
         hdims = dict.fromkeys(f"{a}/{b}" for a, b in (row.hdims for row in rows_for(kernel)))
         return Refusal(f"no tile of head dims {s.hdim}/{s.hdim_v}", f"one of {', '.join(hdims)}")
-    return Refusal(f"no tile row of upstream has this {', '.join(off)}") if off else None
+    return Refusal(f"upstream has no tile row with this {', '.join(off)}") if off else None
 
 
 def _emitted(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:

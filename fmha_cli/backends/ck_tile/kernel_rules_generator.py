@@ -95,7 +95,7 @@ def _v3(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     if (a.pipeline is _V3) == (a.tile[0] == 256):
         return None
-    return Refusal(f"{a.pipeline.value} with {a.tile[0]} rows per block: the 8-wave tile of 256 rows is v3's alone")
+    return Refusal(f"{a.pipeline.value} with {a.tile[0]} rows per block: only v3 uses the 8-wave tile of 256 rows")
 
 
 def _tdm(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -122,7 +122,7 @@ def _short_pages(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     a = algorithm_of(kernel)
     if a.constraint is not Constraint.SHORT_PAGES or kernel.signature.cache is CacheKey.PAGED:
         return None
-    return Refusal("a tile for short pages in a kernel that follows no block table", "cache=paged")
+    return Refusal("a tile for short pages in a kernel that reads no block table", "cache=paged")
 
 
 def _page_layout(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
@@ -182,7 +182,7 @@ def _convert_keys(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     if (bn0 > 0) == (deterministic is Need.YES):
         return None
     return Refusal(
-        f"deterministic {deterministic.value} with {bn0} keys per partial dQ", "0 exactly when not deterministic"
+        f"deterministic {deterministic.value} with {bn0} keys per partial dQ", "0 if and only if not deterministic"
     )
 
 

@@ -30,7 +30,7 @@ def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
     if not p.rotary.dim or s.max_rows == p.append:
         return None
-    text = f"rotary: queries start at the cache's end, so seqlen {s.max_rows} would have to be append {p.append}"
+    text = f"rotary: queries start at the cache's end, so seqlen {s.max_rows} must equal append {p.append}"
     return Refusal(text, f"--append {s.max_rows}")
 
 
@@ -60,7 +60,7 @@ def _no_keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
 def _one_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.max_keys or s.group or algorithm_of(kernel).pad_sk or kernel.signature.mask is not MaskKey.NONE:
         return None
-    text = "no keys: without mask and padding the kernel takes one step of keys that are not there"
+    text = "no keys: without a mask and padding the kernel reads one step of keys that do not exist"
     return Refusal(text, "the same kernel with padding of the keys")
 
 
@@ -78,7 +78,7 @@ def _positive_scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if p.scale > 0 or not late or not kernel.arch.startswith("gfx9"):
         return None
     text = f"scale {p.scale:g}: the kernels look for the largest score before they scale it"
-    return Refusal(text, "a scale above 0 (and the signs of Q turned)")
+    return Refusal(text, "a scale above 0 (with the signs of Q reversed)")
 
 
 def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -88,7 +88,7 @@ def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     for rows, keys in zip(p.query_lengths(), p.key_lengths(), strict=True):
         first_row = max(rows - 1, 0) // bm0 * bm0
         if first_row + p.mask.delta(rows, keys) - p.mask.left >= bn0:
-            text = f"mask {p.mask.text()}: a window that begins behind key {bn0}, whose pages the kernel takes from key 0 on"
+            text = f"mask {p.mask.text()}: the window begins after key {bn0}, but the kernel looks up its pages from key 0 on"
             return Refusal(text, "--kv-cache paged:128, or --causal")
     return None
 

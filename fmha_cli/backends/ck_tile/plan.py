@@ -60,7 +60,7 @@ def _backward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
 
 def _found(kernel: KernelSpec | None, main: KernelSpec, family: Family) -> KernelSpec:
     if kernel is None:
-        raise InternalError(f"{main.name}: no {family.value} kernel goes with it", where="plan")
+        raise InternalError(f"{main.name}: no {family.value} kernel matches it", where="plan")
     return kernel
 
 
@@ -105,7 +105,7 @@ def _combine_detail(s: Situation, kernel: KernelSpec) -> Detail:
     """Rows per block: the lanes of a wave divided by the number of four-float loads in a row of bn1."""
     log2 = log2_max_splits(s.splits.count)
     if log2 is None:
-        raise InternalError(f"{s.splits.count} splits: beyond every combine kernel", where="plan")
+        raise InternalError(f"{s.splits.count} splits: more than any combine kernel handles", where="plan")
     p, columns = s.problem, algorithm_of(kernel).tile[0]
     rows = (wave_of(kernel.arch) or FULL_WAVE) * FLOATS_PER_LOAD // columns
     tiles = -(-s.max_rows // rows) * -(-p.hdim_v // columns)

@@ -18,9 +18,9 @@ def _combine(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if stages.combine_for(s, kernel) is not None:
         return None
     if s.problem.lse and kernel.signature.dtype in FP8:
-        text = "fp8 split-KV returns no LSE: its combine kernels are compiled without"
+        text = "fp8 split-KV returns no LSE: its combine kernels are compiled without it"
         return Refusal(text, "drop --lse", severity=Severity.OPTION)
-    return Refusal("no combine kernel goes with this split-KV kernel")
+    return Refusal("no combine kernel matches this split-KV kernel")
 
 
 def _append(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -38,9 +38,9 @@ def _append(s: Situation, kernel: KernelSpec) -> Refusal | None:
 
 def _backward(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if stages.dot_for(s, kernel) is None:
-        return Refusal("no bwd_dot_do_o kernel goes with this kernel")
+        return Refusal("no bwd_dot_do_o kernel matches this kernel")
     if stages.converts(kernel) and stages.convert_for(s, kernel) is None:
-        return Refusal("no bwd_convert_dq kernel goes with this kernel")
+        return Refusal("no bwd_convert_dq kernel matches this kernel")
     return None
 
 

@@ -18,7 +18,7 @@ from fmha_cli.toolchain.cpp.library import build_cpp
 
 _ROUNDS = 192
 _STEPS = 250_000
-"""Steps of the compute loops in one round: 1.6 ms, so that on a busy machine some round falls between neighbours."""
+"""Steps of the compute loops in one round. A round takes 1.6 ms, so even on a busy machine some run undisturbed."""
 
 _READ_ROUNDS = 6
 _READ_FACTOR = 4

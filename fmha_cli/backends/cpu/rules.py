@@ -74,7 +74,7 @@ CPU_RULES: tuple[Rule, ...] = (
         "K103",
         "the query rows of a key/value head fit the decode kernel",
         _decode_rows,
-        "Decode kernels keep all query rows of a key/value head beside each other and stream K and V once.",
+        "Decode kernels keep all query rows of a key/value head side by side and stream K and V once.",
         "fmha_cli/codegen/cpu/emit.py DECODE_ROWS",
         severity=Severity.SHAPE,
     ),

@@ -79,10 +79,10 @@ class Cuda(Driver):
         if cuda.release() < CUBIN_CUDA:
             here, needed = cuda.version(), "{}.{}".format(*CUBIN_CUDA)
             raise EnvironmentProblem(
-                f"the NVIDIA driver is older than the kernels: it knows CUDA {here}, they are made by CUDA {needed}",
+                f"the NVIDIA driver is older than the kernels: it supports CUDA {here}, they need CUDA {needed}",
                 code="N005",
                 where=LIBRARY,
-                help="install a driver of release 580 or later; nvidia-smi shows the present one",
+                help="install a driver of release 580 or later; nvidia-smi shows the installed one",
             )
         return cuda
 
@@ -171,7 +171,7 @@ def _absent(why: str) -> EnvironmentProblem:
 
 def _unstarted(number: int, text: str) -> EnvironmentProblem:
     if number == STUB_LIBRARY:
-        return _absent("the one found is a toolkit's stub for linking; take its folder out of LD_LIBRARY_PATH")
+        return _absent("the one found is a toolkit's stub for linking; remove its folder from LD_LIBRARY_PATH")
     if number == NO_DEVICE:
         what, code = "the NVIDIA driver sees no device", "N004"
     else:

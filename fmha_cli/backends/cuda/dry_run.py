@@ -88,7 +88,7 @@ def _extra(names: Sequence[str], launch: Launch, end: int) -> Iterator[KernelArg
 
 def _notes(upstream: Upstream, stage: Stage, call: Call[Any], launch: Launch) -> Iterator[str]:
     if not upstream.launches(call.situation):
-        yield "not launched: there is nothing to attend to, the host fills the outputs"
+        yield "not launched: there is nothing to attend to, so the host fills the outputs"
     elif launch.empty:
         yield "not launched: its grid is empty"
     names = [name for name in upstream.zeroed(call.plan) if name in call.tensors]

@@ -81,7 +81,7 @@ class CudaSession(GpuSession[Any]):
                 code="N006",
                 where="--device",
                 why=fault.why,
-                help="`fmha devices` lists what is here; nvidia-smi tells whether another program has it alone",
+                help="`fmha devices` lists what is here; nvidia-smi shows whether another program has exclusive use of it",
             ) from fault
 
     def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:

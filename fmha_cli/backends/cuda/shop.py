@@ -104,7 +104,7 @@ def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Arti
 
     If NVRTC refuses the text and nvcc is installed, nvcc compiles it, and a notice says so. If the context names a
     compiler, only that compiler is used. Notices also report two defects of a kernel that is compiled now: calls of
-    functions that the cubin does not contain, and speed that the assembler says it lost.
+    functions that the cubin does not contain, and a loss of speed that the assembler reports.
 
     Raises:
         UnsupportedError: upstream has no such kernel; nothing is compiled.
@@ -219,7 +219,7 @@ def _faults(upstream: Upstream, made: Artifact) -> Iterator[str]:
     """Defects that cost speed in a cubin that was just compiled."""
     unasked = [name for name in Cubin(made.path.read_bytes()).extern_calls if name not in upstream.calls]
     if unasked:
-        yield f"the code calls {', '.join(unasked)}, which the cubin does not hold and its text did not mean to call"
+        yield f"the code calls {', '.join(unasked)}, which the cubin does not contain and its text does not call on purpose"
     yield from remarks_of(made.log.read_text("utf-8", "replace"))
 
 

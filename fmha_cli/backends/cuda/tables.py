@@ -96,12 +96,12 @@ def check_exports(cubin: bytes, kernel: KernelSpec, expected: Expected) -> Expor
     if found.arch != kernel.arch:
         raise _failure("the cubin is for another architecture", "B060", kernel, f"it is for {found.arch}")
     if faults := list(_faults(found, expected)):
-        raise _failure("the cubin does not agree with the host", "B061", kernel, "; ".join(faults))
+        raise _failure("the cubin does not match the host", "B061", kernel, "; ".join(faults))
     if found.occupancy.blocks == 0:
         needs = f"{found.kernel.registers} registers of {found.threads} threads"
         shared = f"{found.kernel.shared_bytes} + {found.smem_bytes} bytes of shared memory"
         why = f"a block needs {needs} and {shared}: {', '.join(found.occupancy.limited_by)}"
-        raise _failure("the kernel fits on no multiprocessor of its architecture", "B062", kernel, why)
+        raise _failure("the kernel does not fit on a multiprocessor of its architecture", "B062", kernel, why)
     return found
 
 
@@ -117,7 +117,7 @@ def read_exports(cubin: bytes, arch: str, expected: Expected) -> Exported:
     parts, symbol = Cubin(cubin), expected.symbol
     found = parts.kernels
     if [entry.name for entry in found] != [symbol]:
-        raise MalformedObject(f"it holds {', '.join(entry.name for entry in found)}, not {symbol} alone")
+        raise MalformedObject(f"it holds {', '.join(entry.name for entry in found)}, not only {symbol}")
     words = _words(parts, f"{symbol}_abi_table")
     version, size, fields = _table(words, parts.data_of(f"{symbol}_abi_names"))
     *facts, shared = _words(parts, f"{symbol}_facts") or (0,)
@@ -145,7 +145,7 @@ def read_exports(cubin: bytes, arch: str, expected: Expected) -> Exported:
 def _words(parts: Cubin, name: str) -> tuple[int, ...]:
     data = parts.data_of(name)
     if len(data) % INT_BYTES:
-        raise MalformedObject(f"{name} is of {len(data)} bytes")
+        raise MalformedObject(f"{name} has {len(data)} bytes")
     return struct.unpack(f"<{len(data) // INT_BYTES}I", data)
 
 
@@ -160,7 +160,7 @@ def _faults(found: Exported, expected: Expected) -> Iterator[str]:
     block, threads, shared = expected.block, expected.threads, expected.shared_bytes
     size = ctypes.sizeof(ctypes_structure(block))
     if found.version != expected.version:
-        yield f"table version {found.version}, the host speaks {expected.version}"
+        yield f"table version {found.version}, the host expects {expected.version}"
     if found.block_bytes != size:
         yield f"sizeof({block.__name__}) is {found.block_bytes}, the host's is {size}"
     yield from _field_faults(found.fields, host_layout(block))
@@ -168,7 +168,7 @@ def _faults(found: Exported, expected: Expected) -> Iterator[str]:
         if found.facts[name] != value:
             yield f"{name} is {found.facts[name]}, the host's is {value}"
     if found.smem_bytes != shared:
-        yield f"the launch needs {found.smem_bytes} bytes of dynamic shared memory, the host reckons {shared}"
+        yield f"the launch needs {found.smem_bytes} bytes of dynamic shared memory, the host computes {shared}"
     passed = [(0, size), *((size + i * INT_BYTES, INT_BYTES) for i in range(len(expected.extra)))]
     taken = [(parameter.offset, parameter.size) for parameter in found.kernel.parameters]
     if taken != passed:

@@ -21,7 +21,7 @@ def _append_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.problem.append or s.seqlen_q <= s.seqlen_k:
         return None
     rows = f"{s.seqlen_q} heads of a group as rows" if s.swapped else f"seqlen {s.seqlen_q}"
-    text = f"appending with {rows} and a cache of {s.seqlen_k} keys: upstream wants no more rows than keys"
+    text = f"appending with {rows} and a cache of {s.seqlen_k} keys: upstream allows no more rows than keys"
     return Refusal(text, f"--cache-seqlens {s.seqlen_q - s.problem.append}")
 
 
@@ -34,7 +34,7 @@ def _append_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
     lost = [(held, first) for held, first in firsts if held < first]
     if not lost:
         return None
-    text = f"appended keys {lost[0][0]} to {lost[0][1] - 1} lie before every row's window: no block would write them"
+    text = f"appended keys {lost[0][0]} to {lost[0][1] - 1} are before every row's window, so no block would write them"
     return Refusal(text, f"--append {s.seqlen_q + s.mask.left} or less")
 
 
@@ -43,7 +43,7 @@ def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not p.rotary.dim or p.mode is Mode.GROUP:
         return None
     if p.seqlen_q != p.append:
-        text = f"rotary: queries start where the new keys do, so seqlen {p.seqlen_q} would have to be append {p.append}"
+        text = f"rotary: queries start where the new keys do, so seqlen {p.seqlen_q} must equal append {p.append}"
         return Refusal(text, f"--append {p.seqlen_q}")
     if p.seqlen_q > 1 and s.mask_key is MaskKey.NONE:
         text = f"rotary: without a mask all {p.seqlen_q} queries take the position of the first"

@@ -26,7 +26,7 @@ def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
     want, have = s.mask_key, kernel.signature.mask
     if s.given is None or want is have:
         return None
-    why = "" if want.value == s.problem.mask.kind.value else f", which mask {s.problem.mask.text()} comes to"
+    why = "" if want.value == s.problem.mask.kind.value else f", which mask {s.problem.mask.text()} reduces to"
     text = f"mask {want.value}{why} is not what the kernel is compiled for (mask {have.value})"
     return Refusal(text, f"--mask {'window:L,R' if have is MaskKey.WINDOW else have.value}")
 
@@ -75,7 +75,7 @@ FIT: tuple[Condition[Situation], ...] = conditions(
         "K460": refuse(
             lambda s, k: s.bucket not in (None, k.signature.hdim),
             lambda s, k: (
-                f"hdim {s.problem.hdim} is for the kernels of head dim {s.bucket}, this one has {k.signature.hdim}"
+                f"hdim {s.problem.hdim} needs a kernel for head dim {s.bucket}, this one is for {k.signature.hdim}"
             ),
             lambda s, k: f"--hdim {k.signature.hdim}",
         ),

@@ -57,7 +57,7 @@ def _grid(s: Situation, kernel: KernelSpec) -> Refusal | None:
     y, z = grid_yz(s, split=kernel.signature.split is Need.YES)
     if y < GRID_END and z < GRID_END:
         return None
-    text = f"a grid of {y} by {z} blocks: CUDA takes less than {GRID_END} along y and z"
+    text = f"a grid of {y} by {z} blocks: CUDA accepts fewer than {GRID_END} along y and z"
     return Refusal(text, "a smaller --batch")
 
 
@@ -65,7 +65,7 @@ def _shared_memory(s: Situation, kernel: KernelSpec) -> Refusal | None:
     own, need = s.device.archs[0], smem_bytes(kernel)
     if own == kernel.arch or need <= facts_of(load_arch(own)).block:
         return None
-    text = f"{need} bytes of shared memory a block, as {kernel.arch} has them: {own} does not"
+    text = f"{need} bytes of shared memory per block: {kernel.arch} has them, {own} does not"
     return Refusal(text, f"a kernel for {own}, or a smaller --hdim")
 
 
@@ -75,7 +75,7 @@ WIDTHS: tuple[Condition[Situation], ...] = conditions(
         "K450": refuse(
             lambda s, k: max(s.seqlen_q, s.seqlen_k) >= LENGTH_END,
             lambda s, k: f"a sequence of {max(s.seqlen_q, s.seqlen_k)}: the kernels add two lengths in 32 bits",
-            "sequences of less than 2^30",
+            "sequences shorter than 2^30",
         ),
         "K451": refuse(
             lambda s, k: _packed_rows(s) >= INT_END,
@@ -84,7 +84,7 @@ WIDTHS: tuple[Condition[Situation], ...] = conditions(
         ),
         "K452": refuse(
             lambda s, k: rows_of(s) * s.heads >= INT_END,
-            lambda s, k: f"{rows_of(s) * s.heads} rows of all heads: offsets into the log-sum-exps are 32-bit",
+            lambda s, k: f"{rows_of(s) * s.heads} rows of all heads: offsets into the LSE are 32-bit",
             SMALLER,
         ),
         "K453": refuse(

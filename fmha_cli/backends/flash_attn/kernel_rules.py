@@ -153,7 +153,9 @@ def _nothing(kernel: KernelSpec, arch: ArchSpec) -> Refusal | None:
     dropout = s.dropout is Need.YES
     if s.hdim not in HDIMS or backward_traits(s.hdim, dropout, facts) is not None:
         return None
-    text = f"hdim {s.hdim} backwards with dropout: {kernel.arch} has {facts.block // 1024} KiB of shared memory a block"
+    text = (
+        f"hdim {s.hdim} backwards with dropout: {kernel.arch} has {facts.block // 1024} KiB of shared memory per block"
+    )
     return Refusal(text, "dropout no, or hdim 192")
 
 

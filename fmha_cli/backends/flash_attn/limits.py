@@ -63,8 +63,8 @@ def _clipped(s: Situation, kernel: KernelSpec) -> Refusal | None:
     for q, k in zip(s.problem.query_lengths(), s.problem.key_lengths(), strict=True):
         if k and min(given, q - 1) != min(taken, q - 1):
             there, here = (f"{bound} to the right" if bound < inf else "no bound" for bound in (taken, given))
-            text = f"{q} rows and {k} keys with mask {s.problem.mask.text()}: upstream makes {there} of {here}, "
-            text += "which shows the first rows other keys"
+            text = f"{q} rows and {k} keys with mask {s.problem.mask.text()}: upstream turns {here} into {there}, "
+            text += "so the first rows see other keys"
             return Refusal(text, "--seqlen-k of seqlen or more, or --mask causal")
     return None
 
@@ -79,7 +79,7 @@ def _scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
         text = f"scale {p.scale:g} (softcap {p.softcap:g}) is 0 in single precision"
     else:
         text = f"scale {p.scale:g}: the kernels take a row's largest score before they scale it"
-    return Refusal(text, "a scale above 0 (and the signs of Q turned)")
+    return Refusal(text, "a scale above 0 (with the signs of Q reversed)")
 
 
 def _dropout(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -97,7 +97,9 @@ def _dropout_256(s: Situation, kernel: KernelSpec) -> Refusal | None:
     facts = facts_of(load_arch(kernel.arch))
     if backward_traits(HDIMS[-1], True, facts) is not None:
         return None
-    text = f"hdim {p.hdim} with dropout backwards: {kernel.arch} has {facts.block // 1024} KiB of shared memory a block"
+    text = (
+        f"hdim {p.hdim} with dropout backwards: {kernel.arch} has {facts.block // 1024} KiB of shared memory per block"
+    )
     return Refusal(text, "--dropout 0, or --hdim 192")
 
 

@@ -58,13 +58,17 @@ def _kernels(s: Situation, main: KernelSpec, splits: int) -> Iterator[KernelSpec
         if splits > 1:
             yield combine_for(s, main, splits)
     else:
-        raise InternalError(f"{main.name} is no main kernel", where="plan")
+        raise InternalError(f"{main.name} is not a main kernel", where="plan")
 
 
 def _detail(s: Situation, kernel: KernelSpec, splits: int) -> Detail:
     grid = grid_of(s, kernel, splits)
     blocks = " x ".join(map(str, grid.blocks))
-    launch = f"{blocks}; x = {grid.formula}" if s.launches else "none: there is nothing to read, the host fills"
+    launch = (
+        f"{blocks}; x = {grid.formula}"
+        if s.launches
+        else "none: there is nothing to read, so the host fills the outputs"
+    )
     common = (
         ("grid", launch),
         ("block", f"{threads(kernel)} threads, {smem_bytes(kernel)} bytes of shared memory"),
@@ -159,7 +163,7 @@ def _one(main: KernelSpec, family: Family, wanted: Wanted) -> KernelSpec:
     around = _around(main.arch, family, main.signature.dtype.value, main.signature.hdim)
     found = [kernel for kernel in around if wanted(algorithm_of(kernel))]
     if len(found) != 1:
-        raise InternalError(f"{main.name}: {len(found)} {family.value} kernels go with it", where="plan")
+        raise InternalError(f"{main.name}: {len(found)} {family.value} kernels match it", where="plan")
     return found[0]
 
 

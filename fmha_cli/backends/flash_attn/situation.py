@@ -272,5 +272,5 @@ def _splits(p: Problem, api: Api, swapped: bool, heads: int, rows: int, keys: in
     if p.dropout:
         return Splits(1, "dropout: keys are not split")
     if api is Api.VARLEN_FWD and not swapped:
-        return Splits(1, "packed sequences: keys are split for one query row of grouped heads alone")
+        return Splits(1, "packed sequences: keys are split only for one query row of grouped heads")
     return upstreams_splits(batch=p.batch, heads=heads, rows=rows, keys=keys, hdim=p.hdim, multiprocessors=units)

@@ -34,14 +34,14 @@ def the_family(kernel: KernelSpec) -> Hashable:
 
 @dataclass(frozen=True, kw_only=True)
 class RuleRow:
-    """What a rule says of itself.
+    """The text and the properties of a rule.
 
     Attributes:
         text: the rule in general.
-        help: why it is a rule.
-        source: where upstream has it, and upstream's number of it.
-        number: upstream's number of it (``11``, ``T7``, ``X2``); empty if upstream has none.
-        families: the families that it is about. Its check is called only for their kernels.
+        help: the reason for the rule.
+        source: its place in upstream, and upstream's number for it.
+        number: upstream's number for it (``11``, ``T7``, ``X2``); empty if upstream has none.
+        families: the families that it concerns. Its check is called only for their kernels.
         reads: the fields of signature and algorithm that its check reads besides family and arch; ``*`` = all.
         stage: who applies a rule over kernels; empty for a rule about problems.
         form: the rule checks the form of a kernel. The other rules over kernels rely on the form, so they are asked only

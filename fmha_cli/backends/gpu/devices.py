@@ -30,7 +30,7 @@ def device_number(device: DeviceFacts, kind: str, code: str) -> int:
     found, _, number = device.id.partition(":")
     if found != kind or not number.isdigit():
         raise EnvironmentProblem(
-            f"{device.id} is no {kind.upper()} device",
+            f"{device.id} is not a {kind.upper()} device",
             code=code,
             where="--device",
             help=f"{kind}:0; `fmha devices` lists them",
@@ -52,5 +52,5 @@ def multiprocessors_of(device: DeviceFacts, product_of: Callable[[str], tuple[in
     for arch in device.archs:
         count, product = product_of(arch)
         if count:
-            return count, f"{count} multiprocessors assumed, those of the product {product}: no device known"
-    return UNKNOWN_UNITS, "one multiprocessor assumed: neither device nor product known"
+            return count, f"{count} multiprocessors assumed, as on the product {product}, because no device is known"
+    return UNKNOWN_UNITS, "one multiprocessor assumed: neither a device nor a product is known"

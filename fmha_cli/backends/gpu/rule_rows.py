@@ -1,4 +1,4 @@
-"""What a backend's rules say of themselves: the rows of ``arch_specs/_BACKEND_rules.json``. Their checks are code.
+"""The texts and properties of a backend's rules, from ``arch_specs/_BACKEND_rules.json``. Their checks are code.
 
 Every function takes the backend's name, and maps ids to checks. The result keeps the order of the ids.
 """
@@ -24,7 +24,7 @@ def rule_rows(backend: str) -> Mapping[str, Mapping[str, Any]]:
 
 
 def _members(backend: str, id: str, every: tuple[Family, ...]) -> dict[str, Any]:
-    """The members of a ``RuleRow``. A row without families is about every family."""
+    """The members of a ``RuleRow``. A row without families concerns every family."""
     row = rule_rows(backend)[id]
     return {
         **row,

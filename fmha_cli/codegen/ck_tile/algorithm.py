@@ -139,7 +139,7 @@ def algorithm_of(kernel: KernelSpec) -> CkAlgorithm:
         InternalError: the kernel belongs to another backend.
     """
     if not isinstance(kernel.algorithm, CkAlgorithm):
-        raise InternalError(f"{kernel.name} is no CK-Tile kernel")
+        raise InternalError(f"{kernel.name} is not a CK-Tile kernel")
     return kernel.algorithm
 
 
@@ -147,9 +147,9 @@ def no_emitter(kernel: KernelSpec) -> EnvironmentProblem:
     """The error for a kernel that only another revision of CK has."""
     revision = getattr(kernel.algorithm, "rev", BASELINE)
     return EnvironmentProblem(
-        f"{kernel.name} cannot be built: the sources at hand are those of the baseline CK",
+        f"{kernel.name} cannot be built: the available sources are those of the baseline CK",
         code="B040",
         where="ck_tile",
-        why=f"the kernel is of revision {revision}, which fmha lists and does not build",
+        why=f"the kernel is of revision {revision}, which fmha can list but not build",
         help="fmha list-kernels without --ck-rev lists the kernels that can be built",
     )

@@ -38,7 +38,7 @@ def appendkv_unit(kernel: KernelSpec, algorithm: CkAlgorithm) -> Unit:
 def _types(kernel: KernelSpec, algorithm: CkAlgorithm) -> str:
     signature = kernel.signature
     if signature.rotary not in _ROTARY:
-        raise InternalError(f"{kernel.name}: CK compiles one rotary style in", where="codegen.ck_tile")
+        raise InternalError(f"{kernel.name}: CK compiles in one rotary style", where="codegen.ck_tile")
     traits = [flag(pad) for pad in (algorithm.pad_s, algorithm.pad_sk, algorithm.pad_d > 0, algorithm.pad_dv > 0)]
     problem = [
         *(f"Types::{name}DataType" for name in "QKV"),

@@ -39,7 +39,7 @@ def bias_value(kernel: KernelSpec) -> str:
     """
     bias = kernel.signature.bias
     if bias not in _BIAS:
-        raise InternalError(f"{kernel.name}: CK compiles one bias kind in", where="codegen.ck_tile")
+        raise InternalError(f"{kernel.name}: CK compiles in one kind of bias", where="codegen.ck_tile")
     return _BIAS[bias]
 
 

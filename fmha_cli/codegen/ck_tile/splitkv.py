@@ -45,7 +45,7 @@ _LOG_MAX_SPLITS = (3, 4, 5, 6, 7)
 _REPRESENTATIVE = 6
 """The combine instance whose name upstream prints."""
 _LOAD_ELEMENTS = 4
-"""Floats in one load of 16 bytes; ``bn1 / 4`` lanes of a combine kernel lie along a row."""
+"""Floats in one load of 16 bytes; ``bn1 / 4`` lanes of a combine kernel share a row."""
 _MASK = words("window_size_left window_size_right mask_type")
 
 

@@ -41,7 +41,7 @@ class CpuAlgorithm(Algorithm):
         lanes_q: vectors of queries in a register tile (prefill), or of columns (decode).
         rows_s: keys in a register tile of the score product.
         rows_o: columns of V in a register tile of the value product, largest first, ending with 1.
-        block_k: the most keys that are scored before they are weighed; a multiple of ``rows_s``.
+        block_k: the most keys whose scores are computed before their weights; a multiple of ``rows_s``.
         prefetch: bytes that decode prefetches ahead of their use; 0 = none.
     """
 

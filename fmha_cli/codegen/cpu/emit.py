@@ -14,10 +14,10 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 
 MAX_HDIM = 256
-"""Largest head dim: the row by row path keeps one row of sums on the stack."""
+"""The largest head dim. It is limited because the row-by-row path keeps one row of sums on the stack."""
 
 DECODE_ROWS = 64
-"""Most query rows of one key/value head in a decode kernel: its scores and sums lie in arrays of this size."""
+"""The most query rows of one key/value head in a decode kernel. Its scores and sums are in arrays of this size."""
 
 _ELEMENT = {DType.FP32: "float", DType.FP16: "f16", DType.BF16: "bf16"}
 FAULTS = (

@@ -1,7 +1,7 @@
 """Register tiles and transpositions as C++ text, with one scalar name for each register.
 
-GCC 12 keeps an array of accumulators in memory even when every index is a constant, which costs more
-than half of the speed; single names stay in registers.
+GCC 12 keeps an array of accumulators in memory even if every index is a constant, which costs more than half of the
+speed. Separately named variables stay in registers.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 
 def score_tile(vectors: int, rows: int, pairs: bool) -> str:
-    """``QK_FULL``: S of ``rows`` keys against the packed queries, stored, with the running maximum of each lane.
+    """``QK_FULL``: computes and stores S of ``rows`` keys and the packed queries, and updates the maximum of each lane.
 
     Rows are addressed as base + {0, 1, 2} * stride, so that twelve rows need four pointers and one stride.
     """
@@ -40,7 +40,7 @@ def score_tile(vectors: int, rows: int, pairs: bool) -> str:
     size, whole = (4, "columns / 2 * 4") if pairs else (4, "columns * 4")
     scalar = "vpair(load32({}))" if pairs else "vset(*(const float*)({}))"
     out += [f"  const i64 end = {whole};", f"  for (i64 t = 0; t < end; t += {size}, q += BQ) {{", *step(scalar), "  }"]
-    if pairs:  # an odd last column: its neighbour in memory is not ours to use
+    if pairs:  # an odd last column: the next element in memory does not belong to the row
         out += ["  if (columns & 1) {", "    const i64 t = end;", *step("vpair(*(const uint16_t*)({}))"), "  }"]
     for z in range(vectors):
         out.append(f"  vf top{z} = vload(top + {z} * NL);")
@@ -53,9 +53,9 @@ def score_tile(vectors: int, rows: int, pairs: bool) -> str:
 
 
 def weights(vectors: int, pairs: bool) -> str:
-    """``weigh``: scores of n keys to weights, in place, and the sums of each lane.
+    """``weigh``: turns the scores of n keys into weights, in place, and sums them for each lane.
 
-    Paired weights take half the room: a pair of keys is written no later than where it was read.
+    Paired weights need half the space. Each pair of keys is written at or before the place from which it was read.
     """
     zs = range(vectors)
 
@@ -98,7 +98,7 @@ def weights(vectors: int, pairs: bool) -> str:
 
 
 def value_tile(vectors: int, rows: int, pairs: bool) -> str:
-    """``pv_<rows>``: O of ``rows`` columns of V, rescaled by ``shrink`` as it is loaded, plus V times the weights."""
+    """``pv_<rows>``: loads O for ``rows`` columns of V, rescales it by ``shrink``, and adds V times the weights."""
     acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
     out = [
         f"static void pv_{rows}(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, const float* shrink,",
@@ -123,10 +123,10 @@ def value_tile(vectors: int, rows: int, pairs: bool) -> str:
 
 
 def value_columns(sizes: Sequence[int]) -> str:
-    """``values``: all columns of V, by register tiles of the given sizes, largest first.
+    """``values``: processes all columns of V by register tiles of the given sizes, largest first.
 
-    A size steps aside while the columns left are a whole number of the next size's tiles and few enough for
-    them: 64 columns are 4 x 12 + 2 x 8 rather than 5 x 12 + 4, because small tiles wait for their own sums.
+    A size is skipped if exactly one or two tiles of the next size cover the remaining columns. 64 columns are therefore
+    4 x 12 + 2 x 8 and not 5 x 12 + 4, because small tiles wait for their own sums.
     """
     lines = []
     for size, below in zip(sizes, [*sizes[1:], 0], strict=True):
@@ -150,8 +150,9 @@ MIX = "#define MIX(x, y, ...) __builtin_shufflevector(x, y, __VA_ARGS__)\n"
 
 
 def butterfly(lanes: int, name: str, total: bool = False) -> list[str]:
-    """Statements that transpose the registers ``name``0.. in place, or (``total``) leave in ``name``0 a vector
-    whose lane i is the sum of register i."""
+    """Statements that transpose the registers ``name``0, ``name``1 ... in place.
+
+    With ``total`` they instead leave a vector in ``name``0 whose lane i is the sum of register i."""
     out, width = [], lanes // 2
     while width:
         for i in range(width if total else lanes):

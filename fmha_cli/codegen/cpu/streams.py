@@ -6,10 +6,10 @@ from fmha_cli.codegen.cpu.micro import butterfly
 
 
 def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
-    """``dot_<rows>``: scores of ``rows`` queries against ``lanes // rows`` keys, one vector of results.
+    """``dot_<rows>``: computes the scores of ``rows`` queries and ``lanes // rows`` keys as one vector.
 
-    Lane r * keys + n holds query r against key n. Keys behind the last one repeat it. Each read of a cache line
-    prefetches the line ``ahead`` elements further on; ``half``: two vectors share a line.
+    Lane r * keys + n holds the score of query r and key n. Keys past the last one repeat it. Each read of a cache line
+    prefetches the line ``ahead`` elements later. With ``half``, two vectors share a line.
     """
     keys = lanes // rows
     acc = [[f"a{r * keys + n}" for n in range(keys)] for r in range(rows)]
@@ -50,8 +50,9 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
 
 
 def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
-    """``mix_<rows>_<vectors>`` (``mix_<rows>_n``): O of ``rows`` queries in ``vectors`` vectors of columns
-    (up to one vector of n columns), rescaled as it is loaded, plus the weighted rows of V."""
+    """``mix_<rows>_<vectors>``: loads O of ``rows`` queries, rescales it, and adds the weighted rows of V.
+
+    It handles ``vectors`` vectors of columns. ``mix_<rows>_n`` handles n columns, at most one vector."""
     acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
     out = [
         f"static void mix_{rows}_{'n' if partial else vectors}(float* o, i64 o_stride, const float* p, i64 p_stride,",

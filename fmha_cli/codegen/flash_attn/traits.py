@@ -40,7 +40,7 @@ def algorithm_of(kernel: KernelSpec) -> FaAlgorithm:
         InternalError: the kernel belongs to another backend.
     """
     if not isinstance(kernel.algorithm, FaAlgorithm):
-        raise InternalError(f"{kernel.name} is no FlashAttention kernel")
+        raise InternalError(f"{kernel.name} is not a FlashAttention kernel")
     return kernel.algorithm
 
 

@@ -93,7 +93,7 @@ def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Bench:
 def test_a_planted_assert_is_reported(bench: Bench, needing: str) -> None:
     made = build(Wgmma(asserting=True, needing=needing), KERNEL, bench.context)
     assert len(bench.said) == 2
-    assert "the code calls __assertfail, which the cubin does not hold" in bench.said[0]
+    assert "the code calls __assertfail, which the cubin does not contain" in bench.said[0]
     assert "wgmma.mma_async instructions are serialized" in bench.said[1]
     assert all(text.startswith(KERNEL.name) for text in bench.said)
     found = inspect(Wgmma(), KERNEL, made)

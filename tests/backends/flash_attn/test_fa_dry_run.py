@@ -85,7 +85,7 @@ def test_a_cubin_of_another_block_is_refused(tmp_path: Path) -> None:
     plan = plan_for("-b 1 -H 2 -s 64 -d 64 --splits 1", "sm_90")
     (path,) = fake_cubins(plan, tmp_path)
     path.write_bytes(fake_cubin(plan.main, drift=4))
-    with pytest.raises(KernelFailure, match="does not agree with the host"):
+    with pytest.raises(KernelFailure, match="does not match the host"):
         describe_launches(UPSTREAM, plan, [path], layout_of(plan.problem, plan.workspaces).tensors, device_for("sm_90"))
 
 

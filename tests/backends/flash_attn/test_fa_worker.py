@@ -70,7 +70,7 @@ def test_a_full_device_is_out_of_memory(played: pytest.MonkeyPatch, tmp_path: Pa
         ({"refuse": 701}, Verdict.LAUNCH_FAILED, "too many resources requested for launch (701)"),
         ({"capability": "8.0"}, Verdict.LAUNCH_FAILED, "no kernel image is available"),
         ({"devices": 0}, Verdict.NOT_RUN, "no CUDA-capable device is detected"),
-        ({"driver": 12090}, Verdict.NOT_RUN, "it knows CUDA 12.9, they are made by CUDA 13.0"),
+        ({"driver": 12090}, Verdict.NOT_RUN, "it supports CUDA 12.9, they need CUDA 13.0"),
     ],
 )
 def test_what_the_driver_refuses(

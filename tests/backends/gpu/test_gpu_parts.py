@@ -140,7 +140,7 @@ def test_eviction_writes_twice_the_cache_and_allocates_once() -> None:
 
 @pytest.mark.parametrize("name", ["hip:0", "cuda", "cuda:x", "none"])
 def test_a_device_of_another_kind(name: str) -> None:
-    with pytest.raises(EnvironmentProblem, match=f"{name} is no CUDA device") as caught:
+    with pytest.raises(EnvironmentProblem, match=f"{name} is not a CUDA device") as caught:
         device_number(DeviceFacts(id=name, archs=()), "cuda", "N006")
     assert caught.value.code == "N006"
     assert device_number(DeviceFacts(id="cuda:3", archs=()), "cuda", "N006") == 3

@@ -1,1 +1,1 @@
-"""Composable Kernel's example programs, for ``fmha parity``: what they are asked, what they say, how they are built."""
+"""Composable Kernel's example programs, for ``fmha parity``: their options, their output and their build."""

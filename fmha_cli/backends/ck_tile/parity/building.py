@@ -166,7 +166,7 @@ def _digest(unit: Path, needs: Listed, shop: Workshop, trees: tuple[str, ...]) -
 
 
 def _compile(unit: Path, place: Path, needs: Listed, shop: Workshop, work: Path, stop: Event) -> Path:
-    """One object, put into its place when it is whole. Raises KernelFailure: Y011."""
+    """Compile one object, and move it to its place when it is complete. Raises KernelFailure: Y011."""
     make_private_dir(work)
     out, log = work / "object.o", work / "build.log"
     places = hip_places(shop.toolchain, {"example": shop.example, "ck": shop.tree.include})
@@ -194,7 +194,7 @@ def find_runtime(toolchain: RocmToolchain, environ: Mapping[str, str]) -> Path |
 
 
 def link_flags(runtime: Path | None) -> tuple[str, ...]:
-    """How a program is linked: to the runtime and with its folder on the program's path, or with symbols left open."""
+    """The linker's options: the runtime, with its folder on the program's path, or permission for undefined symbols."""
     if runtime is None:
         return ("-Wl,--warn-unresolved-symbols", "-Wl,-z,lazy")
     if runtime.parent == Path():
@@ -218,7 +218,7 @@ def _link(
     with log.open("wb") as stream:
         ended = run_group(command, cwd=work, env=compiler_environment(work), output=stream, timeout=shop.timeout)
     text = log.read_text("utf-8", "replace")
-    # Only HIP's symbols may stay open: another one would stop the program in the middle of a case.
+    # Only HIP's symbols may stay undefined. Any other would stop the program in the middle of a case.
     lacking = sorted({symbol for symbol in _OPEN.findall(text) if not _HIP.match(symbol)})
     if ended.returncode or not made.is_file() or lacking:
         why = f"undefined: {', '.join(lacking)}" if lacking else first_error_line(text)

@@ -92,7 +92,9 @@ def _workshop(arch: ArchSpec, context: BuildContext) -> Workshop:
 
 
 def _said(asked: Listed, linked: Linked) -> str:
-    runtime = "without a HIP runtime, since none was found: load one before it (LD_PRELOAD=libamdhip64.so) to run it"
+    runtime = (
+        "not linked to a HIP runtime, because none was found; to run it, load one first (LD_PRELOAD=libamdhip64.so)"
+    )
     if linked.runtime:
         runtime = f"linked to {linked.runtime}"
     return (

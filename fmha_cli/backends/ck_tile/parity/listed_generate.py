@@ -1,6 +1,6 @@
 """A program: run upstream's generator for a list of kernels. Started with the generator's folder on PYTHONPATH.
 
-Usage: ``python listed_generate.py TARGET APIS RECEIPT LIST OUT``. LIST holds one kernel name a line. Upstream's own
+Usage: ``python listed_generate.py TARGET APIS RECEIPT LIST OUT``. LIST holds one kernel name per line. Upstream's own
 ``--filter`` takes one glob for all kernels of an API; here a kernel passes if its name is in the list, so that the API
 files name these kernels and no others.
 """
@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 
 _EVERY = "listed@listed@listed"
-"""A filter that is not empty for any of the up to three kinds of kernel of an API; what it says does not matter."""
+"""A filter with a part for each kind of kernel of an API (up to three). Only its form matters, not its content."""
 
 
 def main(target: str, apis: str, receipt: str, names: str, out: str) -> None:

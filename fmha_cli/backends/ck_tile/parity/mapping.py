@@ -71,13 +71,13 @@ def _inexpressible(case: Case) -> Iterator[str]:
     for name in ("s_qpad", "s_kpad"):
         if any(n > 0 for n in case.numbers(name)):
             yield (
-                f"-{name}: sequences with physical padding between them cannot be asked for here"
+                f"-{name}: sequences with physical padding between them cannot be expressed here"
                 if group
                 else f"-{name}: the program drops it in batch mode without saying so"
             )
     for name in ("q_eff_lens", "kv_eff_lens"):
         if case.value(name):
-            yield f"-{name}: effective lengths inside padded sequences cannot be asked for here"
+            yield f"-{name}: effective lengths inside padded sequences cannot be expressed here"
     if not group and max(lists) > 1:
         yield "several lengths in batch mode: the program reads the first one only"
     if group and max(lists) > batch:
@@ -85,7 +85,7 @@ def _inexpressible(case: Case) -> Iterator[str]:
     if case.value("vlayout") not in ("r", ""):
         yield f"-vlayout={case.value('vlayout')}: V is row-major here"
     if case.value("mask").startswith("g:"):
-        yield "-mask=g: the program checks it as a window of these two numbers, not as the coordinates that they are"
+        yield "-mask=g: the program checks it as a window of these two numbers, although they are coordinates"
     if case.value("bias").partition(":")[2] not in ("", "0") and case.value("bias")[0] in "e1":
         yield f"-bias={case.value('bias')}: the program broadcasts one (seqlen_q, seqlen_k) plane whatever the rank"
     if case.value("init") not in INITS:
@@ -93,14 +93,14 @@ def _inexpressible(case: Case) -> Iterator[str]:
     if case.on("drop_prefs"):
         yield "-drop_prefs: seed and offset are values here, not device pointers"
     if case.on("cache_batch_idx"):
-        yield "-cache_batch_idx: an index into the cache's sequences cannot be asked for here"
+        yield "-cache_batch_idx: an index into the cache's sequences cannot be expressed here"
     yield from _about_append(case)
 
 
 def _about_append(case: Case) -> Iterator[str]:
     new, rotary = case.number("s_knew"), case.number("rotary_dim") > 0
     if (new != 0 or rotary) and case.on("mode"):
-        yield "-s_knew or -rotary_dim in group mode: the program goes over to batch mode"
+        yield "-s_knew or -rotary_dim in group mode: the program switches to batch mode"
     if rotary and new == 0:
         yield "-rotary_dim without -s_knew: rotary embedding is part of appending keys here"
     elif rotary:
@@ -108,7 +108,7 @@ def _about_append(case: Case) -> Iterator[str]:
         masked = case.value("mask") != "0"
         if new != queries or (queries > 1 and not masked):
             yield (
-                "-rotary_dim: the program turns "
+                "-rotary_dim: the program rotates "
                 + ("query i" if masked else "every query")
                 + f" by position cache{' + i' if masked else ''}, this tool by cache + new - queries + i "
                 f"({queries} queries, {new} new keys)"

@@ -1,4 +1,4 @@
-"""What an upstream example program said: its one line of results, its exit code, and its complaints. Fails closed.
+"""Reads what an upstream example program reports: its line of results, exit code and error messages. Fails closed.
 
 The line (``fmha_fwd_runner.hpp``, ``fmha_bwd_runner.hpp`` of the baseline)::
 
@@ -140,7 +140,7 @@ def _usage(ran: Ran, line: str | None) -> Reading:
     if any(text.startswith("Unsupported precision: ") for text in ran.stderr.splitlines()):
         return Reading(Said.UNSUPPORTED, f"refused: {_complaint(ran)}")
     said = _complaint(ran) or next(iter(ran.stdout.strip().splitlines()), "")
-    return Reading(Said.USAGE, said or f"exit code {_USAGE} without a word")
+    return Reading(Said.USAGE, said or f"exit code {_USAGE} without a message")
 
 
 def _absent(ran: Ran) -> str | None:

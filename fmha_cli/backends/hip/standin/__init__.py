@@ -1,1 +1,1 @@
-"""A HIP runtime of our own: one text of the host API, and a sink behind it that decides what a launch comes to."""
+"""A replacement for the HIP runtime: one text of the host API, and a sink that decides what each launch does."""

@@ -1,4 +1,4 @@
-"""The host API's C++ texts, and one text of it with a sink behind."""
+"""The C++ texts of the host API, and the single text that joins them with a sink."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ INCOMPARABLE: dict[str, tuple[Case, str]] = {
     "lists in batch mode": (forward(s="5,6"), "the first one only"),
     "too many lengths": (forward(mode="1", b="2", s="5,6,7"), "drops the rest"),
     "unknown lengths": (forward(mode="1", b="3", s_k="5", seed="0"), "cannot be known"),
-    "appending in group mode": (forward(mode="1", s_knew="3"), "goes over to batch mode"),
+    "appending in group mode": (forward(mode="1", s_knew="3"), "switches to batch mode"),
     "rotary alone": (forward(rotary_dim="16"), "part of appending"),
     "rotary at other positions": (forward(b="1", s="3", s_knew="3", rotary_dim="16"), "every query by position cache,"),
     "fewer new keys than queries": (
