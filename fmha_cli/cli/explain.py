@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command
 from fmha_cli.cli.options import CACHE_DIR, FILES, ROOM, ROWS
-from fmha_cli.domain.decision import Trace
 from fmha_cli.domain.errors import ExitCode, ImpossibleProblem, UsageError
-from fmha_cli.domain.flag_text import flags_of, raw_from_text
-from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.suggest import suggest
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.registry import Registry
+    from fmha_cli.domain.decision import Trace
+    from fmha_cli.domain.problem import Problem
     from fmha_cli.report.documents.pages import RulePage
 
 Raw = Mapping[str, Any]
@@ -106,6 +105,8 @@ def smallest_change(problem: Problem, trace: Trace, serves: Callable[[Problem], 
         trace: the refusals; their kernels show which head dims exist.
         serves: whether some kernel serves a problem.
     """
+    from fmha_cli.domain.flag_text import flags_of, raw_from_text
+
     raw = raw_from_text(flags_of(problem))
     singles = list(_changes(problem, raw, trace))
     pairs = islice(combinations(singles, 2), _MOST_PAIRS)
@@ -114,7 +115,7 @@ def smallest_change(problem: Problem, trace: Trace, serves: Callable[[Problem], 
         for key, value in changes:
             changed.pop(key, None) if value is None else changed.update({key: value})
         try:
-            other = Problem.of(**changed)
+            other = type(problem).of(**changed)
         except ImpossibleProblem:
             continue
         if serves(other):

@@ -16,6 +16,7 @@ import types
 from collections.abc import Callable, Mapping, Sequence, Set
 from enum import Enum
 from functools import cache, cached_property
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
@@ -144,17 +145,21 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 
 
 def _plain(value: Any) -> Any:
-    if type(value) in _AS_THEY_ARE:
-        return value
-    if isinstance(value, Enum):
-        return value._value_
-    if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
-    if isinstance(value, Mapping):
-        return {_plain(key): _plain(item) for key, item in value.items()}
-    if dataclasses.is_dataclass(value):
-        return to_json(value)
-    return str(value) if isinstance(value, Path) else value
+    return value if type(value) in _AS_THEY_ARE else _writer(type(value))(value)
+
+
+@cache
+def _writer(kind: type) -> Callable[[Any], Any]:
+    """Converts values of a class to JSON; the class is examined once, because lists have thousands of values."""
+    if issubclass(kind, Enum):
+        return attrgetter("_value_")
+    if issubclass(kind, tuple | list):
+        return lambda items: [_plain(item) for item in items]
+    if issubclass(kind, Mapping):
+        return lambda items: {_plain(key): _plain(item) for key, item in items.items()}
+    if dataclasses.is_dataclass(kind):
+        return to_json
+    return str if issubclass(kind, Path) else lambda value: value
 
 
 def from_json(kind: type[T], data: Any, where: str = "") -> T:
