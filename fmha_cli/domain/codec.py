@@ -5,7 +5,7 @@ values. Reading follows the type hints and is strict: an unknown member, a missi
 an error that names the path of the member. ``members`` lists what an annotation may add.
 
 If a class sets the attribute ``json_kept`` to true, each object keeps its JSON values, because many kernels share one
-signature. Such a class must be frozen and flat. A class that hides fields without defaults has a class method
+signature or Reason. Such a class must be frozen and flat. A class that hides fields without defaults has a class method
 ``from_members``, which makes an object from all its members.
 """
 
@@ -15,7 +15,7 @@ import dataclasses
 import types
 from collections.abc import Callable, Mapping, Sequence, Set
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache
 from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
@@ -53,7 +53,7 @@ class Member:
     hint: Any
     stored: bool
 
-    @cached_property
+    @property
     def written(self) -> Callable[[Any], Any]:
         """Converts a value to JSON; what a mapping to ``Any`` holds is JSON already."""
         return dict if bare(self.hint) == Mapping[str, Any] else _plain
@@ -122,10 +122,16 @@ def to_json(noun: object) -> dict[str, Any]:
 
 def _written(noun: object) -> dict[str, Any]:
     out = {}
-    for member in members_of(type(noun)):
-        value = getattr(noun, member.name)
-        out[member.key] = value if type(value) in _AS_THEY_ARE else member.written(value)
+    for name, key, written in _writers_of(cast(Any, type(noun))):
+        value = getattr(noun, name)
+        out[key] = value if type(value) in _AS_THEY_ARE else written(value)
     return out
+
+
+@cache
+def _writers_of(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
+    """Name, key and conversion of each member."""
+    return tuple((member.name, member.key, member.written) for member in members_of(kind))
 
 
 def once(noun: object, key: str, make: Callable[[], T]) -> T:
@@ -145,11 +151,11 @@ _AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
 
 
 def _plain(value: Any) -> Any:
-    return value if type(value) in _AS_THEY_ARE else _writer(type(value))(value)
+    return value if type(value) in _AS_THEY_ARE else _writer(cast(Any, type(value)))(value)
 
 
 @cache
-def _writer(kind: type) -> Callable[[Any], Any]:
+def _writer(kind: Any) -> Callable[[Any], Any]:
     """Converts values of a class to JSON; the class is examined once, because lists have thousands of values."""
     if issubclass(kind, Enum):
         return attrgetter("_value_")

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UnsupportedError
@@ -40,6 +40,7 @@ class Reason:
     text: str
     hint: str | None = None
     severity: Annotated[Severity, Hidden()] = Severity.KIND
+    json_kept: ClassVar[bool] = True
 
 
 @dataclass(frozen=True)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
 from operator import attrgetter
 
-from fmha_cli.backends.ck_tile.kernel_rules import TARGET_STAGE
+from fmha_cli.backends.ck_tile.kernel_rules import target_rules
 from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, Api, api_for, passed_over
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, no_kernels
-from fmha_cli.backends.ck_tile.revisions import NAME
+from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME
 from fmha_cli.backends.ck_tile.situation import Situation, situation_of
 from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, KernelRule, conditions_for, the_family
 from fmha_cli.backends.gpu.index import (
@@ -95,7 +95,7 @@ def family_candidates(arch: str, family: Family) -> Candidates:
     kernels = family_kernels(facts, family)
     questions = (
         *map(core_question, SIGNATURE_RULES),
-        *(_known_at_once(rule, facts) for rule in TARGET_STAGE if family in rule.families),
+        *(_known_at_once(rule, facts) for rule in target_rules(facts, family, BASELINE)),
         core_question(HDIM_RULE, attrgetter("signature.hdim", "signature.hdim_v")),
         *(core_question(rule, the_family) for rule in (ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)),
         *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),
@@ -115,8 +115,13 @@ def family_candidates(arch: str, family: Family) -> Candidates:
 def _known_at_once(rule: KernelRule, arch: ArchSpec) -> Question[Situation]:
     """Ask a rule that does not depend on the problem; its answers are computed when the index is made."""
 
+    answers: dict[Hashable, Reason | None] = {}
+
     def refusal(kernel: KernelSpec) -> Reason | None:
-        return rule.against(kernel, arch)
+        key = rule.key(kernel)
+        if key not in answers:
+            answers[key] = rule.against(kernel, arch)
+        return answers[key]
 
     return Question(lambda situation, kernel: refusal(kernel), refusal)
 

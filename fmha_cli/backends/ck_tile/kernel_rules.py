@@ -35,14 +35,19 @@ def refusals(kernel: KernelSpec) -> tuple[Reason, ...]:
     return _RULES.refusals(kernel)
 
 
+def target_rules(arch: ArchSpec, family: Family, revision: str) -> list[KernelRule]:
+    """Rules that may refuse kernels of a family which upstream's generator emits."""
+    return [r for r in TARGET_STAGE if family in r.families and concerns(r, arch, family, revision)]
+
+
 def target_check(arch: ArchSpec, family: Family, revision: str) -> Callable[[KernelSpec], bool]:
     """A quick test of whether a kernel that upstream's generator emits can be used on an architecture.
 
     It applies the rules of the stage ``target``. A rule that reads only the algorithm is applied once per algorithm.
     """
-    rules = [rule for rule in TARGET_STAGE if family in rule.families]
+    rules = target_rules(arch, family, revision)
     once = [rule for rule in rules if not set(rule.reads) & (SIGNATURE_FIELDS | {"*"})]
-    each = [rule for rule in rules if rule not in once and concerns(rule, arch, family, revision)]
+    each = [rule for rule in rules if rule not in once]
     verdicts: dict[int, tuple[object, bool]] = {}
 
     def usable(kernel: KernelSpec) -> bool:

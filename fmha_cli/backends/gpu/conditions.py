@@ -27,9 +27,20 @@ MAIN = (*FORWARD, *BACKWARD)
 _SIGNATURE = frozenset(field.name for field in fields(Signature))
 
 
+@cache
+def fields_of(*paths: str) -> Callable[[KernelSpec], Hashable]:
+    """Returns fields of a kernel by their paths. Equal paths give the same function, which the index calls once."""
+    return attrgetter(*paths)
+
+
 def the_family(kernel: KernelSpec) -> Hashable:
     """The ``reads`` of a condition that treats all kernels of a family and architecture alike."""
     return None
+
+
+def the_kernel(kernel: KernelSpec) -> Hashable:
+    """The key of a rule that reads all of a kernel."""
+    return id(kernel)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +70,14 @@ class RuleRow:
     form: bool = False
     severity: Severity = Severity.KIND
 
+    @cached_property
+    def key(self) -> Callable[[KernelSpec], Hashable]:
+        """What the check reads of a kernel. It runs once for all kernels of a family with equal keys."""
+        if "*" in self.reads:
+            return the_kernel
+        paths = [f"{'signature' if name in _SIGNATURE else 'algorithm'}.{name}" for name in self.reads]
+        return fields_of(*paths) if paths else the_family
+
     def rule_with(self, check: RuleCheck) -> Rule:
         """A rule of the tool's one table."""
         return Rule(self.id, self.text, check, self.help, self.source, self.severity)
@@ -73,12 +92,6 @@ class Condition(RuleRow, Generic[S]):
     """
 
     check: Callable[[S, KernelSpec], Refusal | None]
-
-    @cached_property
-    def key(self) -> Callable[[KernelSpec], Hashable]:
-        """What ``check`` reads of a kernel. It runs once for all kernels of a family with equal keys."""
-        paths = [f"{'signature' if name in _SIGNATURE else 'algorithm'}.{name}" for name in self.reads]
-        return attrgetter(*paths) if paths else the_family
 
     def against(self, situation: S, kernel: KernelSpec) -> Reason | None:
         """The Reason against a kernel; None when it may serve."""

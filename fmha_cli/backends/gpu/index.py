@@ -12,9 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count, repeat
-from operator import attrgetter
 from typing import Any, Generic, Protocol, TypeVar
 
+from fmha_cli.backends.gpu.conditions import fields_of
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Direction
@@ -90,12 +90,16 @@ def index_of(kernels: Iterable[KernelSpec], questions: Sequence[Question[S]]) ->
     listed = tuple(kernels)
     asked: list[tuple[Check[S], KernelSpec]] = []
     columns = []
+    grouped: dict[Reads, tuple[dict[Hashable, KernelSpec], list[int]]] = {}
     for question in questions:
-        read = [question.reads(kernel) for kernel in listed]
-        representatives = dict(zip(read, listed, strict=True))
-        numbers = dict(zip(representatives, count(len(asked)), strict=False))
+        if question.reads not in grouped:
+            read = [question.reads(kernel) for kernel in listed]
+            representatives = dict(zip(read, listed, strict=True))
+            numbers = dict(zip(representatives, count(), strict=False))
+            grouped[question.reads] = representatives, [numbers[value] for value in read]
+        representatives, group = grouped[question.reads]
+        columns.append([len(asked) + number for number in group])
         asked += [(question.check, kernel) for kernel in representatives.values()]
-        columns.append([numbers[value] for value in read])
     own = zip(*columns, strict=True) if columns else repeat(())
     cases: dict[Case, list[Candidate]] = {}
     for position, (kernel, numbers_of) in enumerate(zip(listed, own, strict=False)):
@@ -129,7 +133,7 @@ def _compared_field(rule: Rule) -> Reads:
     if field is None:
         raise TypeError(f"{rule.id} compares no field of the signature: core_question needs what it reads of a kernel")
     inputs = ("signature.dtype",) if field == "dtype_out" else ()  # the default output type follows the input type
-    return attrgetter(f"signature.{field}", *inputs)
+    return fields_of(f"signature.{field}", *inputs)
 
 
 def decisions(
