@@ -87,7 +87,7 @@ class SourceState(StrEnum):
     MISSING = "missing"
     DAMAGED = "damaged"
     UNFIT = "unfit"
-    """It is there, but nothing can be built against it."""
+    """It is present, but nothing can be built against it."""
 
 
 @dataclass(frozen=True, kw_only=True)

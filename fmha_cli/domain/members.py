@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 @dataclass(frozen=True)
 class Hidden:
-    """The field is no member of the JSON form."""
+    """The field is not a member of the JSON form."""
 
 
 @dataclass(frozen=True)

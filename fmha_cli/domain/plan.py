@@ -13,7 +13,7 @@ from fmha_cli.domain.problem import Problem
 
 @dataclass(frozen=True)
 class Stage:
-    """One kernel launch of a plan. ``detail`` is what ``fmha plan`` shows of it (grid, splits ...)."""
+    """One kernel launch of a plan. ``fmha plan`` shows its ``detail`` (grid, splits ...)."""
 
     kernel: KernelSpec
     detail: tuple[tuple[str, str], ...] = ()

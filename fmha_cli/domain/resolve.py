@@ -161,9 +161,9 @@ def _cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
                 raise _conflict(f"--{flag.replace('_', '-')}", "no --kv-cache", "it describes a KV cache")
     if any(given.get("cache_leftpad", ())) and word != "linear":
         storage = "no --kv-cache" if word == "none" else f"--kv-cache {text}"
-        raise _conflict("--cache-leftpad", storage, "padding rows lie in front of the keys of a linear cache")
+        raise _conflict("--cache-leftpad", storage, "padding rows are in front of the keys of a linear cache")
     if out["rotary"].dim and not out["append"]:
-        raise _conflict("--rotary", "no --append", "rotary is applied while new keys are appended")
+        raise _conflict("--rotary", "no --append", "rotary embedding is applied only while keys are appended")
     if "block_table" in given and word != "paged":
         raise _conflict("--block-table", f"--kv-cache {word}", "only a paged cache has a block table")
 

@@ -65,7 +65,7 @@ Check = Callable[[Problem, KernelSpec, DeviceFacts], Refusal | None]
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. ``check`` returns None if the kernel may serve the problem, else what is against it.
+    """One rule. ``check`` returns None if the kernel may serve the problem, else the refusal.
 
     ``text`` states the rule in general (``fmha explain ID`` prints it with ``help``).
     """
@@ -169,7 +169,7 @@ def _leftpad_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) ->
     if problem.cache_leftpad is None:
         return None
     rows = max(problem.cache_leftpad)
-    text = f"cache-leftpad {rows}: {kernel.backend} reads a cache from its first row, not from behind padding"
+    text = f"cache-leftpad {rows}: {kernel.backend} reads a cache from its first row, and cannot skip padding"
     return Refusal(text, "--cache-leftpad 0")
 
 
@@ -212,7 +212,7 @@ ARCH_RULE = Rule(
 )
 DIRECTION_RULE = Rule(
     "K025",
-    "the kernel computes the direction that is asked for",
+    "the kernel computes the requested direction",
     _direction_check,
     "Forward and backward are different kernels; a backend without the wanted one refuses the problem.",
     "fmha_cli/domain/kernel.py Family",
@@ -226,7 +226,7 @@ LEFTPAD_CORE_RULES = tuple(rule for rule in CORE_RULES if rule is not LEFTPAD_RU
 
 
 def unbuildable(kernel: KernelSpec, reasons: Sequence[Reason]) -> UnsupportedError:
-    """The error of a kernel that cannot exist: the first reason as its headline, all reasons below."""
+    """The error for a kernel that cannot exist. Its headline is the first reason; all reasons follow."""
     first = reasons[0]
     return UnsupportedError(
         f"{kernel.family.value} for {kernel.arch} cannot be built: {first.text}",

@@ -126,7 +126,7 @@ def must_repeat(plan: Plan) -> bool:
 
 
 def meaningful(problem: Problem, name: str) -> Bools | None:
-    """The elements of an output that a kernel must write; None = all. The padding of a packed dbias may hold anything."""
+    """The elements of an output that a kernel must write; None = all. The padding of a packed dbias may have any content."""
     return packed_bias(problem) if name == "dbias" else None
 
 

@@ -1,4 +1,4 @@
-"""Guard zones: every byte of the arena that belongs to no element, and the search for writes to them."""
+"""Guard zones: all bytes of the arena that belong to no element, and the search for writes to them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fmha_cli.execution.poison import Bytes, Pattern
 Offsets = npt.NDArray[np.int64]
 
 REPORTED = 16
-"""The most violations that are reported; a kernel that writes everywhere is not described byte by byte."""
+"""The most violations that are reported; more would only describe a kernel that writes everywhere."""
 
 _WIDEST = 4
 """Bytes of the widest element."""

@@ -47,7 +47,7 @@ class History:
 
 
 def read_history(path: Path) -> History:
-    """Read a journal without taking it over.
+    """Read a journal without locking it.
 
     Raises:
         UsageError: the file does not exist, is not a journal, or is damaged before its last line.
@@ -134,7 +134,7 @@ class Journal:
         return cls(fd, path, rows, history.done), history
 
     def planned(self, key: str) -> None:
-        """Say that a row is about to be dispatched."""
+        """Record that a row is about to be dispatched."""
         self._check(key)
         self._write(Planned(key=key))
 
@@ -151,7 +151,7 @@ class Journal:
 
     def _check(self, key: str) -> None:
         if key not in self._rows or key in self._done:
-            raise InternalError(f"row {key} is not of this plan, or done already", where=str(self.path))
+            raise InternalError(f"row {key} is not in this plan, or is already done", where=str(self.path))
 
     def _write(self, line: Line) -> None:
         data = canonical_json(to_json(line)).encode("ascii") + b"\n"
@@ -211,7 +211,7 @@ def _history(path: Path, data: bytes) -> History:
     attempts: dict[str, int] = {}
     for number, entry in enumerate(entries[1:], 2):
         if isinstance(entry, Start) or (key := entry.key) not in rows or key in done:
-            raise _refused(path, f"line {number} is about a row that is not of the plan, or done already")
+            raise _refused(path, f"line {number} names a row that is not in the plan, or is already done")
         if isinstance(entry, Planned):
             attempts[key] = attempts.get(key, 0) + 1
         else:
@@ -224,12 +224,12 @@ def _unusable(verb: str, path: Path, fault: OSError) -> EnvironmentProblem:
     return EnvironmentProblem(f"the journal cannot be {verb}", code="X031", where=str(path), why=fault.strerror)
 
 
-def _refused(path: Path, why: str, help: str = "start anew without --resume") -> UsageError:
+def _refused(path: Path, why: str, help: str = "start again without --resume") -> UsageError:
     return UsageError(f"journal {path}: {why}", code="X030", where="--resume", help=help)
 
 
 def _taken(path: Path) -> UsageError:
-    return _refused(path, "it is there already", f"--resume {path} finishes it")
+    return _refused(path, "it already exists", f"--resume {path} finishes it")
 
 
 def _publish(part: Path, path: Path) -> None:

@@ -1,19 +1,21 @@
 """The judge: one plan under several fills, to one verdict.
 
-For every fill: inputs into the arena, then ``repeats`` times poison, run, guards, inputs unchanged; the outputs
-are compared with the oracle and with each other. When several things are wrong with a row, the first of this
-list is its verdict, the others stay in the notes:
+For every fill, the inputs are written into the arena. Then ``repeats`` times the outputs are poisoned, the plan runs, and
+guards and inputs are checked for changes. The outputs are compared with the oracle and with each other. If several
+things are wrong with a row, the first of this list is its verdict, and the others stay in the notes:
 
 1. CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED, NOT_RUN: there is no result. The remaining fills do not run.
-2. OUT_OF_BOUNDS: it writes where it must not, so its outputs mean nothing, and its worker can no longer be trusted and
-   is replaced. The remaining fills do not run. An emulated device also reports reads, and drops accesses outside all
+2. OUT_OF_BOUNDS: it writes where it must not, so its outputs mean nothing. Its worker can no longer be trusted and is
+   replaced. The remaining fills do not run. An emulated device also reports reads, and drops accesses outside all
    allocations; its worker is kept unless a guard was changed.
 3. HAZARD: an emulated device found a fault that hardware would hide: a missing wait, a race in LDS, a register or LDS
-   word that was never written, a barrier that not all waves reach. Before the next two, because it names their cause.
-4. NONDETERMINISTIC: two runs of the same inputs differ. Before WRONG, because a race is the cause and a wrong
-   value one of its effects, which may be gone at the next try.
+   word that was never written, a barrier that not all waves reach. It precedes the next two, because it names their
+   cause.
+4. NONDETERMINISTIC: two runs of the same inputs differ. It precedes WRONG, because a race is the cause, and a wrong
+   value is one of its effects that may be gone at the next try.
 5. WRONG: an output is beyond its budget, never written, or not finite.
-6. MISTRUSTED: right, but no proof (``oracle.diagnose``), not judged (no budget), or it ran only in a fresh worker.
+6. MISTRUSTED: right, but the data prove little (``oracle.diagnose``), there is no budget to judge it by, or it ran only
+   in a fresh worker.
 7. UNCHECKED (nothing was compared), PASSED.
 """
 
@@ -82,7 +84,7 @@ class Judged:
     Attributes:
         comparisons: one for each fill that ran to its end, in order.
         notes: the observations behind the verdict, each with its fill.
-        log_tail: the end of the worker's output, when a run failed.
+        log_tail: the end of the worker's output if a run failed.
         stage_ns: nanoseconds of every launch, in order (the first includes page faults and cold caches).
         fill: the worst fill.
         outputs: what the kernel returned under it, for ``--out`` and saved failures.

@@ -18,7 +18,7 @@ from fmha_cli.domain.protocols import BoundTensor
 from fmha_cli.domain.tensors import Element, Role, TensorShape, shapes_of
 
 GUARD = 16 * 1024
-"""Bytes of guard before the first, after the last, and between any two tensors: 16 rows of 256 fp32 elements."""
+"""Guard bytes before the first, after the last, and between any two tensors: 16 rows of 256 fp32 elements."""
 
 ALIGN = 256
 """Alignment of every tensor in bytes, as device allocators guarantee it."""

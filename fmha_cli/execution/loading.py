@@ -16,12 +16,12 @@ def load(entry: str, name: str, kind: type) -> Any:
     """The backend or emulator ``name`` behind an entry point.
 
     Args:
-        entry: ``module`` or ``module:attribute``; a module or object that implements the hook that registers things of
-            this kind, or the thing itself.
+        entry: ``module`` or ``module:attribute``; a module or object with the hook that registers backends or emulators, or
+            the backend or emulator itself.
         kind: ``Backend`` or ``Emulator``; the result is one.
 
     Raises:
-        EnvironmentProblem: the entry point cannot be imported, or holds no such thing.
+        EnvironmentProblem: the entry point cannot be imported, or holds no such object.
     """
     try:
         found: object = pkgutil.resolve_name(entry if ":" in entry else f"{entry}:")

@@ -12,7 +12,7 @@ from fmha_cli.domain.device import available_bytes
 def shared_file(size: int, *, also: int = 0) -> int:
     """A descriptor of an anonymous file of ``size`` zero bytes (close-on-exec); the caller closes it.
 
-    It lives in memory where the system has ``memfd_create``, else it is an unlinked temporary file. The system
+    If the system has ``memfd_create``, the file is in memory; otherwise it is an unlinked temporary file. The system
     allocates its pages when they are first touched and may then kill a process to make room, so a size that cannot fit
     is refused in advance.
 
@@ -20,7 +20,7 @@ def shared_file(size: int, *, also: int = 0) -> int:
         also: bytes that the caller is going to need as well.
 
     Raises:
-        MemoryError: there is less memory, or less room, than that.
+        MemoryError: there is too little memory, or too little room in the file system.
     """
     free = available_bytes()
     if free is not None and size + also > free:

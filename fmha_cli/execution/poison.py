@@ -34,7 +34,7 @@ class Pattern(Enum):
         return {1: self.value >> 8, 2: self.value, 4: self.value << 16 | self.value}[itemsize]
 
     def bytes(self, start: int, count: int) -> Bytes:
-        """``count`` bytes of the pattern as it lies in memory from byte offset ``start``."""
+        """``count`` bytes of the pattern as it is in memory from byte offset ``start`` on."""
         words = np.full(count // 2 + 2, self.value, dtype="<u2").view(np.uint8)
         return words[start % 2 : start % 2 + count]
 

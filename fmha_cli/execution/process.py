@@ -1,4 +1,4 @@
-"""One worker process as the parent sees it: start, ask, hear it die, kill it with everything it started."""
+"""One worker process as the parent sees it: start it, ask it, notice its death, kill it and everything it started."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.protocol import VERSION, Decoder, Message, ProtocolError, encode
 
 LOG_KEPT = 64 * 1024
-"""Bytes of a worker's output that are kept; a kernel that prints without end costs no more."""
+"""Bytes of a worker's output that are kept, even if a kernel prints without end."""
 
 START_S = 60.0
-"""Seconds that a worker may take until its first answer: slow disks and busy machines, nothing else."""
+"""Seconds that a worker may take until its first answer. Only slow disks and busy machines need so many."""
 
 _TICK_S = 0.25
 _GRACE_S = 2.0
@@ -33,7 +33,7 @@ _BAD_ALLOC = b"std::bad_alloc"
 
 @dataclass(frozen=True)
 class Death:
-    """How a worker ended: the verdict for what it was doing, and one line that says how."""
+    """How a worker ended: the verdict on its request, and one line for people."""
 
     verdict: Verdict
     note: str
@@ -60,7 +60,7 @@ class WorkerProcess:
         arguments = [*(str(d) for d in descriptors), str(os.getpid()), str(int(main))]
         try:
             self._process = subprocess.Popen(
-                # -P: a module of the user's directory must not take a library's place
+                # -P: a module in the user's directory must not replace a library
                 # -u: what a kernel prints before it crashes must reach the log (C's stdout is unbuffered by it too)
                 [sys.executable, "-P", "-u", "-m", _WORKER, *arguments],
                 stdin=subprocess.DEVNULL,
@@ -95,7 +95,7 @@ class WorkerProcess:
         return self._process.poll() is None
 
     def log_tail(self, limit: int = 4096) -> str:
-        """The last of what the worker printed since :meth:`clear_log`, at most ``limit`` bytes."""
+        """The last ``limit`` bytes that the worker printed since :meth:`clear_log`."""
         self._drain_output()
         return bytes(self._log[-limit:]).decode("utf-8", "replace")
 
@@ -105,10 +105,10 @@ class WorkerProcess:
         self._log.clear()
 
     def greet(self) -> None:
-        """Wait until the worker has started; nothing when it was heard before.
+        """Wait until the worker has started. Return at once if it has answered before.
 
         Raises:
-            EnvironmentProblem: it died, or is of another version.
+            EnvironmentProblem: it died, or has another version.
         """
         if self._greeted:
             return
@@ -128,7 +128,7 @@ class WorkerProcess:
         """Send a request and wait for its answer. After a Death the process and its whole group are gone.
 
         Args:
-            timeout: seconds; None waits for ever.
+            timeout: seconds; None waits forever.
 
         Raises:
             KeyboardInterrupt: the user interrupted; the group was killed.
@@ -163,7 +163,7 @@ class WorkerProcess:
                     raise EOFError
                 answers = self._decoder.feed(data)
                 if answers and (len(answers) != 1 or answers[0].get("seq") != self._seq):
-                    raise ProtocolError("an answer that nobody asked for")
+                    raise ProtocolError("an answer without a request")
                 if answers:
                     return answers[0]
             elif not events and not self.alive:
@@ -173,7 +173,7 @@ class WorkerProcess:
                 return Death(Verdict.TIMED_OUT, f"no answer after {timeout:.3g} s; killed")
 
     def _drain_output(self) -> None:
-        """Take what was printed; at most as much as is kept, so that endless output cannot hold the parent."""
+        """Read what was printed, up to the limit, so that endless output cannot block the parent."""
         with suppress(BlockingIOError):
             for _ in range(LOG_KEPT // 4096):
                 data = os.read(self._output, 1 << 16)
@@ -185,7 +185,7 @@ class WorkerProcess:
                     return
 
     def _bury(self, otherwise: str) -> Death:
-        """The verdict of a worker that has gone by itself, or hangs without a channel."""
+        """The verdict on a worker that ended on its own, or hangs without a channel."""
         try:
             status = self._process.wait(_GRACE_S)
         except subprocess.TimeoutExpired:
@@ -227,7 +227,7 @@ class WorkerProcess:
 
 
 def _environment() -> dict[str, str]:
-    """The parent's environment; its module search path is handed on as it is, so both import the same code."""
+    """The parent's environment with its module search path, so that both processes import the same code."""
     path = [os.path.abspath(entry) for entry in sys.path]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
 
@@ -240,7 +240,7 @@ def _signal_name(number: int) -> str:
 
 
 def _oom_kills() -> int:
-    """Processes that the system killed for memory since it started; 0 where it does not say."""
+    """Processes that the system has killed for lack of memory since it started; 0 if unknown."""
     try:
         text = Path("/proc/vmstat").read_text("ascii")
     except OSError:

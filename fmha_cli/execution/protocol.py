@@ -41,7 +41,7 @@ class Failure(StrEnum):
 
 
 class ProtocolError(Exception):
-    """Bytes on the channel that are no frame."""
+    """Bytes on the channel that are not a frame."""
 
 
 def encode(message: Message) -> bytes:
@@ -90,5 +90,5 @@ class Decoder:
         except ValueError as fault:
             raise ProtocolError(f"a frame without JSON: {fault}") from fault
         if not isinstance(message, dict):
-            raise ProtocolError("a frame that is no object")
+            raise ProtocolError("a frame that is not an object")
         return message

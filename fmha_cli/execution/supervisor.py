@@ -192,11 +192,11 @@ class Supervisor:
         if again.verdict is not None:
             return again
         suspects = ", ".join(before[-KEPT_JOBS:])
-        distrust = f"{result.note} after other kernels had run in it, and not alone in a fresh one ({suspects})"
+        distrust = f"{result.note} after other kernels had run in it, but not alone in a fresh one ({suspects})"
         return replace(again, distrust=distrust, log_tail=result.log_tail)
 
     def _suit(self, runtime: str) -> None:
-        """End a worker that has another runtime, because two runtimes in one process would replace each other."""
+        """End a worker with another runtime, because two runtimes in one process would replace each other."""
         if self._worker is not None and self._runtime not in (None, runtime):
             self.close()
 
@@ -216,7 +216,7 @@ class Supervisor:
     def _tidy(self, identity: str) -> None:
         """Drop jobs whose arena is closed, and the oldest ones when a new job needs room.
 
-        A worker that dies of it is replaced at once, so the next job is not blamed.
+        If the worker dies while doing so, it is replaced at once, so that the next job is not blamed.
         """
         closed = [key for key, arena in self._loaded.items() if arena.closed]
         room = KEPT_JOBS if identity in self._loaded else KEPT_JOBS - 1
@@ -229,7 +229,7 @@ class Supervisor:
                 self.retire()
 
     def _attempt(self, job: Job, arena: Arena, request: Message, timeout: float | None) -> tuple[JobResult, bool]:
-        """One try: the result, and whether the worker died of it (a lost device is a death)."""
+        """One try: the result, and whether it killed the worker (a lost device counts as a death)."""
         worker = self._ready(job.message.runtime)
         worker.clear_log()
         started = time.monotonic()

@@ -1,6 +1,6 @@
 """The worker process: ``python -m fmha_cli.execution.worker CHANNEL LIFELINE PARENT PDEATHSIG``.
 
-It opens devices, loads kernels and launches them; it decides nothing. One request is answered at a time:
+It opens devices, loads kernels and launches them. It makes no decisions. It answers one request at a time:
 
 =========  =============================================  ==========================================
 request    members                                        answer
@@ -70,7 +70,7 @@ class Loaded:
 
     def close(self) -> None:
         self.session.close()
-        with suppress(BufferError):  # the session kept a view: the mapping goes with it
+        with suppress(BufferError):  # the session kept a view, which also keeps the mapping
             self.arena.close()
 
 
@@ -105,7 +105,7 @@ class Worker:
                 answer = self._answer(request)
                 self._channel.sendall(encode({"seq": request["seq"], **answer}))
                 if answer.get("failure") == Failure.LOST:
-                    return  # nothing can be given back to a dead context; the process's end does it
+                    return  # nothing can be freed in a dead context; the end of the process frees it
         for loaded in self._jobs.values():
             loaded.close()
 
@@ -114,7 +114,9 @@ class Worker:
         if "failure" not in answer or self._emulator is None:
             return answer
         seen = self._emulator.take()
-        if seen.fault is not None:  # the runtime's error number says less, and means a lost device on hardware
+        if (
+            seen.fault is not None
+        ):  # the runtime's error number is less specific, and would mean a lost device on hardware
             answer = {"failure": Failure.KERNEL.value, "what": seen.fault, "why": answer["what"]}
         return {**answer, "observed": to_json(seen)}
 
@@ -234,7 +236,7 @@ def address_of(arena: mmap.mmap) -> int:
 
 
 def verified(artifact: Loadable) -> Path:
-    """The path of an artifact whose bytes are what was built.
+    """The path of an artifact whose bytes are those that were built.
 
     Raises:
         KernelFailure: they are not, or the file cannot be read.
@@ -245,7 +247,7 @@ def verified(artifact: Loadable) -> Path:
     except OSError as fault:
         raise KernelFailure(f"artifact {path} cannot be read", code="X011", where=str(path), why=str(fault)) from fault
     if found != artifact.sha256:
-        what, why = f"artifact {path} is damaged", f"sha256 {found}, built was {artifact.sha256}"
+        what, why = f"artifact {path} is damaged", f"its sha256 is {found}, but {artifact.sha256} was built"
         raise KernelFailure(what, code="X012", where=str(path), why=why, help="`fmha cache verify`")
     return path
 
@@ -285,7 +287,7 @@ def _watch(lifeline: int) -> None:
     """Kill the whole group when the parent has ended, whatever the kernel is doing."""
     with suppress(OSError):
         os.read(lifeline, 1)
-    with suppress(ProcessLookupError):  # not the leader of a group: then the group belongs to another process
+    with suppress(ProcessLookupError):  # not the leader of its group, which then belongs to another process
         os.killpg(os.getpid(), signal.SIGKILL)
     os.kill(os.getpid(), signal.SIGKILL)
 

@@ -33,8 +33,8 @@ def orders(rounds: int, seed: int = 0, start: int = 0) -> tuple[Order, ...]:
 class AbSampler:
     """The stopping rule of an A/B run, over the samples of both sides so far (equal counts, in rounds).
 
-    Warm-up lasts until both sides are warm. Sampling stops when the interval of the ratio is narrower than
-    ``rel_ci`` of the ratio, or by the limits of ``Sampler`` for both sides together.
+    Warm-up lasts until both sides are warm. Sampling stops if the interval of the ratio is narrower than ``rel_ci`` of
+    the ratio, or if both sides together reach a limit of ``Sampler``.
     """
 
     policy: SamplingPolicy = field(default_factory=SamplingPolicy)
@@ -45,7 +45,7 @@ class AbSampler:
         return None if None in each else max(n or 0 for n in each)
 
     def stop(self, a: Sequence[int], b: Sequence[int], spent_ns: int | None = None) -> StopReason | None:
-        """Why to stop here, or None to go on.
+        """Why to stop here, or None to continue.
 
         Raises:
             ValueError: sides of unequal counts.

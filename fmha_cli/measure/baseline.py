@@ -14,7 +14,7 @@ from fmha_cli.domain.errors import UsageError
 from fmha_cli.measure.compare import Ratio
 
 REGRESSION = 0.05
-"""A row is a regression when it is surely slower than the baseline by more than this share. The interval covers only the
+"""A row is a regression if it is certainly slower than the baseline by more than this share. The interval covers only the
 noise within each run. Between runs, clock, memory placement and neighbours shift a median by a few per cent more."""
 
 _SAME = ("problem", "backend", "device", "arch")
@@ -29,7 +29,7 @@ class Baseline:
     rows: Mapping[str, Sequence[Mapping[str, Any]]]
 
     def ratio(self, record: Mapping[str, Any]) -> Ratio | None:
-        """A timed row (``Record.to_dict()``) against its counterpart; None without one.
+        """The comparison of a timed row (``Record.to_dict()``) with its counterpart; None without one.
 
         Rows correspond when problem, backend, device, architecture, cache mode and threads are the same. Of several
         (``--all-kernels``) the one with the same kernel name counts. A kernel that was renamed since is compared only

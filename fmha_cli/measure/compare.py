@@ -1,4 +1,4 @@
-"""``Ratio``: one time against another, with an interval and a verdict in words."""
+"""``Ratio``: one time compared with another, with an interval and a verdict in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fmha_cli.domain.members import Count, Then
 from fmha_cli.measure.stats import median, ratio_interval
 
 TOLERANCE = 0.02
-"""A smaller difference counts as none, however sure it is. Sampling stops at the same share."""
+"""A smaller difference counts as none, however certain it is. Sampling stops at the same share."""
 
 
 class Speed(StrEnum):

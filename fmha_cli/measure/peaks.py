@@ -1,6 +1,6 @@
 """Peaks of this machine: measured once and kept in the cache under a description of the machine.
 
-A busy machine measures too low a peak, never too high a one, so a stored peak only ever grows. :func:`measured_peaks`
+On a busy machine the measured peak is too low, never too high, so a stored peak only grows. :func:`measured_peaks`
 with ``again`` measures once more before a kernel is reported to beat it.
 """
 

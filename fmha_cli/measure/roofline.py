@@ -22,7 +22,7 @@ class CacheState(StrEnum):
     """The place of the tensors when a timed launch begins."""
 
     HOT = "hot"
-    """As the previous launch left them."""
+    """Where the previous launch left them."""
     COLD = "cold"
     """Pushed out of the last-level cache before every launch."""
 
@@ -121,8 +121,8 @@ def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:
 
 
 MARGIN = {PeakKind.MEASURED: 0.15, PeakKind.SPEC: 0.02}
-"""The share by which a median may lie below the floor and still be believed. A measured peak depends on the clock and the
-neighbours at the time of its measurement; that of a data sheet is an upper bound."""
+"""The share by which a median may be below the floor and still be believed. A measured peak depends on the clock and the
+neighbours at the time of its measurement; the peak of a data sheet is an upper bound."""
 
 FASTER_THAN_ROOFLINE = "M001"
 """Id of the Reason for an impossible time."""

@@ -19,7 +19,7 @@ class StopReason(StrEnum):
     CONVERGED = "converged"
     """The 95 % interval of the median is narrower than requested."""
     BUDGET = "budget"
-    """The time is spent."""
+    """The time budget is used up."""
     MAX_SAMPLES = "max_samples"
     """The number of samples reached its limit."""
     INTERRUPTED = "interrupted"
@@ -39,7 +39,7 @@ class SamplingPolicy:
         rel_ci: stop when the 95 % interval of the median is narrower than this share of the median.
         warmup_min: the fewest launches before the first counted one.
         warmup_max: the most launches before the first counted one.
-        settle: warm-up ends when the last ``SETTLED`` launches lie within this share above the fastest one.
+        settle: warm-up ends when the last ``SETTLED`` launches are within this share above the fastest one.
         growth: factor between the sample counts of two successive checks.
         batch_ns: the longest predicted time of one batch, which keeps progress and Ctrl-C responsive.
     """
@@ -102,7 +102,7 @@ class Sampler:
         return tuple(samples[self.warmup(samples) or 0 :])
 
     def stop(self, samples: Sequence[int], spent_ns: int | None = None) -> StopReason | None:
-        """Why to stop here, or None to go on."""
+        """Why to stop here, or None to continue."""
         warm = self.warmup(samples)
         kept = self.counted(samples)
         if warm is None or not kept:

@@ -59,7 +59,7 @@ def median_rank(count: int, confidence: float = CONFIDENCE) -> int | None:
     """The largest k so that [x(k), x(n+1-k)] (1-based) covers the median with at least ``confidence``.
 
     The coverage is 1 - 2 P(B <= k - 1) with B binomial (n, 1/2), whatever the distribution of the samples.
-    None where even the extremes cover too little (n < 6 at 95 %).
+    None if even the extremes cover too little (n < 6 at 95 %).
     """
     tail = (1 - confidence) / 2
     if count > _EXACT_UP_TO:

@@ -1,7 +1,7 @@
-"""Values that hold their own position: every row of V spells the id of its key, which explains a wrong row of O.
+"""Values that hold their own position: every row of V encodes the id of its key, which explains a wrong row of O.
 
 Element e of the row of key ``id`` is nibble e % 8 of mix(id, e // 8), minus 7.5: one of 16 values, exact in every
-storage type but fp8_e5m2. mix is a bijection of 32-bit words, so the first eight elements spell the id, and the codes of
+storage type but fp8_e5m2. mix is a bijection of 32-bit words, so the first eight elements encode the id, and the codes of
 neighbouring ids are unrelated.
 """
 

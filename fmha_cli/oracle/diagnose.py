@@ -1,4 +1,4 @@
-"""What a comparison means, in words: what is wrong with a wrong row, and why a pass would prove little."""
+"""The meaning of a comparison in words: the fault of a wrong row, and why a pass would prove little."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SAME = 2.0**-5
 _ALIGNED = 0.9
 
 ONE_HOT = 1 - 2.0**-11
-"""Above this largest probability no 16-bit output shows the other keys."""
+"""If the largest probability of a row is above this, a 16-bit output shows nothing of the other keys."""
 
 _FEW = 64
-"""Outputs with fewer elements may be all zero, or V flat, by chance in the integer fills."""
+"""With fewer elements, the integer fills may by chance give outputs of zeros, or rows of V that are all equal."""
 
 
 def diagnose(problem: Problem, got: Array, reference: Reference, fill: str, worst: int) -> list[str]:
@@ -43,8 +43,8 @@ def diagnose(problem: Problem, got: Array, reference: Reference, fill: str, wors
 def distrust_of(problem: Problem, reference: Reference, fill: str) -> str | None:
     """Why a pass would prove little: the data let wrong kernels give the right answer. None if a pass is trusted.
 
-    A problem without any visible pair has zeros as its only right answer, so its pass is trusted. So is that of a
-    problem whose rows see at most one key: its softmax is one-hot for every kernel. The fill ``large`` is nearly
+    A problem without any visible pair has zeros as its only right answer, so its pass is trusted. The pass of a
+    problem whose rows see at most one key is trusted too: its softmax is one-hot for every kernel. The fill ``large`` is nearly
     one-hot on purpose (it looks for overflow) and is exempt from that reason.
     """
     seen = reference.visible > 0

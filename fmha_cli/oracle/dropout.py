@@ -164,7 +164,7 @@ STREAMS: Mapping[str, Stream] = MappingProxyType(
 
 
 def stream_of(name: str, streams: Mapping[str, Stream] = STREAMS) -> Stream:
-    """The stream of that name.
+    """The stream with a name.
 
     Raises:
         UnsupportedError: O002, no such stream.

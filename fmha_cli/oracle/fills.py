@@ -8,13 +8,13 @@ not depend on numpy's version, the C library or the platform. Numbers are made i
 ============  ==========================================================================================
 normal        bell-shaped, mean 0, variance 1 (sum of four uniform 16-bit numbers, so within 3.5)
 sparse_int    integers -2..2, five of eight zero: sums are exact, many scores are equal
-coded         Q and K as normal; V spells the position of its own row (``coded``)
+coded         Q and K as normal; V encodes the position of its own row (``coded``)
 ties          Q small integers, K rows out of four: every row of scores holds many equal maxima
 large         scores with a standard deviation of 24: overflow without a running maximum, nearly one-hot
 ============  ==========================================================================================
 
-Rows of K and V that hold no key (padding and rest of a cache, unused pages, slots for appended keys) and the padding of a
-packed bias are NaN.
+Rows of K and V that hold no key are NaN: the padding and the rest of a cache, unused pages, and slots for appended keys.
+The padding of a packed bias is NaN too.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ def block_table(problem: Problem, seed: int) -> npt.NDArray[np.int32]:
 
 
 def _poison(problem: Problem, name: str, tensors: dict[str, Array]) -> None:
-    """Set the elements that hold nothing to NaN."""
+    """Set the unused elements to NaN."""
     if name == "bias" and (used := packed_bias(problem)) is not None:
         tensors[name][~used] = np.nan
     elif name in ("k", "v") and problem.cache_seqlens is not None:

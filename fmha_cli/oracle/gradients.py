@@ -33,10 +33,14 @@ from fmha_cli.oracle.tensors import F64, Inputs, SequenceView, head_rows
 class Gradients:
     """float64 gradients, shaped like q, k, v (in ``layout``) and bias; dbias is None without a bias.
 
-    By name: ``noise`` holds, for every row (for dbias every element), the size at which relative errors of the terms
-    P (dP - D) and of D's own terms dO O show; ``widths``, how far a row moves when every P or dS is off by an absolute 1,
-    at random; ``lost``, the part of dq's, dk's and dv's rows (shaped as their noise) that comes from P and dS below the
-    least normal number of their type. ``reach``: the largest ``RowResult.reach``.
+    Attributes:
+        noise: by name, for every row (for dbias every element): the size of the error that relative errors of the terms
+            P (dP - D), and of D's own terms dO O, leave in it.
+        widths: by name: how far a row moves if every P or dS has a random absolute error of 1.
+        lost: for dq, dk and dv, in the shape of their noise: the part of a row that comes from P and dS below the
+            least normal number of their type.
+        reach: the largest ``RowResult.reach``.
+
     """
 
     dq: F64
@@ -104,9 +108,9 @@ def _zeros(problem: Problem) -> Gradients:
 
 
 def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradients) -> tuple[float, float]:
-    """Add the share of a block of key/value head ``g`` to ``out``; returns the largest reach and |dO|^2 of its rows.
+    """Add the share of a block of key/value head ``g`` to ``out``. Return the largest reach and |dO|^2 of its rows.
 
-    Until all blocks are done, the noise of dk, dv and dbias and what is lost are squares.
+    Until all blocks are done, the noise of dk, dv and dbias is stored as squares, and so is ``lost``.
     """
     view = block.view
     p = view.problem
@@ -140,7 +144,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         dp = do @ _clean(block, v, first, end).T
         if factor is not None:
             dp *= factor
-        unused = weights == 0  # its dp may come from a NaN that the row does not see
+        unused = weights == 0  # the dP of a hidden key may come from a NaN
         dp[unused] = 0.0
         ds = weights * (dp - dot[:, None])
         spread = weights * (np.abs(dp) + (np.abs(dot) + dot_noise)[:, None])
@@ -169,14 +173,14 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
 
 
 def _output_noise(p: Problem, forward: RowResult) -> F64:
-    """(R,) size of an element of O at which rounding errors of P show: D is taken from a rounded O."""
+    """(R,) size of the error that rounding errors of P leave in an element of O. D is computed from a rounded O."""
     subnormal = HALF_STEP[p.dtype] / EPS[p.dtype] if p.dtype in EPS else 0.0
     noise: F64 = (forward.noise + forward.width * subnormal) / sqrt(p.hdim_v)
     return noise
 
 
 def _clean(block: RowBlock, rows: F64, first: int, end: int) -> F64:
-    """Keys or values first..end-1, zero where no row of the block sees them (they may hold anything)."""
+    """Keys or values first..end-1. Those that no row of the block sees are zero here, because they may hold any value."""
     part = rows[first:end]
     unseen = ~np.isfinite(part).all(axis=1)
     if unseen.any():

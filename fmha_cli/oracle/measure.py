@@ -4,10 +4,11 @@ The scale of row r is max(|ref_r|, floor_r), with the floor ::
 
     floor_r = noise_r * (1 + 2^-24 * (reach_r + sqrt(visible_r)) / eps) + (sqrt(d) + width_r) * half_step / eps
 
-noise_r = sqrt(sum_j p_j^2 |v_j|^2) is what independent rounding errors of P leave in a row even when its terms
-cancel; reach_r / 2^24 the error of float32 scores; sqrt(visible_r) / 2^24 that of float32 sums; half_step the
-absolute error of a number too small for a relative one, of which an output row has sqrt(d) and width_r = sqrt(visible_r)
-max |v_j| / sum_j exp(s_j - max s) / (1 - dropout) come from P. For ordinary 16-bit data noise_r is close to |ref_r|.
+- noise_r = sqrt(sum_j p_j^2 |v_j|^2) is the error that independent rounding errors of P leave in a row, even if its terms
+  cancel. For ordinary 16-bit data it is close to |ref_r|.
+- reach_r / 2^24 is the error of float32 scores, and sqrt(visible_r) / 2^24 the error of float32 sums.
+- half_step is the absolute error of a number that is too small for a relative error. An output row has sqrt(d) such
+  errors, and width_r = sqrt(visible_r) max |v_j| / sum_j exp(s_j - max s) / (1 - dropout) come from P.
 
 Rotary kernels in 16 bits keep rotated queries, cosines and sines in 16 bits: reach_r / 2^24 becomes reach_r * (2^-24 + eps / sqrt(d))
 (``score_error``).

@@ -24,19 +24,24 @@ from fmha_cli.oracle.tensors import F64, Array, Inputs, Ints, SequenceView, appe
 Floats = TypeVar("Floats", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
 LIFTED = 4.0
-"""Roundings of single precision that a row's lifted scores go through (``RowBlock.lift``): up to 2.5 were met."""
+"""Single-precision roundings in a row's lifted scores (``RowBlock.lift``). Up to 2.5 were measured."""
 
 
 @dataclass(frozen=True)
 class RowResult:
-    """What attention gives for R rows.
+    """The result of attention for R rows.
 
-    o (R, hdim_v); lse (R,) natural logarithm; noise (R,): sqrt(sum_j p_j^2 |v_j|^2), the size at which
-    independent relative errors of P show in O; reach (R,): a bound on the size of the scores that
-    rounding errors of the scores scale with, ALiBi's shifted form among them; width (R,): how far O moves when every P (relative to the row's
-    largest) is off by an absolute 1, at random; peak (R,): the largest probability before dropout;
-    visible (R,): number of visible keys; lost (R,): the part of noise that is due to P below the least normal number of
-    the inputs' type (relative to the row's largest so far), which some matrix units take for zero.
+    Attributes:
+        o: (R, hdim_v).
+        lse: (R,), natural logarithm.
+        noise: (R,), sqrt(sum_j p_j^2 |v_j|^2): the error that independent relative errors of P leave in O.
+        reach: (R,), a bound on the size of the scores, ALiBi's shifted form included. Rounding errors of the scores
+            are proportional to it.
+        width: (R,), how far O moves if every P (relative to the row's largest) has a random absolute error of 1.
+        peak: (R,), the largest probability before dropout.
+        visible: (R,), number of visible keys.
+        lost: (R,), the part of noise that comes from P below the least normal number of the inputs' type (relative to
+            the row's largest so far), which some matrix units treat as zero.
     """
 
     o: F64
@@ -51,8 +56,13 @@ class RowResult:
 
 @dataclass(frozen=True)
 class Reference(RowResult):
-    """The float64 answer for the rows ``rows``; ``cache`` holds k and v after an append, ``flat_v`` whether
-    the rows of V are all equal (so that O cannot tell one softmax from another)."""
+    """The float64 answer for some rows.
+
+    Attributes:
+        rows: the rows.
+        flat_v: whether all rows of V are equal, so that O is the same for every softmax.
+        cache: k and v after an append.
+    """
 
     rows: Rows
     flat_v: bool = False

@@ -42,7 +42,7 @@ class Rows:
             yield int(code[start]) // problem.kv_heads, int(code[start]) % problem.kv_heads, slice(int(start), int(end))
 
     def index(self, problem: Problem, layout: Layout = Layout.BHSD) -> tuple[Ints, ...]:
-        """What selects the rows, in order, of a tensor shaped like q or o in ``layout``, or like lse."""
+        """The index of the rows, in order, in a tensor shaped like q or o in ``layout``, or like lse."""
         if problem.mode is Mode.BATCH:
             return (self.b, self.h, self.i) if layout is Layout.BHSD else (self.b, self.i, self.h)
         packed = np.array(offsets(problem.query_lengths()), dtype=np.int64)[self.b] + self.i

@@ -56,9 +56,9 @@ class RowBlock:
         return window + np.minimum(np.minimum(self.view.problem.sink, self.high), self.low)
 
     def lift(self) -> F64:
-        """(R,) what ALiBi's shifted form, slope * j, adds to a row's scores: |slope| * (i + delta).
+        """(R,) the amount that ALiBi's shifted form, slope * j, adds to a row's scores: |slope| * (i + delta).
 
-        GPU kernels of 16 bits take that form under a causal mask; elsewhere it is 0.
+        16-bit GPU kernels use that form under a causal mask; otherwise the amount is 0.
         """
         slopes, p = self.view.slopes(), self.view.problem
         causal = p.mask.right == 0 and (p.mask.left is None or p.mask.left >= self.view.seqlen_k)

@@ -38,7 +38,7 @@ def numpy_dtype(element: Element) -> np.dtype[Any]:
 
 
 def round_to(values: npt.ArrayLike, element: Element) -> Array:
-    """Nearest-even rounding to a storage type; overflow becomes what the type has for it (inf, or NaN in e4m3fn)."""
+    """Round to nearest even in a storage type. Overflow becomes inf, or NaN in e4m3fn, which has no inf."""
     with np.errstate(over="ignore"):
         return np.asarray(values).astype(numpy_dtype(element))
 
@@ -46,7 +46,7 @@ def round_to(values: npt.ArrayLike, element: Element) -> Array:
 def rotate(x: npt.ArrayLike, positions: npt.ArrayLike, rotary: Rotary) -> F64:
     """``x`` (..., rows, d) with its first ``rotary.dim`` elements rotated by the rows' positions, float64.
 
-    Pair t of a row at position n turns by the angle n * ROTARY_BASE^(-2t/dim).
+    Pair t of a row at position n is rotated by the angle n * ROTARY_BASE^(-2t/dim).
 
     Source: Su et al., "RoFormer" (2021); the pairings are those of Dao-AILab/flash-attention
     ``flash_attn/layers/rotary.py`` (``interleaved`` = GPT-J, ``half`` = GPT-NeoX).

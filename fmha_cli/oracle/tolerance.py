@@ -5,7 +5,7 @@
 3. rms:      the root mean square of rule 1's quotient over all rows stays within budget.rms * eps;
 4. finite:   an element is non-finite exactly where the reference is (or where it overflows the output type);
 5. LSE:      |lse - ref| <= budget.lse * (1 + |ref|) + 2^-24 * reach, and -inf exactly where expected; with rotary embedding in
-             16 bits, 2^-24 + 4 eps / sqrt(d) (``measure.score_error``; up to 2.6 eps / sqrt(d) was met).
+             16 bits, 2^-24 + 4 eps / sqrt(d) (``measure.score_error``; up to 2.6 eps / sqrt(d) was measured).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fmha_cli.oracle.rows import Rows
 from fmha_cli.oracle.tensors import F64, Array, numpy_dtype
 
 LSE_SPREAD = 4.0
-"""How many times the size of a rotated score's error the error of a row's LSE may be: no budget multiplies it."""
+"""The largest error of a row's LSE as a multiple of a rotated score's error. No budget multiplies it."""
 
 
 def compare(
@@ -47,12 +47,12 @@ def compare(
     """Judge a kernel's output on the reference's rows.
 
     Args:
-        o: in dtype_out and layout_out, shaped as ``fmha_cli.domain.tensors`` says.
-        lse: natural logarithm, or None when the kernel returns none.
-        fill: name of the data, for the record; ``coded`` lets a wrong key be named.
+        o: in dtype_out and layout_out, in the shape that ``fmha_cli.domain.tensors`` gives.
+        lse: natural logarithm, or None if the kernel returns none.
+        fill: name of the data, for the record. Under ``coded``, a note can name a wrong key.
         family, backend: select the budget.
-        flushes: the device's matrix unit takes subnormal numbers for zero.
-        cache: k and v after an append, when the kernel appends.
+        flushes: the device's matrix unit treats subnormal numbers as zero.
+        cache: k and v after an append, if the kernel appends.
 
     Raises:
         UnsupportedError: O003, a dtype without a budget.
@@ -95,7 +95,7 @@ def compare_gradients(
     for name, actual in outputs.items():
         expected, noise = getattr(gradients, name), gradients.noise[name]
         budget = budget_of(problem, name, family, backend)
-        dim = 1 if name == "dbias" else expected.shape[-1]  # every element of dbias is a sum of its own
+        dim = 1 if name == "dbias" else expected.shape[-1]  # every element of dbias is a separate sum
         floor = noise * (1 + F32_EPS * (gradients.reach + keys) / budget.eps)
         floor += (dim**0.5 + gradients.widths[name]) * HALF_STEP[problem.dtype] / budget.eps
         if flushes and name in gradients.lost:  # dS goes into dBias without a matrix product

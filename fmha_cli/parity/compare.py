@@ -25,7 +25,7 @@ from fmha_cli.walk.request import Request
 from fmha_cli.walk.run import run_points
 
 CHUNK = 32
-"""Cases that are built together before the first of them runs: builds are parallel, and rows still come early."""
+"""Cases that are built together before the first of them runs. Builds are parallel, and rows still appear early."""
 
 
 @dataclass(frozen=True)
@@ -239,7 +239,7 @@ def _no_device(found: Mapping[str, Availability], request: Request) -> str | Non
 
 
 def _why(outcome: Outcome, reading: Reading, record: Record) -> tuple[str, ...]:
-    """Why the sides disagree; where they agree on something other than a pass, what both say."""
+    """Why the sides disagree. If they agree on something other than a pass, what both report."""
     if outcome is Outcome.AGREE_PASS:
         return ()
     ours = [f"{reason.id} {reason.text}" for reason in record.reasons[:3]] or list(record.notes[:1])

@@ -40,7 +40,7 @@ def make_programs(
     needs = needs_of(cases, registry, found, request.wanted)
     archs = {need.arch for need in needs.values() if need.arch is not None}
     if not archs:
-        help = "`fmha explain` says why; or name an architecture with --arch"
+        help = "`fmha explain` shows why; or name an architecture with --arch"
         what = "there is nothing to build: no case has a kernel here"
         raise EnvironmentProblem(what, code="Y013", where="--build-upstream", help=help)
     return upstream.make(needs, registry.arch(archs.pop()), build_context(request, notify), into, progress)

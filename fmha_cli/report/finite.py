@@ -1,4 +1,4 @@
-"""NaN and infinity in JSON: a null in their place, and one note that says what the value was.
+"""NaN and infinity in JSON: a null in their place, and one note that states the value.
 
 JSON has no token for them (RFC 8259, section 6), and a script must never read one. The note is exact, so
 a record read back from a journal equals the original.

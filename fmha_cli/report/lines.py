@@ -13,7 +13,7 @@ from typing import Any
 Row = Mapping[str, Any]
 
 SHORT = 8
-"""Digits of a digest that ``--kernel`` takes at least."""
+"""The fewest digits of a digest that ``--kernel`` accepts."""
 
 _SHOWN = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v", "dtype", "mask", "mode")
 _HIDDEN = ("layout", "direction", "scale", "lse", "seqlens_q", "seqlens_k", "cache_seqlens", "seed", "offset")
@@ -45,7 +45,7 @@ def reason_text(reason: Row) -> str:
 
 
 def helped(text: str, help: str | None) -> str:
-    """A text with what to do about it, if something is known."""
+    """A text, followed by its remedy if one is known."""
     return f"{text} (help: {help})" if help else text
 
 

@@ -1,7 +1,7 @@
 """``Record``: one JSON row (``fmha.record/1``), for every row that was asked for.
 
 A record holds plain values and domain nouns that need no backend to be read, so that a journal can be
-resumed where a plugin is gone. Keys are sorted; absent data is null, never missing.
+resumed after a plugin was removed. Keys are sorted; absent data is null, never missing.
 """
 
 from __future__ import annotations

@@ -9,14 +9,14 @@ _QUERY = re.compile(r"\?\w+=[^\s'\")]*")
 
 
 class FetchError(Exception):
-    """One way to a file that failed; the message says why in one line and holds no credentials."""
+    """One failed attempt to get a file. The message gives the reason in one line, without credentials."""
 
     def __init__(self, text: str) -> None:
         super().__init__(shown(text))
 
 
 class WrongContent(FetchError):
-    """The file is there but is not the one that is pinned."""
+    """The file exists, but it is not the pinned one."""
 
 
 class UnsafeArchive(FetchError):

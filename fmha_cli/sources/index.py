@@ -115,7 +115,7 @@ def _local_page(archive: Archive, file: Path) -> ProjectPage:
 
 
 def _with_login(address: str, index: str) -> str:
-    """The address with the index's user and password, if it lies on the same server and has none of its own."""
+    """The address with the index's user and password, if it is on the same server and has none itself."""
     ours, theirs = urlsplit(index), urlsplit(urljoin(index, address))
     same = (ours.scheme, ours.hostname, ours.port) == (theirs.scheme, theirs.hostname, theirs.port)
     login = ours.netloc.rpartition("@")[0]

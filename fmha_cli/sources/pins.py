@@ -39,7 +39,7 @@ class Archive:
 
 @dataclass(frozen=True)
 class Pin:
-    """One source: the parts of an archive that are kept, and what they must be.
+    """One source: the parts of an archive that are kept, and their expected content.
 
     Attributes:
         name: by which ``fmha sources`` knows it.

@@ -9,7 +9,7 @@ from fmha_cli.sources.faults import FetchError, WrongContent
 from fmha_cli.sources.web import Web
 
 PIECE = 1 << 18
-"""Bytes asked for at once; the members of one folder of a wheel lie side by side."""
+"""Bytes asked for at once; the members of one folder of a wheel are adjacent."""
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 

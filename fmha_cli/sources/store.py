@@ -1,7 +1,7 @@
 """The pinned sources in the cache: fetch one, find it again, verify it, remove it.
 
-A source is unpacked under ``tmp/`` and renamed to ``sources/<name>-<version>/`` when it is whole and verified, so
-that it is there whole or not at all. Its manifest lists every file with its digest; each use checks the tree.
+A source is unpacked under ``tmp/`` and renamed to ``sources/<name>-<version>/`` when it is complete and verified, so
+it is either complete or absent. Its manifest lists every file with its digest; each use checks the tree.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
 RANGE_SLACK = 4 << 20
-"""Bytes that may be read of a wheel beyond what is kept: its directory, and what lies between the members."""
+"""Bytes that may be read of a wheel beyond what is kept: its directory, and the bytes between the members."""
 
 _HELP = (
     "check the package index of pip's configuration (pip config list), or put the file into a folder that "
@@ -65,7 +65,7 @@ def fetched(name: str, cache_root: Path, *, offline: bool, notify: Notify, setti
 def fetched_pin(
     pin: Pin, layout: CacheLayout, *, offline: bool, notify: Notify, settings: PipSettings | None = None
 ) -> Path:
-    """As :func:`fetched`, of a pin."""
+    """As :func:`fetched`, for a pin."""
     place = layout.sources / pin.folder
     with as_environment_problem(f"looking at the source {pin.name}"):
         if intact(pin, layout):
@@ -105,7 +105,7 @@ def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> Standing:
         found = hash_tree(place)
         faults = differences(manifest[1], found)
         if not faults and tree_digest(found) != pin.digest:
-            faults = ("its manifest is not of the pinned content",)
+            faults = ("its manifest does not list the pinned content",)
     return Standing(pin, place, SourceState.DAMAGED if faults else SourceState.PRESENT, faults)
 
 
@@ -210,7 +210,7 @@ def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
 
 
 def _problem(pin: Pin, faults: list[FetchError]) -> EnvironmentProblem:
-    """The error of a failed fetch. The gravest fault decides the code, and every fault is named."""
+    """The error of a failed fetch. The most serious fault decides the code, and every fault is named."""
     kinds = {type(fault) for fault in faults}
     code, what = "S102", "cannot be fetched"
     if UnsafeArchive in kinds:

@@ -30,7 +30,7 @@ def intact(pin: Pin, layout: CacheLayout) -> bool:
 
 
 def remembered(layout: CacheLayout, name: str, root: Path, ask: Callable[[], str]) -> str:
-    """The answer of ``ask`` about the files below ``root``. It is asked again only when a file came, went or changed.
+    """The answer of ``ask`` about the files below ``root``. It is called again only if a file was added, removed or changed.
 
     Raises:
         OSError: the folder cannot be read.
@@ -43,7 +43,7 @@ def remembered(layout: CacheLayout, name: str, root: Path, ask: Callable[[], str
         return known
     watched = stamps(paths)
     answer = ask()
-    with suppress(OSError):  # a read-only cache does without
+    with suppress(OSError):  # a read-only cache works without it
         remember(memo, question, answer, watched)
     return answer
 

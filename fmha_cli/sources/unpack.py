@@ -1,4 +1,4 @@
-"""Take the kept parts out of an archive, and nothing that could land elsewhere."""
+"""Extract the kept parts of an archive, and nothing that would be written outside the folder."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class _Room:
         parts = PurePosixPath(name.rstrip("/")).parts
         odd = "\0" in name or "\\" in name or any(len(part.encode(errors="replace")) > 255 for part in parts)
         if odd or not parts or name.startswith("/") or ".." in parts or ":" in parts[0]:
-            raise UnsafeArchive(f"{self._pin.archive.file}: {name!r} would land outside the folder")
+            raise UnsafeArchive(f"{self._pin.archive.file}: {name!r} would be written outside the folder")
         self._seen += max(size, 0)
         if size < 0 or self._seen > ARCHIVE_LIMIT:
             raise UnsafeArchive(f"{self._pin.archive.file} unpacks to more than {ARCHIVE_LIMIT} bytes")
@@ -105,7 +105,7 @@ class _Room:
         pinned; WrongContent: it is shorter or longer than announced; OSError: it cannot be written."""
         name = PurePosixPath(kept).as_posix()
         if name in self._names:
-            raise UnsafeArchive(f"{self._pin.archive.file}: {kept} is there twice")
+            raise UnsafeArchive(f"{self._pin.archive.file}: {kept} occurs twice")
         self._names.add(name)
         self._bytes += size
         if len(self._names) > self._pin.files or self._bytes > self._pin.bytes:
@@ -129,7 +129,7 @@ def _new_file(path: Path) -> Iterator[IO[bytes]]:
         with path.open("xb") as file:
             yield file
     except (FileExistsError, NotADirectoryError, IsADirectoryError) as error:
-        raise UnsafeArchive(f"{path.name} is there already, perhaps as a folder") from error
+        raise UnsafeArchive(f"{path.name} already exists, perhaps as a folder") from error
 
 
 def _refuse_by_filter(member: tarfile.TarInfo, into: Path) -> None:

@@ -66,7 +66,7 @@ class Web:
 
 
 def _cause(error: BaseException) -> str:
-    """The innermost cause in a line: what ``requests`` wraps around it is for programmers."""
+    """The innermost cause in one line, without the exceptions that ``requests`` wraps around it."""
     while error.__cause__ or error.__context__:
         error = error.__cause__ or error.__context__ or error
     text = str(error).strip().splitlines()

@@ -29,7 +29,7 @@ class Answer:
             return f"did not end within {ASK_S:.0f} s"
         lines = [line for line in self.text.splitlines() if line.strip()]
         line = first_error_line(self.text) or next((line for line in lines if "error" in line.lower()), None)
-        return (line or (lines[-1] if lines else "failed without a word")).strip()[:300]
+        return (line or (lines[-1] if lines else "failed without a message")).strip()[:300]
 
 
 def ask(command: Sequence[str], work: Path) -> Answer:

@@ -128,7 +128,7 @@ def test_a_journal_of_another_plan_or_version_is_refused(path: Path) -> None:
 
 def test_a_journal_is_not_overwritten(path: Path) -> None:
     whole = filled(path, 1).read_bytes()
-    with pytest.raises(UsageError, match="there already"):
+    with pytest.raises(UsageError, match="already exists"):
         start(path)
     assert path.read_bytes() == whole
     assert list(path.parent.iterdir()) == [path], "nothing is left beside it"
@@ -173,7 +173,7 @@ def test_rows_have_different_keys(path: Path) -> None:
 def test_a_doubled_row_in_the_file_is_refused(path: Path) -> None:
     lines = filled(path, 1).read_bytes().splitlines(keepends=True)
     path.write_bytes(b"".join([*lines, lines[2]]))
-    with pytest.raises(UsageError, match="done already"):
+    with pytest.raises(UsageError, match="already done"):
         read_history(path)
 
 

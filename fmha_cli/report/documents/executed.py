@@ -103,9 +103,7 @@ def executed_view(document: Mapping[str, Any]) -> Table:
     rows += [[text, *(str(c[key]) for c in columns)] for key, text in _COUNTS.items()]
     details = [f"  kernel {i}: {_short(c['kernel'])}, launched {c['launches']}x" for i, c in enumerate(kernels, 1)]
     details += [f"  {f['kind']} at {f['address']:#x}: {f['text']}" for f in document["findings"]]
-    summary = (
-        f"{problem_text(document['problem'])} on {document['device']}: {document['verdict']}; no time is one of a GPU"
-    )
+    summary = f"{problem_text(document['problem'])} on {document['device']}: {document['verdict']}; its times are not those of a GPU"
     return Table(["what", *heads], rows, summary, details, frozenset(heads))
 
 

@@ -47,7 +47,7 @@ class Inspection:
 
 
 _INSPECTED = tuple(field.name for field in fields(Inspection) if field.default is None)
-"""The figures that every backend that knows them names alike; whatever else a backend says is in ``details``."""
+"""Figures that have the same name in every backend that knows them. A backend's other figures are in ``details``."""
 
 
 def inspect_document(

@@ -106,7 +106,7 @@ def verify_entry(folder: Path, digest: str) -> EntryMeta | Damage | None:
         return None
     reasons += [f"{name} does not belong here" for name in strangers]
     if meta.parts.get("source_sha256") != meta.files[SOURCE].sha256:
-        reasons.append(f"{SOURCE} is not the source that the key was made of")
+        reasons.append(f"{SOURCE} is not the source that the key was made from")
     return Damage(digest, folder, tuple(reasons)) if reasons else meta
 
 

@@ -108,7 +108,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that takes the place of ``path``, whole and durable, when the body ends without an error."""
+    """A new file that replaces ``path``, complete and durable, if the body ends without an error."""
     beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         with beside.open("xb") as file:

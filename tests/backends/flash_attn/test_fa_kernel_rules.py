@@ -234,5 +234,5 @@ def test_a_rule_of_the_one_table_says_the_same() -> None:
 def test_a_kernel_of_another_backend_is_a_mistake_of_the_caller() -> None:
     from fmha_cli.backends.ck_tile.catalogue import family_kernels as ck
 
-    with pytest.raises(InternalError, match="no FlashAttention kernel"):
+    with pytest.raises(InternalError, match="not a FlashAttention kernel"):
         refusals(ck(load_arch("gfx942"), Family.FWD)[0])

@@ -87,5 +87,5 @@ def test_rows_of_a_block() -> None:
 
 
 def test_another_backends_kernel_is_a_mistake() -> None:
-    with pytest.raises(InternalError, match="no FlashAttention kernel"):
+    with pytest.raises(InternalError, match="not a FlashAttention kernel"):
         threads(kernel(Family.FWD, 64, Algorithm()))

@@ -93,7 +93,7 @@ def _workshop(arch: ArchSpec, context: BuildContext) -> Workshop:
 
 def _said(asked: Listed, linked: Linked) -> str:
     runtime = (
-        "not linked to a HIP runtime, because none was found; to run it, load one first (LD_PRELOAD=libamdhip64.so)"
+        "linked without a HIP runtime, because none was found; to run it, load one first (LD_PRELOAD=libamdhip64.so)"
     )
     if linked.runtime:
         runtime = f"linked to {linked.runtime}"
