@@ -1,4 +1,4 @@
-"""Just enough ELF to read a code object, a cubin or a shared library: sections, symbols, notes. 64 bits, little endian."""
+"""A reader of 64-bit little-endian ELF files (code objects, cubins, shared libraries): sections, symbols and notes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST_NAME = 1 << 16
 
 
 class MalformedObject(ValueError):
-    """Bytes that are not what their place promises; the message says which part."""
+    """Bytes that do not have the expected form. The message names the part."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,12 @@ class Section:
     """One section.
 
     Attributes:
-        kind: ``sh_type``; address: where it is loaded; link: index of the section it refers to.
-        info: ``sh_info``; size: ``sh_size``, also where the file holds no bytes.
-        data: its bytes (none where the file holds none).
+        kind: ``sh_type``.
+        address: where it is loaded.
+        link: index of the section that it refers to.
+        info: ``sh_info``.
+        size: ``sh_size``, even if the file holds none of its bytes.
+        data: its bytes in the file; may be none.
     """
 
     name: str
@@ -44,7 +47,9 @@ class Symbol:
     """One symbol with its address, its size in bytes and whether it is a function.
 
     Attributes:
-        section: index of its section; other: ``st_other``; is_data: a variable, ``STT_OBJECT``.
+        section: index of its section.
+        other: ``st_other``.
+        is_data: whether it is a variable, ``STT_OBJECT``.
     """
 
     name: str
@@ -75,7 +80,7 @@ class Elf:
         machine, flags: ``e_machine``, ``e_flags``; abi, abi_version: ``EI_OSABI``, ``EI_ABIVERSION``.
 
     Raises:
-        MalformedObject: no 64-bit little-endian ELF, or a part that lies outside the file.
+        MalformedObject: no 64-bit little-endian ELF, or a part that is outside the file.
     """
 
     def __init__(self, raw: bytes) -> None:
@@ -91,7 +96,7 @@ class Elf:
         """All sections, in the order of the file.
 
         Raises:
-            MalformedObject: a section lies outside the file, or together they claim more than twice its bytes.
+            MalformedObject: a section is outside the file, or together they claim more than twice its bytes.
         """
         heads = [
             _unpacked(_SECTION, self._raw, self._table + i * self._entry, f"section header {i}")
@@ -107,12 +112,12 @@ class Elf:
         )
 
     def section(self, name: str) -> Section | None:
-        """The first section of a name."""
+        """The first section with a name."""
         return next((section for section in self.sections if section.name == name), None)
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        """The symbols of the full table, or of the dynamic one where the file was stripped."""
+        """The symbols of the full table, or of the dynamic table if the file was stripped."""
         for kind in (_SHT_SYMTAB, _SHT_DYNSYM):
             for table in self.sections:
                 if table.kind == kind and table.link < len(self.sections):
@@ -131,7 +136,7 @@ class Elf:
                 yield from _notes(section.data)
 
     def at(self, address: int, size: int) -> bytes:
-        """The bytes that will lie at an address once loaded.
+        """The bytes that will be at an address once the file is loaded.
 
         Raises:
             MalformedObject: no section holds them.
@@ -140,17 +145,17 @@ class Elf:
             start = address - section.address
             if section.address and start >= 0 and start + size <= len(section.data):
                 return section.data[start : start + size]
-        raise MalformedObject(f"nothing lies at address {address:#x}")
+        raise MalformedObject(f"nothing is at address {address:#x}")
 
     def _slice(self, offset: int, size: int) -> bytes:
         if offset + size > len(self._raw):
-            raise MalformedObject("a section lies outside the file")
+            raise MalformedObject("a section is outside the file")
         return self._raw[offset : offset + size]
 
 
 def _unpacked(form: struct.Struct, raw: bytes, offset: int, what: str) -> tuple[int, ...]:
     if offset + form.size > len(raw):
-        raise MalformedObject(f"{what} lies outside the file")
+        raise MalformedObject(f"{what} is outside the file")
     return form.unpack_from(raw, offset)
 
 

@@ -10,7 +10,7 @@ from fmha_cli.domain.arch import arch_document
 
 
 class Isa(StrEnum):
-    """Whose mnemonics they are."""
+    """The vendor whose mnemonics they are."""
 
     AMDGPU = "amdgpu"
     SASS = "sass"

@@ -31,7 +31,7 @@ def no_build_key(stage: Stage) -> BuildKey:
 
 
 def no_build(stage: Stage, context: BuildContext, *, failure: str | None = None) -> Artifact:
-    """The artifact of a kernel that needs no compiler, such as one that a framework brings or compiles itself.
+    """The artifact of a kernel that needs no compiler, such as one that a framework provides or compiles itself.
 
     The cache treats it like any other: ``fmha cache`` lists, verifies, prunes and exports it. Its file is
     the JSON text ``{"kernel": NAME}`` with the kernel's canonical name.

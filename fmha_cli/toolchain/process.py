@@ -173,7 +173,7 @@ def _peak(usage: resource.struct_rusage | None, own: int) -> int | None:
     """Peak memory of the group in bytes; None where it is unknown.
 
     Linux starts a child's figure with its parent's peak at the exec, and counts pages per processor with some slack
-    (``mm/memory.c``, ``percpu_counter``). So a figure says something only if it is clearly above ``own``, the parent's.
+    (``mm/memory.c``, ``percpu_counter``). A figure is therefore meaningful only if it is clearly above ``own``, the parent's.
     """
     if usage is None or (sys.platform == "linux" and usage.ru_maxrss <= own * _CLEARLY_ABOVE):
         return None

@@ -24,10 +24,10 @@ T = TypeVar("T")
 
 
 class ProbeError(Exception):
-    """A compiler that does not work; the message says why in one line.
+    """A compiler that does not work. The message gives the reason in one line.
 
     Attributes:
-        help: what to install or to change; None where nothing is known.
+        help: what to install or to change; None if unknown.
     """
 
     def __init__(self, text: str, help: str | None = None) -> None:
@@ -64,9 +64,9 @@ class Search(Generic[C, T]):
         candidates: in order of preference.
         question: plain data; a proof holds for an equal question only.
         prove: proves a candidate in an empty folder; raises ``ProbeError``.
-        still_good: whether a remembered proof of a candidate holds although no watched file could show otherwise.
+        still_good: whether a remembered proof of a candidate still holds, if the watched files alone cannot show it.
         layout: the cache that remembers.
-        notify: hears about compilers that are passed over.
+        notify: called about compilers that are passed over.
     """
 
     what: str
@@ -80,7 +80,7 @@ class Search(Generic[C, T]):
     notify: Notify
 
     def first(self, *, codes: tuple[str, str], absent: str, install: str) -> T:
-        """The first candidate that works. One that the user named is used, or the search ends.
+        """The first candidate that works. If the user named one and it fails, the search ends.
 
         Args:
             codes: of the errors: the named one does not work, and none works.

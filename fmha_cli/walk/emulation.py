@@ -1,4 +1,4 @@
-"""The emulator that a request names. It is built before the first row runs, and refused where times are asked for."""
+"""The emulator that a request names. It is built before the first row runs, and refused if times are requested."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def refuse_timing(request: Request) -> None:
     """
     if request.command is Command.BENCH and is_emulated(request.device):
         what = f"--device {request.device}: an emulated device has no speed to measure"
-        why = "a time of it would be the emulator's, not the kernel's"
+        why = "its times are those of the emulator, not of the kernel"
         help = "fmha validate judges the kernel there; fmha inspect --executed counts what it executes"
         raise UsageError(what, code="Z003", where="--device", why=why, help=help)
 

@@ -1,4 +1,4 @@
-"""Running one row: judge it, time it (alone or in turns with another), keep what was asked for, and return its Fate."""
+"""Running one row: judge it, time it (alone or in turns with another), keep the requested outputs, and return its Fate."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Executor:
             judged = self._judge(job, arena)
             out, saved = self._write_out(judged, index), self._save_failure(row, judged)
             fate = replace(Fate.of(judged, artifacts), out=out, saved=saved)
-            if judged.verdict not in _TIMED or job.device.emulated:  # emulated time is no speed
+            if judged.verdict not in _TIMED or job.device.emulated:  # times on an emulated device mean nothing
                 return fate
             try:
                 return replace(fate, measurement=self._measured(row, job, arena, judged))
@@ -172,7 +172,7 @@ class Executor:
         first = judged.stage_ns[-1:]
         warm = 0
         if self._request.command is Command.RUN and first and sum(first[0]) < _AGAIN_NS:
-            first, warm = launch(1), len(judged.stage_ns)  # the judged launch paid for page faults
+            first, warm = launch(1), len(judged.stage_ns)  # the judged launch includes page faults
         return replace(self._measurement(row, Timed(first, 0)), warmup=warm) if first else None
 
     def _measurement(self, row: Row, timed: Timed, sampler: Sampler | None = None) -> Measurement:

@@ -1,4 +1,4 @@
-"""Tensors given as files: what their shapes say about the problem, and whether they fit it."""
+"""Tensors given as files: what their shapes imply for the problem, and whether they fit it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _DTYPE_OF = {str(numpy_dtype(Element.of(d))): d for d in DType if d.value in Ele
 
 @dataclass(frozen=True)
 class InputFiles:
-    """Arrays read from files by tensor name, and notes about what was done to them."""
+    """Arrays read from files by tensor name, and notes about conversions."""
 
     arrays: Mapping[str, Array]
     paths: Mapping[str, str]
@@ -51,10 +51,10 @@ def read_input_files(files: Mapping[str, str]) -> InputFiles:
 
 
 def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[str, str | bool]:
-    """The raw flags, completed by what the files' shapes and dtypes say.
+    """The raw flags, completed from the files' shapes and dtypes.
 
     Raises:
-        ImpossibleProblem: a flag that was given, or another file, says otherwise.
+        ImpossibleProblem: a flag that was given, or another file, contradicts a file.
         UsageError: a wrong number of axes, or an element type that is not supported.
     """
     out = dict(raw)

@@ -102,7 +102,7 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     """The command line that repeats a row: the problem's shortest flags, the files, and the options that matter for it.
 
     Args:
-        digest: of the row's kernel, where the same flags would choose another one.
+        digest: the digest of the row's kernel, if the same flags would choose another one.
     """
     files = {key: spec for key, spec in request.files.items() if not spec.startswith(FILLED)}
     words = ["fmha", request.command.value, *_without_replaced(problem.repro().split(), files)]

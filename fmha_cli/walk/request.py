@@ -41,7 +41,7 @@ class Request:
     Attributes:
         argv: the command line, for journals and repro lines.
         files: flag key -> FILE[:KEY]; tensors without a file are filled.
-        fills: fills to check with; ``run`` and ``bench`` use the first alone.
+        fills: fills to check with; ``run`` and ``bench`` use only the first.
         threads: CPU threads of a kernel; 0 = all allowed.
         jobs: compilers at once; 0 = all allowed.
         timeout: seconds for one row in the worker.

@@ -114,10 +114,10 @@ class _Planner:
                 )
 
     def _lse_sibling(self, group: int, sibling: Problem) -> Iterator[Row]:
-        """The same problem with LSE returned: a kernel is never swapped for judging, so it is a row of its own."""
+        """The same problem with LSE returned: a kernel is never replaced for judging, so it gets a separate row."""
         try:
             selection = self._selected(sibling, self.request.wanted)
-        except UnsupportedError:  # the kernel that --kernel names returns no LSE: there is no sibling to judge
+        except UnsupportedError:  # the kernel of --kernel returns no LSE, so there is no second row
             return
         if selection.best is not None:
             yield from self._expanded(group, sibling, selection)

@@ -41,7 +41,7 @@ from fmha_cli.walk.tensor_io import check_out
 Progress = Callable[[int, int, str], None]
 
 PEAK_TRIES = 5
-"""Measurements of the peak before a time is called impossible: a busy machine reaches too low a one."""
+"""Measurements of the peak before a time counts as impossible. On a busy machine the measured peak is too low."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def run_points(
     baseline = load_baseline(Path(request.baseline)) if request.baseline else None
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor())
-        supervisor.start()  # it gets ready while rows are planned and kernels are built
+        supervisor.start()  # it starts while rows are planned and kernels are built
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         rows = plan_rows(points, request, registry, found)
         _say_fallback(rows, found, notify)
@@ -221,12 +221,12 @@ class _Walk:
         return self._believed(row, self.executor.run(row, artifacts, index))
 
     def _believed(self, row: Row, fate: Fate) -> Fate:
-        """A time below the roofline floor is not believed, after the peak was measured ``PEAK_TRIES`` times more."""
+        """Distrust a time below the roofline floor, after the peak was measured ``PEAK_TRIES`` times more."""
         measured, tries = fate.measurement, PEAK_TRIES
         if measured is None:
             return fate
         while reason := impossible(measured.median_ns, measured.floor):
-            # a data sheet says the same every time
+            # a data sheet does not change
             if not tries or (measured.floor is not None and measured.floor.kind is PeakKind.SPEC):
                 return replace(fate, measurement=measured, verdict=Verdict.MISTRUSTED, reasons=(*fate.reasons, reason))
             measured, tries = replace(measured, floor=self.book.floor_again(row)), tries - 1
@@ -299,6 +299,6 @@ def _with_regret(record: Record, group: Sequence[Record]) -> Record:
 
 
 def _fitting_fills(request: Request, files: InputFiles) -> Request:
-    """With Q, K and V from files there is one data set, whatever fills were asked for."""
+    """With Q, K and V from files there is only one data set, whichever fills were requested."""
     whole = {"q", "k", "v"} <= set(files.arrays)
     return replace(request, fills=request.fills[:1]) if whole and request.command is Command.VALIDATE else request

@@ -91,14 +91,14 @@ def check_out(points: Sequence[Problem], request: Request) -> None:
         raise UsageError(f"--out {path}: there is no folder {path.parent}", code="E033", where="--out")
     if path.suffix == ".npy" and any(p.lse or p.direction.backward for p in points):
         help = "use .npz or .safetensors"
-        raise UsageError(f"--out {path}: a .npy file holds O alone", code="E036", where="--out", help=help)
+        raise UsageError(f"--out {path}: a .npy file holds only O", code="E036", where="--out", help=help)
     if "{i}" not in request.out and (len(points) > 1 or request.all_kernels or request.ab):
         what = f"--out {path}: several rows would write one file"
         raise UsageError(what, code="E037", where="--out", help="put {i} into the name, e.g. out-{i}.npz")
 
 
 def write_tensors(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write results atomically; ``.npy`` holds ``o`` alone. bf16 and fp8 become float32 in ``.npy`` and ``.npz``.
+    """Write results atomically; ``.npy`` holds only ``o``. bf16 and fp8 become float32 in ``.npy`` and ``.npz``.
 
     Raises:
         EnvironmentProblem: E033, the folder cannot be written to.

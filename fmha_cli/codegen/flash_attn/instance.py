@@ -56,7 +56,7 @@ class Instance:
 
 
 def instance_of(kernel: KernelSpec) -> Instance:
-    """The instance of upstream's kernel that a kernel stands for.
+    """The instance of upstream's kernel that corresponds to a kernel.
 
     Raises:
         TypeError: the kernel is not a FlashAttention kernel.

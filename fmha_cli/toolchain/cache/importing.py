@@ -67,7 +67,7 @@ def _other_version(version: int) -> _RefusedError:
     """The refusal of an archive that another version of the package wrote."""
     remedy = "build its content with this version of fmha and export it again"
     return _RefusedError(
-        f"it holds entries of version {version}, and this fmha reads version {SCHEMA_VERSION}",
+        f"it holds entries of version {version}, but this fmha reads version {SCHEMA_VERSION}",
         "B022",
         f"{remedy if version < SCHEMA_VERSION else 'update fmha'}; nothing in the cache changed",
     )
@@ -83,7 +83,7 @@ def import_entries(
 
     Args:
         max_bytes: refuse an archive whose members take more bytes in total.
-        notify: hears about a damaged entry that was replaced.
+        notify: called about each damaged entry that was replaced.
 
     Raises:
         UsageError: B021: the archive cannot be read, is too large, holds a foreign member, lacks a part of an entry, or

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 
 SCHEMA_VERSION = 2
-"""Version of keys, entries and archives, part of every key and of every entry's path. Raise it when the layout or the
-meaning of an entry changes: then no old entry is ever hit."""
+"""Version of keys, entries and archives, part of every key and of every entry's path. Raise it if the layout or the
+meaning of an entry changes, so that no old entry is ever found."""
 
 ARTIFACT = "artifact"
 LOG = "build.log"
@@ -32,7 +32,7 @@ SOURCE = "source.cpp"
 PTX = "kernel.ptx"
 """The PTX that an artifact was assembled from, if its compiler produces it."""
 ENTRY_FILES = (ARTIFACT, LOG, META, SOURCE)
-"""The files of every entry; ``PTX`` may lie beside them."""
+"""The files of every entry, which may also have ``PTX``."""
 
 _VERSION = re.compile(r"v(\d+)")
 _DIGEST = re.compile(r"[0-9a-f]{64}")
@@ -49,7 +49,7 @@ class CacheLayout:
 
     root: Path
     tmp: Path = field(init=False)
-    """Builds under way, and entries on their way out."""
+    """Builds in progress, and entries that are being removed."""
     locks: Path = field(init=False)
     """The lock files."""
     quarantine: Path = field(init=False)
@@ -112,7 +112,7 @@ class CacheLayout:
 
 
 def children(path: Path) -> list[Path]:
-    """The members of a directory, sorted; none when it is missing or no directory.
+    """The members of a directory, sorted; none if it is missing or not a directory.
 
     Raises:
         OSError: it cannot be read.

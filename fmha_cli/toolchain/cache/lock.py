@@ -72,8 +72,8 @@ class WaitingLock:
 
     Attributes:
         path: the lock file.
-        what: the thing that is waited for, as the object of "waiting for".
-        notify: hears once who holds the lock, and hears when the work continues without it.
+        what: the object of "waiting for" in messages.
+        notify: called once with the holder of the lock, and again if the work continues without it.
         digest: the key concerned, for the notices.
         cancel: when set, the wait ends with ``Interrupted``.
         patience: seconds after which the work continues without the lock.
@@ -129,7 +129,7 @@ class WaitingLock:
             if not still_wanted():
                 return False
             if time.monotonic() >= deadline:
-                self._say(NoticeKind.UNLOCKED, f"waited {self.patience:.0f} s for {self.what}: going on without it")
+                self._say(NoticeKind.UNLOCKED, f"waited {self.patience:.0f} s for {self.what}: continuing without it")
                 return False
             if self.cancel is not None and self.cancel.is_set():
                 raise Interrupted(f"interrupted while waiting for {self.what}", code="B009")
@@ -138,7 +138,7 @@ class WaitingLock:
             pause = min(limit, pause * 1.5)
 
     def _go_without(self, error: OSError) -> None:
-        self._say(NoticeKind.UNLOCKED, f"there is no lock for {self.what} ({error.strerror}): going on without it")
+        self._say(NoticeKind.UNLOCKED, f"there is no lock for {self.what} ({error.strerror}): continuing without it")
 
     def _say(self, kind: NoticeKind, text: str) -> None:
         self.notify(Notice(kind, text, self.digest))

@@ -1,7 +1,7 @@
 """Imported entries: found by their content, not by the compiler that made them.
 
-A build key names its compiler, so a build never gets a file that another compiler made. An import wants the opposite: to
-use its entries on a machine with another compiler, or with none. An import therefore notes every entry under a second
+A build key names its compiler, so a build never gets a file that another compiler made. An import needs the opposite: its
+entries shall serve a machine with another compiler, or with none. An import therefore notes every entry under a second
 name, its *recipe*: the digest of those parts of its key that are known without a compiler and without third-party
 sources. Entries that were built on this machine have no such name.
 
@@ -55,7 +55,7 @@ def note_imported(layout: CacheLayout, meta: EntryMeta) -> None:
 
 
 def find_prebuilt(cache: Cache, spec: BuildSpec) -> Artifact | None:
-    """The verified artifact that an import brought for a build; None without one.
+    """The verified artifact of a build that was imported; None if there is none.
 
     It starts no program. Without an artifact it costs two small reads.
 
@@ -73,7 +73,7 @@ def find_prebuilt(cache: Cache, spec: BuildSpec) -> Artifact | None:
 
 
 def dangling(layout: CacheLayout) -> list[Path]:
-    """Second names whose entry is gone; ``fmha cache prune`` removes them.
+    """Second names whose entry no longer exists; ``fmha cache prune`` removes them.
 
     Raises:
         OSError: the cache cannot be read.

@@ -30,7 +30,7 @@ class PrunePolicy:
         failed: remove the logs of failed builds.
         tmp_age_s: remove temporary directories that were not touched for this many seconds.
         grace_s: keep entries that were used within this many seconds, whatever the limits: a worker that has just
-            verified an entry is about to load it. The entries of an older version stay as long as one was used so.
+            verified an entry is about to load it. The entries of an older version stay while any of them was used that recently.
         dry_run: remove nothing, only report.
     """
 
@@ -50,8 +50,8 @@ class Pruned:
     Attributes:
         entries: the removed entries.
         freed_bytes: bytes of the entries and the others.
-        kept_locked: digests that the policy condemns but that another process has locked.
-        kept_recent: digests that the policy condemns but that were used within the grace time.
+        kept_locked: digests that the policy would remove but that another process has locked.
+        kept_recent: digests that the policy would remove but that were used within the grace time.
         others: other removed paths: the folders of older versions' entries, quarantined entries, logs of failed builds,
             temporary directories, and the names of imported entries that no longer exist.
     """
@@ -98,7 +98,7 @@ def prune_cache(layout: CacheLayout, policy: PrunePolicy, clock: Callable[[], fl
 
 
 def _doomed(entries: tuple[EntryInfo, ...], policy: PrunePolicy, now: float) -> list[EntryInfo]:
-    """Entries that age or size condemns, least recently used first."""
+    """Entries to remove because of age or size, least recently used first."""
     by_use = sorted(entries, key=lambda info: (info.used_ns, info.digest))
     excess = sum(info.size for info in entries) - policy.max_bytes if policy.max_bytes is not None else 0
     doomed = []

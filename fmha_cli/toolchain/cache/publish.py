@@ -58,7 +58,7 @@ def publish_entry(layout: CacheLayout, entry: Path, digest: str, notify: Notify)
         code="B003",
         where=str(place),
         why="something else keeps appearing in its place",
-        help="look at what else writes to the cache directory",
+        help="check what else writes to the cache directory",
     )
 
 

@@ -59,8 +59,8 @@ def open_root(root: Path, *, create: bool = True) -> CacheLayout:
 
 
 def _refuse_foreign_link(root: Path) -> None:
-    """Refuse another user's link: it could point elsewhere tomorrow."""
-    with as_environment_problem("looking at the cache directory"):
+    """Refuse another user's link, because that user can change its target."""
+    with as_environment_problem("checking the cache directory"):
         owner = root.lstat().st_uid
     if owner not in (os.geteuid(), 0):
         raise _unsafe(root, f"it is a symlink that belongs to uid {owner}, not to you (uid {os.geteuid()})")
@@ -73,7 +73,7 @@ def _refuse_unsafe(path: Path, root: Path) -> None:
     except FileNotFoundError:
         return
     except OSError as error:
-        raise _unsafe(path, f"it cannot be looked at: {error.strerror}") from error
+        raise _unsafe(path, f"it cannot be examined: {error.strerror}") from error
     if not stat.S_ISDIR(status.st_mode):
         raise _unsafe(path, "it is not a directory")
     if status.st_uid != os.geteuid():

@@ -88,7 +88,7 @@ class Cache:
 
     Args:
         root: the directory (``toolchain.cache.root.cache_root`` chooses it); created with mode 0700.
-        notify: hears about waiting, quarantine and missing locks, from any thread.
+        notify: called about waiting, quarantine and missing locks, from any thread.
         patience: seconds to wait for another process's build before this process builds too.
 
     Raises:

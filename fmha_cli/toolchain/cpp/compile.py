@@ -77,7 +77,7 @@ def compile_library(
     if any(words in line for line in said.splitlines() if not line.startswith("$ ") for words in _NO_ROOM):
         # The compiler complained about the disk rather than about the source.
         raise EnvironmentProblem(
-            f"compiling failed for want of room: {summary}", code="B002", where=str(folder), help="free some space"
+            f"compiling failed for lack of space: {summary}", code="B002", where=str(folder), help="free some space"
         )
     if why:
         raise BuildError(summary, why=why, log=log)
@@ -104,7 +104,7 @@ def _failure(ended: Ended, timeout: float) -> str:
 
 
 def _resources(ended: Ended) -> str:
-    """One line about how the run went, for the log."""
+    """One line about the run, for the log."""
     status = f"killed after {ended.seconds:.3f} s" if ended.timed_out else f"exit status {ended.returncode}"
     cpu = "unknown" if ended.cpu_seconds is None else f"{ended.cpu_seconds:.3f} s"
     peak = "unknown" if ended.peak_bytes is None else f"{ended.peak_bytes / 2**20:.1f} MiB"

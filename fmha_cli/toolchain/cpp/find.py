@@ -1,4 +1,4 @@
-"""Find a C++ compiler that works, remembering what was proven before.
+"""Find a C++ compiler that works. Earlier proofs are remembered.
 
 A compiler works if it builds a tiny library that a child process can load and call.
 """
@@ -48,8 +48,8 @@ def find_toolchain(
 ) -> Toolchain:
     """The first compiler that works. Costs a few ``stat`` calls when it was proven before.
 
-    A compiler named by ``FMHA_CXX`` is used or the search ends; one named by ``CXX`` that fails is passed over
-    with a notice.
+    If a compiler named by ``FMHA_CXX`` fails, the search ends. If one named by ``CXX`` fails, it is skipped with a
+    notice.
 
     Raises:
         EnvironmentProblem: none works (B006 lists each with its reason and names what to install), the one named by
@@ -141,7 +141,7 @@ def _prove(notify: Notify, candidate: Candidate, work: Path) -> Probed[Toolchain
 
 
 def _ask_version(candidate: Candidate, work: Path) -> str:
-    """The first line of ``--version``, with the target machine where the compiler tells it.
+    """The first line of ``--version``, with the target machine if the compiler reports it.
 
     Raises:
         ProbeError: it cannot be started or fails.

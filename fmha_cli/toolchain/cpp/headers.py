@@ -28,7 +28,7 @@ def files_digest(paths: Iterable[Path]) -> str:
 
 
 def tree_digest(root: Path, patterns: Iterable[str] = ("*.h", "*.hpp", "*.inc", "*.cuh")) -> str:
-    """Digest of a header tree by relative path and content, wherever the tree lies.
+    """Digest of a header tree by relative path and content, wherever the tree is.
 
     Raises:
         OSError: a file cannot be read.

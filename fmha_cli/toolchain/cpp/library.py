@@ -68,7 +68,7 @@ def build_standin_library(backend: str, library: str, source: str, context: Buil
 
     Args:
         backend: the backend whose kernels it watches.
-        library: the real library's soname: whoever opens that name afterwards gets the one already loaded.
+        library: the real library's soname. A program that opens that name afterwards gets the one already loaded.
         source: its C++ text.
 
     Raises:

@@ -13,7 +13,7 @@ from enum import StrEnum
 from pathlib import Path
 
 ZIG = "the ziglang package"
-"""The origin of a candidate that this package brings."""
+"""The origin of a candidate that a package of this Python provides."""
 
 INSTALL_HELP = "install g++ or clang++ with the system's package manager, or `pip install ziglang`"
 
@@ -24,7 +24,7 @@ class ToolchainKind(StrEnum):
     GCC = "gcc"
     CLANG = "clang"
     ZIG = "zig"
-    """clang in the ``ziglang`` package: ``-march`` is spelt with underscores, and there is no OpenMP runtime."""
+    """clang in the ``ziglang`` package: ``-march`` takes underscores, and there is no OpenMP runtime."""
     OTHER = "other"
 
 
@@ -34,7 +34,7 @@ class Compiler:
 
     Attributes:
         argv0: the beginning of a command line; more than one word for ``ccache g++`` or ``zig c++``.
-        version: the first line of what it says about itself.
+        version: the first line of its version report.
         headers_digest: digest of the system headers that generated kernels include; part of the build key.
     """
 
@@ -127,6 +127,6 @@ def _zig_command() -> tuple[str, ...] | None:
     spec = importlib.util.find_spec("ziglang")
     if spec is None or spec.origin is None:
         return None
-    # Its program directly: `python -m ziglang` starts the same one, an interpreter later.
+    # Its program directly: `python -m ziglang` starts the same program through another interpreter.
     program = Path(spec.origin).with_name("zig")
     return (str(program), "c++") if program.is_file() else (sys.executable, "-m", "ziglang", "c++")

@@ -64,10 +64,10 @@ def main(arguments: Sequence[str], say: Say) -> int:
 
 
 def cubin_fault(data: bytes, arch: str) -> str | None:
-    """Why some bytes are no cubin for the architecture with its suffix; None if they are one."""
+    """Why some bytes are not a cubin for the architecture with its suffix; None if they are."""
     if data[:4] != b"\x7fELF":
         what = "PTX" if b".version" in data[:4096] else "no ELF file"
-        return f"the compiler gave {what} where a cubin was asked for"
+        return f"the compiler gave {what} instead of a cubin"
     try:
         found = Cubin(data).arch
     except MalformedObject as fault:
@@ -92,7 +92,7 @@ def _by_nvrtc(place: str, flags: Sequence[str], source: Path, out: Path, say: Sa
         say(f"{'# ' if assembler is None else 'error: '}the PTX cannot be read and is not kept: {fault}")
         return compiled.cubin
     ptx.write_text(text, "utf-8")
-    say(f"# PTX: {len(compiled.ptx)} characters, {len(text)} without what nothing refers to")
+    say(f"# PTX: {len(compiled.ptx)} characters, {len(text)} without unused parts")
     return compiled.cubin if assembler is None else _assembled(assembler, flags, ptx, out, say)
 
 

@@ -105,7 +105,7 @@ def parameter_of(record: Attribute) -> Parameter:
         MalformedObject: the record is not 12 bytes long.
     """
     if len(record.value) != _KPARAM.size:
-        raise MalformedObject("a parameter's record is not of 12 bytes")
+        raise MalformedObject("a parameter's record does not have 12 bytes")
     _index, ordinal, offset, packed = _KPARAM.unpack(record.value)
     return Parameter(ordinal, offset, packed >> 18)
 

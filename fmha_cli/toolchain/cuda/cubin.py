@@ -45,7 +45,7 @@ class CubinKernel:
         registers: 32-bit registers of a thread.
         most_registers: the most registers that the compiler was allowed to use.
         shared_bytes: static shared memory of a block, without what the driver reserves.
-        frame_bytes: stack of a thread in this kernel. Spilled registers lie in it.
+        frame_bytes: stack of a thread in this kernel. Spilled registers are in it.
         stack_bytes: stack of a thread in this kernel and in everything that it calls.
         local_bytes: other local memory of a thread.
         parameters: the arguments by ordinal.
@@ -82,7 +82,7 @@ class Cubin:
         raw: the whole file.
 
     Raises:
-        MalformedObject: the file is no cubin, or its ABI is not known. Members raise nothing else either, whatever a
+        MalformedObject: the file is not a cubin, or its ABI is unknown. Members raise nothing else either, whatever a
             damaged file contains.
     """
 
@@ -119,7 +119,7 @@ class Cubin:
         if said == plain + "f" and not accelerated:
             return said
         if said is not None and said != name:
-            raise MalformedObject(f"the cubin is for {name}, its note says {said}")
+            raise MalformedObject(f"the cubin is for {name}, but its note states {said}")
         return name
 
     @property
@@ -168,7 +168,7 @@ class Cubin:
             if symbol.is_function and symbol.other & _STO_CUDA_ENTRY and symbol.section:
                 text = self._section(symbol.section)
                 if text.name != _TEXT + symbol.name:
-                    raise MalformedObject(f"kernel {symbol.name} does not lie in {_TEXT}{symbol.name}")
+                    raise MalformedObject(f"kernel {symbol.name} is not in {_TEXT}{symbol.name}")
                 yield index, symbol, text
 
     def _kernel(self, index: int, name: str, text: Section) -> CubinKernel:
@@ -222,7 +222,7 @@ class Cubin:
 
     def _section(self, index: int) -> Section:
         if index >= len(self._elf.sections):
-            raise MalformedObject("a symbol lies in a section that is not there")
+            raise MalformedObject("a symbol is in a section that does not exist")
         return self._elf.sections[index]
 
     def _option(self, name: str) -> str | None:
@@ -249,7 +249,7 @@ def _small(records: Sequence[Attribute], code: int) -> int | None:
 def _parameters(records: Sequence[Attribute]) -> tuple[Parameter, ...]:
     found = sorted((parameter_of(r) for r in records if r.code == eiattr.KPARAM_INFO), key=lambda p: p.ordinal)
     if [parameter.ordinal for parameter in found] != list(range(len(found))):
-        raise MalformedObject("the parameters of a kernel are not counted through")
+        raise MalformedObject("the parameters of a kernel are not numbered without gaps")
     return tuple(found)
 
 
@@ -263,5 +263,5 @@ def _spills(records: Sequence[Attribute], code_bytes: int, marks: bool) -> tuple
                 return None
             offsets += found
     if any(offset % 16 or offset >= code_bytes for offset in offsets):
-        raise MalformedObject("a spill lies outside the code")
+        raise MalformedObject("a spill is outside the code")
     return tuple(offsets) if offsets or marks else None

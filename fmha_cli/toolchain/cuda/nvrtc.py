@@ -17,7 +17,7 @@ _SUCCESS = 0
 
 
 class NvrtcProblem(Exception):
-    """NVRTC does not load, or a call fails for a reason other than the text. The message says which."""
+    """NVRTC does not load, or a call fails for a reason other than the text. The message names it."""
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ _CUDA, _CCCL = "include", "include/cccl"
 
 
 class WheelProblem(Exception):
-    """A wheel is missing, of another release, or damaged. The message says which in one line."""
+    """A wheel is missing, of another release, or damaged. The message states it in one line."""
 
 
 @dataclass(frozen=True)

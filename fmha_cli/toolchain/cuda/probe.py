@@ -234,10 +234,10 @@ def _file_of(found: Wheel, folder: str, name: str) -> Path:
 
 
 def _version_of(program: Path, work: Path) -> str:
-    """The number after ``release`` in what a program of CUDA says about itself: ``13.0.88``."""
+    """The number after ``release`` in the version report of a CUDA program: ``13.0.88``."""
     version = _RELEASE.search(_said((str(program), "--version"), work))
     if version is None:
-        raise ProbeError(f"{program} does not say its version")
+        raise ProbeError(f"{program} does not report its version")
     return version[1]
 
 

@@ -1,4 +1,4 @@
-"""Drop a PTX module's variables and prototypes that nothing refers to.
+"""Drop the unused variables and prototypes of a PTX module.
 
 NVRTC writes every constant of every header as a ``.global`` variable, whether or not anything uses it, and the linkage
 does not show which ones are used. Such variables are nine tenths of the PTX of a CUTLASS kernel, and the assembler
@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 EXPORTS = "fmha_"
-"""The prefix that every emitter gives to the names of what the host reads in a module."""
+"""The prefix of all names in a module that the host reads."""
 
 _TOKEN = re.compile(
     r"(?P<skip>\s+|//[^\n]*|/\*.*?\*/)"

@@ -1,7 +1,7 @@
 """Count a kernel's instructions from its machine code. An instruction has 16 bytes, with the opcode in bits 0 to 11.
 
 ``arch_specs/_cuda_sass.json`` lists the mnemonics of the opcodes and their origin by major compute capability. An
-opcode that is not listed is counted as unknown, under its number; nothing is guessed.
+opcode that is not listed is counted as unknown, under its number.
 """
 
 from __future__ import annotations
@@ -90,10 +90,10 @@ def instructions_of(code: bytes) -> Iterator[Instruction]:
     """Every instruction in order, including padding.
 
     Raises:
-        MalformedObject: the code is no whole number of instructions.
+        MalformedObject: the code is not a whole number of instructions.
     """
     if len(code) % _INSTRUCTION.size:
-        raise MalformedObject(f"{len(code)} bytes are no whole number of instructions")
+        raise MalformedObject(f"{len(code)} bytes are not a whole number of instructions")
     for place, (low, high) in enumerate(_INSTRUCTION.iter_unpack(code)):
         yield Instruction(place * _INSTRUCTION.size, low & 0xFFF, _WIDTH_BYTES.get(high >> 9 & 7, 0))
 
@@ -105,7 +105,7 @@ def count(code: bytes, mnemonics: Mapping[int, str]) -> Listing:
         mnemonics: the mnemonics of the kernel's architecture (:func:`mnemonics_of`).
 
     Raises:
-        MalformedObject: the code is no whole number of instructions.
+        MalformedObject: the code is not a whole number of instructions.
     """
     opcodes = [instruction.opcode for instruction in instructions_of(code)]
     while opcodes and mnemonics.get(opcodes[-1]) == "NOP":

@@ -51,7 +51,7 @@ def find_cuda(
 
     Args:
         folders: of modules, in place of this Python's own.
-        wished: one of ``COMPILERS``: this one, or none.
+        wished: one of ``COMPILERS``. No other compiler is used then.
 
     Raises:
         UsageError: no such name.
@@ -142,7 +142,7 @@ def find_nvcc(cache_root: Path) -> CudaToolchain | None:
 
 
 def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
-    """Check compilers up to the first that works. Having none is no failure, because archived kernels still run."""
+    """Check compilers up to the first that works. Having none is not a failure, because archived kernels still run."""
     try:
         findings = survey_cuda(here.cache_root)
     except FmhaError as error:

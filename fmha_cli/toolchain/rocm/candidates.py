@@ -24,7 +24,7 @@ _CLANG = re.compile(r"clang\+\+-(\d+)")
 _NUMBERED = re.compile(r"-(\d+)$")
 _NEWEST_LLVM, _OLDEST_LLVM = 40, 18
 _COMPILERS = ("lib/llvm/bin/clang++", "llvm/bin/clang++", "lib64/rocm/llvm/bin/clang++", "bin/hipcc")
-"""Where a ROCm keeps its compiler: since version 6, before it, in Fedora's packages, and the wrapper of every version."""
+"""Where ROCm has its compiler: since version 6, before version 6, in Fedora's packages, and the wrapper of any version."""
 
 
 class RocmKind(StrEnum):
@@ -105,9 +105,9 @@ def is_rocm(path: Path) -> bool:
 def llvm_tool(name: str, compiler: Path | None = None, search: str | None = None) -> Path | None:
     """The LLVM program ``name`` (``llvm-objdump``) that belongs to a compiler; None where there is none.
 
-    Searched are the compiler's folder, with and without the compiler's version in the name; the folder of the file that
-    the compiler's path leads to; the place where ROCm keeps LLVM; then the search path. There the newest comes first,
-    because a program without a version in its name is often a distribution's old default.
+    The search covers the compiler's folder (names with and without the compiler's version), the folder of the file that
+    the compiler's path leads to, the place where ROCm has LLVM, and then the search path. On the search path the newest
+    comes first, because a program without a version in its name is often a distribution's old default.
 
     Args:
         compiler: absolute path of the clang or hipcc that built the code.
@@ -129,7 +129,7 @@ def _wished(env: Mapping[str, str]) -> Iterator[RocmCandidate]:
         return
     path = shutil.which(words[0], path=env.get("PATH", os.defpath))
     argv0 = (os.path.abspath(path) if path else words[0], *words[1:])
-    # A compiler inside a ROCm uses that one. A clang of the system does not take /usr for a ROCm, whatever lies in
+    # A compiler inside a ROCm uses that ROCm. A clang of the system does not use /usr as a ROCm, whatever is in
     # /usr/include.
     parents = Path(os.path.realpath(argv0[0])).parents
     rocm = next((parent for parent in parents if is_rocm(parent) and parent != Path("/usr")), None)

@@ -60,13 +60,13 @@ def disassemble(code_object: bytes, objdump: Path) -> Listing:
         except (OSError, subprocess.SubprocessError) as error:
             raise DisassemblyError(f"{objdump.name} failed: {error}") from error
     if done.returncode:
-        last = (done.stderr.strip() or "it says nothing").splitlines()[-1]
+        last = (done.stderr.strip() or "it prints nothing").splitlines()[-1]
         raise DisassemblyError(f"{objdump.name} ended with status {done.returncode}: {last}")
     return summarise(done.stdout, functions)
 
 
 def summarise(listing: str, functions: Sequence[Symbol]) -> Listing:
-    """Count the instructions of a listing that lie inside the functions.
+    """Count the instructions of a listing that are inside the functions.
 
     Raises:
         DisassemblyError: some bytes of the functions are missing from the listing, or were not decoded.

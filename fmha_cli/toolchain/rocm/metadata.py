@@ -77,7 +77,7 @@ class KernelMetadata:
 
     @property
     def allocated_vgprs(self) -> int:
-        """VGPRs that the hardware sets aside: the compiler rounds up, and pads where occupancy is limited anyway."""
+        """VGPRs that the hardware reserves. The compiler rounds up, and pads if occupancy is limited anyway."""
         return max(self.vgprs, self.descriptor.vgpr_blocks * _VGPR_BLOCK)
 
 
@@ -150,7 +150,7 @@ def _member(entry: Any, key: str) -> Any:
 def _members(entry: Any, key: str) -> list[Any]:
     found = _member(entry, key)
     if not isinstance(found, list):
-        raise MalformedObject(f"{key} of the AMDGPU metadata is no list")
+        raise MalformedObject(f"{key} of the AMDGPU metadata is not a list")
     return found
 
 
@@ -158,7 +158,7 @@ def _kernel(name: str, entry: Any, descriptor: Descriptor) -> KernelMetadata:
     def number(key: str, default: int | None = None) -> int:
         value = entry.get(key, default) if default is not None else _member(entry, key)
         if not isinstance(value, int):
-            raise MalformedObject(f"{key} of kernel {name} is no number")
+            raise MalformedObject(f"{key} of kernel {name} is not a number")
         return value
 
     return KernelMetadata(

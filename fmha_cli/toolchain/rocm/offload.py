@@ -31,7 +31,7 @@ _EM_AMDGPU = 224
 
 @dataclass(frozen=True)
 class CodeObject:
-    """One device ELF and the target it is for (``gfx942``, ``gfx90a:xnack-``)."""
+    """One device ELF and its target (``gfx942``, ``gfx90a:xnack-``)."""
 
     target: str
     data: bytes
@@ -46,7 +46,7 @@ def code_objects(library: bytes) -> tuple[CodeObject, ...]:
     """The device code objects of a host library, of a bundle, or the code object itself, in their order.
 
     Raises:
-        MalformedObject: it is none of these, or a bundle is damaged or packed by a method that is not known.
+        MalformedObject: it is none of these, or a bundle is damaged or packed by an unknown method.
     """
     if library[:4] == b"\x7fELF":
         elf = Elf(library)
@@ -71,7 +71,7 @@ def _all_bundles(data: bytes) -> Iterator[CodeObject]:
             objects, offset = _bundle(data, start)
             yield from objects
     if not found:
-        raise MalformedObject("the device code is no offload bundle")
+        raise MalformedObject("the device code is not an offload bundle")
 
 
 def _next_bundle(data: bytes, offset: int) -> int | None:

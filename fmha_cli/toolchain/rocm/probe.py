@@ -54,7 +54,7 @@ def probe_rocm(candidate: RocmCandidate, work: Path, layout: CacheLayout, parts:
 
     Raises:
         ProbeError: it is missing, too old, lacks a tool, or does not build what it should.
-        EnvironmentProblem: the parts cannot be had.
+        EnvironmentProblem: the parts cannot be obtained.
         OSError: the cache cannot be written.
     """
     before = stamps([candidate.argv0[0]])
@@ -148,7 +148,7 @@ def _synthesised(
 
     Raises:
         ProbeError: the compiler does not know the GPU, or its tools fail.
-        EnvironmentProblem: the parts cannot be had.
+        EnvironmentProblem: the parts cannot be obtained.
     """
     assembler = _need(tools, "llvm-as", said)
     empty = work / "empty.c"
@@ -178,7 +178,7 @@ def _headers(base: tuple[str, ...], source: Path, work: Path) -> list[Path]:
     found: set[Path] = set()
     for side in ("--cuda-device-only", "--cuda-host-only"):
         rule = work / f"probe{side}.d"
-        # The driver's own -M says nothing in the passes of an offload compile.
+        # The driver's own -M prints nothing in the passes of an offload compile.
         listing = ("-dependency-file", rule.name, "-MT", "probe", "-sys-header-deps")
         passed = (word for flag in listing for word in ("-Xclang", flag))
         answer = ask((*base, side, "-E", *passed, source.name, "-o", os.devnull), work)

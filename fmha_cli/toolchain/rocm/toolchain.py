@@ -1,4 +1,4 @@
-"""Find a HIP compiler that works, remembering what was proven before."""
+"""Find a HIP compiler that works. Earlier proofs are remembered."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def survey_rocm(
 
 
 def check_compilers(here: Surroundings, parts: RocmSupply) -> Iterator[DoctorCheck]:
-    """The check of ``fmha doctor``. A machine without an AMD GPU needs no HIP compiler, so a lack is no failure."""
+    """The check of ``fmha doctor``. A machine without an AMD GPU needs no HIP compiler, so a missing one is not a failure."""
     try:
         findings = survey_rocm(here.cache_root, parts=parts, notify=as_text(here.notify), environ=here.environ)
     except FmhaError as error:

@@ -145,7 +145,7 @@ def test_without_ptxas(tmp_path: Path, shared_cache: Path, root: Path, fault: st
         "missing": "nvidia-cuda-nvcc is not installed",
         "release": "nvidia-cuda-nvcc is 13.5.37, not 13.0.*",
         "empty": "nvidia-cuda-nvcc 13.0.88 holds no ptxas",
-        "silent": "does not say its version",
+        "silent": "does not report its version",
         "forbidden": "cannot be started",
     }
     assert said[fault] in (caught.value.why or "")

@@ -1,4 +1,4 @@
-"""The library inside this process. It is loaded before anybody opens the HIP runtime, and controlled through its C interface."""
+"""The library inside this process. It is loaded before any code opens the HIP runtime, and controlled through its C interface."""
 
 from __future__ import annotations
 

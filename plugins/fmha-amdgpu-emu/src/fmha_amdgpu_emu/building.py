@@ -77,7 +77,7 @@ def build_emulator(context: BuildContext) -> Artifact:
 
 
 def _saying_once(notify: Callable[[str], None]) -> Callable[[int, int, Any], None]:
-    """Listens to finished units. On the first one compiled it says once that the emulator is being built, which takes minutes."""
+    """Listens to finished units. After the first compiled one it announces that the emulator is being built, which takes minutes."""
     said = False
 
     def done(count: int, total: int, outcome: Any) -> None:
@@ -102,7 +102,7 @@ def _compile(
 
 
 def _spec(part: str, arch: str, text: str) -> BuildSpec:
-    """A part of the emulator: one translation unit, or the library of them all."""
+    """A part of the emulator: one translation unit, or the library that joins all of them."""
     return BuildSpec(BuildKind.EMULATOR, f"amdgpu_emu:{part}", arch, {"part": part}, text)
 
 

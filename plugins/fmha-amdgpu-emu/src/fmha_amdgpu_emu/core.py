@@ -167,12 +167,12 @@ class Core:
         return described
 
     def unexecutable(self, arch: str, listing: str) -> dict[str, int]:
-        """The lines of a listing that cannot be executed: ``MNEMONIC: WHY`` -> how many."""
+        """The lines of a listing that cannot be executed: ``MNEMONIC: REASON`` -> count."""
         counted: dict[str, int] = json.loads(self._text(self._library.emu_unexecutable, arch, listing))["problems"]
         return counted
 
     def _text(self, function: Any, arch: str, listing: str) -> str:
-        """What a function that returns the room it needs writes."""
+        """The text that a function writes which returns the room that it needs."""
         function.restype = ctypes.c_size_t
         room = 1 << 16
         while True:

@@ -1,7 +1,7 @@
 """The emulated devices, and ``core/arch_facts.hpp``: the facts of their architectures as C++.
 
-Two files are the sources. ``core/arch_traits.hpp`` says which architectures are emulated and how their instructions
-behave. ``arch_specs/`` says what every architecture has, emulated or not: wave size, LDS, compute units.
+Two files are the sources. ``core/arch_traits.hpp`` lists the emulated architectures and how their instructions
+behave. ``arch_specs/`` states the wave size, LDS and compute units of every architecture, emulated or not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class EmulatedDevice:
         major: of the ISA version.
         minor: of the ISA version.
         wave: lanes of a wave by default.
-        units: as HIP counts them: compute units; on RDNA workgroup processors of two.
+        units: compute units, or on RDNA workgroup processors (pairs of compute units), as HIP counts them.
         lds_of_group: bytes that one workgroup may have.
         lds_of_unit: bytes of one unit.
         lds_banks: banks of one dword.

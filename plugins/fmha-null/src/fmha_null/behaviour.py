@@ -1,4 +1,4 @@
-"""The faults of the null kernels, performed in the worker."""
+"""The faults of the null kernels, which happen in the worker."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def after_launch(behaviour: Behaviour, tensors: Mapping[str, Array], launch: int
 
 
 def _beside(o: Array, elements: int) -> Array:
-    """The element at the given distance from element 0, wherever it lies."""
+    """The element at the given distance from element 0, wherever it is."""
     address = o.__array_interface__["data"][0] + elements * o.itemsize
     buffer = (ctypes.c_char * o.itemsize).from_address(address)
     element: Array = np.frombuffer(memoryview(buffer), dtype=o.dtype)
