@@ -39,7 +39,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return int(code or 0)
     except KeyboardInterrupt:
         return failure.interrupted(process.console)
-    except Exception as fault:  # noqa: BLE001 - the last resort: what is no error of the user's is a bug, and says so
+    except Exception as fault:  # noqa: BLE001 - the last resort: any other exception is a bug, and is reported as one
         typers = hasattr(fault, "format_message")  # from whichever parser Typer carries
         error = failure.from_typer(fault, process.command) if typers else fault
         if isinstance(error, FmhaError) and not isinstance(error, InternalError):

@@ -19,7 +19,7 @@ DTYPES = ("fp16", "bf16", "fp32")
 
 
 def doctor(call: Call) -> int:
-    """Exit 4 only when something that was asked for by name is broken."""
+    """Exit 4 only if something that was named is broken."""
     from fmha_cli.report.documents.installation import doctor_document
     from fmha_cli.report.parts import environment
 

@@ -93,7 +93,7 @@ def page_of(code: str, registry: Registry) -> RulePage:
 
 
 def error_pages() -> dict[str, tuple[str, str]]:
-    """Every error code with its meaning and remedy, from ``codes.json``. Rules of backends bring their own pages."""
+    """Every error code with its meaning and remedy, from ``codes.json``. Rules of backends have their own pages."""
     data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
     return {code: (text, help) for code, (text, help) in data.items()}
 

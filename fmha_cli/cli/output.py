@@ -1,4 +1,4 @@
-"""``Output``: data to stdout or, atomically, to a file; in the format asked for."""
+"""``Output``: data to stdout or, atomically, to a file, in the requested format."""
 
 from __future__ import annotations
 

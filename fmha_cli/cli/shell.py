@@ -1,4 +1,4 @@
-"""Typer from the command table: a group that imports a command's module only when it is asked for."""
+"""Typer from the command table: a group that imports a command's module only when the command is called."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def _loaded(entry: EntryPoint, others: Iterable[Plugin]) -> Plugin | tuple[str, 
         return f"a second plugin has this name ({entry.value})", "uninstall one"
     try:
         module = entry.load()
-    except Exception as fault:  # noqa: BLE001 - whatever a stranger's import raises must not end the run
+    except Exception as fault:  # noqa: BLE001 - whatever a plugin's import raises must not end the run
         what = f"import of {entry.value} failed: {type(fault).__name__}: {fault}"
         return what, "reinstall or uninstall the plugin"
     if misspelled := unknown_hooks(module):
@@ -75,7 +75,7 @@ def _objection(module: Any) -> str | None:
     """Why pluggy does not take a module (a hook with arguments that do not exist), or None."""
     try:
         _manager().register(module)
-    except Exception as fault:  # noqa: BLE001 - pluggy looks at every attribute of a stranger's module
+    except Exception as fault:  # noqa: BLE001 - pluggy reads every attribute of a plugin's module
         return f"{type(fault).__name__}: {fault}".splitlines()[0]
     return None
 
@@ -102,7 +102,7 @@ def collect(plugin: Plugin, hook: str) -> tuple[Any | None, PluginFault | None]:
     try:
         manager.register(plugin.module, name=plugin.name)
         answers = getattr(manager.hook, hook)()
-    except Exception as fault:  # noqa: BLE001 - a stranger's hook may raise anything
+    except Exception as fault:  # noqa: BLE001 - a plugin's hook may raise anything
         what = f"{hook} raised {type(fault).__name__}: {fault}"
         return None, PluginFault(plugin.name, what, "report it to the plugin's author, or uninstall it")
     return (answers[0] if answers else None), None

@@ -10,7 +10,7 @@ from fmha_cli.domain.rules import Reason
 
 @dataclass(frozen=True)
 class Supported:
-    """A kernel that serves the problem. Smaller ``rank`` is better; ``note`` says what the rank rests on.
+    """A kernel that serves the problem. Smaller ``rank`` is better; ``note`` gives the reason for the rank.
 
     A rank orders kernels of one backend.
     """

@@ -17,7 +17,7 @@ CPU = "cpu"
 """The id of the host's own processor."""
 
 NO_DEVICE = "none"
-"""The id that stands for a device of which only the architecture is known."""
+"""The id of a device of which only the architecture is known."""
 
 
 class State(StrEnum):

@@ -1,6 +1,6 @@
 """The error tree: one class per exit code of the command line.
 
-Every error says what is wrong, where, why, and what to do. ``render()`` gives the text that ``cli``
+Every error states what is wrong, where, why, and what to do. ``render()`` gives the text that ``cli``
 prints; no other room prints or exits.
 """
 
@@ -72,13 +72,13 @@ class ImpossibleProblem(UsageError):
 
 
 class UnsupportedError(FmhaError):
-    """No backend supports what was asked for (exit 3)."""
+    """No backend supports the problem or kernel (exit 3)."""
 
     exit_code = ExitCode.UNSUPPORTED
 
 
 class EnvironmentProblem(FmhaError):
-    """A missing device, compiler or source tree, a broken plugin asked for by name (exit 4)."""
+    """A missing device, compiler or source tree, a broken plugin that was named (exit 4)."""
 
     exit_code = ExitCode.ENVIRONMENT
 

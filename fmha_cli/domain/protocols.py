@@ -203,7 +203,7 @@ class Catalogued(Refusing, Protocol):
         """The kernels of a profile in a revision, lazily; without a profile, all that can be built.
 
         ``families`` limits the answer to the families that the caller needs. A profile may hold kernels that its
-        project lists although they cannot be built; ``refusals`` says why. The call checks the names; the iteration
+        project lists although they cannot be built; ``refusals`` gives the reasons. The call checks the names; the iteration
         makes the kernels.
 
         Raises:

@@ -103,7 +103,7 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Checks of all outputs under one fill; ``distrust`` says why a pass would mean little."""
+    """Checks of all outputs under one fill; ``distrust``: why a pass would prove little."""
 
     checks: tuple[tuple[str, Check], ...]
     distrust: str | None = None

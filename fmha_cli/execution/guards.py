@@ -35,7 +35,7 @@ class Violation:
 
     Attributes:
         tensor: the nearest tensor.
-        side: where the stretch lies relative to that tensor.
+        side: where the stretch is relative to that tensor.
         element: distance in elements of the tensor: 1 is the element right before its first or right after its last
             one. In a gap, the flat index of the element that the gap follows.
         offset: of the first changed byte in the arena.

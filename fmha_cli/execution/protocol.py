@@ -75,7 +75,7 @@ class Decoder:
         head = bytes(self._buffer[:_HEADER])
         exact = _HEAD.fullmatch(head)
         if exact is None and (len(head) == _HEADER or not _MAGIC.startswith(head[: len(_MAGIC)])):
-            raise ProtocolError(f"{head!r} is no frame")
+            raise ProtocolError(f"{head!r} is not a frame")
         length = int(exact[1], 16) if exact else 0
         if length > LIMIT:
             raise ProtocolError(f"a message of {length} bytes")

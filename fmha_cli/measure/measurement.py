@@ -70,7 +70,7 @@ class Measurement:
 
     @property
     def stage_medians_ns(self) -> tuple[int, ...]:
-        """Median of every stage by itself; their sum need not be ``median_ns``."""
+        """Median of every stage separately. Their sum need not equal ``median_ns``."""
         return tuple(median(times) for times in zip(*self.launches, strict=True))
 
     @property

@@ -58,7 +58,7 @@ class EmulatedSide:
         with tempfile.TemporaryDirectory(prefix="fmha-parity-") as folder:
             report = Path(folder, "report")
             own = self.emulator.program_environment(self.library, self.device, self.options, report)
-            # A killed program cannot clean up: its temporary files go with this folder.
+            # A killed program cannot clean up: its temporary files are removed with this folder.
             ran = run_program(path, argv, {**environ, "LC_ALL": "C", "TMPDIR": folder, **own}, timeout)
             lasting = {name: value for name, value in own.items() if value != str(report)}
             ran = replace(ran, device=self.device.id, variables=lasting)

@@ -2,7 +2,7 @@
 
 A suite file (JSON) holds ``title``, ``sources`` (file and revision of each) and ``matrices``. A matrix has a
 ``group``, a ``program``, ``axes`` (name and values, the first one varying slowest) and ``lines``: the settings of
-each run. ``$axis`` inside a value of a line or of a later axis stands for the axis's value at that point. Instead
+each run. ``$axis`` inside a value of a line or of a later axis is replaced by the axis's value at that point. Instead
 of ``axes`` and ``lines`` a matrix may hold ``cases``: a name and its own settings on top of ``settings``.
 ``include`` names other suites whose cases come first.
 """

@@ -18,7 +18,7 @@ _ASK_S = 60.0
 
 @dataclass(frozen=True)
 class PipSettings:
-    """The part of pip's configuration that says where files come from.
+    """The part of pip's configuration that determines where files come from.
 
     Attributes:
         indexes: address of the main simple index; empty for the default one. extra: further ones.

@@ -9,7 +9,7 @@ from fmha_cli.sources.faults import FetchError, WrongContent
 from fmha_cli.sources.web import Web
 
 PIECE = 1 << 18
-"""Bytes asked for at once; the members of one folder of a wheel are adjacent."""
+"""Bytes requested at once; the members of one folder of a wheel are adjacent."""
 
 _RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
 
@@ -26,7 +26,7 @@ class RangedFile(io.RawIOBase):
 
     Raises:
         NoRanges: on reading, when the server answers a range with the whole file.
-        WrongContent: on reading, when the file has another length, or more than ``limit`` is asked for.
+        WrongContent: on reading, when the file has another length, or more than ``limit`` is requested.
         FetchError: on reading, when the connection fails.
     """
 

@@ -48,7 +48,7 @@ class Web:
         verify = False if trusted else self.settings.cert
         try:
             with warnings.catch_warnings():
-                # pip says nothing about hosts that its user trusts without a certificate.
+                # pip does not warn about hosts that its user trusts without a certificate.
                 warnings.simplefilter("ignore" if trusted else "default")
                 answer = self._session.get(
                     address, headers=dict(headers or {}), timeout=self.settings.timeout, stream=True, verify=verify

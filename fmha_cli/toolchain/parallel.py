@@ -147,7 +147,7 @@ class _Run(Generic[T]):
         except FmhaError as error:
             outcome = Outcome(job.name, None, error)
         except Exception as error:  # noqa: BLE001
-            # A defect in one job must become that job's row: nothing that was asked for goes missing.
+            # A defect in one job must become that job's row, so that every requested row gets a record.
             fault = InternalError(f"building {job.name} raised {type(error).__name__}: {error}", code="B099")
             fault.__cause__ = error
             outcome = Outcome(job.name, None, fault)

@@ -1,4 +1,4 @@
-"""``Row``: one row that was asked for. Rows are planned before anything runs, so none can go missing."""
+"""``Row``: one requested row. Rows are planned before anything runs, so none can go missing."""
 
 from __future__ import annotations
 

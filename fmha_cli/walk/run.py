@@ -1,4 +1,4 @@
-"""The walk over all rows: probe, select, plan, build, run, judge, record. Nothing that was asked for goes missing."""
+"""The walk over all rows: probe, select, plan, build, run, judge, record. Every requested row gets a record."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_a_frame_without_its_end_is_refused() -> None:
     "frame", [b"FMHA00000002x{}\n", b"FMHA0000000g {}\n", b"FMHX00000002 {}\n", b"FMHA+0000002 {}\n"]
 )
 def test_a_header_is_exact(frame: bytes) -> None:
-    with pytest.raises(ProtocolError, match="no frame"):
+    with pytest.raises(ProtocolError, match="not a frame"):
         Decoder().feed(frame)
 
 

@@ -15,7 +15,7 @@ def argument_sizes(code_object: bytes) -> Mapping[str, tuple[int, ...]]:
     """Kernel name -> bytes of each argument that the program passes, without the compiler's hidden arguments.
 
     Raises:
-        MalformedObject: the bytes are no code object, or its metadata lists no arguments.
+        MalformedObject: the bytes are not a code object, or its metadata lists no arguments.
     """
     metadata = metadata_of(Elf(code_object))
     try:

@@ -21,7 +21,7 @@ from fmha_cli.domain.signature import MaskKey
 
 PAGE_STEP = 128
 """Page sizes are multiples of this in the runner and in flash-attention. It is the longest key tile, and a tile must
-lie within one page."""
+be within one page."""
 ROTARY_STEP = 16
 ALIBI_END = 1 << 16
 

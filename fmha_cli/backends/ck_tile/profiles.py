@@ -17,7 +17,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.suggest import suggest
 
 REST = "*"
-"""The row that a profile uses for a family without a row of its own."""
+"""The row that a profile uses for a family without its own row."""
 Admits = Callable[[Emitted], bool]
 
 

@@ -63,7 +63,7 @@ def plane_strides(tensor: BoundTensor) -> Strides:
 
 
 def lse_strides(tensors: Mapping[str, BoundTensor]) -> Strides:
-    """Strides of lse: (batch, heads, rows) or, packed, (heads, rows). All are 0 if there is no lse."""
+    """Strides of lse: (batch, heads, rows) or, packed, (heads, rows). All are 0 without an lse."""
     if "lse" not in tensors:
         return Strides(0, 0, 0)
     *batch, head, row = tensors["lse"].strides

@@ -145,7 +145,7 @@ class Tables:
     Attributes:
         tiles_first: upstream loops over tiles outside and over modes inside, not the other way round.
         constants: signature fields that all kernels of the family share.
-        tiles_of: for a family without tiles of its own, the family whose tiles give the head dims.
+        tiles_of: for a family without its own tiles, the family whose tiles give the head dims.
         rows_1d: rows per block of such a family.
     """
 

@@ -112,7 +112,7 @@ def read_exports(cubin: bytes, arch: str, expected: Expected) -> Exported:
         arch: the architecture on whose multiprocessors ``occupancy`` is based.
 
     Raises:
-        MalformedObject: the file is no cubin, holds another kernel, or its tables are missing or inconsistent.
+        MalformedObject: the file is not a cubin, holds another kernel, or its tables are missing or inconsistent.
     """
     parts, symbol = Cubin(cubin), expected.symbol
     found = parts.kernels

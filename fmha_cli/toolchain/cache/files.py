@@ -48,7 +48,7 @@ class UnsafeFileError(Exception):
 
 @contextmanager
 def as_environment_problem(doing: str) -> Iterator[None]:
-    """Turn an ``OSError`` of the body into an ``EnvironmentProblem`` (exit 4) that says what was being done."""
+    """Turn an ``OSError`` of the body into an ``EnvironmentProblem`` (exit 4) that states what was being done."""
     try:
         yield
     except OSError as error:

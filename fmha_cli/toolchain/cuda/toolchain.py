@@ -55,7 +55,7 @@ def find_cuda(
 
     Raises:
         UsageError: no such name.
-        EnvironmentProblem: neither works (B050), ``WITH_PTXAS`` is wished and there is no ptxas (B052), or the cache
+        EnvironmentProblem: neither works (B050), ``WITH_PTXAS`` is requested and there is no ptxas (B052), or the cache
             cannot be written.
     """
     if wished is not None and wished not in COMPILERS:

@@ -140,7 +140,7 @@ def lay_out(parts: RocmParts, datalayout: str, into: Path) -> dict[Path, Path]:
     """Write everything of a root except the assembled libraries into an empty folder.
 
     Returns:
-        Assembly file -> library file that remains to be assembled from it. The assembly lies outside ``into``.
+        Assembly file -> library file that remains to be assembled from it. The assembly is outside ``into``.
 
     Raises:
         OSError: a part cannot be read, or the folder cannot be written.
