@@ -141,9 +141,9 @@ def patched(raw: bytes, section: str, old: bytes, new: bytes) -> bytes:
 
 def test_contradictions() -> None:
     raw = cubin_of(TEXT, "sm_90a")
-    with pytest.raises(MalformedObject, match="its note says sm_90a"):
+    with pytest.raises(MalformedObject, match="its note states sm_90a"):
         _ = Cubin(patched(raw, ".nv.compat", b"\x02\x09\x01\x00", b"\x02\x09\x00\x00")).arch
-    with pytest.raises(MalformedObject, match="its note says sm_80a"):
+    with pytest.raises(MalformedObject, match="its note states sm_80a"):
         _ = Cubin(patched(raw, ".note.nv.tkinfo", b"-arch sm_90a", b"-arch sm_80a")).arch
     with pytest.raises(MalformedObject, match="ABI version 9"):
         Cubin(raw[:8] + b"\x09" + raw[9:])

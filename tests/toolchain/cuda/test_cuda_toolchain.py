@@ -184,7 +184,7 @@ def test_a_library_that_gives_ptx(tmp_path: Path, shared_cache: Path, root: Path
     (there.folder / LIB / "default.cubin").write_bytes(b"//\n.version 9.0\n.target sm_90\n")
     with pytest.raises(EnvironmentProblem) as caught:
         find_cuda(root, folders=[str(there.folder)])
-    assert "gave PTX where a cubin was asked for" in (caught.value.why or "")
+    assert "gave PTX instead of a cubin" in (caught.value.why or "")
 
 
 def test_nvcc_where_nvrtc_cannot(
