@@ -135,8 +135,8 @@ def main() -> None:
     groups.clear()
     for run in others:
         groups[f"{run.dtype} {run.backend} {run.fill}"].append(run)
-    largest_table(f"{len(others)} honest forward runs with budgets of their own", dict(sorted(groups.items())))
-    print(f"{len(missed)} faulty runs under the budgets of their own, accepted\n")
+    largest_table(f"{len(others)} honest forward runs with separate budgets", dict(sorted(groups.items())))
+    print(f"{len(missed)} faulty runs under the separate budgets, accepted\n")
     rows = []
     for dtype, backend in OTHERS:
         members = [r for r in missed if (r.dtype, r.backend) == (dtype.value, backend)]

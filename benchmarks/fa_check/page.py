@@ -28,10 +28,10 @@ def _lines(document: Mapping[str, Any], results: Sequence[Result]) -> Iterator[s
     device, notes = document["device"], document["notes"]
     yield "# FlashAttention on an NVIDIA GPU"
     yield ""
-    yield "Made by `benchmarks/gpu_check.py --vendor nvidia`; the full record lies beside this page."
+    yield "Made by `benchmarks/gpu_check.py --vendor nvidia`; the full record is beside this page."
     yield ""
     if device is None:
-        yield "**NOT_RUN: there was no GPU.** What follows says how far everything came without one."
+        yield "**NOT_RUN: there was no GPU.** The rest of this page shows what was checked without one."
     else:
         yield f"Device: {device['name']} ({', '.join(device['archs'])}). The whole check took {document['seconds']:.0f} s."
     yield ""

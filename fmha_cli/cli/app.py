@@ -48,7 +48,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
 
 
 class Process:
-    """What is known about this command line so far, for reporting errors."""
+    """The known parts of this command line, for error reports."""
 
     def __init__(self, argv: tuple[str, ...], environ: Mapping[str, str]) -> None:
         self.argv = argv

@@ -1,4 +1,4 @@
-"""What a command line asks for: its problems, its ``Request``, and the kernels that serve it."""
+"""The content of a command line: its problems, its ``Request``, and the kernels that serve it."""
 
 from __future__ import annotations
 
@@ -110,13 +110,13 @@ def own_options(call: Call) -> dict[str, str]:
 
 
 def surroundings_of(call: Call) -> Surroundings:
-    """Where backends look while they check this machine."""
+    """The places where backends look while they check this machine."""
     options, notify = own_options(call), call.console.detail
     return Surroundings(cache_root=call.cache_root, environ=call.environ, options=options, notify=notify)
 
 
 def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:
-    """What every wanted backend finds here."""
+    """The availability of every wanted backend on this machine."""
     from fmha_cli.walk.probing import probe_backends
 
     return probe_backends(call.registry, wanted_backends(call.registry, wanted), device=wanted.device)

@@ -44,7 +44,7 @@ class Opt(Flag):
 
     @property
     def placeholder(self) -> str:
-        """What ``--help`` shows for the value."""
+        """The placeholder that ``--help`` shows for the value."""
         kinds = {FlagKind.SIZE: "N", FlagKind.NUMBER: "X", FlagKind.LIST: "N,N...", FlagKind.FILE: "FILE"}
         return self.metavar or ("|".join(self.choices) if self.choices else kinds.get(self.kind, "TEXT"))
 

@@ -1,4 +1,4 @@
-"""What the shell offers for the values of options. Nothing here imports a backend."""
+"""Shell completion of the values of options. It imports no backend."""
 
 from __future__ import annotations
 

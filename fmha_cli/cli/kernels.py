@@ -70,7 +70,7 @@ def _profile(call: Call) -> Profile | None:
 def _kernels(
     call: Call, profile: Profile | None, filter_: Filter, missing: list[EmptySelection]
 ) -> Iterator[KernelSpec]:
-    """What the backends offer before any filter. ``missing`` collects the errors of backends that offer nothing."""
+    """The backends' kernels before any filter. ``missing`` collects the errors of backends that offer nothing."""
     arch, name = call.settings.text("arch"), call.settings.text("backend") or "auto"
     registry = call.registry
     families = tuple(map(Family, filter_.first_values("family", list(Family), after=("backend",))))

@@ -66,7 +66,7 @@ JOURNAL = _running("journal", _F, "Where the journal is kept [default: in the ca
 
 EMULATING = (
     _running(
-        "emu-seed", _S, "Seed of the order of waves on an emulated device; each run takes the next one [default: 0]"
+        "emu-seed", _S, "Seed of the order of waves on an emulated device; each further run takes the next [default: 0]"
     ),
     _running(
         "emu-turn",

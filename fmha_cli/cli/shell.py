@@ -218,7 +218,7 @@ def _positional(argument: Argument) -> inspect.Parameter:
 
 
 def _parameter(name: str, kind: Any, info: Any, *, required: bool = False) -> inspect.Parameter:
-    """What Typer makes an option or argument of; its value is None where it was not given."""
+    """The definition from which Typer makes an option or argument. Its value is None if it was not given."""
     annotation, default = (kind, inspect.Parameter.empty) if required else (kind | None, None)
     name_only = inspect.Parameter.KEYWORD_ONLY
     return inspect.Parameter(name, name_only, default=default, annotation=Annotated[annotation, info])

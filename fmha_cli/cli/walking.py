@@ -1,4 +1,4 @@
-"""What ``run``, ``validate`` and ``bench`` share: the walk over all points, its rows, its exit code."""
+"""The common part of ``run``, ``validate`` and ``bench``: the walk over all points, its rows, its exit code."""
 
 from __future__ import annotations
 

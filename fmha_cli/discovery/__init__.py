@@ -1,1 +1,1 @@
-"""What exists and what is chosen: plugins, the registry, selection, filters, named sets of kernels, sweeps."""
+"""Discovery and choice: plugins, the registry, selection, filters, named sets of kernels, sweeps."""

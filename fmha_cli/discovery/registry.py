@@ -28,7 +28,7 @@ BUILTINS: Mapping[str, str] = {name: builtin.path for name, builtin in builtins.
 _RESERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {"commands": (), "fills": FILLS, "dropout_streams": DROPOUT_STREAMS}
 )
-"""What plugins register by name, and the names of this project that they cannot take."""
+"""The kinds of things that plugins register by name, and the names that they cannot take."""
 
 
 class Registry:
@@ -55,7 +55,7 @@ class Registry:
         return self._asked[plugin.value, hook]
 
     def _answers(self, hook: str, faults: list[PluginFault]) -> Iterator[tuple[Plugin, Any]]:
-        """What each plugin registers by a hook; ``faults`` collects the failures."""
+        """Each plugin's answer to a hook; ``faults`` collects the failures."""
         for plugin in self.plugins:
             answer, fault = self._ask(plugin, hook)
             faults.extend([fault] if fault else [])

@@ -23,7 +23,7 @@ MIN_PREFIX = 8
 
 @dataclass(frozen=True, kw_only=True)
 class Wanted:
-    """What the user fixed: ``--backend --arch --device --kernel``; None or ``auto`` leaves it open."""
+    """The user's choices: ``--backend --arch --device --kernel``; None or ``auto`` leaves it open."""
 
     backend: str = "auto"
     arch: str | None = None

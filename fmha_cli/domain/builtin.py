@@ -9,7 +9,7 @@ from fmha_cli.domain.flags import Flag
 
 
 class Use(StrEnum):
-    """What a backend's own option is for. This decides which commands offer the option."""
+    """The purpose of a backend's own option, which decides which commands offer it."""
 
     SOURCES = "sources"
     """The sources that kernels are built against: commands that build, ``doctor`` and ``sources``. Builds get the value

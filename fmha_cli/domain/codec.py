@@ -78,7 +78,7 @@ members_of: Callable[[Any], tuple[Member, ...]] = cache(_members)
 
 
 def extras(hint: Any) -> tuple[Any, ...]:
-    """What ``Annotated`` adds to a type."""
+    """The metadata that ``Annotated`` adds to a type."""
     return tuple(hint.__metadata__) if get_origin(hint) is Annotated else ()
 
 

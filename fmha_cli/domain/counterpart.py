@@ -222,7 +222,7 @@ class Counterpart(Protocol):
         """The case for both sides. A case that cannot be mapped is not comparable; this never raises."""
 
     def read(self, ran: Ran, case: Case, *, validated: bool = True) -> Reading:
-        """What a run of a case means. ``validated``: whether the program was asked to check its result."""
+        """The meaning of a run of a case. ``validated``: whether the program was asked to check its result."""
 
     def without_times(self, reading: Reading) -> Reading:
         """The reading without its times, which mean nothing on an emulated device."""

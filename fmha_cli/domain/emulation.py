@@ -123,7 +123,7 @@ def summed(counts: Iterable[Executed]) -> tuple[Executed, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class EmulatorOptions:
-    """How to execute.
+    """The settings of an execution.
 
     Attributes:
         seed: of the order in which the waves of a workgroup run between barriers.
@@ -205,7 +205,7 @@ class Emulator(Protocol):
         """The variables that make a program run on the device and write what was observed to ``report``."""
 
     def read_report(self, text: str) -> Observed:
-        """What a program wrote to its report.
+        """The content of a program's report.
 
         Raises:
             ValueError: the file is not a report.

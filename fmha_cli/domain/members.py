@@ -1,4 +1,4 @@
-"""What the annotation of a field may add to its type: ``Annotated[int, Least(0), "rows compared"]``.
+"""Metadata that the annotation of a field may add to its type: ``Annotated[int, Least(0), "rows compared"]``.
 
 ``codec`` reads ``Hidden``, ``Key`` and ``Then``. The published schemas are generated from the rest, with a plain string
 as the member's description.

@@ -20,7 +20,7 @@ from fmha_cli.domain.rules import Reason, Rule
 
 @dataclass(frozen=True)
 class BuildContext:
-    """What a build may use.
+    """The limits and settings of a build.
 
     Attributes:
         jobs: number of compilers that may run at once.

@@ -64,7 +64,7 @@ class Element(StrEnum):
 
 
 class Role(StrEnum):
-    """What a kernel does with a tensor; a cache that is appended to is ``INOUT``."""
+    """The use of a tensor by a kernel. A cache that is appended to is ``INOUT``."""
 
     INPUT = "input"
     OUTPUT = "output"

@@ -62,7 +62,7 @@ _LAST = SEVERITY.index(Verdict.OUT_OF_BOUNDS)
 
 @dataclass(frozen=True, kw_only=True)
 class JudgePolicy:
-    """How closely a plan is judged.
+    """The settings of a judgement.
 
     Attributes:
         fills: names of the data, in order.

@@ -92,7 +92,7 @@ def _unusable(path: Path, why: str) -> UsageError:
 
 
 def _key(record: Mapping[str, Any]) -> str:
-    """What must be the same for two rows to be compared."""
+    """The properties that must be the same for two rows to be compared."""
     conditions = {name: record["measurement"][name] for name in _CONDITIONS}
     return canonical_json({**{name: record[name] for name in _SAME}, **conditions})
 

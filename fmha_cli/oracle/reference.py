@@ -181,7 +181,7 @@ def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int
 
 
 def flushed(terms: Floats, dtype: DType) -> Floats:
-    """Of the terms those that are subnormal in the type, and 0 for the others; all 0 for a type where none matters."""
+    """The terms that are subnormal in the type, with 0 for the others; all 0 for a type in which none matters."""
     least = LEAST_NORMAL.get(dtype)
     return np.zeros_like(terms) if least is None else np.where(np.abs(terms) < least, terms, terms.dtype.type(0))
 

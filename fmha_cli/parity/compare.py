@@ -58,7 +58,7 @@ class Row:
 
 @dataclass(frozen=True, kw_only=True)
 class Setup:
-    """What all cases share.
+    """The settings that all cases share.
 
     Attributes:
         upstream: how the programs are asked and read.

@@ -1,4 +1,4 @@
-"""What ``fmha parity`` shows of a suite and of each of its cases."""
+"""The document that ``fmha parity`` prints for a suite and its cases."""
 
 from __future__ import annotations
 

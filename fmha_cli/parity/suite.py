@@ -26,7 +26,7 @@ _MATRIX = {"group", "program", "axes", "lines", "cases", "settings"}
 
 @dataclass(frozen=True)
 class Source:
-    """Where cases come from: a file of upstream, and the revision it was read at."""
+    """The origin of cases: a file of upstream, and its revision."""
 
     file: str
     revision: str

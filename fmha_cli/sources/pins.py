@@ -1,4 +1,4 @@
-"""What is pinned: archives of the package index and the parts of them that are kept (``arch_specs/_sources.json``)."""
+"""The pins: archives of the package index and the parts of them that are kept (``arch_specs/_sources.json``)."""
 
 from __future__ import annotations
 

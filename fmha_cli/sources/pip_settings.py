@@ -66,7 +66,7 @@ def read_settings(environ: Mapping[str, str] | None = None) -> PipSettings:
 
 
 def _ask(env: Mapping[str, str]) -> str:
-    """What ``pip config list`` prints; empty when there is no pip."""
+    """The output of ``pip config list``; empty without pip."""
     # -P: a file pip.py in the current folder is not pip.
     commands = [[sys.executable, "-P", "-m", "pip"]]
     program = shutil.which("pip", path=env.get("PATH"))

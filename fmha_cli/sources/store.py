@@ -85,7 +85,7 @@ def fetched_pin(
 
 
 def standing(pin: Pin, layout: CacheLayout, *, deep: bool = False) -> Standing:
-    """What is in the cache of one source.
+    """The state of one source in the cache.
 
     Args:
         deep: hash every file again, even if its time and size have not changed since the last look.

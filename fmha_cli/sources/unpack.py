@@ -19,7 +19,7 @@ ARCHIVE_LIMIT = 4 << 30
 
 _CHUNK = 1 << 20
 _BAD_ZIP = (zipfile.BadZipFile, zlib.error, struct.error, EOFError, RuntimeError, ValueError, OverflowError)
-"""What ``zipfile`` raises on damaged input, as found by changing bytes at random."""
+"""Exceptions that ``zipfile`` raises on damaged input, found by changing bytes at random."""
 
 _LINK_BITS = 0o170000
 _REGULAR_BITS = (0, 0o100000)
@@ -82,7 +82,7 @@ def unpack_zip(pin: Pin, file: IO[bytes], into: Path) -> None:
 
 
 class _Room:
-    """What has been unpacked so far, and the limits of the pin."""
+    """The counts of unpacked files and bytes, and the limits of the pin."""
 
     def __init__(self, pin: Pin, into: Path) -> None:
         self._pin, self._into = pin, into

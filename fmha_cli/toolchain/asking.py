@@ -16,7 +16,7 @@ ASK_S = 120.0
 
 @dataclass(frozen=True)
 class Answer:
-    """What a program printed, both streams together, and whether it ended well."""
+    """The output of a program, both streams together, and whether it succeeded."""
 
     ok: bool
     text: str

@@ -96,7 +96,7 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """What all rows of one walk share.
+    """The state that all rows of one walk share.
 
     Attributes:
         request: what the user asked for.

@@ -72,7 +72,7 @@ def _caches(request: Request) -> tuple[CacheState, ...]:
 
 @dataclass(frozen=True)
 class _Planner:
-    """What the rows of all points depend on."""
+    """The request and the environment on which the rows of all points depend."""
 
     request: Request
     registry: Registry

@@ -42,7 +42,7 @@ from fmha_cli.domain.rules import (
 from fmha_cli.domain.signature import Signature
 
 _STAND_INS = (DType.BF16, DType.FP16, DType.FP32, DType.FP8_E4M3, DType.FP8_E5M2, DType.MXFP8, DType.MXFP4)
-"""What to try when a dtype has no kernel, most likely first: bf16 keeps the range of fp32."""
+"""The dtypes to try if a dtype has no kernel, most likely first: bf16 keeps the range of fp32."""
 
 
 def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:

@@ -1,4 +1,4 @@
-"""What a plan would launch: CK's real host code runs against the recording stand-in, in a separate process."""
+"""The launches of a plan: CK's real host code runs against the recording stand-in, in a separate process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the rules over kernels share: the stages at which they apply, and facts about families and architectures."""
+"""The common part of the rules over kernels: the stages at which they apply, and facts about families and architectures."""
 
 from __future__ import annotations
 

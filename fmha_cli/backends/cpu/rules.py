@@ -1,4 +1,4 @@
-"""What the CPU kernels cannot do, beyond the core rules."""
+"""The limits of the CPU kernels, in addition to the core rules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a plan would launch: the session's own parameter blocks and grids, made without a device or a driver."""
+"""The launches of a plan: the session's own parameter blocks and grids, made without a device or a driver."""
 
 from __future__ import annotations
 

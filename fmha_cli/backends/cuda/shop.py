@@ -39,7 +39,7 @@ FAILS_ON = "nvrtc_assembler_fails_on"
 
 @dataclass(frozen=True)
 class Workshop:
-    """What every kernel of an upstream is built with.
+    """The compiler, the cache and the sources with which every kernel of an upstream is built.
 
     Attributes:
         toolchain: the compiler; None where none works. Kernels that were built elsewhere load even then.

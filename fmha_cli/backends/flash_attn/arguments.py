@@ -1,4 +1,4 @@
-"""What the kernels of a plan read besides tensors: the parameter block of every stage, and small arrays.
+"""The inputs of a plan's kernels besides tensors: the parameter block of every stage, and small arrays.
 
 Both are made from the problem, its situation, and the addresses and strides of its tensors.
 
@@ -165,7 +165,7 @@ def batch_strided(name: str, strides: Strides) -> Members:
 
 
 def _common(call: Call[Situation]) -> Members:
-    """What ``set_params_alibi`` sets, and what ``set_params_fprop`` sets in both directions."""
+    """The fields that ``set_params_alibi`` sets, and those that ``set_params_fprop`` sets in both directions."""
     s, p = call.situation, call.problem
     return {
         "k_ptr": call.address("k"),

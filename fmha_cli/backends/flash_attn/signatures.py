@@ -1,4 +1,4 @@
-"""What FlashAttention's kernels are compiled for, by family, and what they take at run time."""
+"""The signatures of FlashAttention's kernels by family: compiled-in features and run-time arguments."""
 
 from __future__ import annotations
 

@@ -46,7 +46,7 @@ class Api(StrEnum):
 
 
 class KeyLengths(StrEnum):
-    """What ``params.cu_seqlens_k`` holds."""
+    """The content of ``params.cu_seqlens_k``."""
 
     COMMON = "common"
     """Nothing (null): every sequence has ``seqlen_k`` keys."""
@@ -250,7 +250,7 @@ def _seqlen_k(p: Problem, api: Api) -> int:
 
 
 def _key_lengths(p: Problem, api: Api) -> KeyLengths:
-    """What ``params.cu_seqlens_k`` holds.
+    """The content of ``params.cu_seqlens_k``.
 
     With packed queries and a linear cache it holds lengths. The kernels accept that, but no upstream API passes it.
     """

@@ -29,7 +29,7 @@ KIB = 1024
 
 @dataclass(frozen=True)
 class Facts:
-    """What upstream's launch templates ask about a device.
+    """The properties of a device that upstream's launch templates read.
 
     Attributes:
         sm8x: ``is_sm8x``: compute capability 8.x, except 8.0.

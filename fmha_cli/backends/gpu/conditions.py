@@ -72,7 +72,7 @@ class RuleRow:
 
     @cached_property
     def key(self) -> Callable[[KernelSpec], Hashable]:
-        """What the check reads of a kernel. It runs once for all kernels of a family with equal keys."""
+        """The parts of a kernel that the check reads. It runs once for all kernels of a family with equal keys."""
         if "*" in self.reads:
             return the_kernel
         paths = [f"{'signature' if name in _SIGNATURE else 'algorithm'}.{name}" for name in self.reads]
@@ -85,7 +85,7 @@ class RuleRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Condition(RuleRow, Generic[S]):
-    """What kernels of some families need of a problem. ``S`` is the backend's view of a problem on a device.
+    """A requirement of the kernels of some families on a problem. ``S`` is the backend's view of a problem on a device.
 
     Attributes:
         check: returns None when the kernel may serve.

@@ -1,4 +1,4 @@
-"""What a backend needs to know of a device: its number, and its multiprocessors."""
+"""The properties of a device that a backend needs: its number and its multiprocessors."""
 
 from __future__ import annotations
 

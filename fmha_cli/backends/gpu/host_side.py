@@ -1,4 +1,4 @@
-"""What sessions compute on the host because kernels' conventions differ from the tool's. None of it is timed."""
+"""Host-side conversions of sessions, because kernels' conventions differ from the tool's. None of it is timed."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ class GpuSession(ABC, Generic[S]):
 
     @abstractmethod
     def _situation(self, plan: Plan) -> S:
-        """What the host code derives from the plan's problem, for ``Call.situation``."""
+        """The values that the host code derives from the plan's problem, for ``Call.situation``."""
 
     def _auxiliaries(self, plan: Plan, situation: S) -> Mapping[str, Array]:
         """The small arrays that kernels read besides the tensors. ``bind`` uses only their sizes."""

@@ -1,4 +1,4 @@
-"""What upstream's kernel traits derive from the free choices: threads and shared memory of a launch, rows of a block.
+"""Properties that upstream's kernel traits derive from the free choices: threads and shared memory of a launch, rows of a block.
 
 The functions are pure and take a :class:`KernelSpec` with an :class:`FaAlgorithm`.
 

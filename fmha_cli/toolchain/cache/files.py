@@ -36,7 +36,7 @@ _HELP = {
 
 @dataclass(frozen=True)
 class Content:
-    """What a file holds: its SHA-256 (hex) and its size in bytes."""
+    """The content of a file: its SHA-256 (hex) and its size in bytes."""
 
     sha256: str
     size: int
@@ -156,7 +156,7 @@ def read_own(path: Path) -> bytes:
 
 
 def hash_own(path: Path) -> Content:
-    """What a file of the cache holds. Raises what ``open_own`` raises."""
+    """The content of a file of the cache. Raises what ``open_own`` raises."""
     with os.fdopen(open_own(path), "rb") as file:
         return Content(hashlib.file_digest(file, "sha256").hexdigest(), file.tell())
 

@@ -1,4 +1,4 @@
-"""What is compiled, what its build depends on, and the digest that names the result."""
+"""The key of a build: the thing to compile, everything that its build depends on, and the digest that names the result."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PLACE = re.compile(r"\$\{(\w+)\}")
 
 
 class BuildKind(StrEnum):
-    """What sort of thing an entry holds."""
+    """The kind of thing that an entry holds."""
 
     KERNEL = "kernel"
     HOST_LIBRARY = "host-library"

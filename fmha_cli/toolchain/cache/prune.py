@@ -21,7 +21,7 @@ DAY_S = 86400.0
 
 @dataclass(frozen=True)
 class PrunePolicy:
-    """What may be removed: by default the leftovers of killed builds and the entries of older versions.
+    """The limits of a removal. By default, the leftovers of killed builds and the entries of older versions are removed.
 
     Attributes:
         max_age_s: remove entries that were not used for this many seconds; None keeps entries of any age.

@@ -215,7 +215,7 @@ class Cubin:
 
     @cached_property
     def _stated(self) -> dict[tuple[int, int], int]:
-        """What the file's own ``.nv.info`` states about functions: (attribute, index of the symbol) -> number."""
+        """The facts about functions in the file's own ``.nv.info``: (attribute, index of the symbol) -> number."""
         info = self._elf.section(".nv.info")
         pairs = ((record.code, record.words) for record in attributes(info.data if info else b""))
         return {(code, words[0]): words[1] for code, words in pairs if len(words) == 2}

@@ -26,7 +26,7 @@ from fmha_cli.domain.arch import ArchSpec
 
 @dataclass(frozen=True, kw_only=True)
 class Demand:
-    """What one block needs.
+    """The resources that one block needs.
 
     Attributes:
         registers: registers of a thread.

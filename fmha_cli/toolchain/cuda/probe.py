@@ -242,7 +242,7 @@ def _version_of(program: Path, work: Path) -> str:
 
 
 def _said(command: Sequence[str], work: Path) -> str:
-    """What a command prints; both streams together.
+    """The output of a command, both streams together.
 
     Raises:
         ProbeError: it cannot be started, fails or does not end.

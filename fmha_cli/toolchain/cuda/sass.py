@@ -125,7 +125,7 @@ def count(code: bytes, mnemonics: Mapping[int, str]) -> Listing:
 
 
 def spills_of(kernel: CubinKernel, mnemonics: Mapping[int, str]) -> Spills:
-    """What the kernel spills.
+    """The registers that the kernel spills.
 
     Raises:
         MalformedObject: the compiler marked an instruction that does not access local memory.

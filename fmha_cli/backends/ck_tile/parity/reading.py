@@ -55,7 +55,7 @@ _LOADING = re.compile(r"error while loading shared libraries: libamdhip64|undefi
 
 
 def read(ran: Ran, case: Case, *, validated: bool = True) -> Reading:
-    """What the run means for the case.
+    """The meaning of the run for the case.
 
     Args:
         validated: the program was asked to check its result (``-v=1``).
