@@ -152,7 +152,7 @@ def test_another_kernel_or_none() -> None:
         assert f"exports no {SYMBOL}_{name}" in refused(kernel, replace(good, without=name), "B060")
     assert "6 numbers" in refused(kernel, replace(good, facts=[*good.facts, 1]), "B060")
     odd = {f"{SYMBOL}_facts": bytes(21)}
-    assert "of 21 bytes" in refused(kernel, replace(good, more=odd), "B060")
+    assert "has 21 bytes" in refused(kernel, replace(good, more=odd), "B060")
     names = {f"{SYMBOL}_abi_names": b"q_ptr k_ptr\0"}
     assert "2 fields" in refused(kernel, replace(good, more=names), "B060")
     for raw in (b"", b"\x7fELF", good.cubin()[:900]):

@@ -110,7 +110,7 @@ class Library:
         args, fault = pack(self.block(**values)), pack(FmhaCkFault())
         out = []
         for number in (error, 0):
-            self.recording.refuse(number)
+            self.recording.library.fmha_standin_refuse(number)
             status = self.library.fmha_ck_launch(ctypes.byref(args), None, ctypes.byref(fault))
             out.append([Status(status).name, fault.hip_error])
         return out
