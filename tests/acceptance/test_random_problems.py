@@ -27,7 +27,7 @@ from fmha_cli.walk.rows import plan_rows
 from fmha_cli.walk.run import run_points
 
 COUNT, CHUNKS, EACH = 2000, 20, 100
-IN_CI, MORE_CHUNKS = 7, 100
+IN_CI, MORE_CHUNKS = 5, 100
 """Chunks of the default suite, a seeded sample, and of the default and slow suites together."""
 
 REFUSED = 500

@@ -28,7 +28,10 @@ from fmha_cli.execution.supervisor import Supervisor
 
 @dataclass(frozen=True)
 class Case:
-    """A problem on an architecture; ``families`` are the expected stages in order."""
+    """A problem on an architecture; ``families`` are the expected stages in order.
+
+    The default suite judges the ``quick`` stages. Its other tests compile the same kernels.
+    """
 
     arch: str
     line: str
@@ -59,14 +62,19 @@ CASES = (
     Case("gfx90a", "-b 2 -H 2 -s 100 -d 64 --dtype fp32 --bias elementwise:bhss --splits 1", FWD),
     Case("gfx950", "-b 1 -H 4 --kv-heads 1 -s 300 -d 128 --causal --splits 1", FWD),
     Case("gfx1201", "-b 3 -H 4 -s 90 -d 64 --dtype bf16 --alibi-slopes filled:bh --dropout 0.5 --seed 3 --splits 1", FWD),
-    Case("gfx942", "-b 2 -H 8 --kv-heads 2 -s 16 --kv-cache linear --cache-seqlens 1000,513 -d 64 --lse --splits 4", SPLITKV, quick=(COMBINE,)),
+    Case("gfx942", "-b 2 -H 8 --kv-heads 2 -s 16 --kv-cache linear --cache-seqlens 1000,513 -d 64 --lse --splits 4", SPLITKV),
     Case("gfx942", "--seqlens-q 33,7 --kv-cache paged:128 --cache-seqlens 700,200 -H 4 --kv-heads 2 -d 128 --causal --splits 3", SPLITKV),
     Case("gfx1201", "-b 2 -H 8 --kv-heads 2 -s 1 --seqlen-k 2048 -d 128 --splits 8", SPLITKV),
     Case(
         "gfx942",
         "-b 2 -H 4 --kv-heads 2 -s 5 --kv-cache linear --cache-seqlens 100,64 --append 5 --rotary 32 -d 64 --splits 2",
         APPEND_SPLITKV,
-        quick=(Family.FWD_APPENDKV,),
+    ),
+    Case(
+        "gfx90a",
+        "-b 2 -H 2 -s 4 --kv-cache linear --cache-seqlens 100,37 --append 4 --rotary 64 -d 128 --causal --splits 2",
+        APPEND_SPLITKV,
+        quick=(Family.FWD_APPENDKV, COMBINE),
     ),
     Case(
         "gfx942",
@@ -83,8 +91,9 @@ CASES = (
         "gfx942",
         "--seqlens-q 70,30 --seqlens-k 90,200 -H 4 -d 128 --dtype bf16 --alibi --dropout 0.1 --seed 5 --offset 9 --direction bwd",
         BWD,
+        quick=(Family.BWD_DOT_DO_O,),
     ),
-    Case("gfx942", "-b 2 -H 3 -s 100 -d 64 --bias elementwise:bhss --dbias --deterministic --layout bshd --direction bwd", BWD, quick=(Family.BWD_DOT_DO_O,)),
+    Case("gfx942", "-b 2 -H 3 -s 100 -d 64 --bias elementwise:bhss --dbias --deterministic --layout bshd --direction bwd", BWD),
     Case("gfx950", "-b 2 -H 2 -s 16 --seqlen-k 64 -d 128 --direction bwd", BWD[:2]),
 )  # fmt: skip
 
