@@ -83,6 +83,7 @@ class Check:
     worst: Annotated[str | None, "where the worst row is"] = None
     rms: Annotated[float | None, "root mean square of the rows' quotients; null: no such limit"] = None
     rms_budget: float | None = None
+    rows_total: Annotated[Count | None, "rows that the output has; more than rows: a sample was checked"] = None
 
     @property
     def passed(self) -> bool:

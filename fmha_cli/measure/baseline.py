@@ -76,7 +76,7 @@ def _records(text: str) -> Sequence[Mapping[str, Any]]:
     else:
         rows = document["records"] if document["schema"] == "fmha.report/1" else [document]
     for row in rows:
-        if row["schema"] != "fmha.record/1":
+        if row["schema"] not in ("fmha.record/1", "fmha.record/2"):
             raise ValueError(f"a row of schema {row['schema']}")
     return rows
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.members import Count, FewestItems, Hidden, Least, Then
@@ -11,6 +12,15 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.roofline import CacheState, Floor, Peaks, floor_of
 from fmha_cli.measure.sampling import Sampler, StopReason, sanity_notes
 from fmha_cli.measure.stats import median, median_interval
+
+
+class Noise(StrEnum):
+    """What is wrong with the samples of a measurement."""
+
+    FEW = "few"
+    """Too few samples for an interval."""
+    WIDE = "wide"
+    """The interval of the median is wide."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +47,10 @@ class Measurement:
     dense: Annotated[bool, Hidden(), Then("flops_counted")] = False
     bytes: Annotated[int, Least(0), Then("tflops", "gbps", "peak_fraction")]
     floor: Annotated[Floor | None, Then("notes")] = None
+    process_of_sample: Annotated[
+        tuple[Count, ...] | None, "number of the process that took each sample; null: one process took all"
+    ] = None
+    noise: Annotated[Noise | None, "why the times say little; null: nothing speaks against them"] = None
 
     def __post_init__(self) -> None:
         if not self.launches or len({len(launch) for launch in self.launches}) != 1 or not self.launches[0]:
@@ -97,7 +111,7 @@ class Measurement:
     def from_members(cls, members: Mapping[str, Any]) -> Measurement:
         """The inverse of the JSON form; summaries are derived again."""
         stages = members["stage_samples_ns"] or (members["samples_ns"],)
-        kept = ("cache", "threads", "warmup", "stop", "flops", "bytes", "floor")
+        kept = ("cache", "threads", "warmup", "stop", "flops", "bytes", "floor", "process_of_sample", "noise")
         return cls(
             launches=tuple(zip(*stages, strict=True)),
             dense=members["flops_counted"] == "dense",

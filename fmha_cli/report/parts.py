@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, Self, get_args
@@ -14,7 +15,7 @@ from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import ExitCode, FmhaError
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.members import Count, Hex64, Least, Named, Sha256, ShownAs
+from fmha_cli.domain.members import Count, Hex64, Least, Named, Pattern, Sha256, ShownAs
 from fmha_cli.domain.plan import Artifact, Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
@@ -63,6 +64,18 @@ class KernelRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Edited:
+    """The edited sources from which a kernel was built: a tree that differs from the pinned one.
+
+    ``tree`` is the digest of all its files; ``files`` counts those that differ from revision ``base``.
+    """
+
+    base: str
+    tree: Sha256
+    files: Count
+
+
+@dataclass(frozen=True, kw_only=True)
 class StageRow:
     """One stage of the plan: its kernel's name, the median time of the stage, and the artifact that ran.
 
@@ -78,6 +91,32 @@ class StageRow:
     cached: bool | None = None
     build_ns: Count | None = None
     prebuilt_by: Annotated[str | None, "compiler of a kernel that an archive brought"] = None
+    imported_from: Annotated[str | None, "archive that brought the artifact into the cache"] = None
+    edited: Edited | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunRow:
+    """The run to which a row belongs: one invocation of a command, or several that resume one journal.
+
+    ``started`` is an ISO 8601 time in UTC. ``revision`` and ``dirty`` are those of the user's repository.
+    """
+
+    id: Annotated[str, Pattern("^[0-9a-f]{32}$")]
+    started: str
+    label: str | None = None
+    revision: str | None = None
+    dirty: bool | None = None
+
+
+class SelectedBy(StrEnum):
+    """How a row's kernel was chosen."""
+
+    DEFAULT = "default"
+    KERNEL = "kernel"
+    ALL_KERNELS = "all-kernels"
+    PAIR = "ab"
+    TUNED = "tuned"
 
 
 def stage_rows(

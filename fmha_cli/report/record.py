@@ -1,4 +1,4 @@
-"""``Record``: one JSON row (``fmha.record/1``), for every row that was asked for.
+"""``Record``: one JSON row (``fmha.record/2``), for every row that was asked for. Rows of ``fmha.record/1`` are read too.
 
 A record holds plain values and domain nouns that need no backend to be read, so that a journal can be
 resumed after a plugin was removed. Keys are sorted; absent data is null, never missing.
@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import InternalError
-from fmha_cli.domain.members import Count, Hidden, Least, ShownAs, Then
+from fmha_cli.domain.members import Count, Hex64, Hidden, Least, ShownAs, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
@@ -27,6 +27,8 @@ from fmha_cli.report.parts import (
     FillNotes,
     Inputs,
     KernelRow,
+    RunRow,
+    SelectedBy,
     StageRow,
     checks_of,
     comparison_from,
@@ -51,9 +53,12 @@ class Record:
         log: the end of the kernel's output.
         out: paths that ``--out`` wrote.
         saved: paths of a failure that ``--save-failures`` kept.
+        started: when the row was dispatched, ISO 8601 in UTC.
+        host: digest of the machine: processor, driver, toolchains.
+        model: the preset of ``--model``.
     """
 
-    schema: Literal["fmha.record/1"] = "fmha.record/1"
+    schema: Literal["fmha.record/2"] = "fmha.record/2"
     problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     repro: Annotated[str, "command line that gives this row again"]
     backend: str | None = None
@@ -87,6 +92,11 @@ class Record:
         tuple[Executed, ...] | None,
         "of an emulated device: what the first run executed, one entry for each GPU kernel; null on others",
     ] = None
+    run: RunRow | None = None
+    started: str | None = None
+    host: Hex64 | None = None
+    selected_by: SelectedBy | None = None
+    model: str | None = None
 
     @property
     def checks(self) -> Annotated[Checks | None, "the worst fill"]:
@@ -112,13 +122,13 @@ class Record:
         """The inverse of :meth:`to_dict`. A row does not hold a Reason's severity, so it becomes the default.
 
         Raises:
-            InternalError: not a row of this schema.
+            InternalError: not a row of this schema or of ``fmha.record/1``.
         """
         try:
-            row, notes = restored(copy.deepcopy(dict(data)), data["notes"])
+            row, notes = restored(upgraded(copy.deepcopy(dict(data))), data["notes"])
             return from_json(Record, {**row, "notes": notes}, "record")
-        except (KeyError, TypeError, ValueError) as fault:
-            raise InternalError(f"not a fmha.record/1 row: {fault}", where="record") from fault
+        except (KeyError, TypeError, ValueError, AttributeError) as fault:
+            raise InternalError(f"not a fmha.record/2 row: {fault}", where="record") from fault
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Record:
@@ -131,6 +141,32 @@ class Record:
         comparisons = tuple(comparison_from(checks, words) for checks, words in pairs)
         names = {item.name for item in fields(cls)} - {"comparisons"}
         return cls(comparisons=comparisons, **{name: members[name] for name in names})
+
+
+def upgraded(row: dict[str, Any]) -> dict[str, Any]:
+    """A row of ``fmha.record/1`` as one of ``fmha.record/2``, in place; what the old row did not say is null.
+
+    Raises:
+        KeyError, TypeError, AttributeError: not a row of either schema.
+    """
+    if row["schema"] != "fmha.record/1":
+        return row
+    row["schema"] = Record.schema
+    for tree, names in (
+        *(
+            (check, ("rows_total",))
+            for fill in (row["checks"], *row["fills"])
+            if fill
+            for check in fill.values()
+            if check
+        ),
+        *((stage, ("imported_from", "edited")) for stage in row["stages"]),
+        *((measured, ("process_of_sample", "noise")) for measured in (row["measurement"],) if measured),
+        (row, ("run", "started", "host", "selected_by", "model")),
+    ):
+        for name in names:
+            tree.setdefault(name, None)
+    return row
 
 
 def _sorted(tree: Any) -> Any:

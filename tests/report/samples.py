@@ -40,7 +40,7 @@ from fmha_cli.report.documents import (
     report,
 )
 from fmha_cli.report.documents.executed import executed_document
-from fmha_cli.report.parts import ErrorRow, Inputs, KernelRow, environment, stage_rows
+from fmha_cli.report.parts import ErrorRow, Inputs, KernelRow, RunRow, SelectedBy, environment, stage_rows
 from fmha_cli.report.record import Record
 from fmha_cli.toolchain.cache.audit import VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
@@ -141,6 +141,13 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "log": "worker.log",
         "out": "o.npy",
         "saved": "failures/1",
+        "run": RunRow(
+            id="0123456789abcdef" * 2, started="2026-11-22T19:40:00Z", label="nightly", revision="1a2b3c4", dirty=True
+        ),
+        "started": "2026-11-22T19:40:01Z",
+        "host": DIGEST,
+        "selected_by": SelectedBy.KERNEL,
+        "model": "a-model:local",
     }
     return Record(**{**fields, **changes})
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +53,7 @@ def test_keys_are_sorted_and_never_missing() -> None:
 
 def test_contract_members() -> None:
     row = record().to_dict()
-    assert row["schema"] == "fmha.record/1"
+    assert row["schema"] == "fmha.record/2"
     assert set(row["kernel"]) == {"name", "digest", "family", "signature", "algorithm", "upstream_name"}
     assert row["kernel"]["digest"] == kernel().digest
     assert row["kernel"]["algorithm"] == {"padded": True, "tile": [64, 32]}
@@ -97,10 +98,29 @@ def test_a_note_that_only_looks_like_one_stays() -> None:
     assert nulled(back) == ({"a": {"b": 1.0}, "l": [{"c": None}]}, ["l.0.c is -inf"])
 
 
+OLD = Path(__file__).with_name("record_1.json")
+"""A row as the last version with ``fmha.record/1`` wrote it."""
+
+
+def test_a_row_of_the_first_version_is_read() -> None:
+    old = json.loads(OLD.read_text("utf-8"))
+    row = Record.from_dict(old).to_dict()
+    assert row["schema"] == "fmha.record/2"
+    assert {name: row[name] for name in ("run", "started", "host", "selected_by", "model")} == dict.fromkeys(
+        ("run", "started", "host", "selected_by", "model")
+    )
+    assert row["fills"][0]["o"]["rows_total"] is None
+    assert {name: row[name] for name in ("problem", "verdict", "kernel", "notes", "repro", "ab")} == {
+        name: old[name] for name in ("problem", "verdict", "kernel", "notes", "repro", "ab")
+    }
+    with pytest.raises(InternalError, match="lacks repro"):
+        Record.from_dict({name: value for name, value in old.items() if name != "repro"})
+
+
 @pytest.mark.parametrize(
     "damage",
     [
-        {"schema": "fmha.record/2"},
+        {"schema": "fmha.record/3"},
         {"verdict": "FINE"},
         {"stages": [{}]},
         {"fills": [{}]},
@@ -110,5 +130,5 @@ def test_a_note_that_only_looks_like_one_stays() -> None:
     ],
 )
 def test_what_is_no_row_is_refused(damage: dict[str, Any]) -> None:
-    with pytest.raises(InternalError, match=r"fmha\.record/1"):
+    with pytest.raises(InternalError, match=r"fmha\.record/2"):
         Record.from_dict({**record().to_dict(), **damage})

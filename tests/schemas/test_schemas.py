@@ -29,7 +29,7 @@ from fmha_cli.report.record import Record
 
 GOLDEN = [(name, i) for name, found in documents().items() for i in range(len(found))]
 
-VERSIONS = {"cache": 2}
+VERSIONS = {"cache": 2, "record": 2}
 
 
 @cache
@@ -165,7 +165,7 @@ def test_a_key_too_many_or_too_few_fails(name: str, index: int) -> None:
         (("problem", "dropout"), 1),
         (("problem", "mask"), "b"),
         (("problem", "dtype"), "fp17"),
-        (("schema",), "fmha.record/2"),
+        (("schema",), "fmha.record/1"),
         (("stages",), None),
         (("repro",), None),
     ],
