@@ -14,7 +14,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
 from fmha_cli.walk.request import TENSOR_OF_FLAG
-from fmha_cli.walk.tensor_io import read_tensor
+from fmha_cli.walk.tensor_read import read_tensor
 
 _PAGED = ("pages", "page", "heads", "d")
 _AXES: Mapping[tuple[bool, bool], tuple[str, ...]] = {

@@ -1,4 +1,4 @@
-"""Fixtures of the fault tests: one supervisor for many rows, and the C kernels, compiled once."""
+"""Fixtures of the fault tests: one supervisor for many rows, the C kernels, compiled once, and ``fmha`` in this process."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 from c_backend import compile_kernels
+from cli.conftest import fmha, home
 
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.execution.supervisor import Supervisor
+
+__all__ = ["fmha", "home"]
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,8 @@ from fmha_cli.domain.errors import FmhaError, ImpossibleProblem, UsageError
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
 from fmha_cli.walk.input_files import InputFiles, fitted, flags_from_files, read_input_files
-from fmha_cli.walk.tensor_io import read_tensor, write_tensors
+from fmha_cli.walk.tensor_io import write_tensors
+from fmha_cli.walk.tensor_read import read_tensor
 
 LINE = "-b 2 -H 4 --kv-heads 2 -s 9 --seqlen-k 13 -d 16 --hdim-v 24"
 

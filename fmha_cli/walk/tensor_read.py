@@ -1,0 +1,90 @@
+"""Reading one tensor of a ``.npy``, ``.npz`` or ``.safetensors`` file that may be damaged, hostile or no file at all.
+
+Only the array that is asked for is read. Its declared size is compared with the file's size and with the memory that
+is available before anything is allocated. Every fault becomes a ``UsageError`` that says what is wrong with the file.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import numpy as np
+
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.walk.npy_files import Array, Choose, Unreadable, read_npy, read_npz
+from fmha_cli.walk.safetensors_files import read_safetensors
+
+SUFFIXES = (".npy", ".npz", ".safetensors")
+
+_NEITHER = {
+    stat.S_ISDIR: "a directory",
+    stat.S_ISFIFO: "a pipe (FIFO)",
+    stat.S_ISSOCK: "a socket",
+    stat.S_ISCHR: "a character device",
+    stat.S_ISBLK: "a block device",
+}
+
+_WRITE = "write it again, e.g. with numpy.save, numpy.savez or safetensors"
+
+
+def read_tensor(spec: str, flag: str, default_key: str) -> Array:
+    """The array of ``FILE`` or ``FILE:KEY``, in C order and in the machine's byte order; a file with one array needs no
+    key.
+
+    Raises:
+        UsageError: E030 a missing, damaged or too large file, E031 an unknown suffix, E032 an unknown or ambiguous key.
+    """
+    path, key = _located(spec, flag)
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"{flag} {spec}: unknown kind of file", code="E031", where=flag, help=", ".join(SUFFIXES))
+
+    def choose(held: list[str]) -> str:
+        if held == [""] and key is None:  # a .npy
+            return ""
+        wanted = key if key is not None else default_key if default_key in held or len(held) != 1 else held[0]
+        if wanted not in held:
+            listed = ", ".join(sorted(name for name in held if name)) or "none: a .npy holds one array without a name"
+            what = f"{flag} {path}: no array {wanted!r}"
+            raise UsageError(what, code="E032", where=flag, help=f"FILE:KEY with one of {listed}")
+        return wanted
+
+    try:
+        array = _read(path, choose)
+    except Unreadable as fault:
+        help = fault.help or _WRITE
+        raise UsageError(f"{flag} {path} {fault}", code="E030", where=flag, help=help) from fault
+    return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape)
+
+
+def _located(spec: str, flag: str) -> tuple[Path, str | None]:
+    """The path and the key of ``FILE`` or ``FILE:KEY``. Raises UsageError: E030, there is no such file."""
+    name, colon, key = spec.rpartition(":")
+    whys = []
+    for path, taken in ((Path(spec), None), (Path(name), key)) if colon and name else ((Path(spec), None),):
+        try:
+            path.stat()
+            return path, taken
+        except (OSError, ValueError) as fault:  # ValueError: a zero byte in the name
+            whys.append(fault.strerror or str(fault) if isinstance(fault, OSError) else str(fault))
+    shown = spec if len(spec) <= 120 else f"{spec[:60]}...{spec[-40:]} ({len(spec)} characters)"
+    raise UsageError(f"{flag} {shown}: cannot be opened", code="E030", where=flag, why=whys[-1].lower())
+
+
+def _read(path: Path, choose: Choose) -> Array:
+    kind = next((name for test, name in _NEITHER.items() if test(path.stat().st_mode)), None)
+    if kind is not None:
+        raise Unreadable(f"is {kind}, and only a regular file can be read", help="write the tensor to a file first")
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with os.fdopen(descriptor, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if not size:
+                raise Unreadable("is empty")
+            if path.suffix == ".npy":
+                choose([""])
+                return read_npy(file, size)
+            return (read_npz if path.suffix == ".npz" else read_safetensors)(file, size, choose)
+    except OSError as fault:
+        raise Unreadable(f"cannot be read: {(fault.strerror or str(fault)).lower()}") from fault

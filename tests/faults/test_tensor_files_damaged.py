@@ -1,0 +1,101 @@
+"""Damaged tensor files: every kind is refused with one line that says what is wrong, and nothing is read in vain."""
+
+from __future__ import annotations
+
+import resource
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensor_corpus as corpus
+from cli.conftest import Fmha
+
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.walk import npy_files
+from fmha_cli.walk.tensor_read import read_tensor
+
+STRANGE = ("Traceback", "allow_pickle", "pickled", "zlib", "Errno", "BadZip", "ufunc", "numpy.load", "None")
+"""Words that are not this tool's."""
+
+
+@pytest.mark.parametrize("kind", corpus.DAMAGED)
+@pytest.mark.timeout(60)
+def test_every_kind_is_refused(fmha: Fmha, tmp_path: Path, kind: str) -> None:
+    make, words = corpus.DAMAGED[kind]
+    done = fmha("run", "--backend", "null", "--q", make(tmp_path))
+    assert (done.code, done.out) == (2, ""), done.err
+    error, *rest = done.err.splitlines()
+    assert error.startswith("error[E03")
+    assert words in done.err
+    assert "  --> --q" in rest
+    assert any(line.startswith(("  = help: ", "  = rule: ")) for line in rest)
+    assert not [word for word in STRANGE if word in done.err]
+
+
+def test_there_are_many_kinds() -> None:
+    assert len(corpus.DAMAGED) >= 76
+
+
+def test_good_files_are_read(tmp_path: Path) -> None:
+    for name, spec in corpus.good(tmp_path).items():
+        array = read_tensor(spec, "--q", "q")
+        np.testing.assert_array_equal(array, corpus.Q, err_msg=name)
+        assert array.dtype == np.float32, name
+        assert array.flags.c_contiguous, name
+
+
+def test_an_array_without_axes_keeps_its_shape(tmp_path: Path) -> None:
+    np.save(tmp_path / "one.npy", np.float32(3))
+    assert read_tensor(str(tmp_path / "one.npy"), "--q", "q").shape == ()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_changed_bytes_never_surprise(tmp_path: Path, seed: int) -> None:
+    refused = 0
+    for name, data in corpus.mutations(250, seed):
+        (tmp_path / name).write_bytes(data)
+        try:
+            read_tensor(str(tmp_path / name), "--q", "q")
+        except UsageError:
+            refused += 1
+    assert refused > 100
+
+
+def test_sizes_are_compared_with_the_memory_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(npy_files, "available_bytes", lambda: 100)
+    for suffix in ("npy", "npz", "safetensors"):
+        spec = next(s for n, s in corpus.good(tmp_path).items() if s.endswith(suffix) and n != "key")
+        with pytest.raises(UsageError, match="memory are available"):
+            read_tensor(spec, "--q", "q")
+
+
+def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
+    """A member of 1 GiB that nobody asks for, then asked for with half as much at hand."""
+    path = tmp_path / "bomb.npz"
+    bomb = zipfile.ZipInfo("bomb.npy")
+    bomb.compress_type = zipfile.ZIP_DEFLATED
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("q.npy", corpus.npy())
+        with archive.open(bomb, "w", force_zip64=True) as stream:
+            stream.write(corpus.header(corpus.described("(268435456,)")))
+            for _ in range(1024 // 64):
+                stream.write(bytes(64 << 20))
+    script = (
+        "import sys, resource\n"
+        "from fmha_cli.walk import npy_files, tensor_read\n"
+        "npy_files.available_bytes = lambda: 1 << 29\n"
+        "assert tensor_read.read_tensor(sys.argv[1], '--q', 'q').shape == (1, 1, 8, 16)\n"
+        "try: tensor_read.read_tensor(sys.argv[1] + ':bomb', '--q', 'q')\n"
+        "except Exception as error: assert 'needs 1.0 GiB' in error.what, error\n"
+        "else: raise SystemExit('it was read')\n"
+    )
+    limit = 1 << 30
+
+    def limited() -> None:
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    done = subprocess.run([sys.executable, "-c", script, str(path)], capture_output=True, text=True, preexec_fn=limited)
+    assert done.returncode == 0, done.stderr
