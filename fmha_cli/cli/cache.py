@@ -32,6 +32,7 @@ LEFTOVERS = (
     _selecting("failed", FlagKind.SWITCH, "Remove logs of failed builds too"),
 )
 FIX = _selecting("fix", FlagKind.SWITCH, "Quarantine damaged entries, so that their next use rebuilds them")
+TRUST = _selecting("trust", FlagKind.SWITCH, "Take host code too: programs that run with your rights")
 KIND = _selecting("kind", FlagKind.TEXT, "Only entries of this kind", choices=tuple(BuildKind))
 ENTRIES = Argument("entries", "Digest prefixes or globs over names", many=True)
 KERNEL = Argument(
@@ -151,11 +152,17 @@ def export(call: Call) -> int:
 
 
 def import_(call: Call) -> int:
-    """Import the entries of an archive after verifying all of them."""
+    """Import the entries of an archive after verifying all of them; host code needs --trust."""
     from fmha_cli.toolchain.cache.importing import import_entries
 
-    layout, archive = call.cache(create=True), Path(str(call.argument("archive")))
-    done = import_entries(layout, archive, notify=lambda notice: call.console.say(notice.text))
+    s, layout, archive = call.settings, call.cache(create=True), Path(str(call.argument("archive")))
+    done = import_entries(
+        layout,
+        archive,
+        trust=s.on("trust"),
+        dry_run=s.on("dry_run"),
+        notify=lambda notice: call.console.say(notice.text),
+    )
     return _show(call, layout, done)
 
 
@@ -180,7 +187,7 @@ COMMANDS = {
                 why, "Why an entry is, or is not, in the cache", KERNEL, options=(ARCH, BACKEND, OFFLINE, *BUILDING)
             ),
             "export": _part(export, "Write entries into an archive", ARCHIVE, ENTRIES),
-            "import": _part(import_, "Import the entries of an archive", ARCHIVE),
+            "import": _part(import_, "Import the entries of an archive", ARCHIVE, options=(TRUST, DRY_RUN)),
         }
     )
 }

@@ -73,6 +73,7 @@ class Artifact:
         cached: whether the kernel was in the cache already.
         build_seconds: duration of the build; of a cached kernel, the duration of its original build.
         prebuilt_by: the compiler that built the kernel elsewhere, if it came from an archive; else None.
+        imported_from: file name of the archive that brought it; None if it was built here.
     """
 
     path: Path
@@ -82,3 +83,4 @@ class Artifact:
     cached: bool
     build_seconds: float
     prebuilt_by: str | None = None
+    imported_from: str | None = None

@@ -136,6 +136,7 @@ def stage_rows(
                 cached=artifact.cached if artifact else None,
                 build_ns=round(artifact.build_seconds * 1e9) if artifact else None,
                 prebuilt_by=artifact.prebuilt_by if artifact else None,
+                imported_from=artifact.imported_from if artifact else None,
             )
         )
     return tuple(rows)

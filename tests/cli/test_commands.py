@@ -288,7 +288,11 @@ def test_cache_round_trip(fmha: Fmha, home: Path) -> None:
     entry = listed["entries"][0]["digest"]
     assert fmha("cache", "export", "one.tar", entry, "--json").document["export"]["digests"] == [entry]
     other = ("--cache-dir", str(home / "other"))
-    assert fmha("cache", "import", "one.tar", *other, "--json").document["import"]["added"] == [entry]
+    shown = fmha("cache", "import", "one.tar", *other, "--dry-run", "--json").document["import"]
+    assert (shown["added"], shown["dry_run"], shown["held"][0]["code"]) == ([entry], True, "host")
+    assert fmha("cache", "import", "one.tar", *other).code == 2
+    assert fmha("cache", "ls", *other, "--json").document["count"] == 0
+    assert fmha("cache", "import", "one.tar", *other, "--trust", "--json").document["import"]["added"] == [entry]
     assert fmha("cache", "ls", *other, "--json").document["count"] == 1
     assert fmha("cache", "verify", *other).code == 0
     assert fmha("cache", "ls", "ffffffffffff", *other).code == 5

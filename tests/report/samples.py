@@ -42,11 +42,12 @@ from fmha_cli.report.documents import (
 from fmha_cli.report.documents.executed import executed_document
 from fmha_cli.report.parts import ErrorRow, Inputs, KernelRow, RunRow, SelectedBy, environment, stage_rows
 from fmha_cli.report.record import Record
-from fmha_cli.toolchain.cache.audit import VerifyReport
+from fmha_cli.toolchain.cache.audit import ImportedEntry, VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
 from fmha_cli.toolchain.cache.exporting import Exported
-from fmha_cli.toolchain.cache.importing import Imported
+from fmha_cli.toolchain.cache.importing import Held, Imported
 from fmha_cli.toolchain.cache.listing import CacheStats, EntryInfo, KindStats
+from fmha_cli.toolchain.cache.origin import Code, Origin
 from fmha_cli.toolchain.cache.prune import Pruned
 from fmha_cli.toolchain.cache.why import Difference, Standing, Why
 
@@ -187,9 +188,23 @@ def bare(verdict: Verdict = Verdict.UNSUPPORTED) -> Record:
 
 
 ENTRY = EntryInfo(
-    DIGEST, "kernel", "cpu:fwd", "x86_64_v4", "g++", Path("/cache/v2/01"), 4096, 9, 5, 1_700_000_000_000_000_000, ()
+    DIGEST,
+    "kernel",
+    "cpu:fwd",
+    "x86_64_v4",
+    "g++",
+    Path("/cache/v2/01"),
+    4096,
+    9,
+    5,
+    1_700_000_000_000_000_000,
+    (),
+    "a.tar",
 )
-DAMAGED = EntryInfo(DIGEST, None, None, None, None, Path("/cache/v2/02"), 10, None, None, 6, ("meta.json is missing",))
+DAMAGED = EntryInfo(
+    DIGEST, None, None, None, None, Path("/cache/v2/02"), 10, None, None, 6, ("meta.json is missing",), None
+)
+ORIGIN = Origin("a.tar", DIGEST, 5, Code.HOST)
 DAMAGE = Damage(DIGEST, Path("/cache/v2/02"), ("meta.json is missing",))
 STATS = CacheStats(Path("/cache"), (KindStats("kernel", 1, 4096),), 2, 4106, 1, 5, None, 9, 0, 0, 1, 12, 0, 0, 7, 100)
 TRACE = Trace(
@@ -244,13 +259,21 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         "cache": [
             cache.cache_document(_ROOT, [ENTRY, DAMAGED]),
             cache.cache_document(_ROOT, [], STATS),
-            cache.cache_document(_ROOT, [], VerifyReport(2, (DAMAGE,), (Path("/q"),), (DIGEST,))),
+            cache.cache_document(
+                _ROOT, [], VerifyReport(2, (DAMAGE,), (Path("/q"),), (DIGEST,), (ImportedEntry(DIGEST, ORIGIN),))
+            ),
             cache.cache_document(_ROOT, [ENTRY], Pruned((ENTRY,), 9, (DIGEST,), (), (Path("/t"),))),
             cache.cache_document(
                 _ROOT, [], Why(DIGEST, Standing.DIFFERS, DIGEST, (Difference("flags", ["-O2"], None),), ("d",))
             ),
             cache.cache_document(_ROOT, [], Exported(Path("x.tar"), 9, (DIGEST,), (DAMAGE,))),
-            cache.cache_document(_ROOT, [], Imported((DIGEST,), ())),
+            cache.cache_document(
+                _ROOT,
+                [],
+                Imported(
+                    DIGEST, (Held(DIGEST, "kernel", "cpu:fwd", "x86_64_v4", "g++", Code.HOST),), (DIGEST,), (), True
+                ),
+            ),
         ],
         "devices": [installation.devices_document(BACKENDS), installation.devices_document({})],
         "differences": [

@@ -1,4 +1,4 @@
-"""``fmha.cache/2``: one document for every action of ``fmha cache``; members that an action does not use are null."""
+"""``fmha.cache/3``: one document for every action of ``fmha cache``; members that an action does not use are null."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from fmha_cli.toolchain.cache.exporting import Exported
 from fmha_cli.toolchain.cache.importing import Imported
 from fmha_cli.toolchain.cache.key import BuildKind
 from fmha_cli.toolchain.cache.listing import CacheStats, EntryInfo
+from fmha_cli.toolchain.cache.origin import Code
 from fmha_cli.toolchain.cache.prune import Pruned
 from fmha_cli.toolchain.cache.why import Why
 
@@ -45,16 +46,29 @@ COLUMNS: Mapping[str, Column] = MappingProxyType(
         "build_ns": Column("build time", duration),
         "used_ns": Column("last used (UTC)", _date),
         "damage": Column("damage", "; ".join),
+        "imported_from": Column("imported from"),
     }
 )
 """The columns of a table of entries."""
+
+HELD: Mapping[str, Column] = MappingProxyType(
+    {
+        "digest": Column("digest", _short),
+        "kind": Column("kind"),
+        "code": Column("code"),
+        "arch": Column("arch"),
+        "name": Column("name"),
+        "toolchain": Column("toolchain"),
+    }
+)
+"""The columns of a table of what an archive holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CachePage:
     """cache --json; exactly the member of the action is not null (none for ls)."""
 
-    schema: Literal["fmha.cache/2"] = "fmha.cache/2"
+    schema: Literal["fmha.cache/3"] = "fmha.cache/3"
     action: Literal["ls", "stats", "verify", "prune", "why", "export", "import"]
     root: str
     count: Count
@@ -104,12 +118,40 @@ def cache_view(document: Mapping[str, Any]) -> Table:
             document,
             f"{counted(document['count'], 'entry')} and {counted(len(figures['others']), 'leftover')}: {size(figures['freed_bytes'])} freed",
         )
+    if action == "import":
+        return _imported(figures)
+    if action == "verify":
+        return _verified(document["root"], figures)
     rows = [[_label(key), _figure(key, value)] for key, value in figures.items() if not _listed(value)]
     if action == "stats":
         kinds = [[f"{k['kind']} entries", f"{k['entries']}, {size(k['bytes'])}"] for k in figures["kinds"]]
         return Table([action, "value"], [*kinds, *rows], f"cache: {document['root']}")
     details = [f"  {key}: {line}" for key, value in figures.items() if _listed(value) for line in _lines(value)]
     return Table([action, "value"], rows, f"cache: {document['root']}", details)
+
+
+def _imported(figures: Mapping[str, Any]) -> Table:
+    added, held = len(figures["added"]), len(figures["held"])
+    done = f"would add {added}, nothing was changed" if figures["dry_run"] else f"{added} added"
+    host = sum(one["code"] == Code.HOST for one in figures["held"])
+    summary = f"{counted(held, 'entry')}, {host} of host code: {done}; {len(figures['present'])} there already"
+    return table_of(HELD, figures["held"], summary)
+
+
+def _verified(root: str, figures: Mapping[str, Any]) -> Table:
+    """Damage and strangers line by line; a sound cache is one line."""
+    brought = [
+        [_short(one["digest"]), "imported", f"{one['origin']['code']} code from {one['origin']['archive']}"]
+        for one in figures["imported"]
+    ]
+    damaged = [[_short(one["digest"]), "damaged", "; ".join(one["reasons"])] for one in figures["damaged"]]
+    busy = [[_short(digest), "in use", "another process holds its lock"] for digest in figures["busy"]]
+    moved = [f"  moved to {path}" for path in figures["quarantined"]]
+    summary = (
+        f"{counted(figures['checked'], 'entry')} checked in {root}: {len(damaged) or 'none'} damaged, "
+        f"{len(brought) or 'none'} imported"
+    )
+    return Table(["digest", "state", "why"], [*damaged, *busy, *brought], summary, moved)
 
 
 def _entries(document: Mapping[str, Any], summary: str) -> Table:

@@ -161,6 +161,8 @@ def _details(index: int, record: Row) -> list[str]:
         )
     lines += [f"fill {n['fill']}: {n['distrust']}" for n in record["fill_notes"] if n["distrust"]]
     lines += [line for launch in record["launches"] for line in launch_lines(launch)]
+    brought = {stage["imported_from"]: None for stage in record["stages"] if stage["imported_from"]}
+    lines += [f"not built here: imported from {archive}" for archive in brought]
     lines += [_shortened(note) for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get(
         "notes", []
     )

@@ -4,28 +4,32 @@ Nothing is extracted by name. A member is read only if its name is one that an e
 file, and if it occurs once. Every other archive feature (links, devices, sparse files, extended headers) is refused. This
 is why the headers are read one by one and not by ``tarfile.open``.
 
-The digests inside an archive detect damage; they do not prove who made it. Its artifacts are programs, so import
-only an archive whose programs you would also run.
+The digests inside an archive detect damage; they do not prove who made it. An archive with host code is therefore
+refused unless the user trusts its maker (``toolchain.cache.origin``), and every entry keeps its origin.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import lzma
 import re
 import tarfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.members import Digests
+from fmha_cli.domain.members import Digests, Sha256, ShownAs
 from fmha_cli.toolchain.cache.entry import EntryMeta, verify_entry
 from fmha_cli.toolchain.cache.exporting import PREFIX
 from fmha_cli.toolchain.cache.files import as_environment_problem, fsync_dir, make_private_dir, remove_tree, seal
-from fmha_cli.toolchain.cache.layout import ENTRY_FILES, PTX, SCHEMA_VERSION, CacheLayout
+from fmha_cli.toolchain.cache.key import BuildKind
+from fmha_cli.toolchain.cache.layout import ARTIFACT, ENTRY_FILES, PTX, SCHEMA_VERSION, CacheLayout
+from fmha_cli.toolchain.cache.origin import Code, Origin, code_of, forget_origin, note_origin, origin_of
 from fmha_cli.toolchain.cache.prebuilt import note_imported
-from fmha_cli.toolchain.cache.publish import publish_entry
+from fmha_cli.toolchain.cache.publish import intact_entry, publish_entry
 from fmha_cli.toolchain.notice import Notify, log_notice
 
 MAX_IMPORT_BYTES = 4 * 2**30
@@ -37,8 +41,24 @@ _XZ_MEMORY = 128 * 2**20
 
 _BLOCK = 512
 _CHUNK = 2**20
+_PADDING = 2**20
+"""The most bytes behind the end mark; tar writes records of 10 KiB unless told otherwise."""
+_NAMED = 3
+"""Entries that a refusal names."""
 _VERSION = re.compile(r"fmha-cache/v(\d{1,9})/")
 _MEMBER = re.compile(rf"{PREFIX}/([0-9a-f]{{64}})/({'|'.join(re.escape(name) for name in (*ENTRY_FILES, PTX))})")
+
+
+@dataclass(frozen=True)
+class Held:
+    """One entry of an archive."""
+
+    digest: Sha256
+    kind: Annotated[str, ShownAs(BuildKind)]
+    name: str
+    arch: str
+    toolchain: Annotated[str, "compiler version in the key"]
+    code: Annotated[Code, "who executes it"]
 
 
 @dataclass(frozen=True)
@@ -46,12 +66,18 @@ class Imported:
     """The result of an import.
 
     Attributes:
-        added: digests that are new in this cache.
-        present: digests that already had a sound entry.
+        sha256: digest of the archive.
+        held: what the archive holds, sorted by digest.
+        added: digests that are new in this cache; of a dry run, those that would be.
+        present: digests that already had a sound entry, which stays.
+        dry_run: nothing was changed.
     """
 
+    sha256: Sha256
+    held: tuple[Held, ...]
     added: Digests
     present: Annotated[Digests, "there was a sound entry already"]
+    dry_run: bool
 
 
 class _RefusedError(Exception):
@@ -74,7 +100,13 @@ def _other_version(version: int) -> _RefusedError:
 
 
 def import_entries(
-    layout: CacheLayout, archive: Path, *, max_bytes: int = MAX_IMPORT_BYTES, notify: Notify = log_notice
+    layout: CacheLayout,
+    archive: Path,
+    *,
+    trust: bool = False,
+    dry_run: bool = False,
+    max_bytes: int = MAX_IMPORT_BYTES,
+    notify: Notify = log_notice,
 ) -> Imported:
     """Add the entries of an archive to the cache, once all of them are known to be sound.
 
@@ -82,23 +114,31 @@ def import_entries(
     have passed. A sound entry that the cache already holds stays. All are noted as prebuilt (``toolchain.cache.prebuilt``).
 
     Args:
+        trust: take host code too, which runs with the user's rights when it is loaded.
+        dry_run: verify and list only.
         max_bytes: refuse an archive whose members take more bytes in total.
         notify: called about each damaged entry that was replaced.
 
     Raises:
         UsageError: B021: the archive cannot be read, is too large, holds a foreign member, lacks a part of an entry, or
-            holds a damaged entry. B022: its entries have another version. The message names the member. The cache is
-            unchanged.
+            holds a damaged entry. B022: its entries have another version. B023: it holds host code, without
+            ``trust``. The message names the member. The cache is unchanged.
         EnvironmentProblem: the cache cannot be written.
     """
     home = layout.new_tmp()
     with as_environment_problem("importing cache entries"):
         try:
             make_private_dir(home)
-            metas = _unpack_and_verify(archive, home, max_bytes)
-            winners = {digest: publish_entry(layout, home / digest, digest, notify) for digest in metas}
-            for meta in metas.values():
-                note_imported(layout, meta)
+            sha256, metas = _unpack_and_verify(archive, home, max_bytes)
+            held = tuple(_held(meta, code_of(home / digest / ARTIFACT)) for digest, meta in metas.items())
+            if dry_run:
+                present = {digest for digest in metas if intact_entry(layout, digest)}
+            else:
+                _ask_trust(held, trust)
+                origins = {one.digest: Origin(archive.name, sha256, time.time_ns(), one.code) for one in held}
+                present = {digest for digest in metas if not _added(layout, home / digest, origins[digest], notify)}
+                for meta in metas.values():
+                    note_imported(layout, meta)
         except _RefusedError as refusal:
             raise UsageError(
                 "the archive was not imported",
@@ -110,22 +150,64 @@ def import_entries(
         finally:
             remove_tree(home)
     return Imported(
-        added=tuple(digest for digest, winner in winners.items() if winner is None),
-        present=tuple(digest for digest, winner in winners.items() if winner is not None),
+        sha256=sha256,
+        held=held,
+        added=tuple(digest for digest in metas if digest not in present),
+        present=tuple(sorted(present)),
+        dry_run=dry_run,
     )
 
 
-def _unpack_and_verify(archive: Path, home: Path, max_bytes: int) -> dict[str, EntryMeta]:
-    """Fill ``home/<digest>/`` for every entry. All entries are sealed and sound when this returns."""
+def _held(meta: EntryMeta, code: Code) -> Held:
+    kind, name, arch, toolchain = (str(meta.parts[part]) for part in ("kind", "name", "arch", "toolchain_version"))
+    return Held(meta.digest, kind, name, arch, toolchain, code)
+
+
+def _ask_trust(held: tuple[Held, ...], trust: bool) -> None:
+    host = [one for one in held if one.code is Code.HOST]
+    if host and not trust:
+        some = ", ".join(f"{one.digest[:12]} ({one.kind} {one.name})" for one in host[:_NAMED])
+        more = f" and {len(host) - _NAMED} more" if len(host) > _NAMED else ""
+        raise _RefusedError(
+            f"{len(host)} of its {len(held)} entries are host code, which runs with your rights: {some}{more}",
+            "B023",
+            "if you trust its maker, import it with --trust; --dry-run lists all of it; nothing in the cache changed",
+        )
+
+
+def _added(layout: CacheLayout, entry: Path, origin: Origin, notify: Notify) -> bool:
+    """Put an entry into the cache with its origin; False if a sound one is there already, which keeps its own."""
+    digest = entry.name
+    before = origin_of(layout, digest)
+    note_origin(layout, digest, origin)
+    if publish_entry(layout, entry, digest, notify) is None:
+        return True
+    if before is None:
+        forget_origin(layout, digest)
+    else:
+        note_origin(layout, digest, before)
+    return False
+
+
+def _unpack_and_verify(archive: Path, home: Path, max_bytes: int) -> tuple[str, dict[str, EntryMeta]]:
+    """Fill ``home/<digest>/`` for every entry. All entries are sealed and sound when this returns.
+
+    Returns:
+        The archive's digest and its entries.
+    """
     metas: dict[str, EntryMeta] = {}
     try:
         file = archive.open("rb")
     except OSError as error:
         raise _RefusedError(f"it cannot be opened: {error.strerror}") from error
     with file:
+        sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        file.seek(0)
         compressed = file.read(len(_XZ)) == _XZ
         file.seek(0)
-        seen = _unpack(io.BufferedReader(_Xz(file)) if compressed else file, home, max_bytes)
+        stream = io.BufferedReader(_Xz(file)) if compressed else file
+        seen = _unpack(stream, home, max_bytes)
+        _read_to_the_end(stream)
     for digest, names in sorted(seen.items()):
         missing = sorted(set(ENTRY_FILES) - names)
         if missing:
@@ -136,7 +218,16 @@ def _unpack_and_verify(archive: Path, home: Path, max_bytes: int) -> dict[str, E
             raise _RefusedError(f"entry {digest} is damaged: {'; '.join(reasons)}")
         fsync_dir(home / digest)
         metas[digest] = found
-    return metas
+    return sha256, metas
+
+
+def _read_to_the_end(file: IO[bytes]) -> None:
+    """Behind its end mark, a tar archive holds zeros that fill its last record, and a compressed one its own checks."""
+    left = _PADDING
+    while data := file.read(_CHUNK):
+        left -= len(data)
+        if left < 0 or any(data):
+            raise _RefusedError("it goes on behind its end mark")
 
 
 class _Xz(io.RawIOBase):
@@ -153,7 +244,7 @@ class _Xz(io.RawIOBase):
         while not self._decoder.eof:
             more = self._file.read(_CHUNK) if self._decoder.needs_input else b""
             if self._decoder.needs_input and not more:
-                raise _RefusedError("its compressed data end too early")
+                raise _RefusedError("its compressed data end too early: it is cut short")
             try:
                 data = self._decoder.decompress(more, len(buffer))
             except lzma.LZMAError as error:
@@ -161,6 +252,8 @@ class _Xz(io.RawIOBase):
             if data:
                 buffer[: len(data)] = data
                 return len(data)
+        if self._decoder.unused_data or self._file.read(1):
+            raise _RefusedError("something follows its compressed data")
         return 0
 
 

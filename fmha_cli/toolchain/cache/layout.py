@@ -11,6 +11,8 @@
     toolchains/<name>.json                                     probe results
     toolchains/rocm-<digest>/                                  the parts of ROCm that a compiler lacks, as one root
     sources/<name>-<version>/                                  pinned third-party sources
+    prebuilt/<digest>                                          second names of imported entries
+    imported/<digest>                                          the origins of imported entries
 """
 
 from __future__ import annotations
@@ -62,6 +64,8 @@ class CacheLayout:
     """The third-party sources."""
     prebuilt: Path = field(init=False)
     """Second names of the entries that came in archives."""
+    imported: Path = field(init=False)
+    """Where the entries that came in archives are from."""
 
     def __post_init__(self) -> None:
         for room in fields(self)[1:]:

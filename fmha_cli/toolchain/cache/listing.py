@@ -13,6 +13,7 @@ from fmha_cli.toolchain.cache.entry import Damage, read_meta
 from fmha_cli.toolchain.cache.files import as_environment_problem, tree_size
 from fmha_cli.toolchain.cache.key import BuildKind
 from fmha_cli.toolchain.cache.layout import CacheLayout, children
+from fmha_cli.toolchain.cache.origin import origin_of
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class EntryInfo:
         created_ns: when it was built, in nanoseconds since 1970; None when ``meta.json`` is damaged.
         used_ns: when it was last loaded or built, in nanoseconds since 1970.
         damage: the faults of ``meta.json``.
+        imported_from: the archive that brought it; None if it was built here.
     """
 
     digest: Sha256
@@ -44,6 +46,7 @@ class EntryInfo:
     created_ns: Annotated[Count | None, "when it was built; nanoseconds since 1970"]
     used_ns: Annotated[int, Least(0), "when it was last loaded; nanoseconds since 1970"]
     damage: tuple[str, ...]
+    imported_from: Annotated[str | None, "archive that brought it; null: it was built here"]
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class CacheStats:
         newest_ns: when the newest sound entry was built, likewise.
         saved_ns: compile time that the entries save, in nanoseconds.
         outdated_bytes: bytes of entries of older versions, which ``prune`` removes.
-        other_bytes: bytes of everything else: locks, probe results, sources, names of imported entries.
+        other_bytes: bytes of everything else: locks, probe results, sources, names and origins of imported entries.
     """
 
     root: Annotated[Path, Hidden()]
@@ -118,8 +121,10 @@ def describe_entry(layout: CacheLayout, digest: str) -> EntryInfo | None:
     if meta is None:
         return None
     size = tree_size(path)
+    origin = origin_of(layout, digest)
+    archive = origin.archive if origin else None
     if isinstance(meta, Damage):
-        return EntryInfo(digest, None, None, None, None, path, size, None, None, used, meta.reasons)
+        return EntryInfo(digest, None, None, None, None, path, size, None, None, used, meta.reasons, archive)
     return EntryInfo(
         digest=digest,
         kind=str(meta.parts["kind"]),
@@ -132,6 +137,7 @@ def describe_entry(layout: CacheLayout, digest: str) -> EntryInfo | None:
         created_ns=meta.created_ns,
         used_ns=used,
         damage=(),
+        imported_from=archive,
     )
 
 
@@ -160,7 +166,10 @@ def cache_stats(layout: CacheLayout) -> CacheStats:
         temporary=len(children(layout.tmp)),
         temporary_bytes=tree_size(layout.tmp),
         outdated_bytes=sum(tree_size(path) for path in layout.outdated),
-        other_bytes=sum(tree_size(room) for room in (layout.locks, layout.toolchains, layout.sources, layout.prebuilt)),
+        other_bytes=sum(
+            tree_size(room)
+            for room in (layout.locks, layout.toolchains, layout.sources, layout.prebuilt, layout.imported)
+        ),
     )
 
 

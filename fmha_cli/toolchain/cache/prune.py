@@ -14,6 +14,7 @@ from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_
 from fmha_cli.toolchain.cache.layout import CacheLayout, children
 from fmha_cli.toolchain.cache.listing import EntryInfo, list_entries
 from fmha_cli.toolchain.cache.lock import try_lock
+from fmha_cli.toolchain.cache.origin import without_entry
 from fmha_cli.toolchain.cache.prebuilt import dangling
 
 DAY_S = 86400.0
@@ -53,7 +54,7 @@ class Pruned:
         kept_locked: digests that the policy would remove but that another process has locked.
         kept_recent: digests that the policy would remove but that were used within the grace time.
         others: other removed paths: the folders of older versions' entries, quarantined entries, logs of failed builds,
-            temporary directories, and the names of imported entries that no longer exist.
+            temporary directories, and the names and origins of imported entries that no longer exist.
     """
 
     entries: Annotated[tuple[EntryInfo, ...], Hidden()]
@@ -142,7 +143,7 @@ def _leftovers(layout: CacheLayout, policy: PrunePolicy, now: float) -> list[Pat
     unfinished = [path for path in children(layout.toolchains) if path.name.startswith(".")]
     found += [path for path in unfinished if now - _used(path) > policy.tmp_age_s]
     found += [path for path in layout.outdated if now - _last_touched(path) >= policy.grace_s]
-    found += dangling(layout)
+    found += [*dangling(layout), *without_entry(layout)]
     found += children(layout.quarantine) if policy.quarantine else ()
     found += children(layout.failed) if policy.failed else ()
     return found

@@ -37,6 +37,7 @@ from fmha_cli.toolchain.cache.files import (
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, META, PTX, SOURCE, CacheLayout
 from fmha_cli.toolchain.cache.lock import PATIENCE_S, WaitingLock, try_lock
+from fmha_cli.toolchain.cache.origin import forget_origin, origin_of
 from fmha_cli.toolchain.cache.publish import intact_entry, publish_entry, quarantine_if_damaged
 from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify, log_notice
@@ -155,6 +156,8 @@ class Cache:
                 raise self._keep_failure(key, error) from error
             meta = _seal_product(key, product, entry)
             winner = publish_entry(self.layout, entry, key.digest, self._notify)
+            if winner is None:
+                forget_origin(self.layout, key.digest)
         finally:
             remove_tree(home)
         remove_tree(self.layout.failure(key.digest))
@@ -201,6 +204,7 @@ class Cache:
             log=folder / LOG,
             cached=cached,
             build_seconds=meta.build_ns / 1e9,
+            imported_from=origin.archive if (origin := origin_of(self.layout, meta.digest)) else None,
         )
 
 

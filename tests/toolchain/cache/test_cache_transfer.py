@@ -10,6 +10,7 @@ import random
 import tarfile
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.audit import verify_cache
 from fmha_cli.toolchain.cache.exporting import PREFIX, export_entries
-from fmha_cli.toolchain.cache.importing import Imported, import_entries
+from fmha_cli.toolchain.cache.importing import import_entries
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cache.layout import ARTIFACT, ENTRY_FILES, SCHEMA_VERSION
 from fmha_cli.toolchain.cache.store import BuildProduct, Cache
@@ -63,15 +64,17 @@ def is_untouched(cache: Cache, tmp_path: Path) -> bool:
 
 def refused(cache: Cache, archive: Path, **options: Any) -> str:
     with pytest.raises(UsageError) as caught:
-        import_entries(cache.layout, archive, **options)
+        import_entries(cache.layout, archive, **options, trust=True)
     assert caught.value.exit_code == ExitCode.USAGE
     assert caught.value.where == str(archive)
     return caught.value.why or ""
 
 
 def test_round_trip(other: Cache, built: list[Artifact], archive: Path, make_key: MakeKey) -> None:
-    done = import_entries(other.layout, archive)
-    assert done == Imported(added=tuple(sorted(a.digest for a in built)), present=())
+    done = import_entries(other.layout, archive, trust=True)
+    assert (done.added, done.present, done.dry_run) == (tuple(sorted(a.digest for a in built)), (), False)
+    assert done.sha256 == hashlib.sha256(archive.read_bytes()).hexdigest()
+    assert [one.digest for one in done.held] == list(done.added)
     found = other.lookup(make_key(arch="sm_90a"))
     assert found is not None
     assert found.path.read_bytes() == b"library bytes"
@@ -79,7 +82,8 @@ def test_round_trip(other: Cache, built: list[Artifact], archive: Path, make_key
     assert {path.stat().st_mode & 0o777 for path in found.path.parent.iterdir()} == {0o400}
     assert verify_cache(other.layout).checked == 3
     assert list(other.layout.tmp.iterdir()) == []
-    assert import_entries(other.layout, archive) == Imported((), done.added)
+    again = import_entries(other.layout, archive, trust=True)
+    assert again == replace(done, added=(), present=done.added)
 
 
 def test_equal_entries_give_equal_archives(cache: Cache, built: list[Artifact], archive: Path, tmp_path: Path) -> None:
@@ -94,7 +98,7 @@ def test_equal_entries_give_equal_archives(cache: Cache, built: list[Artifact], 
 def test_an_archive_of_an_import_is_the_same_archive(
     other: Cache, built: list[Artifact], archive: Path, tmp_path: Path
 ) -> None:
-    import_entries(other.layout, archive)
+    import_entries(other.layout, archive, trust=True)
     again = export_entries(other.layout, [a.digest for a in built], tmp_path / "again.tar").archive
     assert again.read_bytes() == archive.read_bytes()
 
@@ -105,7 +109,7 @@ def test_a_compressed_archive_brings_the_same(
     packed = export_entries(cache.layout, [a.digest for a in built], tmp_path / "kernels.tar.xz")
     assert packed.size == packed.archive.stat().st_size < archive.stat().st_size / 4
     assert lzma.decompress(packed.archive.read_bytes()) == archive.read_bytes()
-    assert import_entries(other.layout, packed.archive).added == tuple(sorted(a.digest for a in built))
+    assert import_entries(other.layout, packed.archive, trust=True).added == tuple(sorted(a.digest for a in built))
     assert verify_cache(other.layout).damaged == ()
 
 
@@ -149,7 +153,7 @@ def test_import_keeps_a_sound_entry_and_replaces_a_damaged_one(
 ) -> None:
     built[0].path.chmod(0o600)
     built[0].path.write_bytes(b"library byteZ")
-    done = import_entries(cache.layout, archive, notify=notices)
+    done = import_entries(cache.layout, archive, notify=notices, trust=True)
     assert done.added == (built[0].digest,)
     assert set(done.present) == {built[1].digest, built[2].digest}
     assert verify_cache(cache.layout).damaged == ()
@@ -164,7 +168,7 @@ def test_an_archive_of_another_version_is_refused_by_name(
     member = content[position][0]
     member.name = member.name.replace(f"/v{SCHEMA_VERSION}/", f"/v{version}/")
     with pytest.raises(UsageError) as caught:
-        import_entries(other.layout, write_tar(tmp_path / "old.tar", content))
+        import_entries(other.layout, write_tar(tmp_path / "old.tar", content), trust=True)
     assert (caught.value.code, caught.value.where) == ("B022", str(tmp_path / "old.tar"))
     assert f"version {version}" in (caught.value.why or "")
     assert help in (caught.value.help or "")
@@ -270,7 +274,7 @@ def test_the_size_limit_holds(other: Cache, archive: Path, tmp_path: Path) -> No
     total = sum(len(data) for _, data in members(archive))
     assert "unpacks to more than" in refused(other, archive, max_bytes=total - 1)
     assert is_untouched(other, tmp_path)
-    assert len(import_entries(other.layout, archive, max_bytes=total).added) == 3
+    assert len(import_entries(other.layout, archive, max_bytes=total, trust=True).added) == 3
 
 
 @pytest.mark.parametrize("size", [2**40, -1, -(2**40)])
@@ -291,7 +295,7 @@ def test_what_is_no_tar(other: Cache, tmp_path: Path, raw: bytes) -> None:
 
 
 def test_an_empty_archive_brings_nothing(other: Cache, tmp_path: Path) -> None:
-    assert import_entries(other.layout, write_tar(tmp_path / "k.tar", [])) == Imported((), ())
+    assert import_entries(other.layout, write_tar(tmp_path / "k.tar", []), trust=True).held == ()
 
 
 def test_a_missing_archive(other: Cache, tmp_path: Path) -> None:
@@ -319,7 +323,7 @@ def test_no_flipped_byte_brings_a_damaged_entry(other: Cache, archive: Path, tmp
         bad[rng.randrange(len(raw))] ^= rng.randrange(1, 256)
         flipped.write_bytes(bad)
         with suppress(UsageError):
-            import_entries(other.layout, flipped)
+            import_entries(other.layout, flipped, trust=True)
         assert list(other.layout.tmp.iterdir()) == []
     files = [path for path in other.layout.entries.rglob("*") if path.is_file()]
     assert {hashlib.sha256(path.read_bytes()).hexdigest() for path in files} <= sound
