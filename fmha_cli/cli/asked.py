@@ -86,6 +86,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         flops_dense=s.text("flops") == "dense",
         repeats=s.size("repeats", default.repeats, 1),
         budget_s=s.number("budget", default.budget_s),
+        max_time_s=s.number("max_time", default.max_time_s),
         oracle_s=s.number("check_budget", default.oracle_s),
         cache_root=s.text("cache_dir"),
         emu_checks=not s.on("no_emu_checks"),

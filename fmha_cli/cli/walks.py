@@ -41,7 +41,12 @@ PEAK = _measuring(
     "The peak that shares refer to; measured once and kept [default: measured]",
     choices=("measured", "spec"),
 )
-BUDGET = _measuring("budget", FlagKind.NUMBER, "Seconds for the samples of one row [default: 2]", metavar="S")
+BUDGET = _measuring(
+    "budget", FlagKind.NUMBER, "Seconds for the samples of one row, from 10 samples on [default: 2]", metavar="S"
+)
+MAX_TIME = _measuring(
+    "max-time", FlagKind.NUMBER, "Seconds after which a row ends with fewer samples [default: 30]", metavar="S"
+)
 BASELINE = _measuring("baseline", FlagKind.FILE, "Earlier report (JSON) to compare with; exit 1 if slower")
 
 FORMULAS = (
@@ -84,7 +89,7 @@ COMMANDS = {
         walk,
         options=(
             *(*ROOM, ALL_KERNELS, AB, *FILES[:4], FILL, FILL_SEED),
-            *(CACHE, BUDGET, FLOPS, PEAK, BASELINE, NO_CHECK, DRY_RUN, *RUNNING, *JOURNALS, *ROWS),
+            *(CACHE, BUDGET, MAX_TIME, FLOPS, PEAK, BASELINE, NO_CHECK, DRY_RUN, *RUNNING, *JOURNALS, *ROWS),
         ),
         detail=FORMULAS,
     ),

@@ -82,6 +82,9 @@ class Session(Protocol):
     def launch(self) -> tuple[int, ...]:
         """Run all stages once and wait. Returns nanoseconds per stage (host clock or device events).
 
+        The worker takes its own clock around the call: no time may be longer than that. Afterwards the outputs are those
+        of one launch, and nothing writes to the arena any more.
+
         Raises:
             KernelFailure: the launch was refused.
             DeviceLost: a kernel ruined the device's context; the worker ends after this reply.

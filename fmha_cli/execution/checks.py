@@ -101,6 +101,15 @@ def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -
     Args:
         ignore: elements that one of the runs did not write. They hold the poison, which alternates between runs.
     """
+    return _differing(first, second, ignore, "differ between runs")
+
+
+def changed_late(returned: Outputs, later: Outputs) -> list[str]:
+    """One line for each output whose bits have changed since a launch returned."""
+    return _differing(returned, later, (), "have changed")
+
+
+def _differing(first: Outputs, second: Outputs, ignore: Iterable[Unwritten], what: str) -> list[str]:
     skip: dict[str, Bools] = {}
     for one in ignore:
         skip[one.tensor] = skip[one.tensor] | one.where if one.tensor in skip else one.where
@@ -109,7 +118,7 @@ def not_repeated(first: Outputs, second: Outputs, ignore: Iterable[Unwritten]) -
         different = as_words(array) != as_words(second[name])
         if name in skip:
             different &= ~skip[name]
-        notes += _place(name, different, "differ between runs")
+        notes += _place(name, different, what)
     return notes
 
 

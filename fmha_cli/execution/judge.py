@@ -1,8 +1,9 @@
 """The judge: one plan under several fills, to one verdict.
 
 For every fill, the inputs are written into the arena. Then ``repeats`` times the outputs are poisoned, the plan runs, and
-guards and inputs are checked for changes. The outputs are compared with the oracle and with each other. If several
-things are wrong with a row, the first of this list is its verdict, and the others stay in the notes:
+guards and inputs are checked for changes. The outputs are compared with the oracle and with each other, and a last look
+shows whether anything was written after the launch had returned. ``recheck`` judges the row once more after launches
+that were only timed. If several things are wrong with a row, the first of this list is its verdict, and the others stay in the notes:
 
 1. CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED, NOT_RUN: there is no result. The remaining fills do not run.
 2. OUT_OF_BOUNDS: it writes where it must not, so its outputs mean nothing. Its worker can no longer be trusted and is
@@ -13,7 +14,7 @@ things are wrong with a row, the first of this list is its verdict, and the othe
    cause.
 4. NONDETERMINISTIC: two runs of the same inputs differ. It precedes WRONG, because a race is the cause, and a wrong
    value is one of its effects that may be gone at the next try.
-5. WRONG: an output is beyond its budget, never written, or not finite.
+5. WRONG: an output is beyond its budget, never written, not finite, or changes after the launch has returned.
 6. MISTRUSTED: right, but the data prove little (``oracle.diagnose``), there is no budget to judge it by, or it ran only
    in a fresh worker.
 7. UNCHECKED (nothing was compared), PASSED.
@@ -21,105 +22,19 @@ things are wrong with a row, the first of this list is its verdict, and the othe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+import time
 
-from fmha_cli.domain.emulation import Executed, Finding, Observed, merged, summed
-from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.domain.emulation import merged, summed
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
-from fmha_cli.execution.checks import (
-    Outputs,
-    compared,
-    hazards,
-    must_repeat,
-    never_written,
-    not_finite,
-    not_repeated,
-)
+from fmha_cli.execution.checks import Outputs, not_repeated
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.supervisor import JobResult, Supervisor
-from fmha_cli.oracle.tensors import Array
+from fmha_cli.execution.negated import negated_inputs, without_signed_zero
+from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.execution.trial import SEVERITY, Examiner, Judged, JudgePolicy, Trial
 
-SEVERITY = (
-    Verdict.PASSED,
-    Verdict.UNCHECKED,
-    Verdict.MISTRUSTED,
-    Verdict.WRONG,
-    Verdict.NONDETERMINISTIC,
-    Verdict.HAZARD,
-    Verdict.OUT_OF_BOUNDS,
-    Verdict.NOT_RUN,
-    Verdict.LAUNCH_FAILED,
-    Verdict.OUT_OF_MEMORY,
-    Verdict.TIMED_OUT,
-    Verdict.CRASHED,
-)
-"""Verdicts of a row that was dispatched, from good to bad."""
-
-_LAST = SEVERITY.index(Verdict.OUT_OF_BOUNDS)
-
-
-@dataclass(frozen=True, kw_only=True)
-class JudgePolicy:
-    """The settings of a judgement.
-
-    Attributes:
-        fills: names of the data, in order.
-        repeats: number of runs of each fill.
-        check: compare with the oracle. The guards are watched in any case.
-        timeout: seconds for each run; None = no limit.
-    """
-
-    fills: tuple[str, ...] = ("normal",)
-    repeats: int = 1
-    check: bool = True
-    timeout: float | None = None
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """The judgement on a row.
-
-    Attributes:
-        comparisons: one for each fill that ran to its end, in order.
-        notes: the observations behind the verdict, each with its fill.
-        log_tail: the end of the worker's output if a run failed.
-        stage_ns: nanoseconds of every launch, in order (the first includes page faults and cold caches).
-        fill: the worst fill.
-        outputs: what the kernel returned under it, for ``--out`` and saved failures.
-        findings: the findings of an emulated device over all runs; None on other devices.
-        executed: its counts of the first run; None on other devices.
-    """
-
-    verdict: Verdict
-    comparisons: tuple[Comparison, ...] = ()
-    notes: tuple[str, ...] = ()
-    log_tail: str = ""
-    stage_ns: tuple[tuple[int, ...], ...] = ()
-    fill: str | None = None
-    outputs: Mapping[str, Array] = field(default_factory=dict)
-    findings: tuple[Finding, ...] | None = None
-    executed: tuple[Executed, ...] | None = None
-
-
-@dataclass
-class _Fill:
-    """One fill while it is being judged."""
-
-    case: Case
-    verdict: Verdict = Verdict.PASSED
-    comparison: Comparison | None = None
-    notes: list[str] = field(default_factory=list)
-    log_tail: str = ""
-    stage_ns: list[tuple[int, ...]] = field(default_factory=list)
-    outputs: Outputs = field(default_factory=dict)
-    observed: list[Observed] = field(default_factory=list)
-
-    def say(self, verdict: Verdict, *notes: str) -> None:
-        """Make the verdict at least as bad as this."""
-        self.verdict = max(self.verdict, verdict, key=SEVERITY.index)
-        self.notes += [f"fill {self.case.fill}: {note}" for note in notes]
+__all__ = ["SEVERITY", "JudgePolicy", "Judged", "judge", "recheck"]
 
 
 def judge(
@@ -136,92 +51,133 @@ def judge(
         UsageError: no such fill.
         KeyboardInterrupt: the user interrupted.
     """
-    fills: list[_Fill] = []
+    examiner, trials = Examiner(supervisor, job, arena, policy), list[Trial]()
     for name in policy.fills:
         try:
-            fill = _Fill(cases.case(job.plan.problem, name, stream=stream, check=policy.check))
-            fills.append(fill)
-            _judge_fill(supervisor, job, arena, policy, fill)
+            trial = Trial(cases.case(job.plan.problem, name, stream=stream, check=policy.check))
+            trials.append(trial)
+            _judge_fill(examiner, trial)
         except MemoryError as fault:
             note = f"fill {name}: no memory for inputs, outputs or reference ({fault})"
-            return _summed([*fills, _Fill(Case(job.plan.problem, name, {}), Verdict.OUT_OF_MEMORY, notes=[note])])
-        if SEVERITY.index(fill.verdict) >= _LAST:
+            trials.append(Trial(Case(job.plan.problem, name, {}), Verdict.OUT_OF_MEMORY, notes=[note]))
             break
-    return _summed(fills)
+        if trial.over:
+            break
+    if any(trial.harmed for trial in trials):
+        supervisor.retire()
+    return _summed(trials)
 
 
-def _judge_fill(supervisor: Supervisor, job: Job, arena: Arena, policy: JudgePolicy, fill: _Fill) -> None:
-    arena.write(fill.case.inputs)
+def _judge_fill(examiner: Examiner, trial: Trial) -> None:
+    examiner.arena.write(trial.case.inputs)
     first: Outputs | None = None
     unwritten: tuple[Unwritten, ...] = ()
-    for run in range(policy.repeats):
-        if SEVERITY.index(fill.verdict) >= _LAST:
+    for run in range(examiner.policy.repeats):
+        outputs, returned = examiner.launched(trial, run), time.monotonic()
+        if outputs is None:
             return
-        arena.prepare(run)
-        result = supervisor.run(job, arena, timeout=policy.timeout)
-        fill.stage_ns += result.stage_ns
-        if not _survived(supervisor, arena, result, fill):
-            return
-        missing, outputs = arena.unwritten(), arena.read()
+        missing = examiner.arena.unwritten()
         if first is None:
-            first, unwritten, fill.outputs = outputs, missing, outputs
-            _compare(job, policy, fill, outputs, missing)
-            continue
-        different = not_repeated(first, outputs, (*unwritten, *missing))
-        if different and must_repeat(job.plan):
-            fill.say(Verdict.NONDETERMINISTIC, *different)
-        if different or missing:
-            _compare(job, policy, fill, outputs, missing)
+            first, unwritten, trial.outputs = outputs, missing, outputs
+            examiner.compare(trial, outputs, missing)
+        else:
+            examiner.compare_runs(trial, first, outputs, missing, unwritten)
+        if trial.over:
+            return
+        if examiner.policy.late and run == examiner.policy.repeats - 1:
+            examiner.look_late(trial, outputs, returned)
 
 
-def _survived(supervisor: Supervisor, arena: Arena, result: JobResult, fill: _Fill) -> bool:
-    """Whether the run left outputs that can be examined."""
-    if result.observed is not None:
-        fill.observed.append(result.observed)
-        for verdict, notes in hazards(result.observed.findings):
-            fill.say(verdict, *notes)
-    if result.verdict is not None:
-        fill.say(result.verdict, result.note or result.verdict.value)
-        fill.log_tail = result.log_tail
-        return False
-    if result.distrust:
-        fill.say(Verdict.MISTRUSTED, result.distrust)
-        fill.log_tail = result.log_tail
-    harm = [f"wrote {violation.text()}" for violation in arena.violations()]
-    harm += [change.text() for change in arena.changed_inputs()]
-    if harm:
-        fill.say(Verdict.OUT_OF_BOUNDS, *harm)
-        supervisor.retire()
-    return True
+def recheck(
+    supervisor: Supervisor,
+    job: Job,
+    arena: Arena,
+    cases: Cases,
+    policy: JudgePolicy,
+    judged: Judged,
+    *,
+    timed: int,
+    again: bool = True,
+    stream: str = "fmha",
+) -> Judged:
+    """Judge a row once more, after ``judge`` and the launches that followed it.
+
+    First come the guards, the inputs and the outputs as those launches left them. Then the outputs are poisoned, and one
+    more launch runs on negated data, so a kernel that skips its work or returns an earlier result is seen. No second
+    reference is computed.
+
+    A worker that the kernel has harmed is not replaced: the other kernel of a pair may still have to be rechecked in it.
+
+    Args:
+        judged: of one fill; the arena has held its inputs since.
+        timed: number of launches that followed.
+        again: whether to launch once more.
+
+    Raises:
+        KeyboardInterrupt: the user interrupted.
+    """
+    assert judged.fill is not None
+    examiner = Examiner(supervisor, job, arena, policy)
+    trial = Trial(
+        cases.case(job.plan.problem, judged.fill, stream=stream, check=policy.check),
+        judged.verdict,
+        next(iter(judged.comparisons), None),
+        list(judged.notes),
+        judged.log_tail,
+        list(judged.stage_ns),
+        list(judged.waited_ns),
+        judged.mistimed,
+        judged.outputs,
+    )
+    first = judged.outputs
+    if timed and supervisor.holds(job, arena):
+        trial.when = f"after {timed} timed launches: "
+        left = examiner.left(trial)
+        if left is not None:
+            examiner.compare_runs(trial, first, left, (), ())
+    elif not timed:
+        examiner.look_late(trial, first, 0.0 if again else time.monotonic())
+    if again and not trial.over:
+        _launch_negated(examiner, trial, first)
+    return _summed([trial])
 
 
-def _compare(job: Job, policy: JudgePolicy, fill: _Fill, outputs: Outputs, missing: tuple[Unwritten, ...]) -> None:
-    if not policy.check:
-        fill.say(Verdict.UNCHECKED)
+def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
+    """One more launch on negated data, judged by the first launch's outputs and, where they differ, the reference."""
+    arena = examiner.arena
+    if not examiner.supervisor.holds(examiner.job, arena):
+        trial.when = "in a fresh worker: "  # its first launch would prove nothing about later ones
+        if examiner.launched(trial, 0) is None:
+            return
+    negated = negated_inputs(trial.case.problem, trial.case.inputs)
+    if negated is not None:
+        arena.write(negated.inputs)
+    trial.when = f"one more launch, {negated.what} negated: " if negated else "one more launch: "
+    outputs, returned = examiner.launched(trial, 1), time.monotonic()
+    if outputs is None:
         return
-    comparison = compared(job.plan, fill.case, outputs)
-    spoilt = never_written(job.plan.problem, missing) + not_finite(fill.case, outputs)
-    distrusted = comparison.verdict is Verdict.MISTRUSTED and comparison.distrust
-    fill.say(comparison.verdict, *([distrusted] if distrusted else []))
-    if spoilt:
-        fill.say(Verdict.WRONG, *spoilt)
-    if fill.comparison is None or _badness(comparison) > _badness(fill.comparison):
-        fill.comparison, fill.outputs = replace(comparison, notes=(*comparison.notes, *spoilt)), outputs
+    missing = arena.unwritten()
+    if negated is None:
+        examiner.compare_runs(trial, first, outputs, missing, ())
+    else:
+        restored = negated.restored(outputs)
+        plain = [{name: without_signed_zero(array) for name, array in side.items()} for side in (first, restored)]
+        if missing or not_repeated(plain[0], plain[1], missing):
+            examiner.compare(trial, restored, missing)
+    examiner.look_late(trial, outputs, returned)
 
 
-def _badness(comparison: Comparison) -> float:
-    return max((check.badness for _, check in comparison.checks), default=0.0)
-
-
-def _summed(fills: list[_Fill]) -> Judged:
-    worst = max(fills, key=lambda f: (SEVERITY.index(f.verdict), _badness(f.comparison) if f.comparison else 0.0))
-    seen = [one for fill in fills for one in fill.observed]
+def _summed(trials: list[Trial]) -> Judged:
+    worst = max(trials, key=lambda trial: trial.badness)
+    seen = [one for trial in trials for one in trial.observed]
     return Judged(
         verdict=worst.verdict,
-        comparisons=tuple(fill.comparison for fill in fills if fill.comparison is not None),
-        notes=tuple(note for fill in fills for note in fill.notes),
+        comparisons=tuple(trial.comparison for trial in trials if trial.comparison is not None),
+        notes=tuple(note for trial in trials for note in trial.notes),
         log_tail=worst.log_tail,
-        stage_ns=tuple(times for fill in fills for times in fill.stage_ns),
+        stage_ns=tuple(times for trial in trials for times in trial.stage_ns),
+        waited_ns=tuple(ns for trial in trials for ns in trial.waited_ns),
+        mistimed=next((trial.mistimed for trial in trials if trial.mistimed), None),
         fill=worst.case.fill,
         outputs=worst.outputs,
         findings=merged(f for one in seen for f in one.findings) if seen else None,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from dataclasses import dataclass, replace
+from types import NoneType
 
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import Availability, State
@@ -29,6 +30,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.clock import Reported, contradiction
 from fmha_cli.execution.job import HOST, RECORDER, Job, Loadable
 from fmha_cli.execution.layout import ArenaLayout
 from fmha_cli.execution.process import Death, WorkerProcess
@@ -53,6 +55,8 @@ class JobResult:
     Attributes:
         verdict: None when it ran; else CRASHED, TIMED_OUT, OUT_OF_MEMORY, LAUNCH_FAILED or NOT_RUN.
         stage_ns: nanoseconds per launch and stage, in order.
+        waited_ns: nanoseconds that the host waited for each launch.
+        mistimed: why the times cannot be true; then ``stage_ns`` means nothing.
         note: why it did not run.
         log_tail: the end of the worker's output during the request.
         distrust: why a result should not be believed although it ran.
@@ -61,6 +65,8 @@ class JobResult:
 
     verdict: Verdict | None = None
     stage_ns: tuple[tuple[int, ...], ...] = ()
+    waited_ns: tuple[int, ...] = ()
+    mistimed: str | None = None
     note: str | None = None
     log_tail: str = ""
     distrust: str | None = None
@@ -157,7 +163,8 @@ class Supervisor:
         *,
         launches: int = 1,
         cold: bool = False,
-        transfer: bool = True,
+        upload: bool = True,
+        download: bool = True,
         timeout: float | None = None,
     ) -> JobResult:
         """Launch a job, after loading it if the worker does not hold it.
@@ -168,23 +175,26 @@ class Supervisor:
         Args:
             arena: written and prepared; the worker maps it. Close it when the job is done: the worker unmaps closed
                 arenas at the next call.
-            launches: number of launches in a row, each timed.
+            launches: number of launches in a row, each timed. None only moves the arena; a worker that has died since is
+                then not asked again.
             cold: evict the caches before each launch.
-            transfer: move the arena to the device before and back after the launches; False for timing.
+            upload: move the arena to the device before the launches (always done for a job that was just loaded).
+            download: move it back after them.
             timeout: seconds for this call, a worker's start excepted; None = no limit.
 
         Raises:
             KeyboardInterrupt: the user interrupted; nothing of this job may be used.
         """
-        identity = f"{arena.id}-{job.digest}"
-        request = {"do": "run", "id": identity, "launches": launches, "cold": cold, "transfer": transfer}
+        identity = _identity(job, arena)
+        moves = {"upload": upload, "download": download}
+        request = {"do": "run", "id": identity, "launches": launches, "cold": cold, **moves}
         try:
             self._suit(job.message.runtime)
             self._tidy(identity)
             name = job.plan.main.name
             before = [other for other in self._ran if other != name]
             result, died = self._attempt(job, arena, request, timeout)
-            if not died or not before or result.verdict is Verdict.TIMED_OUT:
+            if not died or not before or not launches or result.verdict is Verdict.TIMED_OUT:
                 return result
             again, _ = self._attempt(job, arena, request, timeout)
         except EnvironmentProblem as fault:
@@ -194,6 +204,10 @@ class Supervisor:
         suspects = ", ".join(before[-KEPT_JOBS:])
         distrust = f"{result.note} after other kernels had run in it, but not alone in a fresh one ({suspects})"
         return replace(again, distrust=distrust, log_tail=result.log_tail)
+
+    def holds(self, job: Job, arena: Arena) -> bool:
+        """Whether the current worker has the job loaded, and so may have launched it before."""
+        return self._worker is not None and self._worker.alive and _identity(job, arena) in self._loaded
 
     def _suit(self, runtime: str) -> None:
         """End a worker with another runtime, because two runtimes in one process would replace each other."""
@@ -244,16 +258,24 @@ class Supervisor:
         self._ran[job.plan.main.name] = None
         self._ran.move_to_end(job.plan.main.name)
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
+        asked = time.perf_counter_ns()
         answer = worker.ask(request, timeout=left)
+        elapsed = time.perf_counter_ns() - asked
         if isinstance(answer, Death):
             return self._buried(worker, answer, "running", timeout)
         if "failure" in answer:
             return self._failed(worker, answer, keep=False)
-        times = _stage_ns(answer, request["launches"], len(job.plan.stages))
+        times = _reported(answer, request["launches"], len(job.plan.stages))
         if times is None:
             what = "the session's times are not one number of nanoseconds for each stage"
             return self._failed(worker, {"failure": Failure.EXCEPTION, "what": what}, keep=False)
-        return JobResult(stage_ns=times, observed=_observed(answer)), False
+        waited = tuple(answer["waited"])
+        return JobResult(
+            stage_ns=tuple(tuple(max(0, ns or 0) for ns in stages) for stages in times),
+            waited_ns=waited,
+            mistimed=contradiction(times, waited, elapsed, works=job.plan.problem.flops() > 0),
+            observed=_observed(answer),
+        ), False
 
     def _buried(self, worker: WorkerProcess, death: Death, doing: str, timeout: float | None) -> tuple[JobResult, bool]:
         late = death.verdict is Verdict.TIMED_OUT
@@ -290,6 +312,11 @@ class Supervisor:
         self.close()
 
 
+def _identity(job: Job, arena: Arena) -> str:
+    """The name of a job on an arena, in the worker."""
+    return f"{arena.id}-{job.digest}"
+
+
 def _why(answer: Message) -> str:
     return f"{answer['what']} ({answer['why']})" if answer.get("why") else str(answer["what"])
 
@@ -299,12 +326,12 @@ def _observed(answer: Message) -> Observed | None:
     return None if seen is None else from_json(Observed, seen, "observed")
 
 
-def _stage_ns(answer: Message, launches: int, stages: int) -> tuple[tuple[int, ...], ...] | None:
+def _reported(answer: Message, launches: int, stages: int) -> Reported | None:
     """The times of a run's answer; None if they do not match the launches and stages."""
     times = answer.get("ns")
     if not isinstance(times, list) or len(times) != launches:
         return None
     for row in times:
-        if not isinstance(row, list) or len(row) != stages or any(type(ns) is not int or ns < 0 for ns in row):
+        if not isinstance(row, list) or len(row) != stages or any(type(ns) not in (int, NoneType) for ns in row):
             return None
     return tuple(tuple(row) for row in times)

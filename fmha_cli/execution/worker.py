@@ -8,11 +8,15 @@ request    members                                        answer
 hello                                                     version, fmha, pid
 probe      entry, backend                                 availability
 load       id, job, layout (arena's descriptor attached)  (empty)
-run        id, launches, cold, transfer                   ns: one list of stages for each launch; observed
+run        id, launches, cold, upload, download           ns, waited: see below; observed
 drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
 describe   job, layout, recorder                          launches: see ``DryRun.describe_launches``
 =========  =============================================  ==========================================
+
+``ns`` has one list for each launch: the nanoseconds that the session reports for each stage, or null for a number that is
+not finite. ``waited`` has the nanoseconds that the worker waited for each launch. A run without launches moves the arena
+only, which shows what earlier launches left.
 
 A failed request is answered with ``failure`` (a :class:`Failure`), ``what`` and ``why``; the traceback goes to
 stderr, which the parent keeps. The end of the channel ends the worker, and so does an answer that the device is lost.
@@ -26,6 +30,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import mmap
 import os
 import resource
@@ -33,6 +38,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
@@ -183,8 +189,10 @@ class Worker:
 
     def _run(self, request: Message) -> Message:
         loaded = self._jobs[request["id"]]
-        session, cold, times = loaded.session, request["cold"], []
-        if request["transfer"] or loaded.fresh:
+        session, cold = loaded.session, request["cold"]
+        times: list[list[int | None]] = []
+        waited: list[int] = []
+        if request["upload"] or loaded.fresh:
             session.upload()
             loaded.fresh = False
         for _ in range(request["launches"]):
@@ -193,11 +201,14 @@ class Worker:
             if self._emulator is not None:
                 self._emulator.order(loaded.seed + loaded.launches)
             loaded.launches += 1
-            times.append(session.launch())
-        if request["transfer"]:
+            start = time.perf_counter_ns()
+            stages = session.launch()
+            waited.append(time.perf_counter_ns() - start)
+            times.append([_whole(ns) for ns in stages])
+        if request["download"]:
             session.download()
         seen = None if self._emulator is None else to_json(self._emulator.take())
-        return {"ns": [[int(ns) for ns in stages] for stages in times], "observed": seen}
+        return {"ns": times, "waited": waited, "observed": seen}
 
     def _drop(self, request: Message) -> Message:
         loaded = self._jobs.pop(request["id"], None)
@@ -228,6 +239,11 @@ class Worker:
             None if recorder is None else verified(from_json(Loadable, recorder, "recorder")),
         )
         return {"launches": [to_json(launch) for launch in launches]}
+
+
+def _whole(ns: float) -> int | None:
+    """A reported time as the protocol carries it."""
+    return int(ns) if math.isfinite(ns) else None
 
 
 def address_of(arena: mmap.mmap) -> int:

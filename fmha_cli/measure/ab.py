@@ -63,7 +63,7 @@ class AbSampler:
         if count >= self.policy.max_samples:
             return StopReason.MAX_SAMPLES
         spent = sum(a) + sum(b) if spent_ns is None else spent_ns
-        return StopReason.BUDGET if spent >= self.policy.budget_ns else None
+        return self.policy.timeout(count, spent)
 
     def next_rounds(self, a: Sequence[int], b: Sequence[int], spent_ns: int | None = None) -> int:
         """How many rounds to run next; 0 = stop. Grows like ``Sampler.next_batch``."""
@@ -74,8 +74,8 @@ class AbSampler:
         rule, warm = self.policy, self.warmup(a, b)
         count = 0 if warm is None else len(a) - warm
         wanted = 1 if warm is None else max(rule.min_samples, int(count * rule.growth) + 1) - count
-        left = rule.budget_ns - (sum(a) + sum(b) if spent_ns is None else spent_ns)
-        fitting = min(rule.batch_ns, left) // max(1, median(a) + median(b))
+        spent = sum(a) + sum(b) if spent_ns is None else spent_ns
+        fitting = rule.room_ns(count, spent) // max(1, median(a) + median(b))
         return max(1, min(wanted, fitting, rule.max_samples - count))
 
 

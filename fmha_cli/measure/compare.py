@@ -26,6 +26,28 @@ class Speed(StrEnum):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Regret:
+    """What the default choice costs: its median / the best median - 1.
+
+    Attributes:
+        ci95: bootstrap interval, (0, 0) where the default is the best; None for fewer than 6 samples on a side.
+    """
+
+    value: float
+    ci95: tuple[float, float] | None
+
+    @staticmethod
+    def of(default: Sequence[int], others: Sequence[Sequence[int]]) -> Regret:
+        """The regret of the default's samples against the best of the other kernels, in nanoseconds."""
+        best = min((default, *others), key=median)
+        if best is default:
+            return Regret(value=0.0, ci95=None if ratio_interval(default, default, paired=True) is None else (0.0, 0.0))
+        ends = ratio_interval(default, best, paired=False)
+        value = median(default) / max(1, median(best)) - 1
+        return Regret(value=value, ci95=None if ends is None else (ends[0] - 1, ends[1] - 1))
+
+
+@dataclass(frozen=True, kw_only=True)
 class Ratio:
     """This median / the other median: above 1 is slower.
 

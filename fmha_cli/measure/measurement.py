@@ -10,8 +10,11 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.members import Count, FewestItems, Hidden, Least, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.roofline import CacheState, Floor, Peaks, floor_of
-from fmha_cli.measure.sampling import Sampler, StopReason, sanity_notes
-from fmha_cli.measure.stats import median, median_interval
+from fmha_cli.measure.sampling import StopReason, sanity_notes
+from fmha_cli.measure.stats import median, median_interval, relative_width
+
+NOISY = 0.10
+"""The interval of a median is wide from this share of the median on: then a difference of 5 % either way means nothing."""
 
 
 class Noise(StrEnum):
@@ -46,11 +49,10 @@ class Measurement:
     flops: Count
     dense: Annotated[bool, Hidden(), Then("flops_counted")] = False
     bytes: Annotated[int, Least(0), Then("tflops", "gbps", "peak_fraction")]
-    floor: Annotated[Floor | None, Then("notes")] = None
+    floor: Annotated[Floor | None, Then("notes", "noise")] = None
     process_of_sample: Annotated[
         tuple[Count, ...] | None, "number of the process that took each sample; null: one process took all"
     ] = None
-    noise: Annotated[Noise | None, "why the times say little; null: nothing speaks against them"] = None
 
     def __post_init__(self) -> None:
         if not self.launches or len({len(launch) for launch in self.launches}) != 1 or not self.launches[0]:
@@ -107,11 +109,18 @@ class Measurement:
         """Outliers and drift, in words."""
         return sanity_notes(self.samples_ns)
 
+    @property
+    def noise(self) -> Annotated[Noise | None, "why the times say little; null: nothing speaks against them"]:
+        """FEW without an interval, WIDE if it is wider than ``NOISY`` of the median."""
+        if self.ci95_ns is None:
+            return Noise.FEW
+        return Noise.WIDE if relative_width(self.samples_ns) > NOISY else None
+
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Measurement:
         """The inverse of the JSON form; summaries are derived again."""
         stages = members["stage_samples_ns"] or (members["samples_ns"],)
-        kept = ("cache", "threads", "warmup", "stop", "flops", "bytes", "floor", "process_of_sample", "noise")
+        kept = ("cache", "threads", "warmup", "stop", "flops", "bytes", "floor", "process_of_sample")
         return cls(
             launches=tuple(zip(*stages, strict=True)),
             dense=members["flops_counted"] == "dense",
@@ -123,8 +132,8 @@ def measurement_of(
     problem: Problem,
     launches: Sequence[tuple[int, ...]],
     *,
-    sampler: Sampler | None = None,
-    spent_ns: int | None = None,
+    warmup: int = 0,
+    stop: StopReason = StopReason.SINGLE,
     cache: CacheState = CacheState.HOT,
     threads: int = 0,
     peaks: Peaks | None = None,
@@ -133,23 +142,20 @@ def measurement_of(
     """The measurement of a run.
 
     Args:
-        launches: all launches in the order taken, warm-up included.
-        sampler: the rule that the run followed; None counts every launch (``fmha run``).
-        spent_ns: wall time so far, as the sampler received it.
+        launches: the counted launches in the order taken.
+        warmup: number of launches before them.
+        stop: why sampling ended.
 
     Raises:
         ValueError: there are no launches.
     """
-    totals = [sum(launch) for launch in launches]
-    warm = 0 if sampler is None else sampler.warmup(totals) or 0
-    stop = StopReason.SINGLE if sampler is None else sampler.stop(totals, spent_ns) or StopReason.INTERRUPTED
     return Measurement(
-        launches=tuple(launches[warm:]) or tuple(launches),
+        launches=tuple(launches),
         flops=problem.flops(dense=dense),
         bytes=problem.bytes(),
         cache=cache,
         threads=threads,
-        warmup=warm if warm < len(launches) else 0,
+        warmup=warmup,
         stop=stop,
         dense=dense,
         floor=None if peaks is None else floor_of(problem, peaks, cache),

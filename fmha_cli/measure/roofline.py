@@ -8,7 +8,7 @@ cache need not be read again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Annotated
@@ -16,6 +16,7 @@ from typing import Annotated
 from fmha_cli.domain.members import Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
+from fmha_cli.measure.stats import median
 
 
 class CacheState(StrEnum):
@@ -127,15 +128,33 @@ neighbours at the time of its measurement; the peak of a data sheet is an upper 
 FASTER_THAN_ROOFLINE = "M001"
 """Id of the Reason for an impossible time."""
 
+CONTRADICTED = "M002"
+"""Id of the Reason for a time that the host's clock contradicts (``execution.clock``)."""
 
-def impossible(median_ns: int, floor: Floor | None) -> Reason | None:
-    """The reason why a time cannot be true; None when it can. Such a row is MISTRUSTED."""
-    if floor is None or median_ns >= floor.ns * (1 - MARGIN[floor.kind]):
+FASTEST, FAR_BELOW = 0.05, 0.5
+"""A spread is impossible too: the fastest twentieth of the samples must reach half of what the median must reach. Single
+launches may be faster than a measured peak allows, because clocks rise for a moment."""
+
+
+def impossible(samples_ns: Sequence[int], floor: Floor | None) -> Reason | None:
+    """The reason why times cannot be true; None when they can. Such a row is MISTRUSTED.
+
+    The median is what counts, and the fastest twentieth: a kernel that leaves work out of some launches only shows there.
+    """
+    if floor is None:
+        return None
+    least = floor.ns * (1 - MARGIN[floor.kind])
+    middle, fast = median(samples_ns), sorted(samples_ns)[int(FASTEST * len(samples_ns))]
+    if middle < least:
+        found = f"the median, {middle} ns, is below"
+    elif fast < least * FAR_BELOW:
+        found = f"the fastest twentieth of the samples, {fast} ns, is far below"
+    else:
         return None
     what = "FLOPs" if floor.bound is Bound.COMPUTE else "bytes"
     return Reason(
         FASTER_THAN_ROOFLINE,
-        f"median {median_ns} ns is below the roofline floor of {floor.ns:.0f} ns ({floor.kind.value} peak, {what}): "
-        f"the kernel left work out, or the timer did",
+        f"{found} the roofline floor of {floor.ns:.0f} ns ({floor.kind.value} peak, {what}): "
+        "the kernel left work out, or the timer did",
         "compare with --cache cold; fmha validate; measure the peak again on an idle machine",
     )

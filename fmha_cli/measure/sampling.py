@@ -19,7 +19,9 @@ class StopReason(StrEnum):
     CONVERGED = "converged"
     """The 95 % interval of the median is narrower than requested."""
     BUDGET = "budget"
-    """The time budget is used up."""
+    """The time budget is used up, and there are the fewest samples that are wanted."""
+    MAX_TIME = "max_time"
+    """The longest time is used up, with fewer samples than wanted."""
     MAX_SAMPLES = "max_samples"
     """The number of samples reached its limit."""
     INTERRUPTED = "interrupted"
@@ -33,9 +35,11 @@ class SamplingPolicy:
     """When to stop.
 
     Attributes:
-        min_samples: number of counted samples before the interval is checked (6 is the least that has one).
+        min_samples: number of counted samples before the interval is checked, and before the budget counts (6 is the
+            least that has an interval).
         max_samples: the most counted samples.
-        budget_ns: time for warm-up and samples together. One sample is taken even if it takes longer.
+        budget_ns: time for warm-up and samples together, if there are enough samples.
+        max_ns: the longest time for both, however few samples there are. One is taken even if it takes longer.
         rel_ci: stop when the 95 % interval of the median is narrower than this share of the median.
         warmup_min: the fewest launches before the first counted one.
         warmup_max: the most launches before the first counted one.
@@ -47,6 +51,7 @@ class SamplingPolicy:
     min_samples: int = 10
     max_samples: int = 1000
     budget_ns: int = 2_000_000_000
+    max_ns: int = 30_000_000_000
     rel_ci: float = 0.02
     warmup_min: int = 3
     warmup_max: int = 50
@@ -56,15 +61,36 @@ class SamplingPolicy:
 
     def __post_init__(self) -> None:
         sane = 1 <= self.min_samples <= self.max_samples and 0 <= self.warmup_min <= self.warmup_max
-        if not (sane and self.budget_ns > 0 and self.rel_ci >= 0 and self.growth > 1 and self.batch_ns > 0):
+        if not (
+            sane
+            and self.budget_ns > 0
+            and self.max_ns > 0
+            and self.rel_ci >= 0
+            and self.growth > 1
+            and self.batch_ns > 0
+        ):
             raise ValueError(f"a sampling policy that contradicts itself: {self}")
+
+    def limit_ns(self, counted: int) -> int:
+        """The time that is allowed with so many counted samples."""
+        return self.max_ns if counted < self.min_samples else min(self.budget_ns, self.max_ns)
+
+    def timeout(self, counted: int, spent_ns: int) -> StopReason | None:
+        """Which limit of the time is reached, if any."""
+        if spent_ns < self.limit_ns(counted):
+            return None
+        return StopReason.MAX_TIME if spent_ns >= self.max_ns else StopReason.BUDGET
+
+    def room_ns(self, counted: int, spent_ns: int) -> int:
+        """The time that the next batch may take."""
+        return min(self.batch_ns, self.limit_ns(counted) - spent_ns)
 
 
 SETTLED = 3
 """Number of consecutive launches that must agree before a kernel counts as warm."""
 
 _WARMUP_SHARE = 5
-"""Warm-up ends when it has used a fifth of the budget."""
+"""Warm-up ends when it has used a fifth of the budget, or of the longest time if that is shorter."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +106,8 @@ class Sampler:
     def warmup(self, samples: Sequence[int]) -> int | None:
         """How many leading launches are warm-up, or None while the kernel is not warm.
 
-        Warm-up also ends after a fifth of the budget. A launch that alone exceeds the budget is counted, so even the
-        slowest kernel gets a time.
+        Warm-up also ends after a fifth of the budget. A launch that alone exceeds the longest time is counted, so even
+        the slowest kernel gets a time.
         """
         rule = self.policy
         if rule.warmup_max == 0:
@@ -90,8 +116,8 @@ class Sampler:
         for done, sample in enumerate(samples, 1):
             fastest = min(fastest or sample, sample)
             spent += sample
-            if done >= rule.warmup_max or spent * _WARMUP_SHARE >= rule.budget_ns:
-                return done - 1 if spent >= rule.budget_ns else done
+            if done >= rule.warmup_max or spent * _WARMUP_SHARE >= min(rule.budget_ns, rule.max_ns):
+                return done - 1 if spent >= rule.max_ns else done
             last = samples[max(0, done - SETTLED) : done]
             if done >= max(rule.warmup_min, SETTLED) and max(last) <= fastest * (1 + rule.settle):
                 return done
@@ -111,7 +137,7 @@ class Sampler:
             return StopReason.CONVERGED
         if len(kept) >= self.policy.max_samples:
             return StopReason.MAX_SAMPLES
-        return StopReason.BUDGET if self._left(samples, spent_ns) <= 0 else None
+        return self.policy.timeout(len(kept), sum(samples) if spent_ns is None else spent_ns)
 
     def next_batch(self, samples: Sequence[int], spent_ns: int | None = None) -> int:
         """The number of launches to make next; 0 = stop.
@@ -125,19 +151,16 @@ class Sampler:
         warm = self.warmup(samples)
         if warm is None:
             wanted = rule.warmup_min - len(samples) if len(samples) < rule.warmup_min else 1
-            return max(1, min(wanted, self._fitting(samples, spent_ns)))
+            return max(1, min(wanted, self._fitting(samples, spent_ns, 0)))
         count = len(samples) - warm
         target = min(rule.max_samples, max(rule.min_samples, int(count * rule.growth) + 1))
-        return max(1, min(target - count, self._fitting(samples, spent_ns)))
+        return max(1, min(target - count, self._fitting(samples, spent_ns, count)))
 
-    def _left(self, samples: Sequence[int], spent_ns: int | None) -> int:
-        return self.policy.budget_ns - (sum(samples) if spent_ns is None else spent_ns)
-
-    def _fitting(self, samples: Sequence[int], spent_ns: int | None) -> int:
+    def _fitting(self, samples: Sequence[int], spent_ns: int | None, counted: int) -> int:
         if not samples:
             return 1
         each = max(1, median(samples), 0 if spent_ns is None else spent_ns // len(samples))
-        return min(self.policy.batch_ns, self._left(samples, spent_ns)) // each
+        return self.policy.room_ns(counted, sum(samples) if spent_ns is None else spent_ns) // each
 
 
 OUTLIER_MADS = 14.826

@@ -18,6 +18,9 @@ Number = TypeVar("Number", int, float)
 CONFIDENCE = 0.95
 """Confidence of every interval in a record (``ci95_ns``)."""
 
+FEWEST = 6
+"""The fewest samples whose median has such an interval."""
+
 _EXACT_UP_TO = 2000
 """Up to this many samples the exact binomial is used. More samples use its normal approximation, which is off by a rank
 or two."""

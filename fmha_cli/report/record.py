@@ -76,6 +76,9 @@ class Record:
     dropout_stream: str | None = None
     default_choice: Annotated[bool | None, "with --all-kernels: auto would choose this kernel"] = None
     regret: Annotated[float | None, "of the default choice: its median / the best median - 1"] = None
+    regret_ci95: Annotated[
+        tuple[float, float] | None, "95 % interval of the regret; null: too few samples, or no regret"
+    ] = None
     baseline: Ratio | None = None
     ab: Ratio | None = None
     launches: Annotated[
@@ -162,7 +165,7 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
         ),
         *((stage, ("imported_from", "edited")) for stage in row["stages"]),
         *((measured, ("process_of_sample", "noise")) for measured in (row["measurement"],) if measured),
-        (row, ("run", "started", "host", "selected_by", "model")),
+        (row, ("regret_ci95", "run", "started", "host", "selected_by", "model")),
     ):
         for name in names:
             tree.setdefault(name, None)

@@ -2,56 +2,38 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
+from fmha_cli.execution.clock import untimed
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.judge import Judged, JudgePolicy, judge
+from fmha_cli.execution.judge import Judged, JudgePolicy, judge, recheck
 from fmha_cli.execution.layout import layout_of
-from fmha_cli.measure.ab import AbSampler, orders
+from fmha_cli.execution.supervisor import JobResult
 from fmha_cli.measure.measurement import Measurement, measurement_of
-from fmha_cli.measure.roofline import CacheState, Peaks
-from fmha_cli.measure.sampling import Sampler, SamplingPolicy
+from fmha_cli.measure.roofline import CONTRADICTED, CacheState, Peaks
+from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.tensor_io import write_tensors
+from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, sample, sample_pair
 
 _TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
 """Verdicts after which a time is meaningful."""
 
 _AGAIN_NS = 500_000_000
-"""``run`` launches once more for its sample unless the judged launch took longer than this."""
+"""``run`` times a second launch, judged like the first, unless the first took longer than this."""
 
 _TENSORS_KEPT = ("o", "lse", "dq", "dk", "dv", "dbias")
-
-Launch = Callable[[int], tuple[tuple[int, ...], ...]]
-"""Launches n times in a row: nanoseconds per launch and stage. Raises ``RowFailed`` if the kernel does not survive."""
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Raw launches, warm-up included, and the wall time they took with everything around them (evictions)."""
-
-    launches: tuple[tuple[int, ...], ...]
-    spent_ns: int
-
-
-class RowFailed(Exception):
-    """A launch of a row that is being timed did not survive."""
-
-    def __init__(self, verdict: Verdict, note: str, log: str) -> None:
-        super().__init__(note)
-        self.verdict = verdict
-        self.log = log
 
 
 class Executor:
@@ -67,7 +49,7 @@ class Executor:
         self._request, self._registry, self._supervisor = context.request, context.registry, context.supervisor
 
     def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Fate:
-        """Judge a row, then time it.
+        """Judge a row, time it, and judge what the timed launches left.
 
         Raises:
             KeyboardInterrupt: the user interrupted; the row is not done.
@@ -79,44 +61,61 @@ class Executor:
         except MemoryError as fault:
             return Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=artifacts, notes=(f"no memory for tensors: {fault}",))
         with arena:
-            judged = self._judge(job, arena)
+            judged, timed = self._judge(job, arena), None
+            if judged.verdict in _TIMED and not job.device.emulated:  # times on an emulated device mean nothing
+                judged, timed = self._timed(row, job, arena, judged)
+                self._retire_after(judged)
             out, saved = self._write_out(judged, index), self._save_failure(row, judged)
-            fate = replace(Fate.of(judged, artifacts), out=out, saved=saved)
-            if judged.verdict not in _TIMED or job.device.emulated:  # times on an emulated device mean nothing
-                return fate
-            try:
-                return replace(fate, measurement=self._measured(row, job, arena, judged))
-            except RowFailed as fault:
-                return replace(fate, verdict=fault.verdict, notes=(*fate.notes, str(fault)), log=fault.log or None)
+            return replace(self._fate(row, artifacts, judged, timed), out=out, saved=saved)
 
     def run_pair(
         self, rows: tuple[Row, Row], artifacts: tuple[tuple[Artifact, ...], tuple[Artifact, ...]]
     ) -> tuple[Fate, Fate]:
-        """Judge two rows of one problem, then time them in turns."""
+        """Judge two rows of one problem, time them in turns, and judge what the timed launches left."""
         jobs = [self._job(row, built) for row, built in zip(rows, artifacts, strict=True)]
-        fates: list[Fate] = []
         try:
             with ExitStack() as stack:
                 arenas = [stack.enter_context(Arena(layout_of(job.plan.problem, job.plan.workspaces))) for job in jobs]
                 judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
-                fates = [Fate.of(j, built) for j, built in zip(judged, artifacts, strict=True)]
+                timed: tuple[Timed | None, Timed | None] = (None, None)
                 if all(j.verdict in _TIMED for j in judged):
-                    launches = [
-                        self._launch(job, arena, rows[0].cache) for job, arena in zip(jobs, arenas, strict=True)
+                    first, second = (
+                        self._launcher(job, arena, rows[0]) for job, arena in zip(jobs, arenas, strict=True)
+                    )
+                    try:
+                        timed = sample_pair(first, second, self._policy(), self._request.fill_seed)
+                    except RowFailed as fault:
+                        judged = [_failed(j, fault) for j in judged]
+                    except Mistimed:
+                        pass  # the launcher of the side knows it
+                    judged = [
+                        self._rechecked(job, arena, side, launch)
+                        for job, arena, side, launch in zip(jobs, arenas, judged, (first, second), strict=True)
                     ]
-                    timed = sample_pair(launches[0], launches[1], self._policy(), self._request.fill_seed)
-                    warm = AbSampler(self._policy()).warmup(*([sum(t) for t in side.launches] for side in timed)) or 0
-                    counted = [replace(side, launches=side.launches[warm:] or side.launches) for side in timed]
-                    fates = [
-                        replace(fate, measurement=self._measurement(row, side))
-                        for fate, row, side in zip(fates, rows, counted, strict=True)
-                    ]
+                    self._retire_after(*judged)
+                fates = [self._fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
         except MemoryError as fault:
             note = f"no memory for two sets of tensors: {fault}"
             fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, notes=(note,)) for a in artifacts]
-        except RowFailed as fault:
-            fates = [replace(f, verdict=fault.verdict, notes=(*f.notes, str(fault))) for f in fates]
         return fates[0], fates[1]
+
+    def _timed(self, row: Row, job: Job, arena: Arena, judged: Judged) -> tuple[Judged, Timed | None]:
+        """The row after its timed launches. ``run`` times a launch that is judged, ``bench`` those that follow it."""
+        if self._request.command is Command.VALIDATE:
+            return judged, Timed(judged.stage_ns[-1:]) if judged.stage_ns else None
+        launcher = self._launcher(job, arena, row)
+        if self._request.command is Command.RUN:
+            slow = sum(sum(stages) for stages in judged.stage_ns) >= _AGAIN_NS
+            judged = self._rechecked(job, arena, judged, launcher, again=not slow)
+            return judged, Timed(judged.stage_ns[-1:], warmup=len(judged.stage_ns) - 1)
+        timed = None
+        try:
+            timed = sample(launcher, self._policy())
+        except RowFailed as fault:
+            return _failed(judged, fault), None
+        except Mistimed:
+            pass
+        return self._rechecked(job, arena, judged, launcher), timed
 
     def _job(self, row: Row, artifacts: tuple[Artifact, ...]) -> Job:
         assert row.choice is not None
@@ -139,48 +138,69 @@ class Executor:
             repeats=max(1, request.repeats) if validating else 1,
             check=request.check,
             timeout=request.timeout or None,
+            late=validating,
         )
-        stream = self._registry.backend(job.backend).dropout_stream
-        return judge(self._supervisor, job, arena, self._cases, policy, stream=stream)
+        return judge(self._supervisor, job, arena, self._cases, policy, stream=self._stream(job.backend))
+
+    def _rechecked(self, job: Job, arena: Arena, judged: Judged, launcher: Launcher, *, again: bool = True) -> Judged:
+        """The judgement with what the launches of ``launcher`` left; a row that has failed stays as it is."""
+        if judged.verdict not in _TIMED:
+            return judged
+        request = self._request
+        policy = JudgePolicy(check=request.check, timeout=request.timeout or None)
+        after = recheck(
+            self._supervisor,
+            job,
+            arena,
+            self._cases,
+            policy,
+            judged,
+            timed=len(launcher.waited_ns),
+            again=again,
+            stream=self._stream(job.backend),
+        )
+        note = untimed(launcher.totals_ns, launcher.waited_ns)
+        notes = (*after.notes, note) if note else after.notes
+        return replace(after, notes=notes, mistimed=launcher.mistimed or after.mistimed)
+
+    def _retire_after(self, *judged: Judged) -> None:
+        """Replace the worker after a kernel that wrote where it must not."""
+        if any(one.verdict is Verdict.OUT_OF_BOUNDS for one in judged):
+            self._supervisor.retire()
+
+    def _stream(self, backend: str) -> str:
+        return self._registry.backend(backend).dropout_stream
 
     def _policy(self) -> SamplingPolicy:
-        return SamplingPolicy(budget_ns=int(self._request.budget_s * 1e9))
+        request = self._request
+        return SamplingPolicy(budget_ns=int(request.budget_s * 1e9), max_ns=int(request.max_time_s * 1e9))
 
-    def _launch(self, job: Job, arena: Arena, cache: CacheState) -> Launch:
-        def launch(count: int) -> tuple[tuple[int, ...], ...]:
-            result = self._supervisor.run(
-                job,
-                arena,
-                launches=count,
-                cold=cache is CacheState.COLD,
-                transfer=False,
-                timeout=self._request.timeout or None,
+    def _launcher(self, job: Job, arena: Arena, row: Row) -> Launcher:
+        cold, timeout = row.cache is CacheState.COLD, self._request.timeout or None
+
+        def run(count: int) -> JobResult:
+            return self._supervisor.run(
+                job, arena, launches=count, cold=cold, upload=False, download=False, timeout=timeout
             )
-            if result.verdict is not None:
-                raise RowFailed(result.verdict, result.note or result.verdict.value, result.log_tail)
-            if result.distrust:
-                raise RowFailed(Verdict.MISTRUSTED, result.distrust, result.log_tail)
-            return result.stage_ns
 
-        return launch
+        return Launcher(run)
 
-    def _measured(self, row: Row, job: Job, arena: Arena, judged: Judged) -> Measurement | None:
-        launch = self._launch(job, arena, row.cache)
-        if self._request.command is Command.BENCH:
-            timed = sample(launch, self._policy())
-            return self._measurement(row, timed, Sampler(self._policy()))
-        first = judged.stage_ns[-1:]
-        warm = 0
-        if self._request.command is Command.RUN and first and sum(first[0]) < _AGAIN_NS:
-            first, warm = launch(1), len(judged.stage_ns)  # the judged launch includes page faults
-        return replace(self._measurement(row, Timed(first, 0)), warmup=warm) if first else None
+    def _fate(self, row: Row, artifacts: tuple[Artifact, ...], judged: Judged, timed: Timed | None) -> Fate:
+        """The outcome of a row that was judged, with its times if they can be believed."""
+        fate = Fate.of(judged, artifacts)
+        if judged.verdict not in _TIMED or row.choice is None or row.choice.device.emulated:
+            return fate
+        if judged.mistimed:
+            reason = Reason(CONTRADICTED, judged.mistimed, "the session's timer is wrong: no time of this row counts")
+            return replace(fate, verdict=Verdict.MISTRUSTED, reasons=(*fate.reasons, reason))
+        return fate if timed is None else replace(fate, measurement=self._measurement(row, timed))
 
-    def _measurement(self, row: Row, timed: Timed, sampler: Sampler | None = None) -> Measurement:
+    def _measurement(self, row: Row, timed: Timed) -> Measurement:
         return measurement_of(
             row.problem,
             timed.launches,
-            sampler=sampler,
-            spent_ns=timed.spent_ns,
+            warmup=timed.warmup,
+            stop=timed.stop,
             cache=row.cache,
             threads=self._context.threads,
             peaks=self._peaks(row),
@@ -201,39 +221,15 @@ class Executor:
         Path(folder).mkdir(parents=True, exist_ok=True)
         path = Path(folder) / f"{row.key}.safetensors"
         assert row.choice is not None
-        stream = self._registry.backend(row.choice.kernel.backend).dropout_stream
+        stream = self._stream(row.choice.kernel.backend)
         inputs = self._cases.case(row.problem, fill, stream=stream, check=False).inputs
         write_tensors(path, {**inputs, **{f"out.{k}": v for k, v in judged.outputs.items()}})
         return str(path)
 
 
-def sample(launch: Launch, policy: SamplingPolicy) -> Timed:
-    """Launch until the stopping rule of ``policy`` is satisfied."""
-    sampler = Sampler(policy)
-    launches: list[tuple[int, ...]] = []
-    totals: list[int] = []
-    start = time.perf_counter_ns()
-    while count := sampler.next_batch(totals, time.perf_counter_ns() - start):
-        batch = launch(count)
-        launches.extend(batch)
-        totals.extend(sum(stages) for stages in batch)
-    return Timed(tuple(launches), time.perf_counter_ns() - start)
-
-
-def sample_pair(first: Launch, second: Launch, policy: SamplingPolicy, seed: int) -> tuple[Timed, Timed]:
-    """Two kernels in interleaved rounds, in an order drawn from ``seed``, until their ratio is known."""
-    sampler = AbSampler(policy)
-    launches: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
-    totals: tuple[list[int], list[int]] = ([], [])
-    start = time.perf_counter_ns()
-    while rounds := sampler.next_rounds(*totals, time.perf_counter_ns() - start):
-        for order in orders(rounds, seed, len(totals[0])):
-            for side in order:
-                batch = (first, second)[side](1)
-                launches[side].extend(batch)
-                totals[side].append(sum(batch[0]))
-    spent = time.perf_counter_ns() - start
-    return Timed(tuple(launches[0]), spent), Timed(tuple(launches[1]), spent)
+def _failed(judged: Judged, fault: RowFailed) -> Judged:
+    notes = (*judged.notes, str(fault))
+    return replace(judged, verdict=fault.verdict, notes=notes, log_tail=fault.log or judged.log_tail)
 
 
 def out_path(pattern: str, index: int) -> Path:

@@ -48,7 +48,8 @@ class Request:
         cache: ``hot``, ``cold`` or ``both``.
         ab: two kernels to time in turns.
         peak: ``measured`` or ``spec``.
-        budget_s: time for the samples of one row of ``bench``.
+        budget_s: time for the samples of one row of ``bench``, once there are enough of them.
+        max_time_s: the longest time for the samples of one row, however few they are.
         oracle_s: seconds that checking one row may take; larger problems are checked on sampled rows.
         options: the backends' own options that the user gave, by flag name (``ck-home``).
         emu_seed, emu_turn, emu_threads, emu_checks: as in ``EmulatorOptions``; 0 threads = all allowed.
@@ -77,6 +78,7 @@ class Request:
     peak: str = "measured"
     repeats: int = 2
     budget_s: float = 2.0
+    max_time_s: float = 30.0
     oracle_s: float = 10.0
     save_failures: str | None = None
     baseline: str | None = None

@@ -21,6 +21,7 @@ from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.ab import ab_ratios
 from fmha_cli.measure.baseline import Baseline, load_baseline
+from fmha_cli.measure.compare import Regret
 from fmha_cli.measure.roofline import PeakKind, impossible
 from fmha_cli.oracle.dropout import STREAMS
 from fmha_cli.oracle.fills import fill
@@ -225,7 +226,7 @@ class _Walk:
         measured, tries = fate.measurement, PEAK_TRIES
         if measured is None:
             return fate
-        while reason := impossible(measured.median_ns, measured.floor):
+        while reason := impossible(measured.samples_ns, measured.floor):
             # a data sheet does not change
             if not tries or (measured.floor is not None and measured.floor.kind is PeakKind.SPEC):
                 return replace(fate, measurement=measured, verdict=Verdict.MISTRUSTED, reasons=(*fate.reasons, reason))
@@ -244,7 +245,8 @@ class _Walk:
         for row in rows:
             if self.journal is not None:
                 self.journal.planned(row.key)
-        fates = self.executor.run_pair((rows[0], rows[1]), (ready[0][0], ready[1][0]))
+        pair = self.executor.run_pair((rows[0], rows[1]), (ready[0][0], ready[1][0]))
+        fates = [self._believed(row, fate) for row, fate in zip(rows, pair, strict=True)]
         records = [self._record(row, fate) for row, fate in zip(rows, fates, strict=True)]
         a, b = (fate.measurement for fate in fates)
         if a is not None and b is not None:
@@ -291,11 +293,15 @@ class _Walk:
 
 
 def _with_regret(record: Record, group: Sequence[Record]) -> Record:
-    """The default choice of a group with its regret: its median / the best median - 1."""
+    """The default choice of a group with its regret, if its time and another's can be believed."""
     if not record.default_choice or record.measurement is None:
         return record
-    good = [r.measurement.median_ns for r in group if r.measurement is not None and r.verdict is Verdict.PASSED]
-    return replace(record, regret=record.measurement.median_ns / max(1, min(good)) - 1) if good else record
+    good = [r for r in group if r.measurement is not None and r.verdict is Verdict.PASSED]
+    others = [r.measurement.samples_ns for r in good if r.measurement is not None and r is not record]
+    if not good:
+        return record
+    regret = Regret.of(record.measurement.samples_ns, others)
+    return replace(record, regret=regret.value, regret_ci95=regret.ci95)
 
 
 def _fitting_fills(request: Request, files: InputFiles) -> Request:

@@ -67,10 +67,6 @@ class TooManyTimes(LiesAboutTime):
     times = (1, 2)
 
 
-class NegativeTime(LiesAboutTime):
-    times = (-1,)
-
-
 class LosesDevice(NullSession):
     """A launch loses the device; as with a real one, nothing on it can be freed afterwards."""
 
@@ -92,11 +88,17 @@ def opening(kind: type[NullSession]) -> NullBackend:
     return backend
 
 
+def lying(ns: object) -> NullBackend:
+    """A backend whose launches report this time."""
+    return opening(type("Lying", (LiesAboutTime,), {"times": (ns,)}))
+
+
 probe_prints = ProbePrints()
 probe_crashes, probe_hangs, probe_raises, open_fails = ProbeCrashes(), ProbeHangs(), ProbeRaises(), OpenFails()
 load_raises, bind_raises, loses_device = opening(LoadRaises), opening(BindRaises), opening(LosesDevice)
 probe_loses_device = ProbeLosesDevice()
-too_many_times, negative_time = opening(TooManyTimes), opening(NegativeTime)
+too_many_times, negative_time, no_time, one_ns = opening(TooManyTimes), lying(-1), lying(0), lying(1)
+nan_time, endless_time, age_of_the_universe = lying(float("nan")), lying(float("inf")), lying(1e30)
 not_a_backend = object()
 
 

@@ -87,7 +87,6 @@ def test_a_bad_probe_is_broken_and_says_why(supervisor: Supervisor, entry: str, 
         ("load_raises", Verdict.LAUNCH_FAILED, "undefined symbol"),
         ("bind_raises", Verdict.OUT_OF_MEMORY, "no room for the mirror"),
         ("too_many_times", Verdict.CRASHED, "not one number of nanoseconds"),
-        ("negative_time", Verdict.CRASHED, "not one number of nanoseconds"),
         ("absent", Verdict.NOT_RUN, "cannot be loaded"),
         ("loses_device", Verdict.CRASHED, "illegal memory access"),
     ],
@@ -99,6 +98,31 @@ def test_a_bad_session_has_its_verdict(
     assert result.verdict is verdict
     assert words in (result.note or "")
     assert run(supervisor, job).verdict is None
+
+
+@pytest.mark.parametrize(
+    ("attribute", "words"),
+    [
+        ("negative_time", "reported -1 ns"),
+        ("no_time", "reported 0 ns: no launch takes less than 10 ns"),
+        ("one_ns", "reported 1 ns"),
+        ("nan_time", "not a finite number"),
+        ("endless_time", "not a finite number"),
+        ("age_of_the_universe", "reported 1e+30 ns, but the host waited only"),
+    ],
+)
+def test_a_time_that_cannot_be_true_is_named(supervisor: Supervisor, job: Job, attribute: str, words: str) -> None:
+    result = run(supervisor, replace(job, entry=f"{HERE}:{attribute}"))
+    assert result.verdict is None
+    assert words in (result.mistimed or "")
+    assert run(supervisor, job).mistimed is None
+
+
+def test_launches_without_work_may_take_no_time(supervisor: Supervisor, job: Job) -> None:
+    problem = Problem.from_cli("-b 1 -H 1 --seqlens-q 4 --seqlens-k 0 -d 4 --dtype fp32")
+    empty = replace(job, plan=replace(job.plan, problem=problem), entry=f"{HERE}:no_time")
+    result = run(supervisor, empty)
+    assert (result.verdict, result.mistimed) == (None, None)
 
 
 def test_a_kernel_that_does_not_load_keeps_the_worker(job: Job) -> None:

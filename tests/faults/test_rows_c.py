@@ -155,7 +155,7 @@ def test_two_jobs_stay_loaded_and_run_in_turns(supervisor: Supervisor, library: 
         arena.prepare()
     for _ in range(3):
         for job, arena in zip(jobs, arenas, strict=True):
-            result = supervisor.run(job, arena, launches=4, cold=True, transfer=False)
+            result = supervisor.run(job, arena, launches=4, cold=True, upload=False, download=False)
             assert result.verdict is None
             assert len(result.stage_ns) == 4
     assert supervisor.started == 1

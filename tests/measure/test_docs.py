@@ -6,10 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.execution.clock import SHORTEST_NS, SLACK, SLACK_NS, UNTIMED, UNTIMED_NS
 from fmha_cli.measure.baseline import REGRESSION
-from fmha_cli.measure.roofline import FASTER_THAN_ROOFLINE, MARGIN, PeakKind
+from fmha_cli.measure.measurement import NOISY
+from fmha_cli.measure.roofline import CONTRADICTED, FAR_BELOW, FASTER_THAN_ROOFLINE, FASTEST, MARGIN, PeakKind
 from fmha_cli.measure.sampling import SETTLED, SamplingPolicy, StopReason
+from fmha_cli.measure.stats import FEWEST, median_rank
 from fmha_cli.report.schemas import load
+from fmha_cli.walk.request import Request
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "benchmarking.md").read_text("utf-8")
 WORDS = " ".join(TEXT.split())
@@ -33,6 +37,19 @@ def test_constants() -> None:
     assert f"From {policy.min_samples} samples on" in WORDS
     assert f"narrower than {policy.rel_ci * 100:.0f} % of the median" in WORDS
     assert f"stops at {policy.max_samples} samples or after {policy.budget_ns // 10**9} s" in WORDS
+    assert f"The budget counts only from {policy.min_samples} samples on" in WORDS
+    assert f"After {policy.max_ns // 10**9} s (`--max-time`" in WORDS
+    assert (policy.budget_ns, policy.max_ns) == tuple(int(s * 1e9) for s in (Request().budget_s, Request().max_time_s))
+    assert f"fewer than {FEWEST} samples" in WORDS
+    assert median_rank(FEWEST - 1) is None
+    assert median_rank(FEWEST) is not None
+    assert f"wider than {NOISY * 100:.0f} % of the median (±{NOISY * 50:.0f} %)" in WORDS
+    assert f"(by more than {SLACK * 100:.0f} % and {SLACK_NS // 1000} µs)" in WORDS
+    assert f"less than {SHORTEST_NS} ns for any work at all" in WORDS
+    assert f"waited for {UNTIMED} times the reported time or more, and at least {UNTIMED_NS // 10**6} ms" in WORDS
+    assert f"reason {CONTRADICTED}" in WORDS
+    assert (FASTEST, FAR_BELOW) == (1 / 20, 1 / 2)
+    assert "fastest twentieth is below half of that" in WORDS
     assert f"more than {MARGIN[PeakKind.MEASURED] * 100:.0f} % below the measured floor" in WORDS
     assert f"({MARGIN[PeakKind.SPEC] * 100:.0f} % for the data sheet's)" in WORDS
     assert f"reason {FASTER_THAN_ROOFLINE}" in WORDS

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.problem import Problem
-from fmha_cli.measure.measurement import Measurement, measurement_of
+from fmha_cli.measure.measurement import Measurement, Noise, measurement_of
 from fmha_cli.measure.roofline import CacheState, Floor, PeakKind, Peaks
-from fmha_cli.measure.sampling import Sampler, StopReason
+from fmha_cli.measure.sampling import StopReason
 
 times = st.integers(0, 10**11)
 
@@ -73,18 +73,31 @@ def test_launches_must_agree(launches: tuple[tuple[int, ...], ...]) -> None:
         Measurement(launches=launches, flops=1, bytes=1)
 
 
-def test_a_run_leaves_its_warmup_out() -> None:
+def test_a_measurement_holds_the_problems_work() -> None:
     problem = Problem.of(causal=True)
     peaks = Peaks(kind=PeakKind.SPEC, flops={"fp16": 1e12})
-    launches = [(900, 9), (100, 1), (100, 1), (100, 1), *[(101, 1)] * 12]
-    m = measurement_of(problem, launches, sampler=Sampler(), threads=2, peaks=peaks)
-    assert m.warmup == 4
-    assert m.launches == tuple(launches[4:])
-    assert m.stop is StopReason.CONVERGED
+    launches = [(101, 1)] * 12
+    m = measurement_of(problem, launches, warmup=4, stop=StopReason.CONVERGED, threads=2, peaks=peaks)
+    assert (m.warmup, m.stop) == (4, StopReason.CONVERGED)
+    assert m.launches == tuple(launches)
     assert m.floor is not None
     assert m.flops == problem.flops()
-    short = measurement_of(problem, launches[:2], sampler=Sampler(), dense=True)
-    assert short.stop is StopReason.INTERRUPTED
-    assert short.launches == tuple(launches[:2])
-    assert short.flops == problem.flops(dense=True)
+    assert measurement_of(problem, launches, dense=True).flops == problem.flops(dense=True)
     assert measurement_of(problem, launches[:1]).stop is StopReason.SINGLE
+
+
+@pytest.mark.parametrize(
+    ("samples", "noise"),
+    [
+        ([100], Noise.FEW),
+        ([100] * 5, Noise.FEW),
+        ([100] * 6, None),
+        ([97, 98, 99, 100, 101, 102, 103], None),
+        ([90, 92, 95, 100, 105, 108, 110], Noise.WIDE),
+        ([100, 100, 100, 184, 190, 260, 270], Noise.WIDE),
+    ],
+)
+def test_samples_that_say_little_are_marked(samples: list[int], noise: Noise | None) -> None:
+    m = Measurement(launches=tuple((sample,) for sample in samples), flops=1, bytes=1)
+    assert m.noise is noise
+    assert to_json(m)["noise"] == (noise.value if noise else None)

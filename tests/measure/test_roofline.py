@@ -77,9 +77,21 @@ def test_an_impossible_time_has_a_reason(kind: PeakKind) -> None:
     floor = floor_of(Problem.of(), peaks, CacheState.HOT)
     assert floor is not None
     limit = floor.ns * (1 - MARGIN[kind])
-    assert impossible(int(limit) + 1, floor) is None
-    reason = impossible(int(limit) - 1, floor)
+    assert impossible([int(limit) + 1], floor) is None
+    reason = impossible([int(limit) - 1], floor)
     assert reason is not None
     assert reason.id == "M001"
     assert kind.value in reason.text
-    assert impossible(0, None) is None
+    assert impossible([0], None) is None
+
+
+@pytest.mark.parametrize(("low", "believed"), [(0, True), (1, False), (4, False)])
+def test_a_spread_of_impossible_times_is_not_believed(low: int, believed: bool) -> None:
+    """The median is possible, but some launches took no time at all."""
+    floor = floor_of(Problem.of(), Peaks(kind=PeakKind.MEASURED, flops={"fp16": 1e12}), CacheState.HOT)
+    assert floor is not None
+    samples = [1] * low + [int(2 * floor.ns)] * (10 - low)
+    reason = impossible(samples, floor)
+    assert (reason is None) is believed
+    assert reason is None or "the fastest twentieth" in reason.text
+    assert impossible([int(floor.ns * 0.6)] + [int(floor.ns)] * 9, floor) is None, "a clock may rise for a moment"

@@ -55,14 +55,31 @@ def test_hopeless_noise_ends_with_the_budget_or_the_count() -> None:
     assert sum(samples) < 1.2 * policy.budget_ns
 
 
-@pytest.mark.parametrize("each", [10**10, 2 * 10**9, 700_000_000, 400_000_000])
-def test_the_slowest_kernel_gets_a_sample(each: int) -> None:
-    policy = SamplingPolicy(budget_ns=2 * 10**9)
+@pytest.mark.parametrize("each", [2 * 10**9, 700_000_000, 400_000_000])
+def test_the_budget_counts_from_enough_samples_on(each: int) -> None:
+    """A kernel that uses the budget up with one launch still gets the samples that an interval needs."""
+    policy = SamplingPolicy(budget_ns=10**8, rel_ci=0)
+    samples, _ = play(policy, lambda i: each + i)
+    sampler = Sampler(policy)
+    assert len(sampler.counted(samples)) == policy.min_samples
+    assert sampler.stop(samples) is StopReason.BUDGET
+
+
+@pytest.mark.parametrize(("each", "counted"), [(10**11, 1), (30 * 10**9, 1), (16 * 10**9, 1), (10 * 10**9, 2)])
+def test_the_slowest_kernel_gets_a_sample(each: int, counted: int) -> None:
+    policy = SamplingPolicy(budget_ns=2 * 10**9, max_ns=30 * 10**9)
     samples, _ = play(policy, lambda i: each)
     sampler = Sampler(policy)
-    assert sampler.counted(samples)
-    assert sampler.stop(samples) is StopReason.BUDGET
-    assert sum(samples) <= max(each, policy.budget_ns + each)
+    assert len(sampler.counted(samples)) == counted
+    assert sampler.stop(samples) is StopReason.MAX_TIME
+    assert sum(samples) <= max(each, policy.max_ns + each)
+
+
+def test_a_short_longest_time_is_a_limit_before_the_budget() -> None:
+    policy = SamplingPolicy(budget_ns=10**10, max_ns=10**8, rel_ci=0)
+    samples, _ = play(policy, noisy(10**7, 0.5))
+    assert Sampler(policy).stop(samples) is StopReason.MAX_TIME
+    assert sum(samples) < 2 * 10**8
 
 
 def test_warmup_ends_when_launches_agree() -> None:
@@ -103,7 +120,7 @@ def test_a_batch_is_no_longer_than_it_may() -> None:
 def test_overhead_between_launches_counts_against_the_budget() -> None:
     policy = SamplingPolicy(budget_ns=10**9, rel_ci=0)
     samples, _ = play(policy, noisy(1_000_000, 0.1), extra=20_000_000)
-    assert 30 <= len(samples) <= 60
+    assert 30 <= len(samples) <= policy.warmup_max + policy.min_samples + 5
 
 
 @given(st.lists(st.integers(1, 10**9), max_size=80), st.integers(1, 10**10))
@@ -131,7 +148,9 @@ def test_it_always_ends(middle: int, spread: float, seed: int) -> None:
     assert len(batches) < 120
 
 
-@pytest.mark.parametrize("change", [{"min_samples": 0}, {"max_samples": 5}, {"growth": 1.0}, {"budget_ns": 0}])
+@pytest.mark.parametrize(
+    "change", [{"min_samples": 0}, {"max_samples": 5}, {"growth": 1.0}, {"budget_ns": 0}, {"max_ns": 0}]
+)
 def test_a_policy_that_contradicts_itself_is_refused(change: dict[str, int]) -> None:
     with pytest.raises(ValueError, match="contradicts"):
         SamplingPolicy(**change)  # type: ignore[arg-type]

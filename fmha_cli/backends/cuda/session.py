@@ -101,7 +101,7 @@ class CudaSession(GpuSession[Any]):
             kernel.prepared(self._upstream.params_of(stage, call), self._upstream.launch_of(stage, call))
             for kernel, stage in zip(self._kernels, call.plan.stages, strict=True)
         ]
-        self._timer = StageTimer(self._cuda, made, self._zero)
+        self._timer = StageTimer(self._cuda, made, self._zero if self._upstream.zeroed(call.plan) else None)
 
     def _before_upload(self, call: Call[Any], host: Bytes) -> None:
         self._upstream.before_upload(call, host)

@@ -8,6 +8,9 @@ What a time means:
   one event before and one after all of them. The launch's time is the mean of those others, divided among the stages in
   the proportions of the first pass. The events are nodes of the graph, so no time includes the graph's own start.
 
+After replays of kernels that need something done before every launch (zeroed workspaces), one plain launch follows, so that
+the outputs are those of a launch and can be judged.
+
 Caches are hot in replays. A launch that must be measured cold, or whose result is judged, is therefore a plain launch.
 """
 
@@ -35,7 +38,7 @@ class StageTimer:
     Args:
         cuda: the driver.
         stages: functions that each queue one stage in a given stream.
-        before: queues what must be done before a launch and is not timed.
+        before: queues what must be done before a launch and is not timed; None if there is nothing to do.
 
     Raises:
         DriverError: see ``Cuda``.
@@ -43,9 +46,11 @@ class StageTimer:
     """
 
     def __init__(
-        self, cuda: Cuda, stages: Sequence[Callable[[Any], None]], before: Callable[[Any], None] = lambda stream: None
+        self, cuda: Cuda, stages: Sequence[Callable[[Any], None]], before: Callable[[Any], None] | None = None
     ) -> None:
-        self._cuda, self._stages, self._before = cuda, tuple(stages), before
+        self._cuda, self._stages = cuda, tuple(stages)
+        self._before: Callable[[Any], None] = before or (lambda stream: None)
+        self._alike = before is None
         self.stream: Any = cuda.stream()
         self._events = tuple(cuda.event() for _ in range(len(self._stages) + 2))
         self._graph: Graph | None = None
@@ -102,6 +107,8 @@ class StageTimer:
         self._graph.replay(self.stream)
         self._cuda.synchronize(self.stream)
         *first, rest = self._cuda.elapsed_ns(self._events)
+        if not self._alike:
+            self.single()
         return divided(round(rest / self._passes), first)
 
     def _queue(self) -> None:

@@ -13,6 +13,9 @@ from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, FmhaError
 from fmha_cli.domain.members import ShownAs
 from fmha_cli.domain.verdict import Check, Verdict
+from fmha_cli.measure.measurement import NOISY
+from fmha_cli.measure.sampling import StopReason
+from fmha_cli.measure.stats import FEWEST
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.lines import counted, digits, launch_lines, percent, problem_text, reason_text, time_unit
@@ -65,7 +68,7 @@ def records_view(document: Row, color: bool = False) -> Table:
                 digits(measured.get("tflops")),
                 digits(measured.get("gbps")),
                 percent(measured.get("peak_fraction")),
-                percent(record["regret"]),
+                _regret(record),
                 _error(record["checks"]),
                 _against(record),
             ]
@@ -74,7 +77,15 @@ def records_view(document: Row, color: bool = False) -> Table:
         rows = [[*row[:3], "", *row[4:]] for row in rows]
     details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
     details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
+    details += [text for mark, text in _MARKS.items() if any(mark in cell for row in rows for cell in row)]
     return Table(headers, rows, summary(records), details, frozenset(numbers)).narrowed()
+
+
+_MARKS = {
+    "NOISY": f"  NOISY: fewer than {FEWEST} samples, or an interval wider than {NOISY:.0%} of the median",
+    "UNSURE": "  UNSURE: the noise of the two times is as large as the regret",
+}
+"""What the marks in the cells mean, for the last lines of the table."""
 
 
 def summary(records: Sequence[Row]) -> str:
@@ -107,8 +118,21 @@ def _colored(verdict: str, color: bool) -> str:
 
 
 def _half_width(measured: Row) -> str:
-    ends = measured.get("ci95_ns")
-    return "" if not ends else percent((ends[1] - ends[0]) / 2 / max(1, measured["median_ns"]))
+    """Half the interval's width as a share of the median, marked where the times say little."""
+    if not measured or measured["stop"] == StopReason.SINGLE:
+        return ""
+    ends = measured["ci95_ns"]
+    width = percent((ends[1] - ends[0]) / 2 / max(1, measured["median_ns"])) if ends else ""
+    return f"{width} NOISY".strip() if measured["noise"] else width
+
+
+def _regret(record: Row) -> str:
+    """The regret, marked where its own noise covers 0."""
+    if record["regret"] is None:
+        return ""
+    ends = record["regret_ci95"]
+    sure = ends is not None and (ends[0] > 0 or ends == [0, 0])
+    return percent(record["regret"]) + ("" if sure else " UNSURE")
 
 
 def _worst_check(checks: Row | None) -> tuple[str, Check] | None:

@@ -1,0 +1,239 @@
+"""``Trial``: one fill of a job while it is being judged: its launches, and what each of them shows."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from fmha_cli.domain.emulation import Executed, Finding, Observed
+from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.execution.arena import Arena, Unwritten
+from fmha_cli.execution.cases import Case
+from fmha_cli.execution.checks import (
+    Outputs,
+    changed_late,
+    compared,
+    hazards,
+    must_repeat,
+    never_written,
+    not_finite,
+    not_repeated,
+)
+from fmha_cli.execution.job import Job
+from fmha_cli.execution.supervisor import JobResult, Supervisor
+from fmha_cli.oracle.tensors import Array
+
+SEVERITY = (
+    Verdict.PASSED,
+    Verdict.UNCHECKED,
+    Verdict.MISTRUSTED,
+    Verdict.WRONG,
+    Verdict.NONDETERMINISTIC,
+    Verdict.HAZARD,
+    Verdict.OUT_OF_BOUNDS,
+    Verdict.NOT_RUN,
+    Verdict.LAUNCH_FAILED,
+    Verdict.OUT_OF_MEMORY,
+    Verdict.TIMED_OUT,
+    Verdict.CRASHED,
+)
+"""Verdicts of a row that was dispatched, from good to bad."""
+
+_LAST = SEVERITY.index(Verdict.OUT_OF_BOUNDS)
+
+SETTLE_S = 0.005
+"""A launch that has returned gets this long to show that nothing of it still runs. Judging takes longer for all but the
+smallest problems, so it costs nothing there."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class JudgePolicy:
+    """The settings of a judgement.
+
+    Attributes:
+        fills: names of the data, in order.
+        repeats: number of runs of each fill.
+        check: compare with the oracle. The guards are watched in any case.
+        timeout: seconds for each run; None = no limit.
+        late: look once more after the last run of each fill. ``recheck`` does so if it follows.
+    """
+
+    fills: tuple[str, ...] = ("normal",)
+    repeats: int = 1
+    check: bool = True
+    timeout: float | None = None
+    late: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judged:
+    """The judgement on a row.
+
+    Attributes:
+        comparisons: one for each fill that ran to its end, in order.
+        notes: the observations behind the verdict, each with its fill.
+        log_tail: the end of the worker's output if a run failed.
+        stage_ns: nanoseconds of every launch, in order (the first includes page faults and cold caches).
+        waited_ns: nanoseconds that the host waited for each launch.
+        mistimed: why the times cannot be true.
+        fill: the worst fill.
+        outputs: what the kernel returned under it, for ``--out`` and saved failures.
+        findings: the findings of an emulated device over all runs; None on other devices.
+        executed: its counts of the first run; None on other devices.
+    """
+
+    verdict: Verdict
+    comparisons: tuple[Comparison, ...] = ()
+    notes: tuple[str, ...] = ()
+    log_tail: str = ""
+    stage_ns: tuple[tuple[int, ...], ...] = ()
+    waited_ns: tuple[int, ...] = ()
+    mistimed: str | None = None
+    fill: str | None = None
+    outputs: Mapping[str, Array] = field(default_factory=dict)
+    findings: tuple[Finding, ...] | None = None
+    executed: tuple[Executed, ...] | None = None
+
+
+@dataclass
+class Trial:
+    """One fill while it is being judged.
+
+    Attributes:
+        outputs: what the worst launch returned.
+        when: the launches that are being looked at, for the notes.
+        harmed: whether something was written outside the outputs, so that the worker can no longer be trusted.
+    """
+
+    case: Case
+    verdict: Verdict = Verdict.PASSED
+    comparison: Comparison | None = None
+    notes: list[str] = field(default_factory=list)
+    log_tail: str = ""
+    stage_ns: list[tuple[int, ...]] = field(default_factory=list)
+    waited_ns: list[int] = field(default_factory=list)
+    mistimed: str | None = None
+    outputs: Outputs = field(default_factory=dict)
+    observed: list[Observed] = field(default_factory=list)
+    when: str = ""
+    harmed: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Whether further launches would say nothing."""
+        return SEVERITY.index(self.verdict) >= _LAST
+
+    @property
+    def badness(self) -> tuple[int, float]:
+        """Orders trials from good to bad."""
+        return SEVERITY.index(self.verdict), badness(self.comparison)
+
+    def say(self, verdict: Verdict, *notes: str) -> None:
+        """Make the verdict at least as bad as this."""
+        self.verdict = max(self.verdict, verdict, key=SEVERITY.index)
+        self.notes += [f"fill {self.case.fill}: {self.when}{note}" for note in notes]
+
+
+def badness(comparison: Comparison | None) -> float:
+    """The largest share of a budget that a comparison uses; 0 without one."""
+    return max((check.badness for _, check in comparison.checks), default=0.0) if comparison else 0.0
+
+
+@dataclass(frozen=True)
+class Examiner:
+    """Where a job is judged. Each method adds what it finds to a trial."""
+
+    supervisor: Supervisor
+    job: Job
+    arena: Arena
+    policy: JudgePolicy
+
+    def launched(self, trial: Trial, run: int) -> Outputs | None:
+        """Poison the arena, launch once, and take the outputs at once; None if there are none to examine."""
+        self.arena.prepare(run)
+        result = self.supervisor.run(self.job, self.arena, timeout=self.policy.timeout)
+        outputs = self.arena.read() if result.verdict is None else None
+        trial.stage_ns += result.stage_ns
+        trial.waited_ns += result.waited_ns
+        trial.mistimed = trial.mistimed or result.mistimed
+        if result.observed is not None:
+            trial.observed.append(result.observed)
+            for verdict, notes in hazards(result.observed.findings):
+                trial.say(verdict, *notes)
+        return outputs if self._survived(trial, result) else None
+
+    def left(self, trial: Trial) -> Outputs | None:
+        """The outputs that earlier launches left, without a new one; None if there are none to examine."""
+        result = self.supervisor.run(self.job, self.arena, launches=0, upload=False, timeout=self.policy.timeout)
+        outputs = self.arena.read() if result.verdict is None else None
+        return outputs if self._survived(trial, result) else None
+
+    def look_late(self, trial: Trial, outputs: Outputs, returned: float) -> None:
+        """Look again at what a launch left: nothing of it may write after it returned.
+
+        On an emulated device nothing can, because the emulator executes a launch to its end.
+
+        Args:
+            outputs: as they were when it returned.
+            returned: when it returned, by ``time.monotonic``.
+        """
+        if trial.over or self.job.device.emulated:
+            return
+        time.sleep(max(0.0, SETTLE_S - (time.monotonic() - returned)))
+        trial.when += "after the launch had returned: "
+        again = self.left(trial)
+        if again is not None:
+            late = changed_late(outputs, again)
+            if late:
+                trial.say(Verdict.WRONG, *late)
+
+    def compare_runs(
+        self,
+        trial: Trial,
+        first: Outputs,
+        outputs: Outputs,
+        missing: tuple[Unwritten, ...],
+        ignore: Iterable[Unwritten],
+    ) -> None:
+        """Compare a repeated run with the first one, and with the reference if they differ.
+
+        Args:
+            missing: what this run did not write.
+            ignore: what another run did not write.
+        """
+        different = not_repeated(first, outputs, (*ignore, *missing))
+        if different and must_repeat(self.job.plan):
+            trial.say(Verdict.NONDETERMINISTIC, *different)
+        if different or missing:
+            self.compare(trial, outputs, missing)
+
+    def compare(self, trial: Trial, outputs: Outputs, missing: tuple[Unwritten, ...]) -> None:
+        """Compare the outputs of a run with the reference."""
+        if not self.policy.check:
+            trial.say(Verdict.UNCHECKED)
+            return
+        comparison = compared(self.job.plan, trial.case, outputs)
+        spoilt = never_written(self.job.plan.problem, missing) + not_finite(trial.case, outputs)
+        distrusted = comparison.verdict is Verdict.MISTRUSTED and comparison.distrust
+        trial.say(comparison.verdict, *([distrusted] if distrusted else []))
+        if spoilt:
+            trial.say(Verdict.WRONG, *spoilt)
+        if trial.comparison is None or badness(comparison) > badness(trial.comparison):
+            trial.comparison, trial.outputs = replace(comparison, notes=(*comparison.notes, *spoilt)), outputs
+
+    def _survived(self, trial: Trial, result: JobResult) -> bool:
+        """Whether the run left outputs that can be examined."""
+        if result.verdict is not None:
+            trial.say(result.verdict, result.note or result.verdict.value)
+            trial.log_tail = result.log_tail
+            return False
+        if result.distrust:
+            trial.say(Verdict.MISTRUSTED, result.distrust)
+            trial.log_tail = result.log_tail
+        harm = [f"wrote {violation.text()}" for violation in self.arena.violations()]
+        harm += [change.text() for change in self.arena.changed_inputs()]
+        if harm:
+            trial.harmed = True
+            trial.say(Verdict.OUT_OF_BOUNDS, *harm)
+        return True

@@ -1,0 +1,99 @@
+"""Launching a row that is being timed: one kernel until its times are known, or two in turns until their ratio is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.execution.supervisor import JobResult
+from fmha_cli.measure.ab import AbSampler, orders
+from fmha_cli.measure.sampling import Sampler, SamplingPolicy, StopReason
+
+Launch = Callable[[int], tuple[tuple[int, ...], ...]]
+"""Launches n times in a row: nanoseconds per launch and stage. See ``Launcher`` for what it raises."""
+
+
+@dataclass(frozen=True)
+class Timed:
+    """The counted launches of a row, and how sampling went."""
+
+    launches: tuple[tuple[int, ...], ...]
+    warmup: int = 0
+    stop: StopReason = StopReason.SINGLE
+
+
+class Mistimed(Exception):
+    """The times of launches cannot be true."""
+
+
+class RowFailed(Exception):
+    """A launch of a row that is being timed did not survive."""
+
+    def __init__(self, verdict: Verdict, note: str, log: str) -> None:
+        super().__init__(note)
+        self.verdict = verdict
+        self.log = log
+
+
+class Launcher:
+    """Launches a job that is being timed, and keeps the host's own account of it."""
+
+    def __init__(self, run: Callable[[int], JobResult]) -> None:
+        self._run = run
+        self.totals_ns: list[int] = []
+        """Reported nanoseconds of each launch, all stages together."""
+        self.waited_ns: list[int] = []
+        """Nanoseconds that the host waited for each launch."""
+        self.mistimed: str | None = None
+        """Why the times cannot be true."""
+
+    def __call__(self, count: int) -> tuple[tuple[int, ...], ...]:
+        """Launch ``count`` times in a row: nanoseconds per launch and stage.
+
+        Raises:
+            RowFailed: the kernel did not survive.
+            Mistimed: the times cannot be true.
+        """
+        result = self._run(count)
+        if result.verdict is not None:
+            raise RowFailed(result.verdict, result.note or result.verdict.value, result.log_tail)
+        if result.distrust:
+            raise RowFailed(Verdict.MISTRUSTED, result.distrust, result.log_tail)
+        self.waited_ns += result.waited_ns
+        self.totals_ns += [sum(stages) for stages in result.stage_ns]
+        if result.mistimed:
+            self.mistimed = result.mistimed
+            raise Mistimed(result.mistimed)
+        return result.stage_ns
+
+
+def sample(launch: Launch, policy: SamplingPolicy) -> Timed:
+    """Launch until the stopping rule of ``policy`` is satisfied."""
+    sampler = Sampler(policy)
+    launches: list[tuple[int, ...]] = []
+    totals: list[int] = []
+    start = time.perf_counter_ns()
+    while count := sampler.next_batch(totals, spent := time.perf_counter_ns() - start):
+        batch = launch(count)
+        launches.extend(batch)
+        totals.extend(sum(stages) for stages in batch)
+    warm = sampler.warmup(totals) or 0
+    return Timed(tuple(launches[warm:]), warm, sampler.stop(totals, spent) or StopReason.INTERRUPTED)
+
+
+def sample_pair(first: Launch, second: Launch, policy: SamplingPolicy, seed: int) -> tuple[Timed, Timed]:
+    """Two kernels in interleaved rounds, in an order drawn from ``seed``, until their ratio is known."""
+    sampler = AbSampler(policy)
+    launches: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
+    totals: tuple[list[int], list[int]] = ([], [])
+    start = time.perf_counter_ns()
+    while rounds := sampler.next_rounds(*totals, spent := time.perf_counter_ns() - start):
+        for order in orders(rounds, seed, len(totals[0])):
+            for side in order:
+                batch = (first, second)[side](1)
+                launches[side].extend(batch)
+                totals[side].append(sum(batch[0]))
+    warm, stop = sampler.warmup(*totals) or 0, sampler.stop(*totals, spent) or StopReason.INTERRUPTED
+    return Timed(tuple(launches[0][warm:]), warm, stop), Timed(tuple(launches[1][warm:]), warm, stop)
