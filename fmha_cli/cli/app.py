@@ -13,7 +13,7 @@ from fmha_cli.cli import failure
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, CommandSet
 from fmha_cli.cli.console import Console, colored
-from fmha_cli.cli.output import Output, flush_stdout
+from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
 from fmha_cli.cli.settings import FLAG, Value, check_choices, layer_of_variables, merge
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, TALK, declared
@@ -27,7 +27,20 @@ def main() -> NoReturn:
     for ended_by in (signal.SIGTERM, signal.SIGHUP):
         if signal.getsignal(ended_by) is signal.SIG_DFL:  # not where nohup ignores it
             signal.signal(ended_by, signal.default_int_handler)
+    _open_streams()
     sys.exit(run(sys.argv[1:], os.environ))
+
+
+def _open_streams() -> None:
+    """Give a standard stream that the caller closed (``2>&-``) a descriptor that leads nowhere, so that no other file gets
+    its number. Talk then goes there; data for a closed stdout are an error (``Output.check``)."""
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115 - it is open until the process ends
 
 
 def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
@@ -39,12 +52,28 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return int(code or 0)
     except KeyboardInterrupt:
         return failure.interrupted(process.console)
+    except SystemExit as fault:
+        if type(sys.stdout).__name__ != "PacifyFlushWrapper":
+            raise
+        silence(sys.stdout)  # the parser was printing help when the reader closed the pipe
+        return 0 if fault.code == 1 else int(fault.code or 0)
     except Exception as fault:  # noqa: BLE001 - the last resort: any other exception is a bug, and is reported as one
+        if isinstance(fault, OSError) and _while_printing_help(fault):
+            silence(sys.stdout)
+            return failure.report(unwritable(fault), process.console, process.output, process.command)
         typers = hasattr(fault, "format_message")  # from whichever parser Typer carries
         error = failure.from_typer(fault, process.command) if typers else fault
         if isinstance(error, FmhaError) and not isinstance(error, InternalError):
             return failure.report(error, process.console, process.output, process.command)
         return failure.bug(error, process.console, argv)
+
+
+def _while_printing_help(fault: OSError) -> bool:
+    """Whether the parser raised it because stdout cannot be written; it prints help itself, with its ``echo``."""
+    last = fault.__traceback__
+    while last is not None and last.tb_next is not None:
+        last = last.tb_next
+    return last is not None and last.tb_frame.f_code.co_name == "echo"
 
 
 class Process:
@@ -86,6 +115,7 @@ class Process:
         on_stdout = colored(sys.stdout, color, self.environ)
         call = Call(name, self.argv, settings, arguments, self.console, self.environ, files, on_stdout)
         self.output = call.output
+        call.output.check()
         check_choices(options, settings)
         for key, value in settings.values.items():
             if value.source != FLAG:

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
+from fmha_cli.cli.output import silence
+
 if TYPE_CHECKING:
     from rich.progress import Progress
 
@@ -16,11 +18,11 @@ Tick = Callable[[int, int, str], None]
 _RED, _YELLOW = 31, 33
 
 
-def colored(stream: TextIO, when: str, environ: Mapping[str, str]) -> bool:
+def colored(stream: TextIO | None, when: str, environ: Mapping[str, str]) -> bool:
     """Whether to color: ``--color``, else ``NO_COLOR``, else a terminal that is not dumb."""
     if when != "auto":
         return when == "always"
-    return not environ.get("NO_COLOR") and environ.get("TERM") != "dumb" and stream.isatty()
+    return bool(stream and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb" and stream.isatty())
 
 
 def _paint(text: str, code: int) -> str:
@@ -66,8 +68,9 @@ class Console:
             return
         try:
             print(text, file=self.stream, flush=True)
-        except BrokenPipeError:
+        except OSError:  # nobody can read it, and the data matter more
             self.quiet = True
+            silence(self.stream)
 
     @contextmanager
     def progress(self, title: str) -> Iterator[Tick]:

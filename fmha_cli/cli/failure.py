@@ -11,7 +11,7 @@ from fmha_cli import __version__
 from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.table import COMMANDS
-from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, UsageError
 from fmha_cli.domain.suggest import suggest
 from fmha_cli.report.form import Format
 
@@ -46,22 +46,33 @@ def report(error: FmhaError, console: Console, output: Output | None, command: s
         if entry is not None and entry.report:
             from fmha_cli.report.parts import environment
 
-            output.document(report_document([], environment({}), error))
+            document = report_document([], environment({}), error)
         else:
-            output.document(to_json(Failure(error=ErrorRow.of(error))))
+            document = to_json(Failure(error=ErrorRow.of(error)))
+        for place in (output, Output(Format.JSON, None, color=False)):  # stdout, if the file of -o is what failed
+            try:
+                place.document(document)
+                break
+            except EnvironmentProblem:
+                continue
     return int(code)
 
 
 def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
-    """The bug report of an unexpected exception; the traceback goes to a file."""
+    """The bug report of an unexpected exception; the traceback goes to a file, or to stderr if no file can be written."""
     import platform
     import tempfile
     import traceback
 
     trace = "".join(traceback.format_exception(fault))
     last = next(reversed(traceback.extract_tb(fault.__traceback__)), None)
-    with tempfile.NamedTemporaryFile("w", prefix="fmha-traceback-", suffix=".txt", delete=False) as stream:
-        stream.write(trace)
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="fmha-traceback-", suffix=".txt", delete=False) as stream:
+            stream.write(trace)
+        kept = stream.name
+    except OSError:
+        console.error(trace)
+        kept = "above"
     console.error(f"error[E070]: internal error: {type(fault).__name__}: {fault}")
     facts = {
         "fmha": __version__,
@@ -69,7 +80,7 @@ def bug(fault: BaseException, console: Console, argv: Sequence[str]) -> int:
         "platform": platform.platform(),
         "command": shlex.join(["fmha", *argv]),
         "raised in": f"{Path(last.filename).name}, {last.name}" if last else "unknown",
-        "traceback": stream.name,
+        "traceback": kept,
     }
     console.error("  = help: this is a bug in fmha; please report it with the lines below and the traceback")
     for name, value in facts.items():

@@ -1,12 +1,13 @@
-"""``Output``: data to stdout or, atomically, to a file, in the requested format."""
+"""``Output``: data to stdout or to the file of ``-o``, in the requested format."""
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.form import Format
@@ -18,20 +19,41 @@ class Output:
     Args:
         form: how documents are printed.
         path: the file of ``-o``, None for stdout.
+
+    Attributes:
+        gone: the reader of a pipe has closed it (``| head``). That is no error, and nothing more is printed.
     """
 
     def __init__(self, form: Format, path: Path | None, *, color: bool) -> None:
         self.form = form
         self.path = path
         self.color = color and path is None
+        self.gone = False
 
     @property
     def streams(self) -> bool:
         """Whether rows are printed as they come: ``--jsonl`` on stdout."""
         return self.form is Format.JSONL and self.path is None
 
+    def check(self) -> None:
+        """Refuse a target that cannot be written, before any work.
+
+        Raises:
+            EnvironmentProblem: X040.
+        """
+        if self.path is not None:
+            from fmha_cli.report.target import Target
+
+            Target(self.path, "-o").check()
+        elif sys.stdout is None:
+            raise unwritable(OSError(errno.EBADF, "it is closed"))
+
     def row(self, row: Mapping[str, Any]) -> None:
-        """One row of a stream."""
+        """One row of a stream.
+
+        Raises:
+            EnvironmentProblem: X040, stdout cannot be written.
+        """
         from fmha_cli.report.formats import jsonl_lines
 
         self._put("\n".join(jsonl_lines([row])))
@@ -40,7 +62,7 @@ class Output:
         """A whole document in the chosen format.
 
         Raises:
-            EnvironmentProblem: the file cannot be written.
+            EnvironmentProblem: X040, the file or stdout cannot be written.
         """
         from fmha_cli.report.formats import render
 
@@ -48,39 +70,80 @@ class Output:
 
     def text(self, text: str) -> None:
         """Print text that is already data. It is the same in every format."""
-        if self.path is not None:
-            write_atomically(self.path, text + "\n")
-        else:
-            flush_stdout(text)
+        if self.path is None:
+            self.gone = not flush_stdout(text) or self.gone
+            return
+        from fmha_cli.report.target import Target
+
+        try:
+            with Target(self.path, "-o").opened() as file:
+                file.write(printable(text + "\n", "utf-8").encode())
+        except BrokenPipeError:
+            self.gone = True
 
     def _put(self, text: str) -> None:
         if text or self.form is not Format.JSONL or self.path is not None:
             self.text(text)
 
 
-def flush_stdout(line: str | None = None) -> None:
-    """Print a line, if there is one, and flush. A reader that closed the pipe (``| head``) is not an error, and the
-    interpreter does not complain about it at exit."""
+def printable(text: str, encoding: str) -> str:
+    """The text with everything that ``encoding`` cannot hold escaped as JSON does it (``\\udc80``).
+
+    Names of files and messages of kernels may hold bytes that are no text, which Python keeps as lone surrogates.
+    """
     try:
-        if line is not None:
-            print(line)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        sink = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(sink, sys.stdout.fileno())
-        os.close(sink)
+        text.encode(encoding)
+        return text
+    except UnicodeEncodeError:
+        return "".join(c if _holds(encoding, c) else _escaped(c) for c in text)
 
 
-def write_atomically(path: Path, text: str) -> None:
-    """The file appears whole or not at all.
+def _holds(encoding: str, character: str) -> bool:
+    try:
+        character.encode(encoding)
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _escaped(character: str) -> str:
+    words = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{words[i]:02x}{words[i + 1]:02x}" for i in range(0, len(words), 2))
+
+
+def flush_stdout(line: str | None = None) -> bool:
+    """Print a line, if there is one, and flush. False if a reader closed the pipe (``| head``): that is no error.
+
+    After a failure stdout leads nowhere, so that the interpreter does not complain about it at exit.
 
     Raises:
-        EnvironmentProblem: E010, the folder cannot be written to.
+        EnvironmentProblem: X040, stdout cannot be written.
     """
-    from fmha_cli.toolchain.cache.files import replacing
-
+    if sys.stdout is None:
+        if line is None:
+            return True
+        raise unwritable(OSError(errno.EBADF, "it is closed"))
     try:
-        with replacing(path) as file:
-            file.write(text.encode())
+        if line is not None:
+            print(printable(line, sys.stdout.encoding or "utf-8"))
+        sys.stdout.flush()
+        return True
     except OSError as fault:
-        raise EnvironmentProblem(f"-o {path}: cannot be written", code="E010", where="-o", why=str(fault)) from fault
+        silence(sys.stdout)
+        if isinstance(fault, BrokenPipeError):
+            return False
+        raise unwritable(fault) from fault
+
+
+def silence(stream: TextIO) -> None:
+    """Let a stream that cannot be written lead nowhere."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(sink, stream.fileno())
+    os.close(sink)
+
+
+def unwritable(fault: OSError) -> EnvironmentProblem:
+    """X040 for stdout."""
+    from fmha_cli.report.target import refused
+
+    return refused("stdout", "", fault)

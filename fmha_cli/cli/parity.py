@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from fmha_cli.domain.counterpart import Binaries, Case, Counterpart
     from fmha_cli.parity.compare import Row
     from fmha_cli.parity.suite import Suite
+    from fmha_cli.report.documents.parity import Outcome
     from fmha_cli.walk.request import Request
 
 _S, _T, _F, _B = FlagKind.SIZE, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
@@ -56,6 +57,7 @@ def parity(call: Call) -> int:
     from fmha_cli.parity.outcome import exit_code_of
     from fmha_cli.parity.suite import load_suite
     from fmha_cli.report.parts import environment
+    from fmha_cli.walk.run import StopWalk
 
     upstream = _upstream(call)
     suite = load_suite(call.settings.text("suite") or PROGRAMS.suites[0], upstream)
@@ -83,14 +85,22 @@ def parity(call: Call) -> int:
 
     rows: list[dict[str, Any]] = []
 
+    seen: list[Outcome] = []
+
     def on_row(row: Row) -> None:
+        seen.append(row.outcome)
         if call.output.streams:
             call.output.row(row_dict(row))
+            if call.output.gone:
+                raise StopWalk
         else:
             rows.append(row_dict(row))
 
     with call.console.progress("parity") as progress:
-        done = compare(cases, setup, on_row=on_row, notify=call.console.say, progress=progress)
+        try:
+            done = compare(cases, setup, on_row=on_row, notify=call.console.say, progress=progress)
+        except StopWalk:  # nobody reads the rows any more
+            return int(exit_code_of(seen))
     if not call.output.streams:
         call.output.document(parity_document(suite, rows, binaries, environment(done.availability)))
     _say_missing(call, binaries, cases)

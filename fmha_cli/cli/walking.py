@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
-from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.measure.compare import Speed
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
+
+if TYPE_CHECKING:
+    from fmha_cli.walk.run import Outcome
 
 
 def walk_points(call: Call) -> int:
@@ -21,37 +25,93 @@ def walk_points(call: Call) -> int:
         FmhaError: before the first row: a usage error, a missing environment.
     """
     from fmha_cli.cli.asked import problems_of, request_of
-    from fmha_cli.report.documents.report import report_document
-    from fmha_cli.report.parts import environment
     from fmha_cli.walk.run import run_points
 
     problems = problems_of(call)
     request = request_of(call, Command(call.command))
     if request.dry_run:
         return dry_run(call, problems, request)
-    streamed: list[Record] = []
-
-    def on_record(record: Record) -> None:
-        if call.output.streams:
-            streamed.append(record)
-            call.output.row(record.to_dict())
-
+    delivery = _Delivery(call)
     with call.console.progress(call.command) as progress:
         outcome = run_points(
-            problems, request, call.registry, on_record=on_record, notify=call.console.say, progress=progress
+            problems,
+            request,
+            call.registry,
+            on_record=delivery.record,
+            deliver=delivery.outcome,
+            notify=call.console.say,
+            progress=progress,
         )
-    if call.output.streams:
-        told = {id(record) for record in streamed}
-        for record in outcome.records:
-            if id(record) not in told:
-                call.output.row(record.to_dict())
-    else:
-        call.output.document(report_document(outcome.records, environment(outcome.availability)))
+    if call.output.gone and len(delivery.streamed) < len(outcome.records):
+        return int(exit_code(delivery.streamed, interrupted=False))  # nobody reads: the rows so far, and no word
+    if delivery.failed is not None:
+        raise delivery.resumable(outcome.journal)
     if outcome.interrupted:
         call.console.error("interrupted")
         if outcome.journal is not None:
             call.console.error(f"  = help: `{resume_line(call.argv, outcome.journal)}` continues")
-    return int(exit_code(outcome.records, interrupted=outcome.interrupted))
+    for text in outcome.unwritten:
+        call.console.warn(text)
+    code = exit_code(outcome.records, interrupted=outcome.interrupted)
+    lost = outcome.unwritten and code in (ExitCode.OK, ExitCode.UNSUPPORTED)
+    return int(ExitCode.ENVIRONMENT if lost else code)
+
+
+class _Delivery:
+    """Prints the rows of a walk: each at once (``--jsonl`` on stdout), or all in one document at the end.
+
+    Attributes:
+        streamed: the records that were printed at once.
+        failed: why the output could not be written.
+    """
+
+    def __init__(self, call: Call) -> None:
+        self._call = call
+        self.streamed: list[Record] = []
+        self.failed: EnvironmentProblem | None = None
+
+    def record(self, record: Record) -> None:
+        """Raises ``StopWalk``: the rows have nowhere to go."""
+        from fmha_cli.walk.run import StopWalk
+
+        if self._call.output.streams:
+            self.streamed.append(record)
+            try:
+                self._call.output.row(record.to_dict())
+            except EnvironmentProblem as fault:
+                self.failed = fault
+                raise StopWalk from fault
+            if self._call.output.gone:
+                raise StopWalk
+
+    def outcome(self, outcome: Outcome) -> None:
+        """Raises EnvironmentProblem: X040, the output cannot be written; the journal stays."""
+        output = self._call.output
+        if self.failed is not None or output.gone:
+            return
+        try:
+            if output.streams:
+                told = {id(record) for record in self.streamed}
+                for record in outcome.records:
+                    if id(record) not in told:
+                        output.row(record.to_dict())
+            else:
+                from fmha_cli.report.documents.report import report_document
+                from fmha_cli.report.parts import environment
+
+                output.document(report_document(outcome.records, environment(outcome.availability)))
+        except EnvironmentProblem as fault:
+            self.failed = fault
+            raise self.resumable(outcome.journal) from fault
+
+    def resumable(self, journal: str | None) -> EnvironmentProblem:
+        """The failure, with the command line that prints the rows without running them again."""
+        fault = self.failed
+        assert fault is not None
+        if journal is not None:
+            line = f"`{resume_line(self._call.argv, journal)}` continues; the finished rows are kept"
+            fault.help = f"{fault.help}; then {line}" if fault.help else line
+        return fault
 
 
 def resume_line(argv: Sequence[str], journal: str) -> str:
@@ -74,11 +134,11 @@ def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
     from fmha_cli.report.parts import environment
     from fmha_cli.walk.dry_run import dry_fates
     from fmha_cli.walk.emulation import refuse_timing
+    from fmha_cli.walk.outputs import check_outputs
     from fmha_cli.walk.records import record_of
     from fmha_cli.walk.rows import plan_rows
-    from fmha_cli.walk.tensor_io import check_out
 
-    check_out(problems, request)
+    check_outputs(problems, request)
     refuse_timing(request)
     found = found_by(call, request.wanted)
     rows = plan_rows(problems, request, call.registry, found)

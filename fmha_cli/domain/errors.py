@@ -28,7 +28,7 @@ class FmhaError(Exception):
 
     Args:
         what: one line that says what is wrong, with the values.
-        code: the id of the rule or error (``P003``, ``K012``, ``E010``), which is shown in brackets.
+        code: the id of the rule or error (``P003``, ``K012``, ``X040``), which is shown in brackets.
         where: the flag, file or kernel concerned.
         why: the rule or cause behind it.
         help: what to do about it.

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
@@ -20,7 +21,9 @@ from fmha_cli.execution.supervisor import JobResult
 from fmha_cli.measure.measurement import Measurement, measurement_of
 from fmha_cli.measure.roofline import CONTRADICTED, CacheState, Peaks
 from fmha_cli.measure.sampling import SamplingPolicy
+from fmha_cli.report.target import refused
 from fmha_cli.walk.builds import Built
+from fmha_cli.walk.outputs import out_path
 from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
@@ -47,6 +50,8 @@ class Executor:
     def __init__(self, context: Context, cases: Cases, peaks: Callable[[Row], Peaks | None]) -> None:
         self._context, self._cases, self._peaks = context, cases, peaks
         self._request, self._registry, self._supervisor = context.request, context.registry, context.supervisor
+        self.unwritten: list[str] = []
+        """Files of ``--out`` and ``--save-failures`` that could not be written, each with the reason."""
 
     def run(self, row: Row, artifacts: tuple[Artifact, ...], index: int) -> Fate:
         """Judge a row, time it, and judge what the timed launches left.
@@ -65,8 +70,11 @@ class Executor:
             if judged.verdict in _TIMED and not job.device.emulated:  # times on an emulated device mean nothing
                 judged, timed = self._timed(row, job, arena, judged)
                 self._retire_after(judged)
-            out, saved = self._write_out(judged, index), self._save_failure(row, judged)
-            return replace(self._fate(row, artifacts, judged, timed), out=out, saved=saved)
+            known = len(self.unwritten)
+            out = self._written(lambda: self._write_out(judged, index))
+            saved = self._written(lambda: self._save_failure(row, judged))
+            fate = self._fate(row, artifacts, judged, timed)
+            return replace(fate, out=out, saved=saved, notes=(*fate.notes, *self.unwritten[known:]))
 
     def run_pair(
         self, rows: tuple[Row, Row], artifacts: tuple[tuple[Artifact, ...], tuple[Artifact, ...]]
@@ -207,6 +215,17 @@ class Executor:
             dense=self._request.flops_dense,
         )
 
+    def _written(self, write: Callable[[], str | None]) -> str | None:
+        """The file that ``write`` wrote, None if there was none to write or it could not be written. Amid a sweep, a disk
+        that is full costs the row a note and not the other rows."""
+        try:
+            return write()
+        except EnvironmentProblem as fault:
+            self.unwritten.append(f"{fault.what}: {fault.why}")
+        except (BrokenPipeError, MemoryError) as fault:
+            self.unwritten.append(f"the tensors could not be written: {fault or type(fault).__name__}")
+        return None
+
     def _write_out(self, judged: Judged, index: int) -> str | None:
         if self._request.out is None or not judged.outputs:
             return None
@@ -218,23 +237,21 @@ class Executor:
         folder, fill = self._request.save_failures, judged.fill
         if folder is None or judged.verdict in (Verdict.PASSED, Verdict.UNCHECKED) or not judged.outputs or not fill:
             return None
-        Path(folder).mkdir(parents=True, exist_ok=True)
+        try:
+            Path(folder).mkdir(parents=True, exist_ok=True)
+        except OSError as fault:
+            raise refused("--save-failures", folder, fault) from fault
         path = Path(folder) / f"{row.key}.safetensors"
         assert row.choice is not None
         stream = self._stream(row.choice.kernel.backend)
         inputs = self._cases.case(row.problem, fill, stream=stream, check=False).inputs
-        write_tensors(path, {**inputs, **{f"out.{k}": v for k, v in judged.outputs.items()}})
+        write_tensors(path, {**inputs, **{f"out.{k}": v for k, v in judged.outputs.items()}}, "--save-failures")
         return str(path)
 
 
 def _failed(judged: Judged, fault: RowFailed) -> Judged:
     notes = (*judged.notes, str(fault))
     return replace(judged, verdict=fault.verdict, notes=notes, log_tail=fault.log or judged.log_tail)
-
-
-def out_path(pattern: str, index: int) -> Path:
-    """The file of row ``index`` (from 0); ``{i}`` is its number from 1, as in the table."""
-    return Path(pattern.replace("{i}", str(index + 1)))
 
 
 def artifacts_of(row: Row, built: Mapping[str, Built]) -> tuple[tuple[Artifact, ...], Fate | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -32,12 +32,12 @@ from fmha_cli.walk.builds import Built, build_context, build_stages
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.execute import Executor, artifacts_of
 from fmha_cli.walk.input_files import InputFiles, fitted, read_input_files
+from fmha_cli.walk.outputs import check_outputs
 from fmha_cli.walk.peaks import PeakBook
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.records import Fate, record_of
 from fmha_cli.walk.request import Command, Context, Request
 from fmha_cli.walk.rows import Row, plan_rows
-from fmha_cli.walk.tensor_io import check_out
 
 Progress = Callable[[int, int, str], None]
 
@@ -53,12 +53,18 @@ class Outcome:
         records: one for each row, in the order of the rows.
         availability: of every backend that was asked.
         journal: the file to resume from; None if every row is done.
+        unwritten: files of ``--out`` and ``--save-failures`` that could not be written, each with the reason.
     """
 
     records: tuple[Record, ...]
     interrupted: bool
     availability: Mapping[str, Availability]
     journal: str | None = None
+    unwritten: tuple[str, ...] = ()
+
+
+class StopWalk(Exception):
+    """Raised by ``on_record``: no further row is wanted, because nobody takes them. The journal stays."""
 
 
 def run_points(
@@ -67,15 +73,21 @@ def run_points(
     registry: Registry,
     *,
     on_record: Callable[[Record], None] = lambda record: None,
+    deliver: Callable[[Outcome], None] = lambda outcome: None,
     notify: Callable[[str], None] = lambda text: None,
     progress: Progress = lambda done, total, what: None,
 ) -> Outcome:
-    """Run every problem; ``on_record`` receives each record as soon as it is complete.
+    """Run every problem.
+
+    Args:
+        on_record: receives each record as soon as it is complete; may raise ``StopWalk``.
+        deliver: receives the outcome, with its journal, before the journal of a complete walk is removed. If it raises,
+            the journal stays.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
     """
-    check_out(points, request)
+    check_outputs(points, request)
     refuse_timing(request)
     files = read_input_files(request.files)
     baseline = load_baseline(Path(request.baseline)) if request.baseline else None
@@ -108,9 +120,12 @@ def run_points(
             progress=progress,
         )
         interrupted = walk.go()
+    kept = None if journal is None else str(journal.path)
+    outcome = Outcome(walk.complete(), interrupted, found, kept, tuple(walk.executor.unwritten))
+    deliver(outcome)
     if journal is not None and not interrupted and not (request.resume or request.journal):
         journal.path.unlink(missing_ok=True)
-    return Outcome(walk.complete(), interrupted, found, str(journal.path) if interrupted and journal else None)
+    return outcome if interrupted else replace(outcome, journal=None)
 
 
 def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify: Callable[[str], None]) -> None:
@@ -187,7 +202,10 @@ class _Walk:
                     self._together(both, built)
                 self._tell()
         except KeyboardInterrupt:
-            self._tell()
+            with suppress(StopWalk):
+                self._tell()
+            return True
+        except StopWalk:
             return True
         return False
 

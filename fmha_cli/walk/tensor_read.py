@@ -58,18 +58,31 @@ def read_tensor(spec: str, flag: str, default_key: str) -> Array:
     return np.ascontiguousarray(array, dtype=array.dtype.newbyteorder("=")).reshape(array.shape)
 
 
-def _located(spec: str, flag: str) -> tuple[Path, str | None]:
-    """The path and the key of ``FILE`` or ``FILE:KEY``. Raises UsageError: E030, there is no such file."""
+def file_of(spec: str) -> tuple[Path, str | None]:
+    """The path and the key of ``FILE`` or ``FILE:KEY``. A file whose own name has the colon comes first.
+
+    Raises:
+        OSError, ValueError: there is no such file, or its name is none (``ValueError``: a zero byte).
+    """
     name, colon, key = spec.rpartition(":")
-    whys = []
-    for path, taken in ((Path(spec), None), (Path(name), key)) if colon and name else ((Path(spec), None),):
-        try:
-            path.stat()
-            return path, taken
-        except (OSError, ValueError) as fault:  # ValueError: a zero byte in the name
-            whys.append(fault.strerror or str(fault) if isinstance(fault, OSError) else str(fault))
-    shown = spec if len(spec) <= 120 else f"{spec[:60]}...{spec[-40:]} ({len(spec)} characters)"
-    raise UsageError(f"{flag} {shown}: cannot be opened", code="E030", where=flag, why=whys[-1].lower())
+    try:
+        Path(spec).stat()
+        return Path(spec), None
+    except (OSError, ValueError):
+        if not (colon and name):
+            raise
+    Path(name).stat()
+    return Path(name), key
+
+
+def _located(spec: str, flag: str) -> tuple[Path, str | None]:
+    """Like ``file_of``. Raises UsageError: E030, there is no such file."""
+    try:
+        return file_of(spec)
+    except (OSError, ValueError) as fault:
+        why = (fault.strerror or str(fault)) if isinstance(fault, OSError) else str(fault)
+        shown = spec if len(spec) <= 120 else f"{spec[:60]}...{spec[-40:]} ({len(spec)} characters)"
+        raise UsageError(f"{flag} {shown}: cannot be opened", code="E030", where=flag, why=why.lower()) from fault
 
 
 def _read(path: Path, choose: Choose) -> Array:

@@ -109,7 +109,7 @@ def write_atomic(path: Path, data: bytes) -> None:
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """A new file that replaces ``path``, complete and durable, if the body ends without an error."""
-    beside = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    beside = path.with_name(f".{path.name[:40]}.{uuid.uuid4().hex}")  # a long name still gets one that fits
     try:
         with beside.open("xb") as file:
             yield file

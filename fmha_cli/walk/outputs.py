@@ -1,0 +1,70 @@
+"""The files that a walk writes, ``--out`` and ``--save-failures``: refused before anything runs if they cannot be written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.flags import FILLED
+from fmha_cli.domain.problem import Problem
+from fmha_cli.report.target import Target, check_folder
+from fmha_cli.walk.request import Request
+from fmha_cli.walk.tensor_read import SUFFIXES, file_of
+
+
+def check_outputs(points: Sequence[Problem], request: Request) -> None:
+    """Refuse ``--out`` and ``--save-failures`` that could not take the results.
+
+    Raises:
+        UsageError: unknown suffix, more than O in a ``.npy``, several rows and no ``{i}``, an input as the output.
+        EnvironmentProblem: X040, a place that cannot be written to.
+    """
+    if request.save_failures is not None:
+        check_folder(Path(request.save_failures), "--save-failures")
+    if request.out is None:
+        return
+    path = Path(request.out)
+    if path.suffix not in SUFFIXES:
+        raise UsageError(f"--out {path}: unknown kind of file", code="E031", where="--out", help=", ".join(SUFFIXES))
+    if path.suffix == ".npy" and any(p.lse or p.direction.backward for p in points):
+        help = "use .npz or .safetensors"
+        raise UsageError(f"--out {path}: a .npy file holds only O", code="E036", where="--out", help=help)
+    if "{i}" not in request.out and (len(points) > 1 or request.all_kernels or request.ab):
+        what = f"--out {path}: several rows would write one file"
+        raise UsageError(what, code="E037", where="--out", help="put {i} into the name, e.g. out-{i}.npz")
+    paths = [out_path(request.out, index) for index in range(len(points))]
+    refuse_inputs(paths, "--out", request.files)
+    probed: set[Path] = set()
+    for one in paths:
+        Target(one, "--out").check(probe=one.parent not in probed)
+        probed.add(one.parent)
+
+
+def out_path(pattern: str, index: int) -> Path:
+    """The file of row ``index`` (from 0); ``{i}`` is its number from 1, as in the table."""
+    return Path(pattern.replace("{i}", str(index + 1)))
+
+
+def refuse_inputs(paths: Iterable[Path], flag: str, inputs: Mapping[str, str]) -> None:
+    """Refuse to write onto a file that is read, by whatever name or link.
+
+    Args:
+        inputs: flag key -> FILE[:KEY].
+
+    Raises:
+        UsageError: E038.
+    """
+    read: dict[tuple[int, int], str] = {}
+    for key, spec in inputs.items():
+        with suppress(OSError, ValueError):
+            status = file_of(spec)[0].stat()
+            if not spec.startswith(FILLED):
+                read[status.st_dev, status.st_ino] = f"--{key.replace('_', '-')}"
+    for path in paths if read else ():
+        with suppress(OSError, ValueError):
+            status = path.stat()
+            if other := read.get((status.st_dev, status.st_ino)):
+                what, why = f"{flag} {path}: this is the file of {other}", "an output would overwrite an input"
+                raise UsageError(what, code="E038", where=flag, why=why, help="write to another file")
