@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from math import inf
 from typing import Any
 
 from fmha_cli.cli.call import Call
@@ -11,8 +12,8 @@ from fmha_cli.cli.options import BUILDING
 from fmha_cli.discovery.select import Choice, Selection, Wanted, select, wanted_backends
 from fmha_cli.discovery.sweep import expand, resolve
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.errors import UnsupportedError, UsageError
-from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.installation import Surroundings
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -92,7 +93,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         repeats=s.size("repeats", default.repeats, 1),
         budget_s=s.number("budget", default.budget_s),
         max_time_s=s.number("max_time", default.max_time_s),
-        oracle_s=s.number("check_budget", default.oracle_s),
+        oracle_s=_check_budget(call, default.oracle_s),
         cache_root=s.text("cache_dir"),
         emu_checks=not s.on("no_emu_checks"),
         options=own_options(call),
@@ -100,9 +101,19 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
     )
 
 
+def _check_budget(call: Call, default: float) -> float:
+    if call.settings.text("check_budget") == "all":
+        return inf
+    try:
+        return call.settings.number("check_budget", default)
+    except FmhaError as error:
+        raise UsageError(error.what, code="E002", where=error.where, help="seconds above 0, or all") from error
+
+
 def _fills(call: Call, command: Command) -> tuple[str, ...]:
     given = tuple(name for text in call.settings.many("fill") for name in text.split(","))
-    known = (*FILLS, *call.registry.fills) if given and not set(given) <= set(FILLS) else FILLS
+    own = (*FILLS, *CLOSED_FILLS)
+    known = own if set(given) <= set(own) else (*own, *call.registry.fills)
     for name in given:
         if name not in known:
             where = call.settings.where("fill")

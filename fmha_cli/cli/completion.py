@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from importlib import import_module
 
-from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 
 
 def _backends() -> Iterable[str]:
@@ -31,7 +31,7 @@ _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "backends": _backends,
     "directions": _members("features", "Direction"),
     "dtypes": _members("dtypes", "DType"),
-    "fills": lambda: FILLS,
+    "fills": lambda: (*FILLS, *CLOSED_FILLS),
     "layouts": _members("features", "Layout"),
     "masks": lambda: ("none", "causal", "causal-tl", "window:", "window-tl:", "generic:"),
     "qscales": _members("features", "QScale"),

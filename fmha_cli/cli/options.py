@@ -8,7 +8,7 @@ from functools import partial
 from fmha_cli.cli.command import Opt
 from fmha_cli.discovery.builtins import device_kinds, own_options
 from fmha_cli.domain.builtin import Use
-from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.flags import PROBLEM_FLAGS, FlagKind
 from fmha_cli.report.form import Format
 
@@ -52,7 +52,9 @@ FILES = (
     _files("do", _F, "Tensor file of dO", metavar="FILE[:KEY]"),
     _files("out", _F, "Write the results: .npy (O alone), .npz, .safetensors; {i} numbers the problems of a sweep"),
 )
-FILL = _files("fill", _T, f"{', '.join(FILLS)} [default: {FILLS[0]}]", metavar="FILL", complete="fills")
+FILL = _files(
+    "fill", _T, f"{', '.join((*FILLS, *CLOSED_FILLS))} [default: {FILLS[0]}]", metavar="FILL", complete="fills"
+)
 FILL_SEED = _files("fill-seed", _S, "Seed of the fill [default: 0]")
 
 THREADS = _running("threads", _S, "CPU threads, 0 = all allowed [default: 0]")
@@ -60,6 +62,13 @@ TIMEOUT = _running("timeout", _N, "Seconds for one row in the worker [default: 6
 OFFLINE = _running("offline", _B, "Never fetch sources")
 DRY_RUN = _running("dry-run", _B, "Show what would be done, and do nothing")
 JOBS = _running("jobs", _S, "Parallel builds, 0 = all allowed [default: 0]", "j")
+CHECK_BUDGET = _running(
+    "check-budget",
+    _T,
+    "Seconds of reference for a problem and fill; if they do not suffice, a sample of the rows is checked; all = no limit "
+    "[default: 10]",
+    metavar="S|all",
+)
 NO_CHECK = _running("no-check", _B, "Do not check against the reference (verdict UNCHECKED)")
 RESUME = _running("resume", _F, "Resume an interrupted journal", metavar="JOURNAL")
 JOURNAL = _running("journal", _F, "Where the journal is kept [default: in the cache]")

@@ -9,6 +9,7 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import (
     ALL_KERNELS,
+    CHECK_BUDGET,
     DRY_RUN,
     EMULATING,
     FILES,
@@ -23,7 +24,12 @@ from fmha_cli.cli.options import (
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.flags import FlagKind
 
-FILLS = replace(FILL, help="Fills to judge with, a comma list [default: all five]", metavar="FILL,...")
+FILLS = replace(
+    FILL,
+    help="Fills to judge with, a comma list [default: the five of random data; and, where their reference covers a sample of "
+    "the rows only, means and pointer]",
+    metavar="FILL,...",
+)
 REPEATS = Opt("repeats", FlagKind.SIZE, "Runs that must agree bit for bit [default: 2]", panel="Running")
 SAVE = Opt("save-failures", FlagKind.FILE, "Folder for the tensors of every failing row", panel="Files", metavar="DIR")
 
@@ -70,7 +76,19 @@ def walk(call: Call) -> int:
 COMMANDS = {
     "run": Command(
         walk,
-        options=(*ROOM, *FILES, FILL, FILL_SEED, NO_CHECK, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
+        options=(
+            *ROOM,
+            *FILES,
+            FILL,
+            FILL_SEED,
+            CHECK_BUDGET,
+            NO_CHECK,
+            DRY_RUN,
+            *RUNNING,
+            *EMULATING,
+            *JOURNALS,
+            *ROWS,
+        ),
         detail="An option that takes lists (512,1k) or ranges (a:b:+n, a:b:*n, both ends included) can sweep: each point "
         "gives one row. --dry-run runs nothing, but if a backend can show its launches without a device, it builds their "
         "kernels. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
@@ -80,7 +98,7 @@ COMMANDS = {
         walk,
         options=(
             *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
-            *(REPEATS, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
+            *(REPEATS, CHECK_BUDGET, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
         ),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
         "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
@@ -89,7 +107,20 @@ COMMANDS = {
         walk,
         options=(
             *(*ROOM, ALL_KERNELS, AB, *FILES[:4], FILL, FILL_SEED),
-            *(CACHE, BUDGET, MAX_TIME, FLOPS, PEAK, BASELINE, NO_CHECK, DRY_RUN, *RUNNING, *JOURNALS, *ROWS),
+            *(
+                CACHE,
+                BUDGET,
+                MAX_TIME,
+                FLOPS,
+                PEAK,
+                BASELINE,
+                CHECK_BUDGET,
+                NO_CHECK,
+                DRY_RUN,
+                *RUNNING,
+                *JOURNALS,
+                *ROWS,
+            ),
         ),
         detail=FORMULAS,
     ),

@@ -13,7 +13,7 @@ from fmha_cli.discovery.plugins import Plugin, PluginFault, builtin_plugin, coll
 from fmha_cli.domain.arch import ArchSpec, arch_from_json, arch_names, load_arch
 from fmha_cli.domain.emulation import Emulator
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
-from fmha_cli.domain.features import DROPOUT_STREAMS, FILLS
+from fmha_cli.domain.features import CLOSED_FILLS, DROPOUT_STREAMS, FILLS
 from fmha_cli.domain.kernel import Algorithm, KernelSpec, parse_kernel
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.rules import Rule, duplicate_ids
@@ -26,7 +26,7 @@ BUILTINS: Mapping[str, str] = {name: builtin.path for name, builtin in builtins.
 """Built-in backends by name, as import paths: nothing imports a backend statically."""
 
 _RESERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
-    {"commands": (), "fills": FILLS, "dropout_streams": DROPOUT_STREAMS}
+    {"commands": (), "fills": (*FILLS, *CLOSED_FILLS), "dropout_streams": DROPOUT_STREAMS}
 )
 """The kinds of things that plugins register by name, and the names that they cannot take."""
 

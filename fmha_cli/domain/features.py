@@ -9,6 +9,9 @@ DROPOUT_STREAMS = ("fmha", "ck", "fa2")
 """Names of the dropout streams of this project (``oracle.dropout``); a plugin's stream has another name."""
 FILLS = ("normal", "coded", "ties", "large", "sparse_int")
 """Names of the fills of this project (``oracle.fills``), in the order of ``validate``; the first is the default."""
+CLOSED_FILLS = ("means", "pointer")
+"""Further fills, whose answer is known in closed form (``oracle.closed``). ``validate`` adds them where it compares only
+a sample of the rows under the others."""
 
 
 class Direction(StrEnum):

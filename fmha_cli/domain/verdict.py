@@ -77,7 +77,7 @@ class Check:
     row_l2_budget: Annotated[float, NullWhenNotFinite()]
     max_abs: Annotated[float, NullWhenNotFinite()]
     max_abs_budget: Annotated[float, NullWhenNotFinite()]
-    nonfinite: Annotated[int, Least(0), "elements finite on one side only"]
+    nonfinite: Annotated[int, Least(0), "elements of another kind (finite, NaN, infinite) than the reference's"]
     rows: Count
     fill: str
     worst: Annotated[str | None, "where the worst row is"] = None

@@ -52,10 +52,13 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
             parts.append(compare_gradients(plan.problem, grads, case.gradients, flushes=flushes, **budget))
     except UnsupportedError as fault:
         return Comparison(checks=(), distrust=f"not judged: {fault.what}")
+    notes = [note for part in parts for note in part.notes]
+    if case.nonfinite and parts:
+        notes.insert(0, f"inputs hold {case.nonfinite} non-finite values")
     return Comparison(
         checks=tuple(check for part in parts for check in part.checks),
         distrust=next((part.distrust for part in parts if part.distrust), None),
-        notes=tuple(note for part in parts for note in part.notes),
+        notes=tuple(notes),
     )
 
 
@@ -85,12 +88,9 @@ def never_written(problem: Problem, found: Iterable[Unwritten]) -> list[str]:
 def not_finite(case: Case, outputs: Outputs) -> list[str]:
     """Non-finite elements of O, where the reference covers a sample of the rows only.
 
-    O averages rows of V, so it is finite if V is. Nothing is reported if V holds non-finite values itself (files, the
-    padding of a cache).
+    O averages rows of V, so it is finite if the inputs are. Nothing is reported if they are not.
     """
-    reference = case.reference
-    every = case.problem.heads * sum(case.problem.query_lengths())
-    if reference is None or len(reference.rows) == every or not np.isfinite(case.inputs["v"]).all():
+    if not case.sampled or case.nonfinite:
         return []
     return _place("o", ~np.isfinite(outputs["o"]), "are not finite")
 

@@ -15,7 +15,7 @@ that were only timed. If several things are wrong with a row, the first of this 
 4. NONDETERMINISTIC: two runs of the same inputs differ. It precedes WRONG, because a race is the cause, and a wrong
    value is one of its effects that may be gone at the next try.
 5. WRONG: an output is beyond its budget, never written, not finite, or changes after the launch has returned.
-6. MISTRUSTED: right, but the data prove little (``oracle.diagnose``), there is no budget to judge it by, or it ran only
+6. MISTRUSTED: right, but the data prove little (``oracle.worth``), there is no budget to judge it by, or it ran only
    in a fresh worker.
 7. UNCHECKED (nothing was compared), PASSED.
 """
@@ -25,6 +25,7 @@ from __future__ import annotations
 import time
 
 from fmha_cli.domain.emulation import merged, summed
+from fmha_cli.domain.features import CLOSED_FILLS
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
@@ -52,7 +53,8 @@ def judge(
         KeyboardInterrupt: the user interrupted.
     """
     examiner, trials = Examiner(supervisor, job, arena, policy), list[Trial]()
-    for name in policy.fills:
+    names = list(policy.fills)
+    for name in names:  # it grows
         try:
             trial = Trial(cases.case(job.plan.problem, name, stream=stream, check=policy.check))
             trials.append(trial)
@@ -63,6 +65,10 @@ def judge(
             break
         if trial.over:
             break
+        if policy.all_rows and name == policy.fills[-1] and any(trial.case.sampled for trial in trials):
+            unused = {closed: cases.without_closed_form(job.plan.problem, closed) for closed in CLOSED_FILLS}
+            names += [closed for closed, reason in unused.items() if reason is None]
+            trial.notes += [f"fill {closed} is not used: {reason}" for closed, reason in unused.items() if reason]
     if any(trial.harmed for trial in trials):
         supervisor.retire()
     return _summed(trials)
@@ -79,9 +85,9 @@ def _judge_fill(examiner: Examiner, trial: Trial) -> None:
         missing = examiner.arena.unwritten()
         if first is None:
             first, unwritten, trial.outputs = outputs, missing, outputs
-            examiner.compare(trial, outputs, missing)
+            examiner.compare(trial, outputs, missing, run)
         else:
-            examiner.compare_runs(trial, first, outputs, missing, unwritten)
+            examiner.compare_runs(trial, first, outputs, missing, unwritten, run)
         if trial.over:
             return
         if examiner.policy.late and run == examiner.policy.repeats - 1:

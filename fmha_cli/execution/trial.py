@@ -54,6 +54,7 @@ class JudgePolicy:
     Attributes:
         fills: names of the data, in order.
         repeats: number of runs of each fill.
+        all_rows: where only a sample of the rows was compared, add the fills whose answer is known for all rows.
         check: compare with the oracle. The guards are watched in any case.
         timeout: seconds for each run; None = no limit.
         late: look once more after the last run of each fill. ``recheck`` does so if it follows.
@@ -61,6 +62,7 @@ class JudgePolicy:
 
     fills: tuple[str, ...] = ("normal",)
     repeats: int = 1
+    all_rows: bool = False
     check: bool = True
     timeout: float | None = None
     late: bool = True
@@ -140,6 +142,16 @@ def badness(comparison: Comparison | None) -> float:
     return max((check.badness for _, check in comparison.checks), default=0.0) if comparison else 0.0
 
 
+def _counting(worse: Comparison, other: Comparison | None, case: Case) -> Comparison:
+    """The worse of two comparisons of one case, with the sampled rows of both counted."""
+    more = {name: check.rows for name, check in other.checks} if other and case.sampled else {}
+    checks = [
+        (name, replace(check, rows=min(check.rows + more.get(name, 0), case.rows)) if name in ("o", "lse") else check)
+        for name, check in worse.checks
+    ]
+    return replace(worse, checks=tuple(checks))
+
+
 @dataclass(frozen=True)
 class Examiner:
     """Where a job is judged. Each method adds what it finds to a trial."""
@@ -195,32 +207,40 @@ class Examiner:
         outputs: Outputs,
         missing: tuple[Unwritten, ...],
         ignore: Iterable[Unwritten],
+        run: int | None = None,
     ) -> None:
         """Compare a repeated run with the first one, and with the reference if they differ.
 
         Args:
             missing: what this run did not write.
             ignore: what another run did not write.
+            run: its number among the runs that share a sample of the rows; None if it is none of them.
         """
         different = not_repeated(first, outputs, (*ignore, *missing))
         if different and must_repeat(self.job.plan):
             trial.say(Verdict.NONDETERMINISTIC, *different)
         if different or missing:
             self.compare(trial, outputs, missing)
+        elif run is not None and trial.case.sampled:
+            self.compare(trial, outputs, missing, run)
 
-    def compare(self, trial: Trial, outputs: Outputs, missing: tuple[Unwritten, ...]) -> None:
-        """Compare the outputs of a run with the reference."""
+    def compare(self, trial: Trial, outputs: Outputs, missing: tuple[Unwritten, ...], run: int | None = None) -> None:
+        """Compare the outputs of a run with the reference; ``run`` as in ``compare_runs``."""
         if not self.policy.check:
             trial.say(Verdict.UNCHECKED)
             return
-        comparison = compared(self.job.plan, trial.case, outputs)
+        case = trial.case if run is None else trial.case.part(run, self.policy.repeats)
+        comparison = compared(self.job.plan, case, outputs)
         spoilt = never_written(self.job.plan.problem, missing) + not_finite(trial.case, outputs)
         distrusted = comparison.verdict is Verdict.MISTRUSTED and comparison.distrust
         trial.say(comparison.verdict, *([distrusted] if distrusted else []))
         if spoilt:
             trial.say(Verdict.WRONG, *spoilt)
-        if trial.comparison is None or badness(comparison) > badness(trial.comparison):
-            trial.comparison, trial.outputs = replace(comparison, notes=(*comparison.notes, *spoilt)), outputs
+        comparison, before = replace(comparison, notes=(*comparison.notes, *spoilt)), trial.comparison
+        if before is None or badness(comparison) > badness(before):
+            trial.comparison, trial.outputs = _counting(comparison, before, trial.case), outputs
+        else:
+            trial.comparison = _counting(before, comparison, trial.case)
 
     def _survived(self, trial: Trial, result: JobResult) -> bool:
         """Whether the run left outputs that can be examined."""

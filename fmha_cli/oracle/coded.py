@@ -63,8 +63,9 @@ def stored_ids(problem: Problem, name: str, block_table: Array | None = None) ->
     return out
 
 
-def _mix(x: U64) -> U64:
-    """MurmurHash3 ``fmix32`` (Austin Appleby), a bijection."""
+def mix(x: U64) -> U64:
+    """MurmurHash3 ``fmix32`` (Austin Appleby) of the low 32 bits, a bijection of them."""
+    x = x & _WORD
     x = (x ^ (x >> np.uint64(16))) * np.uint64(_MULTIPLIERS[0]) & _WORD
     x = (x ^ (x >> np.uint64(13))) * np.uint64(_MULTIPLIERS[1]) & _WORD
     return x ^ (x >> np.uint64(16))
@@ -83,7 +84,7 @@ def code(ids: npt.ArrayLike, dim: int) -> npt.NDArray[np.float32]:
     numbers = np.asarray(ids, dtype=np.int64).astype(np.uint64) & _WORD
     out = np.empty((*numbers.shape, dim), dtype=np.float32)
     for salt in range(-(-dim // _DIGITS)):
-        word = _mix(numbers ^ (np.uint64(salt) * _SALT & _WORD))
+        word = mix(numbers ^ (np.uint64(salt) * _SALT & _WORD))
         for digit in range(min(_DIGITS, dim - salt * _DIGITS)):
             nibble = (word >> np.uint64(4 * digit)) & np.uint64(15)
             out[..., salt * _DIGITS + digit] = nibble.astype(np.float32) - np.float32(_CENTRE)

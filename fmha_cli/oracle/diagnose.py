@@ -6,23 +6,18 @@ import numpy as np
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.coded import code, decode_coded, key_id, key_of
+from fmha_cli.oracle.fills import CODED
 from fmha_cli.oracle.reference import Reference
 from fmha_cli.oracle.tensors import F64, Array
 
 _SAME = 2.0**-5
 _ALIGNED = 0.9
 
-ONE_HOT = 1 - 2.0**-11
-"""If the largest probability of a row is above this, a 16-bit output shows nothing of the other keys."""
 
-_FEW = 64
-"""With fewer elements, the integer fills may by chance give outputs of zeros, or rows of V that are all equal."""
-
-
-def diagnose(problem: Problem, got: Array, reference: Reference, fill: str, worst: int) -> list[str]:
+def diagnose(problem: Problem, got: Array, reference: Reference, worst: int, fill: str) -> list[str]:
     """Notes about row ``worst`` of ``got`` (rows, hdim_v); empty when no cause is known.
 
-    Under the fill ``coded`` the error points along (v_j - o) for the key j that is missing or should be masked.
+    Under a fill whose V is coded the error points along (v_j - o) for the key j that is missing or should be masked.
     """
     row, expected = got[worst].astype(np.float64), reference.o[worst]
     name = reference.rows.name(worst)
@@ -35,30 +30,9 @@ def diagnose(problem: Problem, got: Array, reference: Reference, fill: str, wors
     other = int(distance.argmin())
     if other != worst and distance[other] <= _SAME * np.linalg.norm(row):
         notes.append(f"row {name} holds the answer of row {reference.rows.name(other)}")
-    if fill == "coded":
+    if fill in CODED:
         notes += _name_key(problem, row, expected, reference, worst)
     return notes
-
-
-def distrust_of(problem: Problem, reference: Reference, fill: str) -> str | None:
-    """Why a pass would prove little: the data let wrong kernels give the right answer. None if a pass is trusted.
-
-    A problem without any visible pair has zeros as its only right answer, so its pass is trusted. The pass of a
-    problem whose rows see at most one key is trusted too: its softmax is one-hot for every kernel. The fill ``large`` is nearly
-    one-hot on purpose (it looks for overflow) and is exempt from that reason.
-    """
-    seen = reference.visible > 0
-    if not seen.any():
-        return None
-    if reference.o.size >= _FEW:
-        if not reference.o[seen].any():
-            return "the right answer is zero in every element: a kernel that does nothing passes"
-        if reference.flat_v:
-            return "all rows of V are equal: any softmax gives the same output"
-    choice = reference.visible > 1
-    if fill != "large" and choice.any() and (reference.peak[choice] > ONE_HOT).all():
-        return "the softmax is one-hot in every row: the weights of the other keys are not tested"
-    return None
 
 
 def _name_key(problem: Problem, row: F64, expected: F64, reference: Reference, worst: int) -> list[str]:

@@ -11,6 +11,8 @@ sparse_int    integers -2..2, five of eight zero: sums are exact, many scores ar
 coded         Q and K as normal; V encodes the position of its own row (``coded``)
 ties          Q small integers, K rows out of four: every row of scores holds many equal maxima
 large         scores with a standard deviation of 24: overflow without a running maximum, nearly one-hot
+means         Q is 0, so O is the mean of the visible rows of V, which is coded (``means``)
+pointer       every query selects one visible key, so O is that key's row of V, which is coded (``pointer``)
 ============  ==========================================================================================
 
 Rows of K and V that hold no key are NaN: the padding and the rest of a cache, unused pages, and slots for appended keys.
@@ -27,15 +29,19 @@ import numpy as np
 import numpy.typing as npt
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.features import FILLS, Alibi
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Alibi
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Role, TensorShape, page_count, pages_of, shapes_of
 from fmha_cli.oracle.coded import UNUSED, code, stored_ids
+from fmha_cli.oracle.pointer import pointing
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, packed_bias, round_to
 
 F32 = npt.NDArray[np.float32]
 CustomFill = Callable[[tuple[int, ...], np.random.Generator], F32]
 """A plugin's fill: (shape, generator) -> float32 values of one tensor."""
+
+CODED = ("coded", *CLOSED_FILLS)
+"""Fills whose V is coded."""
 
 _CHUNK = 1 << 18
 _LARGE_STD = 24.0
@@ -66,21 +72,21 @@ def fill(
         UnsupportedError: T001, tensors without a form.
     """
     custom = custom or {}
-    if kind not in FILLS and kind not in custom:
-        raise UsageError(
-            f"--fill {kind}: no such fill", code="E008", where="--fill", help=f"one of {', '.join([*FILLS, *custom])}"
-        )
+    known = [*FILLS, *CLOSED_FILLS, *custom]
+    if kind not in known:
+        raise UsageError(f"--fill {kind}: no such fill", code="E008", where="--fill", help=f"one of {', '.join(known)}")
     shapes = {n: s for n, s in shapes_of(problem).items() if s.role is not Role.OUTPUT and n not in ("o", "lse")}
     out: dict[str, Array] = {name: (given or {})[name] for name in shapes if name in (given or {})}
     if problem.paged and "block_table" not in out:
         out["block_table"] = block_table(problem, seed)
     for name, shape in shapes.items():
         if name not in out:
-            if kind == "coded" and name in ("v", "v_new"):
+            if kind in CODED and name in ("v", "v_new"):
                 ids = stored_ids(problem, name, out.get("block_table"))
                 out[name] = round_to(code(ids, problem.hdim_v), shape.dtype)
             else:
-                out[name] = _tensor(problem, kind, seed, name, shape, custom)
+                made = pointing(problem, name, seed, out.get("block_table")) if kind == "pointer" else None
+                out[name] = _tensor(problem, kind, seed, name, shape, custom) if made is None else made
             _poison(problem, name, out)
     return out
 
@@ -95,6 +101,8 @@ def _tensor(
         return _uniform(bits, shape.elements).reshape(shape.shape)
     if name.endswith("_descale"):
         return (_uniform(bits, shape.elements) + np.float32(0.5)).reshape(shape.shape)
+    if kind == "means" and name == "q":
+        return np.zeros(shape.shape, numpy_dtype(shape.dtype))
     if kind in custom:
         return round_to(custom[kind](shape.shape, np.random.Generator(bits)), shape.dtype)
     if kind == "ties" and name in ("k", "k_new"):

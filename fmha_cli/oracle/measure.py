@@ -16,34 +16,35 @@ Rotary kernels in 16 bits keep rotated queries, cosines and sines in 16 bits: re
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
 
 import numpy as np
 
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.budgets import EPS, HALF_STEP, eps_of
+from fmha_cli.oracle.finite import wrong_kind
 from fmha_cli.oracle.reference import RowResult
-from fmha_cli.oracle.tensors import F64, Array
+from fmha_cli.oracle.tensors import F64, Array, Bools
 
 F32_EPS = 2.0**-24
 
 _CHUNK = 4096
 """Rows compared at a time, so that a comparison needs little memory besides the tensors."""
 
-_NEAR = 2.0**-6
-
 
 @dataclass(frozen=True)
 class RowErrors:
     """Errors of R rows against a reference.
 
-    Elements that are not finite on either side count only in ``mismatched``.
+    Elements that are not finite on either side count only in ``mismatched`` and ``leaked``.
 
     Attributes:
         relative: (R,) |o - ref| / scale.
-        mismatched: (R,) number of elements that are finite on one side only.
+        mismatched: (R,) number of elements of another kind (finite, NaN, infinite) than the reference's.
         counted: rows whose answer is not zero throughout.
+        leaked: elements that are NaN where the reference allows it (``Reference.leaks``).
         element: the largest |o - ref| / (|ref| + scale / sqrt(d)) of any element.
         absolute: its numerator.
         allowance: its denominator.
@@ -52,15 +53,64 @@ class RowErrors:
     relative: F64
     mismatched: F64
     counted: int
+    leaked: int
     element: float
     absolute: float
     allowance: float
+
+    @classmethod
+    def joined(cls, parts: Sequence[RowErrors]) -> RowErrors:
+        """The errors of all parts' rows, in order."""
+        worst = max(parts, key=lambda part: part.element, default=_NO_ROWS)
+        return cls(
+            np.concatenate([part.relative for part in (*parts, _NO_ROWS)]),
+            np.concatenate([part.mismatched for part in (*parts, _NO_ROWS)]),
+            sum(part.counted for part in parts),
+            sum(part.leaked for part in parts),
+            *(worst.element, worst.absolute, worst.allowance),
+        )
 
     @property
     def rms(self) -> float:
         """Root mean square of ``relative`` over the counted rows."""
         with np.errstate(over="ignore"):
             return float(np.sqrt((self.relative**2).sum() / max(1, self.counted)))
+
+
+_NO_ROWS = RowErrors(np.zeros(0), np.zeros(0), 0, 0, 0.0, 0.0, 1.0)
+
+
+@dataclass(frozen=True)
+class LseErrors:
+    """Errors of R rows' LSE.
+
+    Attributes:
+        absolute: (R,) |lse - ref|; 0 where one of them is not finite.
+        allowance: (R,) 1 + |ref| + per_reach * reach / budget, the denominator of the rule.
+        mismatched: (R,) whether LSE is finite on one side only, or not the infinity of the reference. Where the reference is
+            NaN, an infinity is right too: upstream FlashAttention writes one (``softmax.h`` ``normalize_softmax_lse``).
+    """
+
+    absolute: F64
+    allowance: F64
+    mismatched: Bools
+
+    @classmethod
+    def joined(cls, parts: Sequence[LseErrors]) -> LseErrors:
+        """The errors of all parts' rows, in order."""
+        none = cls(np.zeros(0), np.zeros(0), np.zeros(0, np.bool_))
+        return cls(*(np.concatenate([getattr(part, f.name) for part in (*parts, none)]) for f in fields(cls)))
+
+
+def lse_errors(actual: Array, reference: RowResult, per_reach: float) -> LseErrors:
+    """Errors of ``actual`` (R,); ``per_reach`` is the error of LSE that a score's size allows, over the budget."""
+    got, expected = actual.astype(np.float64), reference.lse
+    comparable = np.isfinite(got) & np.isfinite(expected)
+    absolute = np.abs(np.subtract(got, expected, where=comparable, out=np.zeros_like(expected)))
+    reach = np.where(np.isfinite(reference.reach), reference.reach, 0.0)
+    allowance = 1 + np.abs(np.where(comparable, expected, 0.0)) + per_reach * reach
+    infinite = np.isinf(expected) & (got != expected)
+    return LseErrors(absolute, allowance, (np.isfinite(got) != np.isfinite(expected)) | infinite)
 
 
 def score_error(problem: Problem) -> float:
@@ -82,15 +132,23 @@ def floors(problem: Problem, reference: RowResult, dim: int, *, flushes: bool = 
     return floor + reference.lost / eps if flushes else floor
 
 
-def row_errors(actual: Array, expected: F64, floor: F64, limit: float) -> RowErrors:
-    """Errors of ``actual`` (R, d) against ``expected`` (R, d); above ``limit`` the storage type overflows."""
+def row_errors(actual: Array, expected: F64, floor: F64, limit: float, leaks: Bools | None = None) -> RowErrors:
+    """Errors of ``actual`` (R, d) against ``expected`` (R, d); above ``limit`` the storage type overflows.
+
+    ``leaks`` (R, d) marks elements that may be NaN.
+    """
     count = len(expected)
     relative, mismatched = np.zeros(count), np.zeros(count)
-    counted, worst = 0, (0.0, 0.0, 1.0)
+    counted, leaked, worst = 0, 0, (0.0, 0.0, 1.0)
+    floor = np.where(np.isfinite(floor), floor, np.finfo(np.float64).tiny)
     for start in range(0, count, _CHUNK):
         part = slice(start, start + _CHUNK)
         want, got = expected[part], actual[part].astype(np.float64)
-        mismatched[part] = _mismatched(got, want, limit)
+        other = wrong_kind(got, want, limit)
+        if leaks is not None:
+            leaked += int((leaks[part] & np.isnan(got) & other).sum())
+            other &= ~(leaks[part] & np.isnan(got))
+        mismatched[part] = other.sum(axis=1)
         comparable = np.isfinite(got) & np.isfinite(want)
         absolute = np.abs(np.subtract(got, want, where=comparable, out=np.zeros_like(want)))
         size = np.abs(np.where(comparable, want, 0.0))
@@ -102,12 +160,4 @@ def row_errors(actual: Array, expected: F64, floor: F64, limit: float) -> RowErr
             quotient = absolute / allowance
             at = int(quotient.argmax())
             worst = max(worst, (float(quotient.flat[at]), float(absolute.flat[at]), float(allowance.flat[at])))
-    return RowErrors(relative, mismatched, counted, *worst)
-
-
-def _mismatched(got: F64, want: F64, limit: float) -> F64:
-    """(R,) number of elements that are finite on one side only. Near overflow of the storage type both are right."""
-    size = np.abs(want)
-    certain = ~np.isfinite(want) | (size <= limit * (1 - _NEAR)) | (size > limit * (1 + _NEAR))
-    finite = np.isfinite(want) & (size <= limit)
-    return np.asarray(((np.isfinite(got) != finite) & certain).sum(axis=1), np.float64)
+    return RowErrors(relative, mismatched, counted, leaked, *worst)

@@ -6,7 +6,8 @@ and Gimelshein, "Online normalizer calculation for softmax" (2018). Memory is O(
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields, replace
 from typing import TypeVar
 
 import numpy as np
@@ -19,7 +20,7 @@ from fmha_cli.oracle.budgets import LEAST_NORMAL
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_scale
 from fmha_cli.oracle.rows import Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
-from fmha_cli.oracle.tensors import F64, Array, Inputs, Ints, SequenceView, appended_cache
+from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, Ints, SequenceView, appended_cache
 
 Floats = TypeVar("Floats", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
@@ -62,11 +63,24 @@ class Reference(RowResult):
         rows: the rows.
         flat_v: whether all rows of V are equal, so that O is the same for every softmax.
         cache: k and v after an append.
+        leaks: (R, hdim_v), where O may be NaN because a key that the mask hides from the row has a V that is not
+            finite: tiles multiply it by P = 0, and 0 * NaN is NaN. None if every V is finite.
     """
 
     rows: Rows
     flat_v: bool = False
     cache: dict[str, Array] = field(default_factory=dict)
+    leaks: Bools | None = None
+
+    def pieces(self) -> Iterator[Reference]:
+        """The answer as parts that are compared one after the other: this one."""
+        yield self
+
+    def part(self, n: int, parts: int) -> Reference:
+        """The rows n, n + parts, n + 2 parts, ... of this answer."""
+        rows = Rows(*(getattr(self.rows, f.name)[n::parts] for f in fields(Rows)))
+        values = {f.name: getattr(self, f.name)[n::parts] for f in fields(RowResult)}
+        return replace(self, **values, rows=rows, leaks=None if self.leaks is None else self.leaks[n::parts])
 
     def o_tensor(self, problem: Problem) -> F64:
         """O in the problem's own shape (float64, NaN where a row was not computed)."""
@@ -96,6 +110,8 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, strea
     rows = all_rows(problem) if rows is None else rows
     shapes_of(problem)
     none = np.zeros(0)
+    leaks = [np.zeros((0, problem.hdim_v), np.bool_)]
+    finite = all(np.isfinite(inputs[name]).all() for name in ("v", "v_new") if name in inputs)
     results = [RowResult(np.zeros((0, problem.hdim_v)), none, none, none, none, none, np.zeros(0, np.int64), none)]
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
@@ -103,18 +119,28 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, strea
         for block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
                 results.append(attend(block, k, v, stream))
+            if not finite:
+                leaks.append(_leaks(block, v))
     return Reference(
         **{f.name: np.concatenate([getattr(result, f.name) for result in results]) for f in fields(RowResult)},
         rows=rows,
-        flat_v=_flat(problem, inputs, rows),
+        flat_v=flat_values(problem, inputs, [(b, g) for b, g, _ in rows.groups(problem)]),
         cache=appended_cache(problem, inputs),
+        leaks=None if finite else np.concatenate(leaks),
     )
 
 
-def _flat(problem: Problem, inputs: Inputs, rows: Rows) -> bool:
-    """Whether every V that the rows use has equal rows, although it has several."""
+def _leaks(block: RowBlock, v: F64) -> Bools:
+    """``Reference.leaks`` of a block; v (seqlen_k, hdim_v)."""
+    bad = np.flatnonzero(~np.isfinite(v).all(axis=1))
+    hidden = (~block.sees(bad)).astype(np.float32)
+    return np.asarray(hidden @ (~np.isfinite(v[bad])).astype(np.float32) > 0)
+
+
+def flat_values(problem: Problem, inputs: Inputs, heads: Iterable[tuple[int, int]]) -> bool:
+    """Whether the V of every (sequence, key/value head) has equal rows, although one has several."""
     several = False
-    for b, g, _ in rows.groups(problem):
+    for b, g in heads:
         v = SequenceView(problem, inputs, b).keys("v", g)
         if len(v) > 1:
             several = True
@@ -187,9 +213,13 @@ def flushed(terms: Floats, dtype: DType) -> Floats:
 
 
 def squares(rows: F64) -> F64:
-    """(n,) squared lengths of the rows, 0 for a row that is not finite."""
+    """(n,) squared lengths of the rows; elements that are not finite do not count."""
     out: F64 = np.einsum("kd,kd->k", rows, rows)
-    return np.where(np.isfinite(out), out, 0.0)
+    bad = ~np.isfinite(out)
+    if bad.any():
+        rest = np.where(np.isfinite(rows[bad]), rows[bad], 0.0)
+        out[bad] = np.einsum("kd,kd->k", rest, rest)
+    return out
 
 
 def _clipped(block: RowBlock, key_range: tuple[int, int] | None) -> list[tuple[int, int]]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.tensors import F64, Ints, SequenceView
 
 KEY_BLOCK = 1024
@@ -53,7 +55,7 @@ class RowBlock:
     def visible(self) -> Ints:
         """(R,) number of keys that each row sees."""
         window: Ints = np.maximum(self.high - self.low, 0)
-        return window + np.minimum(np.minimum(self.view.problem.sink, self.high), self.low)
+        return window + sunk(self.view.problem, self.low, self.high)
 
     def lift(self) -> F64:
         """(R,) the amount that ALiBi's shifted form, slope * j, adds to a row's scores: |slope| * (i + delta).
@@ -117,8 +119,15 @@ def visible_range(view: SequenceView, i: Ints) -> tuple[Ints, Ints]:
     return low, high
 
 
+def sunk(problem: Problem, low: Ints, high: Ints) -> Ints:
+    """(R,) number of keys that rows see in front of their windows, because the sink holds them."""
+    return np.minimum(np.minimum(problem.sink, high), low)
+
+
 def row_blocks(view: SequenceView, h: Ints, i: Ints) -> Iterator[RowBlock]:
-    """The rows in blocks of ROW_BLOCK, in order."""
-    for start in range(0, len(i), ROW_BLOCK):
-        part = slice(start, start + ROW_BLOCK)
-        yield RowBlock.of(view, h[part], i[part])
+    """The rows in blocks of at most ROW_BLOCK, in order. Far rows under a window share no keys, so they share no block."""
+    far = np.flatnonzero(np.diff(visible_range(view, i)[0] // KEY_BLOCK)) + 1
+    for first, end in pairwise([0, *far.tolist(), len(i)]):
+        for start in range(first, end, ROW_BLOCK):
+            part = slice(start, min(start + ROW_BLOCK, end))
+            yield RowBlock.of(view, h[part], i[part])

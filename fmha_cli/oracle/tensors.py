@@ -17,6 +17,7 @@ from fmha_cli.domain.tensors import SCALE_BLOCK, Element, bias_shape, offsets
 Array = npt.NDArray[Any]
 F64 = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
 Inputs = Mapping[str, Array]
 """Tensors by their names in ``fmha_cli.domain.tensors``, in the problem's own layout and storage type."""
 
@@ -35,6 +36,12 @@ ROTARY_BASE = 10000.0
 def numpy_dtype(element: Element) -> np.dtype[Any]:
     """The numpy type of a storage type (bf16 and the OCP fp8 types from ``ml_dtypes``)."""
     return np.dtype(_NUMPY[element])
+
+
+def largest(element: Element) -> float:
+    """The largest finite number of a storage type."""
+    finfo: Any = ml_dtypes.finfo
+    return float(finfo(numpy_dtype(element)).max)
 
 
 def round_to(values: npt.ArrayLike, element: Element) -> Array:

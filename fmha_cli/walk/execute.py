@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
@@ -144,6 +145,7 @@ class Executor:
         policy = JudgePolicy(
             fills=request.fills if validating else request.fills[:1],
             repeats=max(1, request.repeats) if validating else 1,
+            all_rows=validating and request.fills == FILLS,
             check=request.check,
             timeout=request.timeout or None,
             late=validating,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from math import isinf
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import is_emulated
@@ -124,7 +125,14 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
         words += ["--emu-turn", str(request.emu_turn)] if request.emu_turn else []
         words += ["--no-emu-checks"] if not request.emu_checks else []
     words += ["--no-check"] if not request.check else []
+    if request.check and request.oracle_s != Request.oracle_s:
+        words += ["--check-budget", budget_text(request.oracle_s)]
     return shlex.join(words)
+
+
+def budget_text(seconds: float) -> str:
+    """The value of ``--check-budget``."""
+    return "all" if isinf(seconds) else f"{seconds:g}"
 
 
 def _without_replaced(words: list[str], files: Mapping[str, str]) -> list[str]:

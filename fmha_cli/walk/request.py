@@ -50,7 +50,8 @@ class Request:
         peak: ``measured`` or ``spec``.
         budget_s: time for the samples of one row of ``bench``, once there are enough of them.
         max_time_s: the longest time for the samples of one row, however few they are.
-        oracle_s: seconds that checking one row may take; larger problems are checked on sampled rows.
+        oracle_s: seconds that the reference of one problem and fill may take, infinite for all rows; larger problems
+            are checked on a sample of their rows.
         options: the backends' own options that the user gave, by flag name (``ck-home``).
         emu_seed, emu_turn, emu_threads, emu_checks: as in ``EmulatorOptions``; 0 threads = all allowed.
     """

@@ -182,6 +182,7 @@ class _Walk:
             oracle_s=self.request.oracle_s,
             seed=self.request.fill_seed,
             streams={**STREAMS, **self.registry.dropout_streams},
+            given=frozenset(self.files.arrays),
         )
         self.executor = Executor(self.context, cases, self.book.peaks)
 

@@ -37,6 +37,8 @@ class Slip(StrEnum):
     NONE = "none"
     LAST_ROW_UNWRITTEN = "last_row_unwritten"
     LAST_ROW_NAN = "last_row_nan"
+    ONE_ROW_NEIGHBOURS = "one_row_neighbours"
+    ONE_ROW_LARGE = "one_row_large"
     CACHE_NOT_APPENDED = "cache_not_appended"
     OLD_KEY_CHANGED = "old_key_changed"
     DQ_RACE = "dq_race"
@@ -99,6 +101,10 @@ class ModelledSession:
                 out["o"][..., -1, :] = self.tensors["o"][..., -1, :]
             case Slip.LAST_ROW_NAN:
                 out["o"][..., -1, :] = np.nan
+            case Slip.ONE_ROW_NEIGHBOURS:
+                out["o"][0, 3, 21] = out["o"][0, 3, 20]
+            case Slip.ONE_ROW_LARGE:
+                out["o"][0, 3, 21] *= 1 + 2**-6
             case Slip.OLD_KEY_CHANGED:
                 out["k"][0, 0, 0, 0] += 1
             case Slip.DQ_RACE:

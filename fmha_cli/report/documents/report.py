@@ -69,7 +69,7 @@ def records_view(document: Row, color: bool = False) -> Table:
                 digits(measured.get("gbps")),
                 percent(measured.get("peak_fraction")),
                 _regret(record),
-                _error(record["checks"]),
+                _error(record),
                 _against(record),
             ]
         )
@@ -148,13 +148,42 @@ def _as_check(data: Row) -> Check:
     return Check(**values)
 
 
-def _error(checks: Row | None) -> str:
-    found = _worst_check(checks)
+def _error(record: Row) -> str:
+    """The output that used most of its budget, and the share of the rows that was compared unless it was every row."""
+    found = _worst_check(record["checks"])
     if found is None:
         return ""
     name, check = found
     share = "not finite" if check.badness == float("inf") else f"{check.badness:.0%}"
-    return f"{name} {digits(check.row_l2, 2)} ({share})"
+    compared = min(_shares(record).values())
+    return f"{name} {digits(check.row_l2, 2)} ({share})" + ("" if compared == 1 else f", {_of_rows(compared)}")
+
+
+def _shares(record: Row) -> dict[str, float]:
+    """The share of O's rows that was compared, by fill; rows of ``fmha.record/1`` do not tell, and count as all."""
+    shares: dict[str, float] = {}
+    for checks in record["fills"]:
+        for check in (checks[name] for name in OUTPUTS if checks[name]):
+            share = check["rows"] / check["rows_total"] if check["rows_total"] else 1.0
+            shares[check["fill"]] = min(share, shares.get(check["fill"], 1.0))
+    return shares
+
+
+def _of_rows(share: float) -> str:
+    """``16 % of rows``; a part is never called 100 % or 0 %."""
+    number = share * 100
+    text = "99.9 %" if number >= 99.5 else f"{number:.0f} %" if number >= 1 else "<1 %"
+    return f"{text} of rows" if share < 1 else "all rows"
+
+
+def _sampling(record: Row) -> list[str]:
+    """One line that says which fills compared which share of the rows, if they differ."""
+    shares = _shares(record)
+    texts = {fill: _of_rows(share) for fill, share in shares.items()}
+    parts = [
+        ", ".join(fill for fill in texts if texts[fill] == text) + f": {text}" for text in dict.fromkeys(texts.values())
+    ]
+    return [f"compared: {'; '.join(parts)}"] if len(parts) > 1 else []
 
 
 def _against(record: Row) -> str:
@@ -183,7 +212,10 @@ def _details(index: int, record: Row) -> list[str]:
             + (f", rms {check.rms:.3g} of {check.rms_budget:.3g}" if check.rms and check.rms_budget else "")
             + (f"; {check.worst}" if check.worst else "")
         )
-    lines += [f"fill {n['fill']}: {n['distrust']}" for n in record["fill_notes"] if n["distrust"]]
+    lines += [
+        f"fill {n['fill']}: {text}" for n in record["fill_notes"] for text in (n["distrust"], *n["notes"]) if text
+    ]
+    lines += _sampling(record)
     lines += [line for launch in record["launches"] for line in launch_lines(launch)]
     brought = {stage["imported_from"]: None for stage in record["stages"] if stage["imported_from"]}
     lines += [f"not built here: imported from {archive}" for archive in brought]
@@ -194,7 +226,7 @@ def _details(index: int, record: Row) -> list[str]:
         lines += [f"log ends: {record['log'].strip().splitlines()[-1]}"] if (record["log"] or "").strip() else []
         lines += [f"saved: {record['saved']}"] if record["saved"] else []
         lines += [f"again: {record['repro']}"]
-    return [f"  {index}: " + line.replace("\n", "\n     ") for line in lines]
+    return [f"  {index}: " + line.replace("\n", "\n     ") for line in dict.fromkeys(lines)]
 
 
 DOCUMENTS = (Document(Report, records_view, rows="records", colored=True),)

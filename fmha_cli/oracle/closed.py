@@ -1,0 +1,90 @@
+"""Reference answers of every row in O(seqlen x hdim): two fills whose softmax has a closed form.
+
+The blocked reference takes O(seqlen^2), so a large problem is judged on a sample of its rows. Under these fills all rows
+are judged. ``docs/numerics.md`` says which faults they cannot show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from types import MappingProxyType
+from typing import Protocol
+
+import numpy as np
+
+from fmha_cli.domain.features import CLOSED_FILLS, Alibi, Direction
+from fmha_cli.domain.problem import Problem
+from fmha_cli.oracle import means, pointer
+from fmha_cli.oracle.reference import Reference, RowResult, flat_values
+from fmha_cli.oracle.rows import Rows
+from fmha_cli.oracle.tensors import Array, Inputs, Ints, SequenceView, appended_cache
+
+PIECE = 1 << 15
+"""Rows of one piece of the answer."""
+
+_HARMLESS: Mapping[str, frozenset[str]] = MappingProxyType(
+    {"means": frozenset({"block_table"}), "pointer": frozenset()}
+)
+"""Tensors that may come from a file without changing the closed form. Sequences that share pages cannot have their own keys."""
+
+
+class Solver(Protocol):
+    """The answers of one sequence and key/value head."""
+
+    def rows(self, h: int, i: Ints) -> RowResult: ...
+
+
+class _MakesSolver(Protocol):
+    def __call__(self, view: SequenceView, g: int, seed: int) -> Solver: ...
+
+
+_SOLVERS: Mapping[str, _MakesSolver] = MappingProxyType({"means": means.Averaged, "pointer": pointer.Pointed})
+assert set(_SOLVERS) == set(CLOSED_FILLS)
+
+
+def why_not(problem: Problem, kind: str, given: Collection[str] = ()) -> str | None:
+    """Why the answer under fill ``kind`` is not known in closed form; None if it is.
+
+    Args:
+        given: names of the tensors that come from files.
+    """
+    if kind not in CLOSED_FILLS:
+        return "its softmax has no closed form"
+    if problem.direction is not Direction.FWD:
+        return "gradients have no closed form"
+    if problem.dropout:
+        return "dropout keeps other keys in every row"
+    if problem.alibi is not Alibi.NONE:
+        return "ALiBi gives keys unequal weights"
+    files = sorted(set(given) - _HARMLESS[kind])
+    if files:
+        return f"{', '.join(files)} {'comes' if len(files) == 1 else 'come'} from a file"
+    return means.why_not(problem) if kind == "means" else pointer.why_not(problem)
+
+
+class ClosedAnswer:
+    """The answer under a closed fill, computed piece by piece: it needs no more memory than one head's K and V in float64.
+
+    Args:
+        seed: the seed that made the inputs.
+    """
+
+    def __init__(self, problem: Problem, kind: str, inputs: Inputs, seed: int = 0) -> None:
+        self._problem, self._solver, self._inputs, self._seed = problem, _SOLVERS[kind], inputs, seed
+        self.cache: dict[str, Array] = appended_cache(problem, inputs)
+        pairs = [(b, g) for b in range(problem.batch) for g in range(problem.kv_heads)]
+        self._flat = flat_values(problem, inputs, pairs)
+
+    def pieces(self) -> Iterator[Reference]:
+        """The answers of all rows, some at a time, ordered by (b, h, i)."""
+        p = self._problem
+        ratio = p.heads // p.kv_heads
+        for b, count in enumerate(p.query_lengths()):
+            view = SequenceView(p, self._inputs, b)
+            for g in range(p.kv_heads if count else 0):
+                solver = self._solver(view, g, self._seed)
+                for h in range(g * ratio, (g + 1) * ratio):
+                    for first in range(0, count, PIECE):
+                        i = np.arange(first, min(first + PIECE, count))
+                        rows = Rows(np.full(len(i), b), np.full(len(i), h), i)
+                        yield Reference(**vars(solver.rows(h, i)), rows=rows, flat_v=self._flat)
