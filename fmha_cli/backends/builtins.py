@@ -21,8 +21,9 @@ BUILTINS: Mapping[str, Builtin] = {
         options=((_CK_HOME, Use.SOURCES), (_CK_REV, Use.REVISION)),
         binaries=("tile_example_fmha_fwd", "tile_example_fmha_bwd"),
         suites=("basic", "smoke", "smoke_fwd", "smoke_bwd", "smoke_fwd_splitkv", "smoke_fwd_appendkv"),
+        variables=("FMHA_HIPCC",),
     ),
-    "cpu": Builtin("fmha_cli.backends.cpu", device="cpu"),
+    "cpu": Builtin("fmha_cli.backends.cpu", device="cpu", variables=("FMHA_CXX",)),
     "flash_attn": Builtin("fmha_cli.backends.flash_attn", device="cuda:N"),
 }
 """By name, in the order in which backends are asked. On a GPU ``--backend auto`` takes the first that serves a problem."""

@@ -11,10 +11,10 @@ from typing import Any, NoReturn
 
 from fmha_cli.cli import failure
 from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Command, CommandSet
+from fmha_cli.cli.command import Command, CommandSet, Opt
 from fmha_cli.cli.console import Console, colored
 from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
-from fmha_cli.cli.settings import FLAG, Value, check_choices, layer_of_variables, merge
+from fmha_cli.cli.settings import FLAG, Value, check_choices, layer_of_variables, merge, variable_of
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, TALK, declared
 from fmha_cli.domain.errors import FmhaError, InternalError
@@ -117,6 +117,7 @@ class Process:
         self.output = call.output
         call.output.check()
         check_choices(options, settings)
+        self._warn_of_variables(options)
         for key, value in settings.values.items():
             if value.source != FLAG:
                 self.console.detail(f"{settings.where(key)}: {value.value}")
@@ -125,6 +126,17 @@ class Process:
         except FmhaError as error:
             error.where = settings.located(error.where, error.what)
             raise
+
+    def _warn_of_variables(self, options: Sequence[Opt]) -> None:
+        """One line for each ``FMHA_*`` variable that nothing reads. Other commands are imported only if one is set that
+        is none of this command's."""
+        own = {variable_of(option) for option in options}
+        if any(name.startswith("FMHA_") and name not in own for name in self.environ):
+            from fmha_cli.cli.variables import strange_variables
+
+            everything = {name for names in known_options().values() for name in names}
+            for name, help in strange_variables(self.environ, everything).items():
+                self.console.warn(f"{name} is set, but nothing reads it: {help}")
 
 
 def known_options() -> dict[str, list[str]]:

@@ -62,9 +62,16 @@ def checkers_of(backends: Iterable[object]) -> tuple[Checker, ...]:
 
 def _configuration(call: Call) -> Iterator[DoctorCheck]:
     """The files in use, strongest first, and the variables."""
+    from fmha_cli.cli.app import known_options
+    from fmha_cli.cli.variables import PREFIX, strange_variables
+
     yield from (_ok("configuration", str(path), "in force") for path in call.files)
-    variables = sorted(name for name in call.environ if name.startswith("FMHA_"))
-    yield _ok("variables", "FMHA_*", ", ".join(variables) or "none is set")
+    strange = strange_variables(call.environ, {name for names in known_options().values() for name in names})
+    variables = sorted(name for name in call.environ if name.startswith(PREFIX) and name not in strange)
+    yield _ok("variables", f"{PREFIX}*", ", ".join(variables) or "none is set")
+    for name, help in strange.items():
+        state = CheckState.FAILED
+        yield DoctorCheck(name="variables", subject=name, state=state, what="nothing reads it", help=help)
 
 
 def _cache(here: Surroundings) -> str:

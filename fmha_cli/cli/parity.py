@@ -59,6 +59,8 @@ def parity(call: Call) -> int:
     from fmha_cli.report.parts import environment
     from fmha_cli.walk.run import StopWalk
 
+    # Only results are compared, so the peaks of this machine need not be measured.
+    request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND, peak="spec")
     upstream = _upstream(call)
     suite = load_suite(call.settings.text("suite") or PROGRAMS.suites[0], upstream)
     limit = call.settings.size("limit", 0, 1) if call.settings.text("limit") else None
@@ -67,8 +69,6 @@ def parity(call: Call) -> int:
         return listed(call, suite, cases, upstream)
     emulated = is_emulated(call.settings.text("device"))
     rounds = call.settings.size("rounds", 7 if len(cases) <= FEW and not emulated else 0)
-    # Only results are compared, so the peaks of this machine need not be measured.
-    request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND, peak="spec")
     side = EmulatedSide.of(request, call.registry, rounds, call.console.say) if emulated else None
     binaries = _binaries(call, cases, upstream, request)
     setup = Setup(

@@ -29,6 +29,7 @@ class Builtin:
         binaries: of a ``Comparable`` backend, the file names of its upstream's programs (``domain.counterpart``), the
             forward one first; ``fmha parity --help`` shows them.
         suites: the suites of cases for these programs that come with the tool, the default first.
+        variables: ``FMHA_*`` variables that it reads and that are no options.
     """
 
     path: str
@@ -36,3 +37,4 @@ class Builtin:
     options: tuple[tuple[Flag, Use], ...] = ()
     binaries: tuple[str, ...] = ()
     suites: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()

@@ -15,6 +15,7 @@ import numpy as np
 
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.tensors import Element, Role
+from fmha_cli.execution.demand import copies
 from fmha_cli.execution.guards import Violation, fill_zones, find_violations, zones_of
 from fmha_cli.execution.layout import ArenaLayout, Slot
 from fmha_cli.execution.memory import map_shared, shared_file
@@ -57,14 +58,18 @@ class Arena:
     The order of calls: :meth:`write` the inputs, then for every run :meth:`prepare`, the run itself,
     :meth:`violations`, :meth:`changed_inputs` and :meth:`read`. It is not safe for several threads.
 
+    Args:
+        also: bytes of host memory that the caller is going to need besides, for the reference.
+
     Raises:
-        MemoryError: there is too little memory for it and for the inputs that it is compared with.
+        MemoryError: there is too little memory for it, the inputs that it is compared with, the outputs that are read, and
+            ``also``. Nothing is allocated then.
     """
 
-    def __init__(self, layout: ArenaLayout) -> None:
+    def __init__(self, layout: ArenaLayout, *, also: int = 0) -> None:
         self.layout = layout
         self.id = next(_NUMBERS)
-        self.fd = shared_file(layout.size, also=sum(s.extent for s in layout.slots if s.role is not Role.OUTPUT))
+        self.fd = shared_file(layout.size, also=also + copies(layout))
         """The descriptor that the worker maps."""
         try:
             self._map = map_shared(self.fd, layout.size)

@@ -24,7 +24,7 @@ def shared_file(size: int, *, also: int = 0) -> int:
     """
     free = available_bytes()
     if free is not None and size + also > free:
-        raise MemoryError(f"{size + also} bytes are needed, {free} are available")
+        raise MemoryError(f"at least {gib(size + also)} are needed, {gib(free)} are available")
     fd = -1
     try:
         fd = os.memfd_create("fmha-arena", os.MFD_CLOEXEC) if hasattr(os, "memfd_create") else _unlinked()
@@ -34,6 +34,11 @@ def shared_file(size: int, *, also: int = 0) -> int:
             os.close(fd)
         raise MemoryError(f"no shared memory of {size} bytes: {fault}") from fault
     return fd
+
+
+def gib(size: int) -> str:
+    """A number of bytes in the unit in which memory is sold."""
+    return f"{size / 2**30:,.1f} GiB"
 
 
 def _unlinked() -> int:

@@ -47,10 +47,20 @@ class Standing:
     faults: tuple[str, ...] = ()
 
 
-def fetched(name: str, cache_root: Path, *, offline: bool, notify: Notify, settings: PipSettings | None = None) -> Path:
+def fetched(
+    name: str,
+    cache_root: Path,
+    *,
+    offline: bool,
+    notify: Notify,
+    settings: PipSettings | None = None,
+    looking: bool = False,
+) -> Path:
     """The folder of one pinned source, fetched now if it is not in the cache.
 
     Args:
+        offline: the user forbids fetching.
+        looking: the caller only looks at what is here, and fetches nothing.
         settings: where packages come from; pip's configuration by default.
 
     Raises:
@@ -59,21 +69,31 @@ def fetched(name: str, cache_root: Path, *, offline: bool, notify: Notify, setti
             cache cannot be written. Nothing half-written is left in its place.
     """
     pin, layout = pin_of(name), open_root(cache_root)
-    return fetched_pin(pin, layout, offline=offline, notify=notify, settings=settings)
+    return fetched_pin(pin, layout, offline=offline, notify=notify, settings=settings, looking=looking)
 
 
 def fetched_pin(
-    pin: Pin, layout: CacheLayout, *, offline: bool, notify: Notify, settings: PipSettings | None = None
+    pin: Pin,
+    layout: CacheLayout,
+    *,
+    offline: bool,
+    notify: Notify,
+    settings: PipSettings | None = None,
+    looking: bool = False,
 ) -> Path:
     """As :func:`fetched`, for a pin."""
     place = layout.sources / pin.folder
     with as_environment_problem(f"looking at the source {pin.name}"):
         if intact(pin, layout):
             return place
-    if offline:
+    if offline or looking:
         state = "is damaged in the cache" if place.exists() else "is not in the cache"
-        what = f"the source {pin.name} {pin.archive.version} {state}, and fetching is forbidden"
-        why = "--offline (or FMHA_OFFLINE) is set"
+        what = f"the source {pin.name} {pin.archive.version} {state}"
+        what, why = (
+            (what, "nothing is fetched while this machine is checked")
+            if looking
+            else (f"{what}, and fetching is forbidden", "--offline (or FMHA_OFFLINE) is set")
+        )
         help = f"run `fmha sources fetch {pin.name}` once where the package index can be reached"
         raise EnvironmentProblem(what, code="S101", where=str(place), why=why, help=help)
     lock = WaitingLock(layout.lock(f"source-{pin.folder}"), f"the fetch of {pin.name}", notify)

@@ -15,6 +15,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.clock import untimed
+from fmha_cli.execution.demand import reference_bytes
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.judge import Judged, JudgePolicy, judge, recheck
 from fmha_cli.execution.layout import layout_of
@@ -60,12 +61,15 @@ class Executor:
         Raises:
             KeyboardInterrupt: the user interrupted; the row is not done.
         """
-        request = self._request
         job = self._job(row, artifacts)
         try:
-            arena = Arena(layout_of(job.plan.problem, job.plan.workspaces, gaps=request.command is Command.VALIDATE))
+            arena = self._arena(job)
         except MemoryError as fault:
-            return Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=artifacts, notes=(f"no memory for tensors: {fault}",))
+            return Fate(
+                verdict=Verdict.OUT_OF_MEMORY,
+                artifacts=artifacts,
+                notes=(f"no memory for inputs, outputs and reference: {fault}",),
+            )
         with arena:
             judged, timed = self._judge(job, arena), None
             if judged.verdict in _TIMED and not job.device.emulated:  # times on an emulated device mean nothing
@@ -84,7 +88,7 @@ class Executor:
         jobs = [self._job(row, built) for row, built in zip(rows, artifacts, strict=True)]
         try:
             with ExitStack() as stack:
-                arenas = [stack.enter_context(Arena(layout_of(job.plan.problem, job.plan.workspaces))) for job in jobs]
+                arenas = [stack.enter_context(self._arena(job)) for job in jobs]
                 judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
                 timed: tuple[Timed | None, Timed | None] = (None, None)
                 if all(j.verdict in _TIMED for j in judged):
@@ -104,7 +108,7 @@ class Executor:
                     self._retire_after(*judged)
                 fates = [self._fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
         except MemoryError as fault:
-            note = f"no memory for two sets of tensors: {fault}"
+            note = f"no memory for two sets of inputs and outputs: {fault}"
             fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, notes=(note,)) for a in artifacts]
         return fates[0], fates[1]
 
@@ -125,6 +129,12 @@ class Executor:
         except Mistimed:
             pass
         return self._rechecked(job, arena, judged, launcher), timed
+
+    def _arena(self, job: Job) -> Arena:
+        """Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
+        problem, request = job.plan.problem, self._request
+        layout = layout_of(problem, job.plan.workspaces, gaps=request.command is Command.VALIDATE)
+        return Arena(layout, also=reference_bytes(problem) if request.check else 0)
 
     def _job(self, row: Row, artifacts: tuple[Artifact, ...]) -> Job:
         assert row.choice is not None

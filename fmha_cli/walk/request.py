@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Wanted
 from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.protocols import BuildContext
 
 if TYPE_CHECKING:
@@ -91,6 +92,14 @@ class Request:
     emu_turn: int = 0
     emu_threads: int = 0
     emu_checks: bool = True
+
+    def __post_init__(self) -> None:
+        """Raises UsageError: E002, more threads than the process may use cores: it would only wait for itself."""
+        cores = usable_cores()
+        if self.threads > cores:
+            what = f"--threads {self.threads}: this process may use {cores} {'core' if cores == 1 else 'cores'}"
+            help = f"--threads {cores} or less; 0 = all"
+            raise UsageError(what, code="E002", where="--threads", help=help)
 
     @property
     def wanted(self) -> Wanted:

@@ -53,5 +53,5 @@ def check_tree(here: Surroundings) -> Iterator[DoctorCheck]:
 
 def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
     """Check for compilers for AMD GPUs."""
-    parts = rocm_supply(here.cache_root, offline=True, notify=as_text(here.notify))
+    parts = rocm_supply(here.cache_root, offline=True, looking=True, notify=as_text(here.notify))
     return rocm.check_compilers(here, parts)

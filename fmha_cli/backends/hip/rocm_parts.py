@@ -15,18 +15,19 @@ _BELOW = Path("triton", "backends", "amd")
 _VERSION = re.compile(r"^#define HIP_VERSION_(MAJOR|MINOR|PATCH)\s+(\d+)", re.MULTILINE)
 
 
-def rocm_supply(cache_root: Path, *, offline: bool, notify: Notify) -> RocmSupply:
+def rocm_supply(cache_root: Path, *, offline: bool, notify: Notify, looking: bool = False) -> RocmSupply:
     """A supply that calls :func:`rocm_parts` when a compiler needs them."""
-    return RocmSupply(pin_of(PINNED).digest, lambda: rocm_parts(cache_root, offline=offline, notify=notify))
+    digest = pin_of(PINNED).digest
+    return RocmSupply(digest, lambda: rocm_parts(cache_root, offline=offline, notify=notify, looking=looking))
 
 
-def rocm_parts(cache_root: Path, *, offline: bool, notify: Notify) -> RocmParts:
-    """HIP's headers and the device libraries.
+def rocm_parts(cache_root: Path, *, offline: bool, notify: Notify, looking: bool = False) -> RocmParts:
+    """HIP's headers and the device libraries; ``looking`` as for ``fetched``.
 
     Raises:
         EnvironmentProblem: they cannot be obtained (S101-S104).
     """
-    folder = fetched(PINNED, cache_root, offline=offline, notify=notify) / _BELOW
+    folder = fetched(PINNED, cache_root, offline=offline, notify=notify, looking=looking) / _BELOW
     found = dict(_VERSION.findall((folder / "include" / "hip" / "hip_version.h").read_text("utf-8")))
     version = ".".join(found.get(part, "0") for part in ("MAJOR", "MINOR", "PATCH"))
     lib = folder / "lib"

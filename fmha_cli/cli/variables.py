@@ -1,0 +1,32 @@
+"""``FMHA_*`` variables that no option has: most are typing mistakes, which would otherwise be ignored in silence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from fmha_cli.discovery.builtins import BUILTINS
+from fmha_cli.discovery.entry_points import installed_entry_points
+from fmha_cli.domain.suggest import suggest
+
+PREFIX = "FMHA_"
+_EMULATORS = "FMHA_EMU_"
+"""Emulators have variables of their own that begin so."""
+
+
+def strange_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
+    """The variables that are set and that nothing reads, each with what to do. Plugins may have variables of their own,
+    which begin with the plugin's name.
+
+    Args:
+        known: the names of all options, without dashes in front.
+    """
+    names = {f"{PREFIX}{name.replace('-', '_').upper()}" for name in known}
+    names |= {name for builtin in BUILTINS.values() for name in builtin.variables}
+    own = tuple(f"{PREFIX}{point.name.replace('-', '_').upper()}" for point in installed_entry_points())
+    strange = (name for name, text in environ.items() if text and name.startswith(PREFIX) and name not in names)
+    return {name: _help(name, names) for name in sorted(strange) if not name.startswith((_EMULATORS, *own))}
+
+
+def _help(name: str, names: Iterable[str]) -> str:
+    near = suggest(name, sorted(names))
+    return near if near.startswith("did you mean") else "the variable of an option is FMHA_ and its name in capitals"

@@ -1,0 +1,148 @@
+"""Requests beyond this machine: too many threads, too large problems; and variables that nothing reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from cli.conftest import Fmha
+from cli.test_commands import EVERY, SMALL
+
+from fmha_cli.cli.app import known_options
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.execution import memory
+from fmha_cli.walk.request import Request
+
+HUGE = ("--backend", "null", "--heads", "8", "--hdim", "128", "--dtype", "fp16")
+THREADED = [name for name in EVERY if "threads" in known_options()[EVERY[name][0]]]
+
+
+@pytest.mark.parametrize("name", THREADED)
+@pytest.mark.parametrize("count", [999, "one more", "4m"])
+def test_more_threads_than_cores_are_refused_at_once(fmha: Fmha, name: str, count: int | str) -> None:
+    cores = usable_cores()
+    text = str(cores + 1) if count == "one more" else str(count)
+    done = fmha(*EVERY[name], "--threads", text)
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error[E002]: --threads ")
+    assert f"this process may use {cores} core" in done.err
+    assert f"= help: --threads {cores} or less" in done.err
+
+
+def test_every_core_may_be_used(fmha: Fmha) -> None:
+    assert {"run", "validate", "bench"} <= set(THREADED)
+    assert Request(threads=usable_cores()).threads == usable_cores()
+    with pytest.raises(UsageError):
+        Request(threads=usable_cores() + 1)
+    done = fmha("explain", *SMALL, FMHA_THREADS="999")
+    assert done.code == 0  # it has no threads
+
+
+def forbidden(what: str) -> Callable[..., Any]:
+    def act(*given: object, **more: object) -> Any:
+        raise AssertionError(f"{what} began")
+
+    return act
+
+
+@pytest.mark.parametrize("command", ["run", "validate", "bench"])
+@pytest.mark.parametrize(
+    "shape", ["--seqlen 10m", "--seqlen 1 --seqlen-k 1000m", "--batch 1m --seqlen 1k", "-s 10m --bias elementwise"]
+)
+def test_a_problem_beyond_the_memory_ends_before_anything_is_allocated(
+    fmha: Fmha, monkeypatch: pytest.MonkeyPatch, command: str, shape: str
+) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
+    monkeypatch.setattr(memory.os, "memfd_create", forbidden("the arena"))
+    monkeypatch.setattr("fmha_cli.walk.run.fill", forbidden("the inputs"))
+    done = fmha(command, *HUGE, *shape.split(), "--json", *(["--peak", "spec"] if command == "bench" else []))
+    assert done.code == 6, done.err
+    for record in done.document["records"]:
+        assert record["verdict"] == "OUT_OF_MEMORY"
+        assert any("GiB are needed, 8.0 GiB are available" in note for note in record["notes"])
+
+
+def test_the_other_rows_of_a_sweep_go_on(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
+    done = fmha("run", *SMALL[:2], "--heads", "8", "--hdim", "128", "--seqlen", "32,10m,64", "--json")
+    assert [r["verdict"] for r in done.document["records"]] == ["PASSED", "OUT_OF_MEMORY", "PASSED"]
+
+
+@pytest.mark.parametrize(("also", "verdict"), [((), "OUT_OF_MEMORY"), (("--no-check",), "UNCHECKED")])
+def test_the_reference_counts(fmha: Fmha, monkeypatch: pytest.MonkeyPatch, also: tuple[str, ...], verdict: str) -> None:
+    """16k keys of 128 + 128 float64 are 32 MiB; the tensors and their copies are 16 MiB."""
+    monkeypatch.setattr(memory, "available_bytes", lambda: 30 << 20)
+    shape = ("--heads", "1", "--seqlen", "1", "--seqlen-k", "16k", "--hdim", "128")
+    done = fmha("run", "--backend", "null", *shape, *also, "--json")
+    assert [r["verdict"] for r in done.document["records"]] == [verdict]
+
+
+def test_two_kernels_in_turns_need_two_arenas(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    from cli.test_commands import HONEST, SPLIT
+
+    monkeypatch.setattr(memory, "available_bytes", lambda: 8 << 30)
+    done = fmha("bench", *HUGE, "--seqlen", "10m", "--ab", HONEST, SPLIT, "--peak", "spec", "--json")
+    assert [r["verdict"] for r in done.document["records"]] == ["OUT_OF_MEMORY"] * 2
+
+
+# -- variables ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_variable_that_nothing_reads_is_named_in_one_line(fmha: Fmha) -> None:
+    done = fmha("archs", "gfx942", "--json", FMHA_HDMI="3")
+    assert done.code == 0
+    (line,) = done.err.splitlines()
+    assert line.startswith("warning: FMHA_HDMI is set, but nothing reads it: did you mean FMHA_HDIM")
+    assert done.document["schema"] == "fmha.archs/1"
+    assert "FMHA_XQZ" in fmha("archs", "gfx942", "-q", FMHA_XQZ="1").err
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "FMHA_HDIM",
+        "FMHA_KV_HEADS",
+        "FMHA_CXX",
+        "FMHA_HIPCC",
+        "FMHA_EMU_REPORT",
+        "FMHA_NULL_PLACE",
+        "FMHA_BUDGET",
+        "FMHARM",
+    ],
+)
+def test_variables_that_somebody_reads_are_silent(fmha: Fmha, name: str) -> None:
+    assert fmha("archs", "gfx942", **{name: "1"}).err == ""
+
+
+def test_an_empty_variable_is_unset(fmha: Fmha) -> None:
+    assert fmha("archs", "gfx942", FMHA_HDMI="").err == ""
+
+
+def test_doctor_does_not_call_them_ok(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fmha_cli.cli.doctor.checkers_of", lambda backends: ())
+    monkeypatch.setattr("fmha_cli.cli.doctor._backend", lambda call, name, found: _nothing(name))
+    done = fmha("doctor", "--json", FMHA_HDMI="3", FMHA_THREADS="1")
+    checks = {c["subject"]: c for c in done.document["checks"] if c["name"] == "variables"}
+    assert checks["FMHA_HDMI"]["state"] == "failed"
+    assert "FMHA_HDIM" in checks["FMHA_HDMI"]["help"]
+    assert "FMHA_THREADS" in checks["FMHA_*"]["what"]
+    assert "FMHA_HDMI" not in checks["FMHA_*"]["what"]
+
+
+def _nothing(name: str) -> Any:
+    from fmha_cli.domain.installation import CheckState, DoctorCheck
+
+    return DoctorCheck(name="backend", subject=name, state=CheckState.SKIPPED, what="not tried")
+
+
+def test_doctor_does_not_claim_that_fetching_is_forbidden(fmha: Fmha, tmp_path: Any) -> None:
+    """A cache without sources: checks look at it and fetch nothing, which is not the user's --offline."""
+    from fmha_cli.backends.ck_tile.checks import check_compilers, check_tree
+    from fmha_cli.domain.installation import Surroundings
+
+    here = Surroundings(cache_root=tmp_path / "cache", environ={}, options={}, notify=lambda text: None)
+    said = [f"{c.what} {c.why} {c.help}" for check in (check_tree, check_compilers) for c in check(here)]
+    assert said
+    assert not [text for text in said if "--offline" in text or "forbidden" in text]
