@@ -60,7 +60,17 @@ def one_problem(call: Call) -> Problem:
     """
     problems = problems_of(call)
     if len(problems) > 1:
-        raise UsageError(f"fmha {call.command} takes one problem, not a sweep of {len(problems)}", code="E002")
+        axes = expand(call.problem_flags).axes
+        where = "; ".join(call.settings.where(axis.flag.key) for axis in axes)
+        raise UsageError(
+            f"fmha {call.command} takes one problem, not a sweep of {len(problems)}",
+            code="E002",
+            where=where,
+            why="; ".join(
+                f"--{axis.flag.name} has {len(axis.values)} values: {', '.join(axis.values)}" for axis in axes
+            ),
+            help=f"give one value of {' and of '.join(f'--{axis.flag.name}' for axis in axes)}",
+        )
     return problems[0]
 
 

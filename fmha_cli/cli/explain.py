@@ -1,144 +1,155 @@
-"""``fmha explain``, ``fmha explain K012``, and ``fmha plan``."""
+"""``fmha explain``, ``fmha explain --why A B``, and ``fmha plan``."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from importlib import resources
-from itertools import combinations, islice
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command
-from fmha_cli.cli.options import CACHE_DIR, FILES, ROOM, ROWS
-from fmha_cli.domain.errors import ExitCode, ImpossibleProblem, UsageError
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.options import CACHE_DIR, FILES, REVISIONS, ROOM, ROWS
+from fmha_cli.domain.errors import ExitCode, UsageError
+from fmha_cli.domain.flags import FlagKind
+from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
-    from fmha_cli.discovery.registry import Registry
-    from fmha_cli.domain.decision import Trace
+    from fmha_cli.discovery.select import Selection, Wanted
+    from fmha_cli.domain.decision import Decision
+    from fmha_cli.domain.device import Availability
     from fmha_cli.domain.problem import Problem
-    from fmha_cli.report.documents.pages import RulePage
+    from fmha_cli.report.documents.explain import ComparedKernel
+    from fmha_cli.report.table import Table
 
-Raw = Mapping[str, Any]
-
-_DROPPED = (
-    "lse", "deterministic", "dbias", "splits", "sink", "sink_logits", "dropout", "softcap", "alibi", "alibi_slopes",
-)  # fmt: skip
-"""Flags that are dropped before another head dimension is tried."""
-_DROPPED_KINDS = (
-    "bias", "bias_file", "rotary", "append", "qscale", "layout", "kv_cache", "direction", "causal", "mask",
-)  # fmt: skip
-"""Flags that are dropped only after that."""
-_DTYPES = ("fp16", "bf16", "fp32")
-_MOST_PAIRS = 200
+WHY = Opt(
+    "why",
+    FlagKind.TEXT,
+    "Compare two kernels: names as in --kernel",
+    panel="Choosing",
+    repeats=True,
+    metavar="A B",
+    pair=True,
+)
+RULES = Opt("rules", FlagKind.SWITCH, "List every rule and error; with an argument, those whose ids begin with it")
+LIMIT = Opt(
+    "limit", FlagKind.SIZE, "Ranked kernels and groups of refusals in the table [default: a few]", panel="Output"
+)
+ALL = Opt("all", FlagKind.SWITCH, "Every candidate in the table", panel="Output")
+PIPED = 116
+"""Columns of a table that does not go to a terminal."""
 
 
 def explain(call: Call) -> None:
-    """Exits 0 whenever it could answer, even if nothing serves the problem."""
+    """Exits 0 whenever it could answer, even if nothing serves the problem or a rule refuses the named kernel."""
     code = call.argument("rule")
-    if code is not None:
-        page(call, code)
+    if code is not None or call.settings.on("rules"):
+        from fmha_cli.cli.pages import page, rulebook
+        from fmha_cli.report.documents.pages import rulebook_view
+
+        if call.settings.on("rules"):
+            _print(call, rulebook(call, code or ""), rulebook_view)
+        elif code is not None:
+            page(call, code)
         return
     from fmha_cli.cli.asked import found_by, one_problem, request_of
+    from fmha_cli.discovery.nearest import nearest_changes
     from fmha_cli.discovery.select import select
+    from fmha_cli.discovery.why import because
     from fmha_cli.report.documents.explain import explain_document
+    from fmha_cli.report.explaining import explain_view
 
+    pair = call.settings.many("why")
+    if len(pair) not in (0, 2):
+        where = call.settings.where("why")
+        raise UsageError(f"{where}: two kernels are compared", code="E002", where=where, help="--why A B")
     problem, wanted = one_problem(call), request_of(call).wanted
     found = found_by(call, wanted)
-    selection = select(problem, call.registry, found, wanted)
+    selection = select(problem, call.registry, found, wanted, refusals_too=True)
+    if pair:
+        compare(call, problem, selection, found, wanted)
+        return
+    changes: tuple[str, ...] = ()
+    if selection.best is None:
+        named = {d.kernel.name for d in selection.trace.decisions if d.kernel is not None} if wanted.kernel else set()
+        same = replace(wanted, kernel=named.pop()) if len(named) == 1 else wanted  # a full name is found faster
+
+        def serves(other: Problem) -> bool:
+            return select(other, call.registry, found, same, refusals_too=True).best is not None
+
+        changes = nearest_changes(problem, selection.trace, serves)
     chosen = selection.best.kernel if selection.best else None
-    change = None
-    if chosen is None:
-        change = smallest_change(
-            problem, selection.trace, lambda other: select(other, call.registry, found, wanted).best is not None
-        )
-    call.output.document(explain_document(problem, selection.trace, chosen, change))
+    document = explain_document(problem, selection.trace, chosen, changes, because(selection))
+    _print(call, document, explain_view)
 
 
-def page(call: Call, code: str) -> None:
-    """The page of a rule or error."""
-    from fmha_cli.domain.codec import to_json
-
-    found = page_of(code, call.registry)
-    if call.output.form == "table":
-        lines = [f"{found.id}: {found.text}", "", found.help]
-        lines += ["", f"Backends: {', '.join(found.backends)}"] if found.backends else []
-        lines += ["", f"Source: {found.source}"] if found.source else []
-        call.output.text("\n".join(lines))
-    else:
-        call.output.document(to_json(found))
-
-
-def page_of(code: str, registry: Registry) -> RulePage:
-    """``fmha.rule/1`` of an id.
+def compare(
+    call: Call, problem: Problem, selection: Selection, found: Mapping[str, Availability], wanted: Wanted
+) -> None:
+    """Print what differs between the two kernels of ``--why``, and which rules came between them.
 
     Raises:
-        UsageError: no such rule or error, with near ids.
+        UsageError: an unknown or ambiguous kernel, or the same one twice.
     """
-    from fmha_cli.report.documents.pages import RulePage
+    from fmha_cli.discovery.select import archs_in_play, decision_about, wanted_backends
+    from fmha_cli.discovery.why import compared, differences, placed, rule_ids
+    from fmha_cli.domain.codec import taken_from, to_json
+    from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, Why
+    from fmha_cli.report.explaining import why_view
 
-    wanted, errors = code.upper(), error_pages()
-    rules = [(backend.name, rule) for backend in registry.backends.values() for rule in backend.rules()]
-    owners = tuple(sorted({name for name, rule in rules if rule.id == wanted}))
-    if owners:
-        rule = next(rule for _, rule in reversed(rules) if rule.id == wanted)
-        help, source = rule.help or rule.text, rule.source or None
-        return RulePage(id=wanted, text=rule.text, help=help, source=source, backends=owners)
-    if wanted not in errors:
-        what, known = f"{code}: no such rule or error", dict.fromkeys([*(rule.id for _, rule in rules), *errors])
-        raise UsageError(what, code="E012", help=suggest(wanted, known), where="explain")
-    text, help = errors[wanted]
-    return RulePage(id=wanted, text=text, help=help, source=None, backends=())
+    registry, names = call.registry, call.settings.many("why")
+    archs = archs_in_play(wanted_backends(registry, wanted), found, wanted)
+    a, b = (decision_about(name, problem, selection, registry, archs) for name in names)
+    if a.kernel is None or b.kernel is None or a.kernel == b.kernel:
+        raise UsageError(f"--why {' '.join(names)}: that is one kernel", code="E002", where="--why")
 
+    def side(decision: Decision) -> ComparedKernel:
+        kernel = decision.kernel
+        assert kernel is not None  # a kernel was named
+        rank = placed(selection.choices, decision)
+        return ComparedKernel(
+            name=kernel.name,
+            digest=kernel.digest,
+            backend=kernel.backend,
+            arch=kernel.arch,
+            family=kernel.family,
+            upstream_name=registry.backend(kernel.backend).upstream_name(kernel),
+            supported=rank is not None,
+            rank=rank,
+            note=getattr(decision, "note", "") or None,
+            reasons=getattr(decision, "reasons", ()),
+        )
 
-def error_pages() -> dict[str, tuple[str, str]]:
-    """Every error code with its meaning and remedy, from ``codes.json``. Rules of backends have their own pages."""
-    data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
-    return {code: (text, help) for code, (text, help) in data.items()}
-
-
-def smallest_change(problem: Problem, trace: Trace, serves: Callable[[Problem], bool]) -> str | None:
-    """``--hdim 80``, ``no --lse``; None if no change of one or two flags works.
-
-    Args:
-        trace: the refusals; their kernels show which head dims exist.
-        serves: whether some kernel serves a problem.
-    """
-    from fmha_cli.domain.flag_text import flags_of, raw_from_text
-
-    raw = raw_from_text(flags_of(problem))
-    singles = list(_changes(problem, raw, trace))
-    pairs = islice(combinations(singles, 2), _MOST_PAIRS)
-    for changes in (*((single,) for single in singles), *pairs):
-        changed = dict(raw)
-        for key, value in changes:
-            changed.pop(key, None) if value is None else changed.update({key: value})
-        try:
-            other = type(problem).of(**changed)
-        except ImpossibleProblem:
-            continue
-        if serves(other):
-            return " and ".join(_text(key, value) for key, value in changes)
-    return None
-
-
-def _changes(problem: Problem, raw: Raw, trace: Trace) -> Iterator[tuple[str, str | None]]:
-    """Single changes, the least intrusive first: (flag, its new value or None to drop it)."""
-    yield from ((key, None) for key in _DROPPED if key in raw)
-    kernels = [miss.kernel for miss in trace.unsupported if miss.kernel is not None]
-    for key in ("hdim", "hdim_v"):
-        held = sorted({getattr(kernel.signature, key) for kernel in kernels})
-        wanted = getattr(problem, key)
-        near = sorted(held, key=lambda size: (abs(size - wanted), size))[:3]
-        yield from ((key, str(size)) for size in near if size != wanted)
-    yield from ((key, None) for key in _DROPPED_KINDS if key in raw)
-    yield from (("dtype", dtype) for dtype in _DTYPES if dtype != problem.dtype.value)
+    rules = registry.rules()
+    document = Why(
+        problem=problem.to_dict(),
+        a=side(a),
+        b=side(b),
+        differences=tuple(taken_from(row, FieldRow) for row in differences(a.kernel, b.kernel)),
+        rules=tuple(
+            DecidingRule(id=id, text=rules[id].text, kernel="a" if decision is a else "b")
+            for decision in (a, b)
+            for id in rule_ids(decision)
+            if id in rules
+        ),
+        because=compared(selection, a, b),
+    )
+    _print(call, to_json(document), why_view)
 
 
-def _text(key: str, value: str | None) -> str:
-    flag = f"--{key.replace('_', '-')}"
-    return f"no {flag}" if value is None else f"{flag} {value}"
+def _print(call: Call, document: Mapping[str, Any], view: Callable[..., Table]) -> None:
+    """A table that fits the terminal, or the document in another format."""
+    if call.output.form is not Format.TABLE:
+        call.output.document(document)
+        return
+    from fmha_cli.report.fitting import LEAST
+    from fmha_cli.report.table import plain
+
+    columns = call.environ.get("COLUMNS", "")
+    width = int(columns) if columns.isdecimal() and int(columns) else get_terminal_size((PIPED, 24)).columns
+    most = call.settings.size("limit", 0, 1) if "limit" in call.settings.values else None
+    limit = 0 if call.settings.on("all") else most
+    call.output.text(plain(view(document, width=max(width, LEAST), limit=limit)))
 
 
 def plan(call: Call) -> int:
@@ -162,10 +173,10 @@ def plan(call: Call) -> int:
 COMMANDS = {
     "explain": Command(
         explain,
-        options=(*ROOM, *FILES[:4], CACHE_DIR, *ROWS),
+        options=(*ROOM, *REVISIONS, WHY, *FILES[:4], CACHE_DIR, RULES, LIMIT, ALL, *ROWS),
         arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
-        detail="Shows every candidate kernel of every backend, ranked, with all reasons against those that do not fit, "
-        "and the smallest change that would work.",
+        detail="Shows the ranked kernels with the reasons for their order, those that do not fit with the reasons "
+        "against them, nearest first, and the smallest change that would work. Exits 0 whenever it could answer.",
     ),
-    "plan": Command(plan, options=(*ROOM, *FILES[:4], CACHE_DIR, *ROWS)),
+    "plan": Command(plan, options=(*ROOM, *REVISIONS, *FILES[:4], CACHE_DIR, *ROWS)),
 }

@@ -15,7 +15,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError, UsageEr
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, Refusing
-from fmha_cli.domain.rules import Reason, Severity
+from fmha_cli.domain.rules import Reason, Severity, reasons_against
 
 MIN_PREFIX = 8
 """Hex digits that a digest prefix must have (contract, section 4)."""
@@ -71,11 +71,19 @@ def wanted_backends(registry: Registry, wanted: Wanted) -> tuple[Backend, ...]:
     return tuple(b for b in registry.backends.values() if b.automatic or b.name == named)
 
 
-def select(problem: Problem, registry: Registry, found: Mapping[str, Availability], wanted: Wanted) -> Selection:
+def select(
+    problem: Problem,
+    registry: Registry,
+    found: Mapping[str, Availability],
+    wanted: Wanted,
+    *,
+    refusals_too: bool = False,
+) -> Selection:
     """Ask every wanted backend about every wanted device.
 
     Args:
         found: each wanted backend's probe.
+        refusals_too: a refusal of the named kernel is an answer, not an error.
 
     Raises:
         UsageError: an unknown backend, architecture or kernel.
@@ -86,7 +94,7 @@ def select(problem: Problem, registry: Registry, found: Mapping[str, Availabilit
     if wanted.arch is not None:
         registry.arch(wanted.arch)  # an unknown architecture is a usage error, whatever the backends say
     _require_device(backends, found, wanted)
-    pinned = find_kernel(registry, backends, wanted.kernel, _archs_in_play(backends, found, wanted))
+    pinned = find_kernel(registry, backends, wanted.kernel, archs_in_play(backends, found, wanted))
     decisions: list[tuple[Decision, DeviceFacts]] = []
     for backend in backends:
         if pinned is not None and pinned.backend != backend.name:
@@ -98,7 +106,9 @@ def select(problem: Problem, registry: Registry, found: Mapping[str, Availabilit
         decisions.extend([(refusal, DeviceFacts(id=NO_DEVICE, archs=()))] if refusal else [])
     if pinned is not None:
         decisions = [(d, device) for d, device in decisions if d.kernel is None or d.kernel == pinned]
-        _refuse_pinned(pinned, [d for d, _ in decisions])
+        decisions = decisions or [(_not_offered(pinned), DeviceFacts(id=NO_DEVICE, archs=()))]
+        if not refusals_too:
+            _refuse_pinned(pinned, [d for d, _ in decisions])
     places = {backend.name: place for place, backend in enumerate(backends)}
     fit = [Choice(d, device) for d, device in decisions if isinstance(d, Supported)]
     choices = tuple(sorted(fit, key=lambda choice: _preference(choice, places)))
@@ -117,7 +127,8 @@ def _require_device(backends: Iterable[Backend], found: Mapping[str, Availabilit
     raise EnvironmentProblem(what, code="E021", where="--device", why=why, help="`fmha devices` lists them")
 
 
-def _archs_in_play(backends: Iterable[Backend], found: Mapping[str, Availability], wanted: Wanted) -> list[str]:
+def archs_in_play(backends: Iterable[Backend], found: Mapping[str, Availability], wanted: Wanted) -> list[str]:
+    """The architectures among which a kernel is looked for by its name: the wanted one, or all, those here first."""
     if wanted.arch is not None:
         return [wanted.arch]
     present = [a for b in backends if b.name in found for d in found[b.name].devices for a in d.archs]
@@ -205,11 +216,46 @@ def find_kernel(
     raise UsageError(f"--kernel {text}: ambiguous", code="E007", where="--kernel", why=f"it matches {listed}")
 
 
+def _not_offered(kernel: KernelSpec) -> Unsupported:
+    reason = Reason("K024", "the backend did not offer this kernel for the problem")
+    return Unsupported(kernel.backend, kernel.arch, kernel, (reason,))
+
+
+def decision_about(
+    kernel: str, problem: Problem, selection: Selection, registry: Registry, archs: Iterable[str]
+) -> Decision:
+    """The decision about the kernel that a text names as ``--kernel`` does; candidates of the selection come first.
+
+    A kernel that was no candidate (another architecture, a stage around the main kernel) is judged by every rule of its
+    backend.
+
+    Raises:
+        UsageError: unknown or ambiguous.
+    """
+    text = kernel.lower()
+    is_prefix = len(text) >= MIN_PREFIX and all(c in "0123456789abcdef" for c in text)
+    hits: dict[str, Decision] = {}
+    for decision in selection.trace.decisions:
+        spec = decision.kernel
+        if spec is None:
+            continue
+        by_digest = is_prefix and spec.digest.startswith(text)
+        if by_digest or kernel in (spec.name, registry.backend(spec.backend).upstream_name(spec)):
+            hits.setdefault(spec.digest, decision)
+    if len(hits) == 1:
+        return next(iter(hits.values()))
+    found = find_kernel(registry, registry.backends.values(), kernel, archs)
+    assert found is not None  # there is a text
+    backend = registry.backend(found.backend)
+    reasons = reasons_against(backend.rules(), problem, found, DeviceFacts.of_arch(found.arch))
+    return Unsupported(found.backend, found.arch, found, tuple(reasons)) if reasons else _not_offered(found)
+
+
 def _refuse_pinned(pinned: KernelSpec, decisions: list[Decision]) -> None:
     if any(isinstance(d, Supported) for d in decisions):
         return
     reasons = [r for d in decisions if isinstance(d, Unsupported) for r in d.reasons]
-    first = reasons[0] if reasons else Reason("K024", "the backend did not offer this kernel for the problem")
+    first = reasons[0]
     what = f"--kernel {pinned.name}: {first.text}"
-    why = "; ".join(f"{r.id} {r.text}" for r in reasons) or first.text
+    why = "; ".join(f"{r.id} {r.text}" for r in reasons)
     raise UnsupportedError(what, code=first.id, where="--kernel", why=why, help=first.hint)

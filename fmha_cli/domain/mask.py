@@ -71,6 +71,10 @@ class Mask:
             return f"generic:{_bound(self.left) + 1},{_bound(self.right) + 1}"
         return f"{kind.value}:{_bound(self.left)},{_bound(self.right)}"
 
+    def bounds_text(self) -> str:
+        """``L,R`` of a window with this mask's bounds, where bounds below 0 are raised to 0."""
+        return ",".join(str(-1 if bound is None else max(bound, 0)) for bound in (self.left, self.right))
+
     def delta(self, seqlen_q: int, seqlen_k: int) -> int:
         """The shift of the diagonal in keys; it is also the ALiBi shift of an unmasked problem."""
         return 0 if self.align is Align.TOP_LEFT else seqlen_k - seqlen_q

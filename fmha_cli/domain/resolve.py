@@ -147,7 +147,8 @@ def _cache_storage(given: dict[str, Any], out: dict[str, Any]) -> None:
     word, _, page = text.partition(":")
     known = word in CacheKind._value2member_map_
     if not known or (word == "paged") != bool(page):
-        raise impossible("P008", f"--kv-cache {text}", "--kv-cache", "none, linear or paged:PAGE")
+        example = f"--kv-cache paged:{page or 128}" if word.startswith("pag") else None
+        raise impossible("P008", f"--kv-cache {text}", "--kv-cache", "none, linear or paged:PAGE", example)
     size = parse_size(page, "--kv-cache paged") if page else 0
     if page:
         _at_least(1, {"kv-cache paged": size})

@@ -17,6 +17,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Hidden
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Signature
+from fmha_cli.domain.signature_hints import SIGNATURE_HINTS
 
 
 class Severity(IntEnum):
@@ -34,7 +35,10 @@ class Severity(IntEnum):
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a kernel does not serve a problem: rule id, text with the values, and the change that would help."""
+    """Why a kernel does not serve a problem: rule id, text with the values, and the change that would help.
+
+    A hint that is a change of flags is written as flags (``domain.hints``), so that ``explain`` can try it.
+    """
 
     id: Annotated[str, "rule id; fmha explain ID prints its page"]
     text: str
@@ -94,15 +98,14 @@ def reasons_against(rules: Iterable[Rule], problem: Problem, kernel: KernelSpec,
     return [reason for reason in found if reason is not None]
 
 
-def _signature_check(field: str, change: str | None) -> Check:
+def _signature_check(field: str) -> Check:
     def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
         wanted = Signature.of(problem)
         if field not in kernel.signature.misfits(wanted) or (field == "dtype_out" and _follows(problem, kernel)):
             return None
         have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))
-        other = f"a kernel compiled for {field}={want}"
-        hint = other if have == "yes" else (change or other).format(have=have, dtype=problem.dtype.value)
-        return Refusal(f"{field} {want} is not what the kernel is compiled for ({field} {have})", hint)
+        text = f"{field} {want} is not what the kernel is compiled for ({field} {have})"
+        return Refusal(text, SIGNATURE_HINTS[field](problem, have))
 
     return check
 
@@ -115,29 +118,29 @@ def _follows(problem: Problem, kernel: KernelSpec) -> bool:
 
 
 _SIGNATURE_ROWS = (
-    ("dtype", "K001", Severity.KIND, "--dtype {have}"),
-    ("dtype_out", "K002", Severity.KIND, "--dtype {dtype}:{have}"),
-    ("mode", "K003", Severity.KIND, None),
-    ("mask", "K004", Severity.KIND, "--mask {have}"),
-    ("sink", "K005", Severity.OPTION, "--sink 0"),
-    ("sink_logits", "K006", Severity.OPTION, "drop --sink-logits"),
-    ("bias", "K007", Severity.KIND, "--bias {have}"),
-    ("softcap", "K008", Severity.OPTION, "--softcap 0"),
-    ("dropout", "K009", Severity.OPTION, "--dropout 0"),
-    ("lse", "K010", Severity.OPTION, "drop --lse"),
-    ("gqa", "K011", Severity.KIND, None),
-    ("cache", "K013", Severity.KIND, "--kv-cache {have}"),
-    ("page", "K014", Severity.SHAPE, None),
-    ("append", "K015", Severity.KIND, "--append 0"),
-    ("rotary", "K016", Severity.KIND, "--rotary 0"),
-    ("split", "K017", Severity.OPTION, "--splits 1"),
-    ("qscale", "K018", Severity.KIND, "--qscale {have}"),
-    ("deterministic", "K019", Severity.OPTION, None),
-    ("dbias", "K020", Severity.OPTION, None),
+    ("dtype", "K001", Severity.KIND),
+    ("dtype_out", "K002", Severity.KIND),
+    ("mode", "K003", Severity.KIND),
+    ("mask", "K004", Severity.KIND),
+    ("sink", "K005", Severity.OPTION),
+    ("sink_logits", "K006", Severity.OPTION),
+    ("bias", "K007", Severity.KIND),
+    ("softcap", "K008", Severity.OPTION),
+    ("dropout", "K009", Severity.OPTION),
+    ("lse", "K010", Severity.OPTION),
+    ("gqa", "K011", Severity.KIND),
+    ("cache", "K013", Severity.KIND),
+    ("page", "K014", Severity.SHAPE),
+    ("append", "K015", Severity.KIND),
+    ("rotary", "K016", Severity.KIND),
+    ("split", "K017", Severity.OPTION),
+    ("qscale", "K018", Severity.KIND),
+    ("deterministic", "K019", Severity.OPTION),
+    ("dbias", "K020", Severity.OPTION),
 )
-"""Field of the signature, id of its rule, severity, and the change of the flags that would help."""
+"""Field of the signature, id of its rule, severity."""
 
-SIGNATURE_RULE_IDS = {field: id for field, id, _, _ in _SIGNATURE_ROWS}
+SIGNATURE_RULE_IDS = {field: id for field, id, _ in _SIGNATURE_ROWS}
 
 
 def _hdim_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
@@ -177,12 +180,12 @@ SIGNATURE_RULES: tuple[Rule, ...] = tuple(
     Rule(
         id,
         f"the kernel's signature admits the problem's {field}",
-        _signature_check(field, change),
+        _signature_check(field),
         f"A kernel is compiled for one {field}, or takes any at run time. Kernel and problem must agree.",
         "fmha_cli/domain/signature.py Signature.misfits",
         severity,
     )
-    for field, id, severity, change in _SIGNATURE_ROWS
+    for field, id, severity in _SIGNATURE_ROWS
 )
 
 LEFTPAD_RULE = Rule(

@@ -9,7 +9,7 @@ import numpy as np
 
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import ImpossibleProblem, UsageError
-from fmha_cli.domain.flags import FILLED, parse_size
+from fmha_cli.domain.flags import FILLED, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
@@ -79,6 +79,8 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
             what = f"--{name}: axes ({', '.join(form)}) are needed, the file has shape {array.shape}"
             raise UsageError(what, code="E034", where=f"--{name}")
         size = dict(zip(form, array.shape, strict=True))
+        if not paged:
+            _refuse_other_layout(name, array.shape, (form, _AXES[not bshd, packed]), raw)
         say("hdim_v" if name == "v" else "hdim", size["d"], name)
         say("heads" if name == "q" else "kv_heads", size["heads"], name)
         if "batch" in size:
@@ -106,6 +108,34 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
     if dtypes and "dtype" not in raw:
         out["dtype"] = _common_dtype(dtypes)
     return out
+
+
+def _refuse_other_layout(
+    name: str, shape: tuple[int, ...], axes: tuple[tuple[str, ...], tuple[str, ...]], raw: Mapping[str, object]
+) -> None:
+    """Refuse a file whose axes are those of the other layout.
+
+    Args:
+        axes: by the layout in use, and by the other one.
+
+    Raises:
+        ImpossibleProblem: the given heads and lengths are not on these axes, but on those of the other layout.
+    """
+    keys = ("heads", "seqlen", "seqlens_q") if name == "q" else ("kv_heads", "seqlen_k", "seqlens_k")
+    default = dict(zip(keys, ("heads", "seqlen", "seqlens_q"), strict=True))
+    heads, length, lengths = (raw.get(key, raw.get(default[key])) for key in keys)
+    given: dict[str, int] = {}
+    given |= {} if heads is None else {"heads": parse_size(str(heads), "--heads")}
+    given |= {} if length is None else {"s": parse_size(str(length), "--seqlen")}
+    given |= {} if lengths is None else {"total": sum(parse_list(str(lengths), "--seqlens-q"))}
+    here, there = (dict(zip(form, shape, strict=True)) for form in axes)
+    fits, would = (all(at.get(axis, size) == size for axis, size in given.items()) for at in (here, there))
+    if would and not fits:
+        layouts = ("bhsd", "bshd") if axes[0].index("heads") < axes[1].index("heads") else ("bshd", "bhsd")
+        what = f"the file of {name} has shape {shape}, which --layout {layouts[0]} reads as ({', '.join(axes[0])})"
+        why = f"{', '.join(f'{axis} {size}' for axis, size in given.items())}: these are on the axes of --layout {layouts[1]}"
+        help = f"--layout {layouts[1]}, which reads it as ({', '.join(axes[1])})"
+        raise ImpossibleProblem(what, code="P015", where=f"--{name}", why=why, help=help)
 
 
 def _contradiction(what: str, flag: str) -> ImpossibleProblem:

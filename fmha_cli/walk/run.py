@@ -10,9 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fmha_cli import __version__
+from fmha_cli.discovery.emulated_devices import emulated_devices
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import wanted_backends
-from fmha_cli.domain.device import CPU, Availability
+from fmha_cli.domain.device import CPU, EMULATED, Availability
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
@@ -97,6 +98,8 @@ def run_points(
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
         rows = plan_rows(points, request, registry, found)
         _say_fallback(rows, found, notify)
+        if not request.dry_run:
+            _say_no_device(rows, registry, notify)
         building = build_context(request, notify)
         runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
         emulation = emulation_of(request, registry, building) if runs else None
@@ -135,6 +138,17 @@ def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify
     if gpus and fallen:
         reason = fallen[0].fallback or "no kernel of its backends supports the problem"
         notify(f"running on the CPU although {gpus[0]} is here: {reason}")
+
+
+def _say_no_device(rows: Sequence[Row], registry: Registry, notify: Callable[[str], None]) -> None:
+    """One line before anything is fetched or compiled, for each architecture that no device here accepts."""
+    absent = [row.choice.kernel for row in rows if row.choice is not None and not row.choice.runnable]
+    emulated = {arch for _, device in emulated_devices(registry) for arch in device.archs} if absent else set()
+    for arch in dict.fromkeys(kernel.arch for kernel in absent):
+        other = f"; --device {EMULATED}{arch} executes them here" if arch in emulated else ""
+        notify(
+            f"no device here accepts {arch}: kernels are built, and rows are NOT_RUN. `fmha build` builds only{other}"
+        )
 
 
 def _journal(rows: Sequence[Row], request: Request, stack: ExitStack) -> tuple[Journal | None, Mapping[str, Record]]:

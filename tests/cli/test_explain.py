@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,10 +12,8 @@ import pytest
 
 import fmha_cli
 from cli.conftest import Fmha
-from fmha_cli.cli.explain import error_pages, smallest_change
+from fmha_cli.cli.pages import error_pages
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.domain.decision import Trace
-from fmha_cli.domain.problem import Problem
 
 
 def test_a_supported_problem(fmha: Fmha) -> None:
@@ -32,7 +31,7 @@ def test_a_supported_problem(fmha: Fmha) -> None:
         (["--dropout", "0.1"], "no --dropout"),
         (["--hdim", "600"], "--hdim 512"),
         (["--dtype", "fp8_e4m3"], "--dtype fp16"),
-        (["--dropout", "0.1", "--hdim", "600"], "no --dropout and --hdim 512"),
+        (["--dropout", "0.1", "--hdim", "600"], "--hdim 512 and no --dropout"),
         (["--direction", "bwd"], "no --direction"),
     ],
 )
@@ -45,17 +44,137 @@ def test_an_unsupported_problem_names_the_smallest_change(fmha: Fmha, argv: list
     assert change in fmha("explain", "--backend", "null", *argv).out
 
 
-def test_no_change_is_found_where_none_helps() -> None:
-    assert smallest_change(Problem.of(lse=True), Trace(()), lambda problem: False) is None
+CK = ("explain", "--backend", "ck_tile", "--arch", "gfx942", "--causal", "-s", "4096", "--dtype", "bf16")
+NOTE = "K352: 4096 keys need no padding to 128"
+REFUSED = ("explain", "--arch", "gfx950", "-d", "128", "--kv-cache", "paged:100", "--cache-seqlens", "300", "-s", "20")
 
 
-def test_a_sweep_is_refused(fmha: Fmha) -> None:
-    done = fmha("explain", "--seqlen", "1,2")
+def test_ranked_kernels_have_digests_and_notes(fmha: Fmha) -> None:
+    document = fmha(*CK, "--json").document
+    assert document["schema"] == "fmha.explain/2"
+    served = [d for d in document["decisions"] if d["supported"]]
+    assert all(len(d["digest"]) == 64 and d["note"] for d in served)
+    (passed,) = [d for d in served if NOTE in d["note"]]
+    table = fmha(*CK).out
+    assert NOTE in table
+    assert passed["digest"][:12] in table
+    refused = [d for d in document["decisions"] if not d["supported"] and d["kernel"]]
+    assert all(d["digest"] and d["note"] is None for d in refused)
+
+
+def test_one_sentence_tells_why_the_chosen_kernel_and_not_the_next(fmha: Fmha) -> None:
+    document = fmha(*CK, "--json").document
+    first, second = document["decisions"][:2]
+    because = document["because"]
+    assert because.startswith(f"fwd {first['digest'][:12]} because ")
+    assert f"instead of fwd {second['digest'][:12]} because " in because
+    assert " ".join(because.split()) in " ".join(fmha(*CK).out.split())
+    assert fmha(*REFUSED, "--json").document["because"] is None
+
+
+def pair_of(fmha: Fmha) -> tuple[dict[str, str], dict[str, str]]:
+    """The first kernel in upstream's order, and the one that K352 passes over."""
+    served = [d for d in fmha(*CK, "--json").document["decisions"] if d["supported"]]
+    return served[0], next(d for d in served if NOTE in d["note"])
+
+
+def test_two_kernels_are_compared(fmha: Fmha) -> None:
+    first, passed = pair_of(fmha)
+    document = fmha(*CK, "--why", passed["digest"][:12], first["kernel"], "--json").document
+    assert document["schema"] == "fmha.why/1"
+    assert {(d["part"], d["field"], d["a"], d["b"]) for d in document["differences"]} == {
+        ("algorithm", "pad_sk", "yes", "no")
+    }
+    assert [(rule["id"], rule["kernel"]) for rule in document["rules"]] == [("K352", "a")]
+    assert (document["a"]["rank"], document["b"]["rank"]) == (passed["rank"], 1)
+    assert NOTE in document["because"]
+    upstream = document["a"]["upstream_name"]
+    again = fmha(*CK, "--why", upstream, first["digest"][:8], "--json").document
+    assert again == document
+    shown = fmha(*CK, "--why", upstream, first["digest"], COLUMNS="80").out
+    assert "K352" in shown
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+def test_a_refused_kernel_and_one_that_is_no_candidate_are_compared(fmha: Fmha) -> None:
+    document = fmha(*CK, "--json").document
+    refused = next(d for d in document["decisions"] if d["kernel"] and [r["id"] for r in d["reasons"]] == ["K008"])
+    backward = fmha("list-kernels", "--arch", "gfx942", "--family", "bwd_dq_dk_dv", "--jsonl").out.splitlines()[0]
+    other = json.loads(backward)["name"]
+    why = fmha(*CK, "--why", refused["kernel"], other, "--json").document
+    assert not why["a"]["supported"]
+    assert not why["b"]["supported"]
+    assert {"K008"} == {rule["id"] for rule in why["rules"] if rule["kernel"] == "a"}
+    assert "K025" in {rule["id"] for rule in why["rules"] if rule["kernel"] == "b"}
+    assert why["because"].startswith("neither fits")
+
+
+def test_wrong_pairs_of_kernels(fmha: Fmha) -> None:
+    first, _ = pair_of(fmha)
+    assert "one kernel" in fmha(*CK, "--why", first["kernel"], first["digest"][:12]).err
+    assert fmha(*CK, "--why", first["kernel"], "nope").code == 2
+    assert fmha(*CK, FMHA_WHY=first["kernel"]).code == 2
+
+
+@pytest.mark.parametrize("argv", [REFUSED, CK, ("explain", "-s", "64"), ("explain", "--backend", "null")])
+@pytest.mark.parametrize("columns", ["80", "60"])
+def test_the_answer_fits_a_terminal(fmha: Fmha, argv: tuple[str, ...], columns: str) -> None:
+    lines = fmha(*argv, COLUMNS=columns).out.splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    assert len(lines) <= (27 if columns == "80" else 40)
+
+
+def test_every_candidate_on_request(fmha: Fmha) -> None:
+    document = fmha("explain", "--backend", "null", "--json").document
+    digests = [d["digest"][:12] for d in document["decisions"]]
+    few, every = fmha("explain", "--backend", "null"), fmha("explain", "--backend", "null", "--all")
+    assert not all(digest in few.out for digest in digests)
+    assert all(digest in every.out for digest in digests)
+    ranked = [
+        line
+        for line in fmha("explain", "--backend", "null", "--limit", "2").out.splitlines()
+        if re.match(r" +\d+  ", line)
+    ]
+    assert len(ranked) == 2
+    assert fmha("explain", "--backend", "null", "--limit", "0").code == 2
+
+
+def test_a_refused_kernel_is_an_answer(fmha: Fmha) -> None:
+    refused = next(
+        d
+        for d in fmha(*CK, "--json").document["decisions"]
+        if d["kernel"] and [r["id"] for r in d["reasons"]] == ["K010"]
+    )
+    done = fmha(*CK, "--kernel", refused["kernel"], "--json")
+    assert done.code == 0
+    assert done.document["change"] == "--lse"
+    assert fmha("plan", *CK[1:], "--kernel", refused["kernel"]).code == 3
+
+
+def test_a_sweep_is_refused_by_its_flag(fmha: Fmha) -> None:
+    done = fmha("explain", "--seqlen", "1,2", "--dtype", "fp16,bf16")
     assert done.code == 2
     assert "one problem" in done.err
+    assert "--seqlen has 2 values: 1, 2; --dtype has 2 values: fp16, bf16" in done.err
+    assert "--hdim" not in done.err
 
 
-@pytest.mark.parametrize("code", ["K012", "k012", "P006", "E001"])
+def test_all_rules_are_listed_by_id(fmha: Fmha) -> None:
+    rules = fmha("explain", "--rules", "--json").document["rules"]
+    ids = [rule["id"] for rule in rules]
+    assert ids == sorted(set(ids))
+    assert set(ids) == set(error_pages()) | set(build_registry().rules())
+    done = fmha("explain", "--rules", "k32", COLUMNS="80")
+    assert done.code == 0
+    assert [line[:4] for line in done.out.splitlines() if line.startswith("K")] == [
+        i for i in ids if i.startswith("K32")
+    ]
+    assert "page sizes are multiples of 128" in done.out
+    assert max(map(len, done.out.splitlines())) <= 80
+    assert fmha("explain", "--rules", "Q").code == 5
+
+
+@pytest.mark.parametrize("code", ["K012", "k012", "P006", "E001", "M001"])
 def test_pages(fmha: Fmha, code: str) -> None:
     done = fmha("explain", code)
     assert done.code == 0
@@ -67,16 +186,17 @@ def test_an_unknown_page(fmha: Fmha) -> None:
     done = fmha("explain", "K0012")
     assert done.code == 2
     assert "K012" in done.err
+    far = fmha("explain", "K9999")
+    assert far.code == 2
+    assert "fmha explain --rules" in far.err
+    assert max(map(len, far.err.splitlines())) < 80
 
 
 def codes_in_the_source() -> Iterator[str]:
     for path in Path(fmha_cli.__file__).parent.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.Call):
-                values = [k.value for k in node.keywords if k.arg in ("code", "id")] + node.args[:1]
-                for value in values:
-                    if isinstance(value, ast.Constant) and re.fullmatch(r"[A-Z]\d{3}", str(value.value)):
-                        yield str(value.value)
+            if isinstance(node, ast.Constant) and re.fullmatch(r"[A-Z]\d{3}", str(node.value)):
+                yield str(node.value)
 
 
 def test_every_code_has_a_page() -> None:

@@ -217,6 +217,18 @@ TRACE = Trace(
     )
 )
 ARCH = ArchSpec("x86_64_v4", "cpu", "AVX-512", {"lanes": {"value": 16, "source": "manual", "unit": "f32"}}, {"cpu": {}})
+COMPARED = explain.ComparedKernel(
+    name=kernel().name,
+    digest=kernel().digest,
+    backend="cpu",
+    arch="x86_64_v4",
+    family=Family.FWD,
+    upstream_name=None,
+    supported=True,
+    rank=1,
+    note="the first",
+    reasons=(),
+)
 _ROOT = "/cache"
 
 
@@ -289,8 +301,21 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             executed_document(PROBLEM, replace(emulated(), kernel=None, findings=None, executed=(EXECUTED,))),
         ],
         "explain": [
-            explain.explain_document(PROBLEM, TRACE, kernel()),
-            explain.explain_document(PROBLEM, Trace(()), None),
+            explain.explain_document(PROBLEM, TRACE, kernel(), because="it fits"),
+            explain.explain_document(PROBLEM, Trace(()), None, ["--hdim 80", "no --lse"]),
+        ],
+        "rulebook": [to_json(pages.Rulebook(rules=(pages.RuleRow(id="K012", backends=("cpu",), text="it fits"),)))],
+        "why": [
+            to_json(
+                explain.Why(
+                    problem=PROBLEM.to_dict(),
+                    a=COMPARED,
+                    b=replace(COMPARED, supported=False, rank=None, note=None, upstream_name="u", reasons=(REASON,)),
+                    differences=(explain.FieldRow(part="signature", field="hdim", a="64", b="128"),),
+                    rules=(explain.DecidingRule(id="K012", text="the head dims fit", kernel="b"),),
+                    because="the first fits",
+                )
+            )
         ],
         "inspect": [INSPECTED, BARE_INSPECTED],
         "inspections": [

@@ -131,3 +131,30 @@ def test_the_file_of_a_padded_cache_holds_the_padding() -> None:
     assert fitted(problem, InputFiles(padded, {}))[0].keys() == {"k", "v"}
     with pytest.raises(ImpossibleProblem, match="the problem needs"):
         fitted(problem, InputFiles(cache, {}))
+
+
+OTHER_LAYOUT = {
+    "packed, heads": ({"seqlens_q": "100,77", "heads": "6"}, (177, 6, 64), "bshd"),
+    "packed, lengths alone": ({"seqlens_q": "100,77"}, (177, 6, 64), "bshd"),
+    "packed, the other way round": ({"seqlens_q": "100,77", "layout": "bshd"}, (6, 177, 64), "bhsd"),
+    "batches": ({"heads": "6"}, (2, 177, 6, 64), "bshd"),
+    "batches, a length": ({"seqlen": "177"}, (2, 177, 6, 64), "bshd"),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_LAYOUT)
+def test_axes_of_the_other_layout_are_named(name: str) -> None:
+    raw, shape, layout = OTHER_LAYOUT[name]
+    given = InputFiles({"q": np.zeros(shape, np.float16)}, {"q": "q.npy"})
+    with pytest.raises(ImpossibleProblem) as caught:
+        flags_from_files(raw, given)
+    assert caught.value.code == "P015"
+    assert f"--layout {layout}" in str(caught.value.help)
+    assert api.Problem.of(**flags_from_files({**raw, "layout": layout}, given)).heads == 6
+
+
+def test_a_file_that_fits_no_layout_names_none() -> None:
+    given = InputFiles({"q": np.zeros((177, 6, 64), np.float16)}, {"q": "q.npy"})
+    with pytest.raises(ImpossibleProblem) as caught:
+        flags_from_files({"seqlens_q": "100,77", "heads": "5"}, given)
+    assert "--layout" not in str(caught.value.help)

@@ -31,7 +31,7 @@ def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if kernel.signature.mask is MaskKey.NONE or s.problem.mask.kind is not MaskKind.NONE:
         return None
     text = "the kernel is compiled with a mask, the problem has none"
-    return Refusal(text, "--mask causal, or the kernel without a mask")
+    return Refusal(text, "--mask causal")
 
 
 def _rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -61,7 +61,8 @@ def _keys(s: Situation, kernel: KernelSpec) -> Refusal | None:
         text = f"key lengths come from the cache: a kernel without padding needs one known multiple of {bn0}"
         return Refusal(text, "--kv-cache none")
     if kernel.family is Family.BATCH_PREFILL and s.common_keys is None:
-        return Refusal(f"unequal key lengths need padding to {bn0} keys", "one --cache-seqlens for all")
+        longest = f"--cache-seqlens {s.max_keys - s.problem.append}" if s.cached else None
+        return Refusal(f"unequal key lengths need padding to {bn0} keys", longest)
     wanted = max(next_multiple(s.keys, bn0), bn0)
     text = f"seqlen-k {s.keys} is not a positive multiple of {bn0}, the keys of a step without padding"
     return Refusal(text, f"--seqlen-k {wanted}")
@@ -115,15 +116,13 @@ def _max_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
 def _skip(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).skip_min_seqlen_q:
         return None
-    text = "the kernel skips sequences below min_seqlen_q, which no problem asks for"
-    return Refusal(text, "the same kernel without skipping")
+    return Refusal("the kernel skips sequences below min_seqlen_q, which no problem asks for")
 
 
 def _randval(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).store_randval:
         return None
-    text = "the kernel also writes dropout's random bytes, which no problem asks for"
-    return Refusal(text, "the same kernel without storing them")
+    return Refusal("the kernel also writes dropout's random bytes, which no problem asks for")
 
 
 def _unpaged(s: Situation, kernel: KernelSpec) -> Refusal | None:

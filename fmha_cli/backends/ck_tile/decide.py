@@ -150,5 +150,5 @@ def _supported(s: Situation, api: Api, candidates: Candidates, candidate: Candid
         late = f"{FIRST_CASE}: another head-dim case comes first"
     else:
         late = passed_over(s, kernel, candidates.largest_rows[case])
-    why = f"upstream's order; {api.why}" if late is None else f"not what upstream takes: {late}"
+    why = f"upstream's order puts it here; {api.why}" if late is None else f"not what upstream takes: {late}"
     return Supported(kernel, (1 if late else 0, place, bucket, candidate.position), why)

@@ -18,6 +18,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import MaskKey
+from fmha_cli.domain.signature_hints import positive_scale, unpacked
 
 PAGE_STEP = 128
 """Page sizes are multiples of this in the runner and in flash-attention. It is the longest key tile, and a tile must
@@ -39,7 +40,7 @@ def _group_bias(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not s.group or p.bias is Bias.NONE or p.batch == 1:
         return None
     text = f"bias {p.bias.value} with packed sequences: the kernels read one bias row per packed query row"
-    return Refusal(text, "--seqlen instead of --seqlens-q, or --alibi")
+    return Refusal(text, f"{unpacked(p)}, or --alibi")
 
 
 def _dbias_rank(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -61,7 +62,7 @@ def _one_step(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.max_keys or s.group or algorithm_of(kernel).pad_sk or kernel.signature.mask is not MaskKey.NONE:
         return None
     text = "no keys: without a mask and padding the kernel reads one step of keys that do not exist"
-    return Refusal(text, "the same kernel with padding of the keys")
+    return Refusal(text, "--seqlen-k 1")
 
 
 def _alibi_positions(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -69,7 +70,9 @@ def _alibi_positions(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if s.problem.alibi is Alibi.NONE or longest <= ALIBI_END:
         return None
     text = f"ALiBi over {longest} positions: the kernels subtract positions in 16 bits"
-    return Refusal(text, f"sequences of at most {ALIBI_END}")
+    if s.group:
+        return Refusal(text, f"sequences of at most {ALIBI_END}")
+    return Refusal(text, f"--seqlen{'' if longest == s.max_rows else '-k'} {ALIBI_END} or less")
 
 
 def _positive_scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -78,7 +81,7 @@ def _positive_scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if p.scale > 0 or not late or not kernel.arch.startswith("gfx9"):
         return None
     text = f"scale {p.scale:g}: the kernels look for the largest score before they scale it"
-    return Refusal(text, "a scale above 0 (with the signs of Q reversed)")
+    return Refusal(text, positive_scale(p))
 
 
 def _pages_before_window(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -106,12 +109,12 @@ LIMITS: tuple[Condition[Situation], ...] = conditions(
             lambda s, k: (
                 "packed queries with a linear cache: in group mode upstream finds keys by packed offsets or pages"
             ),
-            "--kv-cache paged:128, or --seqlen instead of --seqlens-q",
+            lambda s, k: f"--kv-cache paged:{PAGE_STEP}, or {unpacked(s.problem)}",
         ),
         "K322": refuse(
             lambda s, k: s.group and (s.problem.append or s.problem.rotary.dim),
             lambda s, k: "append kernels exist for batch mode only",
-            "--seqlen instead of --seqlens-q",
+            lambda s, k: unpacked(s.problem),
         ),
         "K323": refuse(
             lambda s, k: s.problem.rotary.dim % ROTARY_STEP,
@@ -132,7 +135,7 @@ LIMITS: tuple[Condition[Situation], ...] = conditions(
         "K327": refuse(
             lambda s, k: s.problem.mask.kind is MaskKind.GENERIC,
             lambda s, k: f"mask {s.problem.mask.text()}: a window bound below 0 means unlimited to the kernels",
-            "--mask window-tl:L,R with L and R of 0 or more",
+            lambda s, k: f"--mask window-tl:{s.problem.mask.bounds_text()}",
         ),
         "K331": _group_bias,
         "K332": _dbias_rank,

@@ -43,7 +43,7 @@ def api_for(s: Situation) -> Api:
         return Api((Family.BWD_DQ_DK_DV,), "backward")
     if p.paged and p.kv_cache.page == ONE_KEY_PAGES:
         return Api((Family.BATCH_PREFILL,), "pages of one key: batch prefill")
-    splits = f"{s.splits.count} splits ({s.splits.why})"
+    splits = f"{s.splits.count} split{'' if s.splits.count == 1 else 's'} ({s.splits.why})"
     if s.cached and s.splits.count == 1:
         return Api((Family.FWD_PAGEDKV, Family.FWD_SPLITKV), f"a KV cache and {splits}: paged prefill, else split-KV")
     if s.cached or s.splits.count > 1:

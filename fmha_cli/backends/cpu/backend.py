@@ -45,7 +45,8 @@ class CpuBackend:
         return CPU_RULES
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-        few = max(problem.query_lengths(), default=0) <= DECODE_QUERIES
+        rows = max(problem.query_lengths(), default=0)
+        few = rows <= DECODE_QUERIES
         for place, arch in enumerate(a for a in device.archs if a in ARCHS):
             for kernel in cpu_kernels(load_arch(arch)):
                 reasons = reasons_against(CPU_RULES, problem, kernel, device)
@@ -53,7 +54,7 @@ class CpuBackend:
                     yield Unsupported(self.name, arch, kernel, tuple(reasons))
                 else:
                     decode = algorithm_of(kernel).kind is Kind.DECODE
-                    note = "few query rows: K and V are streamed once" if decode else "many query rows share each key"
+                    note = _note(rows, decode=decode, few=few, first=device.archs[0] if place else None)
                     yield Supported(kernel, (place, int(decode is not few)), note)
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
@@ -94,3 +95,13 @@ class CpuBackend:
         from fmha_cli.backends.cpu.peaks import run_peak_loops
 
         return run_peak_loops(artifact, threads)
+
+
+def _note(rows: int, *, decode: bool, few: bool, first: str | None) -> str:
+    """The reason for a kernel's rank. ``first`` names the architecture that comes before the kernel's, if one does."""
+    late = [f"this device's first architecture is {first}"] if first else []
+    if decode is few:
+        kind = "a decode kernel streams K and V once" if decode else "in a prefill kernel many rows share each key"
+        return f"not the first choice: {late[0]}" if late else f"{rows} query rows: {kind}"
+    late.append(f"a {'decode' if few else 'prefill'} kernel is faster for {rows} query rows")
+    return f"not the first choice: {' and '.join(late)}"

@@ -43,7 +43,8 @@ def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
     if algorithm_of(kernel).kind is not Kind.DECODE or rows <= DECODE_ROWS:
         return None
     text = f"{rows} query rows for each key/value head: a decode kernel holds {DECODE_ROWS}"
-    return Refusal(text, "the prefill kernel of the same dtype")
+    fitting = DECODE_ROWS // (problem.heads // problem.kv_heads)
+    return Refusal(text, f"--seqlen {fitting} or less" if fitting else None)
 
 
 CPU_RULES: tuple[Rule, ...] = (

@@ -12,6 +12,7 @@ from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import Refusal, Severity
 from fmha_cli.domain.signature import MaskKey
+from fmha_cli.domain.signature_hints import unpacked
 
 PAGE_STEP = 256
 ROTARY_STEP = 16
@@ -47,7 +48,7 @@ def _rotary_rows(s: Situation, kernel: KernelSpec) -> Refusal | None:
         return Refusal(text, f"--append {p.seqlen_q}")
     if p.seqlen_q > 1 and s.mask_key is MaskKey.NONE:
         text = f"rotary: without a mask all {p.seqlen_q} queries take the position of the first"
-        return Refusal(text, "--mask causal, or --seqlen 1 --append 1", severity=Severity.KIND)
+        return Refusal(text, "--mask causal, or --seqlen 1 and --append 1", severity=Severity.KIND)
     return None
 
 
@@ -62,7 +63,7 @@ CACHE_LIMITS: tuple[Condition[Situation], ...] = conditions(
         "K437": refuse(
             lambda s, k: s.problem.mode is Mode.GROUP and s.problem.append,
             lambda s, k: "appending with packed queries: mha_varlen_fwd takes no new keys",
-            "--seqlen instead of --seqlens-q, or --append 0",
+            lambda s, k: f"{unpacked(s.problem)}, or --append 0",
         ),
         "K438": _append_rows,
         "K439": _append_window,
@@ -82,7 +83,7 @@ CACHE_LIMITS: tuple[Condition[Situation], ...] = conditions(
             lambda s, k: (
                 f"splits {s.problem.splits} with packed queries: the combine kernel finds a batch by a stride, not by offsets"
             ),
-            "--splits 1, or --seqlen instead of --seqlens-q",
+            lambda s, k: f"--splits 1, or {unpacked(s.problem)}",
         ),
         "K444": refuse(
             lambda s, k: not s.seqlen_q,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation
-from fmha_cli.backends.gpu.conditions import Condition, refuse
+from fmha_cli.backends.gpu.conditions import Condition, next_multiple, refuse
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.features import Alibi
@@ -28,7 +28,7 @@ def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
         return None
     why = "" if want.value == s.problem.mask.kind.value else f", which mask {s.problem.mask.text()} reduces to"
     text = f"mask {want.value}{why} is not what the kernel is compiled for (mask {have.value})"
-    return Refusal(text, f"--mask {'window:L,R' if have is MaskKey.WINDOW else have.value}")
+    return Refusal(text, None if have is MaskKey.WINDOW else f"--mask {have.value}")
 
 
 def _alibi(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -56,17 +56,17 @@ def _even_lengths(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not a.even_mn or s.fills_tiles(rows, keys):
         return None
     if s.packed_q or s.key_lengths.value != "common":
-        text = "the kernel takes one length for all sequences from its parameters; here each has its own"
-    else:
-        text = f"{s.seqlen_q} rows and {s.seqlen_k} keys are not multiples of the kernel's tile, {rows} by {keys}"
-    return Refusal(text, "the same kernel with even_mn=no")
+        return Refusal("the kernel takes one length for all sequences from its parameters; here each has its own")
+    text = f"{s.seqlen_q} rows and {s.seqlen_k} keys are not multiples of the kernel's tile, {rows} by {keys}"
+    wanted = next_multiple(max(s.seqlen_q, 1), rows), next_multiple(max(s.seqlen_k, 1), keys)
+    return Refusal(text, "--seqlen {} and --seqlen-k {}".format(*wanted))
 
 
 def _even_hdim(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not algorithm_of(kernel).even_k or s.problem.hdim == kernel.signature.hdim or s.bucket is None:
         return None
     text = f"hdim {s.problem.hdim}: the kernel reads {kernel.signature.hdim} columns of every row"
-    return Refusal(text, "the same kernel with even_k=no")
+    return Refusal(text, f"--hdim {kernel.signature.hdim}")
 
 
 FIT: tuple[Condition[Situation], ...] = conditions(

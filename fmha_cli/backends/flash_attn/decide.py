@@ -94,7 +94,7 @@ def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
     rank = (int(bool(late)), place, int(family), steps)
     if late:
         return Supported(kernel, rank, f"not what upstream takes: {late}")
-    return Supported(kernel, rank, f"upstream's choice: {s.api.value}, {_splitting(s)}")
+    return Supported(kernel, rank, f"it is upstream's choice: {s.api.value}, {_splitting(s)}")
 
 
 def _splits_less(s: Situation, kernel: KernelSpec) -> bool:

@@ -66,7 +66,7 @@ def _shared_memory(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if own == kernel.arch or need <= facts_of(load_arch(own)).block:
         return None
     text = f"{need} bytes of shared memory per block: {kernel.arch} has them, {own} does not"
-    return Refusal(text, f"a kernel for {own}, or a smaller --hdim")
+    return Refusal(text, f"--arch {own}, or a smaller --hdim")
 
 
 WIDTHS: tuple[Condition[Situation], ...] = conditions(

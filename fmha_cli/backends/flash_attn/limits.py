@@ -13,8 +13,9 @@ from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, QScale
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.mask import Align
+from fmha_cli.domain.mask import Align, Mask
 from fmha_cli.domain.rules import Refusal
+from fmha_cli.domain.signature_hints import positive_scale
 
 STEP = 8
 """Head dims are multiples of this: 16 bytes of a 16-bit type."""
@@ -36,15 +37,24 @@ def _other_output(s: Situation, kernel: KernelSpec) -> bool:
     return p.dtype_out is not p.dtype and (p.dtype in DTYPES or p.dtype_out is not p.dtype.default_output)
 
 
+def _from_bottom_right(mask: Mask) -> str:
+    """The hint to count the mask's bounds from the other corner, with bounds below 0 raised to 0."""
+    return f"--mask window:{mask.bounds_text()}"
+
+
+def _equal_lengths(s: Situation) -> str:
+    return "drop --seqlens-k" if s.packed_q else f"--seqlen-k {s.problem.seqlen_q}"
+
+
 def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
     mask = s.problem.mask
     if s.given is not None:
         return None
     if mask.align is Align.TOP_LEFT and (mask.left or 0) >= 0 and (mask.right or 0) >= 0:
         text = f"mask {mask.text()}: FlashAttention-2 counts from the bottom-right corner, and the sequences differ"
-        return Refusal(text, "a mask from the bottom right, or seqlen_k equal to seqlen")
+        return Refusal(text, f"{_from_bottom_right(mask)}, or {_equal_lengths(s)}")
     text = f"mask {mask.text()}: a bound below 0 means unlimited to FlashAttention-2"
-    return Refusal(text, "--mask window:L,R with L and R of 0 or more")
+    return Refusal(text, _from_bottom_right(mask))
 
 
 def _alibi_corner(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -53,7 +63,7 @@ def _alibi_corner(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if p.alibi is Alibi.NONE or p.mask.align is Align.BOTTOM_RIGHT or all(q in (0, k) for q, k in lengths):
         return None
     text = f"ALiBi with mask {p.mask.text()}: FlashAttention-2 measures distances from the bottom-right corner"
-    return Refusal(text, "a mask from the bottom right")
+    return Refusal(text, _from_bottom_right(p.mask))
 
 
 def _clipped(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -65,7 +75,7 @@ def _clipped(s: Situation, kernel: KernelSpec) -> Refusal | None:
             there, here = (f"{bound} to the right" if bound < inf else "no bound" for bound in (taken, given))
             text = f"{q} rows and {k} keys with mask {s.problem.mask.text()}: upstream turns {here} into {there}, "
             text += "so the first rows see other keys"
-            return Refusal(text, "--seqlen-k of seqlen or more, or --mask causal")
+            return Refusal(text, f"--seqlen-k {q}, or --mask causal")
     return None
 
 
@@ -79,7 +89,7 @@ def _scale(s: Situation, kernel: KernelSpec) -> Refusal | None:
         text = f"scale {p.scale:g} (softcap {p.softcap:g}) is 0 in single precision"
     else:
         text = f"scale {p.scale:g}: the kernels take a row's largest score before they scale it"
-    return Refusal(text, "a scale above 0 (with the signs of Q reversed)")
+    return Refusal(text, positive_scale(p))
 
 
 def _dropout(s: Situation, kernel: KernelSpec) -> Refusal | None:

@@ -5,7 +5,8 @@ schema that ``fmha schema NAME`` prints is generated from them. A module has the
 """
 
 SEVERAL = {
+    "explain": ("explain", "why"),
     "installation": ("archs", "devices", "doctor", "plugins", "profiles", "sources"),
-    "pages": ("error", "journal", "record", "rule", "schemas"),
+    "pages": ("error", "journal", "record", "rule", "rulebook", "schemas"),
 }
 """The documents of each module that holds several."""

@@ -1,4 +1,4 @@
-"""``fmha.explain/1``: which kernels serve a problem, and why the others do not."""
+"""``fmha.explain/2`` and ``fmha.why/1``: which kernels serve a problem, why the others do not, and two kernels compared."""
 
 from __future__ import annotations
 
@@ -7,17 +7,13 @@ from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import to_json
-from fmha_cli.domain.decision import Decision, Trace
-from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.members import Least, ShownAs
+from fmha_cli.domain.decision import Decision, Supported, Trace
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.members import Least, Sha256, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import labels, problem_text, reason_text
-from fmha_cli.report.table import Table
-
-_MOST_REFUSALS = 20
-_MOST_BESIDE = 5  # refusals matter less when some kernel serves the problem
+from fmha_cli.report.explaining import explain_view, why_view
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +23,10 @@ class DecisionRow:
     backend: str
     arch: str
     kernel: Annotated[str | None, "name; null for a whole backend"]
+    digest: Sha256 | None
     supported: bool
     rank: Annotated[int | None, Least(1), "among the supported, 1 is best"]
+    note: Annotated[str | None, "the reason for its rank; null for a refusal"]
     reasons: tuple[Reason, ...]
 
     @staticmethod
@@ -38,8 +36,10 @@ class DecisionRow:
             backend=decision.backend,
             arch=decision.arch,
             kernel=None if decision.kernel is None else decision.kernel.name,
+            digest=None if decision.kernel is None else decision.kernel.digest,
             supported=rank is not None,
             rank=rank,
+            note=(decision.note or None) if isinstance(decision, Supported) else None,
             reasons=getattr(decision, "reasons", ()),
         )
 
@@ -48,62 +48,85 @@ class DecisionRow:
 class Explanation:
     """explain --json: supported kernels best first, then refusals, nearest miss first."""
 
-    schema: Literal["fmha.explain/1"] = "fmha.explain/1"
+    schema: Literal["fmha.explain/2"] = "fmha.explain/2"
     problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     change: Annotated[
         str | None,
         "the smallest change of the flags that would work; null when a kernel was chosen, or none was found",
     ]
+    changes: Annotated[tuple[str, ...], "further changes of other flags too, the smallest first"]
     chosen: Annotated[str | None, "name of the best kernel"]
+    because: Annotated[str | None, "why it was chosen, and why not the next one; null when no kernel was"]
     decisions: tuple[DecisionRow, ...]
 
 
 def explain_document(
-    problem: Problem, trace: Trace, chosen: KernelSpec | None, change: str | None = None
+    problem: Problem,
+    trace: Trace,
+    chosen: KernelSpec | None,
+    changes: Sequence[str] = (),
+    because: str | None = None,
 ) -> dict[str, Any]:
     """The document of a trace; ``chosen`` is what ``run`` would use (``Selection.best``)."""
     served = tuple(DecisionRow.of(decision, rank) for rank, decision in enumerate(trace.supported, 1))
     return to_json(
         Explanation(
             problem=problem.to_dict(),
-            change=change,
+            change=changes[0] if changes else None,
+            changes=tuple(changes),
             chosen=None if chosen is None else chosen.name,
+            because=because,
             decisions=(*served, *map(DecisionRow.of, trace.unsupported)),
         )
     )
 
 
-def explain_view(document: Mapping[str, Any]) -> Table:
-    """Supported kernels by rank; below, the refusals, nearest first. Kernels with the same reasons share a line."""
-    decisions = document["decisions"]
-    label = labels([decision["kernel"] for decision in decisions if decision["kernel"]])
-    served = [d for d in decisions if d["supported"]]
-    rows = [[str(d["rank"]), d["backend"], d["arch"], label[d["kernel"]]] for d in served]
-    groups = _refusals(decisions)
-    most = _MOST_REFUSALS if not served else _MOST_BESIDE
-    details = ["refused, nearest first:"] if groups else []
-    for (backend, arch, reasons), names in list(groups.items())[:most]:
-        first = "every kernel" if names[0] is None else label[names[0]]
-        more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        details.append(f"  {backend} {arch} {first}{more}")
-        details += [f"    {reason}" for reason in reasons]
-    if len(groups) > most:
-        details.append(f"  ... and {len(groups) - most} further refusals; --json shows all")
-    details += [f"chosen: {document['chosen']}"] if document["chosen"] else []
-    summary = f"{problem_text(document['problem'])}: {len(served)} supported, {len(decisions) - len(served)} refused"
-    summary += "" if document["chosen"] else "; no kernel serves this problem"
-    summary += f"; it would with {document['change']}" if document["change"] else ""
-    return Table(["rank", "backend", "arch", "kernel"], rows, summary, details, frozenset(["rank"]))
+@dataclass(frozen=True, kw_only=True)
+class ComparedKernel:
+    """One of two kernels, and the answer for it."""
+
+    name: str
+    digest: Sha256
+    backend: str
+    arch: str
+    family: Family
+    upstream_name: str | None
+    supported: bool
+    rank: Annotated[int | None, Least(1), "among all that serve the problem, 1 is best"]
+    note: str | None
+    reasons: tuple[Reason, ...]
 
 
-def _refusals(decisions: Sequence[Mapping[str, Any]]) -> dict[tuple[str, str, tuple[str, ...]], list[str | None]]:
-    """Refused kernels by backend, architecture and reasons, in the order of the document."""
-    groups: dict[tuple[str, str, tuple[str, ...]], list[str | None]] = {}
-    for decision in decisions:
-        if not decision["supported"]:
-            reasons = tuple(reason_text(reason) for reason in decision["reasons"])
-            groups.setdefault((decision["backend"], decision["arch"], reasons), []).append(decision["kernel"])
-    return groups
+@dataclass(frozen=True, kw_only=True)
+class FieldRow:
+    """A field in which the kernels differ."""
+
+    part: Literal["kernel", "signature", "algorithm"]
+    field: str
+    a: Annotated[str, "as names write it; empty where the kernel has no such field"]
+    b: str
 
 
-DOCUMENTS = (Document(Explanation, explain_view, rows="decisions"),)
+@dataclass(frozen=True, kw_only=True)
+class DecidingRule:
+    """A rule that refused one of the kernels, or decided their order."""
+
+    id: str
+    text: Annotated[str, "the rule in general"]
+    kernel: Annotated[Literal["a", "b"], "whom it concerns"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Why:
+    """explain --why A B --json: what differs between two kernels, and which rules came between them."""
+
+    schema: Literal["fmha.why/1"] = "fmha.why/1"
+    problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
+    a: ComparedKernel
+    b: ComparedKernel
+    differences: tuple[FieldRow, ...]
+    rules: tuple[DecidingRule, ...]
+    because: Annotated[str, "one sentence"]
+
+
+DOCUMENTS = (Document(Explanation, explain_view, rows="decisions"), Document(Why, why_view))

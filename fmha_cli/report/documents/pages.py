@@ -17,7 +17,8 @@ from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Floor
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import cell
+from fmha_cli.report.fitting import LEAST, cut
+from fmha_cli.report.lines import cell, counted
 from fmha_cli.report.parts import Checks, ErrorRow, StageRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table
@@ -51,6 +52,39 @@ class RulePage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RuleRow:
+    """One rule or error."""
+
+    id: Annotated[str, Pattern("^[A-Z][0-9]{3}$")]
+    backends: Annotated[tuple[str, ...], "that use the rule; none for an error"]
+    text: Annotated[str, "the rule, or what the error means, in general"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rulebook:
+    """explain --rules --json: every rule and error, by id."""
+
+    schema: Literal["fmha.rulebook/1"] = "fmha.rulebook/1"
+    rules: tuple[RuleRow, ...]
+
+
+def rulebook_view(document: Mapping[str, Any], *, width: int | None = None, limit: int | None = None) -> Table:
+    """One row for each; the text is cut to the width of the terminal."""
+    rules = document["rules"][: limit or None]
+    names = [cell(rule["backends"]) for rule in rules]
+    used = 4 + 2 + max(len("backends") + 2, *map(len, names)) + 2
+    room = None if width is None else max(width - used, LEAST // 2)
+    rows = [[rule["id"], name, cut(rule["text"], room)] for rule, name in zip(rules, names, strict=True)]
+    more = (
+        [f"... and {counted(len(document['rules']) - len(rows), 'further one')}"]
+        if len(rows) < len(document["rules"])
+        else []
+    )
+    summary = f"{counted(len(document['rules']), 'rule')} and errors; fmha explain ID prints the page of one"
+    return Table(["id", "backends", "text"], rows, summary, more).narrowed(["backends"])
+
+
+@dataclass(frozen=True, kw_only=True)
 class Schemas:
     """schema --json without a name: the names that it takes."""
 
@@ -61,6 +95,7 @@ class Schemas:
 DOCUMENTS = (
     Document(Failure, error_view),
     Document(RulePage),
+    Document(Rulebook, rulebook_view, rows="rules"),
     Document(Schemas),
     Document(
         Record,

@@ -1,0 +1,87 @@
+"""``fmha explain K012`` and ``fmha explain --rules``: the pages of rules and errors."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from typing import TYPE_CHECKING, Any
+
+from fmha_cli.cli.call import Call
+from fmha_cli.domain.errors import EmptySelection, UsageError
+from fmha_cli.domain.suggest import suggest
+
+if TYPE_CHECKING:
+    from fmha_cli.discovery.registry import Registry
+    from fmha_cli.report.documents.pages import RulePage
+
+
+def page(call: Call, code: str) -> None:
+    """Print the page of a rule or error.
+
+    Raises:
+        UsageError: no such rule or error, with near ids.
+    """
+    from fmha_cli.domain.codec import to_json
+
+    found = page_of(code, call.registry)
+    if call.output.form == "table":
+        lines = [f"{found.id}: {found.text}"]
+        lines += ["", found.help] if found.help else []
+        lines += ["", f"Backends: {', '.join(found.backends)}"] if found.backends else []
+        lines += ["", f"Source: {found.source}"] if found.source else []
+        call.output.text("\n".join(lines))
+    else:
+        call.output.document(to_json(found))
+
+
+def page_of(code: str, registry: Registry) -> RulePage:
+    """``fmha.rule/1`` of an id in capitals or small letters.
+
+    Raises:
+        UsageError: no such rule or error, with near ids.
+    """
+    found = all_pages(registry)
+    if code.upper() in found:
+        return found[code.upper()]
+    near = suggest(code.upper(), found)
+    help = near if near.startswith("did you mean") else "`fmha explain --rules` lists every id"
+    raise UsageError(f"{code}: no such rule or error", code="E012", help=help, where="explain")
+
+
+def all_pages(registry: Registry) -> dict[str, RulePage]:
+    """Every page by id, sorted: the rules of the backends, and the errors."""
+    from fmha_cli.report.documents.pages import RulePage
+
+    owners: dict[str, set[str]] = {}
+    for backend in registry.backends.values():
+        for rule in backend.rules():
+            owners.setdefault(rule.id, set()).add(backend.name)
+    found = {
+        code: RulePage(id=code, text=t, help=h, source=None, backends=()) for code, (t, h) in error_pages().items()
+    }
+    for id, rule in registry.rules().items():
+        backends = tuple(sorted(owners[id]))
+        found[id] = RulePage(id=id, text=rule.text, help=rule.help, source=rule.source or None, backends=backends)
+    return dict(sorted(found.items()))
+
+
+def rulebook(call: Call, start: str) -> dict[str, Any]:
+    """``fmha.rulebook/1``: every page whose id begins with some letters and digits.
+
+    Raises:
+        EmptySelection: none does.
+    """
+    from fmha_cli.domain.codec import taken_from, to_json
+    from fmha_cli.report.documents.pages import Rulebook, RuleRow
+
+    pages = [page for id, page in all_pages(call.registry).items() if id.startswith(start.upper())]
+    if not pages:
+        what = f"no rule or error begins with {start}"
+        raise EmptySelection(what, code="E012", where="explain", help="`fmha explain --rules` lists every id")
+    return to_json(Rulebook(rules=tuple(taken_from(page, RuleRow) for page in pages)))
+
+
+def error_pages() -> dict[str, tuple[str, str]]:
+    """Every error code with its meaning and remedy, from ``codes.json``. Rules of backends have their own pages."""
+    data = json.loads(resources.files("fmha_cli.cli").joinpath("codes.json").read_text("utf-8"))
+    return {code: (text, help) for code, (text, help) in data.items()}

@@ -1,0 +1,103 @@
+"""The flags that would help where a problem and a kernel differ in a field of the signature.
+
+A hint never names the value that the problem has already: that a kernel with this value would do is what the rule says.
+Every hint is written as ``domain.hints`` reads it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from fmha_cli.domain.features import Alibi, Bias, Mode
+from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.signature import Need
+
+Hint = Callable[[Problem, str], str | None]
+"""Returns the flags, given the problem and the kernel's value of the field. It reads nothing else of the kernel, because
+an index of kernels asks once for all kernels with this value."""
+
+_MOST_LISTED = 16
+"""The most sequences whose lengths a hint lists."""
+_PAGE = 128
+"""The page size that a hint names; the kernel's own is another field."""
+
+
+def _value(text: str) -> Hint:
+    """The flag with the kernel's own value."""
+    return lambda problem, have: text.format(have=have, dtype=problem.dtype.value)
+
+
+def _switch(off: str, on: str | None = None) -> Hint:
+    """The flag that turns a feature off, or the one that asks for what the kernel does anyway. Without the second, no
+    flag helps where only the kernel has the feature."""
+    return lambda problem, have: off if have == Need.NO.value else on
+
+
+def _mode_help(problem: Problem, have: str) -> str | None:
+    if have == Mode.BATCH.value:
+        return unpacked(problem)
+    if problem.batch > _MOST_LISTED:
+        return None
+    return f"--seqlens-q {','.join(str(n) for n in problem.query_lengths())} instead of --seqlen"
+
+
+def unpacked(problem: Problem) -> str:
+    """The hint to give all sequences of a packed problem the length of the longest."""
+    return f"--seqlen {max(problem.seqlen_q, 1)} instead of --seqlens-q"
+
+
+def positive_scale(problem: Problem) -> str:
+    """The hint for kernels that need a softmax scale above 0."""
+    return f"--scale {-problem.scale:g} (with the signs of Q reversed)" if problem.scale < 0 else "drop --scale"
+
+
+def _mask_help(problem: Problem, have: str) -> str | None:
+    if not have.startswith("window"):
+        return None if have == MaskKind.GENERIC.value else f"--mask {have}"
+    bounds = (problem.seqlen_k if bound is None else max(bound, 0) for bound in (problem.mask.left, problem.mask.right))
+    return f"--mask {have}:{','.join(map(str, bounds))}"
+
+
+def _bias_help(problem: Problem, have: str) -> str | None:
+    return (
+        f"--bias {have}" if have == "none" or problem.bias is not Bias.NONE or problem.alibi is not Alibi.NONE else None
+    )
+
+
+def _rotary_help(problem: Problem, have: str) -> str | None:
+    if have == "none":
+        return "--rotary 0"
+    return f"--rotary {problem.rotary.dim}:{have}" if problem.rotary.dim else None
+
+
+def _dbias_help(problem: Problem, have: str) -> str | None:
+    if have == Need.NO.value:
+        return "drop --dbias"
+    return "--dbias" if problem.bias is not Bias.NONE else None
+
+
+SIGNATURE_HINTS: Mapping[str, Hint] = MappingProxyType(
+    {
+        "dtype": _value("--dtype {have}"),
+        "dtype_out": _value("--dtype {dtype}:{have}"),
+        "mode": _mode_help,
+        "mask": _mask_help,
+        "sink": _switch("--sink 0"),
+        "sink_logits": _switch("drop --sink-logits"),
+        "bias": _bias_help,
+        "softcap": _switch("--softcap 0"),
+        "dropout": _switch("--dropout 0"),
+        "lse": _switch("drop --lse", "--lse"),
+        "gqa": lambda p, have: f"--kv-heads {p.heads}" if have == Need.NO.value else None,
+        "cache": lambda p, have: f"--kv-cache {f'paged:{_PAGE}' if have == 'paged' else have}",
+        "page": _value("--kv-cache paged:{have}"),
+        "append": _switch("--append 0"),
+        "rotary": _rotary_help,
+        "split": _switch("--splits 1", "--splits 2"),
+        "qscale": _value("--qscale {have}"),
+        "deterministic": _switch("drop --deterministic", "--deterministic"),
+        "dbias": _dbias_help,
+    }
+)

@@ -1,0 +1,50 @@
+"""``run --arch A`` where no device accepts A: the first line says so, before anything is fetched or compiled."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+
+import pytest
+from emulated_fixtures import Told
+
+from cli.conftest import Fmha
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.plan import Stage
+from fmha_cli.walk import run
+from fmha_cli.walk.builds import Built
+
+BUILDING = "(fetching and compiling)"
+
+
+@pytest.fixture
+def builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Instead of building, print a line to stderr."""
+
+    def build(stages: Sequence[Stage], *rest: object) -> Mapping[str, Built]:
+        print(BUILDING, file=sys.stderr)
+        error = EnvironmentProblem("no sources", code="S102")
+        return {stage.kernel.digest: Built(stage.kernel.name, None, error) for stage in stages}
+
+    monkeypatch.setattr(run, "build_stages", build)
+
+
+@pytest.mark.parametrize("command", ["run", "validate", "bench"])
+def test_the_first_line_says_so(fmha: Fmha, builds_nothing: None, command: str) -> None:
+    done = fmha(command, "--arch", "sm_90", "-s", "64,128", "--json", "--offline")
+    first, second, *_ = (line for line in done.err.splitlines() if not line.startswith("2 problems"))
+    assert first.startswith("no device here accepts sm_90: kernels are built, and rows are NOT_RUN. `fmha build`")
+    assert second == BUILDING
+    assert done.code == 4
+    assert {record["verdict"] for record in done.document["records"]} == {"NOT_RUN"}
+
+
+def test_an_emulator_that_is_installed_is_named(fmha: Fmha, emulator: Told, builds_nothing: None) -> None:
+    pytest.importorskip("fmha_amdgpu_emu")
+    done = fmha("run", "--arch", "gfx942", "-s", "64", "--offline")
+    assert "--device emu:gfx942" in done.err.splitlines()[0]
+
+
+def test_nothing_is_said_of_a_device_that_is_here(fmha: Fmha) -> None:
+    for argv in (("--backend", "null"), ("--backend", "null", "--arch", "null")):
+        assert "no device here accepts" not in fmha("run", "-b", "1", "-H", "1", "-s", "8", "-d", "16", *argv).err

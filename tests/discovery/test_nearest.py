@@ -1,0 +1,116 @@
+"""The smallest changes of a refused problem: the right one comes first, and each that is printed works."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from strategies import problems
+
+from fmha_cli.discovery.nearest import SHOWN, nearest_changes
+from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.discovery.select import Selection, Wanted, select
+from fmha_cli.domain.decision import Trace
+from fmha_cli.domain.hints import flags_by_key
+from fmha_cli.domain.problem import Problem
+
+
+@cache
+def registry() -> Registry:
+    return build_registry()
+
+
+def answer(problem: Problem, arch: str) -> Selection:
+    return select(problem, registry(), {}, Wanted(arch=arch))
+
+
+def serves(problem: Problem, arch: str) -> bool:
+    return answer(problem, arch).best is not None
+
+
+def changes(problem: Problem, arch: str, asks: int = 80) -> tuple[str, ...]:
+    trace = answer(problem, arch).trace
+    assert trace.chosen is None
+    return nearest_changes(problem, trace, lambda other: serves(other, arch), asks=asks)
+
+
+def followed(problem: Problem, change: str) -> Problem:
+    """The problem of a user who follows a printed change to the letter."""
+    raw = flags_by_key(problem)
+    for part in change.split(" and "):
+        drop, flag = part.startswith("no "), part.removeprefix("no ").split(" ")
+        key = flag[0].removeprefix("--").replace("-", "_")
+        if drop:
+            assert key in raw or (key == "causal" and raw.pop("mask") == "causal"), part
+            raw.pop(key, None)
+        else:
+            raw[key] = flag[1] if len(flag) == 2 else True
+    return Problem.of(**raw)
+
+
+CACHED = "--kv-cache linear --cache-seqlens 100"
+FIRST = {
+    "a page": ("gfx950", "--kv-cache paged:100 --cache-seqlens 300 -s 20", "--kv-cache paged:128"),
+    "pages of one key": ("gfx1201", "--kv-cache paged:1 -s 20 --causal", "--kv-cache paged:128"),
+    "rotary": ("gfx942", f"--append 4 {CACHED} -s 4 --rotary 24:half --causal", "--rotary 32"),
+    "append": ("gfx942", f"-d 64 -s 3 --append 5 {CACHED} --rotary 32:half", "--append 3"),
+    "rank of a bias": ("gfx950", "--direction bwd --bias elementwise:11ss --dbias", "--bias elementwise:bhss"),
+    "splits": ("gfx942", "--splits 129 --seqlen-k 64k", "no --splits"),
+    "window": ("gfx942", "--mask generic:0,5 --splits 1", "--mask window-tl:0,4"),
+    "layout": ("gfx942", "-b 1 -H 256 -s 8 --seqlen-k 80000 -d 128 --layout bshd", "no --layout"),
+    "head dim": ("gfx942", "-d 512", "--hdim 256"),
+    "pages of another size": ("sm_90", "--kv-cache paged:16 -s 1 --cache-seqlens 4k", "--kv-cache paged:256"),
+    "mask from the other corner": ("sm_90", "--seqlens-q 3,300 --seqlens-k 9,200 --mask causal-tl", "--mask causal"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FIRST)
+def test_the_smallest_change_comes_first(name: str) -> None:
+    arch, line, wanted = FIRST[name]
+    found = changes(Problem.from_cli(line), arch)
+    assert found[:1] == (wanted,)
+    assert len(found) <= SHOWN
+
+
+def test_two_flags_where_one_is_not_enough() -> None:
+    problem = Problem.from_cli("--softcap 3 --dropout 0.1 -d 100")
+    assert changes(problem, "sm_90")[0] == "--hdim 104 and no --softcap"
+
+
+def test_the_backends_are_asked_a_limited_number_of_times() -> None:
+    problem, asked = Problem.from_cli("--softcap 3 --dropout 0.1 -d 100"), []
+
+    def never(other: Problem) -> bool:
+        asked.append(other)
+        return False
+
+    assert nearest_changes(problem, answer(problem, "sm_90").trace, never, asks=9) == ()
+    assert len(asked) == len(set(asked)) == 9
+    assert nearest_changes(problem, Trace(()), never) == ()
+
+
+def check_every_change(problem: Problem, arch: str, asks: int) -> None:
+    if serves(problem, arch):
+        return
+    for change in changes(problem, arch, asks):
+        assert serves(followed(problem, change), arch), f"{arch} {problem.repro()}: {change}"
+
+
+@pytest.mark.parametrize("arch", ["sm_86", "gfx950"])
+@settings(
+    max_examples=4, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+@given(problem=problems())
+def test_every_printed_change_works(arch: str, problem: Problem) -> None:
+    check_every_change(problem, arch, asks=25)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "gfx90a", "gfx942", "gfx950", "gfx1201", "generic"])
+@settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+@given(problem=problems())
+def test_every_printed_change_works_everywhere(arch: str, problem: Problem) -> None:
+    check_every_change(problem, arch, asks=80)

@@ -1,0 +1,123 @@
+"""Hints as flags: what they name, where they lead, and that no rule's hint repeats the rule."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from strategies import problems
+
+from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.hints import ON, applied, change_text, changes_in, flags_by_key
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.rules import Reason
+
+READ = {
+    "--rotary 32": ((("rotary", "32"),),),
+    "--dropout 0, or --softcap 0": ((("dropout", "0"),), (("softcap", "0"),)),
+    "--rotary 0 and --kv-cache linear": ((("kv_cache", "linear"), ("rotary", "0")),),
+    "drop --lse": ((("lse", None),),),
+    "--lse": ((("lse", "on"),),),
+    "--seqlen 5 instead of --seqlens-q": ((("seqlen", "5"), ("seqlens_q", None)),),
+    "pad it: --hdim 80": ((("hdim", "80"),),),
+    "--hdim 96 or less": ((("hdim", "96"),),),
+    "--scale 0.5 (with the signs of Q reversed)": ((("scale", "0.5"),),),
+    "--dropout 0, or a probability between 1e-7 and 1": ((("dropout", "0"),),),
+    "a smaller --batch": (),
+    "--backend cpu": (),
+    "--arch one of sm_80, sm_90": (),
+    "--mask window:L,R with L and R of 0 or more": (),
+    "--hdim": (),
+}
+
+
+@pytest.mark.parametrize("hint", READ)
+def test_the_flags_of_a_hint(hint: str) -> None:
+    assert changes_in(hint) == READ[hint]
+
+
+LED = {
+    "-s 20 --kv-cache paged:100 --cache-seqlens 300": {
+        "--kv-cache paged:128": "--kv-cache paged:128",
+        "--kv-cache none": "--seqlen-k 300 and no --kv-cache and no --cache-seqlens",
+    },
+    "--seqlens-q 3,5": {"--seqlen 5 instead of --seqlens-q": "--batch 2 and --seqlen 5 and no --seqlens-q"},
+    "-b 2 -s 3": {"--seqlens-q 3,3 instead of --seqlen": "no --batch and no --seqlen and --seqlens-q 3,3"},
+    "--causal": {"--mask none": "no --causal", "--mask window:3,0": "no --causal and --mask window:3,0"},
+    "--mask window:3,0": {"--mask causal": "--mask causal", "drop --mask": "no --mask"},
+    "--alibi --direction bwd": {"--bias elementwise": "--bias elementwise and no --alibi", "--bias none": "no --alibi"},
+    "--bias elementwise --dbias --direction bwd": {"--direction fwd": "no --direction and no --dbias"},
+    "-d 100": {"--hdim 128": "--hdim 128", "--hdim 100": None, "--hdim 0": None},
+    "-s 4 --kv-cache linear --append 4 --rotary 8": {"--append 0": "no --append and no --rotary"},
+}
+
+
+@pytest.mark.parametrize("line", LED)
+def test_the_problem_after_a_change(line: str) -> None:
+    problem = Problem.from_cli(line)
+    for hint, text in LED[line].items():
+        (change,) = changes_in(hint)
+        other = applied(problem, change)
+        assert (other and change_text(problem, other)) == text
+
+
+ARCHS = ("generic", "sm_80", "sm_90a", "gfx942", "gfx950", "gfx1100", "gfx1201", "null")
+
+
+def reasons_of(problem: Problem) -> Iterator[Reason]:
+    for backend in build_registry().backends.values():
+        for arch in set(ARCHS) & set(backend.archs()):
+            for decision in backend.decide(problem, DeviceFacts.of_arch(arch)):
+                yield from getattr(decision, "reasons", ())
+
+
+ADVICE = re.compile(
+    r"(a (smaller|larger) (--batch|page)|shorter sequences|fewer (--splits|heads)|sequences (of at most|shorter than) "
+    r"|--backend |--arch |fmha archs|one of |[a-z_0-9]+=|gfx|a CDNA|a power of two)"
+)
+"""Hints from which no change of the problem's flags follows: a direction, another place, or a kernel's own fields."""
+
+
+def repeats(reason: Reason) -> bool:
+    """Whether a hint says only what the text says: that a kernel with the wanted value would do."""
+    words = set(re.findall(r"[a-z0-9_]+", (reason.hint or "").lower())) - {"a", "an", "the", "or", "one", "of"}
+    return "compiled for" in (reason.hint or "") or bool(
+        words and words <= set(re.findall(r"[a-z0-9_]+", reason.text.lower()))
+    )
+
+
+def checked(problem: Problem) -> None:
+    raw = flags_by_key(problem)
+    for reason in dict.fromkeys(reasons_of(problem)):
+        if reason.hint is None:
+            continue
+        assert not (repeats(reason) and "--" not in reason.hint), reason
+        assert "kernel" not in reason.hint, reason
+        found = changes_in(reason.hint)
+        assert found or ADVICE.match(reason.hint), reason
+        for change in found:  # a hint never names what the problem has already
+            assert any(raw.get(key) != (True if value == ON else value) for key, value in change), reason
+
+
+@pytest.mark.parametrize("line", ["-s 64", *list(LED)[:2], "--alibi --direction bwd"])
+def test_no_hint_repeats_its_rule(line: str) -> None:
+    checked(Problem.from_cli(line))
+
+
+@settings(
+    max_examples=6, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), phases=[Phase.generate]
+)
+@given(problem=problems())
+def test_no_hint_of_a_random_problem_repeats_its_rule(problem: Problem) -> None:
+    checked(problem)
+
+
+def test_no_help_of_a_rule_or_error_repeats_its_text() -> None:
+    from fmha_cli.cli.pages import all_pages
+
+    for page in all_pages(build_registry()).values():
+        assert page.help.strip(". ").lower() != page.text.strip(". ").lower(), page.id
+        assert page.help or page.id.startswith("K9"), page.id
