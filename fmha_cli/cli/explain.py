@@ -15,11 +15,7 @@ from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
-    from fmha_cli.discovery.select import Selection, Wanted
-    from fmha_cli.domain.decision import Decision
-    from fmha_cli.domain.device import Availability
     from fmha_cli.domain.problem import Problem
-    from fmha_cli.report.documents.explain import ComparedKernel
     from fmha_cli.report.table import Table
 
 WHY = Opt(
@@ -67,7 +63,10 @@ def explain(call: Call) -> None:
     found = found_by(call, wanted)
     selection = select(problem, call.registry, found, wanted, refusals_too=True)
     if pair:
-        compare(call, problem, selection, found, wanted)
+        from fmha_cli.cli.comparing import compare
+        from fmha_cli.report.comparing import why_view
+
+        _print(call, compare(call, problem, selection, found, wanted), why_view)
         return
     changes: tuple[str, ...] = ()
     if selection.best is None:
@@ -81,60 +80,6 @@ def explain(call: Call) -> None:
     chosen = selection.best.kernel if selection.best else None
     document = explain_document(problem, selection.trace, chosen, changes, because(selection))
     _print(call, document, explain_view)
-
-
-def compare(
-    call: Call, problem: Problem, selection: Selection, found: Mapping[str, Availability], wanted: Wanted
-) -> None:
-    """Print what differs between the two kernels of ``--why``, and which rules came between them.
-
-    Raises:
-        UsageError: an unknown or ambiguous kernel, or the same one twice.
-    """
-    from fmha_cli.discovery.select import archs_in_play, decision_about, wanted_backends
-    from fmha_cli.discovery.why import compared, differences, placed, rule_ids
-    from fmha_cli.domain.codec import taken_from, to_json
-    from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, Why
-    from fmha_cli.report.explaining import why_view
-
-    registry, names = call.registry, call.settings.many("why")
-    archs = archs_in_play(wanted_backends(registry, wanted), found, wanted)
-    a, b = (decision_about(name, problem, selection, registry, archs) for name in names)
-    if a.kernel is None or b.kernel is None or a.kernel == b.kernel:
-        raise UsageError(f"--why {' '.join(names)}: that is one kernel", code="E002", where="--why")
-
-    def side(decision: Decision) -> ComparedKernel:
-        kernel = decision.kernel
-        assert kernel is not None  # a kernel was named
-        rank = placed(selection.choices, decision)
-        return ComparedKernel(
-            name=kernel.name,
-            digest=kernel.digest,
-            backend=kernel.backend,
-            arch=kernel.arch,
-            family=kernel.family,
-            upstream_name=registry.backend(kernel.backend).upstream_name(kernel),
-            supported=rank is not None,
-            rank=rank,
-            note=getattr(decision, "note", "") or None,
-            reasons=getattr(decision, "reasons", ()),
-        )
-
-    rules = registry.rules()
-    document = Why(
-        problem=problem.to_dict(),
-        a=side(a),
-        b=side(b),
-        differences=tuple(taken_from(row, FieldRow) for row in differences(a.kernel, b.kernel)),
-        rules=tuple(
-            DecidingRule(id=id, text=rules[id].text, kernel="a" if decision is a else "b")
-            for decision in (a, b)
-            for id in rule_ids(decision)
-            if id in rules
-        ),
-        because=compared(selection, a, b),
-    )
-    _print(call, to_json(document), why_view)
 
 
 def _print(call: Call, document: Mapping[str, Any], view: Callable[..., Table]) -> None:

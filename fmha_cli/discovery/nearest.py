@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import combinations, islice, product
 
 from fmha_cli.domain.decision import Trace
-from fmha_cli.domain.hints import Change, applied, change_text, changes_in, difference, distance, flags_by_key
+from fmha_cli.domain.distance import change_text, difference, distance, flags_by_key
+from fmha_cli.domain.hints import Change, applied, changes_in
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 

@@ -4,27 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from fmha_cli.discovery.select import Choice, Selection
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import CPU, NO_DEVICE
-from fmha_cli.domain.encode import field_text
 from fmha_cli.domain.kernel import KernelSpec
 
 DIGITS = 12
 """Hex digits that identify a kernel to people."""
 _RULE = re.compile(r"\b[A-Z]\d{3}\b")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A field in which two kernels differ, with the values as names write them."""
-
-    part: str
-    field: str
-    a: str
-    b: str
 
 
 def short(kernel: KernelSpec) -> str:
@@ -86,26 +74,6 @@ def compared(selection: Selection, a: Decision, b: Decision) -> str:
     if fit:
         return f"{names[id(fit[0])]} fits; {_refused(refused[0])} does not"
     return f"neither fits: {'; '.join(map(_refused, refused))}"
-
-
-def differences(a: KernelSpec, b: KernelSpec) -> tuple[Difference, ...]:
-    """Every field in which two kernels differ. A field that one of them lacks is empty there."""
-    out = []
-    for part, one, two in (
-        ("kernel", a, b),
-        ("signature", a.signature, b.signature),
-        ("algorithm", a.algorithm, b.algorithm),
-    ):
-        fields = dict.fromkeys((*_values(one, part), *_values(two, part)))
-        for name in fields:
-            values = [_values(noun, part).get(name, "") for noun in (one, two)]
-            out += [Difference(part=part, field=name, a=values[0], b=values[1])] if values[0] != values[1] else []
-    return tuple(out)
-
-
-def _values(noun: object, part: str) -> dict[str, str]:
-    names = ("backend", "family", "arch") if part == "kernel" else tuple(vars(noun))
-    return {name: field_text(getattr(noun, name)) for name in names if not name.startswith("_")}
 
 
 def rule_ids(decision: Decision) -> tuple[str, ...]:

@@ -15,6 +15,9 @@ Row = Mapping[str, Any]
 SHORT = 8
 """The fewest digits of a digest that ``--kernel`` accepts."""
 
+DIGITS = 12
+"""Digits of a digest that identify a kernel to people."""
+
 _SHOWN = ("batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v", "dtype", "mask", "mode")
 _HIDDEN = ("layout", "direction", "scale", "lse", "seqlens_q", "seqlens_k", "cache_seqlens", "seed", "offset")
 

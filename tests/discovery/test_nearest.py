@@ -12,7 +12,7 @@ from fmha_cli.discovery.nearest import SHOWN, nearest_changes
 from fmha_cli.discovery.registry import Registry, build_registry
 from fmha_cli.discovery.select import Selection, Wanted, select
 from fmha_cli.domain.decision import Trace
-from fmha_cli.domain.hints import flags_by_key
+from fmha_cli.domain.distance import flags_by_key
 from fmha_cli.domain.problem import Problem
 
 

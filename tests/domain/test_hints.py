@@ -11,7 +11,8 @@ from strategies import problems
 
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.hints import ON, applied, change_text, changes_in, flags_by_key
+from fmha_cli.domain.distance import change_text, flags_by_key
+from fmha_cli.domain.hints import ON, applied, changes_in
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 

@@ -12,8 +12,9 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.members import Least, Sha256, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
+from fmha_cli.report.comparing import why_view
 from fmha_cli.report.document import Document
-from fmha_cli.report.explaining import explain_view, why_view
+from fmha_cli.report.explaining import explain_view
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,27 @@
+"""The table of ``explain --why``: two kernels compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from fmha_cli.report.fitting import cut, folded, folded_all
+from fmha_cli.report.lines import DIGITS, problem_text, reason_text
+from fmha_cli.report.table import Table
+
+
+def why_view(document: Mapping[str, Any], *, width: int | None = None, limit: int | None = None) -> Table:
+    """The fields that differ; below, what was decided about each kernel, the rules behind it, and the sentence."""
+    sides = {name: document[name] for name in ("a", "b")}
+    room = None if width is None else max((width - 30) // 2, 12)
+    rows = [[d["field"], cut(d["a"], room), cut(d["b"], room)] for d in document["differences"]]
+    details = []
+    for name, side in sides.items():
+        state = f"rank {side['rank']}" if side["supported"] else "refused"
+        details.append(f"{name}: {side['backend']} {side['arch']} {side['family']} {side['digest'][:DIGITS]}, {state}")
+        details += [f"  {side['note']}"] if side["note"] else []
+        details += [f"  {reason_text(reason)}" for reason in side["reasons"]]
+    details += [f"rule {rule['id']} ({rule['kernel']}): {rule['text']}" for rule in document["rules"]]
+    summary = "\n".join(folded(f"{problem_text(document['problem'])}: {document['because']}", width))
+    headers = ["field", *(f"{name} {side['digest'][:DIGITS]}" for name, side in sides.items())]
+    return Table(headers, rows, summary, list(folded_all(details, width)))
