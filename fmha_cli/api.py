@@ -1,4 +1,4 @@
-"""The stable names: what a Python user calls and what a plugin may import. Re-exports, and four verbs."""
+"""The stable names: what a Python user calls and what a plugin may import. Re-exports, and five verbs."""
 
 from __future__ import annotations
 
@@ -69,6 +69,7 @@ if TYPE_CHECKING:
     from fmha_cli.toolchain.parallel import Job, build_many
     from fmha_cli.toolchain.rocm.candidates import llvm_tool
     from fmha_cli.toolchain.rocm.occupancy import limits_of
+    from fmha_cli.walk.attention import Attention
 
 
 _LATE = {
@@ -96,6 +97,7 @@ _LATE = {
     "build_many": "fmha_cli.toolchain.parallel",
     "cache_root": "fmha_cli.toolchain.cache.root",
     "Toolchain": "fmha_cli.toolchain.cpp.toolchain",
+    "Attention": "fmha_cli.walk.attention",
     "limits_of": "fmha_cli.toolchain.rocm.occupancy",
     "llvm_tool": "fmha_cli.toolchain.rocm.candidates",
 }
@@ -135,6 +137,19 @@ def run(*problems: Problem, registry: Registry | None = None, **options: Any) ->
     return outcome.records
 
 
+def attention(q: object, k: object, v: object, **options: Any) -> Attention:
+    """Fused attention on arrays by the kernel that ``fmha run`` would choose, with its record.
+
+    ``api.attention(q, k, v, causal=True).o``; all arguments are those of ``fmha_cli.walk.attention.attention``.
+
+    Raises:
+        UsageError, UnsupportedError, EnvironmentProblem, KernelFailure: see there.
+    """
+    from fmha_cli.walk.attention import attention as on_arrays
+
+    return on_arrays(q, k, v, **options)
+
+
 def explain(
     problem: Problem,
     *,
@@ -171,7 +186,7 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 
 __all__ = [
-    "CORE_RULES", "LEFTPAD_CORE_RULES", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec", "Artifact", "Attached",
+    "CORE_RULES", "LEFTPAD_CORE_RULES", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec", "Artifact", "Attached", "Attention",
     "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "BuildKind", "BuildSpec",
     "CacheKey", "CacheKind", "Call", "CheckState", "CubinBackend", "Cuda", "CudaSession", "DType", "Decision",
     "DeviceFacts", "DeviceLost", "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem",
@@ -180,7 +195,7 @@ __all__ = [
     "Mirror", "Mode", "ModeKey", "Need", "Observed", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
     "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Severity", "Signature", "Stage",
     "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "Unsupported", "UnsupportedError",
-    "Upstream", "UsageError", "Verdict", "Workspace", "build_cpp", "build_many", "build_registry", "cache_root",
+    "Upstream", "UsageError", "Verdict", "Workspace", "attention", "build_cpp", "build_many", "build_registry", "cache_root",
     "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool",
     "load_arch", "merged", "no_build", "no_build_key", "probe_cuda", "probe_hip", "reasons_against", "run",
     "select", "summed", "to_json",

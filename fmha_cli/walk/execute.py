@@ -239,6 +239,8 @@ class Executor:
         return None
 
     def _write_out(self, judged: Judged, index: int) -> str | None:
+        if judged.outputs:
+            self._context.on_outputs(index, judged.outputs)
         if self._request.out is None or not judged.outputs:
             return None
         path = out_path(self._request.out, index)

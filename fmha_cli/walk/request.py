@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Wanted
@@ -25,6 +25,10 @@ TENSOR_OF_FLAG: Mapping[str, str] = {
     )
 }
 """Flags that name tensor files (contract, section 3) -> the project-wide name of the tensor."""
+
+
+OnOutputs = Callable[[int, Mapping[str, Any]], None]
+"""Takes a row's number and its outputs, numpy arrays by name."""
 
 
 class Command(StrEnum):
@@ -117,6 +121,7 @@ class Context:
         building: how kernels and peak loops are built.
         emulation: of the emulated device that all rows run on; None for other devices.
         notify: takes one line for people.
+        on_outputs: takes the outputs of each row that was judged, with the row's number from 0.
     """
 
     request: Request
@@ -125,6 +130,7 @@ class Context:
     building: BuildContext
     emulation: Emulation | None = None
     notify: Callable[[str], None] = lambda text: None
+    on_outputs: OnOutputs = lambda index, outputs: None
 
     @property
     def threads(self) -> int:

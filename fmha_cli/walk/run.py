@@ -37,7 +37,7 @@ from fmha_cli.walk.outputs import check_outputs
 from fmha_cli.walk.peaks import PeakBook
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.records import Fate, record_of
-from fmha_cli.walk.request import Command, Context, Request
+from fmha_cli.walk.request import Command, Context, OnOutputs, Request
 from fmha_cli.walk.rows import Row, plan_rows
 
 Progress = Callable[[int, int, str], None]
@@ -73,24 +73,28 @@ def run_points(
     request: Request,
     registry: Registry,
     *,
+    given: InputFiles | None = None,
     on_record: Callable[[Record], None] = lambda record: None,
     deliver: Callable[[Outcome], None] = lambda outcome: None,
+    on_outputs: OnOutputs = lambda index, outputs: None,
     notify: Callable[[str], None] = lambda text: None,
     progress: Progress = lambda done, total, what: None,
 ) -> Outcome:
     """Run every problem.
 
     Args:
+        given: the tensors that are not filled, if they do not come from the files of the request.
         on_record: receives each record as soon as it is complete; may raise ``StopWalk``.
         deliver: receives the outcome, with its journal, before the journal of a complete walk is removed. If it raises,
             the journal stays.
+        on_outputs: receives the outputs of a row that was judged, with the row's number from 0.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
     """
     check_outputs(points, request)
     refuse_timing(request)
-    files = read_input_files(request.files)
+    files = read_input_files(request.files) if given is None else given
     baseline = load_baseline(Path(request.baseline)) if request.baseline else None
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor())
@@ -111,6 +115,7 @@ def run_points(
             building=building,
             emulation=emulation,
             notify=notify,
+            on_outputs=on_outputs,
         )
         walk = _Walk(
             context=context,
