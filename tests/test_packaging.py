@@ -15,10 +15,12 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 CODE = (
     "from fmha_cli.domain.arch import arch_names, load_arch; from fmha_cli.report.schemas import names;"
-    "print(len(arch_names()), load_arch('x86_64_v4').name, len(names()) > 5)"
+    "from fmha_cli.discovery.new_plugin import template;"
+    "print(len(arch_names()), load_arch('x86_64_v4').name, len(names()) > 5, len(template()))"
 )
 
 
+EXAMPLE = ("pyproject.toml", "src/fmha_example/__init__.py", "tests/test_conformance.py")
 PLANTED = ("fmha_cli/backends/new/kernels/cuda/kernel.inc", "fmha_cli/backends/new/kernels/NOTICE")
 """Data of a backend that appears in no list."""
 
@@ -27,7 +29,8 @@ def package_files() -> set[str]:
     """Every file of the package in the working tree, by its path in a wheel."""
     found = {p.relative_to(ROOT).as_posix() for p in (ROOT / "fmha_cli").rglob("*") if p.is_file()}
     specs = {f"fmha_cli/arch_specs/{p.name}" for p in (ROOT / "arch_specs").iterdir() if p.is_file()}
-    return {name for name in found | specs if "__pycache__" not in name}
+    example = {f"fmha_cli/example/{p}" for p in EXAMPLE}
+    return {name for name in found | specs | example if "__pycache__" not in name}
 
 
 def checkout(tmp_path: Path) -> Path:
@@ -40,7 +43,7 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def expected() -> str:
-    return f"{len(list((ROOT / 'arch_specs').glob('[!_]*.json')))} x86_64_v4 True"
+    return f"{len(list((ROOT / 'arch_specs').glob('[!_]*.json')))} x86_64_v4 True 3"
 
 
 def answer(python: str | Path, cwd: Path, **env: str) -> str:

@@ -6,12 +6,15 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
-from fmha_cli.cli.command import Argument, Command
+from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.options import BACKEND, DOCUMENT, ROWS
+from fmha_cli.domain.flags import FlagKind
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.registry import Registry
     from fmha_cli.report.documents.installation import PluginRow
+
+DIR = Opt("dir", FlagKind.FILE, "The folder in which the plugin's folder is made [default: .]", metavar="DIR")
 
 
 def devices(call: Call) -> None:
@@ -67,6 +70,18 @@ def plugins(call: Call) -> None:
     call.output.document(to_json(Plugins(plugins=tuple(plugin_rows(call.registry)))))
 
 
+def new_plugin(call: Call) -> None:
+    """Write a backend that passes its conformance tests, with the names filled in."""
+    from pathlib import Path
+
+    from fmha_cli.discovery.new_plugin import write_plugin
+
+    name = str(call.argument("name"))
+    root = write_plugin(name, Path(call.settings.text("dir") or "."), call.registry.backends)
+    call.output.text("\n".join(str(path) for path in sorted(root.rglob("*")) if path.is_file()))
+    call.console.say(f"next: pip install --no-build-isolation -e {root} && python -m pytest {root}")
+
+
 def archs(call: Call) -> None:
     """Every architecture, or one, with its facts."""
     from fmha_cli.report.documents.installation import archs_document
@@ -109,7 +124,22 @@ COMMANDS = {
         detail="An emulated device (emu:ARCH) runs kernels on the CPU, instruction by instruction. It is used only if "
         "--device names it, and times on it mean nothing.",
     ),
-    "plugins": Command(plugins, options=ROWS),
+    "plugins": CommandSet(
+        {
+            "list": ("List what is installed, and what is wrong with it", Command(plugins, options=ROWS)),
+            "new": (
+                "Write a new backend that passes its conformance tests",
+                Command(
+                    new_plugin,
+                    options=(DIR,),
+                    arguments=(Argument("name", "Name of the backend", required=True),),
+                    detail="It is the example plugin under the new name: attention in plain C++ that runs on any CPU. The "
+                    "page docs/writing-a-backend.md leads from there to a backend of your own.",
+                ),
+            ),
+        },
+        alone="list",
+    ),
     "archs": Command(
         archs, options=ROWS, arguments=(Argument("arch", "One architecture [default: all]", complete="archs"),)
     ),
