@@ -69,13 +69,13 @@ def host_array(value: object, name: str) -> Array:
         return value
     if not hasattr(value, "__dlpack__") or not hasattr(value, "__dlpack_device__"):
         raise _refused(name, f"it is a {type(value).__name__}", "pass a numpy array, or an object with __dlpack__")
-    device, number = (int(part) for part in value.__dlpack_device__())
-    if device not in _HOST:
-        where = getattr(value, "device", f"device {number} of DLPack type {device}")
-        raise _refused(name, f"it is on {where}", f"fmha opens devices in a child process: pass {name}.cpu()")
     try:
+        device, number = (int(part) for part in value.__dlpack_device__())
+        if device not in _HOST:
+            where = getattr(value, "device", f"device {number} of DLPack type {device}")
+            raise _refused(name, f"it is on {where}", f"fmha opens devices in a child process: pass {name}.cpu()")
         capsule = value.__dlpack__()
-    except (BufferError, RuntimeError, TypeError) as fault:
+    except (BufferError, RuntimeError, TypeError, ValueError) as fault:
         raise _refused(name, f"its library does not hand it out: {fault}", f"pass {name}.detach()") from fault
     return _copied(capsule, name)
 

@@ -100,6 +100,16 @@ def test_a_tensor_that_its_library_does_not_hand_out() -> None:
     assert caught.value.help == "pass v.detach()"
 
 
+def test_a_library_that_knows_no_number_for_its_device() -> None:
+    class Elsewhere(Foreign):
+        def __dlpack_device__(self) -> tuple[int, int]:
+            raise ValueError("unknown device type")
+
+    with pytest.raises(UsageError, match="cannot be read") as caught:
+        host_array(Elsewhere(np.zeros(2)), "v")
+    assert "unknown device type" in str(caught.value.why)
+
+
 def test_a_capsule_of_something_else() -> None:
     class Liar(Foreign):
         def __dlpack__(self) -> object:
