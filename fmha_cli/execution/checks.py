@@ -109,6 +109,25 @@ def changed_late(returned: Outputs, later: Outputs) -> list[str]:
     return _differing(returned, later, (), "have changed")
 
 
+def returned_again(first: Outputs, restored: Outputs, negated: Iterable[str]) -> list[str]:
+    """One line for each output in which a launch on negated inputs returned what the launch before had returned.
+
+    Unlike the comparison with the reference, it sees every row.
+
+    Args:
+        restored: the outputs with their sign restored.
+        negated: names of the outputs whose sign must follow the inputs'.
+    """
+    notes = []
+    for name in sorted(set(negated) & set(first)):
+        words = as_words(first[name])
+        sign = words.dtype.type(1 << (8 * words.itemsize - 1))
+        same = (as_words(restored[name]) ^ sign) == words
+        means = (words & ~sign != 0) & (first[name] == first[name])  # zero and NaN have no sign to tell by
+        notes += _place(name, same & means, "are those of an earlier launch")
+    return notes
+
+
 def _differing(first: Outputs, second: Outputs, ignore: Iterable[Unwritten], what: str) -> list[str]:
     skip: dict[str, Bools] = {}
     for one in ignore:

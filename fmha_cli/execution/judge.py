@@ -29,7 +29,7 @@ from fmha_cli.domain.features import CLOSED_FILLS
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
-from fmha_cli.execution.checks import Outputs, not_repeated
+from fmha_cli.execution.checks import Outputs, not_repeated, returned_again
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.negated import negated_inputs, without_signed_zero
 from fmha_cli.execution.supervisor import Supervisor
@@ -167,6 +167,9 @@ def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
         examiner.compare_runs(trial, first, outputs, missing, ())
     else:
         restored = negated.restored(outputs)
+        stale = returned_again(first, restored, negated.outputs)
+        if stale:
+            trial.say(Verdict.WRONG, *stale)
         plain = [{name: without_signed_zero(array) for name, array in side.items()} for side in (first, restored)]
         if missing or not_repeated(plain[0], plain[1], missing):
             examiner.compare(trial, restored, missing)

@@ -234,6 +234,8 @@ class Examiner:
         spoilt = never_written(self.job.plan.problem, missing) + not_finite(trial.case, outputs)
         distrusted = comparison.verdict is Verdict.MISTRUSTED and comparison.distrust
         trial.say(comparison.verdict, *([distrusted] if distrusted else []))
+        if trial.when and comparison.verdict is Verdict.WRONG:
+            trial.say(Verdict.WRONG, "the outputs are beyond their budgets")
         if spoilt:
             trial.say(Verdict.WRONG, *spoilt)
         comparison, before = replace(comparison, notes=(*comparison.notes, *spoilt)), trial.comparison

@@ -14,7 +14,7 @@ import pytest
 from fmha_null.kernels import Behaviour, null_kernel
 from jsonschema import Draft202012Validator
 
-from cli.conftest import Fmha
+from cli.conftest import Fmha, Result
 from fmha_cli.cli.app import known_options
 from fmha_cli.cli.table import COMMANDS
 from fmha_cli.domain.dtypes import DType
@@ -185,10 +185,27 @@ def test_a_sweep_writes_one_file_for_each_row(fmha: Fmha) -> None:
     assert sorted(p.name for p in Path.cwd().glob("o-*.npy")) == ["o-1.npy", "o-2.npy"]
 
 
+def test_a_row_ends_after_its_longest_time(fmha: Fmha) -> None:
+    """Without it a row takes ten samples, however small the budget is."""
+    bench = ("bench", *SMALL, "--budget", "1e-9", "--json")
+    assert _sampled(fmha(*bench)) == ("budget", 10)
+    assert _sampled(fmha(*bench, "--max-time", "1e-9")) == ("max_time", 1)
+    assert _sampled(fmha(*bench, FMHA_MAX_TIME="1e-9")) == ("max_time", 1)
+    assert fmha(*bench, "--max-time", "0").code == 2
+
+
+def _sampled(done: Result) -> tuple[str, int]:
+    measurement = done.document["records"][0]["measurement"]
+    return measurement["stop"], len(measurement["samples_ns"])
+
+
 def test_ab_takes_two_kernels(fmha: Fmha) -> None:
     done = fmha("bench", *SMALL, "--budget", "0.05", "--ab", HONEST, SPLIT, "--json")
     assert done.code == 0, done.err
-    assert [bool(r["ab"]) for r in done.document["records"]] == [True, True]
+    records = done.document["records"]
+    assert [bool(r["ab"]) for r in records] == [True, True]
+    assert {r["measurement"]["stop"] for r in records} <= {"converged", "budget"}
+    assert all(r["measurement"]["warmup"] >= 3 for r in records)
     assert fmha("bench", *SMALL, "--ab", HONEST).code == 2
     assert fmha("bench", *SMALL, FMHA_AB=HONEST).code == 2
 

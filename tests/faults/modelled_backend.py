@@ -44,6 +44,8 @@ class Slip(StrEnum):
     DQ_RACE = "dq_race"
     DQ_WRONG = "dq_wrong"
     DK_UNWRITTEN = "dk_unwritten"
+    STALE_ROW = "stale_row"
+    """The last row is that of the first launch."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +63,7 @@ class ModelledBackend(NullBackend):
 
 class ModelledSession:
     launches = 0
+    kept: Array | None = None
 
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         self.plan = plan
@@ -113,6 +116,9 @@ class ModelledSession:
                 out["dq"].flat[0] += 1
             case Slip.DK_UNWRITTEN:
                 out.pop("dk")
+            case Slip.STALE_ROW:
+                self.kept = out["o"][-1, -1, -1].copy() if self.kept is None else self.kept
+                out["o"][-1, -1, -1] = self.kept
         return out
 
     def download(self) -> None: ...

@@ -16,7 +16,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.ab import AbSampler, ab_ratios, orders
 from fmha_cli.measure.baseline import Baseline, load_baseline
-from fmha_cli.measure.compare import Ratio, Speed
+from fmha_cli.measure.compare import Ratio, Regret, Speed
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.sampling import SamplingPolicy, StopReason
 from fmha_cli.report.record import Record
@@ -47,6 +47,23 @@ def test_few_samples_are_never_sure() -> None:
     assert ratio.ratio_ci95 is None
     assert ratio.speed is Speed.UNSURE
     assert "no sure difference" in ratio.text
+
+
+@pytest.mark.parametrize(
+    ("default", "others", "value", "sure"),
+    [
+        (around(1_300_000, 1), [around(1_000_000, 2), around(1_200_000, 3)], 0.3, True),
+        (around(1_005_000, 1, spread=0.2), [around(1_000_000, 2, spread=0.2)], None, False),
+        (around(1_000_000, 1), [around(1_300_000, 2)], 0.0, True),
+        ([1300] * 5, [[1000] * 30], 0.3, False),
+    ],
+)
+def test_regret_has_an_interval(default: list[int], others: list[list[int]], value: float | None, sure: bool) -> None:
+    regret = Regret.of(default, others)
+    assert value is None or regret.value == pytest.approx(value, abs=0.02)
+    low, high = regret.ci95 or (-1.0, 1.0)
+    assert low <= regret.value <= high
+    assert (low > 0 or (low, high) == (0, 0)) is sure
 
 
 @given(st.integers(0, 9), st.integers(1, 40))

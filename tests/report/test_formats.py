@@ -13,12 +13,13 @@ from hypothesis import given, settings
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
-from fmha_cli.report.documents.report import report_document, summary
+from fmha_cli.measure.sampling import StopReason
+from fmha_cli.report.documents.report import records_view, report_document, summary
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import columns, json_text, jsonl_lines, render, rows_of
 from fmha_cli.report.lines import digits, duration, problem_text, size, time_unit
 from fmha_cli.report.record import Record
-from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, emulated, record, records
+from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, emulated, measurement, record, records
 
 ALL = [
     (name, i, doc)
@@ -92,6 +93,41 @@ def test_table_shows_verdict_time_share_and_error() -> None:
     assert "K012 hdim 72 is not supported (help: --hdim 80)" in text
     assert "again: fmha run" in text
     assert text.splitlines()[-1] == "2 rows: 1 PASSED, 1 UNSUPPORTED"
+
+
+@pytest.mark.parametrize(
+    ("samples", "stop", "cell"),
+    [
+        ([100] * 10, StopReason.CONVERGED, "0.00"),
+        ([100] * 5, StopReason.BUDGET, "NOISY"),
+        ([20, 30, 60, 100, 140, 170, 188], StopReason.BUDGET, "84.0 NOISY"),
+        ([100], StopReason.SINGLE, None),
+    ],
+)
+def test_times_that_say_little_are_marked(samples: list[int], stop: StopReason, cell: str | None) -> None:
+    """The single launch of ``run`` claims no precision, so it has no mark."""
+    measured = replace(measurement(), launches=tuple((ns,) for ns in samples), stop=stop)
+    row = record(measurement=measured)
+    table = records_view(report_document([row], ENVIRONMENT))
+    cells = dict(zip(table.headers, table.rows[0], strict=True))
+    assert cells.get("±95 % [%]") == cell
+    assert any(line.startswith("  NOISY: ") for line in table.details) is ("NOISY" in (cell or ""))
+
+
+@pytest.mark.parametrize(
+    ("regret", "ends", "cell"),
+    [
+        (0.25, (0.2, 0.3), "25.0"),
+        (0.25, (-0.01, 0.3), "25.0 UNSURE"),
+        (0.25, None, "25.0 UNSURE"),
+        (0.0, (0.0, 0.0), "0.00"),
+    ],
+)
+def test_a_regret_inside_its_noise_is_marked(regret: float, ends: tuple[float, float] | None, cell: str) -> None:
+    row = record(regret=regret, regret_ci95=ends)
+    table = records_view(report_document([row], ENVIRONMENT))
+    assert dict(zip(table.headers, table.rows[0], strict=True))["regret [%]"] == cell
+    assert any(line.startswith("  UNSURE: ") for line in table.details) is ("UNSURE" in cell)
 
 
 def test_the_limit_that_failed_is_in_the_details() -> None:

@@ -72,6 +72,15 @@ def test_peaks_of_a_busy_machine_are_measured_again(
     assert [r.id for r in row.reasons] == ([FASTER_THAN_ROOFLINE] if verdict is Verdict.MISTRUSTED else [])
 
 
+def test_a_pair_that_beats_the_roofline_is_distrusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    slow = {"flops": {"fp32": 1.0}, "bandwidth": None, "llc_bytes": None, "source": "the test"}
+    monkeypatch.setattr(Supervisor, "peaks", lambda *_: slow)
+    problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32")
+    pair = tuple(c.kernel.digest for c in api.explain(problem, backend="cpu").supported[:2])
+    options = {"command": "bench", "backend": "cpu", "ab": pair, "budget_s": 0.05}
+    assert [r.verdict for r in api.run(problem, cache_root=str(tmp_path), **options)] == [Verdict.MISTRUSTED] * 2
+
+
 def test_a_baseline_is_compared_with(tmp_path: Path) -> None:
     old = api.run(PROBLEM, command="bench", backend="null", budget_s=0.1)
     path = tmp_path / "old.json"
