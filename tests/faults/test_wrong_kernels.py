@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from wrong_kernels.backend import NAME, kernel
 from wrong_kernels.faults import Fault
-from wrong_kernels.verdicts import COMMANDS, DOCUMENT, OR, documented, line_of, rows_of
+from wrong_kernels.verdicts import COMMANDS, DOCUMENT, OR, documented, line_of, registry, rows_of
 
+from fmha_cli import api
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.roofline import CONTRADICTED
@@ -112,6 +114,19 @@ def test_rows_say_what_was_found_and_when(kept: None, cache: Path) -> None:
     assert "timed launches: wrote one element after the end of o (2 bytes)" in notes[Fault.GUARD_LATER]
     assert "timed launches: input k was written to: 4608 elements" in notes[Fault.INPUT_LATER]
     assert "for a launch that is reported with" in notes[Fault.WAITS_BEFORE]
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_a_single_launch_is_looked_at_again(
+    kept: None, cache: Path, monkeypatch: pytest.MonkeyPatch, command: str
+) -> None:
+    """The launch leaves right outputs. A thread spoils them after it has returned, and no other launch follows."""
+    monkeypatch.setattr("fmha_cli.execution.trial.SETTLE_S", 0.2)  # enough for a thread on a busy machine
+    monkeypatch.setattr("fmha_cli.walk.execute._AGAIN_NS", 0)
+    options = {"command": command, "fills": ("normal",), "repeats": 1, "cache_root": str(cache)}
+    late = kernel(Fault.LATE_THREAD).digest
+    (row,) = api.run(Fault.LATE_THREAD.problem, kernel=late, backend=NAME, registry=registry(), **options)
+    assert row.verdict is Verdict.WRONG
 
 
 def test_a_row_without_a_believable_time_has_none(kept: None, cache: Path) -> None:

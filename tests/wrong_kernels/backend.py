@@ -101,8 +101,8 @@ class Session(api.HostSession):
                 threading.Thread(target=self._write_late, daemon=True).start()
 
     def _write_late(self) -> None:
-        for _ in range(200):
-            if self.closed.wait(0.0005):
+        for _ in range(100):
+            if self.closed.wait(0.002):
                 return
             self.tensors["o"][0, 0, 0] = 7
 
