@@ -23,10 +23,11 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import bias_shape, shapes_of
 from fmha_cli.oracle.budgets import EPS, HALF_STEP
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_scale
+from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.reference import RowResult, attend, flushed, squares, weigh
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
-from fmha_cli.oracle.tensors import F64, Inputs, SequenceView, head_rows
+from fmha_cli.oracle.tensors import F64, Bools, Inputs, SequenceView, head_rows
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,8 @@ class Gradients:
         lost: for dq, dk and dv, in the shape of their noise: the part of a row that comes from P and dS below the
             least normal number of their type.
         reach: the largest ``RowResult.reach``.
-
+        leaks: by name, in the shape of the noise: rows that share a sequence and key/value head with an input that is not
+            finite. They may be NaN: kernels compute exp(-inf - LSE) and 0 * dP for hidden keys. Empty if all is finite.
     """
 
     dq: F64
@@ -51,6 +53,7 @@ class Gradients:
     lost: dict[str, F64]
     widths: dict[str, float] = field(default_factory=dict)
     reach: float = 0.0
+    leaks: dict[str, Bools] = field(default_factory=dict)
 
 
 def backward(problem: Problem, inputs: Inputs, *, stream: Stream = fmha_stream) -> Gradients:
@@ -77,7 +80,30 @@ def backward(problem: Problem, inputs: Inputs, *, stream: Stream = fmha_stream) 
             sizes = np.maximum(sizes, [size, squares(k64).max(initial=0.0), squares(block.q).max()])
     for square in (*(out.noise[name] for name in out.noise if name != "dq"), *out.lost.values()):
         np.sqrt(square, out=square)
-    return replace(out, reach=reach, widths=_widths(problem, *np.sqrt(sizes)))
+    return replace(out, reach=reach, widths=_widths(problem, *np.sqrt(sizes)), leaks=_leaks(problem, inputs, out))
+
+
+def _leaks(p: Problem, inputs: Inputs, out: Gradients) -> dict[str, Bools]:
+    """``Gradients.leaks``; a bias may be shared by all heads."""
+    biased = "bias" in inputs and nonfinite_elements(p, {"bias": inputs["bias"]}) > 0
+    if not biased and all(np.isfinite(inputs[name]).all() for name in ("q", "k", "v", "do")):
+        return {}
+    leaks = {name: np.zeros(noise.shape, np.bool_) for name, noise in out.noise.items()}
+    ratio = p.heads // p.kv_heads
+    for b in range(p.batch):
+        view = SequenceView(p, inputs, b)
+        for g in range(p.kv_heads):
+            heads = range(g * ratio, (g + 1) * ratio)
+            rows = [view.keys("k", g), view.keys("v", g), *(view.rows(name, h) for name in ("q", "do") for h in heads)]
+            if not biased and all(np.isfinite(part).all() for part in rows):
+                continue
+            for name in ("dk", "dv"):
+                head_rows(leaks[name], p, p.layout, p.key_lengths(), b, g)[...] = True
+            for h in heads:
+                head_rows(leaks["dq"], p, p.layout, p.query_lengths(), b, h)[...] = True
+            for name in {"dbias"} & set(leaks):
+                leaks[name][...] = True
+    return leaks
 
 
 def _widths(p: Problem, do: float, k: float, q: float) -> dict[str, float]:
@@ -133,12 +159,13 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         keys = _clean(block, k, first, end)
         s, capped = block.scores(keys, first, end)
         weights = np.exp(s - lse[:, None])
+        weights[np.isneginf(s)] = 0.0  # also in a row whose LSE is NaN
         factor = None
         if p.dropout:
             kept = stream(p, view.b, block.h, block.i, first, end)
             factor = kept * keep_scale(p.dropout)
         used = weights if factor is None else weights * factor
-        dv[first:end] += used.T @ do
+        dv[first:end] += _summed(used, do)
         dv_square[first:end] += (used**2).T @ do_size
         dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
         dp = do @ _clean(block, v, first, end).T
@@ -146,8 +173,8 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
             dp *= factor
         unused = weights == 0  # the dP of a hidden key may come from a NaN
         dp[unused] = 0.0
-        ds = weights * (dp - dot[:, None])
-        spread = weights * (np.abs(dp) + (np.abs(dot) + dot_noise)[:, None])
+        ds = np.where(unused, 0.0, weights * (dp - dot[:, None]))
+        spread = np.where(unused, 0.0, weights * (np.abs(dp) + (np.abs(dot) + dot_noise)[:, None]))
         _add_bias(block, ds, spread, first, end, out)
         if capped is not None:
             slope = np.where(unused, 0.0, 1 - capped**2)
@@ -160,7 +187,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         dq_square += (spread**2) @ squares(keys)
         dq_lost += (lost**2) @ squares(keys)
         mean_key += weigh(block, weights * p.scale, keys, first, end)
-        dk[first:end] += ds.T @ block.q
+        dk[first:end] += _summed(ds, block.q)
         dk_square[first:end] += (spread**2).T @ q_size
         dk_lost[first:end] += (lost**2).T @ q_size
     # an error of D moves all terms of a row together
@@ -170,6 +197,20 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         for tensor, rows in ((out.dq, dq), (out.noise["dq"], dq_noise), (out.lost["dq"], dq_lost)):
             head_rows(tensor, p, p.layout, p.query_lengths(), view.b, int(head))[block.i[mine]] = rows[mine]
     return float(forward.reach.max(initial=0.0)), float(do_size.max())
+
+
+def _summed(terms: F64, rows: F64) -> F64:
+    """terms.T @ rows, (keys, d), where a term of 0 contributes nothing even if its row is NaN."""
+    bad = np.flatnonzero(~np.isfinite(rows).all(axis=1))
+    if not len(bad):
+        return terms.T @ rows
+    clean = rows.copy()
+    clean[bad] = 0.0
+    out = terms.T @ clean
+    for r in bad:
+        seen = terms[r] != 0
+        out[seen] += terms[r, seen, None] * rows[r]
+    return out
 
 
 def _output_noise(p: Problem, forward: RowResult) -> F64:

@@ -123,7 +123,7 @@ def compare_gradients(
     """
     limit = largest(Element.of(problem.dtype))
     keys = np.sqrt(max(problem.seqlen_q, problem.seqlen_k))
-    checks, nonzero = [], False
+    checks, nonzero, finite = [], False, False
     for name, actual in outputs.items():
         expected, noise = getattr(gradients, name), gradients.noise[name]
         budget = budget_of(problem, name, family, backend)
@@ -132,14 +132,16 @@ def compare_gradients(
         floor += (dim**0.5 + gradients.widths[name]) * HALF_STEP[problem.dtype] / budget.eps
         if flushes and name in gradients.lost:  # dS goes into dBias without a matrix product
             floor = floor + gradients.lost[name] / budget.eps
-        errors = row_errors(actual.reshape(-1, dim), expected.reshape(-1, dim), floor.reshape(-1), limit)
+        want, leaks = expected.reshape(-1, dim), gradients.leaks.get(name)
+        leaks = None if leaks is None else np.broadcast_to(leaks.reshape(-1, 1), want.shape)
+        errors = row_errors(actual.reshape(-1, dim), want, floor.reshape(-1), limit, leaks)
         check, (_, worst) = output_check(errors, budget, fill, None, noise.size), worst_row(errors, budget)
         at = ", ".join(str(n) for n in np.unravel_index(worst, noise.shape)) if check.rows else ""
         checks.append((name, replace(check, worst=f"{name}[{at}]")))
-        nonzero = nonzero or bool(expected.any())
-    distrust = (
-        None if nonzero or not problem.visible_pairs() else "every gradient is zero: a kernel that does nothing passes"
-    )
+        nonzero, finite = nonzero or bool(expected.any()), finite or bool(np.isfinite(expected).any())
+    distrust = None if nonzero else "every gradient is zero: a kernel that does nothing passes"
+    distrust = distrust if finite else "no gradient is finite: a kernel that writes only NaN passes"
+    distrust = distrust if problem.visible_pairs() else None
     return Comparison(checks=tuple(checks), distrust=distrust)
 
 

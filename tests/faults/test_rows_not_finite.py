@@ -7,6 +7,7 @@ import pytest
 from fault_rows import DEVICE, judged
 from modelled_backend import ENTRY, Slip, modelled_plan
 from numerics.kernel_model import model_forward
+from numerics.kernel_model_backward import model_backward
 
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
@@ -16,9 +17,10 @@ from fmha_cli.execution.judge import Judged, JudgePolicy
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.finite import nonfinite_elements
+from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import forward, squares
 from fmha_cli.oracle.tensors import Array, Inputs
-from fmha_cli.oracle.tolerance import compare
+from fmha_cli.oracle.tolerance import compare, compare_gradients
 
 FLAGS = "-b 1 -H 2 -s 12 -d 16 --dtype {} --causal --lse"
 TYPES = ["fp32", "fp16", "bf16"]
@@ -160,3 +162,58 @@ def test_minus_infinity_in_a_bias_hides_a_key_and_is_no_fault_of_the_data() -> N
     assert nonfinite_elements(problem, inputs) == 0
     inputs["bias"][0, 0, 1, 2] = np.nan
     assert nonfinite_elements(problem, inputs) == 1
+
+
+@pytest.mark.parametrize("dtype", TYPES)
+@pytest.mark.parametrize("name", ["q", "k", "v", "do"])
+def test_gradients_of_other_heads_stay_finite(dtype: str, name: str) -> None:
+    problem = Problem.from_cli(f"-b 2 -H 4 --kv-heads 2 -s 12 -d 16 --dtype {dtype} --causal --direction bwd")
+    inputs = planted(problem, name, (0, 1, 5, 3), np.nan)
+    expected = backward(problem, inputs)
+    with np.errstate(invalid="ignore"):
+        got = model_backward(problem, inputs)
+    comparison = compare_gradients(problem, got, expected)
+    assert comparison.verdict is Verdict.PASSED, comparison
+    assert not np.isfinite(np.concatenate([tensor.ravel() for tensor in (expected.dq, expected.dk, expected.dv)])).all()
+    for tensor, value in (("dq", np.nan), ("dv", np.nan), ("dk", 9.0)):
+        wrong = {key: array.copy() for key, array in got.items()}
+        wrong[tensor][1, 0, 2, 2] = value
+        assert compare_gradients(problem, wrong, expected).verdict is Verdict.WRONG
+
+
+def test_the_padding_of_a_packed_bias_excuses_no_nan() -> None:
+    flags = "--seqlens-q 3,4 --seqlens-k 2,5 -H 2 -d 8 --dtype fp32 --direction bwd --bias elementwise:bhss --dbias"
+    problem = Problem.from_cli(flags)
+    inputs = fill(problem)
+    assert np.isnan(inputs["bias"]).any()
+    assert backward(problem, inputs).leaks == {}
+    inputs["bias"][0, 0, 0, 0] = np.nan
+    assert backward(problem, inputs).leaks["dq"].all()
+
+
+def test_a_hidden_key_gets_no_gradient_from_a_row_that_is_nan() -> None:
+    """Row 5 is NaN; keys 6 and later are hidden from it, so the formula leaves their gradients finite."""
+    problem = Problem.from_cli("-b 1 -H 1 -s 12 -d 16 --dtype fp32 --causal --direction bwd")
+    expected = backward(problem, planted(problem, "q", (0, 0, 5, 3), np.nan))
+    for tensor in (expected.dk, expected.dv):
+        assert np.isnan(tensor[0, 0, :6]).all()
+        assert np.isfinite(tensor[0, 0, 6:]).all()
+    assert np.isnan(expected.dq[0, 0, 5]).all()
+    assert np.isfinite(np.delete(expected.dq[0, 0], 5, axis=0)).all()
+
+
+def test_a_nan_of_do_reaches_its_column_of_the_visible_keys() -> None:
+    problem = Problem.from_cli("-b 1 -H 1 -s 12 -d 16 --dtype fp32 --causal --direction bwd")
+    dv = backward(problem, planted(problem, "do", (0, 0, 5, 3), np.nan)).dv[0, 0]
+    assert np.isnan(dv[:6, 3]).all()
+    assert np.isfinite(dv[6:]).all()
+    assert np.isfinite(np.delete(dv, 3, axis=1)).all()
+
+
+def test_gradients_that_are_nan_everywhere_prove_nothing() -> None:
+    problem = Problem.from_cli("-b 1 -H 2 -s 12 -d 16 --dtype fp32 --direction bwd")
+    expected = backward(problem, planted(problem, "do", (slice(None),), np.nan))
+    nan = {name: np.full_like(getattr(expected, name), np.nan, dtype=np.float32) for name in ("dq", "dk", "dv")}
+    comparison = compare_gradients(problem, nan, expected)
+    assert comparison.verdict is Verdict.MISTRUSTED
+    assert "no gradient is finite" in str(comparison.distrust)

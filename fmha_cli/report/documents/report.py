@@ -173,17 +173,17 @@ def _of_rows(share: float) -> str:
     """``16 % of rows``; a part is never called 100 % or 0 %."""
     number = share * 100
     text = "99.9 %" if number >= 99.5 else f"{number:.0f} %" if number >= 1 else "<1 %"
-    return f"{text} of rows" if share < 1 else "all rows"
+    return f"{text} of rows"
 
 
 def _sampling(record: Row) -> list[str]:
     """One line that says which fills compared which share of the rows, if they differ."""
     shares = _shares(record)
-    texts = {fill: _of_rows(share) for fill, share in shares.items()}
-    parts = [
-        ", ".join(fill for fill in texts if texts[fill] == text) + f": {text}" for text in dict.fromkeys(texts.values())
-    ]
-    return [f"compared: {'; '.join(parts)}"] if len(parts) > 1 else []
+    parts, least = [fill for fill in shares if shares[fill] < 1], min(shares.values(), default=1.0)
+    whole = [fill for fill in shares if fill not in parts]
+    if not parts or not whole:
+        return []
+    return [f"compared: {', '.join(parts)}: {_of_rows(least)}; {', '.join(whole)}: all rows"]
 
 
 def _against(record: Row) -> str:
