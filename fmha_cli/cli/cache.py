@@ -144,11 +144,14 @@ def why(call: Call) -> int:
 
 def export(call: Call) -> int:
     """Write entries into an archive."""
+    from fmha_cli.report.target import Target
     from fmha_cli.toolchain.cache.exporting import export_entries
 
+    archive = Path(str(call.argument("archive")))
+    Target(archive, "archive").check()
     layout = call.cache()
     digests = [info.digest for info in _selected(call, layout)]
-    return _show(call, layout, export_entries(layout, digests, Path(str(call.argument("archive")))))
+    return _show(call, layout, export_entries(layout, digests, archive))
 
 
 def import_(call: Call) -> int:

@@ -22,7 +22,7 @@ def reference_bytes(problem: Problem) -> int:
     Raises:
         UnsupportedError: T001, tensors without a form.
     """
-    one_head = max(problem.key_lengths(), default=0) * (problem.hdim + problem.hdim_v) * _F64
+    one_head = problem.seqlen_k * (problem.hdim + problem.hdim_v) * _F64
     shapes = shapes_of(problem)
     gradients = [prod(shapes[name].shape) for name in ("dq", "dk", "dv", "dbias") if name in shapes]
     return one_head + 2 * _F64 * sum(gradients)

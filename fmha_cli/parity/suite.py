@@ -18,6 +18,7 @@ from typing import Any
 
 from fmha_cli.domain.counterpart import Case, Counterpart, Program
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.regular import open_regular
 from fmha_cli.domain.suggest import suggest
 
 _REFERENCE = re.compile(r"\$(\w+)")
@@ -67,8 +68,9 @@ def load_suite(text: str, upstream: Counterpart) -> Suite:
         help = f"{suggest(text, known)}; or the path of a suite file"
         raise UsageError(f"--suite {text}: no such suite", code="Y001", where="--suite", help=help)
     try:
-        return _parsed(path.stem, path.read_text("utf-8"), text, upstream)
-    except (OSError, UnicodeDecodeError) as fault:
+        with open_regular(path) as file:
+            return _parsed(path.stem, file.read().decode("utf-8"), text, upstream)
+    except (OSError, ValueError) as fault:  # ValueError: not UTF-8, or a zero byte in the name
         raise UsageError(f"--suite {text}: cannot be read", code="Y001", where="--suite", why=str(fault)) from fault
 
 

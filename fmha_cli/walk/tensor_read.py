@@ -7,24 +7,16 @@ is available before anything is allocated. Every fault becomes a ``UsageError`` 
 from __future__ import annotations
 
 import os
-import stat
 from pathlib import Path
 
 import numpy as np
 
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.regular import open_regular
 from fmha_cli.walk.npy_files import Array, Choose, Unreadable, read_npy, read_npz
 from fmha_cli.walk.safetensors_files import read_safetensors
 
 SUFFIXES = (".npy", ".npz", ".safetensors")
-
-_NEITHER = {
-    stat.S_ISDIR: "a directory",
-    stat.S_ISFIFO: "a pipe (FIFO)",
-    stat.S_ISSOCK: "a socket",
-    stat.S_ISCHR: "a character device",
-    stat.S_ISBLK: "a block device",
-}
 
 _WRITE = "write it again, e.g. with numpy.save, numpy.savez or safetensors"
 
@@ -86,12 +78,8 @@ def _located(spec: str, flag: str) -> tuple[Path, str | None]:
 
 
 def _read(path: Path, choose: Choose) -> Array:
-    kind = next((name for test, name in _NEITHER.items() if test(path.stat().st_mode)), None)
-    if kind is not None:
-        raise Unreadable(f"is {kind}, and only a regular file can be read", help="write the tensor to a file first")
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        with os.fdopen(descriptor, "rb") as file:
+        with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
             if not size:
                 raise Unreadable("is empty")
@@ -100,4 +88,4 @@ def _read(path: Path, choose: Choose) -> Array:
                 return read_npy(file, size)
             return (read_npz if path.suffix == ".npz" else read_safetensors)(file, size, choose)
     except OSError as fault:
-        raise Unreadable(f"cannot be read: {(fault.strerror or str(fault)).lower()}") from fault
+        raise Unreadable(f"cannot be read: {fault.strerror or fault}", help="name a file that can be read") from fault

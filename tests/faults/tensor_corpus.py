@@ -359,26 +359,26 @@ def _missing(folder: Path, name: str) -> str:
     return f"{folder}/{name}"
 
 
-@kind("is a directory")
+@kind("it is a directory, and only a regular file")
 def _folder(folder: Path) -> str:
     (folder / "q.npy").mkdir()
     return str(folder / "q.npy")
 
 
-@kind("is a pipe (FIFO)")
+@kind("it is a pipe (FIFO), and only a regular file")
 def _fifo(folder: Path) -> str:
     os.mkfifo(folder / "q.npy")
     return str(folder / "q.npy")
 
 
-@kind("is a pipe (FIFO)")
+@kind("it is a pipe (FIFO), and only a regular file")
 def _fifo_behind_a_link(folder: Path) -> str:
     os.mkfifo(folder / "pipe")
     (folder / "q.npz").symlink_to("pipe")
     return str(folder / "q.npz")
 
 
-@kind("is a socket")
+@kind("it is a socket, and only a regular file")
 def _socket(folder: Path) -> str:
     before = Path.cwd()
     os.chdir(folder)  # the name of a socket is short
@@ -390,7 +390,7 @@ def _socket(folder: Path) -> str:
     return str(folder / "q.npy")
 
 
-@kind("is a character device")
+@kind("it is a character device, and only a regular file")
 def _terminal(folder: Path) -> str:
     _, terminal = os.openpty()
     (folder / "q.npy").symlink_to(os.ttyname(terminal))

@@ -146,6 +146,23 @@ def test_tensors_have_nowhere_to_go(fmha: Fmha, tmp_path: Path, command: str, ki
     assert done.document["records"] == []
 
 
+@pytest.mark.parametrize("kind", [missing, directory, file_as_folder, forbidden, long_name], ids=lambda k: k.__name__)
+def test_an_archive_has_nowhere_to_go(fmha: Fmha, tmp_path: Path, kind: Callable[[Path], Path]) -> None:
+    done = fmha("cache", "export", str(kind(tmp_path)), "--json")
+    assert done.code == 4
+    assert done.document["error"]["code"] == "X040"
+
+
+def test_an_archive_replaces_no_pipe_and_waits_for_none(fmha: Fmha, tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo.tar")
+    assert fmha("cache", "export", str(tmp_path / "fifo.tar")).code == 4
+    assert stat.S_ISFIFO((tmp_path / "fifo.tar").stat().st_mode)
+    for argv in (("cache", "import", "fifo.tar"), ("parity", "--list", "--suite", "fifo.tar")):
+        done = fmha(*argv[:-1], str(tmp_path / argv[-1]))
+        assert done.code == 2, done.err
+        assert "it is a pipe (FIFO)" in done.err
+
+
 @contextmanager
 def as_nobody() -> Iterator[None]:
     """As a user without rights; a test that does not run as root is one already."""

@@ -84,6 +84,13 @@ def rulebook_view(document: Mapping[str, Any], *, width: int | None = None, limi
     return Table(["id", "backends", "text"], rows, summary, more).narrowed(["backends"])
 
 
+def rule_view(document: Mapping[str, Any]) -> Table:
+    """The page, with a line for each of its parts."""
+    parts = {**document, "backends": ", ".join(document["backends"])}
+    rows = [[key, cell(parts[key])] for key in ("text", "help", "backends", "source") if parts[key]]
+    return Table(["part", "text"], rows, document["id"])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Schemas:
     """schema --json without a name: the names that it takes."""
@@ -94,7 +101,7 @@ class Schemas:
 
 DOCUMENTS = (
     Document(Failure, error_view),
-    Document(RulePage),
+    Document(RulePage, rule_view),
     Document(Rulebook, rulebook_view, rows="rules"),
     Document(Schemas),
     Document(

@@ -108,7 +108,13 @@ def write_atomic(path: Path, data: bytes) -> None:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A new file that replaces ``path``, complete and durable, if the body ends without an error."""
+    """A new file that replaces ``path``, complete and durable, if the body ends without an error.
+
+    Raises:
+        OSError: among others, ``path`` exists and is no regular file: a pipe or a device is never replaced.
+    """
+    if path.exists() and not path.is_file():
+        raise FileExistsError(errno.EEXIST, "it is no regular file, and is not replaced", str(path))
     beside = path.with_name(f".{path.name[:40]}.{uuid.uuid4().hex}")  # a long name still gets one that fits
     try:
         with beside.open("xb") as file:

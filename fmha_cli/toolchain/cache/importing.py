@@ -22,6 +22,7 @@ from typing import IO, Annotated, Any
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.members import Digests, Sha256, ShownAs
+from fmha_cli.domain.regular import open_regular
 from fmha_cli.toolchain.cache.entry import EntryMeta, verify_entry
 from fmha_cli.toolchain.cache.exporting import PREFIX
 from fmha_cli.toolchain.cache.files import as_environment_problem, fsync_dir, make_private_dir, remove_tree, seal
@@ -197,7 +198,7 @@ def _unpack_and_verify(archive: Path, home: Path, max_bytes: int) -> tuple[str, 
     """
     metas: dict[str, EntryMeta] = {}
     try:
-        file = archive.open("rb")
+        file = open_regular(archive)
     except OSError as error:
         raise _RefusedError(f"it cannot be opened: {error.strerror}") from error
     with file:

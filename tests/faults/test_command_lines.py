@@ -1,0 +1,91 @@
+"""Mutated command lines: no traceback, no exit code outside the contract, and an end to every one of them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import command_lines as lines
+import numpy as np
+import pytest
+
+from fmha_cli.cli.app import known_options
+
+LIMIT = 120.0
+"""Seconds after which a command line is killed: six times what the slowest may take, because the machine may be busy."""
+
+
+@pytest.fixture
+def worker(tmp_path: Path, shared_cache: Path) -> Iterator[lines.Worker]:
+    q = np.random.Generator(np.random.PCG64(3)).standard_normal((1, 1, 16, 16)).astype(np.float16)
+    np.save(tmp_path / "q.npy", q)
+    np.savez(tmp_path / "k.npz", k=q)
+    (tmp_path / "junk.npz").write_bytes(b"junk")
+    (tmp_path / "folder").mkdir()
+    from safetensors.numpy import save_file
+
+    save_file({"v": q}, tmp_path / "t.safetensors")
+    one = lines.Worker(tmp_path, LIMIT)
+    yield one
+    one.close()
+
+
+def faults(worker: lines.Worker, seed: int, count: int, bases: tuple[str, ...]) -> list[str]:
+    found = []
+    for argv in lines.mutated(count, seed, bases, known_options()):
+        done = worker.run(argv)
+        if what := done.fault():
+            last = done.err.strip().splitlines()[-12:]
+            found.append(f"{what}: fmha {shlex.join(argv)!a}\n" + "\n".join(last))
+    return found
+
+
+def test_the_bases_are_good(worker: lines.Worker) -> None:
+    for base in lines.QUICK:
+        done = worker.run(base.split())
+        assert done.fault() is None, (base, done)
+        expected = (4,) if base.startswith("sources fetch") else (2,) if base.endswith("nope") else (0, 2, 3, 5)
+        assert done.code in expected, (base, done)
+
+
+def test_300_of_them(worker: lines.Worker) -> None:
+    assert faults(worker, 1, 300, lines.QUICK) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.timeout(7200)
+def test_3000_of_them(worker: lines.Worker, seed: int) -> None:
+    assert faults(worker, 100 + seed, 300, (*lines.QUICK, *lines.LONGER)) == []
+
+
+def test_the_judge_sees_what_it_is_for() -> None:
+    for code, out, err in (
+        (70, "", "error[E070]: internal error: ValueError: x"),
+        (1, "", "Traceback (most recent call last):\n"),
+        (None, "", ""),
+        (-11, "", ""),
+        (2, "", ""),
+        (130, "", "interrupted"),
+    ):
+        assert lines.Done(("run",), code, out, err).fault()
+    assert lines.Done(("run",), 2, "", "error[E001]: no").fault() is None
+
+
+def test_a_command_that_hangs_is_killed_and_the_next_one_runs(tmp_path: Path) -> None:
+    worker = lines.Worker(tmp_path, 3.0)
+    slow = ["run", "--backend", "null", "--kernel", "behaviour:hang"]
+    hang = [*slow[:3], "--seqlen", "16", "--heads", "1", "--hdim", "16", "--kernel", _hanging()]
+    assert worker.run(hang).code is None
+    assert worker.run(["archs", "gfx942"]).code in (0, None)
+    worker.close()
+
+
+def _hanging() -> str:
+    from fmha_null.kernels import Behaviour, null_kernel
+
+    from fmha_cli.domain.dtypes import DType
+    from fmha_cli.domain.kernel import Family
+
+    return null_kernel(DType.FP16, Family.FWD, Behaviour.HANG).digest[:16]
