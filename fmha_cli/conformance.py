@@ -17,6 +17,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -40,6 +41,10 @@ ASKED = 200
 
 RUN = 12
 """Problems among those it supports that are built, run and judged."""
+
+
+TIMED = 3
+"""Problems among those it supports that are timed."""
 
 
 @dataclass(frozen=True)
@@ -179,11 +184,35 @@ def check_claims(subject: Subject) -> None:
     assert not bad, "\n".join(f"{r.verdict} {r.repro} {'; '.join(r.notes)}" for r in bad)
 
 
+def check_times(subject: Subject) -> None:
+    """Launches in a row leave right outputs, whatever the data, and take a time that the host's clock does not contradict."""
+    found = probe_backends(subject.registry, [subject.backend])[subject.backend.name]
+    real = [device for device in found.devices if not device.emulated]
+    supported = (
+        problem
+        for problem in subject.problems()
+        if any(isinstance(d, Supported) for device in real for d in subject.backend.decide(problem, device))
+    )
+    timed = list(islice(supported, TIMED))
+    request = Request(
+        command=Command.BENCH,
+        backend=subject.backend.name,
+        budget_s=0.01,
+        peak="spec",
+        cache_root=str(subject.cache_root),
+    )
+    records = run_points(timed, request, subject.registry).records if timed else ()
+    bad = [r for r in records if r.verdict not in (Verdict.PASSED, Verdict.MISTRUSTED) or r.reasons]
+    why = [f"{r.verdict} {r.repro} {'; '.join([*r.notes, *(reason.text for reason in r.reasons)])}" for r in bad]
+    assert not bad, "\n".join(why)
+
+
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     check_names,
     check_rules,
     check_registration,
     check_decisions,
     check_claims,
+    check_times,
 )
 """All conformance tests. Each raises AssertionError with the reason when the backend fails it."""

@@ -9,10 +9,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import broken_backend
 import pytest
 from fmha_null import backend as null
+from fmha_null import fmha_register_arch_specs
 from fmha_null.kernels import null_kernel
 
+from fmha_cli import conformance
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.kernel import Family
@@ -116,6 +119,15 @@ def test_a_time_that_cannot_be_true_is_named(supervisor: Supervisor, job: Job, a
     assert result.verdict is None
     assert words in (result.mistimed or "")
     assert run(supervisor, job).mistimed is None
+
+
+def test_conformance_refuses_a_session_that_lies_about_its_times(tmp_path: Path) -> None:
+    specs = fmha_register_arch_specs()
+    subject = conformance.Subject(
+        broken_backend.no_time, entry=f"{HERE}:no_time", cache_root=tmp_path / "cache", arch_specs=specs
+    )
+    with pytest.raises(AssertionError, match="reported 0 ns"):
+        conformance.check_times(subject)
 
 
 def test_launches_without_work_may_take_no_time(supervisor: Supervisor, job: Job) -> None:
