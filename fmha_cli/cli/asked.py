@@ -8,7 +8,7 @@ from math import inf
 from typing import Any
 
 from fmha_cli.cli.call import Call
-from fmha_cli.cli.options import BUILDING
+from fmha_cli.cli.options import BUILDING, REVISIONS
 from fmha_cli.discovery.select import Choice, Selection, Wanted, select, wanted_backends
 from fmha_cli.discovery.sweep import expand, resolve
 from fmha_cli.domain.device import Availability
@@ -133,7 +133,7 @@ def _fills(call: Call, command: Command) -> tuple[str, ...]:
 
 def own_options(call: Call) -> dict[str, str]:
     """The given options that belong to one backend, by flag name."""
-    return {option.name: text for option in BUILDING if (text := call.settings.text(option.key))}
+    return {option.name: text for option in (*BUILDING, *REVISIONS) if (text := call.settings.text(option.key))}
 
 
 def surroundings_of(call: Call) -> Surroundings:

@@ -49,10 +49,16 @@ class Call:
 
     @cached_property
     def registry(self) -> Registry:
-        """The registry, built when first needed."""
+        """The registry, built when first needed, with the revisions of the backends' sources that were chosen.
+
+        Raises:
+            UsageError: no such revision.
+        """
+        from fmha_cli.discovery.builtins import revisions_in
         from fmha_cli.discovery.registry import build_registry
 
-        return build_registry()
+        chosen = revisions_in(self.settings.text)
+        return build_registry().at_revisions(chosen) if chosen else build_registry()
 
     @cached_property
     def output(self) -> Output:

@@ -17,6 +17,7 @@ from fmha_cli.cli.options import (
     FILL_SEED,
     JOURNALS,
     NO_CHECK,
+    REVISIONS,
     ROOM,
     ROWS,
     RUNNING,
@@ -85,6 +86,7 @@ COMMANDS = {
             NO_CHECK,
             DRY_RUN,
             *RUNNING,
+            *REVISIONS,
             *EMULATING,
             *JOURNALS,
             *ROWS,
@@ -98,7 +100,7 @@ COMMANDS = {
         walk,
         options=(
             *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
-            *(REPEATS, CHECK_BUDGET, DRY_RUN, *RUNNING, *EMULATING, *JOURNALS, *ROWS),
+            *(REPEATS, CHECK_BUDGET, DRY_RUN, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
         ),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
         "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
@@ -118,6 +120,7 @@ COMMANDS = {
                 NO_CHECK,
                 DRY_RUN,
                 *RUNNING,
+                *REVISIONS,
                 *JOURNALS,
                 *ROWS,
             ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 
 from fmha_cli.domain.builtin import Builtin, Use
@@ -25,6 +25,13 @@ def revision_option(backend: str) -> Flag | None:
     """The option that chooses the revision of a backend; None if it has none."""
     options = BUILTINS[backend].options if backend in BUILTINS else ()
     return next((flag for flag, use in options if use is Use.REVISION), None)
+
+
+def revisions_in(text: Callable[[str], str | None]) -> dict[str, str]:
+    """The revision that was chosen for each backend; ``text`` returns the value of an option, None if it was not given."""
+    options = {name: revision_option(name) for name in BUILTINS}
+    given = {name: text(option.key) for name, option in options.items() if option is not None}
+    return {name: revision for name, revision in given.items() if revision is not None}
 
 
 def compared() -> tuple[str, Builtin]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from copy import copy
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from fmha_cli.domain.emulation import Emulator
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, DROPOUT_STREAMS, FILLS
 from fmha_cli.domain.kernel import Algorithm, KernelSpec, parse_kernel
-from fmha_cli.domain.protocols import Backend
+from fmha_cli.domain.protocols import Backend, Revised
 from fmha_cli.domain.rules import Rule, duplicate_ids
 from fmha_cli.domain.suggest import suggest
 
@@ -189,6 +190,22 @@ class Registry:
             raise EnvironmentProblem(what, code="E020", where="--backend", help=broken[0].help)
         near = suggest(name, self.backends)
         raise UsageError(f"--backend {name}: no such backend", code="E004", where="--backend", help=near)
+
+    def at_revisions(self, names: Mapping[str, str]) -> Registry:
+        """The registry in which some backends have the kernels of a named revision of their source.
+
+        Raises:
+            UsageError: no such revision.
+        """
+        found, faults = self._backends
+        revised = {
+            name: (backend.at_revision(names[name]), plugin)
+            for name, (backend, plugin) in found.items()
+            if name in names and isinstance(backend, Revised)
+        }
+        other = copy(self)
+        other.__dict__["_backends"] = {**found, **revised}, faults
+        return other
 
     def brought_by(self, plugin: Plugin) -> Mapping[str, tuple[str, ...]]:
         """The names of the backends, emulators, archs, commands and fills that a plugin registers, by these words."""

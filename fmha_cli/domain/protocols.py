@@ -215,6 +215,18 @@ class Catalogued(Refusing, Protocol):
         """
 
 
+@runtime_checkable
+class Revised(Protocol):
+    """A backend that can decide with the kernels of another revision of its source."""
+
+    def at_revision(self, name: str) -> Backend:
+        """The backend whose kernels, decisions and plans are those of a revision.
+
+        Raises:
+            UsageError: no such revision.
+        """
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelArgument:
     """One kernel argument. ``offset`` and ``bytes`` are its place in the packed arguments.

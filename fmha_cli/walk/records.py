@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isinf
 
+from fmha_cli.discovery.builtins import own_options
 from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.builtin import Use
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.features import FILLS
@@ -116,6 +118,8 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     words += ["--backend", request.backend] if request.backend != "auto" else []
     words += ["--arch", request.arch] if request.arch else []
     words += ["--device", request.device] if request.device else []
+    for flag in own_options(Use.REVISION):
+        words += [f"--{flag.name}", request.options[flag.name]] if flag.name in request.options else []
     words += ["--fill-seed", str(request.fill_seed)] if request.fill_seed else []
     fills, default = (request.fills, FILLS) if request.command is Command.VALIDATE else (request.fills[:1], FILLS[:1])
     words += ["--fill", ",".join(fills)] if fills != default else []

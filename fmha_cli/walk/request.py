@@ -57,7 +57,7 @@ class Request:
         max_time_s: the longest time for the samples of one row, however few they are.
         oracle_s: seconds that the reference of one problem and fill may take, infinite for all rows; larger problems
             are checked on a sample of their rows.
-        options: the backends' own options that the user gave, by flag name (``ck-home``).
+        options: the backends' own options that the user gave, by flag name (``ck-home``, ``ck-rev``).
         emu_seed, emu_turn, emu_threads, emu_checks: as in ``EmulatorOptions``; 0 threads = all allowed.
     """
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME, arch_class, revisions
+from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME, revision_of, revisions, serves
 from fmha_cli.backends.gpu.devices import undriven
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
@@ -31,7 +31,7 @@ machine without a driver starts neither a worker nor a runtime to find that out.
 
 
 class CkTileBackend:
-    """See ``fmha_cli.domain.protocols`` (Backend, Catalogued, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
+    """See ``fmha_cli.domain.protocols`` (Backend, Catalogued, Revised, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
     Sourced) and ``domain.counterpart`` (Comparable) for the contract of the methods."""
 
     name = NAME
@@ -40,7 +40,8 @@ class CkTileBackend:
     automatic = True
     runtime = "hip"
 
-    def __init__(self, drivers: Sequence[Path] = DRIVERS) -> None:
+    def __init__(self, drivers: Sequence[Path] = DRIVERS, revision: str = BASELINE) -> None:
+        self._drivers, self.revision = drivers, revision
         self._driven = any(path.exists() for path in drivers)
         self.probes_in_parent = not self._driven  # without a driver there is nothing to open
 
@@ -54,21 +55,20 @@ class CkTileBackend:
     def archs(self) -> tuple[str, ...]:
         """Architectures for which any revision has kernels, so that kernels of later revisions can be listed too."""
         amd = (load_arch(name) for name in arch_names() if name.startswith("gfx"))
-        return tuple(
-            arch.name
-            for arch in amd
-            if any(arch_class(arch, family, revision.name) for revision in revisions() for family in Family)
-        )
+        return tuple(arch.name for arch in amd if any(serves(arch, revision.name) for revision in revisions()))
 
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
-        """The baseline's kernels; none for an architecture that only a later revision supports."""
+        """The revision's kernels (by default the baseline's); none for an architecture that only another one supports."""
         from fmha_cli.backends.ck_tile.catalogue import buildable_kernels
 
         for family in Family:
-            yield from buildable_kernels(arch, family, BASELINE)
+            yield from buildable_kernels(arch, family, self.revision)
 
     def revisions(self) -> tuple[str, ...]:
         return tuple(revision.name for revision in revisions())
+
+    def at_revision(self, name: str) -> CkTileBackend:
+        return CkTileBackend(self._drivers, revision_of(name).name)
 
     def catalogue(
         self,
@@ -95,7 +95,7 @@ class CkTileBackend:
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         from fmha_cli.backends.ck_tile.decide import decide
 
-        return decide(problem, device)
+        return decide(problem, device, self.revision)
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
         from fmha_cli.backends.ck_tile.plan import plan_of
@@ -108,8 +108,9 @@ class CkTileBackend:
         return upstream_name(kernel)
 
     def prepare(self, context: BuildContext) -> object:
-        from fmha_cli.backends.ck_tile.building import workshop
+        from fmha_cli.backends.ck_tile.building import require_sources, workshop
 
+        require_sources(self.revision, context)
         return workshop(context)
 
     def compile_bytes(self, kernel: KernelSpec) -> int:

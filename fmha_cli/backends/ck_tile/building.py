@@ -14,6 +14,7 @@ from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of, no_emitter
 from fmha_cli.codegen.ck_tile.emit import emit
 from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
@@ -45,6 +46,22 @@ class Workshop:
     def headers(self) -> Mapping[str, tuple[Path, str]]:
         """Name -> folder and digest of the headers that the generated text includes."""
         return {"ck": (self.tree.include, self.tree.digest)}
+
+
+def require_sources(revision: str, context: BuildContext) -> None:
+    """Refuse to fetch the pinned source for a revision that it does not hold.
+
+    Raises:
+        EnvironmentProblem: B040, another revision than the baseline, and the user names no tree.
+    """
+    if revision != BASELINE and HOME_OPTION not in context.options:
+        raise EnvironmentProblem(
+            f"kernels of CK revision {revision} cannot be built: no package carries its sources",
+            code="B040",
+            where="--ck-rev",
+            why=f"the pinned source is the {BASELINE} revision",
+            help=f"--{HOME_OPTION} DIR names a tree; without --ck-rev the {BASELINE} revision is built",
+        )
 
 
 def workshop(context: BuildContext) -> Workshop:

@@ -45,7 +45,7 @@ _STAND_INS = (DType.BF16, DType.FP16, DType.FP32, DType.FP8_E4M3, DType.FP8_E5M2
 """The dtypes to try if a dtype has no kernel, most likely first: bf16 keeps the range of fp32."""
 
 
-def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
+def decide(problem: Problem, device: DeviceFacts, revision: str = BASELINE) -> Iterable[Decision]:
     """Decide on every main-stage kernel of the device's architecture for the problem's direction.
 
     Refused kernels are ordered by how near their case is. Among equally near misses, the first is the one of the API
@@ -53,13 +53,16 @@ def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
 
     ``rank`` is (0 if upstream's runner would take the kernel and 1 otherwise, place of the API, place in the API's
     chain). The best kernel is therefore upstream's first match whenever upstream has one.
+
+    Args:
+        revision: whose kernels are candidates. The rules about problems are those of the baseline's host code.
     """
     s = situation_of(problem, device)
     api = api_for(s)
     families = sorted(families_for(problem, FORWARD, BACKWARD), key=lambda family: family not in api.families)
-    listed = (family_candidates(arch, family) for arch in device.archs for family in families)
+    listed = (family_candidates(arch, family, revision) for arch in device.archs for family in families)
     tried = ((candidates.index, partial(_supported, s, api, candidates)) for candidates in listed)
-    return decisions(s, NAME, tried, _distance, no_kernels)
+    return decisions(s, NAME, tried, _distance, partial(no_kernels, revision))
 
 
 @dataclass(frozen=True)
@@ -87,15 +90,15 @@ class Candidates:
 
 
 @lru_cache(maxsize=64)
-def family_candidates(arch: str, family: Family) -> Candidates:
-    """The baseline's kernels of a family; empty where the architecture has none."""
+def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Candidates:
+    """A revision's kernels of a family; empty where the architecture has none."""
     from fmha_cli.backends.ck_tile.catalogue import family_kernels
 
     facts = load_arch(arch)
-    kernels = family_kernels(facts, family)
+    kernels = family_kernels(facts, family, revision)
     questions = (
         *map(core_question, SIGNATURE_RULES),
-        *(_known_at_once(rule, facts) for rule in target_rules(facts, family, BASELINE)),
+        *(_known_at_once(rule, facts) for rule in target_rules(facts, family, revision)),
         core_question(HDIM_RULE, attrgetter("signature.hdim", "signature.hdim_v")),
         *(core_question(rule, the_family) for rule in (ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)),
         *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),

@@ -40,7 +40,7 @@ def plan_of(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
 
 def _forward(s: Situation, main: KernelSpec) -> Iterator[Stage]:
     if s.problem.append:
-        append = _found(stages.append_for(s, main.arch), main, Family.FWD_APPENDKV)
+        append = _found(stages.append_for(s, main), main, Family.FWD_APPENDKV)
         yield Stage(append, _append_detail(s, append))
     yield Stage(main, _main_detail(s, main))
     if main.family is Family.FWD_SPLITKV:

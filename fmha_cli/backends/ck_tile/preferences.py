@@ -16,11 +16,13 @@ from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.codegen.ck_tile.algorithm import Constraint, algorithm_of
 from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.rules import Rule
 
 MIN_UTILISATION = 0.8
 """``min_cu_util_rate`` of the generated API."""
 ONE_KEY_PAGES = 1
+CAUSAL = (MaskKind.CAUSAL, MaskKind.CAUSAL_TL)
 TUNED, CONSTRAINED, PADDED, FIRST_CASE, CALLED_API = "K350", "K351", "K352", "K353", "K354"
 """The rules that order kernels."""
 
@@ -82,6 +84,7 @@ def _met(constraint: Constraint, s: Situation) -> bool:
         Constraint.SEQLEN_K_256: lambda: s.keys <= 256,
         Constraint.SEQLEN_Q_4096: lambda: s.max_rows < 4096,
         Constraint.SEQLEN_Q_2048: lambda: s.max_rows < 2048,
+        Constraint.SEQLEN_Q_2048_OR_CAUSAL: lambda: s.max_rows < 2048 or s.problem.mask.kind in CAUSAL,
     }
     return tests[constraint]() if constraint in tests else False
 

@@ -77,15 +77,20 @@ def arch_class(arch: ArchSpec, family: Family, revision: str) -> ArchClass | Non
     return None
 
 
+def serves(arch: ArchSpec, revision: str) -> bool:
+    """Whether a revision has kernels of any family for an architecture."""
+    return any(arch_class(arch, family, revision) for family in Family)
+
+
 def require_arch(arch: ArchSpec, revision: str) -> None:
     """Refuse an architecture for which a revision has no kernels.
 
     Raises:
         EmptySelection: F006; it names the first revision that has kernels for the architecture.
     """
-    if any(arch_class(arch, family, revision) for family in Family):
+    if serves(arch, revision):
         return
-    having = [r.name for r in revisions() if any(arch_class(arch, family, r.name) for family in Family)]
+    having = [r.name for r in revisions() if serves(arch, r.name)]
     raise EmptySelection(
         f"CK-Tile of revision {revision} has no kernel for {arch.name}",
         code="F006",

@@ -25,7 +25,7 @@ def _combine(s: Situation, kernel: KernelSpec) -> Refusal | None:
 
 def _append(s: Situation, kernel: KernelSpec) -> Refusal | None:
     p = s.problem
-    if not p.append or s.group or stages.append_for(s, kernel.arch) is not None:
+    if not p.append or s.group or stages.append_for(s, kernel) is not None:
         return None
     rotary = f", rotary {p.rotary.text()}" if p.rotary.dim else ""
     cache = p.kv_cache.text()

@@ -17,18 +17,20 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import CacheKey, Need, RotaryKey
 
 
-def _stage_kernels(arch: str, family: Family) -> Sequence[KernelSpec]:
+def _stage_kernels(arch: str, family: Family, revision: str) -> Sequence[KernelSpec]:
     from fmha_cli.backends.ck_tile.catalogue import family_kernels
 
-    return family_kernels(load_arch(arch), family)
+    return family_kernels(load_arch(arch), family, revision)
 
 
 @lru_cache(maxsize=512)
-def _alike(arch: str, family: Family, dtype: str, dtype_out: str, hdim: int, mode: str) -> tuple[KernelSpec, ...]:
+def _alike(
+    arch: str, family: Family, revision: str, dtype: str, dtype_out: str, hdim: int, mode: str
+) -> tuple[KernelSpec, ...]:
     """Stage kernels of one dtype and head dim, and of one mode if the stage has modes."""
     return tuple(
         k
-        for k in _stage_kernels(arch, family)
+        for k in _stage_kernels(arch, family, revision)
         if k.signature.dtype.value == dtype
         and k.signature.hdim == hdim
         and k.signature.mode.value in (mode, "any")
@@ -37,8 +39,8 @@ def _alike(arch: str, family: Family, dtype: str, dtype_out: str, hdim: int, mod
 
 
 def _around(main: KernelSpec, family: Family) -> tuple[KernelSpec, ...]:
-    s = main.signature
-    return _alike(main.arch, family, s.dtype.value, s.dtype_out.value, s.hdim, s.mode.value)
+    s, revision = main.signature, algorithm_of(main).rev
+    return _alike(main.arch, family, revision, s.dtype.value, s.dtype_out.value, s.hdim, s.mode.value)
 
 
 def combine_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
@@ -53,12 +55,12 @@ def combine_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
     return next(filter(goes, _around(main, Family.FWD_SPLITKV_COMBINE)), None)
 
 
-def append_for(situation: Situation, arch: str) -> KernelSpec | None:
+def append_for(situation: Situation, main: KernelSpec) -> KernelSpec | None:
     """The append kernel that upstream's ``fmha_fwd_appendkv`` takes: the first one of the first fitting head dim."""
     p = situation.problem
     rotary = RotaryKey(p.rotary.style.value) if p.rotary.dim else RotaryKey.NONE
     bucket = 0
-    for kernel in _stage_kernels(arch, Family.FWD_APPENDKV):
+    for kernel in _stage_kernels(main.arch, Family.FWD_APPENDKV, algorithm_of(main).rev):
         s, a = kernel.signature, algorithm_of(kernel)
         if (s.dtype, s.dtype_out) != (p.dtype, p.dtype_out) or p.hdim > s.hdim or p.hdim_v > s.hdim_v:
             continue
