@@ -77,7 +77,7 @@ def reasons_of(problem: Problem) -> Iterator[Reason]:
 
 ADVICE = re.compile(
     r"(a (smaller|larger) (--batch|page)|shorter sequences|fewer (--splits|heads)|sequences (of at most|shorter than) "
-    r"|--backend |--arch |fmha archs|one of |[a-z_0-9]+=|gfx|a CDNA|a power of two)"
+    r"|--backend |--arch |--ck-rev |fmha archs|one of |[a-z_0-9]+=|gfx|a CDNA|a power of two)"
 )
 """Hints from which no change of the problem's flags follows: a direction, another place, or a kernel's own fields."""
 

@@ -14,6 +14,7 @@ from fmha_cli.domain.features import Alibi
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.rules import SIGNATURE_RULE_IDS, SIGNATURE_RULES, Refusal, Rule
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
+from fmha_cli.domain.signature_hints import unpacked
 
 COMPARED = ("softcap", "dropout", "lse", "gqa", "append", "rotary", "deterministic")
 """Signature fields that mean the same to upstream as to the problem. The core's rules compare them."""
@@ -28,7 +29,9 @@ def _mask(s: Situation, kernel: KernelSpec) -> Refusal | None:
         return None
     why = "" if want.value == s.problem.mask.kind.value else f", which mask {s.problem.mask.text()} reduces to"
     text = f"mask {want.value}{why} is not what the kernel is compiled for (mask {have.value})"
-    return Refusal(text, None if have is MaskKey.WINDOW else f"--mask {have.value}")
+    if have is not MaskKey.WINDOW:
+        return Refusal(text, f"--mask {have.value}")
+    return Refusal(text, f"--mask window:{max(s.seqlen_k - 2, 0)},0 (a window that hides a key)")
 
 
 def _alibi(s: Situation, kernel: KernelSpec) -> Refusal | None:
@@ -56,7 +59,8 @@ def _even_lengths(s: Situation, kernel: KernelSpec) -> Refusal | None:
     if not a.even_mn or s.fills_tiles(rows, keys):
         return None
     if s.packed_q or s.key_lengths.value != "common":
-        return Refusal("the kernel takes one length for all sequences from its parameters; here each has its own")
+        text = "the kernel takes one length for all sequences from its parameters; here each has its own"
+        return Refusal(text, unpacked(s.problem) if s.packed_q else "--kv-cache none")
     text = f"{s.seqlen_q} rows and {s.seqlen_k} keys are not multiples of the kernel's tile, {rows} by {keys}"
     wanted = next_multiple(max(s.seqlen_q, 1), rows), next_multiple(max(s.seqlen_k, 1), keys)
     return Refusal(text, "--seqlen {} and --seqlen-k {}".format(*wanted))
