@@ -11,7 +11,7 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.flags import FILLED, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import Element, shapes_of
+from fmha_cli.domain.tensors import Element, pages_of, shapes_of
 from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
 from fmha_cli.walk.request import TENSOR_OF_FLAG
 from fmha_cli.walk.tensor_read import read_tensor
@@ -26,6 +26,8 @@ _AXES: Mapping[tuple[bool, bool], tuple[str, ...]] = {
 """(bshd, packed) -> axes of q, k and v (``fmha_cli.domain.tensors`` defines the forms)."""
 
 _DTYPE_OF = {str(numpy_dtype(Element.of(d))): d for d in DType if d.value in Element._value2member_map_}
+
+_FLAG_OF = {tensor: f"--{flag.replace('_', '-')}" for flag, tensor in TENSOR_OF_FLAG.items()}
 
 
 @dataclass(frozen=True)
@@ -154,31 +156,63 @@ def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]]) -> str:
     return _DTYPE_OF[name].value
 
 
+def check_fit(problem: Problem, given: InputFiles) -> None:
+    """Refuse files whose arrays cannot be tensors of the problem.
+
+    Raises:
+        ImpossibleProblem: P015, a tensor that the problem lacks, or a shape that does not fit.
+        UsageError: E035, an element type that cannot be turned into the problem's; E042, a block table that names pages
+            which do not exist.
+    """
+    shapes = shapes_of(problem)
+    for name, array in given.arrays.items():
+        flag = _FLAG_OF.get(name, f"--{name}")
+        if name not in shapes:
+            raise _contradiction(f"the problem has no tensor {name}", flag)
+        want = shapes[name]
+        if array.shape != want.shape:
+            what = f"the file of {name} has shape {array.shape}, the problem needs {want.shape}"
+            raise _contradiction(what, flag)
+        whole = want.dtype is Element.INT32
+        rounded = array.dtype in (np.dtype(np.float32), np.dtype(np.float64))
+        if array.dtype != numpy_dtype(want.dtype) and not (array.dtype.kind == "i" if whole else rounded):
+            what = f"the file of {name} holds {array.dtype}, the problem is {want.dtype.value}"
+            help = f"save it as {want.dtype.value}" + ("" if whole else ", or as float32, which is rounded")
+            raise UsageError(what, code="E035", where=flag, help=help)
+    if "block_table" in given.arrays:
+        _check_block_table(problem, given.arrays["block_table"])
+
+
+def _check_block_table(problem: Problem, table: Array) -> None:
+    """Every page of a sequence's keys must exist: a kernel would read and write beyond the cache."""
+    page, pages = problem.kv_cache.page, shapes_of(problem)["k"].shape[0]
+    used = np.arange(table.shape[1])[None, :] < np.array([[pages_of(n, page)] for n in problem.key_lengths()])
+    wrong = np.argwhere((table >= pages) | (table < np.where(used, 0, -1)))
+    if len(wrong):
+        b, slot = (int(n) for n in wrong[0])
+        held = "unused (-1)" if table[b, slot] == -1 else f"page {table[b, slot]}"
+        what = f"the block table of sequence {b} has {held} at place {slot}"
+        why = f"the cache has pages 0 to {pages - 1}, and the {problem.key_lengths()[b]} keys need {int(used[b].sum())}"
+        raise UsageError(what, code="E042", where=_FLAG_OF["block_table"], why=why, help="correct the file")
+
+
 def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[str]]:
     """The files' arrays as tensors of the problem, and notes on rounding. They are copies that may be written to.
 
     Raises:
-        ImpossibleProblem: an array whose shape does not fit the problem.
-        UsageError: an element type that cannot be turned into the problem's.
+        UsageError: see ``check_fit``.
     """
+    check_fit(problem, given)
     shapes = shapes_of(problem)
     out: dict[str, Array] = {}
     notes: list[str] = []
     for name, array in given.arrays.items():
-        if name not in shapes:
-            raise _contradiction(f"the problem has no tensor {name}", f"--{name}")
         want = shapes[name]
-        if array.shape != want.shape:
-            what = f"the file of {name} has shape {array.shape}, the problem needs {want.shape}"
-            raise _contradiction(what, f"--{name}")
         if array.dtype == numpy_dtype(want.dtype):
             out[name] = np.array(array)
-        elif array.dtype in (np.dtype(np.float32), np.dtype(np.float64)) and want.dtype is not Element.INT32:
-            out[name] = round_to(array, want.dtype)
-            notes.append(f"{name}: {array.dtype} rounded to {want.dtype.value} (nearest even)")
-        elif want.dtype is Element.INT32 and array.dtype.kind == "i":
+        elif want.dtype is Element.INT32:
             out[name] = array.astype(np.int32)
         else:
-            what = f"the file of {name} holds {array.dtype}, the problem is {want.dtype.value}"
-            raise UsageError(what, code="E035", where=f"--{name}")
+            out[name] = round_to(array, want.dtype)
+            notes.append(f"{name}: {array.dtype} rounded to {want.dtype.value} (nearest even)")
     return out, notes

@@ -14,7 +14,7 @@ from fmha_cli.discovery.emulated_devices import emulated_devices
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import wanted_backends
 from fmha_cli.domain.device import CPU, EMULATED, Availability
-from fmha_cli.domain.errors import InternalError
+from fmha_cli.domain.errors import InternalError, UnsupportedError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.cases import Cases
@@ -32,7 +32,7 @@ from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.walk.builds import Built, build_context, build_stages
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.execute import Executor, artifacts_of
-from fmha_cli.walk.input_files import InputFiles, fitted, read_input_files
+from fmha_cli.walk.input_files import InputFiles, check_fit, fitted, read_input_files
 from fmha_cli.walk.outputs import check_outputs
 from fmha_cli.walk.peaks import PeakBook
 from fmha_cli.walk.probing import probe_backends
@@ -95,6 +95,9 @@ def run_points(
     check_outputs(points, request)
     refuse_timing(request)
     files = read_input_files(request.files) if given is None else given
+    for point in points if files.arrays else ():
+        with suppress(UnsupportedError):  # its row says so
+            check_fit(point, files)
     baseline = load_baseline(Path(request.baseline)) if request.baseline else None
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor())

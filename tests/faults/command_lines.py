@@ -178,6 +178,36 @@ NASTY = (
 )
 """Values of every kind of option, and values of none."""
 
+PLACES = (
+    "missing/x.json",
+    "missing/x.npz",
+    "folder",
+    "q.npy/x.json",
+    "q.npy",
+    "junk.npz",
+    "x" * 300,
+    "new.json",
+    "new.npz",
+    "",
+)
+FILES = (
+    "output",
+    "out",
+    "save-failures",
+    "journal",
+    "resume",
+    "baseline",
+    "q",
+    "k",
+    "v",
+    "do",
+    "block-table",
+    "bias-file",
+)
+"""Names of places that cannot be written or read, and the options that take them."""
+
+FORMS = ("json", "jsonl", "csv", "md")
+
 LASTING = ("repeats", "budget", "max-time", "timeout", "rounds", "max-rounds", "check-budget", "watch")
 """Options that ask for time. A large value is then no fault, so they get small ones."""
 
@@ -209,9 +239,9 @@ def _changed(words: list[str], draw: random.Random, own: Sequence[str], names: S
     """The words with one change."""
     out = list(words) or ["run"]
     at = draw.randrange(len(out))
-    flag = f"--{draw.choice([name for name in own if name not in TOO_SLOW] if draw.random() < 0.8 else names)}"
+    name = draw.choice([name for name in own if name not in TOO_SLOW] if draw.random() < 0.8 else names)
     change = draw.choice(
-        ("value", "value", "value", "drop", "double", "swap", "insert", "insert", "insert", "spell", "join", "word")
+        ("value",) * 3 + ("drop", "double", "swap", "spell", "join", "word") + ("insert",) * 3 + ("file", "form")
     )
     if change == "value":
         values = [i for i in range(1, len(out)) if not out[i].startswith("-") and out[i - 1] != "--backend"]
@@ -224,8 +254,14 @@ def _changed(words: list[str], draw: random.Random, own: Sequence[str], names: S
     elif change == "swap" and len(out) > 2:
         out[at], out[at - 1] = out[at - 1], out[at]
     elif change == "insert":
-        value = draw.choice(("1", "2", "0", "-1", "x", "")) if flag[2:] in LASTING else draw.choice(NASTY)
-        out[at + 1 : at + 1] = draw.choice(([flag], [flag, value], [flag, value], [f"{flag}={value}"]))
+        value = draw.choice(("1", "2", "0", "-1", "x", "")) if name in LASTING else draw.choice(NASTY)
+        out[at + 1 : at + 1] = draw.choice(
+            ([f"--{name}"], [f"--{name}", value], [f"--{name}", value], [f"--{name}={value}"])
+        )
+    elif change == "file":
+        out += [f"--{draw.choice([name for name in FILES if name in own] or FILES)}", draw.choice(PLACES)]
+    elif change == "form":
+        out += [f"--{draw.choice(FORMS)}"]
     elif change == "spell" and len(out[at]) > 2:
         letter = draw.randrange(len(out[at]))
         out[at] = draw.choice(

@@ -541,3 +541,18 @@ def test_json_stays_json_in_a_narrow_encoding(home: Path) -> None:
     done = subprocess.run(argv, capture_output=True, env=environ, check=False)
     assert done.returncode == 2
     assert "\u00e9\U0001f600\udcff" in json.loads(done.stdout.decode("ascii"))["error"]["what"]
+
+
+def test_a_bug_is_reported_where_no_file_can_be_written(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*given: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def bug(self: object) -> None:
+        raise RuntimeError("the roof fell in")
+
+    monkeypatch.setattr("fmha_cli.discovery.registry.Registry.arch_names", bug)
+    monkeypatch.setattr(tempfile, "NamedTemporaryFile", broken)
+    done = fmha("archs")
+    assert done.code == 70
+    assert "RuntimeError: the roof fell in" in done.err
+    assert "in bug" in done.err  # the traceback itself
