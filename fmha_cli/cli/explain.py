@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from shutil import get_terminal_size
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
@@ -32,8 +31,6 @@ LIMIT = Opt(
     "limit", FlagKind.SIZE, "Ranked kernels and groups of refusals in the table [default: a few]", panel="Output"
 )
 ALL = Opt("all", FlagKind.SWITCH, "Every candidate in the table", panel="Output")
-PIPED = 116
-"""Columns of a table that does not go to a terminal."""
 
 
 def explain(call: Call) -> None:
@@ -87,14 +84,12 @@ def _print(call: Call, document: Mapping[str, Any], view: Callable[..., Table]) 
     if call.output.form is not Format.TABLE:
         call.output.document(document)
         return
-    from fmha_cli.report.fitting import LEAST
+    from fmha_cli.cli.terminal import terminal_width
     from fmha_cli.report.table import plain
 
-    columns = call.environ.get("COLUMNS", "")
-    width = int(columns) if columns.isdecimal() and int(columns) else get_terminal_size((PIPED, 24)).columns
     most = call.settings.size("limit", 0, 1) if "limit" in call.settings.values else None
     limit = 0 if call.settings.on("all") else most
-    call.output.text(plain(view(document, width=max(width, LEAST), limit=limit)))
+    call.output.text(plain(view(document, width=terminal_width(call.environ), limit=limit)))
 
 
 def plan(call: Call) -> int:

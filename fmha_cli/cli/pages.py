@@ -21,7 +21,9 @@ def page(call: Call, code: str) -> None:
     Raises:
         UsageError: no such rule or error, with near ids.
     """
+    from fmha_cli.cli.terminal import terminal_width
     from fmha_cli.domain.codec import to_json
+    from fmha_cli.report.fitting import folded
 
     found = page_of(code, call.registry)
     if call.output.form == "table":
@@ -29,7 +31,8 @@ def page(call: Call, code: str) -> None:
         lines += ["", found.help] if found.help else []
         lines += ["", f"Backends: {', '.join(found.backends)}"] if found.backends else []
         lines += ["", f"Source: {found.source}"] if found.source else []
-        call.output.text("\n".join(lines))
+        width = terminal_width(call.environ)
+        call.output.text("\n".join("\n".join(folded(line, width, hang=0)) for line in lines))
     else:
         call.output.document(to_json(found))
 

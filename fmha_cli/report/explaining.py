@@ -16,7 +16,7 @@ from fmha_cli.report.table import Table
 Row = Mapping[str, Any]
 
 PLACE = ("backend", "arch")
-_RANKED = 5
+_RANKED = 4
 _REFUSED = 5
 _BESIDE = 2  # refusals matter less when some kernel serves the problem
 _ALL = 1_000_000_000
@@ -76,15 +76,24 @@ def _shortest_first(label: str) -> str:
 
 
 def _notes(served: Sequence[Row]) -> Iterator[str]:
-    """``rank 2-4: the note that these share``."""
-    groups: list[tuple[list[int], str]] = []
+    """``rank 2-4, 6: the note that these share``."""
+    groups: dict[str, list[int]] = {}
     for d in served:
-        if d["note"] and groups and groups[-1][1] == d["note"]:
-            groups[-1][0].append(d["rank"])
-        elif d["note"]:
-            groups.append(([d["rank"]], d["note"]))
-    for ranks, note in groups:
-        yield f"rank {ranks[0]}{f'-{ranks[-1]}' if len(ranks) > 1 else ''}: {note}"
+        if d["note"]:
+            groups.setdefault(d["note"], []).append(d["rank"])
+    for note, ranks in groups.items():
+        yield f"rank {_runs(ranks)}: {note}"
+
+
+def _runs(ranks: Sequence[int]) -> str:
+    """``2-4, 6`` of 2, 3, 4, 6."""
+    runs: list[list[int]] = []
+    for rank in ranks:
+        if runs and rank == runs[-1][-1] + 1:
+            runs[-1].append(rank)
+        else:
+            runs.append([rank])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _changes(document: Row) -> list[str]:

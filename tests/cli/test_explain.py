@@ -121,7 +121,7 @@ def test_wrong_pairs_of_kernels(fmha: Fmha) -> None:
 def test_the_answer_fits_a_terminal(fmha: Fmha, argv: tuple[str, ...], columns: str) -> None:
     lines = fmha(*argv, COLUMNS=columns).out.splitlines()
     assert max(map(len, lines)) <= int(columns)
-    assert len(lines) <= (27 if columns == "80" else 40)
+    assert len(lines) <= (24 if columns == "80" else 34)
 
 
 def test_every_candidate_on_request(fmha: Fmha) -> None:
@@ -180,6 +180,7 @@ def test_pages(fmha: Fmha, code: str) -> None:
     assert done.code == 0
     assert done.out.startswith(f"{code.upper()}: ")
     assert fmha("explain", code, "--json").document["id"] == code.upper()
+    assert max(map(len, fmha("explain", code, COLUMNS="80").out.splitlines())) <= 80
 
 
 def test_an_unknown_page(fmha: Fmha) -> None:

@@ -99,7 +99,7 @@ class CpuBackend:
 
 def _note(rows: int, *, decode: bool, few: bool, first: str | None) -> str:
     """The reason for a kernel's rank. ``first`` names the architecture that comes before the kernel's, if one does."""
-    late = [f"this device's first architecture is {first}"] if first else []
+    late = [f"{first} comes first"] if first else []
     if decode is few:
         kind = "a decode kernel streams K and V once" if decode else "in a prefill kernel many rows share each key"
         return f"not the first choice: {late[0]}" if late else f"{rows} query rows: {kind}"
