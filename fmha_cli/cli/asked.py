@@ -82,10 +82,11 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
     """
     s, default = call.settings, Request()
     if call.output.path is not None:
-        from fmha_cli.walk.outputs import refuse_inputs
+        from fmha_cli.walk.outputs import refuse_inputs, refuse_shared
 
-        journals = {key: text for key in ("resume", "journal") if (text := s.text(key))}
-        refuse_inputs((call.output.path,), "-o", {**file_flags(call), **journals})
+        refuse_inputs((call.output.path,), "-o", file_flags(call))
+        others = {f"--{key}": s.text(key) for key in ("resume", "journal", "out")}
+        refuse_shared({**others, "-o": str(call.output.path)})
     kernels = s.many("ab")
     same: dict[str, Any] = {name: s.text(name) or getattr(default, name) for name in _TEXTS}
     same |= {name: s.size(name, getattr(default, name)) for name in _SIZES}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -68,3 +69,22 @@ def refuse_inputs(paths: Iterable[Path], flag: str, inputs: Mapping[str, str]) -
             if other := read.get((status.st_dev, status.st_ino)):
                 what, why = f"{flag} {path}: this is the file of {other}", "an output would overwrite an input"
                 raise UsageError(what, code="E038", where=flag, why=why, help="write to another file")
+
+
+def refuse_shared(places: Mapping[str, str | None]) -> None:
+    """Refuse two outputs in one file, of which the later would replace the earlier.
+
+    Args:
+        places: flag -> the path that it names, if it was given.
+
+    Raises:
+        UsageError: E038.
+    """
+    taken: dict[str, str] = {}
+    for flag, place in places.items():
+        if place is None:
+            continue
+        other = taken.setdefault(os.path.realpath(place), flag)
+        if other != flag:
+            what, why = f"{flag} {place}: this is the file of {other}", "one output would overwrite the other"
+            raise UsageError(what, code="E038", where=flag, why=why, help="write to another file")

@@ -464,7 +464,19 @@ def test_one_file_of_a_sweep_is_an_input(fmha: Fmha, tmp_path: Path) -> None:
 def test_the_data_do_not_replace_the_journal(fmha: Fmha, tmp_path: Path) -> None:
     journal = tmp_path / "rows.journal"
     assert fmha(*SWEEP, "--journal", str(journal)).code == 0
+    before = journal.read_bytes()
     assert fmha(*SWEEP, "--resume", str(journal), "-o", str(journal)).code == 2
+    assert journal.read_bytes() == before
+
+
+@pytest.mark.parametrize("flag", ["--journal", "--out"])
+def test_two_outputs_do_not_share_a_file(fmha: Fmha, tmp_path: Path, flag: str) -> None:
+    (tmp_path / "a").mkdir()
+    done = fmha("run", *SMALL, flag, str(tmp_path / "x.npz"), "-o", str(tmp_path / "a" / ".." / "x.npz"))
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error[E038]: -o ")
+    assert f"this is the file of {flag}" in done.err
+    assert not (tmp_path / "x.npz").exists()
 
 
 # -- amid a sweep ------------------------------------------------------------------------------------------------------
