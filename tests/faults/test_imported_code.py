@@ -57,9 +57,10 @@ def rewritten(archive: Path, change: Callable[[str, bytes], bytes]) -> Path:
 
 @pytest.fixture
 def archive(fmha: Fmha, home: Path) -> Path:
-    """A kernel that this machine built, exported."""
-    assert fmha("build", *SMALL).code == 0
-    assert fmha("cache", "export", "mine.tar", "null:*", "--json").code == 0
+    """A kernel that this machine built, exported from a cache that holds nothing else."""
+    own = ("--cache-dir", str(home / "own"))
+    assert fmha("build", *SMALL, *own).code == 0
+    assert fmha("cache", "export", "mine.tar", "null:*", "--json", *own).code == 0
     return Path.cwd() / "mine.tar"
 
 
@@ -102,11 +103,12 @@ def test_what_is_trusted_is_marked_wherever_it_is_seen(fmha: Fmha, archive: Path
     assert "imported from mine.tar" in fmha("run", *SMALL, *elsewhere).out
 
 
-def test_what_was_built_here_has_no_origin(fmha: Fmha, archive: Path) -> None:
-    assert {e["imported_from"] for e in fmha("cache", "ls", "--json").document["entries"]} == {None}
-    assert fmha("cache", "verify", "--json").document["verify"]["imported"] == []
-    assert fmha("cache", "import", archive.name, "--trust", "--json").document["import"]["added"] == []
-    assert {e["imported_from"] for e in fmha("cache", "ls", "--json").document["entries"]} == {None}
+def test_what_was_built_here_has_no_origin(fmha: Fmha, home: Path, archive: Path) -> None:
+    own = ("--cache-dir", str(home / "own"), "--json")
+    assert {e["imported_from"] for e in fmha("cache", "ls", *own).document["entries"]} == {None}
+    assert fmha("cache", "verify", *own).document["verify"]["imported"] == []
+    assert fmha("cache", "import", archive.name, "--trust", *own).document["import"]["added"] == []
+    assert {e["imported_from"] for e in fmha("cache", "ls", *own).document["entries"]} == {None}
 
 
 @pytest.mark.parametrize(
