@@ -67,8 +67,11 @@ def _read(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(path.read_text("utf-8"))
+    except RecursionError:
+        why = "its values are nested too deeply"
     except (OSError, ValueError) as fault:
-        raise UsageError(f"{path}: cannot be read", code="C001", where=str(path), why=str(fault)) from fault
+        why = str(fault)
+    raise UsageError(f"{path}: cannot be read", code="C001", where=str(path), why=why)
 
 
 def _refuse_unknown(path: Path, keys: Iterable[str], known: Iterable[str], what: str) -> None:
@@ -96,8 +99,14 @@ def _value(value: Any, option: Opt, path: Path) -> Value:
 
 
 def _is_plain(value: Any) -> bool:
-    return isinstance(value, str | int | float) and not isinstance(value, bool)
+    """Whether a value could stand on a command line, which holds no null character."""
+    return (isinstance(value, int | float) and not isinstance(value, bool)) or (
+        isinstance(value, str) and "\0" not in value
+    )
 
 
 def _wrong_kind(path: Path, option: Opt, value: Any, kind: str) -> UsageError:
-    return UsageError(f"{path}: {option.name} = {value!r}", code="C003", where=str(path), why=f"it takes {kind}")
+    import reprlib  # it shortens values, which may be nested so deeply that repr() fails
+
+    what = f"{path}: {option.name} = {reprlib.repr(value)}"
+    return UsageError(what, code="C003", where=str(path), why=f"it takes {kind}")

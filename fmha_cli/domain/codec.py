@@ -1,8 +1,9 @@
 """Converts dataclasses to plain JSON values and back, by their fields and type hints.
 
 Enums are written by value, paths as text, tuples as lists, nested dataclasses as objects; other values already are JSON
-values. Reading follows the type hints and is strict: an unknown member, a missing member or a value of another type is
-an error that names the path of the member. ``members`` lists what an annotation may add.
+values. Reading follows the type hints and is strict: an unknown member, a missing member, a value of another type or one
+outside the limits of its annotation is an error that names the path of the member. ``members`` lists what an annotation
+may add.
 
 If a class sets the attribute ``json_kept`` to true, each object keeps its JSON values, because many kernels share one
 signature or Reason. Such a class must be frozen and flat. A class that hides fields without defaults has a class method
@@ -20,7 +21,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
 
-from fmha_cli.domain.members import Hidden, Key, Then
+from fmha_cli.domain.members import Hidden, Key, Keyword, Then
 
 T = TypeVar("T")
 
@@ -187,7 +188,13 @@ _WORDS = {int: "not an integer", float: "not a number", str: "not a text", bool:
 
 
 def _read(hint: Any, value: Any) -> Any:
-    hint = bare(hint)
+    if get_origin(hint) is Annotated:
+        found = _read(bare(hint), value)
+        if value is not None:
+            for limit in extras(hint):
+                if isinstance(limit, Keyword) and not limit.allows(value):
+                    raise DecodeError(limit.refusal)
+        return found
     origin, args, kinds = get_origin(hint), get_args(hint), alternatives(hint)
     if len(kinds) > 1:
         return _read_union(kinds, value)
@@ -206,8 +213,13 @@ def _read(hint: Any, value: Any) -> Any:
     if hint is Path:
         return Path(_read(str, value))
     if hint in _WORDS:
-        return _checked(value, type(value) is hint or (hint is float and type(value) is int), _WORDS[hint])
+        return _checked(value, type(value) is hint or (hint is float and _is_float(value)), _WORDS[hint])
     raise TypeError(f"a member of type {hint} has no JSON form")
+
+
+def _is_float(value: Any) -> bool:
+    """Whether an integer in JSON can stand for a float."""
+    return type(value) is int and value.bit_length() <= 1023
 
 
 def _checked(value: Any, good: bool, what: str) -> Any:

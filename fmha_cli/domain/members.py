@@ -1,11 +1,12 @@
 """Metadata that the annotation of a field may add to its type: ``Annotated[int, Least(0), "rows compared"]``.
 
-``codec`` reads ``Hidden``, ``Key`` and ``Then``. The published schemas are generated from the rest, with a plain string
-as the member's description.
+``codec`` reads ``Hidden``, ``Key``, ``Then`` and the limits. The published schemas are generated from the limits and the
+rest, with a plain string as the member's description.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any
@@ -36,6 +37,22 @@ class Keyword:
 
     name: str
     value: int | str
+
+    def allows(self, value: Any) -> bool:
+        """Whether a value of the right type is within the limit."""
+        limit = self.value
+        if isinstance(limit, str):
+            end = limit.removesuffix("$")  # in ECMA-262 it matches at the very end only, not before a last newline
+            return re.search(end + r"\Z" if end != limit else limit, value) is not None
+        if self.name == "minItems":
+            return len(value) >= limit
+        return bool(value >= limit if self.name == "minimum" else value < limit)
+
+    @property
+    def refusal(self) -> str:
+        """What is wrong with a value outside the limit."""
+        words = {"minimum": "less than", "exclusiveMaximum": "not less than", "minItems": "fewer items than"}
+        return f"{words[self.name]} {self.value}" if self.name in words else f"not of the form {self.value}"
 
 
 Least = partial(Keyword, "minimum")

@@ -94,12 +94,27 @@ class Ratio:
     @property
     def text(self) -> str:
         """One line for people: ``1.31x slower (1.28-1.35) than X``."""
-        words = {Speed.SAME: "the same speed", Speed.UNSURE: "no sure difference"}
-        if self.speed in words:
+        if self.speed in (Speed.SAME, Speed.UNSURE):
             shown = "" if self.ratio_ci95 is None else f", {self.ratio_ci95[0]:.3f}-{self.ratio_ci95[1]:.3f}"
+            words = {Speed.SAME: "the same speed", Speed.UNSURE: "no sure difference"}
             return f"{words[self.speed]} as {self.against} (time ratio {self.ratio:.3f}{shown})"
-        faster = self.speed is Speed.FASTER
-        factor = 1 / self.ratio if faster else self.ratio
         low, high = self.ratio_ci95 or (self.ratio, self.ratio)
-        ends = (1 / high, 1 / low) if faster else (low, high)
-        return f"{factor:.2f}x {self.speed.value} ({ends[0]:.2f}-{ends[1]:.2f}) than {self.against}"
+        ends = (inverse(high), inverse(low)) if self.speed is Speed.FASTER else (low, high)
+        return f"{in_words(self.speed, self.ratio)} ({ends[0]:.2f}-{ends[1]:.2f}) than {self.against}"
+
+
+def in_words(speed: Speed, ratio: float) -> str:
+    """A verdict with its factor, which is above 1 in either direction: ``1.14x faster``, ``1.30x slower``."""
+    match speed:
+        case Speed.FASTER:
+            return f"{inverse(ratio):.2f}x faster"
+        case Speed.SLOWER:
+            return f"{ratio:.2f}x slower"
+        case Speed.SAME:
+            return "same speed"
+    return f"unsure ({ratio:.2f}x the time)"
+
+
+def inverse(ratio: float) -> float:
+    """How many times as fast a ratio of times is; infinite for no time at all."""
+    return 1 / ratio if ratio else float("inf")

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import from_json, to_json
+from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
-from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.members import Count, Hex64, Hidden, Least, ShownAs, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import LaunchView
@@ -121,17 +120,32 @@ class Record:
         return _sorted(row)  # type: ignore[no-any-return]
 
     @staticmethod
-    def from_dict(data: Mapping[str, Any]) -> Record:
+    def from_dict(data: Any, where: str = "record") -> Record:
         """The inverse of :meth:`to_dict`. A row does not hold a Reason's severity, so it becomes the default.
 
+        What is read can be written: every member that is derived from others is computed once here.
+
+        Args:
+            where: the name of the row in an error.
+
         Raises:
-            InternalError: not a row of this schema or of ``fmha.record/1``.
+            DecodeError: not a row of this schema or of ``fmha.record/1``.
         """
+        if not isinstance(data, Mapping):
+            raise DecodeError("not an object", where)
+        if data.get("schema") not in (Record.schema, "fmha.record/1"):
+            raise DecodeError(f"not a row of {Record.schema} or fmha.record/1", where)
         try:
             row, notes = restored(upgraded(copy.deepcopy(dict(data))), data["notes"])
-            return from_json(Record, {**row, "notes": notes}, "record")
-        except (KeyError, TypeError, ValueError, AttributeError) as fault:
-            raise InternalError(f"not a fmha.record/2 row: {fault}", where="record") from fault
+            record = from_json(Record, {**row, "notes": notes}, where)
+            to_json(record)
+        except DecodeError:
+            raise
+        except KeyError as fault:
+            raise DecodeError(f"lacks {fault.args[0]}", where) from fault
+        except (TypeError, ValueError, AttributeError, ArithmeticError) as fault:
+            raise DecodeError(str(fault), where) from fault
+        return record
 
     @classmethod
     def from_members(cls, members: Mapping[str, Any]) -> Record:

@@ -14,6 +14,7 @@ from fmha_cli.discovery.emulated_devices import emulated_devices
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import wanted_backends
 from fmha_cli.domain.device import CPU, EMULATED, Availability
+from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import InternalError, UnsupportedError
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
@@ -21,7 +22,6 @@ from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.ab import ab_ratios
-from fmha_cli.measure.baseline import Baseline, load_baseline
 from fmha_cli.measure.compare import Regret
 from fmha_cli.measure.roofline import PeakKind, impossible
 from fmha_cli.oracle.dropout import STREAMS
@@ -29,6 +29,8 @@ from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.record import Record
 from fmha_cli.toolchain.cache.root import cache_root
+from fmha_cli.walk.baseline import Baseline, Conditions
+from fmha_cli.walk.baseline_file import load_baseline
 from fmha_cli.walk.builds import Built, build_context, build_stages
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.execute import Executor, artifacts_of
@@ -110,7 +112,6 @@ def run_points(
         building = build_context(request, notify)
         runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
         emulation = emulation_of(request, registry, building) if runs else None
-        journal, past = _journal(rows, request, stack)
         context = Context(
             request=_fitting_fills(request, files),
             registry=registry,
@@ -120,6 +121,9 @@ def run_points(
             notify=notify,
             on_outputs=on_outputs,
         )
+        for line in () if baseline is None else baseline.coverage(_timed(rows, context)):
+            notify(line)
+        journal, past = _journal(rows, request, stack)
         walk = _Walk(
             context=context,
             rows=rows,
@@ -137,6 +141,25 @@ def run_points(
     if journal is not None and not interrupted and not (request.resume or request.journal):
         journal.path.unlink(missing_ok=True)
     return outcome if interrupted else replace(outcome, journal=None)
+
+
+def _timed(rows: Sequence[Row], context: Context) -> list[tuple[Conditions, str]]:
+    """The conditions of every row that can be timed, and the name of its kernel."""
+    return [
+        (
+            Conditions(
+                problem=canonical_json(row.problem.to_dict()),
+                backend=row.choice.kernel.backend,
+                device=row.choice.device.id,
+                arch=row.choice.kernel.arch,
+                cache=row.cache.value,
+                threads=context.threads,
+            ),
+            row.choice.kernel.name,
+        )
+        for row in rows
+        if row.choice is not None and row.choice.runnable
+    ]
 
 
 def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify: Callable[[str], None]) -> None:
@@ -300,7 +323,7 @@ class _Walk:
         record = record_of(row, fate, self.request, self.registry, self.files.paths)
         key = replace(row.problem, lse=False, splits=0, deterministic=False)
         record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
-        return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record.to_dict()))
+        return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record))
 
     def _keep(self, index: int, record: Record) -> None:
         if self.journal is not None:

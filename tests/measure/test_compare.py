@@ -1,25 +1,18 @@
-"""Ratios, A/B plans and baselines."""
+"""Ratios and A/B plans."""
 
 from __future__ import annotations
 
 import json
 import random
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fmha_cli.domain.codec import from_json, to_json
-from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.ab import AbSampler, ab_ratios, orders
-from fmha_cli.measure.baseline import Baseline, load_baseline
-from fmha_cli.measure.compare import Ratio, Regret, Speed
-from fmha_cli.measure.measurement import Measurement
+from fmha_cli.measure.compare import Ratio, Regret, Speed, in_words
 from fmha_cli.measure.sampling import SamplingPolicy, StopReason
-from fmha_cli.report.record import Record
 
 
 def around(middle: int, seed: int, count: int = 30, spread: float = 0.01) -> list[int]:
@@ -66,6 +59,20 @@ def test_regret_has_an_interval(default: list[int], others: list[list[int]], val
     assert (low > 0 or (low, high) == (0, 0)) is sure
 
 
+@pytest.mark.parametrize(
+    ("speed", "ratio", "words"),
+    [
+        (Speed.FASTER, 0.875, "1.14x faster"),
+        (Speed.FASTER, 0.0, "infx faster"),
+        (Speed.SLOWER, 1.3, "1.30x slower"),
+        (Speed.SAME, 1.004, "same speed"),
+        (Speed.UNSURE, 1.04, "unsure (1.04x the time)"),
+    ],
+)
+def test_a_factor_in_words_is_above_one(speed: Speed, ratio: float, words: str) -> None:
+    assert in_words(speed, ratio) == words
+
+
 @given(st.integers(0, 9), st.integers(1, 40))
 def test_orders_mirror_each_other(seed: int, rounds: int) -> None:
     plan = orders(rounds, seed)
@@ -108,68 +115,3 @@ def test_ab_ends_with_the_budget() -> None:
     assert sum(a) + sum(b) < 1.3 * policy.budget_ns
     with pytest.raises(ValueError, match="unequal"):
         AbSampler(policy).stop([1], [])
-
-
-def row(middle: int, seed: int, seqlen: int = 64, kernel: str | None = None, cache: str = "hot") -> dict[str, object]:
-    problem = Problem.of(seqlen=seqlen)
-    record = Record(
-        problem=problem.to_dict(),
-        repro="fmha bench",
-        verdict=Verdict.PASSED,
-        measurement=Measurement(
-            launches=tuple((t,) for t in around(middle, seed)), flops=problem.flops(), bytes=problem.bytes()
-        ),
-    ).to_dict()
-    record["measurement"]["cache"] = cache
-    record["kernel"] = None if kernel is None else {"name": kernel}
-    return record
-
-
-def saved(path: Path, rows: list[dict[str, object]], *, lines: bool = False) -> Baseline:
-    document = {"schema": "fmha.report/1", "records": rows}
-    path.write_text("\n".join(map(json.dumps, rows)) + "\n" if lines else json.dumps(document))
-    return load_baseline(path)
-
-
-@pytest.mark.parametrize("lines", [False, True])
-def test_baseline_finds_a_regression(tmp_path: Path, lines: bool) -> None:
-    base = saved(tmp_path / "old.json", [row(1_000_000, 1), row(5_000_000, 2, seqlen=128)], lines=lines)
-    slower, same = base.ratio(row(1_200_000, 3)), base.ratio(row(1_020_000, 4))
-    assert slower is not None
-    assert slower.speed is Speed.SLOWER
-    assert slower.against == "old.json"
-    assert same is not None
-    assert same.speed is Speed.SAME
-    assert base.ratio(row(1, 1, seqlen=99)) is None
-    assert base.ratio(row(1_000_000, 1, cache="cold")) is None
-
-
-def test_baseline_of_several_kernels_goes_by_name(tmp_path: Path) -> None:
-    base = saved(tmp_path / "old.json", [row(1_000_000, 1, kernel="a"), row(2_000_000, 2, kernel="b")])
-    assert base.ratio(row(3, 1, kernel="c")) is None
-    found = base.ratio(row(2_000_000, 3, kernel="b"))
-    assert found is not None
-    assert found.speed is Speed.SAME
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "nonsense",
-        "[]",
-        '{"schema": "fmha.report/1", "records": []}',
-        '{"schema": "fmha.record/1"}',
-        '{"schema": "fmha.report/1", "records": [{"schema": "other"}]}',
-    ],
-)
-def test_what_is_no_report_is_refused(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "x.json"
-    path.write_text(text)
-    with pytest.raises(UsageError, match="--baseline"):
-        load_baseline(path)
-
-
-def test_a_missing_baseline_is_a_usage_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--baseline"):
-        load_baseline(tmp_path / "none.json")

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from fmha_cli.execution.clock import SHORTEST_NS, SLACK, SLACK_NS, UNTIMED, UNTIMED_NS
-from fmha_cli.measure.baseline import REGRESSION
 from fmha_cli.measure.measurement import NOISY
 from fmha_cli.measure.roofline import CONTRADICTED, FAR_BELOW, FASTER_THAN_ROOFLINE, FASTEST, MARGIN, PeakKind
 from fmha_cli.measure.sampling import SETTLED, SamplingPolicy, StopReason
 from fmha_cli.measure.stats import FEWEST, median_rank
 from fmha_cli.report.schemas import load
+from fmha_cli.walk.baseline import REGRESSION
 from fmha_cli.walk.request import Request
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "benchmarking.md").read_text("utf-8")

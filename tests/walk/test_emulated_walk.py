@@ -21,10 +21,10 @@ from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.job import Emulation, Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.measure.baseline import load_baseline
 from fmha_cli.oracle.fills import fill
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.report.record import Record
+from fmha_cli.walk.baseline_file import load_baseline
 from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.emulation import emulation_of
 from fmha_cli.walk.request import Request
@@ -232,7 +232,7 @@ def test_a_baseline_takes_no_row_of_an_emulated_device(emulator: Told, tmp_path:
     with pytest.raises(UsageError, match="not a report"):
         load_baseline(path)
     path.write_text(json.dumps(report_document([bench, timed], {})), "utf-8")
-    assert sum(len(rows) for rows in load_baseline(path).rows.values()) == 1
+    assert len(load_baseline(path).records) == 1
 
 
 def test_an_unknown_device_names_what_to_install() -> None:

@@ -13,6 +13,7 @@ from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, FmhaError
 from fmha_cli.domain.members import ShownAs
 from fmha_cli.domain.verdict import Check, Verdict
+from fmha_cli.measure.compare import Speed, in_words
 from fmha_cli.measure.measurement import NOISY
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.measure.stats import FEWEST
@@ -188,7 +189,7 @@ def _sampling(record: Row) -> list[str]:
 
 def _against(record: Row) -> str:
     ratio = record["ab"] or record["baseline"]
-    return "" if ratio is None else f"{ratio['speed']} x{ratio['ratio']:.3f}"
+    return "" if ratio is None else in_words(Speed(ratio["speed"]), ratio["ratio"])
 
 
 _SYMBOL = re.compile(r"\b(_Z\w{60})\w{20,}")

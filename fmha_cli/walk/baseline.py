@@ -1,0 +1,131 @@
+"""The comparison of a run with an earlier report (``bench --baseline FILE``): has anything become slower?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property
+
+from fmha_cli.domain.encode import canonical_json
+from fmha_cli.domain.errors import EmptySelection
+from fmha_cli.measure.compare import Ratio
+from fmha_cli.report.lines import counted
+from fmha_cli.report.record import Record
+
+REGRESSION = 0.05
+"""A row is a regression if it is certainly slower than the baseline by more than this share. The interval covers only the
+noise within each run. Between runs, clock, memory placement and neighbours shift a median by a few per cent more."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """What must be the same for two timed rows to be compared: the problem's canonical JSON, and where and how it ran."""
+
+    problem: str
+    backend: str | None
+    device: str | None
+    arch: str | None
+    cache: str
+    threads: int
+
+    @staticmethod
+    def of(record: Record) -> Conditions | None:
+        """The conditions of a timed row; None without a time."""
+        measured = record.measurement
+        if measured is None:
+            return None
+        return Conditions(
+            problem=canonical_json(record.problem),
+            backend=record.backend,
+            device=record.device,
+            arch=record.arch,
+            cache=measured.cache.value,
+            threads=measured.threads,
+        )
+
+
+Planned = tuple[Conditions, str]
+"""The conditions of a row that will be timed, and the name of its kernel."""
+
+
+@dataclass(frozen=True)
+class Baseline:
+    """The timed rows of an earlier report.
+
+    Attributes:
+        name: the name that rows and messages use for it.
+        records: the rows that were timed and are good.
+        bad: number of rows that were timed, but are wrong or not to be trusted. Their times mean nothing.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+    bad: int = 0
+
+    @cached_property
+    def _rows(self) -> Mapping[Conditions, Sequence[Record]]:
+        rows: dict[Conditions, list[Record]] = {}
+        for record in self.records:
+            if conditions := Conditions.of(record):
+                rows.setdefault(conditions, []).append(record)
+        return rows
+
+    def counterpart(self, conditions: Conditions, kernel: str | None) -> Record | None:
+        """The row to compare with; None without one.
+
+        Of several rows under the same conditions (``--all-kernels``) the one with the same kernel name counts. A kernel
+        that was renamed since is compared only if exactly one row corresponds.
+        """
+        found = self._rows.get(conditions, ())
+        same = [row for row in found if _kernel_name(row) == kernel]
+        return same[0] if same else found[0] if len(found) == 1 else None
+
+    def ratio(self, record: Record) -> Ratio | None:
+        """The comparison of a row with its counterpart; None if either has no time."""
+        conditions = Conditions.of(record)
+        row = None if conditions is None else self.counterpart(conditions, _kernel_name(record))
+        if row is None or row.measurement is None or record.measurement is None:
+            return None
+        mine, other = record.measurement.samples_ns, row.measurement.samples_ns
+        return Ratio.of(mine, other, against=self.name, paired=False, tolerance=REGRESSION)
+
+    def coverage(self, planned: Sequence[Planned]) -> tuple[str, ...]:
+        """What to tell before the rows run: how many have a counterpart if not all have, and which rows do not count.
+
+        Raises:
+            EmptySelection: none has a counterpart. The message names the condition that no row of the baseline meets.
+        """
+        with_one = sum(self.counterpart(conditions, kernel) is not None for conditions, kernel in planned)
+        if planned and not with_one:
+            raise EmptySelection(
+                f"--baseline {self.name}: no row has a counterpart in it",
+                code="E049",
+                where="--baseline",
+                why=max((self._missing(conditions) for conditions, _ in planned), key=lambda found: found[0])[1],
+                help="repeat the command line that wrote it, or write another one with fmha bench ... --json -o FILE",
+            )
+        lines = []
+        if self.bad:
+            lines.append(f"{self.name}: {counted(self.bad, 'row')} with a bad verdict left out")
+        if with_one < len(planned):
+            have = "has" if with_one == 1 else "have"
+            lines.append(f"{self.name}: {with_one} of {counted(len(planned), 'row')} {have} a counterpart")
+        return tuple(lines)
+
+    def _missing(self, conditions: Conditions) -> tuple[int, str]:
+        """The number of conditions that some row of the baseline meets together, and the next one in words."""
+        left = list(self._rows)
+        for place, field in enumerate(fields(Conditions)):
+            wanted = getattr(conditions, field.name)
+            met = [row for row in left if getattr(row, field.name) == wanted]
+            if not met:
+                if field.name == "problem":
+                    return place, "its rows are of other problems"
+                had = ", ".join(sorted({str(getattr(row, field.name)) for row in left}))
+                return place, f"for the same problem, {field.name} is {wanted} here and {had} there"
+            left = met
+        return len(fields(Conditions)), "its rows are of other kernels"
+
+
+def _kernel_name(record: Record) -> str | None:
+    return None if record.kernel is None else record.kernel.name

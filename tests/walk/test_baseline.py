@@ -1,0 +1,126 @@
+"""Baselines: which rows correspond, and which rows and files do not count."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from report.samples import kernel as sample_kernel
+
+from fmha_cli.domain.errors import EmptySelection, UsageError
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.measure.compare import Speed
+from fmha_cli.measure.measurement import Measurement
+from fmha_cli.measure.roofline import CacheState
+from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.parts import KernelRow
+from fmha_cli.report.record import Record
+from fmha_cli.walk.baseline import Baseline, Conditions
+from fmha_cli.walk.baseline_file import load_baseline
+
+
+def row(
+    middle: int,
+    seed: int,
+    seqlen: int = 64,
+    kernel: str | None = None,
+    cache: CacheState = CacheState.HOT,
+    verdict: Verdict = Verdict.PASSED,
+) -> Record:
+    problem = Problem.of(seqlen=seqlen)
+    draw = random.Random(seed)
+    times = tuple((int(draw.gauss(middle, middle * 0.01)),) for _ in range(30))
+    return Record(
+        problem=problem.to_dict(),
+        repro="fmha bench",
+        verdict=verdict,
+        kernel=None if kernel is None else replace(KernelRow.of(sample_kernel()), name=kernel),
+        measurement=Measurement(launches=times, flops=problem.flops(), bytes=problem.bytes(), cache=cache),
+    )
+
+
+def as_lines(rows: list[Record]) -> str:
+    return "".join(json.dumps(record.to_dict()) + "\n" for record in rows)
+
+
+def as_report(rows: list[Record]) -> str:
+    return json.dumps(report_document(rows, {}), indent=1)
+
+
+def saved(path: Path, rows: list[Record], form: Callable[[list[Record]], str] = as_report) -> Baseline:
+    path.write_text(form(rows), "utf-8")
+    return load_baseline(path)
+
+
+def planned(*rows: Record) -> list[tuple[Conditions, str]]:
+    return [(c, r.kernel.name if r.kernel else "") for r in rows if (c := Conditions.of(r)) is not None]
+
+
+@pytest.mark.parametrize("form", [as_lines, as_report])
+def test_a_baseline_finds_a_regression(tmp_path: Path, form: Callable[[list[Record]], str]) -> None:
+    base = saved(tmp_path / "old.json", [row(1_000_000, 1), row(5_000_000, 2, seqlen=128)], form)
+    slower, same = base.ratio(row(1_200_000, 3)), base.ratio(row(1_020_000, 4))
+    assert slower is not None
+    assert slower.speed is Speed.SLOWER
+    assert slower.against == "old.json"
+    assert same is not None
+    assert same.speed is Speed.SAME
+    assert base.ratio(row(1, 1, seqlen=99)) is None
+    assert base.ratio(row(1_000_000, 1, cache=CacheState.COLD)) is None
+    assert base.ratio(replace(row(1, 1), measurement=None)) is None
+
+
+def test_one_row_is_a_report(tmp_path: Path) -> None:
+    base = saved(tmp_path / "row.json", [row(1_000_000, 1)], lambda rows: json.dumps(rows[0].to_dict(), indent=1))
+    assert base.ratio(row(1_000_000, 2)) is not None
+
+
+def test_several_kernels_correspond_by_name(tmp_path: Path) -> None:
+    base = saved(tmp_path / "old.json", [row(1_000_000, 1, kernel="a"), row(2_000_000, 2, kernel="b")])
+    assert base.ratio(row(3, 1, kernel="c")) is None
+    found = base.ratio(row(2_000_000, 3, kernel="b"))
+    assert found is not None
+    assert found.speed is Speed.SAME
+
+
+def test_rows_with_a_counterpart_are_counted(tmp_path: Path) -> None:
+    base = saved(tmp_path / "old.json", [row(9, 1), row(9, 1, seqlen=128), row(9, 1, seqlen=256)])
+    here = [row(9, 1), row(9, 1, seqlen=128), row(9, 1, seqlen=512)]
+    assert base.coverage(planned(*here)) == ("old.json: 2 of 3 rows have a counterpart",)
+    assert base.coverage(planned(*here[:2])) == ()
+    assert base.coverage(()) == (), "nothing will be timed, which is another matter"
+
+
+@pytest.mark.parametrize(
+    ("here", "why"),
+    [
+        (row(9, 1, seqlen=99), "its rows are of other problems"),
+        (row(9, 1, cache=CacheState.COLD), "cache is cold here and hot there"),
+        (replace(row(9, 1), device="cuda:0"), "device is cuda:0 here and None there"),
+        (row(9, 1, kernel="c"), "its rows are of other kernels"),
+    ],
+)
+def test_a_baseline_without_any_counterpart_is_an_empty_selection(tmp_path: Path, here: Record, why: str) -> None:
+    base = saved(tmp_path / "old.json", [row(9, 1, kernel="a"), row(9, 1, kernel="b")])
+    with pytest.raises(EmptySelection, match=r"old\.json") as caught:
+        base.coverage(planned(here))
+    assert caught.value.why is not None
+    assert caught.value.why.endswith(why)
+
+
+@pytest.mark.parametrize("verdict", [v for v in Verdict if v not in (Verdict.PASSED, Verdict.UNCHECKED)])
+def test_a_row_with_a_bad_verdict_is_no_baseline(tmp_path: Path, verdict: Verdict) -> None:
+    bad = row(1_000_000, 1, verdict=verdict)
+    base = saved(tmp_path / "old.json", [bad, row(1_000_000, 1, seqlen=128)])
+    assert base.ratio(row(1_000_000, 1)) is None
+    assert base.coverage(planned(row(9, 1), row(9, 1, seqlen=128))) == (
+        "old.json: 1 row with a bad verdict left out",
+        "old.json: 1 of 2 rows has a counterpart",
+    )
+    with pytest.raises(UsageError, match="--baseline"):
+        saved(tmp_path / "bad.json", [bad])
