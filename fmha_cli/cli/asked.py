@@ -21,7 +21,19 @@ from fmha_cli.domain.suggest import suggest
 from fmha_cli.walk.request import TENSOR_OF_FLAG, Command, Request
 
 _SIZES = ("fill_seed", "threads", "jobs", "emu_seed", "emu_turn", "emu_threads")
-_TEXTS = ("backend", "arch", "kernel", "out", "cache", "peak", "save_failures", "baseline", "journal", "resume")
+_TEXTS = (
+    "backend",
+    "arch",
+    "kernel",
+    "out",
+    "cache",
+    "peak",
+    "save_failures",
+    "baseline",
+    "journal",
+    "resume",
+    "label",
+)
 _SWITCHES = ("offline", "dry_run", "all_kernels")
 """Members of a ``Request`` that have the names of their options."""
 

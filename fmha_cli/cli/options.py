@@ -72,6 +72,7 @@ CHECK_BUDGET = _running(
 NO_CHECK = _running("no-check", _B, "Do not check against the reference (verdict UNCHECKED)")
 RESUME = _running("resume", _F, "Resume an interrupted journal", metavar="JOURNAL")
 JOURNAL = _running("journal", _F, "Where the journal is kept [default: in the cache]")
+LABEL = _running("label", _T, "Your name for this run, kept in every record", metavar="TEXT")
 
 EMULATING = (
     _running(
@@ -98,7 +99,7 @@ FORMATS = {
 DOCUMENT = (FORMATS[Format.JSON], OUTPUT_FILE)
 ROWS = (*FORMATS.values(), OUTPUT_FILE)
 
-JOURNALS = (RESUME, JOURNAL)
+JOURNALS = (RESUME, JOURNAL, LABEL)
 BUILDING = tuple(Opt.of(flag, "Running") for flag in own_options(Use.SOURCES))
 """Options of single backends, handed to their builds by name (``BuildContext.options``)."""
 

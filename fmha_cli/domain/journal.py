@@ -1,50 +1,111 @@
-"""The lines of a journal: ``Start`` once, then ``Planned`` before a row is dispatched and ``Done`` after it."""
+"""The lines of a journal: ``Start`` once, ``Built`` after the builds of each session, ``Planned`` before a row is
+dispatched and ``Done`` after it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import DecodeError, from_json
-from fmha_cli.domain.members import Named, Pattern
+from fmha_cli.domain.codec import DecodeError, from_json, to_json
+from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.members import Hex64, Named, Pattern
 
-JOURNAL = "fmha.journal/1"
+JOURNAL = "fmha.journal/2"
 
 Key = Annotated[str, Pattern("^[0-9a-f]{24}$"), "tells the row from all others of the run", Named("key")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Start:
-    """The version and the command line that the journal belongs to, and what was asked for."""
+class Asked:
+    """One row that was asked for; ``what`` names its problem, kernel, device and cache mode for people."""
 
-    schema: Literal["fmha.journal/1"] = "fmha.journal/1"
+    key: Key
+    what: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Start:
+    """The invocation to which the journal belongs, and what was asked for.
+
+    ``parts`` holds everything besides the rows that could change a verdict or a time, by its name for people. A value that
+    begins with ``sha256:`` is a digest of something longer.
+    """
+
+    schema: Literal["fmha.journal/2"] = "fmha.journal/2"
     event: Literal["start"] = "start"
     fmha: str
     argv: tuple[str, ...]
-    rows: Annotated[tuple[Key, ...], "every row that was asked for, in order"]
+    run: Annotated[str, Pattern("^[0-9a-f]{32}$"), "id of the run, which its records carry"]
+    started: Annotated[str, "ISO 8601 time in UTC"]
+    parts: Mapping[str, str]
+    rows: Annotated[tuple[Asked, ...], "every row that was asked for, in order"]
+
+    @cached_property
+    def digest(self) -> str:
+        """sha256 over the line."""
+        return digest_of(to_json(self))
+
+    @cached_property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of the rows, in order."""
+        return tuple(row.key for row in self.rows)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Built:
+    """Digest of each kernel of a session -> digest of the key of its build, which covers sources, flags and compiler.
+
+    Null: the kernel could not be built.
+    """
+
+    schema: Literal["fmha.journal/2"] = "fmha.journal/2"
+    event: Literal["built"] = "built"
+    kernels: Mapping[str, str | None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Planned:
     """A row is about to be dispatched."""
 
-    schema: Literal["fmha.journal/1"] = "fmha.journal/1"
+    schema: Literal["fmha.journal/2"] = "fmha.journal/2"
     event: Literal["planned"] = "planned"
     key: Key
 
 
 @dataclass(frozen=True, kw_only=True)
-class Done:
-    """A row is finished."""
+class Finished:
+    """A row and its record."""
 
-    schema: Literal["fmha.journal/1"] = "fmha.journal/1"
-    event: Literal["done"] = "done"
     key: Key
     record: Annotated[Mapping[str, Any], Named("record")]
 
 
-Line = Start | Planned | Done
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """Rows are finished: one, or two that were timed in turns and mean nothing without each other."""
+
+    schema: Literal["fmha.journal/2"] = "fmha.journal/2"
+    event: Literal["done"] = "done"
+    rows: tuple[Finished, ...]
+    sha256: Annotated[Hex64, "over the start line and the rows, so that no other journal's line passes for this one's"]
+
+    @staticmethod
+    def of(start: Start, rows: tuple[Finished, ...]) -> Done:
+        """The line of some rows in the journal that begins with ``start``."""
+        return Done(rows=rows, sha256=_checksum(start, rows))
+
+    def belongs_to(self, start: Start) -> bool:
+        """Whether the line was written into the journal that begins with ``start``, and not changed since."""
+        return self.sha256 == _checksum(start, self.rows)
+
+
+def _checksum(start: Start, rows: tuple[Finished, ...]) -> str:
+    return digest_of([start.digest, [to_json(row) for row in rows]])
+
+
+Line = Start | Built | Planned | Done
 
 
 def line_of(data: Any) -> Line:
@@ -53,8 +114,9 @@ def line_of(data: Any) -> Line:
     Raises:
         DecodeError: the JSON is not a journal line.
     """
-    kinds: dict[Any, type[Line]] = {"start": Start, "planned": Planned, "done": Done}
+    kinds: dict[Any, type[Line]] = {"start": Start, "built": Built, "planned": Planned, "done": Done}
     event = data.get("event") if isinstance(data, Mapping) else None
-    if event not in kinds:
+    kind = kinds.get(event) if isinstance(event, str) else None
+    if kind is None:
         raise DecodeError("not a line of a journal")
-    return from_json(kinds[event], data, str(event))
+    return from_json(kind, data, str(event))

@@ -3,40 +3,44 @@
 from __future__ import annotations
 
 import json
-import os
-import stat
+import math
 from pathlib import Path
 from typing import Any, NoReturn
 
 from fmha_cli.domain.codec import DecodeError
+from fmha_cli.domain.regular import open_regular
 
 DEEPEST = 64
 """Levels of nesting. Documents of fmha have fewer than 20, and code that walks a value recursively allows about 300."""
 
 
+class NotJson(DecodeError):
+    """The text is not JSON at all."""
+
+
 def regular_bytes(path: Path) -> bytes:
-    """The content of a regular file. A FIFO or a device could block for ever, or never end.
+    """The content of a regular file.
 
     Raises:
         OSError: the file cannot be read, or is not a regular file.
     """
-    if not stat.S_ISREG(os.stat(path).st_mode):
-        raise OSError(0, "it is not a regular file", str(path))
-    return path.read_bytes()
+    with open_regular(path) as file:
+        return file.read()
 
 
 def parsed(data: bytes) -> Any:
     """The value of a JSON text in UTF-8.
 
     Raises:
-        DecodeError: not JSON (RFC 8259, so no NaN), not UTF-8, or nested more deeply than ``DEEPEST``.
+        NotJson: not JSON (RFC 8259, so no NaN), a number beyond every float, or not UTF-8.
+        DecodeError: nested more deeply than ``DEEPEST``.
     """
     try:
-        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant)
+        value = json.loads(data.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
     except RecursionError as fault:
         raise _too_deep() from fault
     except ValueError as fault:
-        raise DecodeError(f"not JSON: {fault}") from fault
+        raise NotJson(f"not JSON: {fault}") from fault
     level = [value]
     for _ in range(DEEPEST):
         level = [item for node in level for item in _children(node) if type(item) in (dict, list)]
@@ -55,3 +59,10 @@ def _too_deep() -> DecodeError:
 
 def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON value")
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"{text[:20]} is beyond every float")
+    return value

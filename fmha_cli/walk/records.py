@@ -23,6 +23,7 @@ from fmha_cli.execution.judge import Judged
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.parts import Inputs, KernelRow, stage_rows
 from fmha_cli.report.record import Record
+from fmha_cli.walk.origin import selected_by
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import Row
 
@@ -98,6 +99,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         workspace_bytes=row.plan.workspace_bytes,
         dropout_stream=backend.dropout_stream if row.problem.dropout else None,
         default_choice=row.default if request.all_kernels else None,
+        selected_by=selected_by(row, request),
     )
 
 

@@ -57,6 +57,7 @@ class Request:
         max_time_s: the longest time for the samples of one row, however few they are.
         oracle_s: seconds that the reference of one problem and fill may take, infinite for all rows; larger problems
             are checked on a sample of their rows.
+        label: the user's name for the run, kept in every record.
         options: the backends' own options that the user gave, by flag name (``ck-home``, ``ck-rev``).
         emu_seed, emu_turn, emu_threads, emu_checks: as in ``EmulatorOptions``; 0 threads = all allowed.
     """
@@ -90,6 +91,7 @@ class Request:
     baseline: str | None = None
     journal: str | None = None
     resume: str | None = None
+    label: str | None = None
     cache_root: str | None = None
     options: Mapping[str, str] = field(default_factory=dict)
     emu_seed: int = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import zip_longest
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Choice, Selection, Wanted, select
@@ -25,7 +26,7 @@ class Row:
         group: number of the point; rows of one group share inputs and reference.
         choice: the kernel and its device; None if the problem is unsupported, with ``reasons``.
         default: whether ``auto`` would have chosen this kernel.
-        pair: whether this is one of the two rows of ``--ab``.
+        side: place among the kernels of ``--ab``, 0 or 1; None without ``--ab``.
         fallback: the first reason of the nearest miss that was refused.
     """
 
@@ -36,15 +37,33 @@ class Row:
     reasons: tuple[Reason, ...] = ()
     cache: CacheState = CacheState.HOT
     default: bool = True
-    pair: bool = False
+    side: int | None = None
     fallback: str | None = None
 
     @property
     def key(self) -> str:
-        """The row's identity within a run, by which the journal resumes."""
+        """The row's identity within a run, by which the journal resumes. What all rows of the run share is in the
+        journal's first line (``invocation``)."""
         kernel = self.choice.kernel.name if self.choice else None
         device = self.choice.device.id if self.choice else None
-        return digest_of([self.group, self.problem.to_dict(), kernel, device, self.cache.value])[:24]
+        return digest_of([self.group, self.problem.to_dict(), kernel, device, self.cache.value, self.side])[:24]
+
+    @property
+    def what(self) -> str:
+        """The row's problem, kernel, device and cache mode, for people."""
+        if self.choice is None:
+            return f"`{self.problem.repro()}` without a kernel"
+        kernel, device = self.choice.kernel, self.choice.device.id
+        return f"`{self.problem.repro()}` by {kernel.backend} {kernel.digest[:8]} on {device}, {self.cache.value}"
+
+    @property
+    def pair(self) -> bool:
+        """Whether this is one of the two rows of ``--ab``."""
+        return self.side is not None
+
+    def starts_pair(self, other: Row) -> bool:
+        """Whether the next row is the other one of ``--ab``, so that both are timed in turns."""
+        return (self.side, other.side) == (0, 1) and (self.group, self.cache) == (other.group, other.cache)
 
 
 def plan_rows(
@@ -82,9 +101,13 @@ class _Planner:
     def rows_of(self, group: int, problem: Problem) -> Iterator[Row]:
         """The rows of one point."""
         request = self.request
-        for name in request.ab or ():
-            yield from self._expanded(group, problem, self._selected(problem, replace(request.wanted, kernel=name)))
         if request.ab is not None:
+            sides = [
+                self._expanded(group, problem, self._selected(problem, replace(request.wanted, kernel=name)), side)
+                for side, name in enumerate(request.ab)
+            ]
+            for both in zip_longest(*sides):
+                yield from (row for row in both if row is not None)
             return
         yield from self._expanded(group, problem, self._selected(problem, request.wanted))
         if request.command is Command.VALIDATE and not problem.lse and problem.direction.forward:
@@ -93,12 +116,13 @@ class _Planner:
     def _selected(self, problem: Problem, wanted: Wanted) -> Selection:
         return select(problem, self.registry, self.found, wanted)
 
-    def _expanded(self, group: int, problem: Problem, selection: Selection) -> Iterator[Row]:
+    def _expanded(self, group: int, problem: Problem, selection: Selection, side: int | None = None) -> Iterator[Row]:
         if selection.best is None:
-            yield Row(group=group, problem=problem, choice=None, plan=None, reasons=selection.trace.reasons())
+            reasons = selection.trace.reasons()
+            yield Row(group=group, problem=problem, choice=None, plan=None, reasons=reasons, side=side)
             return
-        pair = self.request.ab is not None
-        for choice in _distinct(selection.choices) if self.request.all_kernels and not pair else [selection.best]:
+        every = self.request.all_kernels and side is None
+        for choice in _distinct(selection.choices) if every else [selection.best]:
             backend = self.registry.backend(choice.kernel.backend)
             plan = backend.plan(problem, choice.kernel, choice.device)
             for cache in self.caches:
@@ -109,7 +133,7 @@ class _Planner:
                     plan=plan,
                     cache=cache,
                     default=choice is selection.best,
-                    pair=pair,
+                    side=side,
                     fallback=next((r.text for r in selection.trace.reasons()), None),
                 )
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
-from fmha_cli import __version__
 from fmha_cli.discovery.emulated_devices import emulated_devices
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import wanted_backends
@@ -28,18 +26,22 @@ from fmha_cli.oracle.dropout import STREAMS
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.record import Record
-from fmha_cli.toolchain.cache.root import cache_root
 from fmha_cli.walk.baseline import Baseline, Conditions
 from fmha_cli.walk.baseline_file import load_baseline
 from fmha_cli.walk.builds import Built, build_context, build_stages
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.execute import Executor, artifacts_of
+from fmha_cli.walk.host import this_host
 from fmha_cli.walk.input_files import InputFiles, check_fit, fitted, read_input_files
+from fmha_cli.walk.invocation import parts_of
+from fmha_cli.walk.journals import keys_of, open_journal
+from fmha_cli.walk.origin import Origin, now
 from fmha_cli.walk.outputs import check_outputs
 from fmha_cli.walk.peaks import PeakBook
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.records import Fate, record_of
 from fmha_cli.walk.request import Command, Context, OnOutputs, Request
+from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row, plan_rows
 
 Progress = Callable[[int, int, str], None]
@@ -102,6 +104,7 @@ def run_points(
             check_fit(point, files)
     baseline = load_baseline(Path(request.baseline)) if request.baseline else None
     with ExitStack() as stack:
+        revision = stack.enter_context(Revision())
         supervisor = stack.enter_context(Supervisor())
         supervisor.start()  # it starts while rows are planned and kernels are built
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
@@ -123,9 +126,13 @@ def run_points(
         )
         for line in () if baseline is None else baseline.coverage(_timed(rows, context)):
             notify(line)
-        journal, past = _journal(rows, request, stack)
+        origin = Origin.new(this_host(), request.label)
+        parts = partial(parts_of, rows, context, files, found, origin.host)
+        journal, past = open_journal(rows, request, origin.run, parts, stack)
         walk = _Walk(
             context=context,
+            origin=origin if journal is None else origin.within(journal.start),
+            revision=revision,
             rows=rows,
             files=files,
             baseline=baseline,
@@ -182,25 +189,13 @@ def _say_no_device(rows: Sequence[Row], registry: Registry, notify: Callable[[st
         )
 
 
-def _journal(rows: Sequence[Row], request: Request, stack: ExitStack) -> tuple[Journal | None, Mapping[str, Record]]:
-    """The journal, and the records of earlier sessions by key. One row alone needs no journal."""
-    keys = [row.key for row in rows]
-    if request.resume is not None:
-        journal, history = Journal.resume(Path(request.resume), fmha=__version__, rows=keys)
-        stack.enter_context(journal)
-        return journal, {key: Record.from_dict(record) for key, record in history.done.items()}
-    if request.journal is None and len(rows) == 1:
-        return None, {}
-    name = f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}-{time.time_ns() % 10**6:06d}.jsonl"
-    path = Path(request.journal) if request.journal else cache_root(request.cache_root) / "journals" / name
-    return stack.enter_context(Journal.create(path, fmha=__version__, argv=request.argv, rows=keys)), {}
-
-
 @dataclass(kw_only=True)
 class _Walk:
     """The state of one ``run_points``.
 
     Attributes:
+        origin: of this invocation's rows.
+        revision: the question about the user's repository.
         files: the tensors that were read.
         baseline: earlier results to compare with.
         journal: takes each record.
@@ -208,6 +203,8 @@ class _Walk:
     """
 
     context: Context
+    origin: Origin
+    revision: Revision
     rows: Sequence[Row]
     files: InputFiles
     baseline: Baseline | None
@@ -220,6 +217,7 @@ class _Walk:
         self.request, self.registry = self.context.request, self.context.registry
         self.records: dict[int, Record] = {i: self.past[r.key] for i, r in enumerate(self.rows) if r.key in self.past}
         self.told: set[int] = set()
+        self.started: dict[str, str] = {}
         self.input_notes: dict[Problem, tuple[str, ...]] = {}
         self.book = PeakBook(self.context)
         cases = Cases(
@@ -241,9 +239,12 @@ class _Walk:
         """Build, then run; True when the user interrupted."""
         try:
             built = self._build()
+            self.revision.wait()
+            self.origin = self.origin.at(self.revision)
             indices = iter(range(len(self.rows)))
             for index in indices:
-                both = [index, next(indices)] if self.rows[index].pair and index + 1 < len(self.rows) else [index]
+                pair = index + 1 < len(self.rows) and self.rows[index].starts_pair(self.rows[index + 1])
+                both = [index, next(indices)] if pair else [index]
                 if index not in self.records:
                     self._together(both, built)
                 self._tell()
@@ -258,18 +259,24 @@ class _Walk:
     def _build(self) -> Mapping[str, Built]:
         if self.request.dry_run:
             return {}
-        todo = [row.plan for i, row in enumerate(self.rows) if row.plan is not None and i not in self.records]
-        stages = [stage for plan in todo for stage in plan.stages]
-        return build_stages(
+        stages = [stage for row in self.rows if row.plan is not None for stage in row.plan.stages]
+        built = build_stages(
             stages, self.registry, self.context.building, lambda d, t, w: self.progress(d, t, f"build {w}")
         )
+        if self.journal is not None:  # the rows of earlier sessions too: their kernels must be the ones built now
+            self.journal.built(keys_of(built))
+        return built
+
+    def _planned(self, row: Row) -> None:
+        self.started[row.key] = now()
+        if self.journal is not None:
+            self.journal.planned(row.key)
 
     def _single(self, index: int, built: Mapping[str, Built]) -> None:
         row = self.rows[index]
         self.progress(len(self.records), len(self.rows), row.problem.repro())
-        if self.journal is not None:
-            self.journal.planned(row.key)
-        self._keep(index, self._record(row, self._fate(row, built, index)))
+        self._planned(row)
+        self._keep({index: self._record(row, self._fate(row, built, index))})
 
     def _fate(self, row: Row, built: Mapping[str, Built], index: int) -> Fate:
         if row.choice is None:
@@ -307,8 +314,7 @@ class _Walk:
                 self._single(index, built)
             return
         for row in rows:
-            if self.journal is not None:
-                self.journal.planned(row.key)
+            self._planned(row)
         pair = self.executor.run_pair((rows[0], rows[1]), (ready[0][0], ready[1][0]))
         fates = [self._believed(row, fate) for row, fate in zip(rows, pair, strict=True)]
         records = [self._record(row, fate) for row, fate in zip(rows, fates, strict=True)]
@@ -316,19 +322,19 @@ class _Walk:
         if a is not None and b is not None:
             ratios = ab_ratios(a.samples_ns, b.samples_ns, (plans[0].main.name, plans[1].main.name))
             records = [replace(record, ab=ratio) for record, ratio in zip(records, ratios, strict=True)]
-        for index, record in zip(indices, records, strict=True):
-            self._keep(index, record)
+        self._keep(dict(zip(indices, records, strict=True)))
 
     def _record(self, row: Row, fate: Fate) -> Record:
         record = record_of(row, fate, self.request, self.registry, self.files.paths)
         key = replace(row.problem, lse=False, splits=0, deterministic=False)
         record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
+        record = self.origin.stamped(record, self.started.get(row.key))
         return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record))
 
-    def _keep(self, index: int, record: Record) -> None:
+    def _keep(self, records: Mapping[int, Record]) -> None:
         if self.journal is not None:
-            self.journal.done(self.rows[index].key, record.to_dict())
-        self.records[index] = record
+            self.journal.done({self.rows[index].key: record.to_dict() for index, record in records.items()})
+        self.records.update(records)
 
     def _tell(self) -> None:
         """Report every complete record. With ``--all-kernels`` the default's regret needs its whole group."""
@@ -347,10 +353,7 @@ class _Walk:
     def complete(self) -> tuple[Record, ...]:
         """One record for every row: what did not run is NOT_RUN."""
         fate = Fate(verdict=Verdict.NOT_RUN, notes=("interrupted before this row was done",))
-        out = tuple(
-            self.records.get(i) or record_of(row, fate, self.request, self.registry, self.files.paths)
-            for i, row in enumerate(self.rows)
-        )
+        out = tuple(self.records.get(i) or self._record(row, fate) for i, row in enumerate(self.rows))
         if len(out) != len(self.rows):
             raise InternalError(f"{len(self.rows)} rows were planned, {len(out)} came out")
         return out

@@ -16,7 +16,7 @@ from acceptance.processes import finished, installed, start
 from acceptance.rows_plugin import EVERY, FATES, NAME, SLOW_FROM, fate_of
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.journal import read_history
+from fmha_cli.execution.history import read_history
 
 ROWS, FAULTS, KILLS = 100, 20, 20
 ROOM = ("--backend", NAME, "-H", "2", "-d", "8", "--seqlen-k", "7", "--dtype", "fp32", "--lse", "--timeout", "3")
@@ -79,7 +79,7 @@ def test_twenty_kills_lose_and_double_no_row(env: Environment, tmp_path: Path) -
     assert [r["problem"]["seqlen_q"] for r in records] == list(seqlens)
     assert {r["verdict"] for r in records} == {Verdict.PASSED.value}
     lines = [json.loads(line) for line in journal.read_text("utf-8").splitlines()]
-    told = Counter(line["key"] for line in lines if line["event"] == "done")
+    told = Counter(row["key"] for line in lines if line["event"] == "done" for row in line["rows"])
     assert len(told) == len(seqlens)
     assert set(told.values()) == {1}
 

@@ -18,12 +18,14 @@ from fault_rows import DEVICE, ENTRY, cases, gone
 from fmha_null import backend as null
 from fmha_null.kernels import Behaviour, null_kernel
 
+from fmha_cli.domain.journal import Asked, Start
 from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.history import read_history
 from fmha_cli.execution.job import Job
-from fmha_cli.execution.journal import Journal, read_history
+from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.judge import JudgePolicy, judge
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
@@ -37,13 +39,14 @@ def key_of(row: int) -> str:
 
 def sweep(folder: Path, rows: int) -> None:
     """Run all rows that the journal does not yet contain."""
-    keys = [key_of(n) for n in range(rows)]
+    asked = tuple(Asked(key=key_of(n), what=f"row {n}") for n in range(rows))
+    start = Start(fmha="test", argv=("sweep",), run="0" * 32, started="now", parts={}, rows=asked)
     path = folder / "journal"
     if path.exists():
-        journal, history = Journal.resume(path, fmha="test", rows=keys)
+        journal, history = Journal.resume(path, start)
         left = history.left
     else:
-        journal, left = Journal.create(path, fmha="test", argv=["sweep"], rows=keys), tuple(keys)
+        journal, left = Journal.create(path, start), start.keys
     policy = JudgePolicy(timeout=60.0)
     with journal, Supervisor() as supervisor:
         for key in left:
@@ -59,7 +62,7 @@ def sweep(folder: Path, rows: int) -> None:
             with Arena(layout_of(problem)) as arena:
                 job = Job(entry=ENTRY, device=DEVICE, plan=plan, artifacts=artifacts)
                 row = judge(supervisor, job, arena, cases(), policy)
-            journal.done(key, {"verdict": row.verdict.value})
+            journal.done({key: {"verdict": row.verdict.value}})
 
 
 def forked(folder: Path, rows: int) -> int:
@@ -101,7 +104,7 @@ def main() -> None:
         "status": os.waitstatus_to_exitcode(status),
         "points": points,
         "done": list(history.done),
-        "verdicts": [history.done[key]["verdict"] for key in history.start.rows if key in history.done],
+        "verdicts": [history.done[key]["verdict"] for key in history.start.keys if key in history.done],
         "attempts": dict(history.attempts),
         "orphans": [pid for pid in workers if not gone(pid)],
     }

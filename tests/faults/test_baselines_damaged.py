@@ -113,7 +113,7 @@ def test_what_is_no_file_is_refused_at_once(fmha: Fmha, kind: str) -> None:
         Path("base.json").mkdir()
     else:
         os.mkfifo("base.json")
-    refused(fmha(*BENCH, "--baseline", "base.json"), "not a regular file")
+    refused(fmha(*BENCH, "--baseline", "base.json"), "only a regular file can be read")
 
 
 def test_a_wrong_row_is_no_baseline(fmha: Fmha, report: Any) -> None:

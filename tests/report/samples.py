@@ -16,6 +16,7 @@ from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Executed, Finding, FindingKind
 from fmha_cli.domain.errors import KernelFailure, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
+from fmha_cli.domain.journal import Asked, Built, Done, Finished, Line, Planned, Start
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
@@ -249,6 +250,21 @@ BARE_INSPECTED = inspect.inspect_document(
 )
 
 
+def journal_lines() -> list[Line]:
+    """A line of each kind, of one journal."""
+    key = DIGEST[:24]
+    start = Start(
+        fmha="0.1.0",
+        argv=("run",),
+        run=DIGEST[:32],
+        started="2026-11-22T19:40:00Z",
+        parts={"--fill-seed": "0", "v.npy": f"sha256:{DIGEST}"},
+        rows=(Asked(key=key, what="`-b 1` without a kernel"),),
+    )
+    done = Done.of(start, (Finished(key=key, record=bare().to_dict()),))
+    return [start, Built(kernels={DIGEST: DIGEST, DIGEST[::-1]: None}), Planned(key=key), done]
+
+
 def documents() -> dict[str, list[dict[str, Any]]]:
     """Schema name -> its golden documents, the full and the empty ones."""
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
@@ -328,11 +344,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             ),
             inspections.inspections_document([]),
         ],
-        "journal": [
-            {"argv": ["run"], "event": "start", "fmha": "0.1.0", "rows": [DIGEST[:24]], "schema": "fmha.journal/1"},
-            {"event": "planned", "key": DIGEST[:24], "schema": "fmha.journal/1"},
-            {"event": "done", "key": DIGEST[:24], "record": bare().to_dict(), "schema": "fmha.journal/1"},
-        ],
+        "journal": [to_json(line) for line in journal_lines()],
         "kernels": [
             kernels.kernels_document(
                 "x86_64_v4",

@@ -29,7 +29,7 @@ from fmha_cli.report.record import Record
 
 GOLDEN = [(name, i) for name, found in documents().items() for i in range(len(found))]
 
-VERSIONS = {"cache": 3, "explain": 2, "record": 2}
+VERSIONS = {"cache": 3, "explain": 2, "journal": 2, "record": 2}
 
 
 @cache
@@ -94,6 +94,8 @@ def test_drawn_problems_validate(problem: Problem) -> None:
 
 
 OPEN = (
+    "parts",
+    "kernels",
     "classes",
     "algorithm",
     "details",

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.journal import Done, Key, Line, Planned, Start
+from fmha_cli.domain.journal import Asked, Built, Done, Finished, Key, Line, Planned, Start
 from fmha_cli.domain.members import Pattern
 from fmha_cli.domain.protocols import Extent, LaunchView
 from fmha_cli.domain.verdict import Check
@@ -119,7 +119,16 @@ DOCUMENTS = (
     ),
     Document(
         Line,
-        definitions={"key": Key, "start": Start, "planned": Planned, "done": Done},
-        about="One line of a journal: start once, then planned before a row is dispatched and done after it.",
+        definitions={
+            "key": Key,
+            "asked": Asked,
+            "finished": Finished,
+            "start": Start,
+            "built": Built,
+            "planned": Planned,
+            "done": Done,
+        },
+        about="One line of a journal: start once, built after the builds of each session, then planned before a row is "
+        "dispatched and done after it.",
     ),
 )
