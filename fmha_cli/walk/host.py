@@ -9,11 +9,15 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import digest_of
 
-_COMPILERS = ("g++", "clang++", "c++", "hipcc", "nvcc")
+_COMPILERS = ("g++", "clang++", "c++")
+
+_ACCELERATORS = ("0x03", "0x12")
+"""Classes of PCI devices: display controllers, and processing accelerators."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,8 +28,8 @@ class Host:
         processor: model of the processor.
         cores: logical cores of the machine.
         memory_gib: main memory, rounded.
-        drivers: kernel driver -> version.
-        gpus: models of the NVIDIA devices that the driver lists.
+        accelerators: vendor and device number of each graphics card or accelerator on the PCI bus, with its driver.
+        drivers: driver of an accelerator -> version, where the driver states one.
         compilers: name of a program -> name of the file that it stands for, which often holds the version.
     """
 
@@ -34,8 +38,8 @@ class Host:
     processor: str
     cores: int
     memory_gib: int
+    accelerators: tuple[str, ...]
     drivers: Mapping[str, str]
-    gpus: tuple[str, ...]
     compilers: Mapping[str, str]
 
     @property
@@ -57,8 +61,8 @@ def this_host(root: Path = Path("/")) -> Host:
     """
     cpu = re.search(r"^(?:model name|Model)\s*: (.*)$", _text(root / "proc" / "cpuinfo"), re.M)
     pages, size = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
-    cards = sorted((root / "proc" / "driver" / "nvidia" / "gpus").glob("*/information"))
-    models = (re.search(r"^Model:\s*(.*)$", _text(card), re.M) for card in cards)
+    cards = [_card(place) for place in sorted((root / "sys" / "bus" / "pci" / "devices").glob("*"))]
+    versions = {card.driver: _text(root / "sys" / "module" / card.driver / "version").strip() for card in cards if card}
     found = {name: shutil.which(name) for name in _COMPILERS}
     return Host(
         system=platform.system(),
@@ -66,17 +70,23 @@ def this_host(root: Path = Path("/")) -> Host:
         processor=cpu[1].strip() if cpu else platform.machine(),
         cores=os.cpu_count() or 1,
         memory_gib=round(pages * size / 2**30),
-        drivers=_drivers(root),
-        gpus=tuple(model[1].strip() for model in models if model),
+        accelerators=tuple(f"{card.model} {card.driver}" for card in cards if card),
+        drivers={name: version for name, version in versions.items() if version},
         compilers={name: os.path.basename(os.path.realpath(path)) for name, path in found.items() if path},
     )
 
 
-def _drivers(root: Path) -> dict[str, str]:
-    """The versions of the loaded drivers of graphics cards."""
-    names = ("nvidia", "amdgpu")
-    found = {name: _text(root / "sys" / "module" / name / "version").strip() for name in names}
-    return {name: version for name, version in found.items() if version}
+class _Card(NamedTuple):
+    model: str
+    driver: str
+
+
+def _card(place: Path) -> _Card | None:
+    """The accelerator at a place of the PCI bus; None if another device is there."""
+    if not _text(place / "class").startswith(_ACCELERATORS):
+        return None
+    model = ":".join(_text(place / name).strip() for name in ("vendor", "device"))
+    return _Card(model, os.path.basename(os.path.realpath(place / "driver")))
 
 
 def _text(path: Path) -> str:
