@@ -12,9 +12,10 @@ from typing import Protocol
 
 import numpy as np
 
-from fmha_cli.domain.features import CLOSED_FILLS, Alibi, Direction
+from fmha_cli.domain.features import CLOSED_FILLS, Direction
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle import means, pointer
+from fmha_cli.oracle.pointed import Pointed
 from fmha_cli.oracle.reference import Reference, RowResult, flat_values
 from fmha_cli.oracle.rows import Rows
 from fmha_cli.oracle.tensors import Array, Inputs, Ints, SequenceView, appended_cache
@@ -38,7 +39,7 @@ class _MakesSolver(Protocol):
     def __call__(self, view: SequenceView, g: int, seed: int) -> Solver: ...
 
 
-_SOLVERS: Mapping[str, _MakesSolver] = MappingProxyType({"means": means.Averaged, "pointer": pointer.Pointed})
+_SOLVERS: Mapping[str, _MakesSolver] = MappingProxyType({"means": means.Averaged, "pointer": Pointed})
 assert set(_SOLVERS) == set(CLOSED_FILLS)
 
 
@@ -54,8 +55,6 @@ def why_not(problem: Problem, kind: str, given: Collection[str] = ()) -> str | N
         return "gradients have no closed form"
     if problem.dropout:
         return "dropout keeps other keys in every row"
-    if problem.alibi is not Alibi.NONE:
-        return "ALiBi gives keys unequal weights"
     files = sorted(set(given) - _HARMLESS[kind])
     if files:
         return f"{', '.join(files)} {'comes' if len(files) == 1 else 'come'} from a file"

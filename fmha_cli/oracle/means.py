@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmha_cli.domain.features import Bias
+from fmha_cli.domain.features import Alibi, Bias
 from fmha_cli.domain.problem import Problem
 from fmha_cli.oracle.reference import RowResult, flushed, squares
 from fmha_cli.oracle.scores import sunk, visible_range
@@ -18,7 +18,8 @@ from fmha_cli.oracle.tensors import F64, Ints, SequenceView
 
 def why_not(problem: Problem) -> str | None:
     """Why the answer of this fill is not known in closed form; None if it is."""
-    return "the bias gives keys unequal weights" if problem.bias is not Bias.NONE else None
+    name = "ALiBi" if problem.alibi is not Alibi.NONE else "the bias" if problem.bias is not Bias.NONE else None
+    return name and f"{name} gives keys unequal weights"
 
 
 class Averaged:

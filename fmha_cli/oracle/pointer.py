@@ -5,7 +5,8 @@ hold another bijection of the key's number: two keys differ in at least ``hdim /
 power of two, c. The chosen key's score therefore exceeds every other one by at least 2 c |scale| (hdim // m), and c is
 large enough that the others' share stays below the rounding of any output type.
 
-A third of the rows point to their first visible key, a third to the last one, the others anywhere. V is ``coded``.
+A third of the rows point to their first visible key, a third to the last one, the others anywhere. With ALiBi, which gives near
+keys an advantage, rows point to keys within ``NEAR`` keys of the nearest visible one. V is ``coded``.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from zlib import crc32
 
 import numpy as np
 
+from fmha_cli.domain.features import Alibi
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, shapes_of
 from fmha_cli.oracle.budgets import EPS
 from fmha_cli.oracle.coded import UNUSED, key_id, mix, stored_ids
-from fmha_cli.oracle.reference import RowResult, squares
 from fmha_cli.oracle.scores import sunk, visible_range
 from fmha_cli.oracle.tensors import (
     F64,
@@ -41,6 +42,12 @@ _REST = 36 * log(2)
 _TERMS = 3.5
 """The largest size of a filled bias or sink logit."""
 
+NEAR = 32
+"""With ALiBi, a row points to a key that is at most this much farther than the nearest visible one. Slopes are at most 1."""
+
+_CHUNK = 1 << 14
+"""Keys made at a time."""
+
 _ROTATED = 6.0
 """Roundings of a rotated inner product, in eps: the key twice, the query twice, cosines and sines."""
 
@@ -59,6 +66,8 @@ def length_of(problem: Problem) -> float:
     if apart < max(1, words) or not problem.scale:
         return 0.0
     gap = _REST + log(max(1, problem.seqlen_k)) + 2 * _TERMS  # above other keys, and above a sink logit
+    if problem.alibi is not Alibi.NONE:
+        gap += NEAR
     return float(2.0 ** ceil(log2(gap / (abs(problem.scale) * min(apart, problem.hdim)))))
 
 
@@ -68,6 +77,8 @@ def why_not(problem: Problem) -> str | None:
         return "the softcap presses the scores together"
     if not problem.scale:
         return "the scale is 0"
+    if problem.alibi is not Alibi.NONE and problem.sink:
+        return "ALiBi puts the keys of the sink too far away"
     if problem.hdim < bits_of(problem):
         return f"hdim {problem.hdim} has too few directions for {problem.seqlen_k} keys"
     length = length_of(problem)
@@ -82,6 +93,9 @@ def pointers(problem: Problem, b: int, h: Ints, i: Ints, seed: int) -> Ints:
     """(R,) the key that each row (h[r], i[r]) of sequence b points to; UNUSED for a row that sees none."""
     view = SequenceView(problem, {}, b)
     low, high = visible_range(view, i)
+    if problem.alibi is not Alibi.NONE:
+        near = np.clip(i + problem.mask.delta(view.seqlen_q, view.seqlen_k), low, np.maximum(low, high - 1))
+        low, high = np.maximum(low, near - NEAR), np.minimum(high, near + NEAR + 1)
     front = sunk(problem, low, high)
     count = front + np.maximum(high - low, 0)
     row = (b * problem.heads + h) * max(1, problem.seqlen_q) + i
@@ -114,7 +128,12 @@ def pointing(problem: Problem, name: str, seed: int, block_table: Array | None) 
     if name in ("q_descale", "k_descale"):
         return np.ones(shape.shape, np.float32)
     if name == "k":
-        return round_to(directions(problem, stored_ids(problem, name, block_table), seed), shape.dtype)
+        ids = stored_ids(problem, name, block_table).reshape(-1)
+        keys = np.empty((len(ids), problem.hdim), numpy_dtype(shape.dtype))
+        for first in range(0, len(ids), _CHUNK):
+            part = slice(first, first + _CHUNK)
+            keys[part] = round_to(directions(problem, ids[part], seed), shape.dtype)
+        return keys.reshape(shape.shape)
     if name == "k_new":
         out = directions(problem, stored_ids(problem, name), seed)
         for b, held in enumerate(problem.cache_seqlens or ()):
@@ -139,41 +158,3 @@ def _queries(problem: Problem, seed: int) -> Array:
             rows = rotate(length * directions(problem, ids, seed), -where, problem.rotary)
             head_rows(out, problem, problem.layout, problem.query_lengths(), b, h)[...] = round_to(rows, shape.dtype)
     return out
-
-
-class Pointed:
-    """The answers of the rows of one sequence and key/value head."""
-
-    def __init__(self, view: SequenceView, g: int, seed: int) -> None:
-        self._view, self._seed = view, seed
-        self._k, self._v = view.keys64("k", g), view.keys64("v", g)
-        self._key = float(squares(self._k).max(initial=0.0)) ** 0.5
-        self._value = float(squares(self._v).max(initial=0.0)) ** 0.5
-
-    def rows(self, h: int, i: Ints) -> RowResult:
-        """Rows i of head h."""
-        view, p = self._view, self._view.problem
-        at = pointers(p, view.b, np.full(len(i), h), i, self._seed)
-        sees = at != UNUSED
-        q = view.queries(h, i)
-        score = np.full(len(i), -np.inf)
-        score[sees] = p.scale * np.einsum("rd,rd->r", q[sees], self._k[at[sees]])
-        plane = view.bias(h)
-        if plane is not None:
-            score[sees] += plane[i[sees], at[sees]].astype(np.float64)
-        sinks = view.sinks()
-        lse = score if sinks is None else np.logaddexp(score, sinks[h])
-        o = np.zeros((len(i), p.hdim_v))
-        o[sees] = self._v[at[sees]]
-        low, high = visible_range(view, i)
-        visible = np.maximum(high - low, 0) + sunk(p, low, high)
-        return RowResult(
-            o=o,
-            lse=lse,
-            noise=np.sqrt(squares(o)),
-            reach=abs(p.scale) * np.sqrt(squares(q)) * self._key + np.where(sees, np.abs(score), 0),
-            width=np.sqrt(visible) * self._value,
-            peak=sees.astype(np.float64),
-            visible=visible,
-            lost=np.zeros(len(i)),
-        )

@@ -58,15 +58,8 @@ class RowBlock:
         return window + sunk(self.view.problem, self.low, self.high)
 
     def lift(self) -> F64:
-        """(R,) the amount that ALiBi's shifted form, slope * j, adds to a row's scores: |slope| * (i + delta).
-
-        16-bit GPU kernels use that form under a causal mask; otherwise the amount is 0.
-        """
-        slopes, p = self.view.slopes(), self.view.problem
-        causal = p.mask.right == 0 and (p.mask.left is None or p.mask.left >= self.view.seqlen_k)
-        if slopes is None or not causal or p.dtype is DType.FP32:
-            return np.zeros(len(self.i))
-        return np.abs(slopes[self.h] * (self.i + self.delta))
+        """(R,) ``lift`` of the rows."""
+        return lift(self.view, self.h, self.i)
 
     def key_blocks(self) -> Iterator[tuple[int, int]]:
         """(first, end) of the key blocks that any row sees, in order."""
@@ -117,6 +110,18 @@ def visible_range(view: SequenceView, i: Ints) -> tuple[Ints, Ints]:
     low = np.zeros_like(i) if mask.left is None else np.clip(diagonal - mask.left, 0, keys)
     high = np.full_like(i, keys) if mask.right is None else np.clip(diagonal + mask.right + 1, 0, keys)
     return low, high
+
+
+def lift(view: SequenceView, h: Ints, i: Ints) -> F64:
+    """(R,) the amount that ALiBi's shifted form, slope * j, adds to the scores of rows (h[r], i[r]): |slope| * (i + delta).
+
+    16-bit GPU kernels use that form under a causal mask; otherwise the amount is 0.
+    """
+    slopes, p = view.slopes(), view.problem
+    causal = p.mask.right == 0 and (p.mask.left is None or p.mask.left >= view.seqlen_k)
+    if slopes is None or not causal or p.dtype is DType.FP32:
+        return np.zeros(len(i))
+    return np.abs(slopes[h] * (i + p.mask.delta(view.seqlen_q, view.seqlen_k)))
 
 
 def sunk(problem: Problem, low: Ints, high: Ints) -> Ints:

@@ -64,7 +64,7 @@ def test_closed_fills_judge_every_row_and_are_used_only_for_samples(any_supervis
     ("more", "words"),
     [
         ("--dropout 0.1", "dropout keeps other keys"),
-        ("--alibi", "ALiBi gives keys unequal weights"),
+        ("--alibi", "means is not used: ALiBi gives keys unequal weights"),
         ("--bias elementwise", "means is not used: the bias"),
         ("--softcap 20", "pointer is not used: the softcap"),
     ],
