@@ -12,6 +12,7 @@ from strategies import problems
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.distance import change_text, flags_by_key
+from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.hints import ON, applied, changes_in
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
@@ -122,3 +123,11 @@ def test_no_help_of_a_rule_or_error_repeats_its_text() -> None:
     for page in all_pages(build_registry()).values():
         assert page.help.strip(". ").lower() != page.text.strip(". ").lower(), page.id
         assert page.help or page.id.startswith("K9"), page.id
+
+
+@pytest.mark.parametrize(("text", "example"), [("paged", "paged:128"), ("page:16", "paged:16"), ("ring", None)])
+def test_a_wrong_cache_gets_an_example_where_one_is_meant(text: str, example: str | None) -> None:
+    with pytest.raises(ImpossibleProblem) as caught:
+        Problem.of(kv_cache=text)
+    assert caught.value.code == "P008"
+    assert caught.value.help == (f"--kv-cache {example}" if example else None)
