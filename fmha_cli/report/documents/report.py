@@ -173,7 +173,7 @@ def _shares(record: Row) -> dict[str, float]:
 def _of_rows(share: float) -> str:
     """``16 % of rows``; a part is never called 100 % or 0 %."""
     number = share * 100
-    text = "99.9 %" if number >= 99.5 else f"{number:.0f} %" if number >= 1 else "<1 %"
+    text = f"{int(number * 10) / 10:.1f} %" if number >= 99.5 else f"{number:.0f} %" if number >= 1 else "<1 %"
     return f"{text} of rows"
 
 
