@@ -23,6 +23,15 @@ from fmha_cli.domain.flags import BY_KEY, FILLED, FlagKind, parse_list, parse_nu
 from fmha_cli.domain.mask import Mask, parse_mask
 
 E = TypeVar("E", bound=StrEnum)
+LARGEST = 2**31 - 1
+"""The largest size: kernels take sizes as 32-bit integers."""
+
+LARGEST_BATCH = 2**20
+"""The most sequences; their lengths are listed one by one."""
+
+_DIVISORS = 1024
+"""Numbers of key/value heads up to this one are suggested."""
+
 RawFlags = Mapping[str, str | bool | int | float]
 """Only the flags that were given: flag key -> text (or True for a switch)."""
 
@@ -36,7 +45,7 @@ def resolve_fields(raw: RawFlags) -> dict[str, Any]:
     """The keyword arguments of ``Problem`` for the given flags, with defaults applied and equal problems made equal.
 
     Raises:
-        ImpossibleProblem: P001-P016, naming the rule and the values.
+        ImpossibleProblem: P001-P017, naming the rule and the values.
     """
     given = _read(raw)
     out: dict[str, Any] = {}
@@ -69,7 +78,17 @@ def _read(raw: RawFlags) -> dict[str, Any]:
             text = repr(value) if isinstance(value, float) else str(value)
             read = readers.get(flag.kind)
             given[key] = read(text, f"--{flag.name}") if read else text
+            _at_most(flag.name, given[key] if flag.kind in (FlagKind.SIZE, FlagKind.LIST) else 0)
     return given
+
+
+def _at_most(name: str, value: Any) -> None:
+    """Refuse sizes beyond the limits, before anything of that length is made. Seeds and offsets have 64 bits."""
+    high = LARGEST_BATCH if name == "batch" else LARGEST
+    numbers = value if isinstance(value, tuple) else (value,)
+    if name not in ("seed", "offset") and any(isinstance(n, int) and n > high for n in numbers):
+        shown = next(n for n in numbers if n > high)
+        raise impossible("P017", f"--{name} {shown}", f"--{name}", f"{name} can be at most {high}")
 
 
 def _at_least(low: int, values: Mapping[str, int]) -> None:
@@ -85,13 +104,13 @@ def _sizes(given: dict[str, Any], out: dict[str, Any]) -> None:
     out["hdim_v"] = given.get("hdim_v", out["hdim"])
     _at_least(1, {"heads": heads, "kv-heads": kv_heads, "hdim": out["hdim"], "hdim-v": out["hdim_v"]})
     if heads % kv_heads:
-        divisors = ", ".join(str(n) for n in range(1, heads + 1) if heads % n == 0)
+        divisors = ", ".join(str(n) for n in range(1, min(heads, _DIVISORS) + 1) if heads % n == 0)
         raise impossible(
             "P006",
             f"--heads {heads} is not a multiple of --kv-heads {kv_heads}",
             "--kv-heads",
             "every key/value head serves the same number of query heads",
-            f"--kv-heads one of {divisors}",
+            f"--kv-heads one of {divisors}" + (", ..." if heads > _DIVISORS else ""),
         )
 
 

@@ -87,6 +87,38 @@ def test_two_kernels_in_turns_need_two_arenas(fmha: Fmha, monkeypatch: pytest.Mo
     assert [r["verdict"] for r in done.document["records"]] == ["OUT_OF_MEMORY"] * 2
 
 
+@pytest.mark.parametrize("command", ["run", "explain", "plan", "build"])
+@pytest.mark.parametrize(
+    "flags",
+    [
+        *(
+            "--batch 2147483648",
+            "--batch 9223372036854775808",
+            "--batch 2m",
+            "--seqlen 2048m",
+            "--hdim 9223372036854775808",
+        ),
+        *(
+            "--heads 2147483648",
+            "--seqlens-q 3,99999999999",
+            "--kv-cache linear --cache-seqlens 18446744073709551616 -s 1",
+        ),
+    ],
+)
+def test_sizes_that_nobody_can_describe_are_refused(fmha: Fmha, command: str, flags: str) -> None:
+    done = fmha(command, "--backend", "null", *flags.split())
+    assert (done.code, done.out) == (2, "")
+    assert done.err.startswith("error[P017]: --")
+    assert "can be at most" in done.err
+
+
+@pytest.mark.timeout(60)
+def test_a_suggestion_takes_no_time(fmha: Fmha) -> None:
+    done = fmha("explain", "--heads", "2147483647", "--kv-heads", "3")
+    assert done.code == 2
+    assert "--kv-heads one of 1, ..." in done.err
+
+
 # -- variables ---------------------------------------------------------------------------------------------------------
 
 
