@@ -29,7 +29,7 @@ from fmha_cli.domain.features import CLOSED_FILLS
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
-from fmha_cli.execution.checks import Outputs, not_repeated, returned_again
+from fmha_cli.execution.checks import Outputs, never_written, not_repeated, returned_again
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.negated import negated_inputs, without_signed_zero
 from fmha_cli.execution.supervisor import Supervisor
@@ -163,6 +163,9 @@ def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
     if outputs is None:
         return
     missing = arena.unwritten()
+    skipped = never_written(trial.case.problem, missing)
+    if skipped and not examiner.policy.check:  # what was written before and is not now needs no reference
+        trial.say(Verdict.WRONG, *skipped)
     if negated is None:
         examiner.compare_runs(trial, first, outputs, missing, ())
     else:

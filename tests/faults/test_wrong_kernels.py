@@ -129,6 +129,15 @@ def test_a_single_launch_is_looked_at_again(
     assert row.verdict is Verdict.WRONG
 
 
+@pytest.mark.parametrize("fault", LATER)
+def test_without_a_check_bench_still_sees_what_later_launches_do(kept: None, cache: Path, fault: Fault) -> None:
+    """What changes after the first launch is told by the first launch itself."""
+    options = {"command": "bench", "check": False, "budget_s": 0.01, "cache_root": str(cache)}
+    late = kernel(fault).digest
+    (row,) = api.run(fault.problem, kernel=late, backend=NAME, registry=registry(), **options)
+    assert row.verdict in (Verdict.WRONG, Verdict.NONDETERMINISTIC, Verdict.OUT_OF_BOUNDS)
+
+
 def test_a_row_without_a_believable_time_has_none(kept: None, cache: Path) -> None:
     for fault, row in rows_of("bench", (Fault.HUGE_TIME, Fault.SKIPS_LATER), cache).items():
         assert row.measurement is None
