@@ -49,13 +49,13 @@ class Journal:
         """
         if len(set(start.keys)) != len(start.rows):
             raise InternalError("two rows of a plan have one key")
-        if path.exists():
+        if os.path.exists(path):  # unlike Path.exists, False for a name that is too long; opening it says so
             raise _taken(path)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as fault:
             raise _unusable("opened", path.parent, fault) from fault
-        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        part = path.with_name(f".{path.name[:40]}.{os.getpid()}.part")
         fd = _open(part, os.O_RDWR | os.O_CREAT | os.O_APPEND)
         journal = cls(fd, path, start, {})
         try:
@@ -190,7 +190,10 @@ def _publish(part: Path, path: Path) -> None:
     except FileExistsError as fault:
         raise _taken(path) from fault
     except OSError:  # a file system without hard links: a process that creates the same journal now is not noticed
-        part.rename(path)
+        try:
+            part.rename(path)
+        except OSError as fault:
+            raise _unusable("opened", path, fault) from fault
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)

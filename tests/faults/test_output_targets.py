@@ -427,6 +427,13 @@ def test_names_of_any_length_that_fits(fmha: Fmha, tmp_path: Path) -> None:
         assert (tmp_path / name).is_file()
 
 
+@pytest.mark.parametrize(("length", "code"), [(250, 0), (300, 4)])
+def test_a_journal_of_a_long_name(fmha: Fmha, tmp_path: Path, length: int, code: int) -> None:
+    done = fmha(*SWEEP, "--journal", str(tmp_path / ("x" * length)))
+    assert done.code == code, done.err
+    assert code == 0 or done.err.startswith("4 problems (softcap x4)\nerror[X031]: ")
+
+
 # -- inputs ------------------------------------------------------------------------------------------------------------
 
 
