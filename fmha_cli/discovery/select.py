@@ -196,15 +196,14 @@ def find_kernel(
             why = "; ".join(f"{reason.id} {reason.text}" for reason in reasons) or None
             raise UsageError(what, code="E006", where="--kernel", why=why)
         return kernel
-    is_prefix = len(text) >= MIN_PREFIX and all(c in "0123456789abcdef" for c in text.lower())
+    prefix = text.lower() if len(text) >= MIN_PREFIX and set(text.lower()) <= set("0123456789abcdef") else ""
     matches: dict[str, KernelSpec] = {}
     for backend in backends:
         for arch in archs:
             if arch not in backend.archs():
                 continue
             for kernel in backend.kernels(registry.arch(arch)):
-                by_digest = is_prefix and kernel.digest.startswith(text.lower())
-                if by_digest or backend.upstream_name(kernel) == text:
+                if kernel.digest.startswith(prefix) if prefix else backend.upstream_name(kernel) == text:
                     matches[kernel.digest] = kernel
     if len(matches) == 1:
         return next(iter(matches.values()))

@@ -7,6 +7,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from typing import ClassVar
 
 from fmha_cli.domain.encode import SCHEMA_VERSION, canonical_fields, decode_fields, encode_fields
@@ -66,12 +67,16 @@ class KernelSpec:
         The hashed text is the canonical JSON of ``{"schema": SCHEMA_VERSION, **to_json(self)}``. Its two large members
         are computed once for each signature and algorithm.
         """
-        arch, backend, family = (json.dumps(text) for text in (self.arch, self.backend, self.family.value))
-        text = (
-            f'{{"algorithm":{canonical_fields(self.algorithm)},"arch":{arch},"backend":{backend},"family":{family},'
-            f'"schema":{SCHEMA_VERSION},"signature":{canonical_fields(self.signature)}}}'
-        )
+        middle = _middle(self.arch, self.backend, self.family.value)
+        text = f'{{"algorithm":{canonical_fields(self.algorithm)},{middle}{canonical_fields(self.signature)}}}'
         return hashlib.sha256(text.encode()).hexdigest()
+
+
+@cache
+def _middle(arch: str, backend: str, family: str) -> str:
+    """The members between the two large ones in the text of a digest; the same for thousands of kernels."""
+    arch, backend, family = (json.dumps(text) for text in (arch, backend, family))
+    return f'"arch":{arch},"backend":{backend},"family":{family},"schema":{SCHEMA_VERSION},"signature":'
 
 
 def parse_kernel(name: str, algorithms: Mapping[str, type[Algorithm]]) -> KernelSpec:
