@@ -44,6 +44,7 @@ class RowErrors:
         relative: (R,) |o - ref| / scale.
         mismatched: (R,) number of elements of another kind (finite, NaN, infinite) than the reference's.
         counted: rows whose answer is not zero throughout.
+        answers: (R,) a number of each row's answer; rows with one answer have one number. Their errors are the same error.
         leaked: elements that are NaN where the reference allows it (``Reference.leaks``).
         element: the largest |o - ref| / (|ref| + scale / sqrt(d)) of any element.
         absolute: its numerator.
@@ -52,6 +53,7 @@ class RowErrors:
 
     relative: F64
     mismatched: F64
+    answers: F64
     counted: int
     leaked: int
     element: float
@@ -65,10 +67,16 @@ class RowErrors:
         return cls(
             np.concatenate([part.relative for part in (*parts, _NO_ROWS)]),
             np.concatenate([part.mismatched for part in (*parts, _NO_ROWS)]),
+            np.concatenate([part.answers for part in (*parts, _NO_ROWS)]),
             sum(part.counted for part in parts),
             sum(part.leaked for part in parts),
             *(worst.element, worst.absolute, worst.allowance),
         )
+
+    @property
+    def distinct(self) -> int:
+        """The number of different answers that are not zero throughout: how many errors ``rms`` is the mean of."""
+        return int(np.unique(self.answers[self.answers != 0]).size)
 
     @property
     def rms(self) -> float:
@@ -77,7 +85,7 @@ class RowErrors:
             return float(np.sqrt((self.relative**2).sum() / max(1, self.counted)))
 
 
-_NO_ROWS = RowErrors(np.zeros(0), np.zeros(0), 0, 0, 0.0, 0.0, 1.0)
+_NO_ROWS = RowErrors(np.zeros(0), np.zeros(0), np.zeros(0), 0, 0, 0.0, 0.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -138,7 +146,8 @@ def row_errors(actual: Array, expected: F64, floor: F64, limit: float, leaks: Bo
     ``leaks`` (R, d) marks elements that may be NaN.
     """
     count = len(expected)
-    relative, mismatched = np.zeros(count), np.zeros(count)
+    relative, mismatched, answers = np.zeros(count), np.zeros(count), np.zeros(count)
+    probe = np.random.Generator(np.random.PCG64(0)).standard_normal(expected.shape[1])
     counted, leaked, worst = 0, 0, (0.0, 0.0, 1.0)
     floor = np.where(np.isfinite(floor), floor, np.finfo(np.float64).tiny)
     for start in range(0, count, _CHUNK):
@@ -155,9 +164,11 @@ def row_errors(actual: Array, expected: F64, floor: F64, limit: float, leaks: Bo
         scale = np.maximum(np.linalg.norm(size, axis=1), floor[part])
         relative[part] = np.linalg.norm(absolute, axis=1) / scale
         counted += int(size.any(axis=1).sum())
+        # a random projection in single precision: equal for equal rows, whose float64 sums may differ in the last bits
+        answers[part] = (np.where(comparable, want, 0.0) @ probe).astype(np.float32)
         if absolute.size:
             allowance = size + (scale / expected.shape[1] ** 0.5)[:, None]
             quotient = absolute / allowance
             at = int(quotient.argmax())
             worst = max(worst, (float(quotient.flat[at]), float(absolute.flat[at]), float(allowance.flat[at])))
-    return RowErrors(relative, mismatched, counted, leaked, *worst)
+    return RowErrors(relative, mismatched, answers, counted, leaked, *worst)

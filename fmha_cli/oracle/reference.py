@@ -24,9 +24,6 @@ from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, Ints, SequenceVie
 
 Floats = TypeVar("Floats", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
-LIFTED = 4.0
-"""Single-precision roundings in a row's lifted scores (``RowBlock.lift``). Up to 2.5 were measured."""
-
 
 @dataclass(frozen=True)
 class RowResult:
@@ -198,7 +195,7 @@ def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int
         o=acc * inverse[:, None],
         lse=lse,
         noise=root * inverse,
-        reach=reach + size + LIFTED * block.lift(),
+        reach=reach + size + block.lift(),
         width=np.sqrt(block.visible()) * value_norm * inverse * keep_scale(p.dropout),
         peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),
         visible=block.visible(),

@@ -5,8 +5,8 @@
 3. rms:      the root mean square of rule 1's quotient over all rows stays within budget.rms * eps;
 4. finite:   an element is finite, NaN or infinite where the reference is (or non-finite where it overflows the output type;
              NaN may replace an infinity, and may leak from a hidden V: ``Reference.leaks``);
-5. LSE:      |lse - ref| <= budget.lse * (1 + |ref|) + 2^-24 * reach, not finite exactly where expected; with rotary embedding in
-             16 bits, 2^-24 + 4 eps / sqrt(d) (``measure.score_error``; up to 2.6 eps / sqrt(d) was measured).
+5. LSE:      |lse - ref| <= budget.lse * (1 + |ref|) + 4 * 2^-24 * reach, not finite exactly where expected; with rotary embedding
+             in 16 bits, 4 * (2^-24 + eps / sqrt(d)) (``measure.score_error``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,11 @@ from fmha_cli.oracle.tensors import F64, Array, largest
 from fmha_cli.oracle.worth import Worth, distrust_of
 
 LSE_SPREAD = 4.0
-"""The largest error of a row's LSE as a multiple of a rotated score's error. No budget multiplies it."""
+"""The largest error of a row's LSE as a multiple of ``score_error``, which is the usual one. No budget multiplies it.
+
+Scores that ALiBi or a bias cancels leave it visible. A float32 sum of 192 products in order came to 2.2, rotated scores
+to 2.6.
+"""
 
 
 class Answer(Protocol):
@@ -70,7 +74,7 @@ def compare(
     budget = budget_of(problem, "o", family, backend)
     total = problem.heads * sum(problem.query_lengths())
     limit = largest(Element.of(problem.dtype_out))
-    per_reach = (F32_EPS + LSE_SPREAD * (score_error(problem) - F32_EPS)) / budget.lse
+    per_reach = LSE_SPREAD * score_error(problem) / budget.lse
     rows, errors, lse_parts, worths = [], [], [], []
     suspect: tuple[float, Array, Reference, int] | None = None
     for piece in reference.pieces():
@@ -166,7 +170,7 @@ def output_check(errors: RowErrors, budget: Budget, fill: str, rows: Rows | None
         max_abs=errors.absolute,
         max_abs_budget=errors.allowance * budget.element * eps,
         rms=errors.rms,
-        rms_budget=budget.rms_of(errors.counted) * eps,
+        rms_budget=budget.rms_of(errors.distinct) * eps,
         nonfinite=int(errors.mismatched.sum()),
         rows=n,
         rows_total=total,

@@ -58,7 +58,7 @@ EVERY: dict[str, tuple[str, ...]] = {
 }
 
 
-SETS = ("cache", "sources")
+SETS = ("cache", "plugins", "sources")
 """Commands with subcommands that share options."""
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from numerics.faults import Fault
@@ -179,3 +181,40 @@ def test_lse_of_alibis_shifted_form_may_keep_the_rounding_of_its_size() -> None:
     assert verdict(honest.lse + rounding) is Verdict.PASSED
     assert verdict(honest.lse + 8 * rounding) is Verdict.WRONG
     assert verdict(honest.lse + lift) is Verdict.WRONG
+
+
+def test_lse_may_keep_the_rounding_of_large_scores_that_alibi_cancels() -> None:
+    """A float32 sum of the products in order. The row is one whose LSE is a thousandth of its scores' bound."""
+    problem = Problem.from_cli(
+        "-b 3 -H 16 --kv-heads 2 -s 148 --seqlen-k 25 -d 192 --mask window-tl:285,266 --alibi-slopes filled:bh --lse"
+    )
+    inputs = fill(problem, "large", 23)
+    reference = forward(problem, inputs)
+    row = int(np.argmin(np.abs(reference.lse) / reference.reach))
+    error = 2.2 * 2.0**-24 * reference.reach[row]
+    assert error > 1.2e-5 * (1 + abs(reference.lse[row]))
+    for times, verdict in ((1, Verdict.PASSED), (3, Verdict.WRONG)):
+        lse = reference.lse.copy()
+        lse[row] += times * error
+        got = replace(reference, lse=lse)
+        o = got.o_tensor(problem).astype(np.float16)
+        assert compare(problem, o, got.lse_tensor(problem), reference, fill="large").verdict is verdict
+
+
+def test_rows_with_one_answer_count_once_for_the_mean_of_errors() -> None:
+    """With scale 0, every row is the mean of V, and all rows of a sequence and head have one error."""
+
+    def judged_with(line: str, rms: float) -> tuple[Verdict, bool]:
+        """The verdict, and whether the mean alone refuses it, for errors of that root mean square in units of eps."""
+        problem = Problem.from_cli(f"{line} -b 2 -H 2 -s 47 -d 16 --dtype fp32")
+        reference = forward(problem, fill(problem, "normal", 1))
+        o, one = reference.o_tensor(problem), 2.0**-24
+        unit = dict(compare(problem, o * (1 + one), None, reference).checks)["o"].rms
+        assert unit
+        found = compare(problem, o * (1 + rms * one * one / unit), None, reference)
+        check = dict(found.checks)["o"]
+        return found.verdict, check.row_l2 <= check.row_l2_budget
+
+    assert judged_with("--scale 0", 1.3) == (Verdict.PASSED, True)
+    assert judged_with("--scale 0", 1.9) == (Verdict.WRONG, True)
+    assert judged_with("", 1.3) == (Verdict.WRONG, True)
