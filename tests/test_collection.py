@@ -81,3 +81,10 @@ def test_no_two_test_files_have_one_name() -> None:
     packages = {p.parent for p in (ROOT / "tests").rglob("__init__.py")}
     names = [Path(name).name for name in on_disk(ROOT) if (ROOT / name).parent not in packages]
     assert sorted(names) == sorted(set(names))
+
+
+def test_no_test_imports_a_conftest_by_its_bare_name() -> None:
+    """``conftest`` is whichever folder's pytest imported first, so such a file fails when it is run beside another folder."""
+    found = [path for root in ("tests", "plugins") for path in (ROOT / root).rglob("*.py")]
+    text = re.compile(r"^\s*(from|import) conftest\b", re.MULTILINE)
+    assert [str(path) for path in found if text.search(path.read_text("utf-8"))] == []

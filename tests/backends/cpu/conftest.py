@@ -3,29 +3,16 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
+from cpu_cases import Load, kernel_of
 from numerics.faults import Fault
 from planted_cpu import planted
 
 from fmha_cli.backends.cpu import backend, building
-from fmha_cli.backends.cpu.kernels import cpu_kernels
-from fmha_cli.codegen.cpu.algorithm import Kind
-from fmha_cli.domain.arch import load_arch
-from fmha_cli.domain.dtypes import DType
-from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
-
-Load = Callable[..., ctypes.CDLL]
-
-
-def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
-    """The kernel of an architecture, dtype and kind."""
-    found = [k for k in cpu_kernels(load_arch(arch)) if k.signature.dtype is DType(dtype)]
-    return next(k for k in found if getattr(k.algorithm, "kind", None) is Kind(kind))
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,13 +12,26 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from fmha_cli.backends.cpu.kernels import cpu_kernels
 from fmha_cli.codegen.abi import ENTRY, FmhaCpuArgs
+from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.struct import pack
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.kernel import KernelSpec
 
 Array = npt.NDArray[Any]
 NUMPY = {"fp32": np.dtype(np.float32), "fp16": np.dtype(np.float16), "bf16": np.dtype(ml_dtypes.bfloat16)}
 WORD = 2**32
 GUARD = 64
+Load = Callable[..., ctypes.CDLL]
+"""``load(arch, dtype, kind, fault=None)``: a compiled kernel."""
+
+
+def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
+    """The kernel of an architecture, dtype and kind."""
+    found = [k for k in cpu_kernels(load_arch(arch)) if k.signature.dtype is DType(dtype)]
+    return next(k for k in found if getattr(k.algorithm, "kind", None) is Kind(kind))
 
 
 @dataclass

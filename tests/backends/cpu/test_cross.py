@@ -12,8 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from conftest import kernel_of
-from cpu_cases import Case, arguments, complaints, make_data, random_case, run
+from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case, run
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.arch_detect import ARCHS

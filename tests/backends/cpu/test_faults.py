@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import Load
-from cpu_cases import Case, complaints, make_data, run
+from cpu_cases import Case, Load, complaints, make_data, run
 from numerics.faults import Fault
 
 from fmha_cli.backends.cpu.arch_detect import detect

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from conftest import Load
-from cpu_cases import Case, complaints, make_data, run
+from cpu_cases import Case, Load, complaints, make_data, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from conftest import Load
-from cpu_cases import Case, complaints, make_data, random_case, run
+from cpu_cases import Case, Load, complaints, make_data, random_case, run
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
 
