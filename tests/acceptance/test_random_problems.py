@@ -14,13 +14,14 @@ from acceptance.pasting import pasted, words_after_fmha
 from acceptance.problems import REFUSALS, refused, supported
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.discovery.registry import Registry, build_registry
+from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict, exit_code_of
-from fmha_cli.oracle.diagnose import ONE_HOT
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import Reference, forward
+from fmha_cli.oracle.worth import ONE_HOT
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import plan_rows
@@ -45,7 +46,8 @@ def registry() -> Registry:
 
 
 def request_of(chunk: int) -> Request:
-    """The options of a chunk. The chunks cover every pair of fill and architecture, with one to three threads."""
+    """The options of a chunk. The chunks cover every pair of fill and architecture, with one to three threads where there are as
+    many cores."""
     archs = detect().archs
     return Request(
         command=Command.RUN if chunk % WITHOUT_GAPS == 3 else Command.VALIDATE,
@@ -53,7 +55,7 @@ def request_of(chunk: int) -> Request:
         arch=archs[chunk % len(archs)],
         fills=(FILLS[chunk % len(FILLS)],),
         fill_seed=chunk,
-        threads=1 + chunk % 3,
+        threads=1 + chunk % min(3, usable_cores()),
         timeout=60.0,
         jobs=1,
         peak="spec",
