@@ -23,6 +23,7 @@ from fmha_cli.oracle.tensors import Array
 from fmha_cli.walk.host import Host
 from fmha_cli.walk.input_files import InputFiles
 from fmha_cli.walk.plugin_sources import plugins_in_use, sources_of
+from fmha_cli.walk.records import budget_text
 from fmha_cli.walk.request import Context, Request
 from fmha_cli.walk.rows import Row
 
@@ -94,7 +95,8 @@ def _options(request: Request) -> Iterator[tuple[str, str]]:
     for field in fields(request):
         if field.name not in _APART:
             name = _FLAGS.get(field.name, f"--{field.name.replace('_', '-')}")
-            yield name, _text(getattr(request, field.name))
+            value = getattr(request, field.name)
+            yield name, budget_text(value) if field.name == "oracle_s" else _text(value)
 
 
 def _text(value: Any) -> str:

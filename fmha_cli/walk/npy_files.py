@@ -161,7 +161,7 @@ _DAMAGE = (
     *(zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, lzma.LZMAError, EOFError, OSError, struct.error),
     *(ValueError, KeyError, IndexError, TypeError, OverflowError, RuntimeError),
 )
-"""What ``zipfile`` and its decompressors raise for damaged archives. ``RuntimeError`` includes ``NotImplementedError``."""
+"""What ``zipfile`` and its decompressors raise for damaged archives; ``RuntimeError`` is that of a method it does not know."""
 
 
 def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, name: str) -> Array:

@@ -46,6 +46,11 @@ OTHERS: dict[str, tuple[Words, Words, str]] = {
     "a kernel by name": (RUN, (*RUN, "--kernel", HONEST), f"--kernel is {HONEST} here, unset in the journal"),
     "a tree of sources": (RUN, (*RUN, "--ck-home", "ck"), "--ck-home is ck here, absent in the journal"),
     "another emulation": (RUN, (*RUN, "--emu-seed", "3"), "--emu-seed is 3 here, 0 in the journal"),
+    "another budget of the check": (
+        RUN,
+        (*RUN, "--check-budget", "all"),
+        "--check-budget is all here, 10 in the journal",
+    ),
     "another time budget": (BENCH, (*BENCH[:-1], "0.03"), "--budget is 0.03 here, 0.02 in the journal"),
     "another longest time": (BENCH, (*BENCH, "--max-time", "9"), "--max-time is 9 here, 30 in the journal"),
     "another cache mode": (BENCH, (*BENCH, "--cache", "cold"), "--cache is cold here, hot in the journal"),
