@@ -1,18 +1,10 @@
-"""Mutated command lines: a seeded generator, and a worker process that carries them out one after the other."""
+"""Mutated command lines: a seeded generator."""
 
 from __future__ import annotations
 
-import json
-import os
 import random
-import select
-import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
-from pathlib import Path
 
 NULL = "--backend null --seqlen 16 --heads 1 --hdim 16"
 
@@ -281,87 +273,3 @@ def _lasts(words: Sequence[str]) -> bool:
         if word.startswith("--") and name in LASTING and len(joined or value) > 4:
             return True
     return words[:1] in (["run"], ["validate"], ["bench"], ["build"]) and "--backend" not in words
-
-
-@dataclass(frozen=True)
-class Done:
-    """The result of one command line; ``code`` is None if it was killed after too long."""
-
-    argv: tuple[str, ...]
-    code: int | None
-    out: str
-    err: str
-
-    def fault(self) -> str | None:
-        """What is wrong with it, whatever it was asked; None if nothing is."""
-        if self.code is None:
-            return "takes too long"
-        if self.code not in (0, 1, 2, 3, 4, 5, 6):
-            return f"exit code {self.code}"
-        if "Traceback" in self.err + self.out or "internal error" in self.err:
-            return "a traceback"
-        if self.code in (2, 4, 5) and "error[" not in self.err and not self.out and "Usage:" not in self.err:
-            return f"exit code {self.code} without a word"
-        return None
-
-
-class Worker:
-    """A process that carries out command lines in its own folder; replaced when one takes too long."""
-
-    def __init__(self, folder: Path, limit: float) -> None:
-        self._folder, self._limit = folder, limit
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def run(self, argv: Sequence[str]) -> Done:
-        """Carry out one command line."""
-        process = self._process
-        if process is None or process.poll() is not None:
-            environ = {**os.environ, "FMHA_OFFLINE": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-            process = self._process = subprocess.Popen(
-                [sys.executable, __file__], cwd=self._folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environ
-            )
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(json.dumps(list(argv)).encode("ascii") + b"\n")
-        process.stdin.flush()
-        if not select.select([process.stdout], [], [], self._limit)[0]:
-            process.kill()
-            process.wait()
-            return Done(tuple(argv), None, "", "")
-        line = process.stdout.readline()
-        if not line:
-            return Done(tuple(argv), process.wait(), "", "the process is gone")
-        code, out, err = json.loads(line)
-        return Done(tuple(argv), code, out, err)
-
-    def close(self) -> None:
-        if self._process is not None:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
-            self._process.wait(60)
-
-
-def _serve() -> None:
-    """Answer each line of stdin, an argv, with (exit code, stdout, stderr)."""
-    from fmha_cli.cli.app import run
-
-    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
-    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
-        for line in sys.stdin:
-            for file, descriptor in ((out, 1), (err, 2)):
-                file.seek(0)
-                file.truncate()
-                os.dup2(file.fileno(), descriptor)
-            code = run(json.loads(line), os.environ)
-            sys.stdout.flush()
-            sys.stderr.flush()
-            said = []
-            for file in (out, err):
-                file.seek(0)
-                said.append(file.read().decode("utf-8", "surrogateescape"))
-            answers.write(json.dumps([code, *said]) + "\n")
-            answers.flush()
-
-
-if __name__ == "__main__":
-    _serve()

@@ -9,6 +9,7 @@ from pathlib import Path
 import command_lines as lines
 import numpy as np
 import pytest
+from served import Done, Served
 
 from fmha_cli.cli.app import known_options
 
@@ -17,7 +18,7 @@ LIMIT = 120.0
 
 
 @pytest.fixture
-def worker(tmp_path: Path, shared_cache: Path) -> Iterator[lines.Worker]:
+def worker(tmp_path: Path, shared_cache: Path) -> Iterator[Served]:
     q = np.random.Generator(np.random.PCG64(3)).standard_normal((1, 1, 16, 16)).astype(np.float16)
     np.save(tmp_path / "q.npy", q)
     np.savez(tmp_path / "k.npz", k=q)
@@ -26,12 +27,12 @@ def worker(tmp_path: Path, shared_cache: Path) -> Iterator[lines.Worker]:
     from safetensors.numpy import save_file
 
     save_file({"v": q}, tmp_path / "t.safetensors")
-    one = lines.Worker(tmp_path, LIMIT)
+    one = Served(tmp_path, LIMIT)
     yield one
     one.close()
 
 
-def faults(worker: lines.Worker, seed: int, count: int, bases: tuple[str, ...]) -> list[str]:
+def faults(worker: Served, seed: int, count: int, bases: tuple[str, ...]) -> list[str]:
     found = []
     for argv in lines.mutated(count, seed, bases, known_options()):
         done = worker.run(argv)
@@ -41,7 +42,7 @@ def faults(worker: lines.Worker, seed: int, count: int, bases: tuple[str, ...]) 
     return found
 
 
-def test_the_bases_are_good(worker: lines.Worker) -> None:
+def test_the_bases_are_good(worker: Served) -> None:
     for base in lines.QUICK:
         done = worker.run(base.split())
         assert done.fault() is None, (base, done)
@@ -49,14 +50,14 @@ def test_the_bases_are_good(worker: lines.Worker) -> None:
         assert done.code in expected, (base, done)
 
 
-def test_300_of_them(worker: lines.Worker) -> None:
+def test_300_of_them(worker: Served) -> None:
     assert faults(worker, 1, 300, lines.QUICK) == []
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.timeout(7200)
-def test_3000_of_them(worker: lines.Worker, seed: int) -> None:
+def test_3000_of_them(worker: Served, seed: int) -> None:
     assert faults(worker, 100 + seed, 300, (*lines.QUICK, *lines.LONGER)) == []
 
 
@@ -69,12 +70,12 @@ def test_the_judge_sees_what_it_is_for() -> None:
         (2, "", ""),
         (130, "", "interrupted"),
     ):
-        assert lines.Done(("run",), code, out, err).fault()
-    assert lines.Done(("run",), 2, "", "error[E001]: no").fault() is None
+        assert Done(("run",), code, out, err).fault()
+    assert Done(("run",), 2, "", "error[E001]: no").fault() is None
 
 
 def test_a_command_that_hangs_is_killed_and_the_next_one_runs(tmp_path: Path) -> None:
-    worker = lines.Worker(tmp_path, 3.0)
+    worker = Served(tmp_path, 3.0)
     slow = ["run", "--backend", "null", "--kernel", "behaviour:hang"]
     hang = [*slow[:3], "--seqlen", "16", "--heads", "1", "--hdim", "16", "--kernel", _hanging()]
     assert worker.run(hang).code is None
