@@ -41,8 +41,8 @@ ALLOWED: Mapping[str, tuple[frozenset[str], str]] = {
     "domain/rules.py": (frozenset({"flash", "flash_attn"}), "the source of a fact: a file of a project"),
     "report/documents/inspections.py": (frozenset({"nvidia"}), "the published description of a figure"),
     "report/documents/installation.py": (
-        frozenset({"amd", "nvidia", "ck", "ck_tile", "rocm"}),
-        "values of the published document fmha.archs/1; a member of fmha.sources/1, and its description",
+        frozenset({"amd", "nvidia"}),
+        "values of the published document fmha.archs/1",
     ),
 }
 """Module -> the vendor words that it may use, and the reason."""

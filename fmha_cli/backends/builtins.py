@@ -10,20 +10,32 @@ from fmha_cli.domain.flags import Flag, FlagKind
 _CK_HOME = Flag(
     "ck-home", FlagKind.FILE, "Composable Kernel to build against: a checkout, or its include folder", metavar="DIR"
 )
+_CK_AS = Flag(
+    "ck-as", FlagKind.TEXT, "Revision by whose rules an edited tree of --ck-home is built: baseline", metavar="REV"
+)
 _CK_REV = Flag(
     "ck-rev", FlagKind.TEXT, "Revision of Composable Kernel: baseline, 2026-08 [default: baseline]", metavar="REV"
+)
+
+_FA_HOME = Flag(
+    "fa-home", FlagKind.FILE, "FlashAttention to build against: a checkout with csrc/cutlass", metavar="DIR"
+)
+_FA_AS = Flag(
+    "fa-as", FlagKind.TEXT, "Revision by whose rules an edited tree of --fa-home is built: 2.8.3.post2", metavar="REV"
 )
 
 BUILTINS: Mapping[str, Builtin] = {
     "ck_tile": Builtin(
         "fmha_cli.backends.ck_tile",
         device="hip:N",
-        options=((_CK_HOME, Use.SOURCES), (_CK_REV, Use.REVISION)),
+        options=((_CK_HOME, Use.SOURCES), (_CK_AS, Use.SOURCES), (_CK_REV, Use.REVISION)),
         binaries=("tile_example_fmha_fwd", "tile_example_fmha_bwd"),
         suites=("basic", "smoke", "smoke_fwd", "smoke_bwd", "smoke_fwd_splitkv", "smoke_fwd_appendkv"),
         variables=("FMHA_HIPCC",),
     ),
     "cpu": Builtin("fmha_cli.backends.cpu", device="cpu", variables=("FMHA_CXX",)),
-    "flash_attn": Builtin("fmha_cli.backends.flash_attn", device="cuda:N"),
+    "flash_attn": Builtin(
+        "fmha_cli.backends.flash_attn", device="cuda:N", options=((_FA_HOME, Use.SOURCES), (_FA_AS, Use.SOURCES))
+    ),
 }
 """By name, in the order in which backends are asked. On a GPU ``--backend auto`` takes the first that serves a problem."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
@@ -21,7 +22,7 @@ NAME = Argument("name", "Name of a source", required=True)
 
 def list_(call: Call) -> None:
     """Every pinned source, and the tree that kernels would be built against. Fetches nothing."""
-    _show(call, _chosen(call, every=True), tree=_tree(call))
+    _show(call, _chosen(call, every=True), trees=_trees(call))
 
 
 def fetch(call: Call) -> None:
@@ -68,23 +69,27 @@ def rm(call: Call) -> None:
     _show(call, chosen)
 
 
-def _tree(call: Call) -> SourceTree | None:
-    """The tree that the first backend with replaceable sources would build against."""
+def _trees(call: Call) -> dict[str, SourceTree]:
+    """The tree that each backend with replaceable sources would build against."""
     from fmha_cli.cli.asked import surroundings_of
     from fmha_cli.domain.installation import Sourced
 
-    backend = next((b for b in call.registry.backends.values() if isinstance(b, Sourced)), None)
-    return None if backend is None else backend.source_tree(surroundings_of(call))
+    here = surroundings_of(call)
+    return {
+        name: backend.source_tree(here)
+        for name, backend in call.registry.backends.items()
+        if isinstance(backend, Sourced) and backend.home_option is not None
+    }
 
 
 def _show(
-    call: Call, chosen: tuple[Pin, ...], *, tree: SourceTree | None = None, deep: bool = False
+    call: Call, chosen: tuple[Pin, ...], *, trees: Mapping[str, SourceTree] | None = None, deep: bool = False
 ) -> tuple[SourceRow, ...]:
     from fmha_cli.report.documents.installation import sources_document
 
     layout = call.cache(create=True)
     rows = tuple(_row(pin, layout, deep) for pin in chosen)
-    call.output.document(sources_document(rows, tree))
+    call.output.document(sources_document(rows, trees))
     return rows
 
 

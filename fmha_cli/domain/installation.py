@@ -13,6 +13,8 @@ from typing import Annotated, Protocol, runtime_checkable
 
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.members import Count, Sha256
+from fmha_cli.domain.plan import Edited
+from fmha_cli.domain.wording import edited_text
 
 
 class CheckState(StrEnum):
@@ -97,7 +99,8 @@ class SourceTree:
     Attributes:
         origin: why this tree is used: an option, an installation, or the pinned source.
         include: the folder of its headers.
-        revision: name of its revision.
+        revision: name of its revision, or of the one by whose rules it is built.
+        edited: what sets it apart from that revision; None if nothing does.
         why: the cause, if the tree cannot be used.
         help: the remedy, if the tree cannot be used.
     """
@@ -107,14 +110,36 @@ class SourceTree:
     include: str | None = None
     revision: str | None = None
     digest: Annotated[Sha256 | None, "of the headers' text"] = None
+    edited: Edited | None = None
     why: str | None = None
     help: str | None = None
     notes: Annotated[tuple[str, ...], "what was passed over, and what is odd"] = ()
 
+    @property
+    def text(self) -> str:
+        """``baseline, edited (3 files differ), from --ck-home DIR``, or the state of a tree that cannot be used."""
+        if self.include is None or self.revision is None:
+            return self.state.value
+        return f"{self.revision if self.edited is None else edited_text(self.edited) + ','} from {self.origin}"
+
 
 @runtime_checkable
 class Sourced(Protocol):
-    """A backend that builds against a tree of sources, which the user may replace."""
+    """A backend that builds against a tree of sources, which the user may replace.
+
+    Attributes:
+        home_option: name of the option that names the user's tree, and of its entry in ``BuildContext.options``; None if
+            its sources cannot be replaced.
+    """
+
+    home_option: str | None
+
+    def home_files(self, home: str) -> Mapping[str, Path]:
+        """The files of a user's tree that kernels can include, by their names in it.
+
+        Raises:
+            EnvironmentProblem: the folder holds no such tree, or cannot be read.
+        """
 
     def source_tree(self, surroundings: Surroundings) -> SourceTree:
         """The tree that builds would use now. This fetches nothing."""

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.members import Count, Least
+from fmha_cli.domain.members import Count, Least, Sha256
 from fmha_cli.domain.problem import Problem
 
 
@@ -61,6 +61,18 @@ class Plan:
         return self.problem.bytes() + self.workspace_bytes
 
 
+@dataclass(frozen=True, kw_only=True)
+class Edited:
+    """The edited sources from which a kernel was built: a tree that differs from the pinned one.
+
+    ``tree`` is the digest of all its files; ``files`` counts those that differ from revision ``base``.
+    """
+
+    base: str
+    tree: Sha256
+    files: Count
+
+
 @dataclass(frozen=True)
 class Artifact:
     """A built kernel in the cache.
@@ -74,6 +86,7 @@ class Artifact:
         build_seconds: duration of the build; of a cached kernel, the duration of its original build.
         prebuilt_by: the compiler that built the kernel elsewhere, if it came from an archive; else None.
         imported_from: file name of the archive that brought it; None if it was built here.
+        edited: what sets the sources apart from which this request had it built; None for those of a known revision.
     """
 
     path: Path
@@ -84,3 +97,4 @@ class Artifact:
     build_seconds: float
     prebuilt_by: str | None = None
     imported_from: str | None = None
+    edited: Edited | None = None

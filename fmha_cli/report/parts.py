@@ -16,7 +16,7 @@ from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.errors import ExitCode, FmhaError
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.members import Count, Hex64, Least, Named, Pattern, Sha256, ShownAs
-from fmha_cli.domain.plan import Artifact, Plan
+from fmha_cli.domain.plan import Artifact, Edited, Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
@@ -61,18 +61,6 @@ class KernelRow:
             upstream_name=upstream_name,
             **more,
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Edited:
-    """The edited sources from which a kernel was built: a tree that differs from the pinned one.
-
-    ``tree`` is the digest of all its files; ``files`` counts those that differ from revision ``base``.
-    """
-
-    base: str
-    tree: Sha256
-    files: Count
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -137,6 +125,7 @@ def stage_rows(
                 build_ns=round(artifact.build_seconds * 1e9) if artifact else None,
                 prebuilt_by=artifact.prebuilt_by if artifact else None,
                 imported_from=artifact.imported_from if artifact else None,
+                edited=artifact.edited if artifact else None,
             )
         )
     return tuple(rows)

@@ -120,7 +120,7 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
     words += ["--backend", request.backend] if request.backend != "auto" else []
     words += ["--arch", request.arch] if request.arch else []
     words += ["--device", request.device] if request.device else []
-    for flag in own_options(Use.REVISION):
+    for flag in (*own_options(Use.REVISION), *own_options(Use.SOURCES)):
         words += [f"--{flag.name}", request.options[flag.name]] if flag.name in request.options else []
     words += ["--fill-seed", str(request.fill_seed)] if request.fill_seed else []
     fills, default = (request.fills, FILLS) if request.command is Command.VALIDATE else (request.fills[:1], FILLS[:1])

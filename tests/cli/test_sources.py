@@ -26,14 +26,14 @@ def test_a_list_of_nothing(fmha: Fmha, home: Path) -> None:
     assert {row["state"] for row in done.document["sources"]} == {"missing"}
     assert {"amd-aiter", "triton-amd"} <= {row["name"] for row in done.document["sources"]}
     if not Path("/opt/rocm/include/ck_tile").exists():
-        assert done.document["ck"]["state"] == "missing"
+        assert done.document["trees"]["ck_tile"]["state"] == "missing"
     assert fmha("sources", "list", "--cache-dir", "empty").out.startswith("source ")
 
 
 def test_options_may_stand_before_the_part(fmha: Fmha) -> None:
     done = fmha("sources", "--json", "--cache-dir", "empty", "list")
     assert done.code == 0
-    assert done.document["schema"] == "fmha.sources/1"
+    assert done.document["schema"] == "fmha.sources/2"
 
 
 def test_offline(fmha: Fmha, home: Path) -> None:
@@ -93,9 +93,9 @@ def test_a_source_through_its_life(fmha: Fmha, shared_cache: Path, home: Path) -
 
 def test_a_ck_home_that_is_none(fmha: Fmha, home: Path) -> None:
     done = fmha("sources", "--ck-home", str(home), "--cache-dir", "empty", "--json")
-    assert done.document["ck"]["state"] == "unfit"
+    assert done.document["trees"]["ck_tile"]["state"] == "unfit"
     by_variable = fmha("sources", "--cache-dir", "empty", "--json", FMHA_CK_HOME=str(home))
-    assert by_variable.document["ck"] == done.document["ck"]
+    assert by_variable.document["trees"] == done.document["trees"]
 
 
 def surroundings(home: Path, environ: dict[str, str], **options: str) -> Surroundings:

@@ -18,7 +18,7 @@ from fmha_cli.domain.errors import KernelFailure, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.journal import Asked, Built, Done, Finished, Line, Planned, Start
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
-from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
+from fmha_cli.domain.plan import Artifact, Edited, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
@@ -383,18 +383,30 @@ def documents() -> dict[str, list[dict[str, Any]]]:
                             name="fa", revision="v2", state=SourceState.PRESENT, sha256=DIGEST, bytes=9
                         ),
                     ),
-                    ck=SourceTree(
-                        state=SourceState.PRESENT,
-                        origin="the pinned source ck",
-                        include="/ck/include",
-                        revision="baseline",
-                        digest=DIGEST,
-                        notes=("passing over another",),
-                    ),
+                    trees={
+                        "ck_tile": SourceTree(
+                            state=SourceState.PRESENT,
+                            origin="the pinned source ck",
+                            include="/ck/include",
+                            revision="baseline",
+                            digest=DIGEST,
+                            notes=("passing over another",),
+                        ),
+                        "flash_attn": SourceTree(
+                            state=SourceState.PRESENT,
+                            origin="--fa-home /fa",
+                            include="/fa",
+                            revision="2.8",
+                            digest=DIGEST,
+                            edited=Edited(base="2.8", tree=DIGEST, files=3),
+                        ),
+                    },
                 )
             ),
             to_json(
-                installation.Sources(sources=(), ck=SourceTree(state=SourceState.UNFIT, why="unknown", help="drop it"))
+                installation.Sources(
+                    sources=(), trees={"ck_tile": SourceTree(state=SourceState.UNFIT, why="unknown", help="drop it")}
+                )
             ),
             to_json(installation.Sources(sources=())),
         ],

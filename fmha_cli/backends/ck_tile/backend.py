@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME, revision_of, revisions, serves
+from fmha_cli.backends.ck_tile.revisions import BASELINE, HOME_OPTION, NAME, revision_of, revisions, serves
 from fmha_cli.backends.gpu.devices import undriven
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
@@ -39,6 +39,7 @@ class CkTileBackend:
     dropout_stream = "ck"
     automatic = True
     runtime = "hip"
+    home_option: str | None = HOME_OPTION
 
     def __init__(self, drivers: Sequence[Path] = DRIVERS, revision: str = BASELINE) -> None:
         self._drivers, self.revision = drivers, revision
@@ -142,6 +143,11 @@ class CkTileBackend:
         from fmha_cli.backends.ck_tile.checks import check_compilers, check_tree
 
         return check_tree, check_compilers
+
+    def home_files(self, home: str) -> Mapping[str, Path]:
+        from fmha_cli.backends.ck_tile.tree import watched_files
+
+        return watched_files(Path(home).expanduser().absolute())
 
     def source_tree(self, surroundings: Surroundings) -> SourceTree:
         from fmha_cli.backends.ck_tile.checks import source_tree

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fmha_cli.backends.ck_tile.kernel_rules import refusals
-from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.backends.ck_tile.tree import HOME_OPTION, CkTree, ck_tree
+from fmha_cli.backends.ck_tile.revisions import AS_OPTION, BASELINE, HOME_OPTION
+from fmha_cli.backends.ck_tile.tree import CkTree, ck_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of, no_emitter
 from fmha_cli.codegen.ck_tile.emit import emit
@@ -74,7 +74,8 @@ def workshop(context: BuildContext) -> Workshop:
         return context.prepared
     speak = as_text(context.notify)
     root = context.cache_root
-    tree = ck_tree(root, home=context.options.get(HOME_OPTION), offline=context.offline, notify=speak)
+    home, taken_as = (context.options.get(option) for option in (HOME_OPTION, AS_OPTION))
+    tree = ck_tree(root, home=home, taken_as=taken_as, offline=context.offline, notify=speak)
     environ = dict(os.environ)
     if COMPILER_OPTION in context.options:
         environ["FMHA_HIPCC"] = context.options[COMPILER_OPTION]
@@ -92,12 +93,22 @@ def build_ck(kernel: KernelSpec, context: BuildContext) -> Artifact:
 
     Raises:
         UnsupportedError: a kernel rule refuses the kernel; nothing is compiled.
-        EnvironmentProblem: only another revision of CK has the kernel (B040), no compiler, or no sources.
+        EnvironmentProblem: only another revision of CK has the kernel (B040), no compiler, no sources, or sources that
+            changed meanwhile (S107).
         KernelFailure: the kernel does not compile.
     """
     key, shop = _prepared(kernel, context)
     places = hip_places(shop.toolchain, {name: folder for name, (folder, _) in shop.headers.items()})
-    return build_kernel(shop.cache, key, shop.toolchain, places=places, timeout=context.timeout, cancel=context.stop)
+    made = build_kernel(
+        shop.cache,
+        key,
+        shop.toolchain,
+        places=places,
+        timeout=context.timeout,
+        cancel=context.stop,
+        settled=lambda: shop.tree.require_same(shop.cache.layout.root),
+    )
+    return replace(made, edited=shop.tree.edited)
 
 
 def ck_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
@@ -113,7 +124,8 @@ def compile_bytes(kernel: KernelSpec) -> int:
 def _prepared(kernel: KernelSpec, context: BuildContext) -> tuple[BuildKey, Workshop]:
     """The key of a kernel that no rule refuses, and the workshop.
 
-    ``ck_tree`` returns baseline trees only, so a kernel of a later revision is refused without looking at the sources.
+    ``ck_tree`` returns trees that are built by the baseline's rules only, so a kernel of a later revision is refused without
+    looking at the sources.
     """
     if algorithm_of(kernel).rev != BASELINE:
         raise no_emitter(kernel)

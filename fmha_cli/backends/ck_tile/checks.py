@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fmha_cli.backends.ck_tile.tree import HOME_OPTION, ck_tree
+from fmha_cli.backends.ck_tile.revisions import AS_OPTION, HOME_OPTION
+from fmha_cli.backends.ck_tile.tree import ck_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
@@ -18,6 +19,7 @@ def source_tree(here: Surroundings) -> SourceTree:
         tree = ck_tree(
             here.cache_root,
             home=here.options.get(HOME_OPTION),
+            taken_as=here.options.get(AS_OPTION),
             offline=True,
             notify=as_text(here.notify),
             environ=here.environ,
@@ -33,6 +35,7 @@ def source_tree(here: Surroundings) -> SourceTree:
         include=str(tree.include),
         revision=tree.revision,
         digest=tree.digest,
+        edited=tree.edited,
         notes=tree.notes,
     )
 
@@ -45,7 +48,7 @@ def check_tree(here: Surroundings) -> Iterator[DoctorCheck]:
         name="source",
         subject="Composable Kernel",
         state=states.get(tree.state, CheckState.FAILED),
-        what=f"{tree.revision} from {tree.origin}" if tree.include else tree.state.value,
+        what=tree.text,
         why=tree.why or "; ".join(tree.notes) or None,
         help=tree.help,
     )

@@ -15,6 +15,9 @@ from fmha_cli.domain.suggest import suggest
 
 BASELINE = "baseline"
 NAME = "ck_tile"
+HOME_OPTION = "ck-home"
+AS_OPTION = "ck-as"
+"""The options for the user's own tree, and their entries in ``BuildContext.options``."""
 
 
 @dataclass(frozen=True)
@@ -47,8 +50,8 @@ def revisions() -> tuple[Revision, ...]:
     return tuple(Revision(**{**row, "aliases": tuple(row["aliases"])}) for row in _common()["revisions"])
 
 
-def revision_of(name: str | None) -> Revision:
-    """The revision with a name or alias; the default revision for None.
+def revision_of(name: str | None, option: str = "ck-rev") -> Revision:
+    """The revision with a name or alias, which the user gave with an option; the default revision for None.
 
     Raises:
         UsageError: F007, no such revision.
@@ -57,7 +60,8 @@ def revision_of(name: str | None) -> Revision:
     if name is None:
         return revisions()[0]
     if name not in known:
-        raise UsageError(f"--ck-rev {name}: no such revision", code="F007", where="--ck-rev", help=suggest(name, known))
+        where = f"--{option}"
+        raise UsageError(f"{where} {name}: no such revision", code="F007", where=where, help=suggest(name, known))
     return known[name]
 
 

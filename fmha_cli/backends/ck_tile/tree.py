@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from fmha_cli.backends.ck_tile.revisions import BASELINE
+from fmha_cli.backends.ck_tile.revisions import AS_OPTION, BASELINE, HOME_OPTION, revision_of
 from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.sources.store import fetched
-from fmha_cli.sources.trees import remembered, text_digest
+from fmha_cli.domain.plan import Edited
+from fmha_cli.domain.wording import edited_text, listed
+from fmha_cli.sources.homes import Home, Known, home_files, looked_at, require_same
+from fmha_cli.sources.trees import text_digest
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.root import open_root
@@ -19,8 +21,9 @@ from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
 PINNED = "amd-aiter"
 PINNED_CK = Path("aiter_meta", "3rdparty", "composable_kernel")
-HOME_OPTION = "ck-home"
-"""Name of the option and of its entry in ``BuildContext.options``."""
+UNKNOWN = "unknown"
+_FILES = "_ck_tile_files.json"
+"""The headers of the baseline, each with its digest."""
 
 _EXAMPLE = Path("example", "ck_tile", "01_fmha")
 _BELOW_HOME = (
@@ -66,6 +69,8 @@ class CkTree:
         origin: what selected this tree: an option, a folder, or the pinned source.
         digest: digest of its headers' text, a part of every cache key.
         notes: trees that were passed over, and anything unusual.
+        home: the user's tree as it was looked at; None for a tree of ``fmha``.
+        edited: what sets it apart from its revision; None if nothing does.
     """
 
     include: Path
@@ -75,12 +80,25 @@ class CkTree:
     origin: str
     digest: str
     notes: tuple[str, ...] = ()
+    home: Home | None = None
+    edited: Edited | None = None
+
+    def require_same(self, cache_root: Path) -> None:
+        """Refuse what was compiled from the tree if the user changed the tree meanwhile.
+
+        Raises:
+            EnvironmentProblem: S107.
+        """
+        if self.home is not None:
+            now = _home(self.include, open_root(cache_root))
+            require_same(self.home, now, str(self.include))
 
 
 def ck_tree(
     cache_root: Path,
     *,
     home: str | None,
+    taken_as: str | None = None,
     offline: bool,
     notify: Notify,
     environ: Mapping[str, str] | None = None,
@@ -89,15 +107,20 @@ def ck_tree(
 
     Args:
         home: the folder that ``--ck-home`` or ``FMHA_CK_HOME`` names: a checkout of CK, rocm-libraries, aiter or
-            flash-attention, or a folder of headers.
+            flash-attention, or a folder of headers. It may be edited.
+        taken_as: the revision that ``--ck-as`` names, by whose rules ``home`` is built however much it differs.
 
     Raises:
+        UsageError: F007, ``taken_as`` is no revision.
         EnvironmentProblem: ``home`` holds no CK (S105) or one that cannot be built against (S106); the pinned
             source cannot be obtained (S101-S104).
     """
     layout = open_root(cache_root)
     if home:
-        return _named(Path(home).expanduser().absolute(), layout)
+        tree = _named(Path(home).expanduser().absolute(), layout, taken_as)
+        if tree.edited is not None:
+            notify(Notice(NoticeKind.SOURCE, f"the Composable Kernel of {tree.origin} is {'; '.join(tree.notes)}"))
+        return tree
     notes: list[str] = []
     for include in _installed(os.environ if environ is None else environ):
         tree = _looked_at(include, f"the installed ROCm in {include.parent}", layout)
@@ -115,6 +138,8 @@ def pinned_tree(cache_root: Path, *, offline: bool, notify: Notify, notes: Itera
     Raises:
         EnvironmentProblem: it cannot be obtained (S101-S104).
     """
+    from fmha_cli.sources.store import fetched  # importing its network modules takes time, and a user's tree needs none
+
     folder = fetched(PINNED, cache_root, offline=offline, notify=notify) / PINNED_CK
     # The digest is the revision's, because fetched() has compared every byte with the pin.
     (baseline,) = (revision for revision in revisions() if revision.name == BASELINE)
@@ -132,15 +157,6 @@ def revisions() -> tuple[CkRevision, ...]:
     """
     rows = arch_document("_ck_revisions.json", "fmha.ck-revisions/1")["revisions"]
     return tuple(CkRevision(**row) for row in rows)
-
-
-def headers_digest(include: Path) -> str:
-    """Digest of the text of ``ck_tile/`` below a folder, independent of line endings.
-
-    Raises:
-        OSError: the folder cannot be read.
-    """
-    return text_digest(include / "ck_tile", (".h", ".hpp", ".inc"))
 
 
 def example_digest(example: Path) -> str:
@@ -161,7 +177,27 @@ def include_below(home: Path) -> Path | None:
     return None
 
 
-def _named(home: Path, layout: CacheLayout) -> CkTree:
+def watched_files(home: Path) -> dict[str, Path]:
+    """The headers of a tree that the user names, by their names.
+
+    Raises:
+        EnvironmentProblem: S105, there are none; or they cannot be listed.
+    """
+    include = _include(home)
+    with as_environment_problem(f"listing the headers in {include}"):
+        return home_files({"": include / "ck_tile"})
+
+
+def known() -> Known:
+    """The headers of the baseline.
+
+    Raises:
+        InternalError: the file that lists them is malformed.
+    """
+    return Known.load(_FILES)
+
+
+def _include(home: Path) -> Path:
     include = include_below(home)
     if include is None:
         raise EnvironmentProblem(
@@ -171,21 +207,41 @@ def _named(home: Path, layout: CacheLayout) -> CkTree:
             why="looked for ck_tile/core.hpp below include/ of " + ", ".join(_BELOW_HOME),
             help="name a checkout of composable_kernel, rocm-libraries, aiter or flash-attention, or its include folder",
         )
-    tree = _looked_at(include, f"--{HOME_OPTION} {home}", layout)
-    fault = _unfit(tree)
-    if fault is not None:
-        known = "; ".join(
-            f"{r.name} ({r.date}, {r.headers[:12]}…{'' if r.supported else ', cannot be built against'})"
-            for r in revisions()
-        )
+    return include
+
+
+def _named(home: Path, layout: CacheLayout, taken_as: str | None) -> CkTree:
+    """The user's tree: a known revision, or an edited copy of one; ``taken_as`` names the revision where that is unsure."""
+    told = None if taken_as is None else revision_of(taken_as, AS_OPTION)
+    if told is not None and not told.buildable:
         raise EnvironmentProblem(
-            f"the Composable Kernel in {include} cannot be built against: {fault}",
+            f"--{AS_OPTION} {taken_as}: the kernels of this revision are not described well enough to be built",
             code="S106",
-            where=f"--{HOME_OPTION}",
-            why=f"known revisions: {known}",
-            help=f"drop --{HOME_OPTION} to use the pinned source, or name a tree of the revision {BASELINE}",
+            where=f"--{AS_OPTION}",
+            help=f"--{AS_OPTION} {BASELINE} builds the tree by the rules of the {BASELINE} revision",
         )
-    return tree
+    include = _include(home)
+    tree = _looked_at(include, f"--{HOME_OPTION} {home}", layout)
+    fault, found = _unfit(tree), tree.home
+    if fault is None or found is None:
+        return tree
+    if told is not None or (found.near and tree.revision == UNKNOWN):
+        edited = found.edited
+        assert edited is not None  # the tree of a revision that can be built has no fault
+        notes = (f"{edited_text(edited)}: {listed(found.lines)}", *tree.notes)
+        return replace(tree, revision=BASELINE, edited=edited, notes=notes)
+    names = "; ".join(
+        f"{r.name} ({r.date}, {r.headers[:12]}…{'' if r.supported else ', cannot be built against'})"
+        for r in revisions()
+    )
+    raise EnvironmentProblem(
+        f"the Composable Kernel in {include} cannot be built against: {fault}",
+        code="S106",
+        where=f"--{HOME_OPTION}",
+        why=f"{found.differing} files differ from the {len(found.known.files)} of {found.known.name}; known revisions: {names}",
+        help=f"--{AS_OPTION} {BASELINE} builds it by the rules of that revision all the same; without --{HOME_OPTION} the "
+        "pinned source is used",
+    )
 
 
 def _unfit(tree: CkTree) -> str | None:
@@ -196,11 +252,15 @@ def _unfit(tree: CkTree) -> str | None:
     return f"its revision is unknown (headers {tree.digest[:12]}…)"
 
 
+def _home(include: Path, layout: CacheLayout) -> Home:
+    with as_environment_problem(f"reading the headers in {include}"):
+        return looked_at(layout, {"": include / "ck_tile"}, known())
+
+
 def _looked_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
     """A tree with its revision, which is ``unknown`` if no known revision matches."""
-    with as_environment_problem(f"reading the headers in {include}"):
-        digest = remembered(layout, "ck-headers", include / "ck_tile", lambda: headers_digest(include))
-    revision = next((known for known in revisions() if known.headers == digest), None)
+    found = _home(include, layout)
+    revision = next((known for known in revisions() if known.headers == found.digest), None)
     example = include.parent / _EXAMPLE
     notes: tuple[str, ...] = ()
     generator = example if (example / "generate.py").is_file() else None
@@ -208,8 +268,9 @@ def _looked_at(include: Path, origin: str, layout: CacheLayout) -> CkTree:
         with as_environment_problem(f"reading the generator in {generator}"):
             if example_digest(generator) != revision.example:
                 notes = (f"the generator in {generator} is not the one of the revision {revision.name}",)
-    name = revision.name if revision else "unknown"
-    return CkTree(include, example if example.is_dir() else None, generator, name, origin, digest, notes)
+    name = revision.name if revision else UNKNOWN
+    where = example if example.is_dir() else None
+    return CkTree(include, where, generator, name, origin, found.digest, notes, found)
 
 
 def _installed(environ: Mapping[str, str]) -> list[Path]:

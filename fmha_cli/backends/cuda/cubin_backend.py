@@ -11,7 +11,7 @@ from fmha_cli.backends.gpu.devices import undriven
 from fmha_cli.domain.arch import ArchSpec, arch_names, load_arch
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
-from fmha_cli.domain.installation import Checker
+from fmha_cli.domain.installation import Checker, DoctorCheck, SourceTree, Surroundings
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
@@ -33,7 +33,8 @@ def may_be_driven(drivers: Sequence[Path] = DRIVERS, environ: Mapping[str, str] 
 
 
 class CubinBackend:
-    """See ``fmha_cli.domain.protocols`` (Backend, Refusing, Batched, DryRun, Keyed) for the contract of the methods.
+    """See ``fmha_cli.domain.protocols`` (Backend, Refusing, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
+    Sourced) for the contract of the methods.
 
     Args:
         upstream: the project whose kernels the backend offers.
@@ -46,6 +47,7 @@ class CubinBackend:
         self.upstream = upstream
         self.name, self.algorithm = upstream.name, upstream.algorithm
         self.dropout_stream = upstream.dropout_stream
+        self.home_option = upstream.home_option
         self._driven = may_be_driven() if driven is None else driven
         self.probes_in_parent = not self._driven  # without a driver there is nothing to open
 
@@ -108,7 +110,22 @@ class CubinBackend:
     def checkers(self) -> Sequence[Checker]:
         from fmha_cli.toolchain.cuda.toolchain import check_compilers
 
-        return (check_compilers,)
+        return check_compilers, self._check_tree
+
+    def _check_tree(self, surroundings: Surroundings) -> Iterable[DoctorCheck]:
+        from fmha_cli.backends.cuda.homes import check_tree
+
+        return check_tree(self.upstream, surroundings)
+
+    def home_files(self, home: str) -> Mapping[str, Path]:
+        from fmha_cli.backends.cuda.homes import own_files
+
+        return own_files(self.upstream, home)
+
+    def source_tree(self, surroundings: Surroundings) -> SourceTree:
+        from fmha_cli.backends.cuda.homes import source_tree
+
+        return source_tree(self.upstream, surroundings)
 
     def build_recorder(self, context: BuildContext) -> Artifact | None:
         return None  # the host code is Python, so its launches are known without a driver

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from threading import Lock
 
+from fmha_cli.backends.cuda.homes import OwnTree, own_tree
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.plan import Artifact, Edited
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.rules import unbuildable
 from fmha_cli.sources.pins import pin_of
@@ -48,7 +49,8 @@ class Workshop:
             none.
         tree: returns the folder of the unpacked source and fetches it if necessary. It is called only to compile text
             that includes the source.
-        digests: the pinned digest of that folder's content; empty for an upstream without a source.
+        digests: the digest of that folder's content; empty for an upstream without a source.
+        own: the user's tree, whose folder ``tree`` then returns; None for the pinned source.
     """
 
     cache: Cache
@@ -57,19 +59,26 @@ class Workshop:
     assembled: Callable[[], CudaToolchain]
     tree: Callable[[], Path]
     digests: tuple[str, ...]
+    own: OwnTree | None = None
+
+    @property
+    def edited(self) -> Edited | None:
+        """What sets the sources apart from the pinned ones."""
+        return None if self.own is None else self.own.edited
 
 
 def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
     """The context's workshop, or a new one. A missing compiler is not an error yet.
 
     Raises:
-        UsageError: the context asks for an unknown compiler.
-        EnvironmentProblem: the cache is unusable.
+        UsageError: the context asks for an unknown compiler, or an unknown revision of the user's tree.
+        EnvironmentProblem: the cache is unusable, or the user's tree (S105, S106).
     """
     if isinstance(context.prepared, Workshop):
         return context.prepared
     root, speak = context.cache_root, as_text(context.notify)
     kernels = Cache(root, notify=speak)
+    own = own_tree(upstream, context.options, root, speak)
     toolchain, fault = None, None
     try:
         toolchain = find_cuda(root, notify=speak, wished=context.options.get(COMPILER_OPTION))
@@ -96,7 +105,10 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
         with fetching:  # parallel compiles would otherwise wait for each other's fetch and print notices about it
             return unpacked()
 
-    return Workshop(kernels, toolchain, fault, assembled, tree, tuple(_pinned(upstream).values()))
+    if own is not None:
+        folder = own.root
+        return Workshop(kernels, toolchain, fault, assembled, lambda: folder, (own.digest,), own)
+    return Workshop(kernels, toolchain, fault, assembled, tree, _pinned(upstream))
 
 
 def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Artifact:
@@ -113,14 +125,15 @@ def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Arti
         KernelFailure: the kernel does not compile.
     """
     _require_buildable(upstream, kernel)
-    shop, text = workshop(upstream, context), text_of(upstream, kernel)
+    shop = workshop(upstream, context)
+    text = text_of(upstream, kernel, shop.digests)
     wished = COMPILER_OPTION in context.options
     toolchain, fault = _toolchain(upstream, kernel, shop, wished)
     known = None if toolchain is None else shop.cache.lookup(_key(upstream, kernel, text, toolchain, shop))
     if known is None and not wished:
         known = find_prebuilt(shop.cache, kernel_build(kernel, text))
     if known is not None:
-        return known
+        return replace(known, edited=shop.edited)
     if toolchain is None:
         assert fault is not None
         raise fault
@@ -150,17 +163,21 @@ def key_of(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Bui
     if toolchain is None:
         assert fault is not None
         raise fault
-    return _key(upstream, kernel, text_of(upstream, kernel), toolchain, shop)
+    return _key(upstream, kernel, text_of(upstream, kernel, shop.digests), toolchain, shop)
 
 
-def text_of(upstream: Upstream, kernel: KernelSpec) -> str:
+def text_of(upstream: Upstream, kernel: KernelSpec, digests: tuple[str, ...] | None = None) -> str:
     """The whole translation unit.
 
     It names the sources that it includes, so an imported cubin that was made from other sources never matches it.
+
+    Args:
+        digests: of those sources (``Workshop.digests``); by default the pinned ones.
     """
     shims_digest = digest_of([_tree_digest(upstream.shim_folder(name)) for name in upstream.shims[CudaKind.NVRTC]])
-    pinned = "".join(f"// {source} {digest}\n" for source, digest in _pinned(upstream).items())
-    return f"{pinned}// shims {shims_digest}\n{upstream.emit(kernel)}"
+    own = _pinned(upstream) if digests is None else digests
+    sources = "".join(f"// {upstream.source} {digest}\n" for digest in own)
+    return f"{sources}// shims {shims_digest}\n{upstream.emit(kernel)}"
 
 
 def ptx_of(artifact: Artifact) -> Path | None:
@@ -175,9 +192,9 @@ def needs_assembler(upstream: Upstream, kernel: KernelSpec) -> bool:
     return fact is not None and not upstream.instructions(kernel).isdisjoint(fact["value"])
 
 
-def _pinned(upstream: Upstream) -> dict[str, str]:
-    """The pinned source that the text includes, with its digest; empty if there is none."""
-    return {} if upstream.source is None else {upstream.source: pin_of(upstream.source).digest}
+def _pinned(upstream: Upstream) -> tuple[str, ...]:
+    """The digest of the pinned source that the text includes; empty if there is none."""
+    return () if upstream.source is None else (pin_of(upstream.source).digest,)
 
 
 def _require_buildable(upstream: Upstream, kernel: KernelSpec) -> None:
@@ -208,11 +225,20 @@ def _compiled(
         tree = shop.tree()
         folders |= {name: tree / part for name, part in upstream.folders.items()}
     places = {**toolchain.places, **{name: str(path) for name, path in folders.items()}}
-    made = build_kernel(shop.cache, key, toolchain, places=places, timeout=context.timeout, cancel=context.stop)
+    own = shop.own
+    made = build_kernel(
+        shop.cache,
+        key,
+        toolchain,
+        places=places,
+        timeout=context.timeout,
+        cancel=context.stop,
+        settled=lambda: None if own is None else own.require_same(shop.cache.layout),
+    )
     if not made.cached:
         for said in _faults(upstream, made):
             as_text(context.notify)(Notice(NoticeKind.CODE, f"{kernel.name}: {said}", made.digest))
-    return made
+    return replace(made, edited=shop.edited)
 
 
 def _faults(upstream: Upstream, made: Artifact) -> Iterator[str]:

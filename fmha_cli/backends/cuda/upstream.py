@@ -41,6 +41,9 @@ class Upstream(ABC):
         dropout_stream: the named stream that the kernels draw from; any stream's name if they have no dropout.
         source: the pinned source that the kernels' text includes; None if it includes the shims alone.
         folders: the header folders of that source, name -> folder in it, in search order.
+        home_option, as_option: the options that name the user's own tree of that source, and the revision by whose rules
+            it is built; None if it cannot be replaced.
+        known_files: the file of ``arch_specs/`` that lists the files of that source (``sources.homes``).
         shims: for each compiler (``CudaKind``), the names of the shim folders, searched in order before ``folders``.
         flags: for each compiler, the project's own flags in order, after the architecture and before the headers.
         calls: functions outside the cubin that kernels call on purpose. The build reports any other.
@@ -52,6 +55,9 @@ class Upstream(ABC):
     dropout_stream: str
     source: str | None = None
     folders: Mapping[str, Path] = MappingProxyType({})
+    home_option: str | None = None
+    as_option: str | None = None
+    known_files: str | None = None
     shims: Mapping[str, tuple[str, ...]]
     flags: Mapping[str, tuple[str, ...]]
     calls: frozenset[str] = frozenset()

@@ -46,6 +46,9 @@ class FlashAttention(Upstream):
     dropout_stream = "fa2"
     source = "flash-attn"
     folders = Map({"flash": Path("csrc", "flash_attn", "src"), "cutlass": Path("csrc", "cutlass", "include")})
+    home_option = "fa-home"
+    as_option = "fa-as"
+    known_files = "_flash_attn_files.json"
     # The shims come first because they replace headers of upstream and of the standard library.
     shims = Map({"nvrtc": ("common", "nvrtc"), "nvcc": ("common",)})
     # The flags for nvcc are those of setup.py, except -DNDEBUG, which upstream passes in hopper/setup.py ("Important,

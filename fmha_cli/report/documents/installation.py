@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.arch import ArchSpec
-from fmha_cli.domain.codec import taken_from, to_json
+from fmha_cli.domain.codec import from_json, taken_from, to_json
 from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.members import Count, Sha256, ShownAs, Then
@@ -227,39 +227,31 @@ class SourceRow:
 
 
 @dataclass(frozen=True, kw_only=True)
-class CkTree(SourceTree):
-    """The member ``ck``: the tree in effect."""
-
-    origin: Annotated[str | None, "an option, an installed ROCm, or the pinned source"] = None
-    include: Annotated[str | None, "the folder that holds ck_tile/"] = None
-
-
-@dataclass(frozen=True, kw_only=True)
 class Sources:
     """sources --json, and what its parts list, fetch, verify and rm print."""
 
-    schema: Literal["fmha.sources/1"] = "fmha.sources/1"
+    schema: Literal["fmha.sources/2"] = "fmha.sources/2"
     sources: tuple[SourceRow, ...]
-    ck: Annotated[
-        SourceTree | None,
-        ShownAs(CkTree | None),
-        "the Composable Kernel tree that kernels would be built against; null where it was not asked for",
-    ] = None
+    trees: Annotated[
+        Mapping[str, SourceTree],
+        "backend -> the tree that its kernels would be built against; empty where it was not asked for",
+    ] = field(default_factory=dict)
 
 
-def sources_document(sources: Iterable[SourceRow], tree: SourceTree | None = None) -> dict[str, Any]:
-    """The document of some sources; ``tree`` is the one that kernels would be built against."""
-    return to_json(Sources(sources=tuple(sources), ck=tree))
+def sources_document(sources: Iterable[SourceRow], trees: Mapping[str, SourceTree] | None = None) -> dict[str, Any]:
+    """The document of some sources; ``trees`` are those that the kernels of each backend would be built against."""
+    return to_json(Sources(sources=tuple(sources), trees=trees or {}))
 
 
 def sources_view(document: Data) -> Table:
-    """One line for each source tree; below, the Composable Kernel tree in effect."""
+    """One line for each source; below, the trees in effect."""
     sources = document["sources"]
     details = [f"  {s['name']}: {s['why']}" for s in sources if s["why"]]
-    if ck := document["ck"]:
-        which = f"{ck['revision']} from {ck['origin']}, headers in {ck['include']}" if ck["include"] else ck["state"]
-        details += [f"  Composable Kernel: {which}", *(f"  note: {note}" for note in ck["notes"])]
-        details += [f"  {label}: {ck[label]}" for label in ("why", "help") if ck[label]]
+    for backend, data in document["trees"].items():
+        tree = from_json(SourceTree, data)
+        where = f", headers in {tree.include}" if tree.include else ""
+        details += [f"  {backend}: {tree.text}{where}", *(f"    note: {note}" for note in tree.notes)]
+        details += [f"    {label}: {text}" for label, text in (("why", tree.why), ("help", tree.help)) if text]
     order = ("name", "revision", "state", "license", "bytes", "path")
     placed = [{**source, "path": source["path"] or source["file"]} for source in sources]
     return table_of(SourceRow, placed, counted(len(sources), "source"), details, order)

@@ -8,11 +8,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from fmha_cli.domain.codec import to_json
+from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, FmhaError
 from fmha_cli.domain.members import ShownAs
+from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.verdict import Check, Verdict
+from fmha_cli.domain.wording import edited_text, listed
 from fmha_cli.measure.compare import Speed, in_words
 from fmha_cli.measure.measurement import NOISY
 from fmha_cli.measure.sampling import StopReason
@@ -77,6 +79,7 @@ def records_view(document: Row, color: bool = False) -> Table:
     if len({row[3] for row in rows} - {""}) == 1:  # a column with one cache mode throughout is useless
         rows = [[*row[:3], "", *row[4:]] for row in rows]
     details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
+    details += _edits(records)
     details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
     details += [text for mark, text in _MARKS.items() if any(mark in cell for row in rows for cell in row)]
     return Table(headers, rows, summary(records), details, frozenset(numbers)).narrowed()
@@ -87,6 +90,17 @@ _MARKS = {
     "UNSURE": "  UNSURE: the noise of the two times is as large as the regret",
 }
 """What the marks in the cells mean, for the last lines of the table."""
+
+
+def _edits(records: Sequence[Row]) -> list[str]:
+    """One line for each edited tree of sources, with the numbers of its rows unless all come from it."""
+    found: dict[str, list[int]] = {}
+    for index, record in enumerate(records, 1):
+        for edited in (stage["edited"] for stage in record["stages"] if stage["edited"]):
+            text = f"source: {edited_text(from_json(Edited, edited))}, tree {edited['tree'][:12]}"
+            found.setdefault(text, []).append(index)
+    rows = {text: tuple(map(str, dict.fromkeys(numbers))) for text, numbers in found.items()}
+    return [f"  {text}" if len(of) == len(records) else f"  {listed(of)}: {text}" for text, of in rows.items()]
 
 
 def summary(records: Sequence[Row]) -> str:

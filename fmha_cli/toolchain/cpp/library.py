@@ -11,7 +11,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, expanded, key_for
 from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, PTX
-from fmha_cli.toolchain.cache.store import BuildProduct, Cache
+from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
 from fmha_cli.toolchain.cpp.compile import compile_library
 from fmha_cli.toolchain.cpp.find import find_toolchain
 from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
@@ -88,6 +88,7 @@ def build_kernel(
     timeout: float = BUILD_TIMEOUT_S,
     cancel: threading.Event | None = None,
     places: Mapping[str, str] | None = None,
+    settled: Callable[[], None] = lambda: None,
 ) -> Artifact:
     """The shared library of a key, from the cache or compiled now.
 
@@ -96,6 +97,7 @@ def build_kernel(
         timeout: seconds for the compiler; waiting for another process's build is not counted.
         cancel: when set, the compiler is killed.
         places: the folder that each ``${name}`` in the key's flags means on this machine.
+        settled: called after a compile, before its result is kept; raises if what was compiled is not what the key says.
 
     Raises:
         ValueError: the key was made for another toolchain.
@@ -110,7 +112,12 @@ def build_kernel(
     def builder(work: Path) -> BuildProduct:
         log, ptx = work / LOG, work / PTX
         flags = expanded(key.flags, places or {})
-        made = compile_library(toolchain, key.spec.source, flags, work / ARTIFACT, timeout, log, cancel)
+        try:
+            made = compile_library(toolchain, key.spec.source, flags, work / ARTIFACT, timeout, log, cancel)
+        except BuildError:
+            settled()  # a failure of sources that were half saved is none of this key
+            raise
+        settled()
         return replace(made, ptx=ptx if ptx.is_file() else None)
 
     return cache.get_or_build(key, builder, cancel)

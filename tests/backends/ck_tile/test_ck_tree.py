@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,21 +15,25 @@ from fmha_cli.backends.ck_tile.tree import (
     CkRevision,
     CkTree,
     ck_tree,
-    headers_digest,
     include_below,
     revisions,
 )
-from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem, UsageError
+from fmha_cli.domain.plan import Edited
+from fmha_cli.sources.homes import Known, home_files
+from fmha_cli.sources.trees import text_digest
 
 TEXT = "#pragma once\n#define CK 1\n"
 
 
-def make_tree(folder: Path, text: str = TEXT, *, example: bool = True, newline: str = "\n") -> Path:
+def make_tree(folder: Path, text: str = TEXT, *, example: bool = True, newline: str = "\n", others: int = 19) -> Path:
     """Make a tree that looks like Composable Kernel and return its include folder."""
     tile = folder / "include" / "ck_tile"
     (tile / "core").mkdir(parents=True)
     (tile / "core.hpp").write_text(text, newline=newline)
     (tile / "core" / "config.hpp").write_text(TEXT, newline=newline)
+    for number in range(others):
+        (tile / "core" / f"{number}.hpp").write_text(TEXT, newline=newline)
     (tile / "README.md").write_text("words")
     if example:
         home = folder / "example" / "ck_tile" / "01_fmha"
@@ -37,10 +42,17 @@ def make_tree(folder: Path, text: str = TEXT, *, example: bool = True, newline: 
     return folder / "include"
 
 
+def headers_digest(include: Path) -> str:
+    return text_digest(include / "ck_tile", (".hpp",))
+
+
 @pytest.fixture
 def known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CkRevision:
     """Make the small tree the only known revision, apart from one that is known to be unsuitable."""
     include = make_tree(tmp_path / "known")
+    texts = {name: path.read_bytes() for name, path in home_files({"": include / "ck_tile"}).items()}
+    files = {name: hashlib.sha256(text).hexdigest()[:16] for name, text in texts.items()}
+    monkeypatch.setattr(ck, "known", lambda: Known(BASELINE, files))
     example = ck.example_digest(include.parent / "example" / "ck_tile" / "01_fmha")
     base = CkRevision(BASELINE, "2020-01", "a small CK", headers_digest(include), example, True, "made here")
     old = make_tree(tmp_path / "old", "#pragma once\n#define CK 0\n")
@@ -59,9 +71,16 @@ def _no_rocm(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ck, "_installed", lambda environ: [Path(p) for p in environ.get("TREES", "").split(":") if p])
 
 
-def found(tmp_path: Path, notices: Notices, home: Path | None = None, trees: str = "") -> CkTree:
+def found(
+    tmp_path: Path, notices: Notices, home: Path | None = None, trees: str = "", taken_as: str | None = None
+) -> CkTree:
     return ck_tree(
-        tmp_path / "cache", home=str(home) if home else None, offline=True, notify=notices, environ={"TREES": trees}
+        tmp_path / "cache",
+        home=str(home) if home else None,
+        taken_as=taken_as,
+        offline=True,
+        notify=notices,
+        environ={"TREES": trees},
     )
 
 
@@ -106,13 +125,14 @@ def test_another_generator_is_noted(tmp_path: Path, notices: Notices, known: CkR
 
 
 def test_a_named_tree_that_is_unknown_is_refused(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
-    make_tree(tmp_path / "x", TEXT + "// changed\n")
+    make_tree(tmp_path / "x", TEXT + "// changed\n", others=17)
     with pytest.raises(EnvironmentProblem) as caught:
         found(tmp_path, notices, tmp_path / "x")
     error = caught.value
     assert (error.code, int(error.exit_code)) == ("S106", 4)
-    for part in (BASELINE, known.date, known.headers[:12], "old"):
+    for part in (BASELINE, known.date, known.headers[:12], "old", "3 files differ from the 21"):
         assert part in (error.why or "")
+    assert "--ck-as baseline" in (error.help or "")
 
 
 def test_a_named_tree_that_is_unfit_is_refused(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
@@ -130,10 +150,72 @@ def test_a_named_folder_without_ck_is_refused(tmp_path: Path, notices: Notices) 
 
 def test_a_changed_tree_is_seen_again(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
     include = make_tree(tmp_path / "x")
-    assert found(tmp_path, notices, include).revision == BASELINE
+    before = found(tmp_path, notices, include)
+    assert (before.revision, before.edited) == (BASELINE, None)
     (include / "ck_tile" / "new.hpp").write_text("")
-    with pytest.raises(EnvironmentProblem):
-        found(tmp_path, notices, include)
+    after = found(tmp_path, notices, include)
+    assert after.edited == Edited(base=BASELINE, tree=after.digest, files=1)
+    assert after.digest != before.digest
+
+
+def test_an_edited_copy_of_the_baseline_is_built_by_its_rules(
+    tmp_path: Path, notices: Notices, known: CkRevision
+) -> None:
+    make_tree(tmp_path / "x", TEXT + "// changed\n", others=18)
+    tree = found(tmp_path, notices, tmp_path / "x")
+    assert tree.edited == Edited(base=BASELINE, tree=tree.digest, files=2)
+    assert tree.revision == BASELINE
+    assert tree.digest != known.headers
+    assert "baseline, edited (2 files differ): core.hpp, core/18.hpp (missing)" in notices.text
+
+
+@pytest.mark.parametrize("home", ["far", "old"])
+def test_a_tree_is_built_by_the_rules_that_the_user_names(
+    tmp_path: Path, notices: Notices, known: CkRevision, home: str
+) -> None:
+    """Also a tree that is far from every revision, and one of a revision that cannot be built by its own rules."""
+    make_tree(tmp_path / "far", TEXT + "// changed\n", others=3)
+    tree = found(tmp_path, notices, tmp_path / home, taken_as="baseline")
+    assert tree.edited is not None
+    assert (tree.revision, tree.edited.files) == (BASELINE, {"far": 17, "old": 1}[home])
+    make_tree(tmp_path / "same")
+    same = found(tmp_path, notices, tmp_path / "same", taken_as="baseline")
+    assert (same.digest, same.edited) == (known.headers, None)
+
+
+def test_the_revision_that_the_user_names_must_be_one_that_is_built(
+    tmp_path: Path, notices: Notices, known: CkRevision
+) -> None:
+    with pytest.raises(UsageError, match="--ck-as nonsense") as usage:
+        found(tmp_path, notices, tmp_path / "known", taken_as="nonsense")
+    assert usage.value.code == "F007"
+    with pytest.raises(EnvironmentProblem) as caught:
+        found(tmp_path, notices, tmp_path / "known", taken_as="2026-08")
+    assert caught.value.code == "S106"
+
+
+def test_what_changes_during_a_compile_is_refused(tmp_path: Path, notices: Notices, known: CkRevision) -> None:
+    include = make_tree(tmp_path / "x")
+    tree = found(tmp_path, notices, include)
+    tree.require_same(tmp_path / "cache")
+    (include / "ck_tile" / "core.hpp").write_text(TEXT + "// saved now\n")
+    with pytest.raises(EnvironmentProblem) as caught:
+        tree.require_same(tmp_path / "cache")
+    assert caught.value.code == "S107"
+
+
+def test_the_list_of_the_baselines_headers() -> None:
+    """It agrees with the digest that identifies the revision, which covers the whole digests of the same files."""
+    assert ck.Known.load(ck._FILES).name == BASELINE
+    assert len(ck.known().files) == 421
+
+
+@pytest.mark.slow
+def test_the_pinned_tree_is_the_listed_one(tmp_path: Path, shared_cache: Path) -> None:
+    pinned = ck.pinned_tree(shared_cache, offline=False, notify=Notices())
+    tree = ck_tree(shared_cache, home=str(pinned.include), offline=True, notify=Notices())
+    assert (tree.digest, tree.edited, tree.home and tree.home.differing) == (pinned.digest, None, 0)
+    assert tree.revision == BASELINE
 
 
 def test_an_installed_tree_is_taken_when_known(tmp_path: Path, notices: Notices, known: CkRevision) -> None:

@@ -11,7 +11,8 @@ from fmha_cli.backends.ck_tile.parity import reading as results
 from fmha_cli.backends.ck_tile.parity.building import Linked, Workshop, build_program
 from fmha_cli.backends.ck_tile.parity.case import BINARIES, DEFAULTS
 from fmha_cli.backends.ck_tile.parity.generating import Listed, listed
-from fmha_cli.backends.ck_tile.tree import HOME_OPTION, ck_tree, pinned_tree
+from fmha_cli.backends.ck_tile.revisions import AS_OPTION, HOME_OPTION
+from fmha_cli.backends.ck_tile.tree import ck_tree, pinned_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.counterpart import Binaries, Case, Mapped, Needs, Program, Progress, Ran, Reading
@@ -81,8 +82,9 @@ class CkCounterpart:
 
 
 def _workshop(arch: ArchSpec, context: BuildContext) -> Workshop:
-    say, home = as_text(context.notify), context.options.get(HOME_OPTION)
-    tree = ck_tree(context.cache_root, home=home, offline=context.offline, notify=say)
+    say = as_text(context.notify)
+    home, taken_as = (context.options.get(option) for option in (HOME_OPTION, AS_OPTION))
+    tree = ck_tree(context.cache_root, home=home, taken_as=taken_as, offline=context.offline, notify=say)
     if tree.example is None:
         context.notify(f"the Composable Kernel of {tree.origin} lacks upstream's examples; the pinned source has them")
         tree = pinned_tree(context.cache_root, offline=context.offline, notify=say)

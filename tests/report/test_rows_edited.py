@@ -1,0 +1,47 @@
+"""The table names edited sources: once if every row comes from them, else with the numbers of the rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from fmha_cli.domain.plan import Edited
+from fmha_cli.report.documents.report import records_view, report_document
+from fmha_cli.report.record import Record
+from fmha_cli.report.table import plain
+from report.samples import DIGEST, ENVIRONMENT, record
+
+LINE = "source: baseline, edited (3 files differ), tree 0123456789ab"
+
+
+def built_from(edited: Edited | None) -> Record:
+    row = record()
+    return replace(row, stages=tuple(replace(stage, edited=edited) for stage in row.stages))
+
+
+def table(*rows: Record) -> list[str]:
+    return plain(records_view(report_document(rows, ENVIRONMENT))).splitlines()
+
+
+EDITED = Edited(base="baseline", tree=DIGEST, files=3)
+
+
+def test_a_run_from_an_edited_tree() -> None:
+    assert [line for line in table(*[built_from(EDITED)] * 3) if "source:" in line] == [f"  {LINE}"]
+
+
+def test_rows_of_several_trees() -> None:
+    other = replace(EDITED, tree=DIGEST[::-1], files=1)
+    rows = [built_from(edited) for edited in (None, EDITED, other, EDITED)]
+    assert [line for line in table(*rows) if "source:" in line] == [
+        f"  2, 4: {LINE}",
+        "  3: source: baseline, edited (1 file differs), tree fedcba987654",
+    ]
+
+
+def test_a_run_from_a_known_revision_needs_no_word() -> None:
+    assert not [line for line in table(built_from(None)) if "source:" in line]
+
+
+def test_a_record_keeps_it() -> None:
+    row = built_from(EDITED)
+    assert Record.from_dict(row.to_dict()).stages == row.stages
