@@ -47,7 +47,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Carry out one command line and return its exit code; prints, never raises."""
     process = Process(tuple(argv), environ)
     try:
-        code = process.shell.root().main(args=list(argv), prog_name="fmha", standalone_mode=False)
+        code = process.shell.root().main(args=asked_for_help(argv), prog_name="fmha", standalone_mode=False)
         flush_stdout()
         return int(code or 0)
     except KeyboardInterrupt:
@@ -66,6 +66,11 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         if isinstance(error, FmhaError) and not isinstance(error, InternalError):
             return failure.report(error, process.console, process.output, process.command)
         return failure.bug(error, process.console, argv)
+
+
+def asked_for_help(argv: Sequence[str]) -> list[str]:
+    """The words for the parser: ``help bench`` is ``bench --help``, as in git and cargo."""
+    return [*argv[1:], "--help"] if argv[:1] in (["help"], ("help",)) else list(argv)
 
 
 def _while_printing_help(fault: OSError) -> bool:

@@ -17,7 +17,8 @@ from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.installation import Surroundings
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, suggest
+from fmha_cli.report.lines import counted
 from fmha_cli.walk.request import TENSOR_OF_FLAG, Command, Request
 
 _SIZES = ("fill_seed", "threads", "jobs", "emu_seed", "emu_turn", "emu_threads")
@@ -61,7 +62,17 @@ def problems_of(call: Call) -> tuple[Problem, ...]:
     if sweep.axes:
         less = f", {len(dropped)} impossible ones dropped" if dropped else ""
         call.console.say(f"{sweep.text()}{less}")
+    for text in dict.fromkeys(filter(None, map(_empty_splits, problems))):
+        call.console.say(text)
     return problems
+
+
+def _empty_splits(problem: Problem) -> str | None:
+    """A word about more key splits than keys, which is no error but surely no wish either."""
+    keys, splits = max(problem.key_lengths(), default=0), problem.splits
+    if splits <= keys:
+        return None
+    return f"--splits {splits} for {counted(keys, 'key')}: {counted(splits - keys, 'split')} at least will be empty"
 
 
 def one_problem(call: Call) -> Problem:
@@ -140,7 +151,9 @@ def _fills(call: Call, command: Command) -> tuple[str, ...]:
     for name in given:
         if name not in known:
             where = call.settings.where("fill")
-            raise UsageError(f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known))
+            raise UsageError(
+                f"--fill {name}: no such fill", code="E008", where=where, help=suggest(name, known, Kind.FILL)
+            )
     return given or (FILLS if command is Command.VALIDATE else FILLS[:1])
 
 

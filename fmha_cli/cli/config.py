@@ -13,7 +13,7 @@ from typing import Any
 from fmha_cli.cli.command import Opt
 from fmha_cli.cli.settings import Value
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, suggest
 
 NAME = "fmha.toml"
 
@@ -79,7 +79,10 @@ def _refuse_unknown(path: Path, keys: Iterable[str], known: Iterable[str], what:
     for key in keys:
         if key not in names:
             raise UsageError(
-                f"{path}: unknown key {what}{key!r}", code="C002", where=str(path), help=suggest(key, names)
+                f"{path}: unknown key {what}{key!r}",
+                code="C002",
+                where=str(path),
+                help=suggest(key, names, Kind.OPTION),
             )
 
 

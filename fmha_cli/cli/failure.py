@@ -12,7 +12,7 @@ from fmha_cli.cli.console import Console
 from fmha_cli.cli.output import Output
 from fmha_cli.cli.table import COMMANDS
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, FmhaError, UsageError
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, near_names
 from fmha_cli.report.form import Format
 
 
@@ -23,8 +23,9 @@ def from_typer(error: Any, command: str | None) -> FmhaError:
     name, help = getattr(error, "option_name", None), f"`{path} --help`"
     if type(error).__name__ == "NoSuchOption" and context is not None:
         shown = [p for p in context.command.get_params(context) if not getattr(p, "hidden", False)]
-        near = suggest(str(name), [opt for param in shown for opt in param.opts if opt.startswith("--")])
-        help = near if near.startswith("did you mean") else f"`{path} --help` lists them"
+        flags = {opt.removeprefix("--"): opt for param in shown for opt in param.opts if opt.startswith("--")}
+        near = [flags[flag] for flag in near_names(str(name).lstrip("-"), flags, Kind.OPTION)]
+        help = f"did you mean {' or '.join(near)}?" if near else f"`{path} --help` lists them"
         return UsageError(f"{path}: no such option {name}", code="E001", where=name, help=help)
     if context is not None and hasattr(context.command, "list_commands") and context.args == []:
         help = f"one of {', '.join(context.command.list_commands(context))}"

@@ -110,8 +110,9 @@ RUNNING = (THREADS, TIMEOUT, OFFLINE, JOBS, CACHE_DIR, *BUILDING)
 ROOM = (*PROBLEM, SKIP_IMPOSSIBLE, *CHOOSING)
 
 EXCLUDES: Mapping[str, tuple[str, ...]] = {
-    "mask": ("causal",),
-    "causal": ("mask",),
+    "mask": ("causal", "window"),
+    "causal": ("mask", "window"),
+    "window": ("mask", "causal"),
     "seqlens_q": ("batch", "seqlen", "seqlen_k"),
     "seqlens_k": ("kv_cache", "cache_seqlens", "cache_leftpad", "append", "rotary", "seqlen_k"),
     "seqlen": ("seqlens_q", "seqlens_k"),

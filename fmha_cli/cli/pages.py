@@ -46,8 +46,7 @@ def page_of(code: str, registry: Registry) -> RulePage:
     found = all_pages(registry)
     if code.upper() in found:
         return found[code.upper()]
-    near = suggest(code.upper(), found)
-    help = near if near.startswith("did you mean") else "`fmha explain --rules` lists every id"
+    help = suggest(code.upper(), found, otherwise="`fmha explain --rules` lists every id")
     raise UsageError(f"{code}: no such rule or error", code="E012", help=help, where="explain")
 
 

@@ -14,10 +14,10 @@ from typer.main import get_command
 from fmha_cli import __version__
 from fmha_cli.cli.command import Argument, Command, CommandSet, Opt
 from fmha_cli.cli.completion import completer
-from fmha_cli.cli.settings import FLAG, Value
+from fmha_cli.cli.settings import FLAG, Value, check_choices, merge
 from fmha_cli.cli.table import COMMANDS, TALK, Entry, declared
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, suggest
 
 Invoke = Callable[[str, Command, Mapping[str, Value], Mapping[str, Any]], int]
 """invoke(command's full name, command, given options, arguments) -> exit code."""
@@ -43,11 +43,14 @@ class Shell:
 
         def fmha(ctx: typer.Context, **given: Any) -> None:
             self.talk.update(_given(TALK, given))
+            check_choices(TALK, merge([self.talk]))
+            if ctx.invoked_subcommand is None and self.talk:
+                raise UsageError("fmha: no command was given", code="E001", help="`fmha --help` lists them")
             if ctx.invoked_subcommand is None:
                 typer.echo(ctx.get_help(), err=True)
                 raise typer.Exit(2)
 
-        version = typer.Option("--version", help="Print the version", is_eager=True, callback=_version)
+        version = typer.Option("--version", "-V", help="Print the version", is_eager=True, callback=_version)
         _sign(fmha, [_parameter("version", bool, version), *(p for option in TALK for p in _parameters(option))])
         app.callback(invoke_without_command=True, help="One command line for every fused attention kernel.")(fmha)
         return get_command(app)
@@ -120,7 +123,8 @@ class _Group(_Unread, TyperGroup):
         """The command of a name. Raises UsageError: E001, no such command, with near names."""
         found = super().get_command(ctx, name)
         if found is None and not ctx.resilient_parsing and not name.startswith("-"):
-            raise UsageError(f"{ctx.command_path} {name}: no such command", code="E001", help=suggest(name, known))
+            help = suggest(name, known, Kind.COMMAND, f"`{ctx.command_path} --help` lists them")
+            raise UsageError(f"{ctx.command_path} {name}: no such command", code="E001", help=help)
         return found
 
 
@@ -160,7 +164,9 @@ def _root_class(shell: Shell) -> type[TyperGroup]:
             with formatter.section("Commands"):
                 formatter.write_dl([(name, entry.summary) for name, entry in shell.table.items()])
             formatter.write_paragraph()
-            formatter.write_text("Plugins may add commands; `fmha plugins` names them.")
+            formatter.write_text(
+                "`fmha help COMMAND` shows a command's help. Plugins may add commands; `fmha plugins` names them."
+            )
 
     return Root
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from fmha_cli.discovery.builtins import BUILTINS
 from fmha_cli.discovery.entry_points import installed_entry_points
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, near_names
 
 PREFIX = "FMHA_"
 _EMULATORS = "FMHA_EMU_"
@@ -28,5 +28,9 @@ def strange_variables(environ: Mapping[str, str], known: Iterable[str]) -> dict[
 
 
 def _help(name: str, names: Iterable[str]) -> str:
-    near = suggest(name, sorted(names))
-    return near if near.startswith("did you mean") else "the variable of an option is FMHA_ and its name in capitals"
+    """Near names; the words after the prefix are compared, because the prefix would make all of them alike."""
+    words = {known.removeprefix(PREFIX).lower().replace("_", "-"): known for known in sorted(names)}
+    near = near_names(name.removeprefix(PREFIX).lower(), words, Kind.OPTION)
+    if near:
+        return f"did you mean {' or '.join(words[word] for word in near)}?"
+    return "the variable of an option is FMHA_ and its name in capitals"

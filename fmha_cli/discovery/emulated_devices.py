@@ -9,7 +9,7 @@ from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.emulation import Emulator, UsesRuntime
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import Backend
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, near_names
 
 PACKAGE = "fmha-amdgpu-emu"
 """The package that provides emulated AMD GPUs."""
@@ -43,7 +43,8 @@ def emulated_device(registry: Registry, id: str) -> tuple[Emulator, DeviceFacts]
             help=f"pip install {PACKAGE}",
         )
     what = f"--device {id}: no such emulated device"
-    help = suggest(id, known)
+    near = near_names(id.partition(":")[2], (name.partition(":")[2] for name in known), Kind.ARCH)
+    help = f"did you mean {' or '.join(f'emu:{name}' for name in near)}?" if near else "`fmha devices` lists them"
     raise EnvironmentProblem(what, code="Z002", where="--device", why=f"emulated are {', '.join(known)}", help=help)
 
 

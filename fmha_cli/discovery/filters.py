@@ -16,7 +16,7 @@ from fmha_cli.domain.encode import field_text
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.kernel import Algorithm, KernelSpec
 from fmha_cli.domain.signature import Signature
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, suggest
 
 KERNEL_KEYS = ("backend", "family", "arch", "name", "digest", "upstream_name")
 UpstreamName = Callable[[KernelSpec], str | None]
@@ -143,6 +143,6 @@ def parse_terms(texts: Iterable[str], keys: Sequence[str], *, example: str) -> t
             raise UsageError(f"--filter {part!r} is not KEY:GLOB", code="F001", where="--filter", help=help)
         if key not in keys:
             what = f"--filter {part}: no such key {key!r}"
-            raise UsageError(what, code="F001", where="--filter", help=suggest(key, keys))
+            raise UsageError(what, code="F001", where="--filter", help=suggest(key, keys, Kind.OPTION))
         terms.append(Term(key, glob, exclude=part.startswith("-")))
     return tuple(terms)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from fmha_cli.discovery.builtins import device_kinds
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.device import CPU, NO_DEVICE, Availability, DeviceFacts, State
@@ -16,6 +17,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, Refusing
 from fmha_cli.domain.rules import Reason, Severity, reasons_against
+from fmha_cli.domain.suggest import Kind, suggest
 
 MIN_PREFIX = 8
 """Hex digits that a digest prefix must have (contract, section 4)."""
@@ -124,7 +126,10 @@ def _require_device(backends: Iterable[Backend], found: Mapping[str, Availabilit
     of = "" if wanted.backend == "auto" else f" for {wanted.backend}"
     what = f"--device {wanted.device}: no such device{of}"
     why = "; ".join(filter(None, whys)) or f"devices here: {', '.join(here) or 'none'}"
-    raise EnvironmentProblem(what, code="E021", where="--device", why=why, help="`fmha devices` lists them")
+    known = here if ":" in wanted.device else [*here, *device_kinds()]
+    help = suggest(wanted.device, known, Kind.DEVICE, otherwise="")
+    help = f"{help} `fmha devices` lists them".lstrip()
+    raise EnvironmentProblem(what, code="E021", where="--device", why=why, help=help)
 
 
 def archs_in_play(backends: Iterable[Backend], found: Mapping[str, Availability], wanted: Wanted) -> list[str]:

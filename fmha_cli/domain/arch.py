@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.domain.errors import InternalError, UsageError
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, suggest
 
 SCHEMA = "fmha.arch/1"
 GROUPS_SCHEMA = "fmha.arch-facts/1"
@@ -100,7 +100,8 @@ def load_arch(name: str) -> ArchSpec:
     """
     known = arch_names()
     if name not in known:
-        raise UsageError(f"--arch {name}: no such architecture", code="E005", where="--arch", help=suggest(name, known))
+        help = suggest(name, known, Kind.ARCH, "`fmha archs` lists them")
+        raise UsageError(f"--arch {name}: no such architecture", code="E005", where="--arch", help=help)
     return arch_from_json(arch_root().joinpath(f"{name}.json").read_text("utf-8"), f"arch_specs/{name}.json")
 
 

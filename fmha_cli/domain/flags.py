@@ -67,6 +67,7 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
         repeats=True,
     ),
     Flag("causal", _B, "Same as --mask causal"),
+    Flag("window", _S, "Same as --mask window:N,0: N keys to the left, without the query's own"),
     Flag("sink", _S, "Leading keys that the left mask bound never hides [default: 0]"),
     Flag("sink-logits", _F, "Learned sink logits, one per head; 'filled' generates them from the seed"),
     Flag("bias", _T, "none, elementwise[:11ss|1hss|bhss], alibi [default: none]"),

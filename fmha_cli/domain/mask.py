@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.suggest import Kind, suggest
 
 
 class Align(StrEnum):
@@ -143,13 +144,20 @@ def parse_mask(text: str) -> tuple[Mask, int | None]:
         return _window(word == "xt", left, right), None
     if word in ("g", "generic") and (m := _TWO.match(rest)):
         return Mask.make(Align.TOP_LEFT, int(m[1]) - 1, int(m[2]) - 1), None
-    raise ImpossibleProblem(
-        f"--mask {text}: not a mask",
-        code="P002",
-        where="--mask",
-        help="none, causal, causal-tl, window:L,R, window-tl:L,R, generic:Y,X, or CK's 0 1 2 t b t:l,r[,sink] "
-        "b:l,r[,sink] xt:w xb:w g:y,x",
-    )
+    raise ImpossibleProblem(f"--mask {text}: not a mask", code="P002", where="--mask", help=_near(word, rest))
+
+
+_SPELLINGS = ("none", "causal", "causal-tl", "window:L,R", "window-tl:L,R", "generic:Y,X")
+
+
+def _near(word: str, rest: str) -> str:
+    """What may have been meant by a text that is no mask."""
+    if word in ("window", "window-tl"):
+        left = rest.strip() if re.fullmatch(_NUMBER, rest) else "1024"
+        same = f"; the same is --window {left}" if word == "window" else ""
+        return f"e.g. --mask {word}:{left},0 ({left} keys to the left and none to the right){same}"
+    spellings = f"{', '.join(_SPELLINGS)}, or CK's 0 1 2 t b t:l,r[,sink] b:l,r[,sink] xt:w xb:w g:y,x"
+    return suggest(word, _SPELLINGS, Kind.MASK, spellings)
 
 
 def _window(top_left: bool, left: int, right: int) -> Mask:

@@ -20,7 +20,8 @@ from fmha_cli.domain.features import (
     RotaryStyle,
 )
 from fmha_cli.domain.flags import BY_KEY, FILLED, FlagKind, parse_list, parse_number, parse_size
-from fmha_cli.domain.mask import Mask, parse_mask
+from fmha_cli.domain.mask import Align, Mask, parse_mask
+from fmha_cli.domain.suggest import Kind, suggest
 
 E = TypeVar("E", bound=StrEnum)
 LARGEST = 2**31 - 1
@@ -229,6 +230,8 @@ def _mask(given: dict[str, Any], out: dict[str, Any]) -> None:
         if "mask" in given and mask != Mask(right=0):
             raise _conflict("--causal", f"--mask {given['mask']}", "--causal means --mask causal")
         mask = Mask(right=0)
+    if "window" in given:
+        mask = _window(given, mask)
     sink = given.get("sink")
     if sink is not None and sink_in_mask is not None and sink != sink_in_mask:
         raise _conflict(f"--sink {sink}", f"--mask {given['mask']}", "the mask's third number is --sink")
@@ -237,6 +240,18 @@ def _mask(given: dict[str, Any], out: dict[str, Any]) -> None:
     out["mask"] = mask
     out["sink"] = sink if mask.left is not None else 0  # without a left bound a sink changes nothing
     out["sink_logits"] = "sink_logits" in given
+
+
+def _window(given: dict[str, Any], mask: Mask) -> Mask:
+    """The mask of ``--window``, which no other mask may contradict."""
+    size = given["window"]
+    _at_least(0, {"window": size})
+    window = Mask.make(Align.BOTTOM_RIGHT, size, 0)
+    other = "--causal" if given.get("causal") else f"--mask {given.get('mask')}"
+    if mask != window and ("mask" in given or given.get("causal")):
+        why = f"--window {size} means --mask {window.text()}, which hides the keys to the right too"
+        raise _conflict(other, f"--window {size}", why)
+    return window
 
 
 def _bias(given: dict[str, Any], out: dict[str, Any]) -> None:
@@ -280,7 +295,8 @@ def _numbers(given: dict[str, Any], out: dict[str, Any]) -> None:
 def _choice(kind: type[E], text: str, flag: str) -> E:
     if text not in kind._value2member_map_:
         known = ", ".join(m.value for m in kind)
-        raise impossible("P014", f"--{flag} {text}", f"--{flag}", f"one of {known}")
+        near = suggest(text, kind, Kind(flag), otherwise="")
+        raise impossible("P014", f"--{flag} {text}", f"--{flag}", f"one of {known}", near or None)
     return kind(text)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 from fmha_cli.domain.counterpart import Case, Counterpart, Program
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.regular import open_regular
-from fmha_cli.domain.suggest import suggest
+from fmha_cli.domain.suggest import Kind, suggest
 
 _REFERENCE = re.compile(r"\$(\w+)")
 _MATRIX = {"group", "program", "axes", "lines", "cases", "settings"}
@@ -121,7 +121,7 @@ def _check(matrix: object, where: str, options: Mapping[Program, Mapping[str, st
     for settings in given:
         for option, value in settings.items():
             if option not in known:
-                raise _malformed(where, f"option {option!r}: {suggest(option, known)}")
+                raise _malformed(where, f"option {option!r}: {suggest(option, known, Kind.OPTION)}")
             for name in _REFERENCE.findall(str(value)):
                 if name not in axes:
                     raise _malformed(where, f"{option}: no axis ${name}")

@@ -159,4 +159,5 @@ def cell(value: Any) -> str:
 
 def counted(count: int, word: str) -> str:
     """``1 device``, ``2 devices``."""
-    return f"{count} {word}" if count == 1 else f"{count} {word[:-1] + 'ies' if word.endswith('y') else word + 's'}"
+    plural = word[:-1] + "ies" if word.endswith("y") and not word.endswith("ey") else word + "s"
+    return f"{count} {word if count == 1 else plural}"

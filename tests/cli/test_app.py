@@ -73,8 +73,7 @@ def test_no_command_prints_the_help_to_stderr(fmha: Fmha) -> None:
         (["cache", "sl"], "error[E001]: fmha cache sl: no such command\n  = help: did you mean ls?\n"),
         (
             ["archs", "--jsn"],
-            "error[E001]: fmha archs: no such option --jsn\n  --> --jsn\n"
-            "  = help: did you mean --json or --jsonl or --csv?\n",
+            "error[E001]: fmha archs: no such option --jsn\n  --> --jsn\n  = help: did you mean --json?\n",
         ),
         (
             ["explain", "--heads"],

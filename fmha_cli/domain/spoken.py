@@ -1,0 +1,107 @@
+"""What people call things that have another name here: a table in ``arch_specs/``, and the products in the architectures' facts.
+
+Only refused names are looked up, so nothing here costs a command that works.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmha_cli.domain.arch import arch_document, arch_names, load_arch
+from fmha_cli.domain.suggest import Kind
+
+FILE, SCHEMA = "_names.json", "fmha.names/1"
+_PREFIX = 4
+"""A product may be named by its first letters and digits, at least so many (``mi300``)."""
+
+
+@dataclass(frozen=True)
+class Meaning:
+    """What a name means.
+
+    Attributes:
+        names: the names that it has here.
+        label: what they were found by, for people (``MI300X``); empty if that is the name itself.
+        note: a sentence to say besides them, or instead of them.
+    """
+
+    names: tuple[str, ...]
+    label: str = ""
+    note: str = ""
+
+
+def letters(name: str) -> str:
+    """The letters and digits of a name, small: names are compared by these."""
+    return re.sub(r"[^a-z0-9]", "", name.lower())
+
+
+def meaning(name: str, kind: Kind) -> Meaning | None:
+    """What a name that people use means; None if neither the table nor the facts know it. Modules in front of a name
+    (``torch.float16``) do not count."""
+    if kind is Kind.ARCH:
+        return _product(name)
+    own = letters(name.rpartition(".")[2])
+    for row in _document()["names"][kind]:
+        if own and own in map(letters, row["said"]):
+            return Meaning(tuple(row["means"]), note=row.get("note", ""))
+    return None
+
+
+def products(facts: Mapping[str, Mapping[str, Any]]) -> tuple[str, ...]:
+    """The products that the facts of an architecture name."""
+    value = {key: fact["value"] for key, fact in facts.items()}
+    product = (value["product"],) if "product" in value else ()
+    return (*value.get("products", ()), *product, *value.get("other_products", ()), *value.get("device_names", ()))
+
+
+def _product(name: str) -> Meaning | None:
+    """The architectures of a product: by its whole name, by some of its words, or by its first letters."""
+    wanted = _bare(name)
+    rows = _document()["names"][Kind.ARCH]
+    known = [(product, arch) for arch in arch_names() for product in products(load_arch(arch).facts)]
+    known += [(said, arch) for row in rows for said in row["said"] for arch in row["means"]]
+    for fits in (_is, _has_words, _begins):
+        found = [(product, arch) for product, arch in known if wanted and fits(wanted, _bare(product))]
+        if found:
+            labels = dict.fromkeys(product for product, _ in found)
+            short = [label for label in labels if not any(other in label for other in labels if other != label)]
+            return Meaning(tuple(dict.fromkeys(arch for _, arch in found)), label=", ".join(short[:3]))
+    return None
+
+
+def _is(wanted: Sequence[str], product: Sequence[str]) -> bool:
+    return "".join(wanted) == "".join(product)
+
+
+def _has_words(wanted: Sequence[str], product: Sequence[str]) -> bool:
+    first, *others = wanted
+    return product[:1] == (first,) and all(any(word.startswith(w) for word in product[1:]) for w in others)
+
+
+def _begins(wanted: Sequence[str], product: Sequence[str]) -> bool:
+    text = "".join(wanted)
+    return len(text) >= _PREFIX and "".join(product).startswith(text)
+
+
+def _bare(name: str) -> tuple[str, ...]:
+    """The words of a product without the brands in front of them; a brand may be written together with the next word."""
+    brands = _document()["brands"]["value"]
+    words = list(_words(name))
+    while words:
+        glued = next((b for b in brands if words[0] == b or re.fullmatch(rf"{b}\d.*", words[0])), None)
+        if glued is None:
+            break
+        words[0] = words[0].removeprefix(glued)
+        words = words if words[0] else words[1:]
+    return tuple(words)
+
+
+def _words(name: str) -> Iterator[str]:
+    return (word.lower() for word in re.findall(r"[A-Za-z0-9]+", name))
+
+
+def _document() -> Any:
+    return arch_document(FILE, SCHEMA)

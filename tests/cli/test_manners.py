@@ -1,0 +1,150 @@
+"""What people type who do not know the command line yet, and what it answers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cli.conftest import Fmha
+from cli.test_commands import SMALL
+
+
+@pytest.mark.parametrize(
+    ("argv", "code", "help"),
+    [
+        ("list-kernels --arch mi300x", 2, "did you mean gfx942 (MI300X)?"),
+        ("list-kernels --arch 4090", 2, "did you mean sm_89 (RTX 4090)?"),
+        ("list-kernels --arch gfx943", 2, "did you mean gfx942?"),
+        ("list-kernels --arch v100", 2, "`fmha archs` lists them"),
+        ("archs mi355x", 2, "did you mean gfx950 (MI355X)?"),
+        ("list-kernels --arch gfx942 --backend ck", 2, "did you mean ck_tile?"),
+        ("run --backend cuda", 2, "did you mean flash_attn?"),
+        ("run --device cuda", 4, "did you mean cuda:0? `fmha devices` lists them"),
+        ("run --device xyz", 4, "`fmha devices` lists them"),
+        ("run --dtype float16", 2, "did you mean fp16?"),
+        ("run --dtype fp16:half", 2, "did you mean fp16?"),
+        ("run --mask casual", 2, "did you mean causal?"),
+        ("run --mask sliding:64", 2, "did you mean window:L,R?"),
+        ("run --mask window:64", 2, "e.g. --mask window:64,0 (64 keys to the left and none to the right)"),
+        ("run --layout nhd", 2, "did you mean bshd?"),
+        ("run --layout sbhd", 2, "tensors whose first axis is the sequence are not taken"),
+        ("run --fill gaussian", 2, "did you mean normal?"),
+        ("run --direction backward", 2, "did you mean bwd?"),
+        ("run --qscale per_tensor", 2, "did you mean tensor?"),
+        ("run --kv-cache paged", 2, "--kv-cache paged:128"),
+        ("run --num-heads 4", 2, "did you mean --heads?"),
+        ("run --bathc 2", 2, "did you mean --batch?"),
+        ("run --xqz 2", 2, "`fmha run --help` lists them"),
+        ("list-kernels --filter head_dim:128", 2, "did you mean hdim?"),
+        ("benchmark", 2, "did you mean bench?"),
+        ("xqz", 2, "`fmha --help` lists them"),
+        ("cache clean", 2, "did you mean prune?"),
+        ("schema nope", 2, "one of "),
+        ("explain K9999", 2, "`fmha explain --rules` lists every id"),
+    ],
+)
+def test_a_refused_name_gets_the_one_that_was_meant_or_none(fmha: Fmha, argv: str, code: int, help: str) -> None:
+    done = fmha(*argv.split())
+    assert (done.code, done.out) == (code, "")
+    (line,) = [line for line in done.err.splitlines() if line.startswith("  = help: ")]
+    assert line.startswith(f"  = help: {help}")
+
+
+def test_variables_get_the_names_of_options_alone(fmha: Fmha) -> None:
+    assert "did you mean FMHA_HEADS?" in fmha("archs", "gfx942", FMHA_NUM_HEADS="1").err
+    assert "did you mean FMHA_HDIM?" in fmha("archs", "gfx942", FMHA_HEAD_DIM="1").err
+    assert "did you mean" not in fmha("archs", "gfx942", FMHA_XQZ="1").err
+    assert "did you mean" not in fmha("archs", "gfx942", FMHA_QUUX="1").err
+
+
+# -- help --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("words", ["", "bench", "cache", "cache ls"])
+def test_help_is_a_command_too(fmha: Fmha, words: str) -> None:
+    asked, usual = fmha("help", *words.split()), fmha(*words.split(), "--help")
+    assert (asked.code, asked.out, asked.err) == (0, usual.out, "")
+    assert asked.out.startswith(f"Usage: fmha {words}".rstrip())
+
+
+def test_help_on_nothing_suggests(fmha: Fmha) -> None:
+    done = fmha("help", "validat")
+    assert (done.code, done.out) == (2, "")
+    assert "did you mean validate?" in done.err
+
+
+def test_the_short_version(fmha: Fmha) -> None:
+    assert fmha("-V") == fmha("--version")
+
+
+@pytest.mark.parametrize("argv", [["--color", "foo"], ["--color", "foo", "archs"], ["archs", "--color", "foo"]])
+def test_a_wrong_option_in_front_of_the_command_is_named(fmha: Fmha, argv: list[str]) -> None:
+    done = fmha(*argv)
+    said = "error[E008]: --color foo: no such choice\n  --> --color\n  = help: one of auto, always, never\n"
+    assert (done.code, done.out, done.err) == (2, "", said)
+
+
+def test_options_without_a_command_are_no_reason_for_a_page_of_help(fmha: Fmha) -> None:
+    done = fmha("-q")
+    assert (done.code, done.err) == (2, "error[E001]: fmha: no command was given\n  = help: `fmha --help` lists them\n")
+
+
+# -- --window ----------------------------------------------------------------------------------------------------------
+
+
+def test_window_is_a_spelling_of_the_mask(fmha: Fmha, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def mask(*flags: str, **variables: str) -> str:
+        return str(fmha("plan", "-s", "64", "-d", "64", *flags, "--json", **variables).document["problem"]["mask"])
+
+    assert mask("--window", "16") == mask("--mask", "window:16,0") == "window:16,0"
+    assert mask("--window", "1k", "--mask", "window:1024,0") == "window:1024,0"
+    assert mask("--window", "16", FMHA_MASK="causal") == "window:16,0"
+    assert mask("--causal", FMHA_WINDOW="16") == "causal"
+    (tmp_path / "fmha.toml").write_text("window = 8\n")
+    monkeypatch.chdir(tmp_path)
+    assert mask() == "window:8,0"
+    assert mask("--mask", "none") == "none"
+
+
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (["--causal"], "--causal and --window 16 contradict each other"),
+        (["--mask", "causal"], "--mask causal and --window 16 contradict each other"),
+        (["--mask", "window:16,1"], "--mask window:16,1 and --window 16 contradict each other"),
+    ],
+)
+def test_window_contradicts_another_mask(fmha: Fmha, other: list[str], said: str) -> None:
+    done = fmha("plan", "--window", "16", *other)
+    assert done.code == 2
+    assert done.err.startswith(f"error[P007]: {said}\n")
+    assert "= rule: --window 16 means --mask window:16,0, which hides the keys to the right too" in done.err
+
+
+def test_a_window_has_no_negative_size(fmha: Fmha) -> None:
+    done = fmha("plan", "--window", "-1")
+    assert (done.code, done.err.splitlines()[0]) == (2, "error[P005]: --window -1")
+
+
+# -- words -------------------------------------------------------------------------------------------------------------
+
+
+def test_more_splits_than_keys_get_a_word(fmha: Fmha) -> None:
+    done = fmha("explain", "-s", "64", "-d", "64", "--splits", "65", "--backend", "null")
+    assert done.err == "--splits 65 for 64 keys: 1 split at least will be empty\n"
+    done = fmha("explain", "-s", "64", "-d", "64", "--splits", "64", "--backend", "null")
+    assert done.err == ""
+
+
+@pytest.mark.parametrize("command", ["explain", "plan"])
+def test_a_sweep_is_refused_by_the_flag_that_swept(fmha: Fmha, command: str) -> None:
+    done = fmha(command, "-s", "64,128")
+    assert done.code == 2
+    assert "  --> --seqlen\n" in done.err
+    assert "--seqlen has 2 values: 64, 128" in done.err
+
+
+def test_a_page_size_is_shown_by_an_example(fmha: Fmha) -> None:
+    done = fmha("run", *SMALL, "--kv-cache", "paged")
+    assert (done.code, done.err.splitlines()[-1]) == (2, "  = help: --kv-cache paged:128")

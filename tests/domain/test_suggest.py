@@ -1,0 +1,143 @@
+"""Suggestions: names that people use, typing mistakes, and silence where nothing is near."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+
+import pytest
+
+from fmha_cli.backends.builtins import BUILTINS
+from fmha_cli.cli.app import known_options
+from fmha_cli.cli.command import CommandSet
+from fmha_cli.cli.table import COMMANDS, declared
+from fmha_cli.domain.arch import arch_names, arch_root, load_arch
+from fmha_cli.domain.dtypes import DType, parse_dtypes
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Direction, Layout, QScale
+from fmha_cli.domain.spoken import FILE, letters, products
+from fmha_cli.domain.suggest import Kind, distance, near_names, suggest
+from fmha_cli.report.document import names as schema_names
+
+TABLE = json.loads(arch_root().joinpath(FILE).read_text("utf-8"))
+SUBCOMMANDS = [n for c in COMMANDS if isinstance(found := declared(c), CommandSet) for n in found.commands]
+OPTIONS = {name for names in known_options().values() for name in names}
+KNOWN: dict[str, list[str]] = {
+    "arch": list(arch_names()),
+    "backend": list(BUILTINS),
+    "device": ["cpu", "cuda:0", "hip:0", "emu:ARCH"],
+    "dtype": [d.value for d in DType],
+    "mask": ["none", "causal", "causal-tl", "window:L,R"],
+    "layout": [x.value for x in Layout],
+    "fill": [*FILLS, *CLOSED_FILLS],
+    "direction": [x.value for x in Direction],
+    "qscale": [x.value for x in QScale],
+    "command": [*COMMANDS, *SUBCOMMANDS, "--version"],
+    "option": sorted(OPTIONS),
+}
+
+
+@pytest.mark.parametrize("kind", list(Kind))
+def test_the_table_names_what_exists_and_gives_sources(kind: Kind) -> None:
+    rows = TABLE["names"][kind]
+    said = [letters(name) for row in rows for name in row["said"]]
+    assert [name for name, count in Counter(said).items() if count > 1] == []
+    known = COMMANDS if kind is Kind.COMMAND else KNOWN[kind]
+    assert kind is Kind.ARCH or set(said) & set(map(letters, known)) == set()
+    for row in rows:
+        assert row["source"].strip()
+        assert row["means"] or row["note"]
+        assert row.get("confidence", "checked") in ("checked", "recalled", "conflict")
+        for name in row["means"]:
+            assert parse_dtypes(name) if kind is Kind.DTYPE else name in KNOWN[kind]
+
+
+def test_products_stand_once() -> None:
+    stated = {letters(p) for arch in arch_names() for p in products(load_arch(arch).facts)}
+    assert not [name for row in TABLE["names"]["arch"] for name in row["said"] if letters(name) in stated]
+    assert set(TABLE["names"]) == set(Kind)
+
+
+@pytest.mark.parametrize(
+    ("name", "archs"),
+    [
+        *((name, "gfx942") for name in ("mi300x", "MI300A", "mi325x", "MI-300X", "AMD Instinct MI300X", "mi300")),
+        ("mi355x", "gfx950"),
+        ("mi350", "gfx950"),
+        ("mi250x", "gfx90a"),
+        *((name, "gfx1100") for name in ("rx7900", "RX7900XTX", "7900xtx", "rx-7900-xt", "w7900")),
+        ("rx9070xt", "gfx1201"),
+        ("strix-halo", "gfx1151"),
+        *((name, "sm_90 sm_90a") for name in ("h100", "H200", "h100-sxm", "gh200", "hopper")),
+        ("b200", "sm_100 sm_100a"),
+        ("b300", "sm_103a"),
+        *((name, "sm_80") for name in ("a100", "A100-80GB", "a100_sxm", "sm80")),
+        *((name, "sm_89") for name in ("l40s", "l40", "l4", "4090", "rtx4090", "RTX 4080")),
+        *((name, "sm_120 sm_120a") for name in ("5090", "rtx-5090")),
+        *((name, "sm_86") for name in ("3090", "a10", "rtx3080")),
+        ("GFX942", "gfx942"),
+        ("gfx942:sramecc+:xnack-", "gfx942"),
+        ("gfx943", "gfx942"),
+        ("gxf942", "gfx942"),
+    ],
+)
+def test_products_and_spellings_lead_to_architectures(name: str, archs: str) -> None:
+    assert near_names(name, arch_names(), Kind.ARCH) == tuple(archs.split())
+
+
+def test_the_answer_says_by_what_it_was_found() -> None:
+    assert suggest("mi300x", arch_names(), Kind.ARCH) == "did you mean gfx942 (MI300X)?"
+    assert suggest("sbhd", ["bhsd", "bshd"], Kind.LAYOUT) == (
+        "tensors whose first axis is the sequence are not taken; transpose them to bshd; one of bhsd, bshd"
+    )
+    assert suggest("x", []) == "there are none"
+
+
+@pytest.mark.parametrize("name", ["v100", "t4", "sm_70", "rx9060", "rx6900", "mi100", "gfx1030", "foo", "2080", "i9"])
+def test_another_product_is_no_near_name(name: str) -> None:
+    assert near_names(name, arch_names(), Kind.ARCH) == ()
+
+
+@pytest.mark.parametrize(
+    ("kind", "pairs"),
+    [
+        (Kind.BACKEND, "ck ck_tile flash flash_attn cuda flash_attn rocm ck_tile hip ck_tile cktile ck_tile"),
+        (Kind.DEVICE, "cuda cuda:0 rocm hip:0 gpu cuda:0|hip:0 cpu:0 cpu"),
+        (Kind.DTYPE, "float16 fp16 half fp16 bfloat16 bf16 torch.float16 fp16 fp61 fp16 float8 fp8_e4m3|fp8_e5m2"),
+        (Kind.MASK, "casual causal causl causal sliding:64 window:L,R swa window:L,R"),
+        (Kind.LAYOUT, "nhd bshd thd bshd bnsd bhsd BSHD bshd"),
+        (Kind.FILL, "gaussian normal norml normal randn normal"),
+        (Kind.DIRECTION, "backward bwd forward fwd both fwd+bwd fwd-bwd fwd+bwd"),
+        (Kind.QSCALE, "per-tensor tensor kvblock kv-block"),
+        (Kind.COMMAND, "rn run list list-kernels listkernels list-kernels validat validate benchmark bench sl ls"),
+        (Kind.OPTION, "num-heads heads head_dim hdim hdmi hdim bathc batch is-causal causal window-size window"),
+    ],
+)
+def test_what_people_type(kind: Kind, pairs: str) -> None:
+    words = pairs.split()
+    for name, meant in zip(words[::2], words[1::2], strict=True):
+        known = (*COMMANDS, "ls") if kind is Kind.COMMAND else KNOWN[kind]
+        assert near_names(name, known, kind) == tuple(meant.split("|")), name
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("nope", schema_names()),
+        ("lukewarm", ("hot", "cold", "both")),
+        ("sometimes", ("auto", "always", "never")),
+        ("backward", ("forward",)),
+        ("xy", ("xz", "ab")),
+        ("K9999", ("K001", "K012", "K900")),
+        ("int8", KNOWN["dtype"]),
+        ("--", KNOWN["option"]),
+        ("", ("a", "b")),
+    ],
+)
+def test_none_rather_than_a_silly_one(name: str, known: tuple[str, ...]) -> None:
+    assert near_names(name, known) == ()
+    assert suggest(name, known, otherwise="look") == "look"
+
+
+def test_every_kind_of_slip_is_one_step() -> None:
+    slips = {"causal": 0, "casual": 1, "causl": 1, "causall": 1, "cauzal": 1, "cuasla": 2, "": 6}
+    assert {name: distance(name, "causal") for name in slips} == slips
