@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, TextIO
 
 from fmha_cli.cli.output import silence
+from fmha_cli.report.escaping import escaped
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -30,7 +31,7 @@ def _paint(text: str, code: int) -> str:
 
 
 class Console:
-    """Announcements, warnings and progress on stderr."""
+    """Announcements, warnings and progress on stderr. Control characters in them are escaped."""
 
     def __init__(
         self, stream: TextIO | None = None, *, quiet: bool = False, verbose: bool = False, color: bool = False
@@ -44,19 +45,20 @@ class Console:
     def say(self, text: str) -> None:
         """An announcement; silent with ``-q``."""
         if not self.quiet:
-            self._write(text)
+            self._write(escaped(text))
 
     def detail(self, text: str) -> None:
         """A detail; shown with ``-v`` only."""
         if self.verbose:
-            self._write(text)
+            self._write(escaped(text))
 
     def warn(self, text: str) -> None:
         """A warning; shown even with ``-q``."""
-        self._write((_paint("warning", _YELLOW) if self.color else "warning") + f": {text}")
+        self._write((_paint("warning", _YELLOW) if self.color else "warning") + f": {escaped(text)}")
 
     def error(self, rendered: str) -> None:
         """An error as ``FmhaError.render`` gives it, its first word in red."""
+        rendered = escaped(rendered)
         if self.color:
             head, colon, rest = rendered.partition(":")
             rendered = _paint(head, _RED) + colon + rest
@@ -88,6 +90,8 @@ class Console:
             task = self._bar.add_task(title, total=None)
             bar = self._bar
             try:
-                yield lambda done, total, what: bar.update(task, completed=done, total=total, description=what or title)
+                yield lambda done, total, what: bar.update(
+                    task, completed=done, total=total, description=escaped(what) or title
+                )
             finally:
                 self._bar = None

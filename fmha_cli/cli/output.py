@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.report.escaping import escaped, printable
 from fmha_cli.report.form import Format
 
 
@@ -56,7 +57,7 @@ class Output:
         """
         from fmha_cli.report.formats import jsonl_lines
 
-        self._put("\n".join(jsonl_lines([row])))
+        self._put(escaped("\n".join(jsonl_lines([row]))))
 
     def document(self, document: Mapping[str, Any]) -> None:
         """A whole document in the chosen format.
@@ -69,7 +70,10 @@ class Output:
         self._put(render(document, self.form, color=self.color))
 
     def text(self, text: str) -> None:
-        """Print text that is already data. It is the same in every format."""
+        """Print text that is already data. It is the same in every format; control characters are escaped."""
+        self._print(escaped(text))
+
+    def _print(self, text: str) -> None:
         if self.path is None:
             self.gone = not flush_stdout(text) or self.gone
             return
@@ -77,38 +81,13 @@ class Output:
 
         try:
             with Target(self.path, "-o").opened() as file:
-                file.write(printable(text + "\n", "utf-8").encode())
+                file.write(f"{text}\n".encode())
         except BrokenPipeError:
             self.gone = True
 
     def _put(self, text: str) -> None:
         if text or self.form is not Format.JSONL or self.path is not None:
-            self.text(text)
-
-
-def printable(text: str, encoding: str) -> str:
-    """The text with everything that ``encoding`` cannot hold escaped as JSON does it (``\\udc80``).
-
-    Names of files and messages of kernels may hold bytes that are no text, which Python keeps as lone surrogates.
-    """
-    try:
-        text.encode(encoding)
-        return text
-    except UnicodeEncodeError:
-        return "".join(c if _holds(encoding, c) else _escaped(c) for c in text)
-
-
-def _holds(encoding: str, character: str) -> bool:
-    try:
-        character.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _escaped(character: str) -> str:
-    words = character.encode("utf-16-be", "surrogatepass")
-    return "".join(f"\\u{words[i]:02x}{words[i + 1]:02x}" for i in range(0, len(words), 2))
+            self._print(text)
 
 
 def flush_stdout(line: str | None = None) -> bool:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args, get_origin
 from fmha_cli.domain.codec import alternatives, bare, choices, extras, members_of
 from fmha_cli.domain.members import ShownAs
 from fmha_cli.report.document import document, name_of
+from fmha_cli.report.escaping import cleaned, escaped
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
@@ -20,11 +21,19 @@ Path = tuple[str, ...]
 
 
 def render(data: Mapping[str, Any], form: Format, *, color: bool = False) -> str:
-    """A document as text without a final line break; only tables have colour.
+    """A document as text without a final line break; only tables have colour. Control characters in it are escaped.
 
     Raises:
         TypeError: the document has no table.
     """
+    if form is Format.TABLE and color:
+        from fmha_cli.report.table import plain
+
+        return plain(view(cleaned(data), color=True))
+    return escaped(_rendered(data, form))
+
+
+def _rendered(data: Mapping[str, Any], form: Format) -> str:
     if form is Format.JSON:
         return json_text(data)
     if form is Format.JSONL:
@@ -33,8 +42,7 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False) -> str
         return csv_text(rows_of(data), columns(name_of(data)))
     from fmha_cli.report.table import markdown, plain
 
-    table = view(data, color=color and form is Format.TABLE)
-    return plain(table) if form is Format.TABLE else markdown(table)
+    return plain(view(data)) if form is Format.TABLE else markdown(view(data))
 
 
 def view(data: Mapping[str, Any], *, color: bool = False) -> Table:
