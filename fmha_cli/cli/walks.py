@@ -38,7 +38,15 @@ _measuring = partial(Opt, panel="Measuring")
 CACHE = _measuring(
     "cache", FlagKind.TEXT, "State of the caches before a sample [default: hot]", choices=("hot", "cold", "both")
 )
-AB = Opt("ab", FlagKind.TEXT, "Two kernels, timed in turns", panel="Choosing", repeats=True, metavar="K1 K2", pair=True)
+AB = Opt(
+    "ab",
+    FlagKind.TEXT,
+    "Two kernels, timed in turns; K@DIR is one built from an edited tree",
+    panel="Choosing",
+    repeats=True,
+    metavar="K1 K2",
+    pair=True,
+)
 FLOPS = _measuring(
     "flops", FlagKind.TEXT, "(query, key) pairs that count [default: visible]", choices=("visible", "dense")
 )
@@ -70,7 +78,9 @@ def walk(call: Call) -> int:
 
     if len(call.settings.many("ab")) not in (0, 2):
         where = call.settings.where("ab")
-        raise UsageError(f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2")
+        raise UsageError(
+            f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2 or --ab K K@DIR"
+        )
     return walk_points(call)
 
 
@@ -121,6 +131,7 @@ COMMANDS = {
                 DRY_RUN,
                 *RUNNING,
                 *REVISIONS,
+                *EMULATING,
                 *JOURNALS,
                 *ROWS,
             ),

@@ -59,14 +59,15 @@ def rebuilt(there: Mapping[str, str | None], here: Mapping[str, str | None]) -> 
     """How the kernels of a journal differ from those built now, in words; None if no kernel of both differs.
 
     Args:
-        there, here: kernel digest -> digest of the key of its build, None if it could not be built.
+        there, here: kernel digest, or ``DIGEST@DIR`` of a kernel from a tree of its own -> digest of the key of its build,
+            None if it could not be built.
     """
-    for kernel, key in here.items():
-        if kernel in there and there[kernel] != key:
-            if key is None or there[kernel] is None:
+    for name, key in here.items():
+        if name in there and there[name] != key:
+            digest, at, home = name.partition("@")
+            kernel = f"{digest[:8]}{at}{_short(home)}"
+            if key is None or there[name] is None:
                 now, then = ("cannot", "could") if key is None else ("can", "could not")
-                return f"kernel {kernel[:8]} {now} be built here and {then} be built for the journal"
-            return (
-                f"kernel {kernel[:8]} is built from other sources, with other flags or by another compiler than there"
-            )
+                return f"kernel {kernel} {now} be built here and {then} be built for the journal"
+            return f"kernel {kernel} is built from other sources, with other flags or by another compiler than there"
     return None

@@ -17,6 +17,10 @@ from fmha_cli.domain.rules import unbuildable
 from fmha_cli.toolchain.cache.root import cache_root, open_root
 from fmha_cli.toolchain.parallel import COMPILE_BYTES, Job, Outcome, build_many
 from fmha_cli.walk.request import Request
+from fmha_cli.walk.sides import Order, context_at
+
+_Shop = tuple[str, str | None]
+"""A backend, and the tree of sources that it builds from; None for the one that the options choose."""
 
 Built = Outcome[Artifact]
 """The outcome of one kernel's build: an artifact, or the error that its rows show."""
@@ -43,7 +47,18 @@ def build_stages(
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
     heard: Callable[[Built], None] = lambda outcome: None,
 ) -> Mapping[str, Built]:
-    """Build every distinct kernel; the outcomes by kernel digest. One failure does not stop the others.
+    """As :func:`build_orders`, for kernels that are all built from the sources of the context; by kernel digest."""
+    return build_orders([Order(stage) for stage in stages], registry, context, progress, heard)
+
+
+def build_orders(
+    orders: Sequence[Order],
+    registry: Registry,
+    context: BuildContext,
+    progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    heard: Callable[[Built], None] = lambda outcome: None,
+) -> Mapping[str, Built]:
+    """Build every distinct kernel from its sources; the outcomes by ``Order.key``. One failure does not stop the others.
 
     A backend never gets kernels that its rules refuse. A backend that cannot build at all (no compiler, no sources)
     is reported once, and all its kernels share that error.
@@ -55,24 +70,23 @@ def build_stages(
     Raises:
         KeyboardInterrupt: the user interrupted; what was finished is in the cache.
     """
-    distinct = {stage.kernel.digest: stage for stage in stages}
-    refused = {digest: _refusal(registry, stage.kernel) for digest, stage in distinct.items()}
-    ready, unfit = _prepared(
-        registry, context, [stage.kernel.backend for digest, stage in distinct.items() if refused[digest] is None]
-    )
+    distinct = {order.key: order for order in orders}
+    refused = {key: _refusal(registry, order.stage.kernel) for key, order in distinct.items()}
+    ready, unfit = _prepared(registry, context, [order for key, order in distinct.items() if refused[key] is None])
     outcomes: dict[str, Built] = {}
     jobs: dict[str, Job[Artifact]] = {}
-    for digest, stage in distinct.items():
-        kernel = stage.kernel
-        error = refused[digest] or unfit.get(kernel.backend)
+    for key, order in distinct.items():
+        kernel = order.stage.kernel
+        shop = (kernel.backend, order.home)
+        error = refused[key] or unfit.get(shop)
         if error is None:
-            build = partial(_build, registry, replace(context, prepared=ready[kernel.backend]), stage)
+            build = partial(_build, registry, ready[shop], order.stage)
             backend = registry.backend(kernel.backend)
             memory = backend.compile_bytes(kernel) if isinstance(backend, Batched) else COMPILE_BYTES
-            jobs[digest] = Job(kernel.name, build, memory)
+            jobs[key] = Job(kernel.name, build, memory)
         else:
-            outcomes[digest] = Built(kernel.name, None, error)
-            heard(outcomes[digest])
+            outcomes[key] = Built(kernel.name, None, error)
+            heard(outcomes[key])
 
     def done(count: int, total: int, outcome: Built) -> None:
         progress(len(outcomes) + count, len(distinct), outcome.name)
@@ -96,15 +110,17 @@ def _refusal(registry: Registry, kernel: KernelSpec) -> FmhaError | None:
 
 
 def _prepared(
-    registry: Registry, context: BuildContext, names: Sequence[str]
-) -> tuple[Mapping[str, object], Mapping[str, EnvironmentProblem]]:
-    """Let each backend prepare its builds: the preparations and the errors, by backend name."""
-    ready: dict[str, object] = {}
-    faults: dict[str, EnvironmentProblem] = {}
-    for name in dict.fromkeys(names):
+    registry: Registry, context: BuildContext, orders: Sequence[Order]
+) -> tuple[Mapping[_Shop, BuildContext], Mapping[_Shop, EnvironmentProblem]]:
+    """Let each backend prepare its builds from each tree: the prepared contexts and the errors."""
+    ready: dict[_Shop, BuildContext] = {}
+    faults: dict[_Shop, EnvironmentProblem] = {}
+    for name, home in dict.fromkeys((order.stage.kernel.backend, order.home) for order in orders):
         backend = registry.backend(name)
+        here = context_at(registry, context, name, home)
         try:
-            ready[name] = backend.prepare(context) if isinstance(backend, Batched) else None
+            prepared = backend.prepare(here) if isinstance(backend, Batched) else None
+            ready[name, home] = replace(here, prepared=prepared)
         except EnvironmentProblem as fault:
-            faults[name] = fault
+            faults[name, home] = fault
     return ready, faults

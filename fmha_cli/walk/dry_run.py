@@ -13,7 +13,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.walk.builds import Built, build_context, build_stages
+from fmha_cli.walk.builds import Built, build_context, build_orders
 from fmha_cli.walk.execute import artifacts_of
 from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Request
@@ -36,7 +36,7 @@ def dry_fates(
     if not shown:
         return [_plain(row) for row in rows], None
     context = build_context(request, notify)
-    built = build_stages([s for row in shown for s in (row.plan.stages if row.plan else ())], registry, context)
+    built = build_orders([order for row in shown for order in row.orders], registry, context)
     missing = next((o.error for o in built.values() if isinstance(o.error, EnvironmentProblem)), None)
     with ExitStack() as stack:
         supervisor = stack.enter_context(Supervisor())

@@ -10,21 +10,33 @@ from fmha_cli.domain.device import is_emulated, usable_cores
 from fmha_cli.domain.emulation import EmulatorOptions
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.rules import Reason
 from fmha_cli.execution.job import Emulation, Loadable
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir
 from fmha_cli.walk.request import Command, Request
 
+UNTIMED = Reason(
+    "Z003",
+    "an emulated device has no speed to measure: nothing was timed, and what the two kernels executed is compared",
+    "the counts are in the note and in the row's `executed`",
+)
+"""Why the rows of ``--ab`` have no times on an emulated device."""
+
 
 def refuse_timing(request: Request) -> None:
-    """Refuse to time an emulated device: the times would be the emulator's.
+    """Refuse to time an emulated device: the times would be the emulator's. Two kernels can be compared by what they
+    execute.
 
     Raises:
-        UsageError: Z003, ``fmha bench`` on an emulated device.
+        UsageError: Z003, ``fmha bench`` of single kernels on an emulated device.
     """
-    if request.command is Command.BENCH and is_emulated(request.device):
+    if request.command is Command.BENCH and request.ab is None and is_emulated(request.device):
         what = f"--device {request.device}: an emulated device has no speed to measure"
         why = "its times are those of the emulator, not of the kernel"
-        help = "fmha validate judges the kernel there; fmha inspect --executed counts what it executes"
+        help = (
+            "fmha validate judges the kernel there; fmha inspect --executed counts what it executes; bench --ab K1 K2 compares "
+            "the counts of two"
+        )
         raise UsageError(what, code="Z003", where="--device", why=why, help=help)
 
 

@@ -25,6 +25,7 @@ from fmha_cli.measure.roofline import CONTRADICTED, CacheState, Peaks
 from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.report.target import refused
 from fmha_cli.walk.builds import Built
+from fmha_cli.walk.emulation import UNTIMED
 from fmha_cli.walk.outputs import out_path
 from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Command, Context
@@ -91,7 +92,7 @@ class Executor:
                 arenas = [stack.enter_context(self._arena(job)) for job in jobs]
                 judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
                 timed: tuple[Timed | None, Timed | None] = (None, None)
-                if all(j.verdict in _TIMED for j in judged):
+                if all(j.verdict in _TIMED for j in judged) and not jobs[0].device.emulated:
                     first, second = (
                         self._launcher(job, arena, rows[0]) for job, arena in zip(jobs, arenas, strict=True)
                     )
@@ -208,7 +209,10 @@ class Executor:
     def _fate(self, row: Row, artifacts: tuple[Artifact, ...], judged: Judged, timed: Timed | None) -> Fate:
         """The outcome of a row that was judged, with its times if they can be believed."""
         fate = Fate.of(judged, artifacts)
-        if judged.verdict not in _TIMED or row.choice is None or row.choice.device.emulated:
+        if row.choice is not None and row.choice.device.emulated:
+            untimed = (UNTIMED,) if self._request.command is Command.BENCH else ()
+            return replace(fate, reasons=(*fate.reasons, *untimed))
+        if judged.verdict not in _TIMED:
             return fate
         if judged.mistimed:
             reason = Reason(CONTRADICTED, judged.mistimed, "the session's timer is wrong: no time of this row counts")
@@ -271,7 +275,7 @@ def _failed(judged: Judged, fault: RowFailed) -> Judged:
 def artifacts_of(row: Row, built: Mapping[str, Built]) -> tuple[tuple[Artifact, ...], Fate | None]:
     """The artifacts of a row's stages, or the Fate of a row whose build failed."""
     assert row.plan is not None
-    outcomes = [built[stage.kernel.digest] for stage in row.plan.stages]
+    outcomes = [built[order.key] for order in row.orders]
     failed = [o.error for o in outcomes if o.error is not None]
     if not failed:
         return tuple(o.value for o in outcomes if o.value is not None), None

@@ -79,5 +79,5 @@ def _past(path: Path, row: Row, data: Mapping[str, object]) -> Record:
 
 
 def keys_of(built: Mapping[str, Built]) -> dict[str, str | None]:
-    """Kernel digest -> digest of the key of its build; None if it could not be built."""
+    """``Order.key`` -> digest of the key of its build; None if it could not be built."""
     return {kernel: None if outcome.value is None else outcome.value.digest for kernel, outcome in built.items()}

@@ -21,11 +21,13 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.execution.judge import Judged
 from fmha_cli.measure.measurement import Measurement
+from fmha_cli.report.counts import compared_counts
 from fmha_cli.report.parts import Inputs, KernelRow, stage_rows
 from fmha_cli.report.record import Record
 from fmha_cli.walk.origin import selected_by
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.rows import Row
+from fmha_cli.walk.sides import options_at
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +60,15 @@ class Fate:
             executed=judged.executed,
         )
 
+    def beside(self, other: Fate, against: str) -> Fate:
+        """This side of ``--ab``; on an emulated device with a note on what it executed beside the other side.
+
+        Args:
+            against: the name of the other side.
+        """
+        note = compared_counts(self.executed or (), other.executed or (), against)
+        return self if note is None else replace(self, notes=(*self.notes, note))
+
 
 def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths: Mapping[str, str]) -> Record:
     """The Record of a row.
@@ -89,7 +100,11 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
     times = fate.measurement.stage_medians_ns if fate.measurement else ()
     return replace(
         record,
-        repro=repro_line(row.problem, request, kernel.digest if named or row.pair else None),
+        repro=repro_line(
+            row.problem,
+            replace(request, options=options_at(registry, request.options, kernel.backend, row.home)),
+            kernel.digest if named or row.pair else None,
+        ),
         backend=kernel.backend,
         device=row.choice.device.id if row.choice.runnable else None,
         arch=kernel.arch,

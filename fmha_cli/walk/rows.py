@@ -16,6 +16,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.measure.roofline import CacheState
 from fmha_cli.walk.request import Command, Request
+from fmha_cli.walk.sides import Order, Side, home_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class Row:
         default: whether ``auto`` would have chosen this kernel.
         side: place among the kernels of ``--ab``, 0 or 1; None without ``--ab``.
         fallback: the first reason of the nearest miss that was refused.
+        home: the tree of sources from which the kernels of this side of ``--ab`` are built (``K@DIR``); None for the one
+            that the options choose.
     """
 
     group: int
@@ -39,6 +42,18 @@ class Row:
     default: bool = True
     side: int | None = None
     fallback: str | None = None
+    home: str | None = None
+
+    @property
+    def orders(self) -> tuple[Order, ...]:
+        """What has to be built for the row, in the order of its stages."""
+        return () if self.plan is None else tuple(Order(stage, self.home) for stage in self.plan.stages)
+
+    @property
+    def name(self) -> str:
+        """The name of the main kernel, with the row's own tree of sources."""
+        assert self.plan is not None
+        return self.plan.main.name if self.home is None else f"{self.plan.main.name}@{self.home}"
 
     @property
     def key(self) -> str:
@@ -54,7 +69,8 @@ class Row:
         if self.choice is None:
             return f"`{self.problem.repro()}` without a kernel"
         kernel, device = self.choice.kernel, self.choice.device.id
-        return f"`{self.problem.repro()}` by {kernel.backend} {kernel.digest[:8]} on {device}, {self.cache.value}"
+        side = kernel.digest[:8] if self.home is None else f"{kernel.digest[:8]}@{self.home}"
+        return f"`{self.problem.repro()}` by {kernel.backend} {side} on {device}, {self.cache.value}"
 
     @property
     def pair(self) -> bool:
@@ -102,10 +118,7 @@ class _Planner:
         """The rows of one point."""
         request = self.request
         if request.ab is not None:
-            sides = [
-                self._expanded(group, problem, self._selected(problem, replace(request.wanted, kernel=name)), side)
-                for side, name in enumerate(request.ab)
-            ]
+            sides = [self._side(group, problem, Side.parse(text, "--ab"), side) for side, text in enumerate(request.ab)]
             for both in zip_longest(*sides):
                 yield from (row for row in both if row is not None)
             return
@@ -115,6 +128,14 @@ class _Planner:
 
     def _selected(self, problem: Problem, wanted: Wanted) -> Selection:
         return select(problem, self.registry, self.found, wanted)
+
+    def _side(self, group: int, problem: Problem, named: Side, side: int) -> Iterator[Row]:
+        """The rows of one side of ``--ab``."""
+        selection = self._selected(problem, replace(self.request.wanted, kernel=named.kernel))
+        if selection.best is not None and named.home is not None:
+            home_option(self.registry, selection.best.kernel.backend, named.home, "--ab")
+        for row in self._expanded(group, problem, selection, side):
+            yield replace(row, home=named.home)
 
     def _expanded(self, group: int, problem: Problem, selection: Selection, side: int | None = None) -> Iterator[Row]:
         if selection.best is None:

@@ -28,7 +28,7 @@ from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.record import Record
 from fmha_cli.walk.baseline import Baseline, Conditions
 from fmha_cli.walk.baseline_file import load_baseline
-from fmha_cli.walk.builds import Built, build_context, build_stages
+from fmha_cli.walk.builds import Built, build_context, build_orders
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
 from fmha_cli.walk.execute import Executor, artifacts_of
 from fmha_cli.walk.host import this_host
@@ -259,9 +259,9 @@ class _Walk:
     def _build(self) -> Mapping[str, Built]:
         if self.request.dry_run:
             return {}
-        stages = [stage for row in self.rows if row.plan is not None for stage in row.plan.stages]
-        built = build_stages(
-            stages, self.registry, self.context.building, lambda d, t, w: self.progress(d, t, f"build {w}")
+        orders = [order for row in self.rows for order in row.orders]
+        built = build_orders(
+            orders, self.registry, self.context.building, lambda d, t, w: self.progress(d, t, f"build {w}")
         )
         if self.journal is not None:  # the rows of earlier sessions too: their kernels must be the ones built now
             self.journal.built(keys_of(built))
@@ -317,10 +317,14 @@ class _Walk:
             self._planned(row)
         pair = self.executor.run_pair((rows[0], rows[1]), (ready[0][0], ready[1][0]))
         fates = [self._believed(row, fate) for row, fate in zip(rows, pair, strict=True)]
+        fates = [
+            fate.beside(other, against.name)
+            for fate, other, against in zip(fates, reversed(fates), reversed(rows), strict=True)
+        ]
         records = [self._record(row, fate) for row, fate in zip(rows, fates, strict=True)]
         a, b = (fate.measurement for fate in fates)
         if a is not None and b is not None:
-            ratios = ab_ratios(a.samples_ns, b.samples_ns, (plans[0].main.name, plans[1].main.name))
+            ratios = ab_ratios(a.samples_ns, b.samples_ns, (rows[0].name, rows[1].name))
             records = [replace(record, ab=ratio) for record, ratio in zip(records, ratios, strict=True)]
         self._keep(dict(zip(indices, records, strict=True)))
 

@@ -52,7 +52,17 @@ def test_a_hazard_is_exit_1_and_is_shown(fmha: Fmha, emulator: Told, sees: Sees,
     assert (off.code, "HAZARD" in off.out) == (0, False)
 
 
-@pytest.mark.parametrize("more", [(), ("--ab", HONEST, HONEST), ("--all-kernels",), ("--dry-run",)])
+def test_a_pair_is_compared_by_counts(fmha: Fmha, emulator: Told) -> None:
+    done = fmha("bench", *ON, "--ab", HONEST, HONEST, "--emu-seed", "1", "--json")
+    assert done.code == 0, done.err
+    assert faults_of(done.document) == []
+    assert [row["measurement"] for row in done.document["records"]] == [None, None]
+    shown = fmha("bench", *ON, "--ab", HONEST, HONEST)
+    assert "every count the same as" in shown.out
+    assert "Z003" in shown.out
+
+
+@pytest.mark.parametrize("more", [(), ("--all-kernels",), ("--dry-run",)])
 def test_bench_is_refused(fmha: Fmha, emulator: Told, more: tuple[str, ...]) -> None:
     done = fmha("bench", *ON, *more, "--json")
     assert done.code == 2

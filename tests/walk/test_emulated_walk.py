@@ -205,11 +205,10 @@ def test_a_damaged_library_is_not_loaded(emulator: Told, monkeypatch: pytest.Mon
     assert emulator("attach") == []
 
 
-@pytest.mark.parametrize("ab", [None, ("a", "b")])
 @pytest.mark.parametrize("dry_run", [False, True])
-def test_times_are_refused(emulator: Told, ab: tuple[str, str] | None, dry_run: bool) -> None:
+def test_times_are_refused(emulator: Told, dry_run: bool) -> None:
     with pytest.raises(UsageError, match="no speed") as raised:
-        run("bench", ab=ab, dry_run=dry_run)
+        run("bench", dry_run=dry_run)
     assert raised.value.code == "Z003"
     assert emulator("build") == []
 
