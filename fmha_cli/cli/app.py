@@ -17,6 +17,7 @@ from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
 from fmha_cli.cli.settings import FLAG, Value, check_choices, layer_of_variables, merge, variable_of
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, TALK, declared
+from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.domain.errors import FmhaError, InternalError
 from fmha_cli.report.form import Format
 
@@ -28,6 +29,7 @@ def main() -> NoReturn:
         if signal.getsignal(ended_by) is signal.SIG_DFL:  # not where nohup ignores it
             signal.signal(ended_by, signal.default_int_handler)
     _open_streams()
+    use_one_thread(os.environ)
     sys.exit(run(sys.argv[1:], os.environ))
 
 

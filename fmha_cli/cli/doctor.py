@@ -75,11 +75,13 @@ def _configuration(call: Call) -> Iterator[DoctorCheck]:
 
 
 def _cache(here: Surroundings) -> str:
+    from fmha_cli.domain.quantities import size
+    from fmha_cli.report.lines import counted
     from fmha_cli.toolchain.cache.listing import cache_stats
     from fmha_cli.toolchain.cache.root import open_root
 
     stats = cache_stats(open_root(here.cache_root))
-    return f"safe, {stats.entries} entries, {stats.total_bytes / 2**20:.1f} MiB"
+    return f"safe, {counted(stats.entries, 'entry')}, {size(stats.total_bytes)}"
 
 
 def _plugins(call: Call) -> Iterator[DoctorCheck]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.members import Count, Least, NullWhenNotFinite
@@ -81,6 +81,9 @@ class Check:
     rows: Count
     fill: str
     worst: Annotated[str | None, "where the worst row is"] = None
+    column: Annotated[Count | None, "element of the worst row with the largest error; null: rows have one element"] = (
+        None
+    )
     rms: Annotated[float | None, "root mean square of the rows' quotients; null: no such limit"] = None
     rms_budget: float | None = None
     rows_total: Annotated[Count | None, "rows that the output has; more than rows: a sample was checked"] = None
@@ -95,11 +98,35 @@ class Check:
         return rows if self.rms is None or self.rms_budget is None else (*rows, (self.rms, self.rms_budget))
 
     @property
+    def limit(self) -> Literal["row", "element", "rms", "finite"]:
+        """The limit of which the largest share is used (``docs/numerics.md``, the judging rule)."""
+        if self.badness == float("inf"):
+            return "finite"
+        names: tuple[Literal["row", "element", "rms"], ...] = ("row", "element", "rms")
+        shares = [value / budget if budget > 0 else float(value > 0) for value, budget in self._limits]
+        return names[shares.index(max(shares))]
+
+    @property
     def badness(self) -> float:
         """The share of the budget that is used; above 1 fails. It orders fills from best to worst."""
         if self.nonfinite or any(value != value for value, _ in self._limits):
             return float("inf")
         return max((value / budget if budget > 0 else float(value > 0) * 1e308) for value, budget in self._limits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Judging:
+    """How closely a row was looked at.
+
+    Attributes:
+        repeats: launches of each fill that had to agree bit for bit.
+        launches: launches whose outputs, guards and inputs were examined, over all fills.
+        guard_bytes: bytes outside of all tensors that were watched for writes.
+    """
+
+    repeats: Count
+    launches: Count
+    guard_bytes: Count
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,6 +10,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
+from math import prod
 
 import numpy as np
 
@@ -80,6 +81,11 @@ class Arena:
         self._zones = zones_of(layout)
         self._inputs: dict[str, Array] = {}
         self._guard = Pattern.FFFF
+
+    @property
+    def guard_bytes(self) -> int:
+        """Bytes that belong to no element, and are watched."""
+        return sum(zone.length * prod(zone.shape) for zone in self._zones)
 
     @property
     def closed(self) -> bool:

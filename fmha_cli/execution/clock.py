@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fmha_cli.domain.quantities import duration, time_of
+
 SHORTEST_NS = 10
 """A launch with any work takes longer: to call a function through Python alone takes more than a hundred nanoseconds."""
 
@@ -18,6 +20,9 @@ have a resolution of half a microsecond."""
 
 UNTIMED, UNTIMED_NS = 1.5, 5_000_000
 """The host waited so many times as long as was reported, and so much longer: worth a note."""
+
+_DIGITS = 6
+"""A contradiction may be small."""
 
 Reported = tuple[tuple[int | None, ...], ...]
 """Nanoseconds by launch and stage; None is a time that was no finite number."""
@@ -39,19 +44,19 @@ def contradiction(reported: Reported, waited: Sequence[int], elapsed_ns: int, *,
         times = [ns for ns in stages if ns is not None]
         total = sum(times)
         if min(times) < 0:
-            return f"{where} reported {_shown(min(times))}: a time is not negative"
+            return f"{where} reported {time_of(min(times), _DIGITS)}: a time is not negative"
         if works and total < SHORTEST_NS:
-            return f"{where} reported {_shown(total)}: no launch takes less than {SHORTEST_NS} ns"
+            return f"{where} reported {time_of(total, _DIGITS)}: no launch takes less than {duration(SHORTEST_NS)}"
         if _beyond(total, host):
-            return f"{where} reported {_shown(total)}, but the host waited only {_shown(host)} for it"
+            return (
+                f"{where} reported {time_of(total, _DIGITS)}, but the host waited only {time_of(host, _DIGITS)} for it"
+            )
     for what, total in (
         ("reported", sum(ns or 0 for stages in reported for ns in stages)),
         ("waited for", sum(waited)),
     ):
         if _beyond(total, elapsed_ns):
-            return (
-                f"{count} launches: {_shown(total)} {what}, but the host's clock advanced by {_shown(elapsed_ns)} only"
-            )
+            return f"{count} launches: {time_of(total, _DIGITS)} {what}, but the host's clock advanced by {time_of(elapsed_ns, _DIGITS)} only"
     return None
 
 
@@ -68,14 +73,10 @@ def untimed(reported: Sequence[int], waited: Sequence[int]) -> str | None:
     if wait < time * UNTIMED or wait - time < UNTIMED_NS:
         return None
     return (
-        f"the host waited {wait / 1e6:.1f} ms for a launch that is reported with {time / 1e6:.1f} ms: "
+        f"the host waited {duration(wait)} for a launch that is reported with {duration(time)}: "
         "the rest is outside the timed part, or the timer is wrong"
     )
 
 
 def _beyond(reported: int, waited: int) -> bool:
     return reported > waited * (1 + SLACK) + SLACK_NS
-
-
-def _shown(ns: int) -> str:
-    return f"{ns} ns" if abs(ns) < 10**15 else f"{ns:.3g} ns"

@@ -26,7 +26,7 @@ import time
 
 from fmha_cli.domain.emulation import merged, summed
 from fmha_cli.domain.features import CLOSED_FILLS
-from fmha_cli.domain.verdict import Verdict
+from fmha_cli.domain.verdict import Judging, Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
 from fmha_cli.execution.checks import Outputs, never_written, not_repeated, returned_again
@@ -71,7 +71,7 @@ def judge(
             trial.notes += [f"fill {closed} is not used: {reason}" for closed, reason in unused.items() if reason]
     if any(trial.harmed for trial in trials):
         supervisor.retire()
-    return _summed(trials)
+    return _summed(trials, policy.repeats, arena.guard_bytes)
 
 
 def _judge_fill(examiner: Examiner, trial: Trial) -> None:
@@ -145,7 +145,8 @@ def recheck(
         examiner.look_late(trial, first, 0.0 if again else time.monotonic())
     if again and not trial.over:
         _launch_negated(examiner, trial, first)
-    return _summed([trial])
+    before = judged.judging
+    return _summed([trial], before.repeats if before else 1, arena.guard_bytes)
 
 
 def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
@@ -179,7 +180,7 @@ def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
     examiner.look_late(trial, outputs, returned)
 
 
-def _summed(trials: list[Trial]) -> Judged:
+def _summed(trials: list[Trial], repeats: int, guard_bytes: int) -> Judged:
     worst = max(trials, key=lambda trial: trial.badness)
     seen = [one for trial in trials for one in trial.observed]
     return Judged(
@@ -194,4 +195,7 @@ def _summed(trials: list[Trial]) -> Judged:
         outputs=worst.outputs,
         findings=merged(f for one in seen for f in one.findings) if seen else None,
         executed=summed(seen[0].executed) if seen else None,
+        judging=Judging(
+            repeats=repeats, launches=sum(len(trial.stage_ns) for trial in trials), guard_bytes=guard_bytes
+        ),
     )

@@ -7,6 +7,7 @@ import os
 import tempfile
 
 from fmha_cli.domain.device import available_bytes
+from fmha_cli.domain.quantities import size as in_words
 
 
 def shared_file(size: int, *, also: int = 0) -> int:
@@ -24,7 +25,7 @@ def shared_file(size: int, *, also: int = 0) -> int:
     """
     free = available_bytes()
     if free is not None and size + also > free:
-        raise MemoryError(f"at least {gib(size + also)} are needed, {gib(free)} are available")
+        raise MemoryError(f"at least {in_words(size + also)} are needed, {in_words(free)} are available")
     fd = -1
     try:
         fd = os.memfd_create("fmha-arena", os.MFD_CLOEXEC) if hasattr(os, "memfd_create") else _unlinked()
@@ -32,13 +33,8 @@ def shared_file(size: int, *, also: int = 0) -> int:
     except OSError as fault:
         if fd >= 0:
             os.close(fd)
-        raise MemoryError(f"no shared memory of {size} bytes: {fault}") from fault
+        raise MemoryError(f"no shared memory of {in_words(size)}: {fault}") from fault
     return fd
-
-
-def gib(size: int) -> str:
-    """A number of bytes in the unit in which memory is sold."""
-    return f"{size / 2**30:,.1f} GiB"
 
 
 def _unlinked() -> int:
@@ -55,4 +51,4 @@ def map_shared(fd: int, size: int) -> mmap.mmap:
     try:
         return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
     except OSError as fault:
-        raise MemoryError(f"mapping {size} bytes of shared memory: {fault}") from fault
+        raise MemoryError(f"mapping {in_words(size)} of shared memory: {fault}") from fault

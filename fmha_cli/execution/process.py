@@ -15,6 +15,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from fmha_cli.domain.blas import as_the_user_set_it
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.protocol import VERSION, Decoder, Message, ProtocolError, encode
@@ -229,7 +230,7 @@ class WorkerProcess:
 def _environment() -> dict[str, str]:
     """The parent's environment with its module search path, so that both processes import the same code."""
     path = [os.path.abspath(entry) for entry in sys.path]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(path)}
+    return {**as_the_user_set_it(os.environ), "PYTHONPATH": os.pathsep.join(path)}
 
 
 def _signal_name(number: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fmha_cli.domain.emulation import Executed, Finding, Observed
-from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.domain.verdict import Comparison, Judging, Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case
 from fmha_cli.execution.checks import (
@@ -83,6 +83,7 @@ class Judged:
         outputs: what the kernel returned under it, for ``--out`` and saved failures.
         findings: the findings of an emulated device over all runs; None on other devices.
         executed: its counts of the first run; None on other devices.
+        judging: how closely the row was looked at.
     """
 
     verdict: Verdict
@@ -96,6 +97,7 @@ class Judged:
     outputs: Mapping[str, Array] = field(default_factory=dict)
     findings: tuple[Finding, ...] | None = None
     executed: tuple[Executed, ...] | None = None
+    judging: Judging | None = None
 
 
 @dataclass

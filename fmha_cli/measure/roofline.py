@@ -15,6 +15,7 @@ from typing import Annotated
 
 from fmha_cli.domain.members import Then
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.quantities import duration
 from fmha_cli.domain.rules import Reason
 from fmha_cli.measure.stats import median
 
@@ -146,15 +147,15 @@ def impossible(samples_ns: Sequence[int], floor: Floor | None) -> Reason | None:
     least = floor.ns * (1 - MARGIN[floor.kind])
     middle, fast = median(samples_ns), sorted(samples_ns)[int(FASTEST * len(samples_ns))]
     if middle < least:
-        found = f"the median, {middle} ns, is below"
+        found = f"the median, {duration(middle)}, is below"
     elif fast < least * FAR_BELOW:
-        found = f"the fastest twentieth of the samples, {fast} ns, is far below"
+        found = f"the fastest twentieth of the samples, {duration(fast)}, is far below"
     else:
         return None
     what = "FLOPs" if floor.bound is Bound.COMPUTE else "bytes"
     return Reason(
         FASTER_THAN_ROOFLINE,
-        f"{found} the roofline floor of {floor.ns:.0f} ns ({floor.kind.value} peak, {what}): "
+        f"{found} the roofline floor of {duration(floor.ns)} ({floor.kind.value} peak, {what}): "
         "the kernel left work out, or the timer did",
         "compare with --cache cold; fmha validate; measure the peak again on an idle machine",
     )

@@ -6,13 +6,19 @@ and Gimelshein, "Online normalizer calculation for softmax" (2018). Memory is O(
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import os
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, replace
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from fmha_cli.domain.blas import uses_one_thread
+from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import lse_shape, shapes_of
@@ -21,6 +27,9 @@ from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_scale
 from fmha_cli.oracle.rows import Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, Ints, SequenceView, appended_cache
+
+MAX_THREADS = 8
+"""Each works on a block of some 20 MB."""
 
 Floats = TypeVar("Floats", npt.NDArray[np.float64], npt.NDArray[np.float32])
 
@@ -110,14 +119,13 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, strea
     leaks = [np.zeros((0, problem.hdim_v), np.bool_)]
     finite = all(np.isfinite(inputs[name]).all() for name in ("v", "v_new") if name in inputs)
     results = [RowResult(np.zeros((0, problem.hdim_v)), none, none, none, none, none, np.zeros(0, np.int64), none)]
-    for b, g, part in rows.groups(problem):
-        view = SequenceView(problem, inputs, b)
-        k, v = view.keys64("k", g), view.keys64("v", g)
-        for block in row_blocks(view, rows.h[part], rows.i[part]):
-            with np.errstate(invalid="ignore", over="ignore"):
-                results.append(attend(block, k, v, stream))
-            if not finite:
-                leaks.append(_leaks(block, v))
+    with _mapping() as each:
+        for b, g, part in rows.groups(problem):
+            view = SequenceView(problem, inputs, b)
+            k, v = view.keys64("k", g), view.keys64("v", g)
+            blocks = list(row_blocks(view, rows.h[part], rows.i[part]))
+            results += each(partial(_attended, k=k, v=v, stream=stream), blocks)
+            leaks += [] if finite else [_leaks(block, v) for block in blocks]
     return Reference(
         **{f.name: np.concatenate([getattr(result, f.name) for result in results]) for f in fields(RowResult)},
         rows=rows,
@@ -125,6 +133,23 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, strea
         cache=appended_cache(problem, inputs),
         leaks=None if finite else np.concatenate(leaks),
     )
+
+
+@contextmanager
+def _mapping() -> Iterator[Callable[[Callable[[RowBlock], RowResult], list[RowBlock]], Iterable[RowResult]]]:
+    """A ``map`` over row blocks, on several threads where each product has one: numpy releases the lock of the interpreter.
+    The results do not depend on the number of threads."""
+    count = min(usable_cores(), MAX_THREADS) if uses_one_thread(os.environ) else 1
+    if count == 1:
+        yield map
+        return
+    with ThreadPoolExecutor(count, thread_name_prefix="reference") as pool:
+        yield pool.map
+
+
+def _attended(block: RowBlock, k: F64, v: F64, stream: Stream) -> RowResult:
+    with np.errstate(invalid="ignore", over="ignore"):  # each thread has its own
+        return attend(block, k, v, stream)
 
 
 def _leaks(block: RowBlock, v: F64) -> Bools:

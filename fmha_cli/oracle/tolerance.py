@@ -91,6 +91,8 @@ def compare(
         worths.append(Worth.of(piece))
     judged, joined = Rows.joined(rows), RowErrors.joined(errors)
     check = output_check(joined, budget, fill, judged, total)
+    if suspect is not None and check.rows:
+        check = replace(check, column=worst_column(suspect[1][suspect[3]], suspect[2].o[suspect[3]]))
     checks: list[tuple[str, Check]] = [("o", check)]
     notes = [] if check.passed or suspect is None else diagnose(problem, *suspect[1:], fill)
     notes += [_leaked(joined.leaked)] if joined.leaked else []
@@ -141,7 +143,8 @@ def compare_gradients(
         errors = row_errors(actual.reshape(-1, dim), want, floor.reshape(-1), limit, leaks)
         check, (_, worst) = output_check(errors, budget, fill, None, noise.size), worst_row(errors, budget)
         at = ", ".join(str(n) for n in np.unravel_index(worst, noise.shape)) if check.rows else ""
-        checks.append((name, replace(check, worst=f"{name}[{at}]")))
+        column = worst_column(actual.reshape(-1, dim)[worst], want[worst]) if check.rows and dim > 1 else None
+        checks.append((name, replace(check, worst=f"{name}[{at}]", column=column)))
         nonzero, finite = nonzero or bool(expected.any()), finite or bool(np.isfinite(expected).any())
     distrust = None if nonzero else "every gradient is zero: a kernel that does nothing passes"
     distrust = distrust if finite else "no gradient is finite: a kernel that writes only NaN passes"
@@ -156,6 +159,15 @@ def worst_row(errors: RowErrors, budget: Budget) -> tuple[float, int]:
     severity = errors.mismatched * 1e30 + errors.relative / budget.row
     worst = int(severity.argmax())
     return float(severity[worst]), worst
+
+
+def worst_column(got: Array, want: F64) -> int:
+    """The element of a row (d,) with the largest error; one of another kind (finite, NaN, infinite) counts as infinite."""
+    row = got.astype(np.float64)
+    with np.errstate(invalid="ignore"):
+        error = np.abs(row - want)
+    error[(row == want) | (np.isnan(row) & np.isnan(want))] = 0.0
+    return int(np.where(np.isnan(error), np.inf, error).argmax())
 
 
 def output_check(errors: RowErrors, budget: Budget, fill: str, rows: Rows | None, total: int) -> Check:

@@ -1,14 +1,15 @@
 """Numbers, problems, kernels, launches and reasons as short lines of text for people, from their JSON forms.
 
-Numbers have one unit for a whole column and three significant digits.
+Quantities with units are written by ``domain.quantities``.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 from typing import Any
+
+from fmha_cli.domain.quantities import Quantity, digits
 
 Row = Mapping[str, Any]
 
@@ -98,26 +99,15 @@ def value_text(value: float | bool | str | None) -> str:
     return f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-_TIMES = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
-_SIZES = ((2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
-
-
-def time_unit(values_ns: Iterable[float | None]) -> tuple[float, str]:
-    """Nanoseconds per unit, and the unit, chosen so that the smallest of the times is at least 1."""
-    known = [v for v in values_ns if v]
-    least = min(known, default=0.0)
-    return next(((factor, unit) for factor, unit in _TIMES if least >= factor), (1.0, "ns"))
-
-
-def digits(value: float | None, places: int = 3) -> str:
-    """A number with ``places`` significant digits, without an exponent between 1e-3 and 1e6; empty for None."""
-    if value is None:
-        return ""
-    if value == 0:
-        return "0"
-    if not 1e-3 <= abs(value) < 1e6:
-        return f"{value:.{places - 1}e}"
-    return f"{value:.{max(0, places - 1 - math.floor(math.log10(abs(value))))}f}"
+def united(header: str, cells: Sequence[Quantity | None]) -> tuple[str, list[str]]:
+    """A column of a table: its header and its cells. A unit that all cells share stands in the header; else every cell
+    has its own."""
+    units = {cell.unit for cell in cells if cell is not None}
+    if len(units) != 1:
+        return header, ["" if cell is None else str(cell) for cell in cells]
+    unit = units.pop()
+    shared = unit if unit.endswith(header) else f"{header} [{unit}]"
+    return shared, ["" if cell is None else cell.number for cell in cells]
 
 
 def percent(share: float | None) -> str:
@@ -125,21 +115,6 @@ def percent(share: float | None) -> str:
     if share is None:
         return ""
     return "<0.01" if 0 < share < 1e-4 else f"{share * 100:.{2 if share < 0.1 else 1}f}"
-
-
-def size(count: int | None) -> str:
-    """Bytes with a binary unit; empty for None."""
-    if count is None:
-        return ""
-    return next((f"{digits(count / factor)} {unit}" for factor, unit in _SIZES if count >= factor), f"{count} B")
-
-
-def duration(nanoseconds: int | None) -> str:
-    """One time with its unit; empty for None."""
-    if nanoseconds is None:
-        return ""
-    factor, unit = time_unit([nanoseconds])
-    return f"{nanoseconds} ns" if factor == 1 else f"{digits(nanoseconds / factor)} {unit}"
 
 
 def cell(value: Any) -> str:
@@ -158,6 +133,18 @@ def cell(value: Any) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """``1 device``, ``2 devices``."""
-    plural = word[:-1] + "ies" if word.endswith("y") and not word.endswith("ey") else word + "s"
-    return f"{count} {word if count == 1 else plural}"
+    """``1 device``, ``2 devices``, ``2 entries``, ``2 launches``."""
+    ends_in_y = word.endswith("y") and not word.endswith("ey")
+    several = f"{word[:-1]}ies" if ends_in_y else f"{word}es" if word.endswith("ch") else f"{word}s"
+    return f"{count} {word if count == 1 else several}"
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """``1-3, 7``: ascending numbers in few words."""
+    parts: list[list[int]] = []
+    for number in numbers:
+        if parts and number == parts[-1][-1] + 1:
+            parts[-1] = [parts[-1][0], number]
+        else:
+            parts.append([number])
+    return ", ".join("-".join(map(str, part)) for part in parts)

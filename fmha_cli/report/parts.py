@@ -18,10 +18,10 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.members import Count, Hex64, Least, Named, Pattern, Sha256, ShownAs
 from fmha_cli.domain.plan import Artifact, Edited, Plan
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.quantities import size
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison
-from fmha_cli.report.lines import size
 from fmha_cli.report.table import Column
 
 Output = Literal["o", "lse", "dq", "dk", "dv", "dbias"]
@@ -91,6 +91,7 @@ class RunRow:
     """
 
     id: Annotated[str, Pattern("^[0-9a-f]{32}$")]
+    command: str
     started: str
     label: str | None = None
     revision: str | None = None

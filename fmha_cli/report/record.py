@@ -17,7 +17,7 @@ from fmha_cli.domain.members import Count, Hex64, Hidden, Least, ShownAs, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
-from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.domain.verdict import Comparison, Judging, Verdict
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.finite import nulled, restored
@@ -80,6 +80,7 @@ class Record:
     ] = None
     baseline: Ratio | None = None
     ab: Ratio | None = None
+    judging: Annotated[Judging | None, "how closely the row was looked at; null: it did not run"] = None
     launches: Annotated[
         tuple[LaunchView, ...], "of a dry run: what each stage would launch, where the backend can tell"
     ] = ()
@@ -171,7 +172,7 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
     row["schema"] = Record.schema
     for tree, names in (
         *(
-            (check, ("rows_total",))
+            (check, ("rows_total", "column"))
             for fill in (row["checks"], *row["fills"])
             if fill
             for check in fill.values()
@@ -179,7 +180,7 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
         ),
         *((stage, ("imported_from", "edited")) for stage in row["stages"]),
         *((measured, ("process_of_sample", "noise")) for measured in (row["measurement"],) if measured),
-        (row, ("regret_ci95", "run", "started", "host", "selected_by", "model")),
+        (row, ("regret_ci95", "judging", "run", "started", "host", "selected_by", "model")),
     ):
         for name in names:
             tree.setdefault(name, None)

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from fmha_cli.domain.device import available_bytes
+from fmha_cli.domain.quantities import size as in_words
 
 Array = npt.NDArray[Any]
 
@@ -48,7 +49,7 @@ def fits(size: int, what: str) -> None:
     """
     free = available_bytes()
     if free is not None and size > free:
-        needs = f"{what} needs {size / 2**30:,.1f} GiB, and {free / 2**30:,.1f} GiB of memory are available"
+        needs = f"{what} needs {in_words(size)}, and {in_words(free)} of memory are available"
         raise Unreadable(needs, help="use a machine with more memory, or smaller tensors")
 
 

@@ -28,9 +28,10 @@ class Origin:
     host: Host
 
     @staticmethod
-    def new(host: Host, label: str | None) -> Origin:
+    def new(host: Host, request: Request) -> Origin:
         """The origin of a new run."""
-        return Origin(RunRow(id=uuid4().hex, started=now(), label=label), host)
+        command = request.command.value
+        return Origin(RunRow(id=uuid4().hex, command=command, started=now(), label=request.label), host)
 
     def within(self, start: Start) -> Origin:
         """The origin of a run that a journal resumes: it keeps the id and the time of its first invocation."""

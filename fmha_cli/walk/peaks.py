@@ -1,13 +1,18 @@
-"""The peaks that rows are compared with: measured once per machine in the worker, or from the data sheet."""
+"""The peaks that rows are compared with: for ``bench`` measured once per machine in the worker, or from the data sheet."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from threading import Event, Thread
 
 from fmha_cli.domain.codec import from_json
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.protocols import PeakLoops
 from fmha_cli.measure.peaks import measured_peaks, spec_peaks, this_machine
 from fmha_cli.measure.roofline import Floor, PeakKind, Peaks, floor_of
-from fmha_cli.walk.request import Context
+from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 
 
@@ -17,6 +22,35 @@ class PeakBook:
     def __init__(self, context: Context) -> None:
         self._context = context
         self._known: dict[str, Peaks | None] = {}
+        self._measures = context.request.command is Command.BENCH and context.request.peak == PeakKind.MEASURED
+        """Only ``bench`` shows a share of the peak, so only it measures peaks."""
+
+    @contextmanager
+    def building(self, rows: Sequence[Row]) -> Iterator[None]:
+        """Build the peak loops beside the kernels. Nothing is measured beside anything: it would be too low."""
+        loops = {
+            row.choice.device.id: (backend, row.choice.device)
+            for row in rows
+            if self._measures and row.choice is not None and row.choice.runnable
+            if isinstance(backend := self._context.registry.backend(row.choice.kernel.backend), PeakLoops)
+        }
+        stop = Event()
+        building = replace(self._context.building, stop=stop)
+
+        def build() -> None:
+            for backend, device in loops.values():
+                with suppress(FmhaError):  # it is told when the first row needs them
+                    backend.build_peaks(device, building)
+
+        thread = Thread(target=build, name="peak loops")
+        thread.start()
+        try:
+            yield
+        except BaseException:
+            stop.set()
+            raise
+        finally:
+            thread.join()
 
     def peaks(self, row: Row) -> Peaks | None:
         """The peaks for a row's kernel, None if they are unknown."""
@@ -39,6 +73,8 @@ class PeakBook:
         backend = context.registry.backend(kernel.backend)
         if context.request.peak == PeakKind.SPEC or not isinstance(backend, PeakLoops):
             return spec_peaks(context.registry.arch(kernel.arch), device.name)
+        if not self._measures:
+            return None
         try:
             artifact = backend.build_peaks(device, context.building)
             machine = this_machine(context.threads, artifact.digest, device.archs[0])

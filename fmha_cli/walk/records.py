@@ -18,7 +18,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
-from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.domain.verdict import Comparison, Judging, Verdict
 from fmha_cli.execution.judge import Judged
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.counts import compared_counts
@@ -46,6 +46,7 @@ class Fate:
     saved: str | None = None
     findings: tuple[Finding, ...] | None = None
     executed: tuple[Executed, ...] | None = None
+    judging: Judging | None = None
 
     @classmethod
     def of(cls, judged: Judged, artifacts: tuple[Artifact, ...]) -> Fate:
@@ -58,6 +59,7 @@ class Fate:
             log=judged.log_tail or None,
             findings=judged.findings,
             executed=judged.executed,
+            judging=judged.judging,
         )
 
     def beside(self, other: Fate, against: str) -> Fate:
@@ -91,6 +93,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         saved=fate.saved,
         findings=fate.findings,
         executed=fate.executed,
+        judging=fate.judging,
     )
     if row.choice is None or row.plan is None:
         return record

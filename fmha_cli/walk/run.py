@@ -126,7 +126,7 @@ def run_points(
         )
         for line in () if baseline is None else baseline.coverage(_timed(rows, context)):
             notify(line)
-        origin = Origin.new(this_host(), request.label)
+        origin = Origin.new(this_host(), request)
         parts = partial(parts_of, rows, context, files, found, origin.host)
         journal, past = open_journal(rows, request, origin.run, parts, stack)
         walk = _Walk(
@@ -260,9 +260,10 @@ class _Walk:
         if self.request.dry_run:
             return {}
         orders = [order for row in self.rows for order in row.orders]
-        built = build_orders(
-            orders, self.registry, self.context.building, lambda d, t, w: self.progress(d, t, f"build {w}")
-        )
+        with self.book.building(self.rows):
+            built = build_orders(
+                orders, self.registry, self.context.building, lambda d, t, w: self.progress(d, t, f"build {w}")
+            )
         if self.journal is not None:  # the rows of earlier sessions too: their kernels must be the ones built now
             self.journal.built(keys_of(built))
         return built

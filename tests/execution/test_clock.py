@@ -24,8 +24,8 @@ def test_times_within_the_hosts_are_believed(launches: list[tuple[int, int]], ar
         ((None, 5), "launch 2 of 3 reported a time that is not a finite number"),
         ((-1, 500), "launch 2 of 3 reported -1 ns: a time is not negative"),
         ((0, 9), "launch 2 of 3 reported 9 ns: no launch takes less than 10 ns"),
-        ((60_000, 60_000), "launch 2 of 3 reported 120000 ns, but the host waited only 100000 ns for it"),
-        ((10**30, 0), "reported 1e+30 ns"),
+        ((60_000, 60_000), "launch 2 of 3 reported 120.000 us, but the host waited only 100.000 us for it"),
+        ((10**30, 0), "reported 1.00000e+21 s"),
     ],
 )
 def test_a_time_that_cannot_be_true_is_named(stages: tuple[int | None, ...], words: str) -> None:
@@ -37,7 +37,7 @@ def test_a_time_that_cannot_be_true_is_named(stages: tuple[int | None, ...], wor
 def test_all_launches_together_take_no_longer_than_the_parents_clock(reported: int, waited: int) -> None:
     """A worker whose own clock is wrong contradicts the parent's."""
     found = contradiction(((reported,),) * 3, [waited] * 3, 2_000_000, works=True)
-    assert "the host's clock advanced by 2000000 ns only" in (found or "")
+    assert "the host's clock advanced by 2.00000 ms only" in (found or "")
     assert contradiction(((reported,),) * 3, [waited] * 3, 2_700_000, works=True) is None
 
 

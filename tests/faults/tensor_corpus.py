@@ -271,7 +271,7 @@ def _npz_without_the_key(folder: Path) -> str:
     return put(folder, "q.npz", npz({"q.npy": npy(), "k.npy": npy()})) + ":x"
 
 
-@kind("GiB of memory are available")
+@kind("iB of memory are available")
 def _npz_that_declares_a_petabyte(folder: Path) -> str:
     data = npz({"q.npy": npy()}, zipfile.ZIP_DEFLATED)
     out = io.BytesIO()

@@ -79,7 +79,7 @@ class Plant:
     def resume(self) -> Mapping[str, Record]:
         """The records of the journal, as ``--resume`` takes them over."""
         first = self.written.lines[0]
-        run = RunRow(id="f" * 32, started=now())
+        run = RunRow(id="f" * 32, command="run", started=now())
         with ExitStack() as stack:
             rows, parts = self.written.rows, first["parts"]
             return open_journal(rows, Request(resume=str(self.path)), run, lambda: parts, stack)[1]

@@ -61,7 +61,7 @@ def test_a_problem_beyond_the_memory_ends_before_anything_is_allocated(
     assert done.code == 6, done.err
     for record in done.document["records"]:
         assert record["verdict"] == "OUT_OF_MEMORY"
-        assert any("GiB are needed, 8.0 GiB are available" in note for note in record["notes"])
+        assert any("GiB are needed, 8.00 GiB are available" in note for note in record["notes"])
 
 
 def test_the_other_rows_of_a_sweep_go_on(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:

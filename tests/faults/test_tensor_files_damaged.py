@@ -89,7 +89,7 @@ def test_a_bomb_costs_no_memory(tmp_path: Path) -> None:
         "npy_files.available_bytes = lambda: 1 << 29\n"
         "assert tensor_read.read_tensor(sys.argv[1], '--q', 'q').shape == (1, 1, 8, 16)\n"
         "try: tensor_read.read_tensor(sys.argv[1] + ':bomb', '--q', 'q')\n"
-        "except Exception as error: assert 'needs 1.0 GiB' in error.what, error\n"
+        "except Exception as error: assert 'needs 1.00 GiB' in error.what, error\n"
         "else: raise SystemExit('it was read')\n"
     )
     limit = 1 << 30

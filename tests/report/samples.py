@@ -22,7 +22,7 @@ from fmha_cli.domain.plan import Artifact, Edited, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
-from fmha_cli.domain.verdict import Check, Comparison, Verdict
+from fmha_cli.domain.verdict import Check, Comparison, Judging, Verdict
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
@@ -144,8 +144,14 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "log": "worker.log",
         "out": "o.npy",
         "saved": "failures/1",
+        "judging": Judging(repeats=2, launches=4, guard_bytes=4096),
         "run": RunRow(
-            id="0123456789abcdef" * 2, started="2026-11-22T19:40:00Z", label="nightly", revision="1a2b3c4", dirty=True
+            id="0123456789abcdef" * 2,
+            command="bench",
+            started="2026-11-22T19:40:00Z",
+            label="nightly",
+            revision="1a2b3c4",
+            dirty=True,
         ),
         "started": "2026-11-22T19:40:01Z",
         "host": DIGEST,
@@ -457,6 +463,7 @@ def checks(draw: st.DrawFn, fill: str) -> Check:
         rows=draw(natural),
         fill=fill,
         worst=draw(st.none() | words),
+        column=draw(st.none() | natural),
         rms=draw(st.none() | numbers),
         rms_budget=draw(st.none() | numbers),
     )

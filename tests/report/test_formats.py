@@ -12,12 +12,13 @@ import pytest
 from hypothesis import given, settings
 
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.quantities import digits, flop_rate, time_of
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents.report import records_view, report_document, summary
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import columns, json_text, jsonl_lines, render, rows_of
-from fmha_cli.report.lines import digits, duration, problem_text, size, time_unit
+from fmha_cli.report.lines import problem_text, united
 from fmha_cli.report.record import Record
 from report.samples import ENVIRONMENT, PROBLEM, bare, check, documents, emulated, measurement, record, records
 
@@ -200,12 +201,11 @@ def test_digits(value: float | None, text: str) -> None:
     assert digits(value) == text
 
 
-def test_units() -> None:
-    assert time_unit([None, 5e6, 2e3]) == (1e3, "us")
-    assert time_unit([]) == (1.0, "ns")
-    assert duration(1_500_000_000) == "1.50 s"
-    assert size(3 * 2**20) == "3.00 MiB"
-    assert size(100) == "100 B"
+def test_a_unit_that_all_cells_share_stands_in_the_header() -> None:
+    assert united("time", [time_of(5e6), None, time_of(2e6)]) == ("time [ms]", ["5.00", "", "2.00"])
+    assert united("time", [time_of(22_541_000), time_of(2e3)]) == ("time", ["22.5 ms", "2.00 us"])
+    assert united("FLOP/s", [flop_rate(4.9e8)]) == ("GFLOP/s", ["0.490"])
+    assert united("B/s", [None]) == ("B/s", [""])
 
 
 def test_mangled_names_are_cut_for_people() -> None:

@@ -1,4 +1,5 @@
-"""The table says which share of the rows was compared, and is silent when it was every row."""
+"""What the table says about judging: the share of the rows that was compared, what ``validate`` did, and where it found
+the worst error."""
 
 from __future__ import annotations
 
@@ -7,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 from fmha_cli.domain.verdict import Comparison
+from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents.report import records_view, report_document
+from fmha_cli.report.parts import RunRow
 from fmha_cli.report.table import plain
-from report.samples import ENVIRONMENT, check, record
+from report.samples import ENVIRONMENT, check, measurement, record
 
 
 def table(*counts: tuple[str, int, int | None]) -> str:
@@ -48,3 +51,51 @@ def test_the_least_share_counts_and_full_fills_are_named() -> None:
 
 def test_no_row_at_all_is_every_row() -> None:
     assert "of rows" not in table(("normal", 0, 0))
+
+
+RUN = RunRow(id="f" * 32, command="validate", started="2026-11-22T19:40:00Z")
+
+
+def test_validate_says_what_it_did_and_where_the_worst_error_is() -> None:
+    checked = replace(check(2e-4), worst="(b=0, h=3, i=17)", column=5)
+    fills = tuple(Comparison(checks=(("o", replace(checked, fill=fill)),)) for fill in ("normal", "ties"))
+    once = replace(measurement(), launches=((100,),), stop=StopReason.SINGLE)
+    rows = [replace(record(), comparisons=fills, run=RUN, measurement=once)] * 2
+    found = records_view(report_document(rows, ENVIRONMENT))
+    cells = dict(zip(found.headers, found.rows[0], strict=True))
+    assert cells["worst"] == "normal (b=0, h=3, i=17) d=5, row limit"
+    assert not [header for header in found.headers if "time" in header or "/s" in header]
+    assert (
+        "  judged: 2 fills (normal, ties) x 2 launches; 256 rows of o compared; inputs and 8.00 KiB of guard zones watched"
+        in found.details
+    )
+
+
+def test_rows_that_were_judged_differently_have_their_own_line() -> None:
+    other = replace(record(), comparisons=record().comparisons[:1], run=RUN)
+    found = records_view(report_document([replace(record(), run=RUN), other], ENVIRONMENT))
+    assert [line[:22] for line in found.details if "judged" in line] == [
+        "  judged 1: 2 fills (n",
+        "  judged 2: 1 fill (no",
+    ]
+
+
+@pytest.mark.parametrize("command", ["run", "bench"])
+def test_only_validate_tells_how_it_judged(command: str) -> None:
+    found = records_view(report_document([replace(record(), run=replace(RUN, command=command))], ENVIRONMENT))
+    assert "worst" not in found.headers
+    assert not [line for line in found.details if "judged" in line]
+
+
+@pytest.mark.parametrize(
+    ("changes", "limit"),
+    [
+        ({"row_l2": 9e-4}, "row"),
+        ({"row_l2": 1e-5, "max_abs": 9e-3}, "element"),
+        ({"rms": 1e-3, "rms_budget": 1e-4}, "rms"),
+        ({"nonfinite": 1}, "finite"),
+        ({"row_l2": 1e-5, "row_l2_budget": 0.0}, "row"),
+    ],
+)
+def test_the_limit_that_is_nearest_is_named(changes: dict[str, float], limit: str) -> None:
+    assert replace(check(1e-4), **{"max_abs": 1e-5, **changes}).limit == limit  # type: ignore[arg-type]

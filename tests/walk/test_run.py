@@ -15,6 +15,7 @@ from fmha_cli.execution.supervisor import Supervisor
 from fmha_cli.measure.roofline import FASTER_THAN_ROOFLINE, CacheState
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.cache.listing import list_entries
 from fmha_cli.walk.run import PEAK_TRIES
 from fmha_cli.walk.tensor_read import read_tensor
 
@@ -66,10 +67,29 @@ def test_peaks_of_a_busy_machine_are_measured_again(
         return {"flops": {"fp32": found[-1]}, "bandwidth": None, "llc_bytes": None, "source": "the test"}
 
     monkeypatch.setattr(Supervisor, "peaks", peaks)
-    (row,) = api.run(api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32"), backend="cpu", cache_root=str(tmp_path))
+    problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32")
+    (row,) = api.run(problem, command="bench", backend="cpu", cache_root=str(tmp_path), budget_s=0.01)
     assert row.verdict is verdict
     assert len(found) == 1 + PEAK_TRIES
     assert [r.id for r in row.reasons] == ([FASTER_THAN_ROOFLINE] if verdict is Verdict.MISTRUSTED else [])
+
+
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_peaks_are_measured_only_where_a_share_of_them_is_shown(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
+) -> None:
+    def peaks(*_: object) -> dict[str, object]:
+        raise AssertionError("measured")
+
+    monkeypatch.setattr(Supervisor, "peaks", peaks)
+    problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp32")
+    for row in api.run(problem, command=command, backend="cpu", cache_root=str(tmp_path)):
+        assert row.verdict is Verdict.PASSED
+        assert row.measurement is not None
+        assert row.measurement.floor is None
+    names = [entry.name or "" for entry in list_entries(CacheLayout(tmp_path))]
+    assert names
+    assert not [name for name in names if "peaks" in name]
 
 
 def test_a_pair_that_beats_the_roofline_is_distrusted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, Interrupted, U
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, Least, ShownAs
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.quantities import duration
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import SHORT, counted, duration
+from fmha_cli.report.lines import SHORT, counted
 from fmha_cli.report.parts import ArtifactRow, ErrorRow, KernelRow
 from fmha_cli.report.table import Table
 

@@ -11,9 +11,10 @@ from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Least, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.quantities import digits, size
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import digits, problem_text, size
+from fmha_cli.report.lines import problem_text
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table

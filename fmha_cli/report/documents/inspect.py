@@ -10,9 +10,10 @@ from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.domain.quantities import duration, size
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import nulled
-from fmha_cli.report.lines import cell, duration, size
+from fmha_cli.report.lines import cell
 from fmha_cli.report.parts import ArtifactRow, KernelRow
 from fmha_cli.report.table import Table
 

@@ -11,8 +11,9 @@ from fmha_cli.domain.codec import from_json, taken_from, to_json
 from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.members import Count, Sha256, ShownAs, Then
+from fmha_cli.domain.quantities import duration, size
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import counted, duration, helped, size
+from fmha_cli.report.lines import counted, helped
 from fmha_cli.report.parts import BackendRow, DeviceRow, Environment, backend_rows, device_rows
 from fmha_cli.report.table import Column, Table, table_of
 

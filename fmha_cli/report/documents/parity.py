@@ -10,9 +10,10 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.counterpart import Program, Said
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Count, Least, ShownAs, Then
+from fmha_cli.domain.quantities import Quantity, time_of
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import counted, digits
+from fmha_cli.report.lines import counted, ranges, united
 from fmha_cli.report.parts import Environment
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table
@@ -131,11 +132,15 @@ _QUIET = ("v", "kname", "warmup", "repeat")
 def parity_view(document: Mapping[str, Any]) -> Table:
     """One line for each case; below, why cases do not agree."""
     rows: list[list[str]] = []
+    theirs_ns: list[Quantity | None] = []
+    ours_ns: list[Quantity | None] = []
     details: dict[str, list[int]] = {}
     listed = all(case["outcome"] in (None, "not-comparable") and not case["upstream"] for case in document["cases"])
     for number, case in enumerate(document["cases"], 1):
         settings = " ".join(f"{k}={v}" for k, v in case["settings"].items() if k not in _QUIET)
         ratio = case["times"]["ratio"] if case["times"] else None
+        theirs_ns.append(None if ratio is None else time_of(ratio["median_ns"]))
+        ours_ns.append(None if ratio is None else time_of(ratio["ratio"] * ratio["median_ns"]))
         rows.append(
             [
                 str(number),
@@ -143,16 +148,17 @@ def parity_view(document: Mapping[str, Any]) -> Table:
                 case["program"],
                 settings,
                 case["outcome"] or "",
-                "" if ratio is None else digits(ratio["median_ns"] / 1000),
-                "" if ratio is None else digits(ratio["ratio"] * ratio["median_ns"] / 1000),
                 _ratio(ratio),
             ]
         )
         for line in (*case["why"], *(() if listed else case["notes"]), *_again(case)):
             details.setdefault(line, []).append(number)
-    headers = ["#", "case", "program", "settings", "outcome", "upstream [us]", "ours [us]", "ours / upstream"]
-    numbers = frozenset({"#", "upstream [us]", "ours [us]"})
-    said = [f"  {_ranges(those)}: {line}" for line, those in details.items()]
+    theirs, upstream = united("upstream", theirs_ns)
+    ours, own = united("ours", ours_ns)
+    rows = [[*row[:5], a, b, row[5]] for row, a, b in zip(rows, upstream, own, strict=True)]
+    headers = ["#", "case", "program", "settings", "outcome", theirs, ours, "ours / upstream"]
+    numbers = frozenset({"#", theirs, ours})
+    said = [f"  {ranges(those)}: {line}" for line, those in details.items()]
     return Table(headers, rows, _summary(document), said, numbers).narrowed(["#", "case"])
 
 
@@ -166,17 +172,6 @@ def _again(case: Mapping[str, Any]) -> list[str]:
         return ours
     variables = [f"{name}={value}" for name, value in theirs["variables"].items()]
     return [*ours, f"again, upstream: {' '.join([*variables, *theirs['argv']])}"]
-
-
-def _ranges(numbers: list[int]) -> str:
-    """``1-3, 7``: the numbers of cases that share one remark."""
-    parts: list[list[int]] = []
-    for number in numbers:
-        if parts and number == parts[-1][-1] + 1:
-            parts[-1] = [parts[-1][0], number]
-        else:
-            parts.append([number])
-    return ", ".join("-".join(map(str, part)) for part in parts)
 
 
 def _ratio(ratio: Mapping[str, Any] | None) -> str:

@@ -11,9 +11,10 @@ from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.members import Count, Least, Sha256, ShownAs
 from fmha_cli.domain.plan import Plan, Workspace
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.quantities import size
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import SHORT, cell, counted, labels, problem_text, reason_text, size
+from fmha_cli.report.lines import SHORT, cell, counted, labels, problem_text, reason_text
 from fmha_cli.report.table import Table
 
 

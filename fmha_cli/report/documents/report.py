@@ -13,6 +13,7 @@ from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, FmhaError
 from fmha_cli.domain.members import ShownAs
 from fmha_cli.domain.plan import Edited
+from fmha_cli.domain.quantities import byte_rate, digits, flop_rate, size, time_of
 from fmha_cli.domain.verdict import Check, Verdict
 from fmha_cli.domain.wording import edited_text, listed
 from fmha_cli.measure.compare import Speed, in_words
@@ -21,7 +22,7 @@ from fmha_cli.measure.sampling import StopReason
 from fmha_cli.measure.stats import FEWEST
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import is_note
-from fmha_cli.report.lines import counted, digits, launch_lines, percent, problem_text, reason_text, time_unit
+from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, united
 from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table
@@ -52,27 +53,29 @@ Row = Mapping[str, Any]
 def records_view(document: Row, color: bool = False) -> Table:
     """One line for each record; empty columns are left out."""
     records = document["records"]
-    times = [r["measurement"]["median_ns"] if r["measurement"] else None for r in records]
-    factor, unit = time_unit(times)
-    numbers = ["#", f"time [{unit}]", "±95 % [%]", "TFLOP/s", "GB/s", "peak [%]", "regret [%]"]
-    headers = ["#", "problem", "kernel", "cache", "verdict", *numbers[1:], "error (of budget)", "against"]
+    sampled = [_sampled(record) for record in records]
+    time, times = united("time", [time_of(m["median_ns"], 4) if m else None for m in sampled])
+    work, flops = united("FLOP/s", [flop_rate(m["tflops"] * 1e12) if m else None for m in sampled])
+    traffic, bytes = united("B/s", [byte_rate(m["gbps"] * 1e9) if m else None for m in sampled])
+    numbers = ["#", time, "±95 % [%]", work, traffic, "peak [%]", "regret [%]"]
+    headers = ["#", "problem", "kernel", "cache", "verdict", *numbers[1:], "error (of budget)", "worst", "against"]
     rows = []
-    for index, (record, time) in enumerate(zip(records, times, strict=True), 1):
-        measured = record["measurement"] or {}
+    for index, (record, measured) in enumerate(zip(records, sampled, strict=True)):
         rows.append(
             [
-                str(index),
+                str(index + 1),
                 problem_text(record["problem"]),
                 _kernel(record),
                 measured.get("cache", ""),
                 _colored(record["verdict"], color),
-                "" if time is None else digits(time / factor, 4),
+                times[index],
                 _half_width(measured),
-                digits(measured.get("tflops")),
-                digits(measured.get("gbps")),
+                flops[index],
+                bytes[index],
                 percent(measured.get("peak_fraction")),
                 _regret(record),
                 _error(record),
+                _where(record),
                 _against(record),
             ]
         )
@@ -80,6 +83,7 @@ def records_view(document: Row, color: bool = False) -> Table:
         rows = [[*row[:3], "", *row[4:]] for row in rows]
     details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
     details += _edits(records)
+    details += judged_lines(records)
     details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
     details += [text for mark, text in _MARKS.items() if any(mark in cell for row in rows for cell in row)]
     return Table(headers, rows, summary(records), details, frozenset(numbers)).narrowed()
@@ -132,9 +136,15 @@ def _colored(verdict: str, color: bool) -> str:
     return f"\x1b[{code}m{verdict}\x1b[0m"
 
 
+def _sampled(record: Row) -> Row:
+    """The measurement of a row that was timed; none if there is only the time of one launch, which says little."""
+    measured: Row | None = record["measurement"]
+    return {} if measured is None or measured["stop"] == StopReason.SINGLE else measured
+
+
 def _half_width(measured: Row) -> str:
     """Half the interval's width as a share of the median, marked where the times say little."""
-    if not measured or measured["stop"] == StopReason.SINGLE:
+    if not measured:
         return ""
     ends = measured["ci95_ns"]
     width = percent((ends[1] - ends[0]) / 2 / max(1, measured["median_ns"])) if ends else ""
@@ -172,6 +182,43 @@ def _error(record: Row) -> str:
     share = "not finite" if check.badness == float("inf") else f"{check.badness:.0%}"
     compared = min(_shares(record).values())
     return f"{name} {digits(check.row_l2, 2)} ({share})" + ("" if compared == 1 else f", {_of_rows(compared)}")
+
+
+def _validated(record: Row) -> bool:
+    return record["run"] is not None and record["run"]["command"] == "validate"
+
+
+def _where(record: Row) -> str:
+    """The fill, row and column of a validated row's largest error, and the limit that it comes nearest to."""
+    found = _worst_check(record["checks"]) if _validated(record) else None
+    if found is None:
+        return ""
+    check = found[1]
+    column = "" if check.column is None else f" d={check.column}"
+    return f"{check.fill} {check.worst or ''}{column}, {check.limit} limit"
+
+
+def judged_lines(records: Sequence[Row]) -> list[str]:
+    """What ``validate`` did with its rows: one line for all rows with the same fills and repeats."""
+    groups: dict[str, list[int]] = {}
+    for number, record in enumerate(records, 1):
+        if _validated(record) and record["judging"] is not None:
+            fills, repeats = list(_shares(record)), record["judging"]["repeats"]
+            how = f"{counted(len(fills), 'fill')} ({', '.join(fills)}) x {counted(repeats, 'launch')}"
+            groups.setdefault(how, []).append(number)
+    return [
+        f"  judged{f' {ranges(those)}' if len(groups) > 1 else ''}: {how}; {_amount([records[n - 1] for n in those])}"
+        for how, those in groups.items()
+    ]
+
+
+def _amount(records: Sequence[Row]) -> str:
+    """How many rows of which outputs were compared, and what was watched."""
+    checks = [(name, c) for r in records for fill in r["fills"] for name, c in fill.items() if c]
+    outputs = ", ".join(name for name in OUTPUTS if any(name == other for other, _ in checks))
+    guards = size(sum(record["judging"]["guard_bytes"] for record in records))
+    compared = f"{sum(c['rows'] for _, c in checks):,} rows of {outputs} compared" if checks else "nothing compared"
+    return f"{compared}; inputs and {guards} of guard zones watched"
 
 
 def _shares(record: Row) -> dict[str, float]:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.quantities import size
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import SOURCE
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct
@@ -107,5 +108,5 @@ def _resources(ended: Ended) -> str:
     """One line about the run, for the log."""
     status = f"killed after {ended.seconds:.3f} s" if ended.timed_out else f"exit status {ended.returncode}"
     cpu = "unknown" if ended.cpu_seconds is None else f"{ended.cpu_seconds:.3f} s"
-    peak = "unknown" if ended.peak_bytes is None else f"{ended.peak_bytes / 2**20:.1f} MiB"
+    peak = "unknown" if ended.peak_bytes is None else size(ended.peak_bytes)
     return f"{status}; wall {ended.seconds:.3f} s; cpu {cpu}; peak memory {peak}"

@@ -1,0 +1,80 @@
+"""The reference on several threads: the same bits, one thread for each product, and nothing of it in the worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+from dataclasses import fields
+
+import numpy as np
+import pytest
+
+from fmha_cli.domain.blas import VARIABLE, as_the_user_set_it, use_one_thread, uses_one_thread
+from fmha_cli.domain.problem import Problem
+from fmha_cli.execution.process import _environment
+from fmha_cli.oracle import reference
+from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.reference import RowResult, forward
+
+PROBLEM = Problem.from_cli("-b 1 -H 2 --kv-heads 1 -s 700 -d 16 --causal --dropout 0.2 --lse")
+
+
+@pytest.mark.parametrize(
+    ("threads", "variable", "used"), [(3, "01", True), (3, "1", True), (3, "4", False), (1, "1", False)]
+)
+def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, threads: int, variable: str, used: bool) -> None:
+    inputs, names = fill(PROBLEM, "normal", 0), set()
+    monkeypatch.setenv(VARIABLE, "4")
+    alone = forward(PROBLEM, inputs)
+    attend = reference.attend
+
+    def watched(*args: object) -> RowResult:
+        names.add(threading.current_thread().name.rpartition("_")[0])
+        return attend(*args)  # type: ignore[arg-type]
+
+    monkeypatch.setenv(VARIABLE, variable)
+    monkeypatch.setattr(reference, "usable_cores", lambda: threads)
+    monkeypatch.setattr(reference, "attend", watched)
+    together = forward(PROBLEM, inputs)
+    assert (names == {"reference"}) is used
+    for name in (f.name for f in fields(RowResult)):
+        assert np.array_equal(getattr(alone, name), getattr(together, name), equal_nan=True)
+
+
+def test_infinite_scores_warn_on_no_thread(monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder) -> None:
+    monkeypatch.setenv(VARIABLE, "1")
+    monkeypatch.setattr(reference, "usable_cores", lambda: 2)
+    inputs = dict(fill(PROBLEM, "normal", 0))
+    inputs["q"] = inputs["q"].copy()
+    inputs["q"][0, 0, 5, 0] = np.inf
+    forward(PROBLEM, inputs)
+    assert not [str(w.message) for w in recwarn.list]
+
+
+def test_a_variable_of_the_user_is_kept_and_reaches_the_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    environ = {"A": "1"}
+    use_one_thread(environ)
+    assert uses_one_thread(environ)
+    assert as_the_user_set_it(environ) == {"A": "1"}
+    theirs = {VARIABLE: "2"}
+    use_one_thread(theirs)
+    assert (theirs, uses_one_thread(theirs), as_the_user_set_it(theirs)) == ({VARIABLE: "2"}, False, theirs)
+    monkeypatch.delenv(VARIABLE)
+    use_one_thread(os.environ)
+    assert VARIABLE not in _environment()
+    monkeypatch.setenv(VARIABLE, "1")
+    assert _environment()[VARIABLE] == "1"
+
+
+def test_the_command_line_chooses_before_numpy_is_imported() -> None:
+    code = (
+        "import json, os, sys; from fmha_cli.cli import app\n"
+        "app.run = lambda argv, environ: print(json.dumps([environ.get('OPENBLAS_NUM_THREADS'), 'numpy' in sys.modules]))\n"
+        "app.main()"
+    )
+    environ = {name: value for name, value in os.environ.items() if name != VARIABLE}
+    shown = subprocess.run([sys.executable, "-c", code], env=environ, stdout=subprocess.PIPE, text=True, check=True)
+    assert json.loads(shown.stdout) == ["01", False]
