@@ -70,6 +70,8 @@ CHECK_BUDGET = _running(
     metavar="S|all",
 )
 NO_CHECK = _running("no-check", _B, "Do not check against the reference (verdict UNCHECKED)")
+_HOMES = ", ".join(f"--{flag.name}" for flag in own_options(Use.SOURCES) if flag.kind is _F)
+WATCH = _running("watch", _B, f"Do it again whenever a file of the tree of {_HOMES} or K@DIR changes, until Ctrl-C")
 RESUME = _running("resume", _F, "Resume an interrupted journal", metavar="JOURNAL")
 JOURNAL = _running("journal", _F, "Where the journal is kept [default: in the cache]")
 LABEL = _running("label", _T, "Your name for this run, kept in every record", metavar="TEXT")

@@ -115,13 +115,13 @@ class _Delivery:
 
 
 def resume_line(argv: Sequence[str], journal: str) -> str:
-    """The command line that resumes a journal."""
+    """The command line that resumes a journal, which belongs to one round of ``--watch``."""
     words = iter(argv)
     kept = []
     for word in words:
         if word in ("--journal", "--resume"):
             next(words, None)
-        elif not word.startswith(("--journal=", "--resume=")):
+        elif word != "--watch" and not word.startswith(("--journal=", "--resume=")):
             kept.append(word)
     return shlex.join(("fmha", *kept, "--resume", journal))
 

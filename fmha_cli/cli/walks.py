@@ -21,6 +21,7 @@ from fmha_cli.cli.options import (
     ROOM,
     ROWS,
     RUNNING,
+    WATCH,
 )
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.flags import FlagKind
@@ -81,6 +82,10 @@ def walk(call: Call) -> int:
         raise UsageError(
             f"{where}: two kernels are compared", code="E002", where=where, help="--ab K1 K2 or --ab K K@DIR"
         )
+    if call.settings.on("watch"):
+        from fmha_cli.cli.watching import watch
+
+        return watch(call, walk_points)
     return walk_points(call)
 
 
@@ -95,6 +100,7 @@ COMMANDS = {
             CHECK_BUDGET,
             NO_CHECK,
             DRY_RUN,
+            WATCH,
             *RUNNING,
             *REVISIONS,
             *EMULATING,
@@ -110,7 +116,7 @@ COMMANDS = {
         walk,
         options=(
             *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
-            *(REPEATS, CHECK_BUDGET, DRY_RUN, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
+            *(REPEATS, CHECK_BUDGET, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
         ),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
         "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
@@ -129,6 +135,7 @@ COMMANDS = {
                 CHECK_BUDGET,
                 NO_CHECK,
                 DRY_RUN,
+                WATCH,
                 *RUNNING,
                 *REVISIONS,
                 *EMULATING,
