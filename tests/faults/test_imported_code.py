@@ -121,6 +121,7 @@ def test_what_was_built_here_has_no_origin(fmha: Fmha, home: Path, archive: Path
         (b"\x7fELF", Code.HOST),
         (b"#!/bin/sh\n", Code.HOST),
         (b"MZ" + CUBIN, Code.HOST),
+        (b"#!/x" + CUBIN[4:], Code.HOST),
         (PROGRAM[:18] + (183).to_bytes(2, "little"), Code.HOST),
     ],
 )

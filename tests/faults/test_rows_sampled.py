@@ -116,4 +116,4 @@ def test_a_later_run_that_is_wrong_in_its_rows_is_found(
         return compared(plan, case, outputs)
 
     monkeypatch.setattr(trial_module, "compared", spoilt)
-    assert row(any_supervisor).verdict is Verdict.WRONG
+    assert row(any_supervisor, policy=replace(SAMPLED, fills=("normal",))).verdict is Verdict.WRONG
