@@ -14,7 +14,7 @@ from fmha_cli.discovery.sweep import expand, resolve
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
-from fmha_cli.domain.installation import Surroundings
+from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.suggest import Kind, suggest
@@ -166,6 +166,17 @@ def surroundings_of(call: Call) -> Surroundings:
     """The places where backends look while they check this machine."""
     options, notify = own_options(call), call.console.detail
     return Surroundings(cache_root=call.cache_root, environ=call.environ, options=options, notify=notify)
+
+
+def trees_of(call: Call, *, named: bool = False) -> dict[str, SourceTree]:
+    """The tree of sources that each backend would build against; with ``named``, of those backends alone for which the user
+    names one."""
+    here = surroundings_of(call)
+    return {
+        name: backend.source_tree(here)
+        for name, backend in call.registry.backends.items()
+        if isinstance(backend, Sourced) and backend.home_option and (not named or backend.home_option in here.options)
+    }
 
 
 def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:

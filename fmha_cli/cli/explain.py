@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, Opt
-from fmha_cli.cli.options import CACHE_DIR, FILES, REVISIONS, ROOM, ROWS
+from fmha_cli.cli.options import BUILDING, CACHE_DIR, FILES, REVISIONS, ROOM, ROWS
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
@@ -45,7 +45,7 @@ def explain(call: Call) -> None:
         elif code is not None:
             page(call, code)
         return
-    from fmha_cli.cli.asked import found_by, one_problem, request_of
+    from fmha_cli.cli.asked import found_by, one_problem, request_of, trees_of
     from fmha_cli.discovery.nearest import nearest_changes
     from fmha_cli.discovery.select import select
     from fmha_cli.discovery.why import because
@@ -75,7 +75,8 @@ def explain(call: Call) -> None:
 
         changes = nearest_changes(problem, selection.trace, serves)
     chosen = selection.best.kernel if selection.best else None
-    document = explain_document(problem, selection.trace, chosen, changes, because(selection))
+    trees = trees_of(call, named=True)
+    document = explain_document(problem, selection.trace, chosen, changes, because(selection), trees)
     _print(call, document, explain_view)
 
 
@@ -113,7 +114,7 @@ def plan(call: Call) -> int:
 COMMANDS = {
     "explain": Command(
         explain,
-        options=(*ROOM, *REVISIONS, WHY, *FILES[:4], CACHE_DIR, RULES, LIMIT, ALL, *ROWS),
+        options=(*ROOM, *REVISIONS, *BUILDING, WHY, *FILES[:4], CACHE_DIR, RULES, LIMIT, ALL, *ROWS),
         arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
         detail="Shows the ranked kernels with the reasons for their order, those that do not fit with the reasons "
         "against them, nearest first, and the smallest change that would work. Exits 0 whenever it could answer.",

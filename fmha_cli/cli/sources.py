@@ -22,7 +22,9 @@ NAME = Argument("name", "Name of a source", required=True)
 
 def list_(call: Call) -> None:
     """Every pinned source, and the tree that kernels would be built against. Fetches nothing."""
-    _show(call, _chosen(call, every=True), trees=_trees(call))
+    from fmha_cli.cli.asked import trees_of
+
+    _show(call, _chosen(call, every=True), trees=trees_of(call))
 
 
 def fetch(call: Call) -> None:
@@ -67,19 +69,6 @@ def rm(call: Call) -> None:
     for pin in chosen:
         call.console.say(f"removed {pin.name}" if remove(pin, layout) else f"{pin.name} was not in the cache")
     _show(call, chosen)
-
-
-def _trees(call: Call) -> dict[str, SourceTree]:
-    """The tree that each backend with replaceable sources would build against."""
-    from fmha_cli.cli.asked import surroundings_of
-    from fmha_cli.domain.installation import Sourced
-
-    here = surroundings_of(call)
-    return {
-        name: backend.source_tree(here)
-        for name, backend in call.registry.backends.items()
-        if isinstance(backend, Sourced) and backend.home_option is not None
-    }
 
 
 def _show(

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from fmha_cli.domain.codec import from_json
+from fmha_cli.domain.installation import SourceTree
 from fmha_cli.report.fitting import cut, folded, folded_all
 from fmha_cli.report.lines import DIGITS, counted, labels, problem_text
 from fmha_cli.report.refusing import refusals, refused
@@ -41,6 +43,7 @@ def explain_view(document: Row, *, width: int | None = None, limit: int | None =
     details += _changes(document)
     details += refused(groups, most or (_BESIDE if served else _REFUSED), every=limit == 0)
     details += [f"chosen: {document['because'] or document['chosen']}"] if document["chosen"] else []
+    details += _trees(document)
     summary = f"{problem_text(document['problem'])}: {len(served)} supported, {len(decisions) - len(served)} refused"
     if not document["chosen"]:
         summary += "; no kernel serves this problem"
@@ -94,6 +97,13 @@ def _runs(ranks: Sequence[int]) -> str:
         else:
             runs.append([rank])
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _trees(document: Row) -> Iterator[str]:
+    """The user's tree of each backend, and what sets it apart or makes it unfit."""
+    for backend, data in document["trees"].items():
+        tree = from_json(SourceTree, data)
+        yield f"source of {backend}: {tree.text}" + "".join(f"; {text}" for text in (*tree.notes, tree.why) if text)
 
 
 def _changes(document: Row) -> list[str]:

@@ -16,9 +16,7 @@ from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_
 from fmha_cli.walk.request import Command, Request
 
 UNTIMED = Reason(
-    "Z003",
-    "an emulated device has no speed to measure: nothing was timed, and what the two kernels executed is compared",
-    "the counts are in the note and in the row's `executed`",
+    "Z003", "an emulated device has no speed: nothing was timed, and the counts of both kernels are compared"
 )
 """Why the rows of ``--ab`` have no times on an emulated device."""
 

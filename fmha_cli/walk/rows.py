@@ -56,6 +56,12 @@ class Row:
         return self.plan.main.name if self.home is None else f"{self.plan.main.name}@{self.home}"
 
     @property
+    def short(self) -> str:
+        """As ``name``, with the beginning of the digest in place of the canonical name: ``--ab`` takes it."""
+        assert self.plan is not None
+        return self.plan.main.digest[:8] if self.home is None else f"{self.plan.main.digest[:8]}@{self.home}"
+
+    @property
     def key(self) -> str:
         """The row's identity within a run, by which the journal resumes. What all rows of the run share is in the
         journal's first line (``invocation``)."""
@@ -69,8 +75,7 @@ class Row:
         if self.choice is None:
             return f"`{self.problem.repro()}` without a kernel"
         kernel, device = self.choice.kernel, self.choice.device.id
-        side = kernel.digest[:8] if self.home is None else f"{kernel.digest[:8]}@{self.home}"
-        return f"`{self.problem.repro()}` by {kernel.backend} {side} on {device}, {self.cache.value}"
+        return f"`{self.problem.repro()}` by {kernel.backend} {self.short} on {device}, {self.cache.value}"
 
     @property
     def pair(self) -> bool:

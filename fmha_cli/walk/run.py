@@ -319,7 +319,7 @@ class _Walk:
         pair = self.executor.run_pair((rows[0], rows[1]), (ready[0][0], ready[1][0]))
         fates = [self._believed(row, fate) for row, fate in zip(rows, pair, strict=True)]
         fates = [
-            fate.beside(other, against.name)
+            fate.beside(other, against.short)
             for fate, other, against in zip(fates, reversed(fates), reversed(rows), strict=True)
         ]
         records = [self._record(row, fate) for row, fate in zip(rows, fates, strict=True)]

@@ -207,3 +207,20 @@ def test_every_code_has_a_page() -> None:
 
 def test_no_page_stands_twice() -> None:
     assert set(error_pages()).isdisjoint(build_registry().rules())
+
+
+def test_the_users_tree_is_named(fmha: Fmha, tmp_path: Path) -> None:
+    """Also one that cannot be built against: explaining needs no sources."""
+    tile = tmp_path / "checkout/include/ck_tile"
+    tile.mkdir(parents=True)
+    (tile / "core.hpp").write_text("#pragma once\n")
+    ask = (*CK, "--ck-home", str(tmp_path / "checkout"))
+    done = fmha(*ask, "--ck-as", "baseline", "--json")
+    assert done.code == 0
+    tree = done.document["trees"]["ck_tile"]
+    assert (tree["state"], tree["revision"], tree["edited"]["files"]) == ("present", "baseline", 421)
+    shown = " ".join(fmha(*ask, "--ck-as", "baseline").out.split())
+    assert f"source of ck_tile: baseline, edited (421 files differ), from --ck-home {tmp_path}/checkout" in shown
+    assert fmha(*ask, "--json").document["trees"]["ck_tile"]["state"] == "unfit"
+    assert "source of ck_tile: unfit" in fmha(*ask).out
+    assert fmha(*CK, "--json").document["trees"] == {}

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.decision import Decision, Supported, Trace
+from fmha_cli.domain.installation import SourceTree
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.members import Least, Sha256, ShownAs
 from fmha_cli.domain.problem import Problem
@@ -58,6 +59,7 @@ class Explanation:
     changes: Annotated[tuple[str, ...], "further changes of other flags too, the smallest first"]
     chosen: Annotated[str | None, "name of the best kernel"]
     because: Annotated[str | None, "why it was chosen, and why not the next one; null when no kernel was"]
+    trees: Annotated[Mapping[str, SourceTree], "backend -> the user's tree that its kernels would be built against"]
     decisions: tuple[DecisionRow, ...]
 
 
@@ -67,8 +69,9 @@ def explain_document(
     chosen: KernelSpec | None,
     changes: Sequence[str] = (),
     because: str | None = None,
+    trees: Mapping[str, SourceTree] | None = None,
 ) -> dict[str, Any]:
-    """The document of a trace; ``chosen`` is what ``run`` would use (``Selection.best``)."""
+    """The document of a trace; ``chosen`` is what ``run`` would use (``Selection.best``), and ``trees`` are the user's."""
     served = tuple(DecisionRow.of(decision, rank) for rank, decision in enumerate(trace.supported, 1))
     return to_json(
         Explanation(
@@ -77,6 +80,7 @@ def explain_document(
             changes=tuple(changes),
             chosen=None if chosen is None else chosen.name,
             because=because,
+            trees=trees or {},
             decisions=(*served, *map(DecisionRow.of, trace.unsupported)),
         )
     )
