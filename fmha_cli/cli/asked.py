@@ -9,6 +9,8 @@ from typing import Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.options import BUILDING, REVISIONS
+from fmha_cli.cli.settings import FLAG
+from fmha_cli.discovery.builtins import lonely_option
 from fmha_cli.discovery.select import Choice, Selection, Wanted, select, wanted_backends
 from fmha_cli.discovery.sweep import expand, resolve
 from fmha_cli.domain.device import Availability
@@ -158,8 +160,19 @@ def _fills(call: Call, command: Command) -> tuple[str, ...]:
 
 
 def own_options(call: Call) -> dict[str, str]:
-    """The given options that belong to one backend, by flag name."""
-    return {option.name: text for option in (*BUILDING, *REVISIONS) if (text := call.settings.text(option.key))}
+    """The given options that belong to one backend, by flag name.
+
+    Raises:
+        UsageError: E002, the command line says how a tree is built and names none. A variable may.
+    """
+    given = {option.name: text for option in (*BUILDING, *REVISIONS) if (text := call.settings.text(option.key))}
+    told = {name for name in given if call.settings.values[name.replace("-", "_")].source == FLAG}
+    sides = any("@" in text for key in ("ab", "diff") for text in call.settings.many(key))
+    if (lonely := lonely_option(told)) and lonely[1].name not in given and not sides:
+        what = f"--{lonely[0].name} without a tree"
+        help = f"--{lonely[1].name} {lonely[1].metavar} names it"
+        raise UsageError(what, code="E002", where=f"--{lonely[0].name}", help=help)
+    return given
 
 
 def surroundings_of(call: Call) -> Surroundings:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,14 @@ if TYPE_CHECKING:
 
 _choosing = partial(Opt, panel="Choosing")
 ALL = _choosing("all", FlagKind.SWITCH, "A table of every selected kernel")
-DIFF = _choosing("diff", FlagKind.TEXT, "Two kernels side by side", repeats=True, metavar="K1 K2", pair=True)
+DIFF = _choosing(
+    "diff",
+    FlagKind.TEXT,
+    "Two kernels side by side; K@DIR is one built from an edited tree",
+    repeats=True,
+    metavar="K1 K2",
+    pair=True,
+)
 _BOTH = "Build with this compiler; given twice, compare the two builds"
 COMPILER = _choosing("compiler", FlagKind.TEXT, _BOTH, repeats=True, metavar="CXX")
 _COUNTED = "Run a problem on an emulated device (--device emu:ARCH) and count what it executes"
@@ -65,8 +72,7 @@ def inspect(call: Call) -> int:
     if call.settings.on("all"):
         return _all(call)
     if pair or len(compilers) == 2:
-        kernels = [named_kernel(call, text) for text in pair] or [named_kernel(call)] * 2
-        return _side_by_side(call, kernels, compilers or (None,))
+        return _side_by_side(call, pair or (call.argument("kernel") or "",) * 2, compilers or (None,))
     kernel = named_kernel(call)
     call.output.document(_inspected(call, kernel, _built(call, kernel, _context(call, *compilers))))
     return int(ExitCode.OK)
@@ -136,15 +142,17 @@ def _all(call: Call) -> int:
     return int(worst)
 
 
-def _side_by_side(call: Call, kernels: list[KernelSpec], compilers: tuple[str | None, ...]) -> int:
+def _side_by_side(call: Call, names: Sequence[str], compilers: tuple[str | None, ...]) -> int:
     from fmha_cli.report.documents.differences import differences_document
+    from fmha_cli.walk.sides import Side, context_at
 
     contexts = [_context(call, *filter(None, [compilers[0]])), _context(call, *filter(None, [compilers[-1]]))]
-    sides = [
-        _inspected(call, kernel, _built(call, kernel, context))
-        for kernel, context in zip(kernels, contexts, strict=True)
-    ]
-    call.output.document(differences_document(*sides))
+    found = []
+    for side, context in zip((Side.parse(text, "--diff") for text in names), contexts, strict=True):
+        kernel = named_kernel(call, side.kernel)
+        here = context_at(call.registry, context, kernel.backend, side.home, "--diff")
+        found.append(_inspected(call, kernel, _built(call, kernel, here)))
+    call.output.document(differences_document(*found))
     return int(ExitCode.OK)
 
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from importlib import import_module
 
 from fmha_cli.domain.builtin import Builtin, Use
-from fmha_cli.domain.flags import Flag
+from fmha_cli.domain.flags import Flag, FlagKind
 
 BUILTINS: Mapping[str, Builtin] = import_module("fmha_cli.backends.builtins").BUILTINS
 
@@ -14,6 +14,24 @@ BUILTINS: Mapping[str, Builtin] = import_module("fmha_cli.backends.builtins").BU
 def own_options(use: Use) -> tuple[Flag, ...]:
     """The options of single backends for one use."""
     return tuple(flag for builtin in BUILTINS.values() for flag, for_ in builtin.options if for_ is use)
+
+
+def lonely_option(given: Collection[str]) -> tuple[Flag, Flag] | None:
+    """An option about the user's tree of a backend (``ck-as``) that is given without the option that names the tree.
+
+    Args:
+        given: names of options.
+
+    Returns:
+        The lonely option and the missing one; None if there is none.
+    """
+    for builtin in BUILTINS.values():
+        flags = [flag for flag, use in builtin.options if use is Use.SOURCES]
+        home = next((flag for flag in flags if flag.kind is FlagKind.FILE), None)
+        lonely = next((flag for flag in flags if flag.name in given), None)
+        if home is not None and lonely is not None and home.name not in given:
+            return lonely, home
+    return None
 
 
 def device_kinds() -> tuple[str, ...]:

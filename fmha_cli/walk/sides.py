@@ -66,11 +66,19 @@ def home_option(registry: Registry, backend: str, home: str, where: str) -> str:
     return option
 
 
-def options_at(registry: Registry, options: Mapping[str, str], backend: str, home: str | None) -> dict[str, str]:
-    """The options of a build, with the tree of one side in place of the one for all."""
-    return dict(options) if home is None else {**options, home_option(registry, backend, home, "--ab"): home}
+def options_at(
+    registry: Registry, options: Mapping[str, str], backend: str, home: str | None, where: str = "--ab"
+) -> dict[str, str]:
+    """The options of a build, with the tree of one side in place of the one for all.
+
+    Raises:
+        UsageError: as :func:`home_option`.
+    """
+    return dict(options) if home is None else {**options, home_option(registry, backend, home, where): home}
 
 
-def context_at(registry: Registry, context: BuildContext, backend: str, home: str | None) -> BuildContext:
-    """The context in which the kernels of one side are built."""
-    return replace(context, options=options_at(registry, context.options, backend, home))
+def context_at(
+    registry: Registry, context: BuildContext, backend: str, home: str | None, where: str = "--ab"
+) -> BuildContext:
+    """The context in which the kernels of one side are built. Raises as :func:`options_at`."""
+    return replace(context, options=options_at(registry, context.options, backend, home, where))

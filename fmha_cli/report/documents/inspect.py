@@ -11,6 +11,7 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.quantities import duration, size
+from fmha_cli.domain.wording import edited_text
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import nulled
 from fmha_cli.report.lines import cell
@@ -54,7 +55,9 @@ _INSPECTED = tuple(field.name for field in fields(Inspection) if field.default i
 def inspect_document(
     kernel: KernelSpec, findings: Mapping[str, Any], artifact: Artifact | None, upstream_name: str | None = None
 ) -> dict[str, Any]:
-    """The document of the result of ``Backend.inspect``."""
+    """The document of the result of ``Backend.inspect``; edited sources are named in its details."""
+    if artifact is not None and artifact.edited is not None:
+        findings = {**findings, "source": edited_text(artifact.edited)}
     figures: dict[str, Any] = {name: findings.get(name) for name in _INSPECTED}
     details, _ = nulled({k: v for k, v in sorted(findings.items()) if k not in _INSPECTED})
     return to_json(
