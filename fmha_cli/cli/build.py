@@ -47,8 +47,8 @@ def build(call: Call) -> int:
         entries = [kernel_entry(stage.kernel, named[stage.kernel.digest]) for stage in stages]
         call.output.document(kernels_document(request.arch, entries))
         return int(ExitCode.OK)
-    context = replace(build_context(request, call.console.say), timeout=request.timeout)
     with call.console.progress("build") as progress:
+        context = replace(build_context(request, call.console.say, progress.phase), timeout=request.timeout)
         built = build_stages(stages, registry, context, progress, _Teller(call.console, len(stages)))
     outcomes = [_outcome(built[stage.kernel.digest]) for stage in stages]
     entries = [

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING, TextIO
 
 from fmha_cli.cli.output import silence
+from fmha_cli.cli.terminal import terminal_width
 from fmha_cli.report.escaping import escaped
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
-Tick = Callable[[int, int, str], None]
-"""progress(done, total, what)."""
+    from fmha_cli.cli.progress import ProgressLine
 
 _RED, _YELLOW = 31, 33
 
@@ -40,7 +39,7 @@ class Console:
         self.quiet = quiet
         self.verbose = verbose
         self.color = color
-        self._bar: Progress | None = None
+        self._line: ProgressLine | None = None
 
     def say(self, text: str) -> None:
         """An announcement; silent with ``-q``."""
@@ -65,33 +64,37 @@ class Console:
         self._write(rendered)
 
     def _write(self, text: str) -> None:
-        if self._bar is not None:
-            self._bar.console.print(text, markup=False, highlight=False)
-            return
+        with self.room():
+            self._put(text + "\n")
+
+    def _put(self, text: str) -> None:
         try:
-            print(text, file=self.stream, flush=True)
+            self.stream.write(text)
+            self.stream.flush()
         except OSError:  # nobody can read it, and the data matter more
             self.quiet = True
             silence(self.stream)
 
     @contextmanager
-    def progress(self, title: str) -> Iterator[Tick]:
-        """A bar for long work, on a terminal and without ``-q`` only."""
-        if self.quiet or not self.stream.isatty():
-            yield lambda done, total, what: None
-            return
-        from rich.console import Console as Terminal
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    def room(self) -> Iterator[None]:
+        """Other output to the terminal, during which the line of progress is away."""
+        with nullcontext() if self._line is None else self._line.room():
+            yield
 
-        console = Terminal(file=self.stream, no_color=not self.color)
-        what = TextColumn("{task.description}", markup=False)
-        columns = (BarColumn(24), MofNCompleteColumn(), TimeElapsedColumn(), what)
-        with Progress(*columns, console=console, transient=True) as self._bar:
-            task = self._bar.add_task(title, total=None)
-            bar = self._bar
-            try:
-                yield lambda done, total, what: bar.update(
-                    task, completed=done, total=total, description=escaped(what) or title
-                )
-            finally:
-                self._bar = None
+    @contextmanager
+    def progress(self, title: str) -> Iterator[ProgressLine]:
+        """A line about long work, without ``-q``; with ``-v`` the time of each phase at its end."""
+        from fmha_cli.cli.progress import PIPED_S, TERMINAL_S, ProgressLine, ticking
+
+        terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
+        line = ProgressLine(title, self._put, terminal=terminal, width=lambda: terminal_width(os.environ))
+        if self.quiet:
+            yield line
+            return
+        self._line = line
+        try:
+            with ticking(line, TERMINAL_S if terminal else PIPED_S):
+                yield line
+        finally:
+            self._line = None
+            self.detail(line.summary())

@@ -32,7 +32,7 @@ def doctor(call: Call) -> int:
     with call.console.progress("doctor") as progress:
         for check in _checks(call, found):
             checks.append(check)
-            progress(len(checks), len(checks) + 1, f"{check.name} {check.subject}")
+            progress(0, 0, f"{check.name} {check.subject} is done")
     call.output.document(doctor_document(checks, environment(found)))
     broken = [c for c in checks if c.subject in named and c.state is not CheckState.OK]
     return int(ExitCode.ENVIRONMENT if broken else ExitCode.OK)

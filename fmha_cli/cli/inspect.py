@@ -125,7 +125,9 @@ def _all(call: Call) -> int:
     kernels = list({kernel.digest: kernel for kernel in selected_kernels(call)}.values())
     context = _context(call, *call.settings.many("compiler"))
     with call.console.progress("build") as progress:
-        built = build_stages([Stage(kernel) for kernel in kernels], call.registry, context, progress)
+        built = build_stages(
+            [Stage(kernel) for kernel in kernels], call.registry, replace(context, phase=progress.phase), progress
+        )
     rows, worst = [], ExitCode.OK
     for kernel in kernels:
         outcome: Mapping[str, Any] | FmhaError
@@ -174,7 +176,9 @@ def _executed(call: Call) -> int:
         help = "--device emu:ARCH; `fmha devices` lists those that are installed"
         raise UsageError(what, code="Z005", where="--device", help=help)
     with call.console.progress("run") as progress:
-        outcome = run_points((problem,), request, call.registry, notify=call.console.say, progress=progress)
+        outcome = run_points(
+            (problem,), request, call.registry, notify=call.console.say, progress=progress, phase=progress.phase
+        )
     (record,) = outcome.records
     if outcome.interrupted:
         raise KeyboardInterrupt

@@ -30,11 +30,15 @@ def list_(call: Call) -> None:
 def fetch(call: Call) -> None:
     """Fetch sources into the cache."""
     from fmha_cli.sources.store import fetched
+    from fmha_cli.toolchain.notice import as_text
 
     chosen = _chosen(call)
-    for pin in chosen:
-        offline = call.settings.on("offline")
-        fetched(pin.name, call.cache_root, offline=offline, notify=lambda notice: call.console.say(notice.text))
+    offline = call.settings.on("offline")
+    with call.console.progress("fetch") as progress:
+        notify = as_text(call.console.say, progress.phase)
+        for number, pin in enumerate(chosen):
+            progress(number, len(chosen), pin.name)
+            fetched(pin.name, call.cache_root, offline=offline, notify=notify)
     _show(call, chosen)
 
 

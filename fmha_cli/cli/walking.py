@@ -41,6 +41,7 @@ def walk_points(call: Call) -> int:
             deliver=delivery.outcome,
             notify=call.console.say,
             progress=progress,
+            phase=progress.phase,
         )
     if call.output.gone and len(delivery.streamed) < len(outcome.records):
         return int(exit_code(delivery.streamed, interrupted=False))  # nobody reads: the rows so far, and no word
@@ -77,7 +78,8 @@ class _Delivery:
         if self._call.output.streams:
             self.streamed.append(record)
             try:
-                self._call.output.row(record.to_dict())
+                with self._call.console.room():
+                    self._call.output.row(record.to_dict())
             except EnvironmentProblem as fault:
                 self.failed = fault
                 raise StopWalk from fault

@@ -13,6 +13,7 @@ from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.members import Count, Least, Named, ShownAs
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Rule
@@ -27,6 +28,7 @@ class BuildContext:
         timeout: seconds for one compile.
         offline: whether fetching sources is forbidden.
         notify: takes one line for people.
+        phase: takes the phases of the work, of which a backend tells its fetches.
         stop: asks the build to end soon, once it is set.
         options: the backends' own options that the user gave, by flag name (``ck-home``).
         prepared: what the backend's own ``Batched.prepare`` returned for this context.
@@ -37,6 +39,7 @@ class BuildContext:
     offline: bool = False
     timeout: float = 600.0
     notify: Callable[[str], None] = field(default=lambda text: None, compare=False)
+    phase: Tell = field(default=silent, compare=False)
     stop: Event | None = field(default=None, compare=False)
     options: Mapping[str, str] = field(default_factory=dict)
     prepared: object = field(default=None, compare=False)

@@ -65,6 +65,17 @@ def duration(nanoseconds: float | None) -> str:
     return "" if nanoseconds is None else str(time_of(nanoseconds))
 
 
+def span(seconds: float) -> str:
+    """A time to wait, in words: ``12 s``, ``1 min 20 s``, ``2 h 5 min``."""
+    whole = max(0, round(seconds))
+    if whole < 60:
+        return f"{whole} s"
+    large, small, units = (
+        (whole // 60, whole % 60, ("min", "s")) if whole < 3600 else (whole // 3600, whole % 3600 // 60, ("h", "min"))
+    )
+    return f"{large} {units[0]}" + (f" {small} {units[1]}" if small else "")
+
+
 def size(count: int | None) -> str:
     """Bytes with a binary unit; empty for None."""
     return "" if count is None else str(_quantity(count, _SIZES))

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
 from fmha_cli.domain.features import Direction
+from fmha_cli.domain.phases import Phase, Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.closed import ClosedAnswer, why_not
@@ -76,6 +77,7 @@ class Cases:
         given: names of the tensors that come from files.
         kept_bytes: bytes of the cases that are kept.
         streams: name -> dropout stream.
+        phase: takes the phases of the work.
     """
 
     def __init__(
@@ -87,8 +89,9 @@ class Cases:
         kept_bytes: int = KEPT_BYTES,
         streams: Mapping[str, Stream] = STREAMS,
         given: Collection[str] = (),
+        phase: Tell = silent,
     ) -> None:
-        self._given = given
+        self._given, self._phase = given, phase
         self._make, self._streams = make_inputs, streams
         self._oracle_s, self._seed, self._kept_bytes = oracle_s, seed, kept_bytes
         self._kept: OrderedDict[tuple[Problem, str, str, bool], Case] = OrderedDict()
@@ -113,17 +116,20 @@ class Cases:
         return replace(found, problem=problem)
 
     def _computed(self, p: Problem, fill: str, stream: str, check: bool) -> Case:
+        self._phase(Phase.INPUTS, 0, 0)
         inputs = dict(self._make(p, fill))
+        self._phase(Phase.REFERENCE, 0, 0)
+        told = partial(self._phase, Phase.REFERENCE)
         draw = stream_of(stream, self._streams) if p.dropout else fmha_stream
         lacking = p.direction is Direction.BWD and not {"o", "lse"} <= set(inputs)  # o and lse of a forward pass
         reference = None
         if lacking or (check and p.direction.forward and self.without_closed_form(p, fill)):
             rows = all_rows(p) if lacking else rows_within(p, self._oracle_s, self._seed, fill)
-            reference = forward(p, inputs, rows=rows, stream=draw)
+            reference = forward(p, inputs, rows=rows, stream=draw, told=told)
         if lacking and reference is not None:
             inputs["o"] = round_to(reference.o_tensor(p), Element.of(p.dtype_out))
             inputs["lse"] = reference.lse_tensor(p).astype(np.float32)
-        gradients = backward(p, inputs, stream=draw) if check and p.direction.backward else None
+        gradients = backward(p, inputs, stream=draw, told=told) if check and p.direction.backward else None
         answer: Reference | ClosedAnswer | None = reference if p.direction.forward else None
         if check and p.direction.forward and reference is None:
             answer = ClosedAnswer(p, fill, inputs, self._seed)

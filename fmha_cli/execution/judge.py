@@ -26,6 +26,7 @@ import time
 
 from fmha_cli.domain.emulation import merged, summed
 from fmha_cli.domain.features import CLOSED_FILLS
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.verdict import Judging, Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case, Cases
@@ -39,7 +40,14 @@ __all__ = ["SEVERITY", "JudgePolicy", "Judged", "judge", "recheck"]
 
 
 def judge(
-    supervisor: Supervisor, job: Job, arena: Arena, cases: Cases, policy: JudgePolicy, *, stream: str = "fmha"
+    supervisor: Supervisor,
+    job: Job,
+    arena: Arena,
+    cases: Cases,
+    policy: JudgePolicy,
+    *,
+    stream: str = "fmha",
+    phase: Tell = silent,
 ) -> Judged:
     """Judge one plan.
 
@@ -47,12 +55,13 @@ def judge(
         arena: the arena of the job's plan (``layout_of``), with gaps for a close look. Afterwards it holds the inputs
             of the last fill and may be used for timing.
         stream: the backend's dropout stream.
+        phase: takes the phases of the work.
 
     Raises:
         UsageError: no such fill.
         KeyboardInterrupt: the user interrupted.
     """
-    examiner, trials = Examiner(supervisor, job, arena, policy), list[Trial]()
+    examiner, trials = Examiner(supervisor, job, arena, policy, phase), list[Trial]()
     names = list(policy.fills)
     for name in names:  # it grows
         try:
@@ -105,6 +114,7 @@ def recheck(
     timed: int,
     again: bool = True,
     stream: str = "fmha",
+    phase: Tell = silent,
 ) -> Judged:
     """Judge a row once more, after ``judge`` and the launches that followed it.
 
@@ -123,7 +133,7 @@ def recheck(
         KeyboardInterrupt: the user interrupted.
     """
     assert judged.fill is not None
-    examiner = Examiner(supervisor, job, arena, policy)
+    examiner = Examiner(supervisor, job, arena, policy, phase)
     trial = Trial(
         cases.case(job.plan.problem, judged.fill, stream=stream, check=policy.check),
         judged.verdict,

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fmha_cli.domain.emulation import Executed, Finding, Observed
+from fmha_cli.domain.phases import Phase, Tell, silent
 from fmha_cli.domain.verdict import Comparison, Judging, Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
 from fmha_cli.execution.cases import Case
@@ -162,9 +163,11 @@ class Examiner:
     job: Job
     arena: Arena
     policy: JudgePolicy
+    phase: Tell = silent
 
     def launched(self, trial: Trial, run: int) -> Outputs | None:
         """Poison the arena, launch once, and take the outputs at once; None if there are none to examine."""
+        self.phase(Phase.LAUNCH, 0, 0)
         self.arena.prepare(run)
         result = self.supervisor.run(self.job, self.arena, timeout=self.policy.timeout)
         outputs = self.arena.read() if result.verdict is None else None
@@ -175,6 +178,7 @@ class Examiner:
             trial.observed.append(result.observed)
             for verdict, notes in hazards(result.observed.findings):
                 trial.say(verdict, *notes)
+        self.phase(Phase.JUDGE, 0, 0)
         return outputs if self._survived(trial, result) else None
 
     def left(self, trial: Trial) -> Outputs | None:

@@ -12,6 +12,7 @@ learned sink only enlarges the denominator of P. Memory is O((rows + keys) x d +
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import sqrt
 
@@ -56,11 +57,18 @@ class Gradients:
     leaks: dict[str, Bools] = field(default_factory=dict)
 
 
-def backward(problem: Problem, inputs: Inputs, *, stream: Stream = fmha_stream) -> Gradients:
+def backward(
+    problem: Problem,
+    inputs: Inputs,
+    *,
+    stream: Stream = fmha_stream,
+    told: Callable[[int, int], None] = lambda done, total: None,
+) -> Gradients:
     """Gradients of sum(O * dO); ``inputs`` holds q, k, v, do and what the forward pass needs.
 
     Args:
         stream: what dropout draws from.
+        told: takes the number of query rows that are done, and of all.
 
     Raises:
         ImpossibleProblem: P007, a KV cache, which has no backward pass.
@@ -69,14 +77,15 @@ def backward(problem: Problem, inputs: Inputs, *, stream: Stream = fmha_stream) 
     if problem.kv_cache.kind is not CacheKind.NONE:
         raise ImpossibleProblem("--direction bwd and --kv-cache contradict each other", code="P007", where="--kv-cache")
     out = _zeros(problem)
-    rows, reach, sizes = all_rows(problem), 0.0, np.zeros(3)
+    rows, reach, sizes, done = all_rows(problem), 0.0, np.zeros(3), 0
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
         k64, v64 = view.keys64("k", g), view.keys64("v", g)
         for block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
                 top, size = _block(block, g, k64, v64, stream, out)
-            reach = max(reach, top)
+            reach, done = max(reach, top), done + len(block.i)
+            told(done, len(rows))
             sizes = np.maximum(sizes, [size, squares(k64).max(initial=0.0), squares(block.q).max()])
     for square in (*(out.noise[name] for name in out.noise if name != "dq"), *out.lost.values()):
         np.sqrt(square, out=square)

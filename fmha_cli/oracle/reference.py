@@ -101,7 +101,14 @@ class Reference(RowResult):
         return out
 
 
-def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, stream: Stream = fmha_stream) -> Reference:
+def forward(
+    problem: Problem,
+    inputs: Inputs,
+    *,
+    rows: Rows | None = None,
+    stream: Stream = fmha_stream,
+    told: Callable[[int, int], None] = lambda done, total: None,
+) -> Reference:
     """Attention of the chosen rows (default: all), in float64.
 
     A masked, unused or padded row of K or V may hold anything, NaN included. A row that sees nothing gives
@@ -109,6 +116,7 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, strea
 
     Args:
         stream: what dropout draws from.
+        told: takes the number of rows that are done, and of all rows.
 
     Raises:
         UnsupportedError: O001 (the offset of a dropout stream), T001 (tensors without a form).
@@ -119,12 +127,16 @@ def forward(problem: Problem, inputs: Inputs, *, rows: Rows | None = None, strea
     leaks = [np.zeros((0, problem.hdim_v), np.bool_)]
     finite = all(np.isfinite(inputs[name]).all() for name in ("v", "v_new") if name in inputs)
     results = [RowResult(np.zeros((0, problem.hdim_v)), none, none, none, none, none, np.zeros(0, np.int64), none)]
+    done = 0
     with _mapping() as each:
         for b, g, part in rows.groups(problem):
             view = SequenceView(problem, inputs, b)
             k, v = view.keys64("k", g), view.keys64("v", g)
             blocks = list(row_blocks(view, rows.h[part], rows.i[part]))
-            results += each(partial(_attended, k=k, v=v, stream=stream), blocks)
+            for block, result in zip(blocks, each(partial(_attended, k=k, v=v, stream=stream), blocks), strict=True):
+                results.append(result)
+                done += len(block.i)
+                told(done, len(rows))
             leaks += [] if finite else [_leaks(block, v) for block in blocks]
     return Reference(
         **{f.name: np.concatenate([getattr(result, f.name) for result in results]) for f in fields(RowResult)},

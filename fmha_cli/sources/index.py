@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -124,8 +124,13 @@ def _with_login(address: str, index: str) -> str:
     return address
 
 
-def download(archive: Archive, place: Place, out: Path, web: Web) -> Path:
+def download(
+    archive: Archive, place: Place, out: Path, web: Web, came: Callable[[int], None] = lambda count: None
+) -> Path:
     """The archive's file, verified: ``out``.
+
+    Args:
+        came: takes the number of bytes so far.
 
     Raises:
         FetchError: it cannot be read, or ends early.
@@ -140,6 +145,7 @@ def download(archive: Archive, place: Place, out: Path, web: Web) -> Path:
                 raise WrongContent(f"{place.origin}: {archive.file} is longer than the pinned {archive.bytes} bytes")
             digest.update(chunk)
             file.write(chunk)
+            came(length)
     if length < archive.bytes:
         raise FetchError(f"{place.origin}: {archive.file} ended after {length} of {archive.bytes} bytes")
     found = digest.hexdigest()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Callable
 
 from fmha_cli.sources.faults import FetchError, WrongContent
 from fmha_cli.sources.web import Web
@@ -30,8 +31,11 @@ class RangedFile(io.RawIOBase):
         FetchError: on reading, when the connection fails.
     """
 
-    def __init__(self, web: Web, address: str, length: int, limit: int) -> None:
+    def __init__(
+        self, web: Web, address: str, length: int, limit: int, came: Callable[[int], None] = lambda count: None
+    ) -> None:
         super().__init__()
+        self._came = came
         self._web, self._address, self._length, self._limit = web, address, length, limit
         self._at = 0
         self._pieces: dict[int, bytes] = {}
@@ -61,6 +65,7 @@ class RangedFile(io.RawIOBase):
         piece, start = divmod(self._at, PIECE)
         if piece not in self._pieces:
             self._pieces[piece] = self._fetch(piece)
+            self._came(self.read_bytes)
         data = self._pieces[piece][start : start + len(buffer)]
         buffer[: len(data)] = data
         self._at += len(data)

@@ -7,7 +7,9 @@ it is either complete or absent. Its manifest lists every file with its digest; 
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from fmha_cli.domain.codec import to_json
@@ -166,7 +168,7 @@ def _fetch(pin: Pin, layout: CacheLayout, notify: Notify, settings: PipSettings 
             work = layout.new_tmp()
             make_private_dir(work)
             try:
-                _unpack(pin, place, work, web)
+                _unpack(pin, place, work, web, notify)
                 _publish(pin, work / "tree", layout)
                 return
             except FetchError as fault:
@@ -178,13 +180,17 @@ def _fetch(pin: Pin, layout: CacheLayout, notify: Notify, settings: PipSettings 
     raise _problem(pin, faults)
 
 
-def _unpack(pin: Pin, place: Place, work: Path, web: Web) -> None:
+def _unpack(pin: Pin, place: Place, work: Path, web: Web, notify: Notify) -> None:
     """Bring the kept parts to ``work/tree``. Raises FetchError: this place cannot provide them."""
     tree = work / "tree"
     make_private_dir(tree)
-    if pin.archive.is_wheel and place.url is not None and _by_ranges(pin, place, tree, web):
+
+    def came(total: int, count: int) -> None:
+        notify(Notice(NoticeKind.FETCHED, "", done=count, total=total))
+
+    if pin.archive.is_wheel and place.url is not None and _by_ranges(pin, place, tree, web, partial(came, pin.bytes)):
         return
-    file = download(pin.archive, place, work / pin.archive.file, web)
+    file = download(pin.archive, place, work / pin.archive.file, web, partial(came, pin.archive.bytes))
     if pin.archive.is_wheel:
         with file.open("rb") as opened:
             unpack_zip(pin, opened, tree)
@@ -193,9 +199,9 @@ def _unpack(pin: Pin, place: Place, work: Path, web: Web) -> None:
     file.unlink()
 
 
-def _by_ranges(pin: Pin, place: Place, tree: Path, web: Web) -> bool:
+def _by_ranges(pin: Pin, place: Place, tree: Path, web: Web, came: Callable[[int], None]) -> bool:
     """Read the kept members alone; False when the server sends whole files only."""
-    raw = RangedFile(web, place.url or "", pin.archive.bytes, pin.bytes + RANGE_SLACK)
+    raw = RangedFile(web, place.url or "", pin.archive.bytes, pin.bytes + RANGE_SLACK, came)
     try:
         unpack_zip(pin, io.BufferedReader(raw), tree)
     except NoRanges:

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fmha_cli.domain.phases import Phase, Tell, silent
+
 
 class NoticeKind(StrEnum):
     """The reason for a notice."""
@@ -25,6 +27,8 @@ class NoticeKind(StrEnum):
     """Something in a compiled kernel costs speed."""
     SOURCE = "source"
     """A third-party source is being fetched, or was passed over."""
+    FETCHED = "fetched"
+    """Bytes of a source have come. It is for a line of progress, and has no text."""
 
 
 @dataclass(frozen=True)
@@ -35,11 +39,14 @@ class Notice:
         kind: its reason.
         text: one complete sentence for a person, without a final full stop.
         digest: the key concerned, or the empty string.
+        done, total: bytes of a fetch.
     """
 
     kind: NoticeKind
     text: str
     digest: str = ""
+    done: int = 0
+    total: int = 0
 
 
 Notify = Callable[[Notice], None]
@@ -47,9 +54,17 @@ Notify = Callable[[Notice], None]
 
 def log_notice(notice: Notice) -> None:
     """The default listener: a warning on the ``fmha.build`` logger."""
-    logging.getLogger("fmha.build").warning("%s", notice.text)
+    if notice.text:
+        logging.getLogger("fmha.build").warning("%s", notice.text)
 
 
-def as_text(listener: Callable[[str], None]) -> Notify:
-    """Make a listener for notices from a listener for plain text (``BuildContext.notify``)."""
-    return lambda notice: listener(notice.text)
+def as_text(listener: Callable[[str], None], phase: Tell = silent) -> Notify:
+    """Make a listener for notices from listeners for plain text and for phases (``BuildContext.notify`` and ``phase``)."""
+
+    def hear(notice: Notice) -> None:
+        if notice.kind is NoticeKind.FETCHED:
+            phase(Phase.FETCH, notice.done, notice.total)
+        else:
+            listener(notice.text)
+
+    return hear

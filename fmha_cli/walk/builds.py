@@ -11,6 +11,7 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.phases import Phase, Tell, silent
 from fmha_cli.domain.plan import Artifact, Stage
 from fmha_cli.domain.protocols import Batched, BuildContext, Refusing
 from fmha_cli.domain.rules import unbuildable
@@ -26,7 +27,7 @@ Built = Outcome[Artifact]
 """The outcome of one kernel's build: an artifact, or the error that its rows show."""
 
 
-def build_context(request: Request, notify: Callable[[str], None]) -> BuildContext:
+def build_context(request: Request, notify: Callable[[str], None], phase: Tell = silent) -> BuildContext:
     """The context of this run's builds; the cache root is checked here.
 
     Raises:
@@ -36,7 +37,7 @@ def build_context(request: Request, notify: Callable[[str], None]) -> BuildConte
     open_root(root)
     jobs = request.jobs or usable_cores()
     return BuildContext(
-        cache_root=root, jobs=jobs, offline=request.offline, notify=notify, options=dict(request.options)
+        cache_root=root, jobs=jobs, offline=request.offline, notify=notify, phase=phase, options=dict(request.options)
     )
 
 
@@ -88,7 +89,10 @@ def build_orders(
             outcomes[key] = Built(kernel.name, None, error)
             heard(outcomes[key])
 
+    context.phase(Phase.BUILD, 0, len(jobs))
+
     def done(count: int, total: int, outcome: Built) -> None:
+        context.phase(Phase.BUILD, count, total)
         progress(len(outcomes) + count, len(distinct), outcome.name)
         heard(outcome)
 

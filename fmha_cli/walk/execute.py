@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.features import FILLS
+from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.verdict import Verdict
@@ -96,6 +98,7 @@ class Executor:
                     first, second = (
                         self._launcher(job, arena, rows[0]) for job, arena in zip(jobs, arenas, strict=True)
                     )
+                    self._context.phase(Phase.TIME, 0, 0)
                     try:
                         timed = sample_pair(first, second, self._policy(), self._request.fill_seed)
                     except RowFailed as fault:
@@ -124,7 +127,7 @@ class Executor:
             return judged, Timed(judged.stage_ns[-1:], warmup=len(judged.stage_ns) - 1)
         timed = None
         try:
-            timed = sample(launcher, self._policy())
+            timed = sample(launcher, self._policy(), partial(self._context.phase, Phase.TIME))
         except RowFailed as fault:
             return _failed(judged, fault), None
         except Mistimed:
@@ -161,7 +164,15 @@ class Executor:
             timeout=request.timeout or None,
             late=validating,
         )
-        return judge(self._supervisor, job, arena, self._cases, policy, stream=self._stream(job.backend))
+        return judge(
+            self._supervisor,
+            job,
+            arena,
+            self._cases,
+            policy,
+            stream=self._stream(job.backend),
+            phase=self._context.phase,
+        )
 
     def _rechecked(self, job: Job, arena: Arena, judged: Judged, launcher: Launcher, *, again: bool = True) -> Judged:
         """The judgement with what the launches of ``launcher`` left; a row that has failed stays as it is."""
@@ -179,6 +190,7 @@ class Executor:
             timed=len(launcher.waited_ns),
             again=again,
             stream=self._stream(job.backend),
+            phase=self._context.phase,
         )
         note = untimed(launcher.totals_ns, launcher.waited_ns)
         notes = (*after.notes, note) if note else after.notes

@@ -9,6 +9,7 @@ from threading import Event, Thread
 
 from fmha_cli.domain.codec import from_json
 from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.protocols import PeakLoops
 from fmha_cli.measure.peaks import measured_peaks, spec_peaks, this_machine
 from fmha_cli.measure.roofline import Floor, PeakKind, Peaks, floor_of
@@ -81,6 +82,7 @@ class PeakBook:
             entry = context.registry.entry_point(backend.name)
 
             def measure() -> Peaks:
+                context.phase(Phase.PEAKS, 0, 0)
                 context.notify(f"measuring the peaks of this machine ({device.id}, {context.threads} threads), once")
                 found = context.supervisor.peaks(entry, backend.name, artifact, context.threads)
                 return from_json(Peaks, {**found, "kind": PeakKind.MEASURED.value}, "peaks")

@@ -11,6 +11,7 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Wanted
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.protocols import BuildContext
 
 if TYPE_CHECKING:
@@ -123,6 +124,7 @@ class Context:
         building: how kernels and peak loops are built.
         emulation: of the emulated device that all rows run on; None for other devices.
         notify: takes one line for people.
+        phase: takes the phases of the work.
         on_outputs: takes the outputs of each row that was judged, with the row's number from 0.
     """
 
@@ -132,6 +134,7 @@ class Context:
     building: BuildContext
     emulation: Emulation | None = None
     notify: Callable[[str], None] = lambda text: None
+    phase: Tell = silent
     on_outputs: OnOutputs = lambda index, outputs: None
 
     @property

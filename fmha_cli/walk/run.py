@@ -14,6 +14,7 @@ from fmha_cli.discovery.select import wanted_backends
 from fmha_cli.domain.device import CPU, EMULATED, Availability
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import InternalError, UnsupportedError
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.cases import Cases
@@ -83,6 +84,7 @@ def run_points(
     on_outputs: OnOutputs = lambda index, outputs: None,
     notify: Callable[[str], None] = lambda text: None,
     progress: Progress = lambda done, total, what: None,
+    phase: Tell = silent,
 ) -> Outcome:
     """Run every problem.
 
@@ -92,6 +94,8 @@ def run_points(
         deliver: receives the outcome, with its journal, before the journal of a complete walk is removed. If it raises,
             the journal stays.
         on_outputs: receives the outputs of a row that was judged, with the row's number from 0.
+        progress: rows done, rows in all, the flags of the row that runs.
+        phase: takes the phases of the work.
 
     Raises:
         UsageError, EnvironmentProblem, UnsupportedError: before anything runs.
@@ -112,7 +116,7 @@ def run_points(
         _say_fallback(rows, found, notify)
         if not request.dry_run:
             _say_no_device(rows, registry, notify)
-        building = build_context(request, notify)
+        building = build_context(request, notify, phase)
         runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
         emulation = emulation_of(request, registry, building) if runs else None
         context = Context(
@@ -122,6 +126,7 @@ def run_points(
             building=building,
             emulation=emulation,
             notify=notify,
+            phase=phase,
             on_outputs=on_outputs,
         )
         for line in () if baseline is None else baseline.coverage(_timed(rows, context)):
@@ -226,6 +231,7 @@ class _Walk:
             seed=self.request.fill_seed,
             streams={**STREAMS, **self.registry.dropout_streams},
             given=frozenset(self.files.arrays),
+            phase=self.context.phase,
         )
         self.executor = Executor(self.context, cases, self.book.peaks)
 
@@ -261,9 +267,7 @@ class _Walk:
             return {}
         orders = [order for row in self.rows for order in row.orders]
         with self.book.building(self.rows):
-            built = build_orders(
-                orders, self.registry, self.context.building, lambda d, t, w: self.progress(d, t, f"build {w}")
-            )
+            built = build_orders(orders, self.registry, self.context.building)
         if self.journal is not None:  # the rows of earlier sessions too: their kernels must be the ones built now
             self.journal.built(keys_of(built))
         return built
@@ -314,6 +318,7 @@ class _Walk:
             for index in indices:
                 self._single(index, built)
             return
+        self.progress(len(self.records), len(self.rows), rows[0].problem.repro())
         for row in rows:
             self._planned(row)
         pair = self.executor.run_pair((rows[0], rows[1]), (ready[0][0], ready[1][0]))

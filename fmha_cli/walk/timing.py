@@ -69,13 +69,20 @@ class Launcher:
         return result.stage_ns
 
 
-def sample(launch: Launch, policy: SamplingPolicy) -> Timed:
-    """Launch until the stopping rule of ``policy`` is satisfied."""
+def sample(
+    launch: Launch, policy: SamplingPolicy, told: Callable[[int, int], None] = lambda spent, limit: None
+) -> Timed:
+    """Launch until the stopping rule of ``policy`` is satisfied.
+
+    Args:
+        told: takes the nanoseconds that were spent, and those after which the samples are enough.
+    """
     sampler = Sampler(policy)
     launches: list[tuple[int, ...]] = []
     totals: list[int] = []
     start = time.perf_counter_ns()
     while count := sampler.next_batch(totals, spent := time.perf_counter_ns() - start):
+        told(spent, policy.budget_ns)
         batch = launch(count)
         launches.extend(batch)
         totals.extend(sum(stages) for stages in batch)

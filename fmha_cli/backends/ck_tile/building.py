@@ -72,7 +72,7 @@ def workshop(context: BuildContext) -> Workshop:
     """
     if isinstance(context.prepared, Workshop):
         return context.prepared
-    speak = as_text(context.notify)
+    speak = as_text(context.notify, context.phase)
     root = context.cache_root
     home, taken_as = (context.options.get(option) for option in (HOME_OPTION, AS_OPTION))
     tree = ck_tree(root, home=home, taken_as=taken_as, offline=context.offline, notify=speak)

@@ -76,7 +76,7 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
     """
     if isinstance(context.prepared, Workshop):
         return context.prepared
-    root, speak = context.cache_root, as_text(context.notify)
+    root, speak = context.cache_root, as_text(context.notify, context.phase)
     kernels = Cache(root, notify=speak)
     own = own_tree(upstream, context.options, root, speak)
     toolchain, fault = None, None

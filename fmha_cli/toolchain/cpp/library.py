@@ -57,7 +57,7 @@ def cpp_key(spec: BuildSpec, context: BuildContext, flags: Flags = PORTABLE_FLAG
 
 
 def _prepared(spec: BuildSpec, context: BuildContext, flags: Flags) -> tuple[Cache, Toolchain, BuildKey]:
-    notify = as_text(context.notify)
+    notify = as_text(context.notify, context.phase)
     cache = Cache(context.cache_root, notify=notify)
     toolchain = find_toolchain(cache.layout, notify)
     return cache, toolchain, key_for(spec, flags(toolchain) if callable(flags) else flags, toolchain)

@@ -82,7 +82,7 @@ class CkCounterpart:
 
 
 def _workshop(arch: ArchSpec, context: BuildContext) -> Workshop:
-    say = as_text(context.notify)
+    say = as_text(context.notify, context.phase)
     home, taken_as = (context.options.get(option) for option in (HOME_OPTION, AS_OPTION))
     tree = ck_tree(context.cache_root, home=home, taken_as=taken_as, offline=context.offline, notify=say)
     if tree.example is None:
