@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,10 +12,12 @@ from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE, REVISIONS, ROWS
 from fmha_cli.discovery.builtins import revision_option
 from fmha_cli.discovery.filters import Filter, parse_filter
-from fmha_cli.domain.errors import EmptySelection
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import Catalogued
+from fmha_cli.domain.suggest import Kind, suggest
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
@@ -32,12 +35,11 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     """The kernels that the options select, lazily, in the backends' own order.
 
     Raises:
-        UsageError: an unknown architecture, backend, profile, revision or filter key.
+        UsageError: an unknown architecture, backend, family, type, profile, revision or filter key.
         EmptySelection: nothing is left; names the term that eliminated all, or the revision that has something.
     """
     settings, registry = call.settings, call.registry
-    given = {key: settings.text(key) or "" for key in ("family", "dtype")}
-    terms = [f"{key}:{glob}" for key, text in given.items() for glob in text.split(",") if glob]
+    terms = [f"{key}:{glob}" for key in ("family", "dtype") for glob in _globs_of(call, key)]
     profile = _profile(call)
     if profile is not None:
         terms = [*profile.terms(), *terms]
@@ -56,6 +58,21 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
         what = f"no kernel exists for {where or 'any architecture'}"
         help = "`fmha archs` and `fmha plugins` list what exists"
         raise EmptySelection(what, code="F004", where=where or None, help=help)
+
+
+def _globs_of(call: Call, key: str) -> list[str]:
+    """The globs of ``--family`` or ``--dtype``. Unlike those of ``--filter``, each must match a name that exists.
+
+    Raises:
+        UsageError: E008, it matches none.
+    """
+    names, kind = (list(Family), None) if key == "family" else (list(DType), Kind.DTYPE)
+    globs = [glob for glob in (call.settings.text(key) or "").split(",") if glob]
+    for glob in globs:
+        if not any(fnmatchcase(name, glob) for name in names):
+            help = suggest(glob, names, kind)
+            raise UsageError(f"--{key} {glob}: no such {key}", code="E008", where=f"--{key}", help=help)
+    return globs
 
 
 def _profile(call: Call) -> Profile | None:

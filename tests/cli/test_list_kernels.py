@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pytest
 from jsonschema import Draft202012Validator
 
 from cli.conftest import Fmha
@@ -96,3 +97,20 @@ def test_a_kernel_that_is_refused_by_name_says_why(fmha: Fmha) -> None:
     done = fmha("inspect", listed["kernels"][0]["name"])
     assert done.code == 2
     assert "K206" in done.err
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (("--family", "nope"), "--family nope: no such family"),
+        (("--family", "fwd,bwd"), "did you mean bwd_dot_do_o or bwd_dq_dk_dv"),
+        (("--dtype", "float16"), "did you mean fp16"),
+    ],
+)
+def test_a_family_or_type_that_does_not_exist_is_a_usage_error(fmha: Fmha, flags: tuple[str, ...], said: str) -> None:
+    """Globs that match an existing name may select nothing, as those of ``--filter`` may."""
+    done = fmha("list-kernels", "--backend", "null", *flags)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert f"--> {flags[0]}" in done.err
+    assert fmha("list-kernels", "--backend", "null", "--family", "bwd*", "--count").code == 5
