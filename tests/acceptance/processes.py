@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import fmha_cli
+from fmha_cli import api
 
 CHECKOUT = Path(fmha_cli.__file__).parents[1]
 TESTS = Path(__file__).parents[1]
@@ -41,3 +42,9 @@ def finished(process: subprocess.Popen[str]) -> tuple[int, str, str]:
     """The exit code, stdout and stderr."""
     out, err = process.communicate()
     return process.returncode, out, err
+
+
+def two_kernels(problem: api.Problem) -> dict[str, str]:
+    """FIRST and SECOND for command lines that compare two: digests of the two best kernels of the CPU for a problem."""
+    fitting = [found.kernel.digest[:12] for found in api.explain(problem, backend="cpu").supported]
+    return dict(zip(("FIRST", "SECOND"), fitting, strict=False))

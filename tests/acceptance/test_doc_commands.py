@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from acceptance.doc_commands import How, Shown, Suite, blocks_of, normalised, pages, shown_in, table
-from acceptance.processes import CHECKOUT, environment
+from acceptance.processes import CHECKOUT, environment, two_kernels
+from fmha_cli import api
 
 SHOWN = [one for page in pages() for one in shown_in(page)]
 TABLE = table()
@@ -50,18 +51,10 @@ def executed(line: str, work: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def kernels() -> dict[str, str]:
-    """Digests of two kernels of the CPU for the commands that compare two."""
-    from fmha_cli import api
-
-    found = [d.kernel.digest[:12] for d in api.explain(api.Problem.of(seqlen=4096), backend="cpu").ranked]
-    return dict(zip(("FIRST", "SECOND"), found, strict=False))
-
-
 def carried_out(how: How, work: Path) -> subprocess.CompletedProcess[str]:
     line = how.line
     if "FIRST" in line:
-        for name, digest in kernels().items():
+        for name, digest in two_kernels(api.Problem.of(seqlen=4096)).items():
             line = line.replace(name, digest)
     done = executed(line, work)
     assert "Traceback" not in done.stdout, done.stdout
