@@ -40,4 +40,4 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, shared_cache: Path, tmp_path_fact
         monkeypatch.delenv(name)
     monkeypatch.setenv("FMHA_CACHE_DIR", str(shared_cache))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_cache.parent / "no-config"))
-    monkeypatch.setenv("COLUMNS", "120")
+    monkeypatch.delenv("COLUMNS", raising=False)

@@ -17,6 +17,7 @@ from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
 from fmha_cli.cli.settings import FLAG, Value, check_choices, layer_of_variables, merge, variable_of
 from fmha_cli.cli.shell import Shell
 from fmha_cli.cli.table import COMMANDS, TALK, declared
+from fmha_cli.cli.terminal import terminal_width
 from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.domain.errors import FmhaError, InternalError
 from fmha_cli.report.form import Format
@@ -94,7 +95,7 @@ class Process:
         before = argv[: argv.index("--")] if "--" in argv else argv
         wants_json = "--json" in before or environ.get("FMHA_JSON", "").lower() in ("1", "true", "yes", "on")
         self.output: Output | None = Output(Format.JSON if wants_json else Format.TABLE, None, color=False)
-        self.console = Console(color=colored(sys.stderr, "auto", environ))
+        self.console = Console(color=colored(sys.stderr, "auto", environ), width=terminal_width(environ, sys.stderr))
 
     def _plugin_commands(self) -> Mapping[str, Callable[..., Any]]:
         from fmha_cli.discovery.entry_points import installed_entry_points
@@ -117,12 +118,15 @@ class Process:
         settings = merge(layers)
         color = settings.text("color") or "auto"
         self.console = Console(
-            quiet=settings.on("quiet"), verbose=settings.on("verbose"), color=colored(sys.stderr, color, self.environ)
+            quiet=settings.on("quiet"),
+            verbose=settings.on("verbose"),
+            color=colored(sys.stderr, color, self.environ),
+            width=terminal_width(self.environ, sys.stderr),
         )
         on_stdout = colored(sys.stdout, color, self.environ)
         call = Call(name, self.argv, settings, arguments, self.console, self.environ, files, on_stdout)
         self.output = call.output
-        call.output.check()
+        call.output.check(command.documents)
         check_choices(options, settings)
         self._warn_of_variables(options)
         for key, value in settings.values.items():

@@ -132,6 +132,7 @@ COMMANDS = {
             *(*ROOM, FAMILY, PROFILE, *REVISIONS, FILTER, JOBS, COMPILE_TIMEOUT, OFFLINE),
             *(*BUILDING, DRY_RUN, CACHE_DIR, *ROWS),
         ),
+        documents=("build", "kernels"),
         detail="With problem flags, the kernels of that problem's plan; with --profile, --filter or --family, the set.",
     )
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,6 +18,7 @@ from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.registry import Registry
+    from fmha_cli.report.shape import Shape
     from fmha_cli.toolchain.cache.layout import CacheLayout
 
 
@@ -62,10 +64,10 @@ class Call:
 
     @cached_property
     def output(self) -> Output:
-        """Where data goes, and in which format.
+        """Where data goes, in which format, and how tables are shown.
 
         Raises:
-            UsageError: several formats.
+            UsageError: several formats; a limit that is no number.
         """
         forms = [form for form in Format if self.settings.on(form)]
         if len(forms) > 1:
@@ -73,7 +75,26 @@ class Call:
             raise UsageError(f"{first} and {second} contradict each other", code="E002", where=second)
         form = forms[0] if forms else Format.TABLE
         path = self.settings.text("output")
-        return Output(form, Path(path) if path and path != "-" else None, color=self.color)
+        file = Path(path) if path and path != "-" else None
+        shape = None
+        if form in (Format.TABLE, Format.MD):
+            shape = self._shape(fits=form is Format.TABLE and file is None)
+        return Output(form, file, color=self.color, shape=shape)
+
+    def _shape(self, *, fits: bool) -> Shape:
+        """How the options want tables; those that go to a terminal fit it."""
+        from fmha_cli.cli.terminal import terminal_width
+        from fmha_cli.report.shape import Shape
+
+        return Shape(
+            width=terminal_width(self.environ, sys.stdout) if fits and not self.settings.on("wide") else None,
+            columns=self._listed("columns"),
+            sort=self._listed("sort"),
+            limit=self.settings.size("limit", 0, 1) if "limit" in self.settings.values else None,
+        )
+
+    def _listed(self, key: str) -> tuple[str, ...]:
+        return tuple(filter(None, map(str.strip, (self.settings.text(key) or "").split(","))))
 
     @property
     def cache_root(self) -> Path:

@@ -73,6 +73,8 @@ class Command:
     arguments: tuple[Argument, ...] = ()
     detail: str = ""
     """Further paragraphs of ``--help``, after the one line of the command table."""
+    documents: tuple[str, ...] = ()
+    """The documents that it may print, if it works long before it does: ``--columns`` is checked against them first."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""``Console``: messages on stderr, and whether stdout and stderr are colored. Data never goes through it."""
+"""``Console``: messages on stderr, wrapped to its terminal, and whether stdout and stderr are colored. Data never goes
+through it."""
 
 from __future__ import annotations
 
@@ -33,12 +34,19 @@ class Console:
     """Announcements, warnings and progress on stderr. Control characters in them are escaped."""
 
     def __init__(
-        self, stream: TextIO | None = None, *, quiet: bool = False, verbose: bool = False, color: bool = False
+        self,
+        stream: TextIO | None = None,
+        *,
+        quiet: bool = False,
+        verbose: bool = False,
+        color: bool = False,
+        width: int | None = None,
     ):
         self.stream = stream or sys.stderr
         self.quiet = quiet
         self.verbose = verbose
         self.color = color
+        self.width = width
         self._line: ProgressLine | None = None
 
     def say(self, text: str) -> None:
@@ -64,6 +72,10 @@ class Console:
         self._write(rendered)
 
     def _write(self, text: str) -> None:
+        if self.width is not None:
+            from fmha_cli.report.fitting import folded
+
+            text = "\n".join(folded(text, self.width, hang=4))
         with self.room():
             self._put(text + "\n")
 

@@ -160,6 +160,7 @@ COMMANDS = {
     "doctor": Command(
         doctor,
         options=(TIMEOUT, *BUILDING, CACHE_DIR, *ROWS),
+        documents=("doctor",),
         arguments=(
             Argument("names", "Backends, emulators or plugins that must work: exit 4 if one does not", many=True),
         ),

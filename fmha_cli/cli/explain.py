@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, Opt
-from fmha_cli.cli.options import BUILDING, CACHE_DIR, FILES, REVISIONS, ROOM, ROWS
+from fmha_cli.cli.options import BUILDING, CACHE_DIR, FILES, REVISIONS, ROOM, ROWS, TABLE
 from fmha_cli.domain.errors import ExitCode, UsageError
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
     from fmha_cli.domain.problem import Problem
-    from fmha_cli.report.table import Table
 
 WHY = Opt(
     "why",
@@ -38,10 +37,9 @@ def explain(call: Call) -> None:
     code = call.argument("rule")
     if code is not None or call.settings.on("rules"):
         from fmha_cli.cli.pages import page, rulebook
-        from fmha_cli.report.documents.pages import rulebook_view
 
         if call.settings.on("rules"):
-            _print(call, rulebook(call, code or ""), rulebook_view)
+            call.output.document(rulebook(call, code or ""))
         elif code is not None:
             page(call, code)
         return
@@ -61,9 +59,8 @@ def explain(call: Call) -> None:
     selection = select(problem, call.registry, found, wanted, refusals_too=True)
     if pair:
         from fmha_cli.cli.comparing import compare
-        from fmha_cli.report.comparing import why_view
 
-        _print(call, compare(call, problem, selection, found, wanted), why_view)
+        call.output.document(compare(call, problem, selection, found, wanted))
         return
     changes: tuple[str, ...] = ()
     if selection.best is None:
@@ -77,20 +74,12 @@ def explain(call: Call) -> None:
     chosen = selection.best.kernel if selection.best else None
     trees = trees_of(call, named=True)
     document = explain_document(problem, selection.trace, chosen, changes, because(selection), trees)
-    _print(call, document, explain_view)
-
-
-def _print(call: Call, document: Mapping[str, Any], view: Callable[..., Table]) -> None:
-    """A table that fits the terminal, or the document in another format."""
-    if call.output.form is not Format.TABLE:
+    if call.output.form is Format.TABLE:
+        most = call.settings.size("limit", 0, 1) if "limit" in call.settings.values else None
+        limit = 0 if call.settings.on("all") else most
+        call.output.table(document, partial(explain_view, limit=limit))
+    else:
         call.output.document(document)
-        return
-    from fmha_cli.cli.terminal import terminal_width
-    from fmha_cli.report.table import plain
-
-    most = call.settings.size("limit", 0, 1) if "limit" in call.settings.values else None
-    limit = 0 if call.settings.on("all") else most
-    call.output.text(plain(view(document, width=terminal_width(call.environ), limit=limit)))
 
 
 def plan(call: Call) -> int:
@@ -114,7 +103,7 @@ def plan(call: Call) -> int:
 COMMANDS = {
     "explain": Command(
         explain,
-        options=(*ROOM, *REVISIONS, *BUILDING, WHY, *FILES[:4], CACHE_DIR, RULES, LIMIT, ALL, *ROWS),
+        options=(*ROOM, *REVISIONS, *BUILDING, WHY, *FILES[:4], CACHE_DIR, RULES, ALL, *TABLE, LIMIT),
         arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
         detail="Shows the ranked kernels with the reasons for their order, those that do not fit with the reasons "
         "against them, nearest first, and the smallest change that would work. Exits 0 whenever it could answer.",

@@ -140,7 +140,7 @@ def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
 
 def list_kernels(call: Call) -> None:
     """Every selected kernel; needs no device, sources or compiler."""
-    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
+    from fmha_cli.report.documents.kernels import MANY, groups_view, kernel_entry, kernels_document
 
     if call.settings.on("count") and call.output.form is Format.TABLE:
         call.output.text(str(sum(1 for _ in selected_kernels(call))))
@@ -152,14 +152,20 @@ def list_kernels(call: Call) -> None:
         name = backends[kernel.backend].upstream_name(kernel)
         entries.append(kernel_entry(kernel, name, reasons))
     document = kernels_document(call.settings.text("arch"), entries)
-    call.output.document({**document, "kernels": []} if call.settings.on("count") else document)
+    if call.settings.on("count"):
+        call.output.document({**document, "kernels": []})
+    elif call.output.brief and len(entries) > MANY:
+        call.output.table(document, groups_view)
+    else:
+        call.output.document(document)
 
 
 COMMANDS = {
     "list-kernels": Command(
         list_kernels,
         options=(*SELECTING, COUNT, *ROWS),
-        detail="Without --arch, the kernels of every architecture. Terms of --filter match fields of the kernel, of its "
+        detail="Without --arch, the kernels of every architecture. On a terminal more than 100 kernels are summed up by "
+        "family, type and head dim; --limit N or --wide lists them. Terms of --filter match fields of the kernel, of its "
         "signature and of its algorithm; several terms with one key are alternatives. A profile of a project (fmha "
         "profiles) lists what that project generates; kernels that cannot be built are listed with the reason.",
     )

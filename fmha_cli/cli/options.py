@@ -98,8 +98,15 @@ FORMATS = {
     Format.CSV: _output("csv", _B, "Comma-separated values"),
     Format.MD: _output("md", _B, "A Markdown table"),
 }
+WIDE = _output("wide", _B, "Every column of the table, however wide")
+COLUMNS = _output("columns", _T, "Columns of the table, in this order: its names, or those of --csv", metavar="A,B,...")
+SORT = _output("sort", _T, "Sort the table's rows by columns", metavar="COLUMN[:desc],...")
+LIMIT = _output("limit", _S, "At most N rows in the table")
 DOCUMENT = (FORMATS[Format.JSON], OUTPUT_FILE)
-ROWS = (*FORMATS.values(), OUTPUT_FILE)
+TABLE = (*FORMATS.values(), OUTPUT_FILE, WIDE, COLUMNS, SORT)
+"""Options of a command whose own ``--limit`` says more."""
+
+ROWS = (*TABLE, LIMIT)
 
 JOURNALS = (RESUME, JOURNAL, LABEL)
 BUILDING = tuple(Opt.of(flag, "Running") for flag in own_options(Use.SOURCES))

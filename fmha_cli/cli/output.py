@@ -5,13 +5,17 @@ from __future__ import annotations
 import errno
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.report.escaping import escaped, printable
 from fmha_cli.report.form import Format
+
+if TYPE_CHECKING:
+    from fmha_cli.report.shape import Shape
+    from fmha_cli.report.table import Table
 
 
 class Output:
@@ -20,14 +24,16 @@ class Output:
     Args:
         form: how documents are printed.
         path: the file of ``-o``, None for stdout.
+        shape: how tables are shown; None for all of them, however wide.
 
     Attributes:
         gone: the reader of a pipe has closed it (``| head``). That is no error, and nothing more is printed.
     """
 
-    def __init__(self, form: Format, path: Path | None, *, color: bool) -> None:
+    def __init__(self, form: Format, path: Path | None, *, color: bool, shape: Shape | None = None) -> None:
         self.form = form
         self.path = path
+        self.shape = shape
         self.color = color and path is None
         self.gone = False
 
@@ -36,12 +42,30 @@ class Output:
         """Whether rows are printed as they come: ``--jsonl`` on stdout."""
         return self.form is Format.JSONL and self.path is None
 
-    def check(self) -> None:
-        """Refuse a target that cannot be written, before any work.
+    @property
+    def brief(self) -> bool:
+        """Whether a table goes to a terminal, and nobody asked for certain rows or columns."""
+        return self.shape is not None and self.shape.width is not None and self.shape.whole
+
+    @property
+    def width(self) -> int | None:
+        """The columns that a line of text may have; None for any number."""
+        return None if self.shape is None else self.shape.width
+
+    def check(self, documents: Sequence[str] = ()) -> None:
+        """Refuse a target that cannot be written, and columns that a command's tables do not have, before any work.
+
+        Args:
+            documents: the names of the documents that the command prints; none leaves the columns unchecked.
 
         Raises:
             EnvironmentProblem: X040.
+            UsageError: E017, no such column.
         """
+        if documents and self.shape is not None and self.form in (Format.TABLE, Format.MD):
+            from fmha_cli.report.formats import check_shape
+
+            check_shape(self.shape, documents)
         if self.path is not None:
             from fmha_cli.report.target import Target
 
@@ -67,7 +91,21 @@ class Output:
         """
         from fmha_cli.report.formats import render
 
-        self._put(render(document, self.form, color=self.color))
+        self._put(render(document, self.form, color=self.color, shape=self.shape))
+
+    def table(self, document: Mapping[str, Any], view: Callable[[Mapping[str, Any]], Table]) -> None:
+        """A document as another table than its own; only for ``Format.TABLE``.
+
+        Raises:
+            EnvironmentProblem: X040, the file or stdout cannot be written.
+            UsageError: E017, no such column.
+        """
+        from fmha_cli.report.escaping import cleaned
+        from fmha_cli.report.shape import shaped
+        from fmha_cli.report.table import plain
+
+        table = view(cleaned(document))
+        self._print(plain(table if self.shape is None else shaped(table, self.shape), self.width))
 
     def text(self, text: str) -> None:
         """Print text that is already data. It is the same in every format; control characters are escaped."""

@@ -21,7 +21,6 @@ def page(call: Call, code: str) -> None:
     Raises:
         UsageError: no such rule or error, with near ids.
     """
-    from fmha_cli.cli.terminal import terminal_width
     from fmha_cli.domain.codec import to_json
     from fmha_cli.report.fitting import folded
 
@@ -31,8 +30,7 @@ def page(call: Call, code: str) -> None:
         lines += ["", found.help] if found.help else []
         lines += ["", f"Backends: {', '.join(found.backends)}"] if found.backends else []
         lines += ["", f"Source: {found.source}"] if found.source else []
-        width = terminal_width(call.environ)
-        call.output.text("\n".join("\n".join(folded(line, width, hang=0)) for line in lines))
+        call.output.text("\n".join("\n".join(folded(line, call.output.width, hang=0)) for line in lines))
     else:
         call.output.document(to_json(found))
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command, Opt
-from fmha_cli.cli.options import CHOOSING, EMULATING, FILL_SEED, FILTER, ROWS, RUNNING
+from fmha_cli.cli.options import CHOOSING, EMULATING, FILL_SEED, FILTER, RUNNING, TABLE
 from fmha_cli.discovery.builtins import compared
 from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.errors import ExitCode, UsageError
@@ -172,8 +172,9 @@ COMMANDS = {
                 SUITE,
                 FILTER.says("KEY:GLOB over cases: name, group, program, or an option (prec:bf16)"),
             ),
-            *(LIMIT, *CHOOSING[:3], FILL_SEED, ROUNDS, LIST, *RUNNING, *EMULATING, *ROWS),
+            *(LIMIT, *CHOOSING[:3], FILL_SEED, ROUNDS, LIST, *RUNNING, *EMULATING, *TABLE),
         ),
+        documents=("parity",),
         detail="Both sides get every setting of a case; each checks its own result. Outcomes: agree-pass, "
         "agree-unsupported, agree-fail, we-fail, they-fail, not-comparable, crashed, timed-out, not-run, missing-binary. "
         "Exit codes: 0 all agree (cases that cannot be compared aside), 1 a mismatch or a wrong result, 4 not run or a "

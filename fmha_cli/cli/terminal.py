@@ -1,18 +1,27 @@
-"""The width to which tables and pages are fitted."""
+"""The width of the terminal that a stream leads to. One rule holds for data, messages and errors.
+
+``COLUMNS`` counts first, as for other programs. Without it a stream that leads to no terminal has no width: nothing that
+goes into a pipe or a file is shortened, left out or wrapped, so one fact stays on one line.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
-from shutil import get_terminal_size
+from typing import TextIO
 
-from fmha_cli.report.fitting import LEAST
-
-PIPED = 116
-"""Columns where the output does not go to a terminal."""
+_UNKNOWN = 80
+"""Columns of a terminal that does not tell."""
 
 
-def terminal_width(environ: Mapping[str, str]) -> int:
-    """Columns of the terminal; ``COLUMNS`` overrides what the terminal says, as for other programs."""
+def terminal_width(environ: Mapping[str, str], stream: TextIO | None) -> int | None:
+    """Columns of the terminal behind a stream; None if there is none."""
     columns = environ.get("COLUMNS", "")
-    own = int(columns) if columns.isascii() and columns.isdecimal() else 0
-    return max(own or get_terminal_size((PIPED, 24)).columns, LEAST)
+    if columns.isascii() and columns.isdecimal() and int(columns):
+        return int(columns)
+    try:
+        if stream is None or not stream.isatty():
+            return None
+        return os.get_terminal_size(stream.fileno()).columns or _UNKNOWN
+    except (OSError, ValueError):
+        return _UNKNOWN

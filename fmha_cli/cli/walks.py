@@ -107,6 +107,7 @@ COMMANDS = {
             *JOURNALS,
             *ROWS,
         ),
+        documents=("report",),
         detail="An option that takes lists (512,1k) or ranges (a:b:+n, a:b:*n, both ends included) can sweep: each point "
         "gives one row. --dry-run runs nothing, but if a backend can show its launches without a device, it builds their "
         "kernels. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
@@ -118,6 +119,7 @@ COMMANDS = {
             *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
             *(REPEATS, CHECK_BUDGET, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
         ),
+        documents=("report",),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
         "hashed. A kernel that can return LSE is judged on it too, in a separate row.",
     ),
@@ -143,6 +145,7 @@ COMMANDS = {
                 *ROWS,
             ),
         ),
+        documents=("report",),
         detail=FORMULAS,
     ),
 }

@@ -5,16 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fmha_cli.report.fitting import cut, folded, folded_all
 from fmha_cli.report.lines import DIGITS, problem_text, reason_text
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
 
 
-def why_view(document: Mapping[str, Any], *, width: int | None = None, limit: int | None = None) -> Table:
+def why_view(document: Mapping[str, Any]) -> Table:
     """The fields that differ; below, what was decided about each kernel, the rules behind it, and the sentence."""
     sides = {name: document[name] for name in ("a", "b")}
-    room = None if width is None else max((width - 30) // 2, 12)
-    rows = [[d["field"], cut(d["a"], room), cut(d["b"], room)] for d in document["differences"]]
+    rows = [[d["field"], d["a"], d["b"]] for d in document["differences"]]
     details = []
     for name, side in sides.items():
         state = f"rank {side['rank']}" if side["supported"] else "refused"
@@ -22,6 +20,6 @@ def why_view(document: Mapping[str, Any], *, width: int | None = None, limit: in
         details += [f"  {side['note']}"] if side["note"] else []
         details += [f"  {reason_text(reason)}" for reason in side["reasons"]]
     details += [f"rule {rule['id']} ({rule['kernel']}): {rule['text']}" for rule in document["rules"]]
-    summary = "\n".join(folded(f"{problem_text(document['problem'])}: {document['because']}", width))
-    headers = ["field", *(f"{name} {side['digest'][:DIGITS]}" for name, side in sides.items())]
-    return Table(headers, rows, summary, list(folded_all(details, width)))
+    heads = (f"{name} {side['digest'][:DIGITS]}" for name, side in sides.items())
+    columns = (Column("field"), *(Column(head, fit=Fit.END, least=12) for head in heads))
+    return Table(columns, rows, f"{problem_text(document['problem'])}: {document['because']}", details)

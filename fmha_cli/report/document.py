@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Any, get_args
 
 from fmha_cli.report import documents
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Table
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class Document:
         kind: the dataclass, or several if a document is one of them.
         view: makes the table from a document's JSON form.
         rows: the member that jsonl and csv print row by row; None for a document that is one row.
+        columns: those of the table, where the members of its rows do not declare them.
         definitions: types to which its schema refers by name.
         about: the description of the document; if empty, the docstring of ``kind``.
         colored: whether ``view`` takes an argument that turns on coloured verdicts.
@@ -28,6 +29,7 @@ class Document:
     kind: Any
     view: Callable[..., Table] | None = None
     rows: str | None = None
+    columns: Sequence[Column] = ()
     definitions: Mapping[str, Any] = field(default_factory=dict)
     about: str | None = None
     colored: bool = False

@@ -1,6 +1,6 @@
 """The table of ``explain``: the ranked kernels with the reasons for their order, the refusals, the choice.
 
-Kernels with the same note or the same reasons share a line. Every line fits the terminal, if its width is known.
+Kernels with the same note or the same reasons share a line.
 """
 
 from __future__ import annotations
@@ -10,32 +10,36 @@ from typing import Any
 
 from fmha_cli.domain.codec import from_json
 from fmha_cli.domain.installation import SourceTree
-from fmha_cli.report.fitting import cut, folded, folded_all
 from fmha_cli.report.lines import DIGITS, counted, labels, problem_text
 from fmha_cli.report.refusing import refusals, refused
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
 
 Row = Mapping[str, Any]
 
-PLACE = ("backend", "arch")
+_COLUMNS = (
+    Column("rank", number=True),
+    Column("digest"),
+    Column("backend"),
+    Column("arch"),
+    Column("kernel", fit=Fit.END, least=24),
+)
 _RANKED = 4
 _REFUSED = 5
 _BESIDE = 2  # refusals matter less when some kernel serves the problem
 _ALL = 1_000_000_000
 
 
-def explain_view(document: Row, *, width: int | None = None, limit: int | None = None) -> Table:
+def explain_view(document: Row, *, limit: int | None = None) -> Table:
     """Supported kernels by rank and what ordered them; below, the refusals, nearest first, and the choice.
 
     Args:
-        width: columns of the terminal; None leaves lines as long as they are.
         limit: the most ranked kernels and the most groups of refusals; None shows a few, 0 shows every candidate.
     """
     decisions = document["decisions"]
     served = [d for d in decisions if d["supported"]]
     groups = refusals(decisions)
     most = _ALL if limit == 0 else limit
-    rows = _ranked(served[: most or _RANKED], width)
+    rows = _ranked(served[: most or _RANKED])
     details = (
         [f"... {counted(len(served) - len(rows), 'more kernel')} also fit (--all)"] if len(served) > len(rows) else []
     )
@@ -47,27 +51,16 @@ def explain_view(document: Row, *, width: int | None = None, limit: int | None =
     summary = f"{problem_text(document['problem'])}: {len(served)} supported, {len(decisions) - len(served)} refused"
     if not document["chosen"]:
         summary += "; no kernel serves this problem"
-    headers = ["rank", "digest", *PLACE, "kernel"]
-    table = Table(
-        headers, rows, "\n".join(folded(summary, width)), list(folded_all(details, width)), frozenset(["rank"])
-    )
-    return table.narrowed()
+    return Table(_COLUMNS, rows, summary, details)
 
 
-def _ranked(served: Sequence[Row], width: int | None) -> list[list[str]]:
+def _ranked(served: Sequence[Row]) -> list[list[str]]:
     """The rows. Backend and architecture have columns only where they differ."""
-    if not served:
-        return []
     label = {name: _shortest_first(text) for name, text in labels([d["kernel"] for d in served]).items()}
     mixed = len({(d["backend"], d["arch"]) for d in served}) > 1
     places = [[d["backend"], d["arch"]] if mixed else ["", ""] for d in served]
-    widths = [
-        max(len(head) + 2, *map(len, column)) for head, column in zip(PLACE, zip(*places, strict=True), strict=True)
-    ]
-    used = 6 + 2 + DIGITS + 2 + (sum(width + 2 for width in widths) if mixed else 0)
-    room = None if width is None else width - used
     return [
-        [str(d["rank"]), d["digest"][:DIGITS], *place, cut(label[d["kernel"]], room)]
+        [str(d["rank"]), d["digest"][:DIGITS], *place, label[d["kernel"]]]
         for d, place in zip(served, places, strict=True)
     ]
 

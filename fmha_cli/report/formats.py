@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import is_dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
 from fmha_cli.domain.codec import alternatives, bare, choices, extras, members_of
@@ -14,47 +15,67 @@ from fmha_cli.report.escaping import cleaned, escaped
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
+    from fmha_cli.report.shape import Shape
     from fmha_cli.report.table import Table
 
 Path = tuple[str, ...]
 """The members that lead to a cell of CSV."""
 
 
-def render(data: Mapping[str, Any], form: Format, *, color: bool = False) -> str:
-    """A document as text without a final line break; only tables have colour. Control characters in it are escaped.
+def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape: Shape | None = None) -> str:
+    """A document as text without a final line break; only tables have colour and a shape. Control characters in it are
+    escaped.
 
     Raises:
         TypeError: the document has no table.
+        UsageError: the shape names no column of the table.
     """
-    if form is Format.TABLE and color:
+    if form is Format.TABLE:
         from fmha_cli.report.table import plain
 
-        return plain(view(cleaned(data), color=True))
-    return escaped(_rendered(data, form))
+        return plain(view(cleaned(data), shape, color=color), None if shape is None else shape.width)
+    return escaped(_rendered(data, form, shape))
 
 
-def _rendered(data: Mapping[str, Any], form: Format) -> str:
+def _rendered(data: Mapping[str, Any], form: Format, shape: Shape | None) -> str:
     if form is Format.JSON:
         return json_text(data)
     if form is Format.JSONL:
         return "\n".join(jsonl_lines(rows_of(data)))
     if form is Format.CSV:
         return csv_text(rows_of(data), columns(name_of(data)))
-    from fmha_cli.report.table import markdown, plain
+    from fmha_cli.report.table import markdown
 
-    return plain(view(data)) if form is Format.TABLE else markdown(view(data))
+    return markdown(view(data, shape))
 
 
-def view(data: Mapping[str, Any], *, color: bool = False) -> Table:
-    """The table of a document; ``color`` turns on coloured verdicts.
+def view(data: Mapping[str, Any], shape: Shape | None = None, *, color: bool = False) -> Table:
+    """The table of a document, with the rows and columns that a shape chooses; ``color`` turns on coloured verdicts.
 
     Raises:
         TypeError: the document has no table.
+        UsageError: the shape names no column of the table.
     """
     found = document(name_of(data))
     if found.view is None:
         raise TypeError(f"{data['schema']} has no table")
-    return found.view(data, color=color) if found.colored else found.view(data)
+    made = partial(found.view, color=color) if found.colored else found.view
+    if shape is None or shape.whole:
+        return made(data)
+    from fmha_cli.report.shape import shaped_document
+
+    return shaped_document(data, found.rows, made, map(".".join, columns(name_of(data))), shape)
+
+
+def check_shape(shape: Shape, documents: Sequence[str]) -> None:
+    """Refuse the names of columns that none of some documents has.
+
+    Raises:
+        UsageError: E017.
+    """
+    if shape.columns or shape.sort:
+        tables = [column for name in documents for column in document(name).columns]
+        shape.check(tables, [".".join(path) for name in documents for path in columns(name)])
 
 
 def rows_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -43,6 +43,15 @@ def problem_text(problem: Row) -> str:
     return " ".join(parts)
 
 
+_SPELLED = {"b": "batch", "h": "heads", "s": "seqlen", "d": "hdim"}
+
+
+def spelled(word: str) -> str:
+    """A word of ``problem_text`` in full: ``heads 8/2`` for ``h8/2``."""
+    name, value = _SPELLED.get(word[:1]), word[1:]
+    return f"{name} {value}" if name and value.replace("/", "").isdecimal() else word
+
+
 def reason_text(reason: Row) -> str:
     """A reason in one line."""
     return helped(f"{reason['id']} {reason['text']}", reason["hint"])

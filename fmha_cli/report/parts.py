@@ -22,7 +22,7 @@ from fmha_cli.domain.quantities import size
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison
-from fmha_cli.report.table import Column
+from fmha_cli.report.table import Column, Fit
 
 Output = Literal["o", "lse", "dq", "dk", "dv", "dbias"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
@@ -194,13 +194,13 @@ class ErrorRow:
 class DeviceRow:
     """One device as a backend describes it; unknown sizes are None."""
 
-    id: Annotated[str, Column("device", kept=True)]
+    id: Annotated[str, Column("device")]
     backend: Annotated[str, Column("backend")]
-    name: Annotated[str, Column("name")]
-    archs: Annotated[tuple[str, ...], "accepted architectures, best first", Column("archs")]
-    units: Annotated[int, Least(0), "cores, SMs or CUs", Column("units", number=True)]
-    memory_bytes: Annotated[Count | None, Column("memory", size)]
-    llc_bytes: Annotated[Count | None, Column("last-level cache", size)]
+    name: Annotated[str, Column("name", fit=Fit.FOLD)]
+    archs: Annotated[tuple[str, ...], "accepted architectures, best first", Column("archs", fit=Fit.FOLD)]
+    units: Annotated[int, Least(0), "cores, SMs or CUs", Column("units", number=True, rank=1)]
+    memory_bytes: Annotated[Count | None, Column("memory", size, number=True, rank=2)]
+    llc_bytes: Annotated[Count | None, Column("last-level cache", size, number=True, rank=3)]
 
     @staticmethod
     def of(backend: str, device: DeviceFacts) -> DeviceRow:

@@ -1,62 +1,105 @@
-"""``Table``: how people see a document, and its two printed forms (plain, Markdown).
+"""``Table`` and ``Column``: how people see a document, and its two printed forms (plain, Markdown).
 
-The columns of most tables are declared together with the fields of a row.
+The columns of most tables are declared together with the fields of a row. ``layout`` fits a table into a terminal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import Enum
 from typing import Any
 
 from fmha_cli.domain.codec import extras, members_of
+from fmha_cli.report.fitting import folded, folded_all
 from fmha_cli.report.lines import cell
 
+_UNDERSCORES = str.maketrans(" -", "__")
 
-@dataclass(frozen=True)
-class Table:
-    """Rows of text under headers, lines that explain single rows, and one line that sums up.
 
-    Attributes:
-        headers: column headers, with units in brackets.
-        numbers: headers whose cells are aligned to the right.
-    """
+class Fit(Enum):
+    """What may happen to the cells of a column that is too wide."""
 
-    headers: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    summary: str
-    details: Sequence[str] = ()
-    numbers: frozenset[str] = field(default_factory=frozenset)
-
-    def narrowed(self, keep: Sequence[str] = ()) -> Table:
-        """The table without columns that are empty in every row, except the columns to keep."""
-        used = [i for i, head in enumerate(self.headers) if head in keep or any(row[i] for row in self.rows)]
-        headers = [self.headers[i] for i in used]
-        rows = [[row[i] for i in used] for row in self.rows]
-        return Table(headers, rows, self.summary, self.details, self.numbers)
+    WHOLE = "nothing: a number, a verdict, a digest that is short already"
+    MIDDLE = "an ellipsis in the middle: both ends of a name or path identify it"
+    END = "an ellipsis at the end: the front identifies it"
+    FOLD = "line breaks between words: prose"
 
 
 @dataclass(frozen=True)
 class Column:
-    """How to show a member.
+    """How a table shows one member of its rows.
 
     Attributes:
-        header: the header of the column.
+        header: the header, with the unit in brackets.
         text: turns the member's JSON value into a cell.
         number: whether cells are aligned to the right.
-        kept: whether the column stays if every cell is empty.
+        fit: what happens where the terminal is too narrow.
+        least: the fewest columns that a column keeps when it is shortened or folded.
+        rank: where columns must be left out, those of the highest rank go first, of equals the last; 0 stays longest.
+        common: how the line above the table tells a value that all rows share, in place of the column; None for a result,
+            which always has its column.
+        words: the cell is a list of words, each of which may be common to all rows.
+        path: the member's name in CSV (``measurement.median_ns``), by which rows are sorted; empty if it has none.
+        called: the name for ``--columns`` and ``--sort``; empty for that of the header.
     """
 
     header: str
     text: Callable[[Any], str] = cell
     number: bool = False
-    kept: bool = False
+    fit: Fit = Fit.WHOLE
+    least: int = 16
+    rank: int = 0
+    common: Callable[[str], str] | None = None
+    words: bool = False
+    path: str = ""
+    called: str = ""
+
+    @property
+    def name(self) -> str:
+        """Its name on the command line: the header without the unit."""
+        return self.called or self.header.partition(" [")[0].partition(" (")[0].translate(_UNDERSCORES)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under headers, lines that explain single rows, and one line that sums up."""
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    summary: str
+    details: Sequence[str] = ()
+
+    @property
+    def headers(self) -> list[str]:
+        """The header of every column."""
+        return [column.header for column in self.columns]
+
+    def narrowed(self) -> Table:
+        """The table without columns that are empty in every row."""
+        used = [i for i in range(len(self.columns)) if any(row[i] for row in self.rows)]
+        return self.only(used) if used else self
+
+    def only(self, places: Iterable[int]) -> Table:
+        """The table with some of its columns, in the given order."""
+        chosen = list(places)
+        return replace(
+            self, columns=[self.columns[i] for i in chosen], rows=[[row[i] for i in chosen] for row in self.rows]
+        )
+
+
+def headed(columns: Sequence[Column], **headers: str) -> list[Column]:
+    """The columns, some with headers of their own by name: those that say the unit of their cells."""
+    return [
+        replace(column, header=headers[column.name], called=column.name) if column.name in headers else column
+        for column in columns
+    ]
 
 
 def columns_of(row: Any) -> dict[str, Column]:
     """The members of a row's class that have a column, in the order of its fields."""
-    noted = ((m.name, note) for m in members_of(row) for note in extras(m.hint))
-    return {name: note for name, note in noted if isinstance(note, Column)}
+    noted = ((m.key, note) for m in members_of(row) for note in extras(m.hint))
+    return {key: note for key, note in noted if isinstance(note, Column)}
 
 
 def table_of(
@@ -68,42 +111,38 @@ def table_of(
         row: the class, or the columns of a class that declares none, by member.
     """
     columns = row if isinstance(row, Mapping) else columns_of(row)
-    shown = {name: columns[name] for name in order or columns}
+    shown = {name: replace(columns[name], path=name) for name in order or columns}
     cells = [[column.text(entry[name]) for name, column in shown.items()] for entry in rows]
-    numbers = frozenset(column.header for column in shown.values() if column.number)
-    table = Table([column.header for column in shown.values()], cells, summary, details, numbers)
-    return table.narrowed([column.header for column in shown.values() if column.kept])
+    return Table(list(shown.values()), cells, summary, details)
 
 
-def plain(table: Table) -> str:
-    """The table as aligned text, then the details, then the summary."""
-    return _joined(table, _grid(table, "simple"))
+def plain(table: Table, width: int | None = None) -> str:
+    """What all rows share, the table as aligned text, the details, the columns that were left out, the summary.
+
+    Args:
+        width: columns of the terminal; None for everything, as wide as it is.
+    """
+    from fmha_cli.report.layout import draw, lay_out
+
+    laid = lay_out(table, width)
+    shared = folded(f"all rows: {', '.join(laid.common)}" if len(table.rows) > 1 else ", ".join(laid.common), width)
+    parts = [
+        *(shared if laid.common else ()),
+        *draw(laid),
+        *folded_all(table.details, width),
+        *(folded(laid.missing, width) if laid.left_out else ()),
+        *folded(table.summary, width),
+    ]
+    return "\n".join(part for part in parts if part)
 
 
 def markdown(table: Table) -> str:
     """The table for GitHub, then the details as a list, then the summary."""
-    escaped = [[cell.replace("|", "\\|") for cell in row] for row in table.rows]
-    details = [f"- {line.strip()}" for line in table.details]
-    grid = _grid(Table(table.headers, escaped, "", (), table.numbers), "github")
-    return _joined(Table(table.headers, escaped, table.summary, details), grid, gap="\n\n")
-
-
-def _grid(table: Table, form: str) -> str:
-    if not table.rows:
-        return ""
     from tabulate import tabulate
 
-    align = ["right" if head in table.numbers else "left" for head in table.headers]
-    text = tabulate(
-        [list(row) for row in table.rows],
-        headers=list(table.headers),
-        tablefmt=form,
-        colalign=align,
-        disable_numparse=True,
-    )
-    return "\n".join(line.rstrip() for line in text.splitlines())
-
-
-def _joined(table: Table, grid: str, gap: str = "\n") -> str:
-    parts = [grid, "\n".join(table.details), table.summary]
-    return gap.join(part for part in parts if part)
+    shown = table.narrowed()
+    escaped = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in shown.rows]
+    align = ["right" if column.number else "left" for column in shown.columns]
+    grid = tabulate(escaped, shown.headers, tablefmt="github", colalign=align, disable_numparse=True) if escaped else ""
+    details = "\n".join(f"- {line.strip()}" for line in table.details)
+    return "\n\n".join(part for part in (grid, details, table.summary) if part)

@@ -109,7 +109,7 @@ def test_times_that_say_little_are_marked(samples: list[int], stop: StopReason, 
     """The single launch of ``run`` claims no precision, so it has no mark."""
     measured = replace(measurement(), launches=tuple((ns,) for ns in samples), stop=stop)
     row = record(measurement=measured)
-    table = records_view(report_document([row], ENVIRONMENT))
+    table = records_view(report_document([row], ENVIRONMENT)).narrowed()
     cells = dict(zip(table.headers, table.rows[0], strict=True))
     assert cells.get("±95 % [%]") == cell
     assert any(line.startswith("  NOISY: ") for line in table.details) is ("NOISY" in (cell or ""))

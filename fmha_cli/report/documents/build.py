@@ -17,7 +17,7 @@ from fmha_cli.domain.quantities import duration
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, counted
 from fmha_cli.report.parts import ArtifactRow, ErrorRow, KernelRow
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
 
 
 class BuildState(StrEnum):
@@ -91,6 +91,15 @@ def build_document(entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 _MOST_DIGESTS = 4
+_COLUMNS = (
+    Column("digest", path="kernel.digest"),
+    Column("family", path="kernel.family", common="{}".format, rank=2),
+    Column("backend", path="backend", common="{}".format, rank=3),
+    Column("arch", path="arch", common="{}".format, rank=1),
+    Column("state", path="state"),
+    Column("build time", path="artifact.build_ns", rank=4),
+    Column("upstream name", path="kernel.upstream_name", fit=Fit.MIDDLE, least=24, rank=5),
+)
 
 
 def build_view(document: Mapping[str, Any]) -> Table:
@@ -120,8 +129,7 @@ def build_view(document: Mapping[str, Any]) -> Table:
     states = ("compiled", "cached", "failed", "refused", "not_run")
     shown = [key for key in states if document[key] or key in states[:3]]
     tally = ", ".join(f"{document[key]} {key.replace('_', ' ')}" for key in shown)
-    headers = ["digest", "family", "backend", "arch", "state", "build time", "upstream name"]
-    return Table(headers, rows, f"{counted(len(rows), 'kernel')}: {tally}", details).narrowed(["build time"])
+    return Table(_COLUMNS, rows, f"{counted(len(rows), 'kernel')}: {tally}", details)
 
 
-DOCUMENTS = (Document(Builds, build_view, rows="builds"),)
+DOCUMENTS = (Document(Builds, build_view, rows="builds", columns=_COLUMNS),)

@@ -13,7 +13,7 @@ from fmha_cli.domain.members import Count, Key
 from fmha_cli.domain.quantities import duration, size
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, cell, counted
-from fmha_cli.report.table import Column, Table, table_of
+from fmha_cli.report.table import Column, Fit, Table, table_of
 from fmha_cli.toolchain.cache.audit import VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
 from fmha_cli.toolchain.cache.exporting import Exported
@@ -40,14 +40,14 @@ def _short(digest: str) -> str:
 COLUMNS: Mapping[str, Column] = MappingProxyType(
     {
         "digest": Column("digest", _short),
-        "kind": Column("kind"),
-        "name": Column("name"),
-        "toolchain": Column("toolchain"),
-        "bytes": Column("size", size),
-        "build_ns": Column("build time", duration),
-        "used_ns": Column("last used (UTC)", _date),
-        "damage": Column("damage", "; ".join),
-        "imported_from": Column("imported from"),
+        "kind": Column("kind", common="{}".format, rank=4),
+        "name": Column("name", fit=Fit.MIDDLE, least=24),
+        "toolchain": Column("toolchain", fit=Fit.MIDDLE, least=24, common="{}".format, rank=6),
+        "bytes": Column("size", size, number=True, rank=3),
+        "build_ns": Column("build time", duration, number=True, rank=5),
+        "used_ns": Column("last used (UTC)", _date, rank=2),
+        "damage": Column("damage", "; ".join, fit=Fit.FOLD),
+        "imported_from": Column("imported from", fit=Fit.MIDDLE, common="imported from {}".format, rank=1),
     }
 )
 """The columns of a table of entries."""
@@ -55,11 +55,11 @@ COLUMNS: Mapping[str, Column] = MappingProxyType(
 HELD: Mapping[str, Column] = MappingProxyType(
     {
         "digest": Column("digest", _short),
-        "kind": Column("kind"),
-        "code": Column("code"),
-        "arch": Column("arch"),
-        "name": Column("name"),
-        "toolchain": Column("toolchain"),
+        "kind": Column("kind", common="{}".format, rank=2),
+        "code": Column("code", common="{} code".format),
+        "arch": Column("arch", common="{}".format, rank=1),
+        "name": Column("name", fit=Fit.MIDDLE, least=24),
+        "toolchain": Column("toolchain", fit=Fit.MIDDLE, common="{}".format, rank=3),
     }
 )
 """The columns of a table of what an archive holds."""
@@ -126,9 +126,13 @@ def cache_view(document: Mapping[str, Any]) -> Table:
     rows = [[_label(key), _figure(key, value)] for key, value in figures.items() if not _listed(value)]
     if action == "stats":
         kinds = [[f"{k['kind']} entries", f"{k['entries']}, {size(k['bytes'])}"] for k in figures["kinds"]]
-        return Table([action, "value"], [*kinds, *rows], f"cache: {document['root']}")
+        return Table(_facts(action), [*kinds, *rows], f"cache: {document['root']}")
     details = [f"  {key}: {line}" for key, value in figures.items() if _listed(value) for line in _lines(value)]
-    return Table([action, "value"], rows, f"cache: {document['root']}", details)
+    return Table(_facts(action), rows, f"cache: {document['root']}", details)
+
+
+def _facts(action: str) -> tuple[Column, Column]:
+    return Column(action), Column("value", fit=Fit.MIDDLE)
 
 
 def _imported(figures: Mapping[str, Any]) -> Table:
@@ -152,7 +156,8 @@ def _verified(root: str, figures: Mapping[str, Any]) -> Table:
         f"{counted(figures['checked'], 'entry')} checked in {root}: {len(damaged) or 'none'} damaged, "
         f"{len(brought) or 'none'} imported"
     )
-    return Table(["digest", "state", "why"], [*damaged, *busy, *brought], summary, moved)
+    columns = (Column("digest"), Column("state"), Column("why", fit=Fit.FOLD))
+    return Table(columns, [*damaged, *busy, *brought], summary, moved)
 
 
 def _entries(document: Mapping[str, Any], summary: str) -> Table:
@@ -179,4 +184,12 @@ def _figure(key: str, value: Any) -> str:
     return duration(value) if key.endswith("_ns") else cell(value)
 
 
-DOCUMENTS = (Document(CachePage, cache_view, rows="entries", definitions={"kind": BuildKind, "damage": Damage}),)
+DOCUMENTS = (
+    Document(
+        CachePage,
+        cache_view,
+        rows="entries",
+        columns=tuple(COLUMNS.values()),
+        definitions={"kind": BuildKind, "damage": Damage},
+    ),
+)

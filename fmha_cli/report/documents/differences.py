@@ -12,7 +12,7 @@ from fmha_cli.report.document import Document
 from fmha_cli.report.documents.inspect import figure_text
 from fmha_cli.report.documents.inspections import figures_of
 from fmha_cli.report.parts import KernelRow
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
 
 _MARK = "*"
 
@@ -119,8 +119,15 @@ def differences_view(document: Mapping[str, Any]) -> Table:
     same = sum(1 for row in document["rows"] if row["kind"] == "instruction" and not row["differs"])
     summary = f"{document['differing']} of {len(document['rows'])} differ"
     summary += f"; {same} mnemonics with equal counts are not shown" if same else ""
-    headers = ["", "what", "name", "left", "right", "change"]
-    return Table(headers, rows, summary, details, frozenset(["left", "right", "change"])).narrowed([""])
+    return Table(_COLUMNS, rows, summary, details)
 
 
-DOCUMENTS = (Document(Differences, differences_view, rows="rows", definitions={"side": Side}),)
+_COLUMNS = (
+    Column("differs", path="differs"),
+    Column("what", path="kind", rank=2),
+    Column("name", path="name", fit=Fit.MIDDLE, least=24),
+    Column("left", path="left", number=True, fit=Fit.MIDDLE, least=12),
+    Column("right", path="right", number=True, fit=Fit.MIDDLE, least=12),
+    Column("change", number=True, rank=1),
+)
+DOCUMENTS = (Document(Differences, differences_view, rows="rows", columns=_COLUMNS, definitions={"side": Side}),)

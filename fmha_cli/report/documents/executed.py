@@ -17,7 +17,7 @@ from fmha_cli.report.document import Document
 from fmha_cli.report.lines import problem_text
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +105,9 @@ def executed_view(document: Mapping[str, Any]) -> Table:
     details = [f"  kernel {i}: {_short(c['kernel'])}, launched {c['launches']}x" for i, c in enumerate(kernels, 1)]
     details += [f"  {f['kind']} at {f['address']:#x}: {f['text']}" for f in document["findings"]]
     summary = f"{problem_text(document['problem'])} on {document['device']}: {document['verdict']}; its times are not those of a GPU"
-    return Table(["what", *heads], rows, summary, details, frozenset(heads))
+    columns = [Column("what", fit=Fit.FOLD, least=32)]
+    columns += [Column(head, number=True, rank=0 if head == heads[-1] else 1) for head in heads]
+    return Table(columns, rows, summary, details)
 
 
 def _last(columns: list[Mapping[str, Any]], text: str, value: str) -> list[str]:

@@ -16,7 +16,7 @@ from fmha_cli.report.document import Document
 from fmha_cli.report.finite import nulled
 from fmha_cli.report.lines import cell
 from fmha_cli.report.parts import ArtifactRow, KernelRow
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
 
 ByKind = Mapping[str, Count]
 
@@ -99,7 +99,8 @@ def inspect_view(document: Mapping[str, Any]) -> Table:
     lines = [f"GPU kernel {i} of {len(several)}: {cell(_short(k))}" for i, k in enumerate(several, 1)]
     lines = lines if len(several) > 1 else []
     lines += [f"no instruction counts: {details['why']}"] if details.get("why") else []
-    return Table(["what", "value"], rows, document["kernel"]["name"], lines)
+    columns = (Column("what"), Column("value", fit=Fit.FOLD))
+    return Table(columns, rows, document["kernel"]["name"], lines)
 
 
 def _short(kernel: Mapping[str, Any]) -> dict[str, Any]:

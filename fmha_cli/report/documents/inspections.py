@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cache
 from typing import Annotated, Any, Literal
 
@@ -15,7 +15,7 @@ from fmha_cli.report.document import Document
 from fmha_cli.report.documents.inspect import figure_text
 from fmha_cli.report.lines import SHORT, counted
 from fmha_cli.report.parts import ErrorRow, KernelRow
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
 
 
 def at(*path: str) -> Callable[[Mapping[str, Any]], Any]:
@@ -161,9 +161,24 @@ def inspections_view(document: Mapping[str, Any]) -> Table:
     summary = counted(document["count"], "kernel")
     summary += f", {document['failed']} not built" if document["failed"] else ""
     summary += f"; compiler: {', '.join(sorted(compilers))}" if len(compilers) == 1 else ""
-    headers = ["digest", "family", "arch", *(_header(name) for name in shown), "kernel"]
-    numbers = frozenset(_header(name) for name in shown if name not in ("limited_by", "compiler"))
-    return Table(headers, rows, summary, details, numbers).narrowed()
+    return Table(_columns(shown), rows, summary, details)
+
+
+_FIRST = ("vgpr", "gpr", "spills", "lds_bytes", "shared_bytes", "occupancy", "instruction_count", "matrix_instructions")
+"""The figures that stay longest where the terminal is narrow."""
+
+
+def _columns(figures: Sequence[str]) -> list[Column]:
+    columns = [
+        Column("digest", path="kernel.digest"),
+        Column("family", path="kernel.family", common="{}".format, rank=1),
+        Column("arch", path="arch", common="{}".format, rank=1),
+    ]
+    for name in figures:
+        rank = 2 + _FIRST.index(name) if name in _FIRST else 20
+        text = name in ("limited_by", "compiler")
+        columns.append(Column(_header(name), path=f"figures.{name}", number=not text, rank=rank, called=name))
+    return [*columns, Column("kernel", path="kernel.upstream_name", fit=Fit.MIDDLE, least=20, rank=12)]
 
 
 def _header(name: str) -> str:
@@ -172,4 +187,11 @@ def _header(name: str) -> str:
     )
 
 
-DOCUMENTS = (Document(Inspections, inspections_view, rows="kernels"),)
+DOCUMENTS = (
+    Document(
+        Inspections,
+        inspections_view,
+        rows="kernels",
+        columns=tuple(_columns([field.name for field in fields(Figures)])),
+    ),
+)

@@ -15,7 +15,7 @@ from fmha_cli.domain.quantities import duration, size
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import counted, helped
 from fmha_cli.report.parts import BackendRow, DeviceRow, Environment, backend_rows, device_rows
-from fmha_cli.report.table import Column, Table, table_of
+from fmha_cli.report.table import Column, Fit, Table, table_of
 
 Data = Mapping[str, Any]
 
@@ -32,10 +32,10 @@ class ArchRow:
     """One architecture: its facts, and the backends that have kernels for it."""
 
     name: Annotated[str, Column("arch")]
-    vendor: Annotated[str, ShownAs(Literal["cpu", "amd", "nvidia"]), Column("vendor")]
-    title: Annotated[str, Column("title")]
+    vendor: Annotated[str, ShownAs(Literal["cpu", "amd", "nvidia"]), Column("vendor", rank=1)]
+    title: Annotated[str, Column("title", fit=Fit.FOLD, least=30)]
     facts: Annotated[Mapping[str, Any], ShownAs(_FACTS)]
-    backends: Annotated[tuple[str, ...], Column("backends")]
+    backends: Annotated[tuple[str, ...], Column("backends", fit=Fit.FOLD, least=12)]
     kernels: Annotated[Count | None, "null: not counted", Column("kernels", number=True)]
 
 
@@ -123,8 +123,16 @@ def doctor_view(document: Data) -> Table:
     ]
     states = [check["state"] for check in checks]
     tally = ", ".join(f"{states.count(state)} {state}" for state in dict.fromkeys(states))
-    headers = ["state", "check", "subject", "finding", "time"]
-    return Table(headers, rows, f"{counted(len(checks), 'check')}: {tally}", details)
+    return Table(_CHECKS, rows, f"{counted(len(checks), 'check')}: {tally}", details)
+
+
+_CHECKS = (
+    Column("state", path="state"),
+    Column("check", path="name"),
+    Column("subject", path="subject", fit=Fit.MIDDLE, least=20),
+    Column("finding", path="what", fit=Fit.FOLD, least=24),
+    Column("time", path="time_ns", number=True, rank=1),
+)
 
 
 @dataclass(frozen=True)
@@ -178,7 +186,15 @@ def plugins_view(document: Data) -> Table:
         brought = [f"{kind} {' '.join(plugin[kind])}" for kind in _BROUGHT if plugin[kind]]
         rows.append([plugin["name"], plugin["state"], origin, "; ".join(brought)])
         details += [helped(f"  {plugin['name']}: {f['what']}", f["help"]) for f in plugin["faults"]]
-    return Table(["plugin", "state", "from", "brings"], rows, counted(len(rows), "plugin"), details)
+    return Table(_PLUGINS, rows, counted(len(rows), "plugin"), details)
+
+
+_PLUGINS = (
+    Column("plugin", path="name"),
+    Column("state", path="state"),
+    Column("from", fit=Fit.FOLD, least=12),
+    Column("brings", fit=Fit.FOLD, least=20),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -186,10 +202,10 @@ class ProfileRow:
     """A named set of kernels of a backend."""
 
     name: Annotated[str, Column("profile")]
-    aliases: Annotated[tuple[str, ...], Column("aliases")] = ()
+    aliases: Annotated[tuple[str, ...], Column("aliases", rank=1)] = ()
     backend: Annotated[str, Column("backend")]
-    title: Annotated[str, Column("title")]
-    archs: Annotated[tuple[str, ...], Column("archs")] = ()
+    title: Annotated[str, Column("title", fit=Fit.FOLD, least=30)]
+    archs: Annotated[tuple[str, ...], Column("archs", fit=Fit.FOLD)] = ()
     kernels: Annotated[Count | None, "null: not counted", Column("kernels", number=True)] = None
     source: str | None = None
 
@@ -212,17 +228,21 @@ class SourceRow:
     """One pinned third-party source: its origin, its expected hash, and its place on this machine."""
 
     name: Annotated[str, Column("source")]
-    revision: Annotated[str, "the project's version", Column("revision")]
+    revision: Annotated[str, "the project's version", Column("revision", rank=1)]
     state: Annotated[SourceState, Column("state")]
     title: str | None = None
     file: Annotated[str | None, "the archive's name in the package index"] = None
-    license: Annotated[str | None, Column("license")] = None
+    license: Annotated[str | None, Column("license", fit=Fit.FOLD, least=12, rank=3)] = None
     sha256: Annotated[Sha256 | None, "of the archive, as pinned"] = None
     digest: Annotated[Sha256 | None, "of the files that are kept, as pinned"] = None
-    path: Annotated[str | None, "its folder; null where it is not here", Column("where")] = None
-    bytes: Annotated[Count | None, "of the files that are kept; null where they are not here", Column("size", size)] = (
+    path: Annotated[str | None, "its folder; null where it is not here", Column("where", fit=Fit.MIDDLE, least=24)] = (
         None
     )
+    bytes: Annotated[
+        Count | None,
+        "of the files that are kept; null where they are not here",
+        Column("size", size, number=True, rank=2),
+    ] = None
     backends: Annotated[tuple[str, ...], "which need it"] = ()
     why: Annotated[str | None, "what is wrong with it"] = None
 
@@ -261,8 +281,8 @@ def sources_view(document: Data) -> Table:
 DOCUMENTS = (
     Document(Archs, archs_view, rows="archs"),
     Document(Devices, devices_view, rows="devices"),
-    Document(Doctor, doctor_view, rows="checks"),
-    Document(Plugins, plugins_view, rows="plugins"),
+    Document(Doctor, doctor_view, rows="checks", columns=_CHECKS),
+    Document(Plugins, plugins_view, rows="plugins", columns=_PLUGINS),
     Document(Profiles, profiles_view, rows="profiles"),
     Document(Sources, sources_view, rows="sources"),
 )

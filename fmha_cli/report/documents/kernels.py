@@ -13,7 +13,10 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, cell, counted
 from fmha_cli.report.parts import KernelRow
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
+
+_ALWAYS = ("dtype", "hdim")
+"""Parts of the signature that every table shows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,21 +59,72 @@ def kernels_view(document: Mapping[str, Any]) -> Table:
     shown = [*_ALWAYS, *(name for name in apart if name not in _ALWAYS)]
     rows = []
     for kernel in kernels:
-        algorithm = kernel["name"].split(":", 4)[4]
+        _, _, arch, _, algorithm = kernel["name"].split(":", 4)
         built = "" if kernel["buildable"] else "no: " + " ".join(r["id"] for r in kernel["reasons"])
         facts = [cell(kernel["signature"][name]) for name in shown]
-        named = kernel["upstream_name"] or ""
-        rows.append([kernel["digest"][:SHORT], kernel["backend"], kernel["family"], *facts, algorithm, named, built])
-    headers = ["digest", "backend", "family", *shown, "algorithm", "upstream name", "buildable"]
+        parts = [kernel["digest"][:SHORT], "" if document["arch"] else arch, kernel["backend"], kernel["family"]]
+        rows.append([*parts, *facts, algorithm.replace(",", " "), kernel["upstream_name"] or "", built])
     alike = " ".join(
         f"{name}={cell(value)}" for name, value in same.items() if name not in _ALWAYS and value not in _OFF
     )
     details = [f"in all of them: {alike}"] if alike and kernels else []
+    return Table(_columns(shown), rows, _summary(document), details)
+
+
+def _columns(signature: Sequence[str]) -> tuple[Column, ...]:
+    facts = (
+        Column(name, path=f"signature.{name}", common=f"{name} {{}}".format, rank=0 if name in _ALWAYS else 4 + place)
+        for place, name in enumerate(signature)
+    )
+    return (
+        Column("digest", path="digest"),
+        Column("arch", common="{}".format),
+        Column("backend", path="backend", common="{}".format, rank=1),
+        Column("family", path="family", common="{}".format),
+        *facts,
+        Column("algorithm", common="{}".format, words=True, fit=Fit.END, least=20, rank=2),
+        Column("upstream name", path="upstream_name", fit=Fit.MIDDLE, least=24, rank=3),
+        Column("buildable", path="buildable"),
+    )
+
+
+def _summary(document: Mapping[str, Any]) -> str:
     where = f" for {document['arch']}" if document["arch"] else ""
-    return Table(headers, rows, f"{counted(document['count'], 'kernel')}{where}", details).narrowed()
+    return f"{counted(document['count'], 'kernel')}{where}"
 
 
-_ALWAYS = ("dtype", "hdim")
+def groups_view(document: Mapping[str, Any]) -> Table:
+    """How many kernels there are of each family and type, with their head dims, and how to see fewer of them."""
+    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
+    for kernel in document["kernels"]:
+        groups.setdefault((kernel["backend"], kernel["family"], kernel["signature"]["dtype"]), []).append(kernel)
+    rows = []
+    for (backend, family, dtype), kernels in groups.items():
+        hdims = sorted({kernel["signature"]["hdim"] for kernel in kernels})
+        archs = {kernel["name"].split(":", 3)[2] for kernel in kernels}
+        place = "" if document["arch"] else str(len(archs))
+        rows.append([backend, family, dtype, ", ".join(map(str, hdims)), place, str(len(kernels))])
+    (_, family, dtype), most = max(groups.items(), key=lambda group: len(group[1]))
+    arch, hdim = most[0]["name"].split(":", 3)[2], most[0]["signature"]["hdim"]
+    terms = [] if document["arch"] else [f"--arch {arch}"]
+    terms += [f"--family {family}"] if len({key[1] for key in groups}) > 1 else []
+    terms += [f"--dtype {dtype}"] if len({key[2] for key in groups}) > 1 else []
+    terms.append(f"--filter hdim:{hdim}")
+    details = [f"fewer: {' '.join(terms)}", "single kernels: --limit N for the first N, --wide for all"]
+    return Table(_GROUPS, rows, _summary(document), details)
+
+
+_GROUPS = (
+    Column("backend", common="{}".format, rank=2),
+    Column("family", common="{}".format),
+    Column("dtype", common="{}".format),
+    Column("head dims", fit=Fit.FOLD, least=24),
+    Column("archs", number=True, rank=1),
+    Column("kernels", number=True),
+)
+MANY = 100
+"""More kernels than these are shown to a terminal in groups."""
+
 _OFF = ("no", "none", 0)
 
 
@@ -81,4 +135,4 @@ def _differing(signatures: Sequence[Mapping[str, Any]]) -> tuple[list[str], dict
     return apart, {name: value for name, value in first.items() if name not in apart}
 
 
-DOCUMENTS = (Document(Kernels, kernels_view, rows="kernels"),)
+DOCUMENTS = (Document(Kernels, kernels_view, rows="kernels", columns=_columns(_ALWAYS)),)

@@ -17,11 +17,10 @@ from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Floor
 from fmha_cli.report.document import Document
-from fmha_cli.report.fitting import LEAST, cut
 from fmha_cli.report.lines import cell, counted
 from fmha_cli.report.parts import Checks, ErrorRow, StageRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table, table_of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,11 +31,14 @@ class Failure:
     error: ErrorRow
 
 
+_PARTS = (Column("part"), Column("text", fit=Fit.FOLD))
+
+
 def error_view(document: Mapping[str, Any]) -> Table:
     """The error, with a line for each of its parts."""
     error = document["error"]
     rows = [[key, cell(error[key])] for key in ("where", "why", "help") if error[key]]
-    return Table(["part", "text"], rows, f"error[{error['code']}]: {error['what']}")
+    return Table(_PARTS, rows, f"error[{error['code']}]: {error['what']}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,9 +57,11 @@ class RulePage:
 class RuleRow:
     """One rule or error."""
 
-    id: Annotated[str, Pattern("^[A-Z][0-9]{3}$")]
-    backends: Annotated[tuple[str, ...], "that use the rule; none for an error"]
-    text: Annotated[str, "the rule, or what the error means, in general"]
+    id: Annotated[str, Pattern("^[A-Z][0-9]{3}$"), Column("id")]
+    backends: Annotated[
+        tuple[str, ...], "that use the rule; none for an error", Column("backends", fit=Fit.FOLD, rank=1)
+    ]
+    text: Annotated[str, "the rule, or what the error means, in general", Column("text", fit=Fit.END, least=40)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,27 +72,17 @@ class Rulebook:
     rules: tuple[RuleRow, ...]
 
 
-def rulebook_view(document: Mapping[str, Any], *, width: int | None = None, limit: int | None = None) -> Table:
-    """One row for each; the text is cut to the width of the terminal."""
-    rules = document["rules"][: limit or None]
-    names = [cell(rule["backends"]) for rule in rules]
-    used = 4 + 2 + max(len("backends") + 2, *map(len, names)) + 2
-    room = None if width is None else max(width - used, LEAST // 2)
-    rows = [[rule["id"], name, cut(rule["text"], room)] for rule, name in zip(rules, names, strict=True)]
-    more = (
-        [f"... and {counted(len(document['rules']) - len(rows), 'further one')}"]
-        if len(rows) < len(document["rules"])
-        else []
-    )
-    summary = f"{counted(len(document['rules']), 'rule')} and errors; fmha explain ID prints the page of one"
-    return Table(["id", "backends", "text"], rows, summary, more).narrowed(["backends"])
+def rulebook_view(document: Mapping[str, Any]) -> Table:
+    """One row for each."""
+    rules = document["rules"]
+    return table_of(RuleRow, rules, f"{counted(len(rules), 'rule')} and errors; fmha explain ID prints the page of one")
 
 
 def rule_view(document: Mapping[str, Any]) -> Table:
     """The page, with a line for each of its parts."""
     parts = {**document, "backends": ", ".join(document["backends"])}
     rows = [[key, cell(parts[key])] for key in ("text", "help", "backends", "source") if parts[key]]
-    return Table(["part", "text"], rows, document["id"])
+    return Table(_PARTS, rows, document["id"])
 
 
 @dataclass(frozen=True, kw_only=True)

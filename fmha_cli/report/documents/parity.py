@@ -16,7 +16,7 @@ from fmha_cli.report.document import Document
 from fmha_cli.report.lines import counted, ranges, united
 from fmha_cli.report.parts import Environment
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table, headed
 
 
 class Outcome(StrEnum):
@@ -156,10 +156,20 @@ def parity_view(document: Mapping[str, Any]) -> Table:
     theirs, upstream = united("upstream", theirs_ns)
     ours, own = united("ours", ours_ns)
     rows = [[*row[:5], a, b, row[5]] for row, a, b in zip(rows, upstream, own, strict=True)]
-    headers = ["#", "case", "program", "settings", "outcome", theirs, ours, "ours / upstream"]
-    numbers = frozenset({"#", theirs, ours})
     said = [f"  {ranges(those)}: {line}" for line, those in details.items()]
-    return Table(headers, rows, _summary(document), said, numbers).narrowed(["#", "case"])
+    return Table(headed(_COLUMNS, upstream=theirs, ours=ours), rows, _summary(document), said)
+
+
+_COLUMNS = (
+    Column("#", number=True, called="row"),
+    Column("case", path="name", fit=Fit.MIDDLE, least=20, rank=1),
+    Column("program", path="program", common="program {}".format, rank=3),
+    Column("settings", fit=Fit.FOLD, least=24, common="{}".format, words=True, rank=4),
+    Column("outcome", path="outcome"),
+    Column("upstream", path="times.ratio.median_ns", number=True, rank=2),
+    Column("ours", number=True, rank=2),
+    Column("ours / upstream", path="times.ratio.ratio", called="ratio"),
+)
 
 
 def _again(case: Mapping[str, Any]) -> list[str]:
@@ -189,4 +199,8 @@ def _summary(document: Mapping[str, Any]) -> str:
     return f"{document['suite']['name']}: {total}{': ' if counts else ''}{counts}\nfrom {sources or 'the suite file'}"
 
 
-DOCUMENTS = (Document(ParityPage, parity_view, rows="cases", definitions={"upstream": UpstreamRun, "times": Times}),)
+DOCUMENTS = (
+    Document(
+        ParityPage, parity_view, rows="cases", columns=_COLUMNS, definitions={"upstream": UpstreamRun, "times": Times}
+    ),
+)

@@ -15,7 +15,7 @@ from fmha_cli.domain.quantities import size
 from fmha_cli.domain.rules import Reason
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, cell, counted, labels, problem_text, reason_text
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,8 +95,13 @@ def plan_view(document: Mapping[str, Any]) -> Table:
     if document["kernel"] is None:
         return Table([], [], f"{summary}: no kernel serves this problem", details)
     summary += f": {counted(len(rows), 'stage')}, {size(document['predicted_bytes'])} of memory"
-    headers = ["stage", "digest", "kernel", "grid"]
-    return Table(headers, rows, summary, details, frozenset(["stage"])).narrowed()
+    columns = (
+        Column("stage", number=True),
+        Column("digest"),
+        Column("kernel", fit=Fit.FOLD, least=30),
+        Column("grid", fit=Fit.FOLD, rank=1),
+    )
+    return Table(columns, rows, summary, details)
 
 
 DOCUMENTS = (Document(PlanPage, plan_view, rows="stages"),)

@@ -22,10 +22,10 @@ from fmha_cli.measure.sampling import StopReason
 from fmha_cli.measure.stats import FEWEST
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import is_note
-from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, united
+from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, spelled, united
 from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Table
+from fmha_cli.report.table import Column, Fit, Table, headed
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,8 +57,7 @@ def records_view(document: Row, color: bool = False) -> Table:
     time, times = united("time", [time_of(m["median_ns"], 4) if m else None for m in sampled])
     work, flops = united("FLOP/s", [flop_rate(m["tflops"] * 1e12) if m else None for m in sampled])
     traffic, bytes = united("B/s", [byte_rate(m["gbps"] * 1e9) if m else None for m in sampled])
-    numbers = ["#", time, "±95 % [%]", work, traffic, "peak [%]", "regret [%]"]
-    headers = ["#", "problem", "kernel", "cache", "verdict", *numbers[1:], "error (of budget)", "worst", "against"]
+    columns = headed(_COLUMNS, time=time, tflops=work, gbps=traffic)
     rows = []
     for index, (record, measured) in enumerate(zip(records, sampled, strict=True)):
         rows.append(
@@ -86,8 +85,31 @@ def records_view(document: Row, color: bool = False) -> Table:
     details += judged_lines(records)
     details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
     details += [text for mark, text in _MARKS.items() if any(mark in cell for row in rows for cell in row)]
-    return Table(headers, rows, summary(records), details, frozenset(numbers)).narrowed()
+    return Table(columns, rows, summary(records), details)
 
+
+def _said_of_kernel(word: str) -> str:
+    """A word of the cell ``kernel`` in the line of what all rows share."""
+    return f"kernel {word}" if _DIGEST.fullmatch(word) else word
+
+
+_DIGEST = re.compile(r"[0-9a-f]{8}\*?")
+_COLUMNS = (
+    Column("#", number=True, called="row", rank=1),
+    Column("problem", common=spelled, words=True, fit=Fit.FOLD, least=20),
+    Column("kernel", path="kernel.digest", common=_said_of_kernel, words=True, rank=2),
+    Column("cache", path="measurement.cache", common="{} cache".format, rank=1),
+    Column("verdict", path="verdict"),
+    Column("time", path="measurement.median_ns", number=True),
+    Column("±95 % [%]", number=True, called="ci95", rank=4),
+    Column("FLOP/s", path="measurement.tflops", called="tflops", number=True, rank=5),
+    Column("B/s", path="measurement.gbps", called="gbps", number=True, rank=7),
+    Column("peak [%]", path="measurement.peak_fraction", number=True, rank=6),
+    Column("regret [%]", path="regret", number=True, rank=1),
+    Column("error (of budget)", fit=Fit.FOLD, rank=3),
+    Column("worst", fit=Fit.FOLD, rank=3),
+    Column("against", fit=Fit.FOLD, rank=1),
+)
 
 _MARKS = {
     "NOISY": f"  NOISY: fewer than {FEWEST} samples, or an interval wider than {NOISY:.0%} of the median",
@@ -291,4 +313,4 @@ def _details(index: int, record: Row) -> list[str]:
     return [f"  {index}: " + line.replace("\n", "\n     ") for line in dict.fromkeys(lines)]
 
 
-DOCUMENTS = (Document(Report, records_view, rows="records", colored=True),)
+DOCUMENTS = (Document(Report, records_view, rows="records", columns=_COLUMNS, colored=True),)

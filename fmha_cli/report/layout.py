@@ -1,0 +1,182 @@
+"""Lay a table out for a terminal: what all rows share is said once, long cells are shortened, columns are left out.
+
+The steps, each only as far as the width demands:
+
+1. Columns that are empty in every row go.
+2. A value that all rows share moves to the line above the table (``Column.common``); in a table of one row only if it is too
+   wide otherwise, because that row's values are its content.
+3. Cells are shortened or folded as ``Column.fit`` allows, down to ``Column.least``. Numbers never are.
+4. Columns are left out by ``Column.rank``. ``Layout.missing`` names them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from fmha_cli.report.fitting import LEAST, broken, columns, cut, shortened, widest
+from fmha_cli.report.lines import counted
+from fmha_cli.report.table import Column, Fit, Table
+
+_GAP = "  "
+_CURSOR = re.compile(r"[\t\r\v\f\b]")
+_LONG = 24
+_NONE = "-"
+"""Stands where a row has none of the words in which the rows differ."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """A table that fits.
+
+    Attributes:
+        rows: the cells; one that was folded has line breaks.
+        widths: the columns of the terminal for each column of the table.
+        common: what all rows share.
+        left_out: the names of the columns without a place, in the order of the table.
+    """
+
+    columns: Sequence[Column]
+    rows: Sequence[Sequence[str]]
+    widths: Sequence[int]
+    common: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+
+    @property
+    def missing(self) -> str:
+        """The line that names the columns that were left out."""
+        return f"{counted(len(self.left_out), 'column')} left out: {', '.join(self.left_out)}; --wide shows all"
+
+
+def lay_out(table: Table, width: int | None) -> Layout:
+    """The table within a width; None for no limit."""
+    table = _on_lines(table.narrowed())
+    if width is None or not table.rows:
+        return Layout(table.columns, table.rows, [_natural(table, i) for i in range(len(table.columns))])
+    width = max(width, LEAST)
+    common: tuple[str, ...] = ()
+    if len(table.rows) > 1 or _widths(table, width) is None:
+        table, common = factored(table)
+    left_out: list[Column] = []
+    kept = table
+    while (widths := _widths(kept, width)) is None:
+        worst = max(range(len(kept.columns)), key=lambda i: (kept.columns[i].rank, i))
+        left_out.append(kept.columns[worst])
+        kept = kept.only(i for i in range(len(kept.columns)) if i != worst)
+    rows = [
+        [_fitted(text, column, room) for text, column, room in zip(row, kept.columns, widths, strict=True)]
+        for row in kept.rows
+    ]
+    names = tuple(column.name for column in table.columns if column in left_out)
+    return Layout(kept.columns, rows, widths, common, names)
+
+
+def _on_lines(table: Table) -> Table:
+    """The table without characters that move the cursor; only prose keeps its line breaks."""
+    return replace(
+        table,
+        rows=[
+            [
+                text
+                if text.isprintable()
+                else _CURSOR.sub(" ", text)
+                if column.fit is Fit.FOLD
+                else " ".join(text.split())
+                for text, column in zip(row, table.columns, strict=True)
+            ]
+            for row in table.rows
+        ],
+    )
+
+
+def factored(table: Table) -> tuple[Table, tuple[str, ...]]:
+    """The table without what all its rows share, and what that is. One column always stays."""
+    said: list[str] = []
+    rows = [list(row) for row in table.rows]
+    gone: list[int] = []
+    for i, column in enumerate(table.columns):
+        if column.common is None:
+            continue
+        cells = [row[i] for row in rows]
+        if column.words:
+            shared, rest = _shared_words(cells)
+            said += map(column.common, shared)
+            for row, words in zip(rows, rest, strict=True):
+                row[i] = words or _NONE
+            gone += [i] if not any(rest) else []
+        elif cells[0] and len(set(cells)) == 1:
+            said.append(column.common(cells[0]))
+            gone.append(i)
+    if len(gone) == len(table.columns):
+        return table, ()
+    return replace(table, rows=rows).only(i for i in range(len(table.columns)) if i not in gone), tuple(said)
+
+
+def _shared_words(cells: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The words that stand in every cell, and the cells without them."""
+    lists = [cell.split() for cell in cells]
+    shared = set(lists[0]).intersection(*lists[1:])
+    said = [word for word in dict.fromkeys(lists[0]) if word in shared]
+    return said, [" ".join(word for word in words if word not in shared) for words in lists]
+
+
+def _natural(table: Table, i: int) -> int:
+    return max([columns(table.columns[i].header), *(widest(row[i]) for row in table.rows)])
+
+
+def _widths(table: Table, width: int) -> list[int] | None:
+    """The width of each column; None if they do not fit. A single column always does."""
+    room = width - len(_GAP) * (len(table.columns) - 1)
+    naturals = [_natural(table, i) for i in range(len(table.columns))]
+    if len(naturals) == 1:
+        return [min(naturals[0], room)]
+    least = [_least(table, i, natural) for i, natural in enumerate(naturals)]
+    spare = room - sum(least)
+    if spare < 0:
+        return None
+    wanting = sorted(range(len(least)), key=lambda i: naturals[i] - least[i])
+    for at, i in enumerate(wanting):
+        more = min(naturals[i] - least[i], spare // (len(wanting) - at))
+        least[i] += more
+        spare -= more
+    return least
+
+
+def _least(table: Table, i: int, natural: int) -> int:
+    """The fewest columns for one column of the table; prose keeps words of up to ``_LONG`` columns whole."""
+    column = table.columns[i]
+    if column.fit is Fit.WHOLE:
+        return natural
+    words = (word for row in table.rows for word in row[i].split()) if column.fit is Fit.FOLD else ()
+    longest = max((size for word in words if (size := columns(word)) <= _LONG), default=0)
+    return min(natural, max(column.least, columns(column.header), longest))
+
+
+def _fitted(text: str, column: Column, room: int) -> str:
+    if widest(text) <= room:
+        return text
+    if column.fit is Fit.MIDDLE:
+        return shortened(text, room)
+    return cut(text, room) if column.fit is Fit.END else "\n".join(broken(text, room))
+
+
+def draw(laid: Layout) -> list[str]:
+    """The lines of the table: headers, a rule, the rows; none without rows."""
+    if not laid.rows:
+        return []
+    heads = [cut(column.header, room) for column, room in zip(laid.columns, laid.widths, strict=True)]
+    lines = [_line(heads, laid), _GAP.join("-" * room for room in laid.widths)]
+    for row in laid.rows:
+        parts = [text.split("\n") for text in row]
+        for n in range(max(map(len, parts))):
+            lines.append(_line([part[n] if n < len(part) else "" for part in parts], laid))
+    return lines
+
+
+def _line(cells: Sequence[str], laid: Layout) -> str:
+    padded = []
+    for text, column, room in zip(cells, laid.columns, laid.widths, strict=True):
+        blank = " " * (room - columns(text))
+        padded.append(blank + text if column.number else text + blank)
+    return _GAP.join(padded).rstrip()
