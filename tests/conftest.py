@@ -40,4 +40,5 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, shared_cache: Path, tmp_path_fact
         monkeypatch.delenv(name)
     monkeypatch.setenv("FMHA_CACHE_DIR", str(shared_cache))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_cache.parent / "no-config"))
-    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.setenv("COLUMNS", "80")  # readline, which pytest loads, sets it where os.environ does not see it
+    monkeypatch.delenv("COLUMNS")
