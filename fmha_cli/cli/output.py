@@ -100,9 +100,9 @@ class Output:
             EnvironmentProblem: X040, the file or stdout cannot be written.
             UsageError: E017, no such column.
         """
+        from fmha_cli.report.drawing import plain
         from fmha_cli.report.escaping import cleaned
         from fmha_cli.report.shape import shaped
-        from fmha_cli.report.table import plain
 
         table = view(cleaned(document))
         self._print(plain(table if self.shape is None else shaped(table, self.shape), self.width))

@@ -13,6 +13,7 @@ from fmha_cli.domain.members import ShownAs
 from fmha_cli.report.document import document, name_of
 from fmha_cli.report.escaping import cleaned, escaped
 from fmha_cli.report.form import Format
+from fmha_cli.report.ordering import at
 
 if TYPE_CHECKING:
     from fmha_cli.report.shape import Shape
@@ -31,7 +32,7 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape:
         UsageError: the shape names no column of the table.
     """
     if form is Format.TABLE:
-        from fmha_cli.report.table import plain
+        from fmha_cli.report.drawing import plain
 
         return plain(view(cleaned(data), shape, color=color), None if shape is None else shape.width)
     return escaped(_rendered(data, form, shape))
@@ -44,7 +45,7 @@ def _rendered(data: Mapping[str, Any], form: Format, shape: Shape | None) -> str
         return "\n".join(jsonl_lines(rows_of(data)))
     if form is Format.CSV:
         return csv_text(rows_of(data), columns(name_of(data)))
-    from fmha_cli.report.table import markdown
+    from fmha_cli.report.drawing import markdown
 
     return markdown(view(data, shape))
 
@@ -136,9 +137,7 @@ def csv_text(rows: Iterable[Mapping[str, Any]], paths: Sequence[Path]) -> str:
 
 
 def _cell(row: Mapping[str, Any], path: Path) -> str:
-    value: Any = row
-    for key in path:
-        value = value.get(key) if isinstance(value, Mapping) else None
+    value = at(row, path)
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))

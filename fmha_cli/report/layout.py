@@ -19,7 +19,7 @@ from fmha_cli.report.fitting import LEAST, broken, columns, cut, shortened, wide
 from fmha_cli.report.lines import counted
 from fmha_cli.report.table import Column, Fit, Table
 
-_GAP = "  "
+GAP = "  "
 _CURSOR = re.compile(r"[\t\r\v\f\b]")
 _LONG = 24
 _NONE = "-"
@@ -127,7 +127,7 @@ def _natural(table: Table, i: int) -> int:
 
 def _widths(table: Table, width: int) -> list[int] | None:
     """The width of each column; None if they do not fit. A single column always does."""
-    room = width - len(_GAP) * (len(table.columns) - 1)
+    room = width - len(GAP) * (len(table.columns) - 1)
     naturals = [_natural(table, i) for i in range(len(table.columns))]
     if len(naturals) == 1:
         return [min(naturals[0], room)]
@@ -159,24 +159,3 @@ def _fitted(text: str, column: Column, room: int) -> str:
     if column.fit is Fit.MIDDLE:
         return shortened(text, room)
     return cut(text, room) if column.fit is Fit.END else "\n".join(broken(text, room))
-
-
-def draw(laid: Layout) -> list[str]:
-    """The lines of the table: headers, a rule, the rows; none without rows."""
-    if not laid.rows:
-        return []
-    heads = [cut(column.header, room) for column, room in zip(laid.columns, laid.widths, strict=True)]
-    lines = [_line(heads, laid), _GAP.join("-" * room for room in laid.widths)]
-    for row in laid.rows:
-        parts = [text.split("\n") for text in row]
-        for n in range(max(map(len, parts))):
-            lines.append(_line([part[n] if n < len(part) else "" for part in parts], laid))
-    return lines
-
-
-def _line(cells: Sequence[str], laid: Layout) -> str:
-    padded = []
-    for text, column, room in zip(cells, laid.columns, laid.widths, strict=True):
-        blank = " " * (room - columns(text))
-        padded.append(blank + text if column.number else text + blank)
-    return _GAP.join(padded).rstrip()

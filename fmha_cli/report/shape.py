@@ -6,21 +6,15 @@ and CSV have no shape: they always hold every row and every column.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any
 
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.suggest import suggest
 from fmha_cli.report.lines import cell, counted
+from fmha_cli.report.ordering import Row, at, key_of, order_of
 from fmha_cli.report.table import Column, Fit, Table
-
-DESCENDING = ":desc"
-
-Row = Mapping[str, Any]
-Sorting = Callable[[Any], tuple[bool, bool, Any]]
 
 
 @dataclass(frozen=True)
@@ -52,7 +46,7 @@ class Shape:
         """
         own = list(dict.fromkeys(column.name for column in columns))
         known = {*own, *paths}
-        for flag, names in (("--columns", self.columns), ("--sort", (_key(name) for name in self.sort))):
+        for flag, names in (("--columns", self.columns), ("--sort", (key_of(name) for name in self.sort))):
             for name in names:
                 if name not in known:
                     near = suggest(name, known)
@@ -60,57 +54,6 @@ class Shape:
                     listed = f"the columns are {', '.join(own)}{more}"
                     help = f"{near} {listed}" if near.startswith("did you mean") else listed
                     raise UsageError(f"{flag} {name}: no such column", code="E017", where=flag, help=help)
-
-
-def _key(name: str) -> str:
-    return name.removesuffix(DESCENDING).removesuffix(":asc")
-
-
-def at(row: Row, path: str) -> Any:
-    """The value at a path of CSV (``measurement.median_ns``); None where there is none."""
-    value: Any = row
-    for key in path.split("."):
-        value = value.get(key) if isinstance(value, Mapping) else None
-    return value
-
-
-def order_of(table: Table, entries: Sequence[Row] | None, shape: Shape) -> list[int]:
-    """The places of the rows that are shown, in their order.
-
-    Args:
-        entries: the JSON of each row; None for a table whose rows are no entries of its document, which is sorted by its
-            cells.
-    """
-    places = list(range(len(table.rows)))
-    for name in reversed(shape.sort):
-        key, columns = _key(name), {column.name: i for i, column in enumerate(table.columns)}
-        path = key if key not in columns else table.columns[columns[key]].path
-        if entries is not None and path:
-            values = [at(entry, path) for entry in entries]
-        else:
-            values = [_number_or_text(row[columns[key]]) if key in columns else None for row in table.rows]
-        ranked = [(_rank(values[i]), i) for i in places if values[i] is not None]
-        ranked.sort(key=itemgetter(0), reverse=name.endswith(DESCENDING))
-        places = [i for _, i in ranked] + [i for i in places if values[i] is None]
-    return places[: shape.limit] if shape.limit else places
-
-
-def _rank(value: Any) -> tuple[int, float, list[tuple[int, float, str]]]:
-    """Numbers by size, then texts as people order them: ``d64`` before ``d128``."""
-    if isinstance(value, bool | int | float):
-        return (0, float(value), [])
-    return (
-        1,
-        0.0,
-        [(0, float(part), "") if part.isdigit() else (1, 0.0, part) for part in re.split(r"(\d+)", str(value))],
-    )
-
-
-def _number_or_text(text: str) -> float | str | None:
-    try:
-        return float(text)
-    except ValueError:
-        return text or None
 
 
 def chosen(table: Table, entries: Sequence[Row] | None, names: Sequence[str]) -> Table:
@@ -124,7 +67,7 @@ def chosen(table: Table, entries: Sequence[Row] | None, names: Sequence[str]) ->
             columns.append(replace(table.columns[own[name]], common=None, rank=0))
             cells.append([row[own[name]] for row in table.rows])
         else:
-            values = [at(entry, name) for entry in entries or ()] or [None] * len(table.rows)
+            values = [at(entry, name.split(".")) for entry in entries or ()] or [None] * len(table.rows)
             number = any(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
             columns.append(Column(name, number=number, fit=Fit.WHOLE if number else Fit.MIDDLE))
             cells.append([_exactly(value) for value in values])
@@ -145,7 +88,10 @@ def shaped(table: Table, shape: Shape) -> Table:
     if shape.whole:
         return table
     shape.check(table.columns, ())
-    return _limited(chosen(_reordered(table, order_of(table, None, shape)), None, shape.columns), len(table.rows))
+    return _limited(
+        chosen(_reordered(table, order_of(table, None, shape.sort)[: shape.limit]), None, shape.columns),
+        len(table.rows),
+    )
 
 
 def _reordered(table: Table, places: Sequence[int]) -> Table:
@@ -175,7 +121,7 @@ def shaped_document(
     if entries is None or len(entries) != len(whole.rows):
         return shaped(whole, shape)
     shape.check(whole.columns, paths)
-    places = order_of(whole, entries, shape)
+    places = order_of(whole, entries, shape.sort)[: shape.limit]
     ordered = [entries[i] for i in places]
     made = whole if places == list(range(len(entries))) else view({**data, member: ordered})  # type: ignore[dict-item]
     made = replace(made, summary=whole.summary)

@@ -1,6 +1,7 @@
-"""``Table`` and ``Column``: how people see a document, and its two printed forms (plain, Markdown).
+"""``Table`` and ``Column``: how people see a document.
 
-The columns of most tables are declared together with the fields of a row. ``layout`` fits a table into a terminal.
+The columns of most tables are declared together with the fields of a row. ``layout`` fits a table into a terminal, and
+``drawing`` prints it.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from enum import Enum
 from typing import Any
 
 from fmha_cli.domain.codec import extras, members_of
-from fmha_cli.report.fitting import folded, folded_all
 from fmha_cli.report.lines import cell
 
 _UNDERSCORES = str.maketrans(" -", "__")
@@ -114,35 +114,3 @@ def table_of(
     shown = {name: replace(columns[name], path=name) for name in order or columns}
     cells = [[column.text(entry[name]) for name, column in shown.items()] for entry in rows]
     return Table(list(shown.values()), cells, summary, details)
-
-
-def plain(table: Table, width: int | None = None) -> str:
-    """What all rows share, the table as aligned text, the details, the columns that were left out, the summary.
-
-    Args:
-        width: columns of the terminal; None for everything, as wide as it is.
-    """
-    from fmha_cli.report.layout import draw, lay_out
-
-    laid = lay_out(table, width)
-    shared = folded(f"all rows: {', '.join(laid.common)}" if len(table.rows) > 1 else ", ".join(laid.common), width)
-    parts = [
-        *(shared if laid.common else ()),
-        *draw(laid),
-        *folded_all(table.details, width),
-        *(folded(laid.missing, width) if laid.left_out else ()),
-        *folded(table.summary, width),
-    ]
-    return "\n".join(part for part in parts if part)
-
-
-def markdown(table: Table) -> str:
-    """The table for GitHub, then the details as a list, then the summary."""
-    from tabulate import tabulate
-
-    shown = table.narrowed()
-    escaped = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in shown.rows]
-    align = ["right" if column.number else "left" for column in shown.columns]
-    grid = tabulate(escaped, shown.headers, tablefmt="github", colalign=align, disable_numparse=True) if escaped else ""
-    details = "\n".join(f"- {line.strip()}" for line in table.details)
-    return "\n\n".join(part for part in (grid, details, table.summary) if part)

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from fmha_cli.domain.plan import Edited
 from fmha_cli.report.documents.report import records_view, report_document
+from fmha_cli.report.drawing import plain
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import plain
 from report.samples import DIGEST, ENVIRONMENT, record
 
 LINE = "source: baseline, edited (3 files differ), tree 0123456789ab"

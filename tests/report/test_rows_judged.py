@@ -10,8 +10,8 @@ import pytest
 from fmha_cli.domain.verdict import Comparison
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents.report import records_view, report_document
+from fmha_cli.report.drawing import plain
 from fmha_cli.report.parts import RunRow
-from fmha_cli.report.table import plain
 from report.samples import ENVIRONMENT, check, measurement, record
 
 
@@ -61,7 +61,7 @@ def test_validate_says_what_it_did_and_where_the_worst_error_is() -> None:
     fills = tuple(Comparison(checks=(("o", replace(checked, fill=fill)),)) for fill in ("normal", "ties"))
     once = replace(measurement(), launches=((100,),), stop=StopReason.SINGLE)
     rows = [replace(record(), comparisons=fills, run=RUN, measurement=once)] * 2
-    found = records_view(report_document(rows, ENVIRONMENT))
+    found = records_view(report_document(rows, ENVIRONMENT)).narrowed()
     cells = dict(zip(found.headers, found.rows[0], strict=True))
     assert cells["worst"] == "normal (b=0, h=3, i=17) d=5, row limit"
     assert not [header for header in found.headers if "time" in header or "/s" in header]
@@ -82,7 +82,9 @@ def test_rows_that_were_judged_differently_have_their_own_line() -> None:
 
 @pytest.mark.parametrize("command", ["run", "bench"])
 def test_only_validate_tells_how_it_judged(command: str) -> None:
-    found = records_view(report_document([replace(record(), run=replace(RUN, command=command))], ENVIRONMENT))
+    found = records_view(
+        report_document([replace(record(), run=replace(RUN, command=command))], ENVIRONMENT)
+    ).narrowed()
     assert "worst" not in found.headers
     assert not [line for line in found.details if "judged" in line]
 

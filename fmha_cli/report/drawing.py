@@ -1,0 +1,64 @@
+"""Tables as text: for people, and for Markdown.
+
+``tabulate`` writes the Markdown. It does not write the text for terminals, because it takes the number of characters for their
+width and makes every column two wider than its header.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fmha_cli.report.fitting import columns, cut, folded, folded_all
+from fmha_cli.report.layout import GAP, Layout, lay_out
+from fmha_cli.report.table import Table
+
+
+def plain(table: Table, width: int | None = None) -> str:
+    """What all rows share, the table as aligned text, the details, the columns that were left out, the summary.
+
+    Args:
+        width: columns of the terminal; None for everything, as wide as it is.
+    """
+    laid = lay_out(table, width)
+    shared = folded(f"all rows: {', '.join(laid.common)}" if len(table.rows) > 1 else ", ".join(laid.common), width)
+    parts = [
+        *(shared if laid.common else ()),
+        *_grid(laid),
+        *folded_all(table.details, width),
+        *(folded(laid.missing, width) if laid.left_out else ()),
+        *folded(table.summary, width),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def markdown(table: Table) -> str:
+    """The table for GitHub, then the details as a list, then the summary."""
+    from tabulate import tabulate
+
+    shown = table.narrowed()
+    escaped = [[text.replace("|", "\\|").replace("\n", " ") for text in row] for row in shown.rows]
+    align = ["right" if column.number else "left" for column in shown.columns]
+    grid = tabulate(escaped, shown.headers, tablefmt="github", colalign=align, disable_numparse=True) if escaped else ""
+    details = "\n".join(f"- {line.strip()}" for line in table.details)
+    return "\n\n".join(part for part in (grid, details, table.summary) if part)
+
+
+def _grid(laid: Layout) -> list[str]:
+    """The lines of the table: headers, a rule, the rows; none without rows."""
+    if not laid.rows:
+        return []
+    heads = [cut(column.header, room) for column, room in zip(laid.columns, laid.widths, strict=True)]
+    lines = [_line(heads, laid), GAP.join("-" * room for room in laid.widths)]
+    for row in laid.rows:
+        parts = [text.split("\n") for text in row]
+        for n in range(max(map(len, parts))):
+            lines.append(_line([part[n] if n < len(part) else "" for part in parts], laid))
+    return lines
+
+
+def _line(cells: Sequence[str], laid: Layout) -> str:
+    padded = []
+    for text, column, room in zip(cells, laid.columns, laid.widths, strict=True):
+        blank = " " * (room - columns(text))
+        padded.append(blank + text if column.number else text + blank)
+    return GAP.join(padded).rstrip()
