@@ -99,7 +99,7 @@ class Console:
         from fmha_cli.cli.progress import PIPED_S, TERMINAL_S, ProgressLine, ticking
 
         terminal = self.stream.isatty() and os.environ.get("TERM") != "dumb"
-        line = ProgressLine(title, self._put, terminal=terminal, width=lambda: terminal_width(os.environ))
+        line = ProgressLine(title, self._put, terminal=terminal, width=lambda: terminal_width(os.environ, self.stream))
         if self.quiet:
             yield line
             return

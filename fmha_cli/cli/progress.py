@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+from fmha_cli.cli.terminal import UNKNOWN
 from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.quantities import size, span
 
@@ -45,7 +46,7 @@ class ProgressLine:
         title: the name of the work.
         write: takes text for stderr.
         terminal: whether the line is rewritten in place.
-        width: columns of the terminal now.
+        width: columns of the terminal now; None where it cannot be asked.
         clock, cpu: seconds.
     """
 
@@ -55,7 +56,7 @@ class ProgressLine:
         write: Callable[[str], None],
         *,
         terminal: bool,
-        width: Callable[[], int] = lambda: 80,
+        width: Callable[[], int | None] = lambda: UNKNOWN,
         clock: Callable[[], float] = time.monotonic,
         cpu: Callable[[], float] = cpu_seconds,
     ) -> None:
@@ -102,7 +103,7 @@ class ProgressLine:
             if not self._terminal:
                 self._write(f"{text}\n")
                 return
-            self._write(_BACK + text[: max(self._width() - 1, 1)])
+            self._write(_BACK + text[: max((self._width() or UNKNOWN) - 1, 1)])
             self._shown = True
 
     def erase(self) -> None:

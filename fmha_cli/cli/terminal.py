@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping
 from typing import TextIO
 
-_UNKNOWN = 80
+UNKNOWN = 80
 """Columns of a terminal that does not tell."""
 
 
@@ -22,6 +22,6 @@ def terminal_width(environ: Mapping[str, str], stream: TextIO | None) -> int | N
     try:
         if stream is None or not stream.isatty():
             return None
-        return os.get_terminal_size(stream.fileno()).columns or _UNKNOWN
+        return os.get_terminal_size(stream.fileno()).columns or UNKNOWN
     except (OSError, ValueError):
-        return _UNKNOWN
+        return UNKNOWN
