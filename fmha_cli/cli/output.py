@@ -102,7 +102,7 @@ class Output:
         """
         from fmha_cli.report.drawing import plain
         from fmha_cli.report.escaping import cleaned
-        from fmha_cli.report.shape import shaped
+        from fmha_cli.report.shaping import shaped
 
         table = view(cleaned(document))
         self._print(plain(table if self.shape is None else shaped(table, self.shape), self.width))

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.lines import DIGITS, problem_text, reason_text
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 
 def why_view(document: Mapping[str, Any]) -> Table:

@@ -9,7 +9,8 @@ from importlib import import_module
 from typing import Any, get_args
 
 from fmha_cli.report import documents
-from fmha_cli.report.table import Column, Table
+from fmha_cli.report.column import Column
+from fmha_cli.report.table import Table
 
 
 @dataclass(frozen=True)

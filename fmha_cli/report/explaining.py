@@ -10,9 +10,10 @@ from typing import Any
 
 from fmha_cli.domain.codec import from_json
 from fmha_cli.domain.installation import SourceTree
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.lines import DIGITS, counted, labels, problem_text
 from fmha_cli.report.refusing import refusals, refused
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 Row = Mapping[str, Any]
 

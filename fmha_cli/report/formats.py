@@ -63,7 +63,7 @@ def view(data: Mapping[str, Any], shape: Shape | None = None, *, color: bool = F
     made = partial(found.view, color=color) if found.colored else found.view
     if shape is None or shape.whole:
         return made(data)
-    from fmha_cli.report.shape import shaped_document
+    from fmha_cli.report.shaping import shaped_document
 
     return shaped_document(data, found.rows, made, map(".".join, columns(name_of(data))), shape)
 

@@ -15,9 +15,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.fitting import LEAST, broken, columns, cut, shortened, widest
 from fmha_cli.report.lines import counted
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 GAP = "  "
 _CURSOR = re.compile(r"[\t\r\v\f\b]")

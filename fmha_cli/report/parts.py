@@ -22,7 +22,7 @@ from fmha_cli.domain.quantities import size
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison
-from fmha_cli.report.table import Column, Fit
+from fmha_cli.report.column import Column, Fit
 
 Output = Literal["o", "lse", "dq", "dk", "dv", "dbias"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)

@@ -14,10 +14,11 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, Least, ShownAs
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.quantities import duration
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, counted
 from fmha_cli.report.parts import ArtifactRow, ErrorRow, KernelRow
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 
 class BuildState(StrEnum):

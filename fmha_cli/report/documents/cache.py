@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Count, Key
 from fmha_cli.domain.quantities import duration, size
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, cell, counted
-from fmha_cli.report.table import Column, Fit, Table, table_of
+from fmha_cli.report.table import Table, table_of
 from fmha_cli.toolchain.cache.audit import VerifyReport
 from fmha_cli.toolchain.cache.entry import Damage
 from fmha_cli.toolchain.cache.exporting import Exported

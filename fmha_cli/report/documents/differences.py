@@ -8,11 +8,12 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.members import Least, ShownAs
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.documents.inspect import figure_text
 from fmha_cli.report.documents.inspections import figures_of
 from fmha_cli.report.parts import KernelRow
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 _MARK = "*"
 

@@ -13,11 +13,12 @@ from fmha_cli.domain.members import Least, Pattern, ShownAs
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import digits, size
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import problem_text
 from fmha_cli.report.parts import KernelRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,12 @@ from fmha_cli.domain.members import Count
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.quantities import duration, size
 from fmha_cli.domain.wording import edited_text
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import nulled
 from fmha_cli.report.lines import cell
 from fmha_cli.report.parts import ArtifactRow, KernelRow
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 ByKind = Mapping[str, Count]
 

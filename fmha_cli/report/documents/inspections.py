@@ -11,11 +11,12 @@ from fmha_cli.domain.codec import extras, members_of, to_json
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, Least, ShownAs
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.documents.inspect import figure_text
 from fmha_cli.report.lines import SHORT, counted
 from fmha_cli.report.parts import ErrorRow, KernelRow
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 
 def at(*path: str) -> Callable[[Mapping[str, Any]], Any]:

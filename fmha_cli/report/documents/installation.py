@@ -12,10 +12,11 @@ from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.members import Count, Sha256, ShownAs, Then
 from fmha_cli.domain.quantities import duration, size
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import counted, helped
 from fmha_cli.report.parts import BackendRow, DeviceRow, Environment, backend_rows, device_rows
-from fmha_cli.report.table import Column, Fit, Table, table_of
+from fmha_cli.report.table import Table, table_of
 
 Data = Mapping[str, Any]
 

@@ -10,10 +10,11 @@ from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.members import Count, ShownAs
 from fmha_cli.domain.rules import Reason
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, cell, counted
 from fmha_cli.report.parts import KernelRow
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 _ALWAYS = ("dtype", "hdim")
 """Parts of the signature that every table shows."""

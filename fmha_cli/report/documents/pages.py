@@ -16,11 +16,12 @@ from fmha_cli.domain.verdict import Check
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Floor
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import cell, counted
 from fmha_cli.report.parts import Checks, ErrorRow, StageRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Column, Fit, Table, table_of
+from fmha_cli.report.table import Table, table_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,12 @@ from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Count, Least, ShownAs, Then
 from fmha_cli.domain.quantities import Quantity, time_of
 from fmha_cli.measure.compare import Ratio
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import counted, ranges, united
 from fmha_cli.report.parts import Environment
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Column, Fit, Table, headed
+from fmha_cli.report.table import Table, headed
 
 
 class Outcome(StrEnum):

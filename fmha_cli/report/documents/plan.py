@@ -13,9 +13,10 @@ from fmha_cli.domain.plan import Plan, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import size
 from fmha_cli.domain.rules import Reason
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import SHORT, cell, counted, labels, problem_text, reason_text
-from fmha_cli.report.table import Column, Fit, Table
+from fmha_cli.report.table import Table
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -20,12 +20,13 @@ from fmha_cli.measure.compare import Speed, in_words
 from fmha_cli.measure.measurement import NOISY
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.measure.stats import FEWEST
+from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, spelled, united
 from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow
 from fmha_cli.report.record import Record
-from fmha_cli.report.table import Column, Fit, Table, headed
+from fmha_cli.report.table import Table, headed
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,85 @@
+"""Give a table its ``Shape``: the chosen columns, the order of the rows, the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from fmha_cli.report.column import Column, Fit
+from fmha_cli.report.lines import cell, counted
+from fmha_cli.report.ordering import Row, at, order_of
+from fmha_cli.report.shape import Shape
+from fmha_cli.report.table import Table
+
+
+def chosen(table: Table, entries: Sequence[Row] | None, names: Sequence[str]) -> Table:
+    """The table with the named columns, those that only CSV has included; all of its own where none is named."""
+    if not names:
+        return table
+    own = {column.name: i for i, column in enumerate(table.columns)}
+    columns, cells = [], []
+    for name in names:
+        if name in own:
+            columns.append(replace(table.columns[own[name]], common=None, rank=0))
+            cells.append([row[own[name]] for row in table.rows])
+        else:
+            values = [at(entry, name.split(".")) for entry in entries or ()] or [None] * len(table.rows)
+            number = any(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+            columns.append(Column(name, number=number, fit=Fit.WHOLE if number else Fit.MIDDLE))
+            cells.append([_exactly(value) for value in values])
+    rows = [list(row) for row in zip(*cells, strict=True)]
+    return replace(table, columns=columns, rows=rows)
+
+
+def _exactly(value: Any) -> str:
+    return str(value) if isinstance(value, int | float) and not isinstance(value, bool) else cell(value)
+
+
+def shaped(table: Table, shape: Shape) -> Table:
+    """A table without entries of its own, with the chosen columns and rows.
+
+    Raises:
+        UsageError: E017, no such column.
+    """
+    if shape.whole:
+        return table
+    shape.check(table.columns, ())
+    return _limited(
+        chosen(_reordered(table, order_of(table, None, shape.sort)[: shape.limit]), None, shape.columns),
+        len(table.rows),
+    )
+
+
+def _reordered(table: Table, places: Sequence[int]) -> Table:
+    return replace(table, rows=[table.rows[i] for i in places])
+
+
+def _limited(table: Table, total: int) -> Table:
+    left = total - len(table.rows)
+    return table if left <= 0 else replace(table, details=[*table.details, f"{counted(left, 'more row')} (--limit)"])
+
+
+def shaped_document(
+    data: Row, member: str | None, view: Callable[[Row], Table], paths: Iterable[str], shape: Shape
+) -> Table:
+    """The table of a document, with the chosen columns and rows; the summary still counts every row.
+
+    Args:
+        member: where the document has its rows; None for one that is no list of rows.
+
+    Raises:
+        UsageError: E017, no such column.
+    """
+    whole = view(data)
+    if shape.whole:
+        return whole
+    entries = data[member] if member else None
+    if entries is None or len(entries) != len(whole.rows):
+        return shaped(whole, shape)
+    shape.check(whole.columns, paths)
+    places = order_of(whole, entries, shape.sort)[: shape.limit]
+    ordered = [entries[i] for i in places]
+    made = whole if places == list(range(len(entries))) else view({**data, member: ordered})  # type: ignore[dict-item]
+    made = replace(made, summary=whole.summary)
+    return _limited(chosen(made, ordered, shape.columns), len(entries))
