@@ -14,7 +14,7 @@ from pathlib import Path
 
 _STAT = Path("/proc/stat")
 _TICK = os.sysconf("SC_CLK_TCK")
-_CPUS = os.cpu_count() or 1
+CPUS = os.cpu_count() or 1
 _LOOK_S = 0.1
 LEAST_S = 0.06
 """The least duration of a sample, so that ticks of 10 ms are meaningful; short runs are repeated."""
@@ -55,11 +55,11 @@ class Clock:
         best: Sample | None = None
         for _ in range(self.tries):
             self._wait()
-            busy, own, start = _busy(), _own(), time.perf_counter_ns()
+            busy, own, start = busy_seconds(), _own(), time.perf_counter_ns()
             for _ in range(repeats):
                 run()
             elapsed = time.perf_counter_ns() - start
-            others = max(0.0, (_busy() - busy) - (_own() - own)) / (elapsed * 1e-9 * _CPUS)
+            others = max(0.0, (busy_seconds() - busy) - (_own() - own)) / (elapsed * 1e-9 * CPUS)
             taken = Sample(elapsed / repeats, others)
             if best is None or taken.others < best.others:
                 best = taken
@@ -71,10 +71,10 @@ class Clock:
     def _wait(self) -> None:
         """Wait until others have used little of the machine for a moment, or patience ends."""
         while self.patience > 0:
-            busy, own, start = _busy(), _own(), time.perf_counter()
+            busy, own, start = busy_seconds(), _own(), time.perf_counter()
             time.sleep(_LOOK_S)
             passed = time.perf_counter() - start
-            if max(0.0, (_busy() - busy) - (_own() - own)) / (passed * _CPUS) <= 2 * self.limit:
+            if max(0.0, (busy_seconds() - busy) - (_own() - own)) / (passed * CPUS) <= 2 * self.limit:
                 return
             self.patience -= passed
 
@@ -86,7 +86,7 @@ def repeats_for(run: Callable[[], object]) -> int:
     return max(1, round(LEAST_S / max(time.perf_counter() - start, 1e-6)))
 
 
-def _busy() -> float:
+def busy_seconds() -> float:
     """The busy seconds of all processors together."""
     try:
         fields = [int(x) for x in _STAT.read_text().split("\n", 1)[0].split()[1:]]

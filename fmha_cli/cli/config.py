@@ -67,11 +67,9 @@ def _read(path: Path) -> dict[str, Any]:
 
     try:
         return tomllib.loads(path.read_text("utf-8"))
-    except RecursionError:
-        why = "its values are nested too deeply"
-    except (OSError, ValueError) as fault:
-        why = str(fault)
-    raise UsageError(f"{path}: cannot be read", code="C001", where=str(path), why=why)
+    except (OSError, ValueError, RecursionError) as fault:
+        why = "its values are nested too deeply" if isinstance(fault, RecursionError) else str(fault)
+        raise UsageError(f"{path}: cannot be read", code="C001", where=str(path), why=why) from fault
 
 
 def _refuse_unknown(path: Path, keys: Iterable[str], known: Iterable[str], what: str) -> None:

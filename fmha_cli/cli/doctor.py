@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from time import perf_counter_ns
 
 from fmha_cli.cli.call import Call
@@ -30,7 +30,7 @@ def doctor(call: Call) -> int:
     found: dict[str, Availability] = {}
     checks: list[DoctorCheck] = []
     with call.console.progress("doctor") as progress:
-        for check in _checks(call, found):
+        for check in _checks(call, found, named):
             checks.append(check)
             progress(0, 0, f"{check.name} {check.subject} is done")
     call.output.document(doctor_document(checks, environment(found)))
@@ -38,7 +38,8 @@ def doctor(call: Call) -> int:
     return int(ExitCode.ENVIRONMENT if broken else ExitCode.OK)
 
 
-def _checks(call: Call, found: dict[str, Availability]) -> Iterator[DoctorCheck]:
+def _checks(call: Call, found: dict[str, Availability], named: Collection[str]) -> Iterator[DoctorCheck]:
+    """Every check; what was named fails where it is not here, and nothing else does."""
     from fmha_cli.cli.asked import surroundings_of
     from fmha_cli.toolchain.cpp.find import check_compilers
     from fmha_cli.walk.probing import probe_backends
@@ -52,7 +53,7 @@ def _checks(call: Call, found: dict[str, Availability]) -> Iterator[DoctorCheck]
     yield from _emulators(call)
     for name, backend in call.registry.backends.items():
         found.update(probe_backends(call.registry, (backend,)))
-        yield _backend(call, name, found[name])
+        yield _backend(call, name, found[name], named=name in named)
 
 
 def checkers_of(backends: Iterable[object]) -> tuple[Checker, ...]:
@@ -104,9 +105,9 @@ def _emulators(call: Call) -> Iterator[DoctorCheck]:
         yield _unusable("emulator", name, probed, CheckState.FAILED) or _ok("emulator", name, what)
 
 
-def _backend(call: Call, name: str, probed: Availability) -> DoctorCheck:
+def _backend(call: Call, name: str, probed: Availability, *, named: bool) -> DoctorCheck:
     """A backend with a device here builds, runs and checks a tiny kernel."""
-    state = CheckState.FAILED if probed.state is State.BROKEN else CheckState.SKIPPED
+    state = CheckState.FAILED if named or probed.state is State.BROKEN else CheckState.SKIPPED
     return _unusable("backend", name, probed, state) or _tried("backend", name, lambda: _tiny(call, name))
 
 
@@ -138,11 +139,14 @@ def _ok(name: str, subject: str, what: str, time_ns: int | None = None) -> Docto
     return DoctorCheck(name=name, subject=subject, state=CheckState.OK, what=what, time_ns=time_ns)
 
 
+_STATES = {State.BROKEN: "it is broken", State.MISSING: "it is not installed", State.NO_DEVICE: "no device here"}
+
+
 def _unusable(name: str, subject: str, probed: Availability, state: CheckState) -> DoctorCheck | None:
     """The check of something that cannot be used on this machine; None if it can."""
     if probed.state is State.OK:
         return None
-    what, why, help = probed.state.value, probed.why, probed.help
+    what, why, help = _STATES[probed.state], probed.why, probed.help
     return DoctorCheck(name=name, subject=subject, state=state, what=what, why=why, help=help)
 
 

@@ -30,7 +30,7 @@ class FmhaError(Exception):
         what: one line that says what is wrong, with the values.
         code: the id of the rule or error (``P003``, ``K012``, ``X040``), which is shown in brackets.
         where: the flag, file or kernel concerned.
-        why: the rule or cause behind it.
+        why: the rule or the cause behind it, shown as the one or the other.
         help: what to do about it.
     """
 
@@ -56,9 +56,15 @@ class FmhaError(Exception):
         """The error as text: ``error[CODE]: what``, then one indented line for each further part."""
         lines = [f"error[{self.code}]: {self.what}"]
         lines += [f"  --> {self.where}"] if self.where else []
-        lines += [f"  = rule: {self.why}"] if self.why else []
+        lines += [f"  = {self._reason}: {self.why}"] if self.why else []
         lines += [f"  = help: {self.help}"] if self.help else []
         return "\n".join(lines)
+
+    @property
+    def _reason(self) -> str:
+        """What ``why`` is: a rule of the product, or what another program, the system or a library said."""
+        foreign = self.__cause__ is not None and not isinstance(self.__cause__, FmhaError)
+        return "cause" if foreign or isinstance(self, _OF_THE_MACHINE) else "rule"
 
 
 class UsageError(FmhaError):
@@ -113,3 +119,7 @@ class Interrupted(FmhaError):
     """The user stopped the run (exit 130)."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+_OF_THE_MACHINE = (EnvironmentProblem, KernelFailure, InternalError)
+"""Errors that no rule of the product decides."""

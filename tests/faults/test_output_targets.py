@@ -119,7 +119,7 @@ def test_a_target_that_cannot_be_written_is_told_before_any_work(
     done = fmha(*EVERY[name], *([f"--{form}"] if form else []), "-o", str(target))
     assert done.code == 4, done.err
     assert done.err.startswith("error[X040]: -o ")
-    assert "cannot be written\n  --> -o\n  = rule: " in done.err
+    assert "cannot be written\n  --> -o\n  = cause: " in done.err
     assert "  = help: " in done.err
     assert sorted(tmp_path.rglob("*")) == before
     if form == "json":

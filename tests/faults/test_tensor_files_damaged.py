@@ -31,7 +31,7 @@ def test_every_kind_is_refused(fmha: Fmha, tmp_path: Path, kind: str) -> None:
     assert error.startswith("error[E03")
     assert words in done.err
     assert "  --> --q" in rest
-    assert any(line.startswith(("  = help: ", "  = rule: ")) for line in rest)
+    assert any(line.startswith(("  = help: ", "  = rule: ", "  = cause: ")) for line in rest)
     assert not [word for word in STRANGE if word in done.err]
 
 
