@@ -125,13 +125,15 @@ def test_a_tree_that_is_gone_for_a_moment(tree: Path, monkeypatch: pytest.Monkey
     steps = iter(
         [
             lambda: tree.rename(elsewhere),
-            lambda: (elsewhere.rename(tree), (tree / "kernel.h").write_text("new text\n")),
+            lambda: elsewhere.rename(tree),
+            lambda: (tree / "kernel.h").write_text("new text\n"),
+            lambda: (tree / "new.h").write_text("saved a little later\n"),
             lambda: None,
         ]
     )
     monkeypatch.setattr(watching.time, "sleep", lambda seconds: next(steps)())
     now = watching._settled([watched], before)
-    assert watching._changes(before, now) == ["kernel.h changed"]
+    assert watching._changes(before, now) == ["kernel.h changed", "new.h is new"]
 
 
 @pytest.mark.parametrize(

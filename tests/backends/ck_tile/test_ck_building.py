@@ -15,16 +15,17 @@ from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.backends.ck_tile.building import Workshop, build_ck, ck_key
 from fmha_cli.backends.ck_tile.inspection import NO_OBJDUMP, inspect_ck
 from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.backends.ck_tile.tree import CkTree
+from fmha_cli.backends.ck_tile.tree import CkTree, known
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, KernelFailure, UnsupportedError
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.plan import Stage
+from fmha_cli.domain.plan import Edited, Stage
 from fmha_cli.domain.protocols import Backend, Batched, BuildContext, Catalogued, DryRun, Keyed
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import figures_of
+from fmha_cli.sources.homes import looked_at
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.rocm.candidates import RocmKind, RocmToolchain
 from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES
@@ -234,3 +235,33 @@ def test_memory_and_preparation(shop: Shop, kernel: KernelSpec) -> None:
     assert BACKEND.compile_bytes(replace(kernel, family=Family.BWD_DQ_DK_DV)) > COMPILE_BYTES
     assert BACKEND.prepare(shop.context) is shop.context.prepared
     assert BACKEND.build(Stage(kernel), shop.context).cached is False
+
+
+def test_an_edited_tree_has_kernels_of_its_own(shop: Shop, kernel: KernelSpec) -> None:
+    work = shop.context.prepared
+    assert isinstance(work, Workshop)
+    edited = Edited(base=BASELINE, tree="3" * 64, files=3)
+    tree = replace(work.tree, digest=edited.tree, edited=edited)
+    there = replace(shop.context, prepared=replace(work, tree=tree))
+    pinned, made = build_ck(kernel, shop.context), build_ck(kernel, there)
+    assert (pinned.edited, made.edited) == (None, edited)
+    assert pinned.digest != made.digest
+    assert not made.cached
+    again = build_ck(kernel, there)
+    assert (again.cached, again.edited) == (True, edited)
+
+
+def test_what_changes_during_a_compile_is_not_kept(shop: Shop, kernel: KernelSpec, tmp_path: Path) -> None:
+    """Neither the library of half-saved headers nor their failure is the kernel's."""
+    work = shop.context.prepared
+    assert isinstance(work, Workshop)
+    header = tmp_path / "include" / "ck_tile" / "core.hpp"
+    header.parent.mkdir(parents=True)
+    header.write_text("before\n")
+    home = looked_at(work.cache.layout, {"": header.parent}, known())
+    there = replace(shop.context, prepared=replace(work, tree=replace(work.tree, digest="4" * 64, home=home)))
+    header.write_text("saved meanwhile\n")
+    with pytest.raises(EnvironmentProblem) as caught:
+        build_ck(kernel, there)
+    assert caught.value.code == "S107"
+    assert work.cache.lookup(building.ck_key(kernel, there)) is None
