@@ -6,6 +6,7 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -25,17 +26,27 @@ class Output:
         form: how documents are printed.
         path: the file of ``-o``, None for stdout.
         shape: how tables are shown; None for all of them, however wide.
+        room: keeps the line of progress away while something is printed (``Console.room``).
 
     Attributes:
         gone: the reader of a pipe has closed it (``| head``). That is no error, and nothing more is printed.
     """
 
-    def __init__(self, form: Format, path: Path | None, *, color: bool, shape: Shape | None = None) -> None:
+    def __init__(
+        self,
+        form: Format,
+        path: Path | None,
+        *,
+        color: bool,
+        shape: Shape | None = None,
+        room: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self.form = form
         self.path = path
         self.shape = shape
         self.color = color and path is None
         self.gone = False
+        self._room = room
 
     @property
     def streams(self) -> bool:
@@ -113,7 +124,8 @@ class Output:
 
     def _print(self, text: str) -> None:
         if self.path is None:
-            self.gone = not flush_stdout(text) or self.gone
+            with self._room():
+                self.gone = not flush_stdout(text) or self.gone
             return
         from fmha_cli.report.target import Target
 

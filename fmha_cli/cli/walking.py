@@ -78,8 +78,7 @@ class _Delivery:
         if self._call.output.streams:
             self.streamed.append(record)
             try:
-                with self._call.console.room():
-                    self._call.output.row(record.to_dict())
+                self._call.output.row(record.to_dict())
             except EnvironmentProblem as fault:
                 self.failed = fault
                 raise StopWalk from fault

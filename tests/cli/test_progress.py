@@ -17,8 +17,10 @@ from pathlib import Path
 import pytest
 
 from fmha_cli import api
+from fmha_cli.cli.call import Call
 from fmha_cli.cli.console import Console
 from fmha_cli.cli.progress import ProgressLine, ticking
+from fmha_cli.cli.settings import Settings
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.phases import Phase
 from fmha_cli.walk.request import Command, Request
@@ -159,12 +161,21 @@ def test_messages_do_not_stand_behind_the_line() -> None:
     with console.progress("run") as progress:
         progress.tick()
         console.say("said [beside] the line")
-        with console.room():
-            console.stream.write("data\n")
     assert isinstance(console.stream, Terminal)
-    text = console.stream.getvalue()
-    assert "\r\x1b[Ksaid [beside] the line\n" in text
-    assert text.endswith("data\n")
+    assert "\r\x1b[Ksaid [beside] the line\n" in console.stream.getvalue()
+
+
+def test_data_do_not_stand_behind_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows are printed while the line is shown; both streams are one terminal."""
+    screen = Terminal()
+    screen.fileno = lambda: 1  # type: ignore[method-assign]
+    monkeypatch.setattr(sys, "stdout", screen)
+    call = Call("run", (), Settings({}), {}, Console(screen), {})
+    with call.console.progress("run") as progress:
+        progress.tick()
+        call.output.text("data")
+        progress.tick()
+    assert "\r\x1b[Kdata\n" in screen.getvalue()
 
 
 @pytest.mark.parametrize("dumb", [True, False])
