@@ -125,6 +125,25 @@ def test_doctor_fails_for_what_was_asked_for(home: Path) -> None:
     assert checks["HIP compiler"].state is CheckState.FAILED
 
 
+def test_an_edited_tree_is_named(fmha: Fmha, home: Path) -> None:
+    tile = home / "ck" / "include" / "ck_tile"
+    tile.mkdir(parents=True)
+    (tile / "core.hpp").write_text("#pragma once\n")
+    found = f"baseline, edited (421 files differ), from --ck-home {home / 'ck'}"
+    options = {"ck-home": str(home / "ck"), "ck-as": "baseline"}
+    check = checks_of(home, {"PATH": "/nonexistent", "FMHA_HIPCC": "/bin/false"}, **options)["source"]
+    assert (check.state, check.what) == (CheckState.OK, found)
+    assert "core.hpp, core/algorithm/cluster_descriptor.hpp (missing)" in (check.why or "")
+    argv = ("sources", "--cache-dir", "empty", "--ck-home", str(home / "ck"), "--ck-as", "baseline")
+    assert f"ck_tile: {found}" in fmha(*argv).out
+    tree = fmha(*argv, "--json").document["trees"]["ck_tile"]
+    assert (tree["edited"]["base"], tree["edited"]["files"], tree["edited"]["tree"]) == (
+        "baseline",
+        421,
+        tree["digest"],
+    )
+
+
 def test_doctor_names_the_cuda_compilers(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     nvcc = CudaToolchain(
         kind=CudaKind.NVCC,
