@@ -6,7 +6,7 @@ The steps, each only as far as the width demands:
 2. A value that all rows share moves to the line above the table (``Column.common``); in a table of one row only if it is too
    wide otherwise, because that row's values are its content.
 3. Cells are shortened or folded as ``Column.fit`` allows, down to ``Column.least``. Numbers never are.
-4. Columns are left out by ``Column.rank``. ``Layout.missing`` names them.
+4. Columns are left out by ``Column.rank``, and names that look alike once they are shortened. ``Layout.missing`` names them.
 """
 
 from __future__ import annotations
@@ -59,18 +59,30 @@ def lay_out(table: Table, width: int | None) -> Layout:
     common: tuple[str, ...] = ()
     if len(table.rows) > 1 or _widths(table, width) is None:
         table, common = factored(table)
-    left_out: list[Column] = []
-    kept = table
-    while (widths := _widths(kept, width)) is None:
-        worst = max(range(len(kept.columns)), key=lambda i: (kept.columns[i].rank, i))
-        left_out.append(kept.columns[worst])
-        kept = kept.only(i for i in range(len(kept.columns)) if i != worst)
-    rows = [
-        [_fitted(text, column, room) for text, column, room in zip(row, kept.columns, widths, strict=True)]
-        for row in kept.rows
-    ]
-    names = tuple(column.name for column in table.columns if column in left_out)
-    return Layout(kept.columns, rows, widths, common, names)
+    kept = list(range(len(table.columns)))
+    while True:
+        part = table.only(kept)
+        widths = _widths(part, width)
+        if widths is None:
+            kept.remove(max(kept, key=lambda i: (table.columns[i].rank, i)))
+            continue
+        rows = [
+            [_fitted(text, column, room) for text, column, room in zip(row, part.columns, widths, strict=True)]
+            for row in part.rows
+        ]
+        vague = [i for place, i in enumerate(kept) if _is_vague(part, rows, place)]
+        if not vague:
+            names = tuple(column.name for i, column in enumerate(table.columns) if i not in kept)
+            return Layout(part.columns, rows, widths, common, names)
+        kept.remove(vague[-1])
+
+
+def _is_vague(table: Table, rows: Sequence[Sequence[str]], i: int) -> bool:
+    """Whether different names look alike once they are shortened, in a column that the table can do without."""
+    column = table.columns[i]
+    if column.fit is not Fit.MIDDLE or not column.rank:
+        return False
+    return len({row[i] for row in rows}) < len({row[i] for row in table.rows})
 
 
 def _on_lines(table: Table) -> Table:

@@ -1,0 +1,78 @@
+"""``--columns``, ``--sort`` and ``--limit`` on documents and on tables without entries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.report.column import Column
+from fmha_cli.report.documents.report import report_document
+from fmha_cli.report.form import Format
+from fmha_cli.report.formats import check_shape, render, view
+from fmha_cli.report.shape import Shape
+from fmha_cli.report.shaping import shaped
+from fmha_cli.report.table import Table
+from report.samples import ENVIRONMENT, bare, record
+
+ROWS = report_document([bare(), record(regret=0.2), record(regret=0.05)], ENVIRONMENT)
+
+
+def cells(document: dict[str, Any], **shape: Any) -> list[list[str]]:
+    return [list(row) for row in view(document, Shape(**shape)).rows]
+
+
+def test_columns_are_chosen_by_header_and_by_the_names_of_csv() -> None:
+    table = view(ROWS, Shape(columns=("verdict", "problem.seqlen_q", "time")))
+    assert [column.name for column in table.columns] == ["verdict", "problem.seqlen_q", "time"]
+    assert [row[1] for row in table.rows] == ["1024"] * 3
+    assert table.rows[0][0] == "UNSUPPORTED"
+
+
+def test_rows_are_sorted_by_value_and_rows_without_one_come_last() -> None:
+    assert cells(ROWS, columns=("regret",), sort=("regret",)) == [["5.00"], ["20.0"], [""]]
+    assert cells(ROWS, columns=("regret",), sort=("regret:desc",)) == [["20.0"], ["5.00"], [""]]
+    by_two = cells(ROWS, columns=("verdict", "regret"), sort=("verdict:desc", "measurement.median_ns", "regret:asc"))
+    assert [row[0] for row in by_two] == ["UNSUPPORTED", "PASSED", "PASSED"]
+
+
+def test_a_limit_tells_how_many_are_left_and_counts_all() -> None:
+    table = view(ROWS, Shape(limit=1))
+    assert len(table.rows) == 1
+    assert table.details[-1] == "2 more rows (--limit)"
+    assert table.summary == "3 rows: 2 PASSED, 1 UNSUPPORTED"
+    assert "more row" not in render(ROWS, Format.TABLE, shape=Shape(limit=3))
+
+
+def test_details_are_those_of_the_rows_that_are_shown() -> None:
+    assert "again: " in render(ROWS, Format.TABLE)
+    assert "again: " not in render(ROWS, Format.TABLE, shape=Shape(sort=("verdict",), limit=2))
+
+
+def test_markdown_has_the_same_rows_and_columns() -> None:
+    text = render(ROWS, Format.MD, shape=Shape(columns=("verdict",), sort=("verdict",), limit=1))
+    assert text.splitlines()[:3] == ["| verdict   |", "|-----------|", "| PASSED    |"]
+
+
+@pytest.mark.parametrize("form", [Format.JSON, Format.JSONL, Format.CSV])
+def test_data_have_no_shape(form: Format) -> None:
+    assert render(ROWS, form, shape=Shape(width=40, columns=("verdict",), limit=1)) == render(ROWS, form)
+
+
+def test_a_table_without_entries_is_sorted_by_its_cells() -> None:
+    table = Table([Column("name"), Column("count", number=True)], [["d128", "9"], ["d64", "10"], ["", "1"]], "")
+    assert [row[0] for row in shaped(table, Shape(sort=("name",))).rows] == ["d64", "d128", ""]
+    assert [row[1] for row in shaped(table, Shape(sort=("count:desc",), limit=2)).rows] == ["10", "9"]
+
+
+@pytest.mark.parametrize("flag", ["columns", "sort"])
+def test_an_unknown_column_is_refused_with_a_near_name_and_the_list(flag: str) -> None:
+    with pytest.raises(UsageError, match=f"--{flag} verdct: no such column") as refused:
+        view(ROWS, Shape(**{flag: ("verdct",)}))  # type: ignore[arg-type]
+    assert refused.value.code == "E017"
+    assert "verdict" in (refused.value.help or "")
+    assert "problem" in (refused.value.help or "")
+    with pytest.raises(UsageError):
+        check_shape(Shape(**{flag: ("verdct",)}), ("report",))  # type: ignore[arg-type]
+    check_shape(Shape(columns=("time", "measurement.gbps")), ("report",))
