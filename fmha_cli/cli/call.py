@@ -91,6 +91,7 @@ class Call:
             columns=self._listed("columns"),
             sort=self._listed("sort"),
             limit=self.settings.size("limit", 0, 1) if "limit" in self.settings.values else None,
+            summed=not self.settings.on("quiet"),
         )
 
     def _listed(self, key: str) -> tuple[str, ...]:

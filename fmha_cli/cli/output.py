@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -102,7 +103,9 @@ class Output:
         """
         from fmha_cli.report.formats import render
 
-        self._put(render(document, self.form, color=self.color, shape=self.shape))
+        text = render(document, self.form, color=self.color, shape=self.shape)
+        if text or self.shape is None or self.shape.summed:
+            self._put(text)
 
     def table(self, document: Mapping[str, Any], view: Callable[[Mapping[str, Any]], Table]) -> None:
         """A document as another table than its own; only for ``Format.TABLE``.
@@ -116,7 +119,10 @@ class Output:
         from fmha_cli.report.shaping import shaped
 
         table = view(cleaned(document))
-        self._print(plain(table if self.shape is None else shaped(table, self.shape), self.width))
+        if self.shape is not None:
+            table = shaped(table, self.shape)
+            table = table if self.shape.summed else replace(table, summary="")
+        self._print(plain(table, self.width))
 
     def text(self, text: str) -> None:
         """Print text that is already data. It is the same in every format; control characters are escaped."""

@@ -48,8 +48,13 @@ COMMANDS = {
 
 _talk = partial(Opt, panel="Talk")
 TALK = (
-    _talk("quiet", FlagKind.SWITCH, "Print only errors", "q"),
-    _talk("verbose", FlagKind.SWITCH, "Say more", "v"),
+    _talk("quiet", FlagKind.SWITCH, "No announcements, progress or summaries", "q"),
+    _talk(
+        "verbose",
+        FlagKind.SWITCH,
+        "Say more: the time of each phase, and which values come from variables and files",
+        "v",
+    ),
     _talk("color", FlagKind.TEXT, "When to color [default: auto]", metavar="WHEN", choices=("auto", "always", "never")),
 )
 """The options of every command and of ``fmha`` itself."""

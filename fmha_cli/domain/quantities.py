@@ -84,6 +84,7 @@ def size(count: int | None) -> str:
 def _quantity(value: float, units: _Units, places: int = 3, least: float = 1.0) -> Quantity:
     """The value in the largest unit of which it is at least ``least`` when it is rounded to ``places`` digits."""
     rounded = float(f"{abs(value):.{places - 1}e}") if math.isfinite(value) else math.inf
-    factor, name = next(((f, n) for f, n in units if rounded >= f * least), units[-1])
+    reached = max(abs(value), rounded)  # 999,600 ns are shown as 1.00 ms, and 1024 B, which round to 1020, as 1.00 KiB
+    factor, name = next(((f, n) for f, n in units if reached >= f * least), units[-1])
     whole = factor == 1 and float(value).is_integer()
     return Quantity(str(int(value)) if whole else digits(value / factor, places), name)

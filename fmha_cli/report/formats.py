@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import is_dataclass
+from dataclasses import is_dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, get_args, get_origin
 
@@ -62,10 +62,12 @@ def view(data: Mapping[str, Any], shape: Shape | None = None, *, color: bool = F
         raise TypeError(f"{data['schema']} has no table")
     made = partial(found.view, color=color) if found.colored else found.view
     if shape is None or shape.whole:
-        return made(data)
-    from fmha_cli.report.shaping import shaped_document
+        table = made(data)
+    else:
+        from fmha_cli.report.shaping import shaped_document
 
-    return shaped_document(data, found.rows, made, map(".".join, columns(name_of(data))), shape)
+        table = shaped_document(data, found.rows, made, map(".".join, columns(name_of(data))), shape)
+    return table if shape is None or shape.summed else replace(table, summary="")
 
 
 def check_shape(shape: Shape, documents: Sequence[str]) -> None:

@@ -24,12 +24,14 @@ class Shape:
         columns: the names of the columns in their order; none for those that the table chooses.
         sort: the names of the columns that order the rows, the first of them first; with ``:desc``, downwards.
         limit: the most rows.
+        summed: whether the line that sums up is shown.
     """
 
     width: int | None = None
     columns: tuple[str, ...] = ()
     sort: tuple[str, ...] = ()
     limit: int | None = None
+    summed: bool = True
 
     @property
     def whole(self) -> bool:

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from cli.conftest import Fmha
 from fmha_cli.cli.doctor import _backend
+from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.installation import CheckState
+from fmha_cli.report.documents.cache import cache_document
+from fmha_cli.report.documents.installation import archs_document, fact_text
+from fmha_cli.report.drawing import plain
+from fmha_cli.report.formats import view
+from fmha_cli.toolchain.cache.why import Difference, Standing, Why
 
 
 @pytest.mark.parametrize("state", [State.NO_DEVICE, State.MISSING, State.BROKEN])
@@ -18,3 +25,84 @@ def test_what_was_named_is_never_skipped(state: State) -> None:
     other = _backend(None, "b", found, named=False)  # type: ignore[arg-type]
     assert other.state is (CheckState.FAILED if state is State.BROKEN else CheckState.SKIPPED)
     assert other.what == named.what
+
+
+@pytest.mark.parametrize("arch", ["gfx942", "sm_100", "x86_64_v4"])
+def test_the_facts_of_an_architecture_have_values_and_sources(fmha: Fmha, arch: str) -> None:
+    spec = load_arch(arch)
+    table = view(archs_document([spec]))
+    assert [row[0] for row in table.rows] == sorted(spec.facts)
+    for name, value, source in table.rows:
+        assert value, name
+        assert source == spec.facts[name]["source"]
+    assert table.summary.startswith(f"{arch}: {spec.title}")
+    shown = fmha("archs", arch, COLUMNS="80").out
+    assert all(name in shown for name in spec.facts)
+    assert max(map(len, shown.splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "text"),
+    [
+        ("lds_bytes", 65536, "64.0 KiB"),
+        ("matrix_shapes", [[32, 32], [16, 16]], "32x32, 16x16"),
+        ("compute_capability", [9, 0], "9.0"),
+        ("peak_flops", {"fp16": 2.25e15}, "fp16 2250 TFLOP/s"),
+        ("peak_bandwidth", 8e12, "8.00 TB/s"),
+        ("other_products", {"X": {"sm_count": 4, "llc_bytes": 1024}}, "X sm_count 4, llc_bytes 1.00 KiB"),
+        ("cpu_flags", [], "none"),
+    ],
+)
+def test_facts_in_words(name: str, value: object, text: str) -> None:
+    assert fact_text(name, value) == text
+
+
+@pytest.mark.parametrize("standing", Standing)
+def test_the_cache_says_in_a_sentence_whether_a_build_would_find_a_kernel(standing: Standing) -> None:
+    why = Why("ab" * 32, standing, None, (), ("a log",))
+    text = plain(view(cache_document("/cache", (), why)))
+    assert text.splitlines()[-1].startswith("abababab: it ")
+    assert "  a log" in text
+    assert "nearest" not in text
+    assert "None" not in text
+
+
+def test_the_parts_in_which_the_nearest_entry_differs_are_a_table() -> None:
+    differences = (Difference("flags", ["-O3"], ["-O2"]), Difference("source", "1", None), Difference("x", None, ""))
+    why = Why("ab" * 32, Standing.DIFFERS, "cd" * 32, differences, ())
+    table = view(cache_document("/cache", (), why))
+    assert table.headers == ["part of the key", "entry cdcdcdcd", "key abababab"]
+    assert table.rows == [["flags", "-O3", "-O2"], ["source", "1", "absent"], ["x", "absent", "empty"]]
+
+
+def test_a_sound_cache_is_verified_in_words(fmha: Fmha) -> None:
+    shown = fmha("cache", "verify").out
+    assert "checked in" in shown
+    assert "none damaged" in shown
+
+
+def test_quiet_leaves_the_data_and_no_summary(fmha: Fmha) -> None:
+    loud, quiet = fmha("profiles"), fmha("profiles", "-q")
+    assert loud.out.splitlines()[:-1] == quiet.out.splitlines()
+    assert "profile" in loud.out.splitlines()[-1]
+    assert fmha("profiles", "-q", "--md").out.rstrip() == "\n".join(fmha("profiles", "--md").out.splitlines()[:-2])
+    assert fmha("profiles", "-q", "--json").document == fmha("profiles", "--json").document
+    assert fmha("cache", "verify", "-q").out == ""
+
+
+def test_verbose_tells_where_the_time_went(fmha: Fmha) -> None:
+    done = fmha("run", "--backend", "null", "-H", "2", "-s", "16", "-d", "8", "-v")
+    (line,) = [line for line in done.err.splitlines() if line.startswith("took ")]
+    for phase in ("setup", "build", "inputs", "reference", "launch", "judge"):
+        assert f"{phase} " in line
+    assert "took" not in fmha("run", "--backend", "null", "-H", "2", "-s", "16", "-d", "8").err
+
+
+def test_unknown_ids_are_not_answered_with_all_of_them(fmha: Fmha) -> None:
+    for id in ("M001", "M002", "k012"):
+        assert fmha("explain", id).out.startswith(f"{id.upper()}: ")
+    unknown = fmha("explain", "K9999")
+    assert unknown.code == 2
+    assert len(unknown.err.splitlines()) <= 3
+    assert "fmha explain --rules" in unknown.err or "did you mean" in unknown.err
+    assert "M001" in fmha("explain", "--rules", "M").out

@@ -40,6 +40,7 @@ def test_sizes_and_byte_rates() -> None:
     assert size(None) == ""
     assert size(100) == "100 B"
     assert size(2**10 - 1) == "1023 B"
+    assert size(2**10) == "1.00 KiB"
     assert size(3 * 2**20) == "3.00 MiB"
     assert size(5 * 2**40) == "5.00 TiB"
     assert str(byte_rate(2.29e7)) == "22.9 MB/s"

@@ -23,7 +23,7 @@ from fmha_cli.toolchain.cache.key import BuildKind
 from fmha_cli.toolchain.cache.listing import CacheStats, EntryInfo
 from fmha_cli.toolchain.cache.origin import Code
 from fmha_cli.toolchain.cache.prune import Pruned
-from fmha_cli.toolchain.cache.why import Why
+from fmha_cli.toolchain.cache.why import Standing, Why
 
 CacheResult = CacheStats | VerifyReport | Pruned | Why | Exported | Imported
 
@@ -124,6 +124,8 @@ def cache_view(document: Mapping[str, Any]) -> Table:
         return _imported(figures)
     if action == "verify":
         return _verified(document["root"], figures)
+    if action == "why":
+        return _explained(figures)
     rows = [[_label(key), _figure(key, value)] for key, value in figures.items() if not _listed(value)]
     if action == "stats":
         kinds = [[f"{k['kind']} entries", f"{k['entries']}, {size(k['bytes'])}"] for k in figures["kinds"]]
@@ -159,6 +161,36 @@ def _verified(root: str, figures: Mapping[str, Any]) -> Table:
     )
     columns = (Column("digest"), Column("state"), Column("why", fit=Fit.FOLD))
     return Table(columns, [*damaged, *busy, *brought], summary, moved)
+
+
+_STANDINGS: Mapping[Standing, str] = MappingProxyType(
+    {
+        Standing.HIT: "it is in the cache, and a build takes it as it is",
+        Standing.DAMAGED: "it is damaged: its next use moves it away and builds it again",
+        Standing.QUARANTINED: "it was damaged and moved away; its next use builds it again",
+        Standing.FAILED: "it is not in the cache: its last build failed",
+        Standing.DIFFERS: "it is not in the cache: no entry of its name has the same key",
+        Standing.UNKNOWN: "it is not in the cache: nothing of its kind and name was built here",
+    }
+)
+
+
+def _explained(figures: Mapping[str, Any]) -> Table:
+    """The parts in which the nearest entry differs; above all, whether a build would find the kernel."""
+    nearest, standing = figures["nearest"], Standing(figures["standing"])
+    rows = [[one["part"], _side(one["cached"]), _side(one["wanted"])] for one in figures["differences"]]
+    columns = (
+        Column("part of the key", fit=Fit.FOLD),
+        Column(f"entry {_short(nearest or '')}".rstrip(), fit=Fit.FOLD),
+        Column(f"key {_short(figures['digest'])}", fit=Fit.FOLD),
+    )
+    details = [f"  {line}" for line in figures["details"]]
+    details += [f"  the nearest entry, {_short(nearest)}, has the same key parts"] if nearest and not rows else []
+    return Table(columns, rows, f"{_short(figures['digest'])}: {_STANDINGS[standing]}", details)
+
+
+def _side(value: Any) -> str:
+    return "absent" if value is None else cell(value) or "empty"
 
 
 def _entries(document: Mapping[str, Any], summary: str) -> Table:

@@ -11,12 +11,12 @@ from fmha_cli.domain.codec import from_json, taken_from, to_json
 from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.members import Count, Sha256, ShownAs, Then
-from fmha_cli.domain.quantities import duration, size
+from fmha_cli.domain.quantities import byte_rate, duration, flop_rate, size
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
-from fmha_cli.report.lines import counted, helped
+from fmha_cli.report.lines import cell, counted, helped
 from fmha_cli.report.parts import BackendRow, DeviceRow, Environment, backend_rows, device_rows
-from fmha_cli.report.table import Table, table_of
+from fmha_cli.report.table import Table, columns_of, table_of
 
 Data = Mapping[str, Any]
 
@@ -59,9 +59,34 @@ def archs_document(archs: Iterable[ArchSpec]) -> dict[str, Any]:
     return to_json(Archs(archs=rows))
 
 
+_FACTS_COLUMNS = (
+    Column("fact"),
+    Column("value", fit=Fit.FOLD),
+    Column("source", fit=Fit.FOLD, least=24),
+)
+
+
 def archs_view(document: Data) -> Table:
-    """One line for each architecture."""
+    """One line for each architecture; of a single one its facts, each with its source."""
+    if len(document["archs"]) == 1:
+        (arch,) = document["archs"]
+        rows = [[name, fact_text(name, fact["value"]), fact["source"]] for name, fact in arch["facts"].items()]
+        users = f"; kernels of {', '.join(arch['backends'])}" if arch["backends"] else "; no kernels"
+        return Table(_FACTS_COLUMNS, rows, f"{arch['name']}: {arch['title']}{users}")
     return table_of(ArchRow, document["archs"], counted(len(document["archs"]), "architecture"))
+
+
+def fact_text(name: str, value: Any) -> str:
+    """A fact of an architecture as a cell, with its unit."""
+    if isinstance(value, Mapping):
+        told = [(key, str(flop_rate(v)) if name == "peak_flops" else fact_text(key, v)) for key, v in value.items()]
+        return ", ".join(f"{key} {text}" for key, text in told)
+    if isinstance(value, list):
+        joined = ["x".join(map(str, item)) if isinstance(item, list) else str(item) for item in value]
+        return ("." if name == "compute_capability" else ", ").join(joined) or "none"
+    if name == "peak_bandwidth":
+        return str(byte_rate(value))
+    return size(value) if name.endswith("_bytes") else cell(value)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -280,7 +305,7 @@ def sources_view(document: Data) -> Table:
 
 
 DOCUMENTS = (
-    Document(Archs, archs_view, rows="archs"),
+    Document(Archs, archs_view, rows="archs", columns=(*columns_of(ArchRow).values(), *_FACTS_COLUMNS)),
     Document(Devices, devices_view, rows="devices"),
     Document(Doctor, doctor_view, rows="checks", columns=_CHECKS),
     Document(Plugins, plugins_view, rows="plugins", columns=_PLUGINS),
