@@ -10,6 +10,7 @@ Goals:
 - a whole ``fmha run`` of a cached 1 x 1 x 64 x 64 problem with ``--no-check``: 450 ms
 - a list of one CK-Tile family (7,584 kernels): 1 s; their count: 300 ms
 - a list of FlashAttention's kernels: 500 ms
+- CPU time, start-up included: the count of CK-Tile's kernels for gfx942 (14,363) 300 ms; their list as JSON 2 s
 - a decision over some 6,000 CK-Tile candidates: 60 ms; one over FlashAttention's: 20 ms
 """
 
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import resource
 import subprocess
 import sys
 import tempfile
@@ -41,7 +43,8 @@ from fmha_cli.walk.probing import probe_backends
 TINY = "-b 1 -H 1 -s 64 -d 64"
 AMD = DeviceFacts(id="hip:0", archs=("gfx942",), units=304)
 NVIDIA = DeviceFacts(id="cuda:0", archs=("sm_90",), units=132)
-LISTED = ("list-kernels", "--arch", "gfx942", "--backend", "ck_tile", "--family", "bwd_dq_dk_dv")
+CK = ("list-kernels", "--arch", "gfx942", "--backend", "ck_tile")
+LISTED = (*CK, "--family", "bwd_dq_dk_dv")
 
 
 def process(*words: str) -> Callable[[], int]:
@@ -51,6 +54,18 @@ def process(*words: str) -> Callable[[], int]:
         start = time.perf_counter_ns()
         subprocess.run([sys.executable, "-m", "fmha_cli", *words], check=True, capture_output=True)
         return time.perf_counter_ns() - start
+
+    return run
+
+
+def cpu_of(*words: str) -> Callable[[], int]:
+    """Nanoseconds of CPU, user and system, of one complete process and its children."""
+
+    def run() -> int:
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
+        subprocess.run([sys.executable, "-m", "fmha_cli", *words], check=False, capture_output=True)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return round((after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime) * 1e9)
 
     return run
 
@@ -130,6 +145,8 @@ def main() -> None:
             "first compile": (1500, first_compile(job)),
             "list-kernels gfx942 ck_tile, one family": (1000, process(*LISTED)),
             "the same, --count": (300, process(*LISTED, "--count")),
+            "CPU: list-kernels gfx942 ck_tile --count": (300, cpu_of(*CK, "--count")),
+            "CPU: list-kernels gfx942 ck_tile --json": (2000, cpu_of(*CK, "--json")),
             "list-kernels sm_90 flash_attn": (
                 500,
                 process("list-kernels", "--arch", "sm_90", "--backend", "flash_attn"),

@@ -16,12 +16,13 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.protocols import Catalogued
+from fmha_cli.domain.protocols import Backend, Catalogued, Counting
 from fmha_cli.domain.suggest import Kind, suggest
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
     from fmha_cli.discovery.profiles import Profile
+    from fmha_cli.domain.arch import ArchSpec
     from fmha_cli.domain.rules import Reason
 
 _globs = partial(Opt, kind=FlagKind.TEXT, panel="Choosing", metavar="GLOB,...")
@@ -38,12 +39,8 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
         UsageError: an unknown architecture, backend, family, type, profile, revision or filter key.
         EmptySelection: nothing is left; names the term that eliminated all, or the revision that has something.
     """
-    settings, registry = call.settings, call.registry
-    terms = [f"{key}:{glob}" for key in ("family", "dtype") for glob in _globs_of(call, key)]
-    profile = _profile(call)
-    if profile is not None:
-        terms = [*profile.terms(), *terms]
-    filter_ = parse_filter([*terms, *settings.many("filter")], registry.algorithms())
+    settings, registry, profile = call.settings, call.registry, _profile(call)
+    filter_ = _filter(call, profile)
     missing: list[EmptySelection] = []
     offered = _kernels(call, profile, filter_, missing)
     found = filter_.apply(offered, lambda kernel: registry.backend(kernel.backend).upstream_name(kernel))
@@ -58,6 +55,35 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
         what = f"no kernel exists for {where or 'any architecture'}"
         help = "`fmha archs` and `fmha plugins` list what exists"
         raise EmptySelection(what, code="F004", where=where or None, help=help)
+
+
+def number_selected(call: Call) -> int:
+    """The number of kernels that the options select. Backends that can count make no kernels for it.
+
+    Raises:
+        UsageError, EmptySelection: as ``selected_kernels``.
+    """
+    profile = _profile(call)
+    families = None if profile is not None else _filter(call, None).values_of("family", list(Family))
+    total = sum(_number(call, *place, tuple(map(Family, families))) for place in _places(call, None)) if families else 0
+    return total or sum(1 for _ in selected_kernels(call))  # which says why there are none
+
+
+def _number(call: Call, backend: Backend, arch: ArchSpec, families: tuple[Family, ...]) -> int:
+    if not isinstance(backend, Counting):
+        return sum(1 for kernel in backend.kernels(arch) if kernel.family in families)
+    try:
+        return backend.count(arch, _revision(call, backend), families)
+    except EmptySelection:
+        return 0
+
+
+def _filter(call: Call, profile: Profile | None) -> Filter:
+    settings = call.settings
+    terms = [f"{key}:{glob}" for key in ("family", "dtype") for glob in _globs_of(call, key)]
+    own = () if profile is None else profile.terms()
+    algorithms = call.registry.algorithms() if own or settings.many("filter") else {}  # all kernels have the others
+    return parse_filter([*own, *terms, *settings.many("filter")], algorithms)
 
 
 def _globs_of(call: Call, key: str) -> list[str]:
@@ -88,28 +114,37 @@ def _kernels(
     call: Call, profile: Profile | None, filter_: Filter, missing: list[EmptySelection]
 ) -> Iterator[KernelSpec]:
     """The backends' kernels before any filter. ``missing`` collects the errors of backends that offer nothing."""
-    arch, name = call.settings.text("arch"), call.settings.text("backend") or "auto"
-    registry = call.registry
     families = tuple(map(Family, filter_.first_values("family", list(Family), after=("backend",))))
-    backends = list(registry.backends.values()) if name == "auto" else [registry.backend(name)]
-    if profile is not None and profile.backend in registry.backends and name == "auto":
+    for backend, arch in _places(call, profile):
+        if not isinstance(backend, Catalogued):
+            yield from backend.kernels(arch)
+            continue
+        mine = profile.name if profile is not None and profile.backend == backend.name else None
+        try:
+            listed = backend.catalogue(arch, mine, _revision(call, backend), families)
+        except EmptySelection as nothing:
+            missing.append(nothing)
+            continue
+        yield from listed
+
+
+def _places(call: Call, profile: Profile | None) -> Iterator[tuple[Backend, ArchSpec]]:
+    """The backends that are asked for, with every architecture for which they have kernels and that is asked for."""
+    arch, name, registry = call.settings.text("arch"), call.settings.text("backend") or "auto", call.registry
+    archs = registry.arch_names() if arch is None else (registry.arch(arch).name,)
+    if name != "auto":
+        backends = [registry.backend(name)]
+    elif profile is not None and profile.backend in registry.backends:
         backends = [registry.backend(profile.backend)]
-    for found in registry.arch_names() if arch is None else (registry.arch(arch).name,):
-        for backend in backends:
-            if found not in backend.archs():
-                continue
-            if not isinstance(backend, Catalogued):
-                yield from backend.kernels(registry.arch(found))
-                continue
-            mine = profile.name if profile is not None and profile.backend == backend.name else None
-            option = revision_option(backend.name)
-            revision = None if option is None else call.settings.text(option.key)
-            try:
-                listed = backend.catalogue(registry.arch(found), mine, revision, families)
-            except EmptySelection as nothing:
-                missing.append(nothing)
-                continue
-            yield from listed
+    else:
+        backends = list(registry.backends.values())
+    return ((backend, registry.arch(found)) for found in archs for backend in backends if found in backend.archs())
+
+
+def _revision(call: Call, backend: Backend) -> str | None:
+    """The revision of a backend's source that is asked for, by the option of that backend."""
+    option = revision_option(backend.name)
+    return None if option is None else call.settings.text(option.key)
 
 
 def refuser(call: Call) -> Callable[[KernelSpec], tuple[Reason, ...]]:
@@ -140,11 +175,11 @@ def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
 
 def list_kernels(call: Call) -> None:
     """Every selected kernel; needs no device, sources or compiler."""
+    if call.settings.on("count"):
+        _print_number(call, number_selected(call))
+        return
     from fmha_cli.report.documents.kernels import MANY, groups_view, kernel_entry, kernels_document
 
-    if call.settings.on("count") and call.output.form is Format.TABLE:
-        call.output.text(str(sum(1 for _ in selected_kernels(call))))
-        return
     backends = call.registry.backends
     entries, reasons_against = [], refuser(call)
     for kernel in selected_kernels(call):
@@ -152,12 +187,19 @@ def list_kernels(call: Call) -> None:
         name = backends[kernel.backend].upstream_name(kernel)
         entries.append(kernel_entry(kernel, name, reasons))
     document = kernels_document(call.settings.text("arch"), entries)
-    if call.settings.on("count"):
-        call.output.document({**document, "kernels": []})
-    elif call.output.brief and len(entries) > MANY:
+    if call.output.brief and len(entries) > MANY:
         call.output.table(document, groups_view)
     else:
         call.output.document(document)
+
+
+def _print_number(call: Call, number: int) -> None:
+    if call.output.form is Format.TABLE:
+        call.output.text(str(number))
+        return
+    from fmha_cli.report.documents.kernels import kernels_document
+
+    call.output.document({**kernels_document(call.settings.text("arch"), ()), "count": number})
 
 
 COMMANDS = {

@@ -62,6 +62,13 @@ class Filter:
                 break
         return tuple(values)
 
+    def values_of(self, key: str, values: Sequence[str]) -> tuple[str, ...] | None:
+        """The values that the filter lets through, if it reads no other key; None if it does."""
+        steps = list(self.steps())
+        if any(step[0].key != key for step in steps):
+            return None
+        return tuple(v for v in values if all(_fits(step, v) for step in steps))
+
     def apply(self, kernels: Iterable[KernelSpec], upstream: UpstreamName) -> Iterator[KernelSpec]:
         """The kernels that match, lazily. ``upstream`` gives a kernel's name in its own project.
 
@@ -92,7 +99,10 @@ def _emptied(steps: Sequence[tuple[Term, ...]], reached: Sequence[int]) -> Empty
 
 
 def _admits(step: tuple[Term, ...], kernel: KernelSpec, upstream: UpstreamName) -> bool:
-    value = _value(kernel, step[0].key, upstream)
+    return _fits(step, _value(kernel, step[0].key, upstream))
+
+
+def _fits(step: tuple[Term, ...], value: str) -> bool:
     return any(fnmatchcase(value, term.glob) for term in step) is not step[0].exclude
 
 

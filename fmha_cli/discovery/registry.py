@@ -182,6 +182,9 @@ class Registry:
             EnvironmentProblem: a plugin of that name is installed but broken.
             UsageError: no such backend, with near names.
         """
+        builtin = self._builtin(name)
+        if builtin is not None:
+            return builtin
         if name in self.backends:
             return self.backends[name]
         broken = [fault for fault in self.faults if fault.plugin == name]
@@ -190,6 +193,16 @@ class Registry:
             raise EnvironmentProblem(what, code="E020", where="--backend", help=broken[0].help)
         near = suggest(name, self.backends, Kind.BACKEND)
         raise UsageError(f"--backend {name}: no such backend", code="E004", where="--backend", help=near)
+
+    def _builtin(self, name: str) -> Backend | None:
+        """A built-in backend, asked alone. No plugin can take its name, so the others need not be imported to find it."""
+        if name not in self._builtins or "_backends" in self.__dict__:
+            return None
+        try:
+            answer, _ = self._ask(builtin_plugin(name, self._builtins[name]), "fmha_register_backends")
+        except ImportError:
+            return None
+        return next((found for found in answer or () if isinstance(found, Backend) and found.name == name), None)
 
     def at_revisions(self, names: Mapping[str, str]) -> Registry:
         """The registry in which some backends have the kernels of a named revision of their source.
@@ -234,6 +247,8 @@ class Registry:
         Raises:
             UsageError: no such architecture, with near names.
         """
+        if name in arch_names():  # no plugin can replace these facts
+            return load_arch(name)
         return self._plugin_archs[0].get(name) or load_arch(name)
 
     def algorithms(self) -> Mapping[str, type[Algorithm]]:

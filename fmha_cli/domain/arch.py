@@ -11,13 +11,14 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib import resources
-from importlib.resources.abc import Traversable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.domain.errors import InternalError, UsageError
 from fmha_cli.domain.suggest import Kind, suggest
+
+if TYPE_CHECKING:
+    from importlib.resources.abc import Traversable
 
 SCHEMA = "fmha.arch/1"
 GROUPS_SCHEMA = "fmha.arch-facts/1"
@@ -54,18 +55,21 @@ class ArchSpec:
 
 
 def arch_root() -> Traversable:
-    """The folder of the facts: inside the installed package, or beside it in a bare checkout.
+    """The folder of the facts: inside the installed package, beside it in a checkout, or in an archive on the path.
 
     Raises:
-        InternalError: neither folder exists.
+        InternalError: it is in none of these places.
     """
+    here = Path(__file__).resolve()
+    for folder in (here.parents[1] / "arch_specs", here.parents[2] / "arch_specs"):
+        if folder.is_dir():
+            return folder
+    from importlib import resources  # slow to import
+
     try:
         return resources.files("fmha_cli.arch_specs")
-    except ModuleNotFoundError:
-        beside = Path(__file__).resolve().parents[2] / "arch_specs"
-        if beside.is_dir():
-            return beside
-    raise InternalError("arch_specs/ is missing from the installation")
+    except ModuleNotFoundError as fault:
+        raise InternalError("arch_specs/ is missing from the installation") from fault
 
 
 @cache

@@ -56,8 +56,9 @@ class Member:
 
     @property
     def written(self) -> Callable[[Any], Any]:
-        """Converts a value to JSON; what a mapping to ``Any`` holds is JSON already."""
-        return dict if bare(self.hint) == Mapping[str, Any] else _plain
+        """Converts a value to JSON; what a mapping to ``Any`` holds is JSON already, and so are lists of such mappings."""
+        hint = bare(self.hint)
+        return dict if hint == Mapping[str, Any] else list if hint == tuple[Mapping[str, Any], ...] else _plain
 
 
 def _members(kind: Any) -> tuple[Member, ...]:

@@ -219,6 +219,18 @@ class Catalogued(Refusing, Protocol):
 
 
 @runtime_checkable
+class Counting(Catalogued, Protocol):
+    """A backend that can tell how many kernels it has without making them."""
+
+    def count(self, arch: ArchSpec, revision: str | None, families: Sequence[Family]) -> int:
+        """The number of kernels that ``catalogue`` yields without a profile.
+
+        Raises:
+            UsageError, EmptySelection: as ``catalogue``.
+        """
+
+
+@runtime_checkable
 class Revised(Protocol):
     """A backend that can decide with the kernels of another revision of its source."""
 

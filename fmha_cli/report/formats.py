@@ -13,6 +13,7 @@ from fmha_cli.domain.members import ShownAs
 from fmha_cli.report.document import document, name_of
 from fmha_cli.report.escaping import cleaned, escaped
 from fmha_cli.report.form import Format
+from fmha_cli.report.json_text import json_text
 from fmha_cli.report.ordering import at
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape:
         TypeError: the document has no table.
         UsageError: the shape names no column of the table.
     """
+    if form is Format.JSON:
+        return json_text(data)
     if form is Format.TABLE:
         from fmha_cli.report.drawing import plain
 
@@ -39,8 +42,6 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape:
 
 
 def _rendered(data: Mapping[str, Any], form: Format, shape: Shape | None) -> str:
-    if form is Format.JSON:
-        return json_text(data)
     if form is Format.JSONL:
         return "\n".join(jsonl_lines(rows_of(data)))
     if form is Format.CSV:
@@ -143,22 +144,3 @@ def _cell(row: Mapping[str, Any], path: Path) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))
-
-
-def json_text(value: Any) -> str:
-    """JSON with sorted keys, an indent of two spaces, and lists of plain values on one line (samples stay readable).
-
-    Raises:
-        ValueError: the document contains NaN or infinity, which ``finite`` should have replaced.
-    """
-    return _pretty(value, "\n")
-
-
-def _pretty(value: Any, line: str) -> str:
-    inner = line + "  "
-    if isinstance(value, Mapping) and value:
-        parts = [f"{json.dumps(str(k), ensure_ascii=False)}: {_pretty(value[k], inner)}" for k in sorted(value)]
-        return "{" + inner + f",{inner}".join(parts) + line + "}"
-    if isinstance(value, list | tuple) and any(isinstance(v, Mapping | list | tuple) for v in value):
-        return "[" + inner + f",{inner}".join(_pretty(v, inner) for v in value) + line + "]"
-    return json.dumps(value, allow_nan=False, ensure_ascii=False)

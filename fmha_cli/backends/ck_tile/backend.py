@@ -31,7 +31,7 @@ machine without a driver starts neither a worker nor a runtime to find that out.
 
 
 class CkTileBackend:
-    """See ``fmha_cli.domain.protocols`` (Backend, Catalogued, Revised, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
+    """See ``fmha_cli.domain.protocols`` (Backend, Catalogued, Counting, Revised, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
     Sourced) and ``domain.counterpart`` (Comparable) for the contract of the methods."""
 
     name = NAME
@@ -81,6 +81,11 @@ class CkTileBackend:
         from fmha_cli.backends.ck_tile.catalogue import kernels
 
         return kernels(arch, revision, profile, tuple(Family) if families is None else families)
+
+    def count(self, arch: ArchSpec, revision: str | None, families: Sequence[Family]) -> int:
+        from fmha_cli.backends.ck_tile.catalogue import count
+
+        return count(arch, families, revision)
 
     def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
         from fmha_cli.backends.ck_tile.kernel_rules import refusals

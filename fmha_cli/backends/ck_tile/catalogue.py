@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
-from fmha_cli.backends.ck_tile.enumeration import Emitted, emitted
+from fmha_cli.backends.ck_tile.enumeration import Emitted, count_emitted, emitted
 from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
-from fmha_cli.backends.ck_tile.kernel_rules import target_check
+from fmha_cli.backends.ck_tile.kernel_rules import target_check, target_rules
+from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.profiles import admits, canonical_profile
 from fmha_cli.backends.ck_tile.revisions import BASELINE, require_arch, revision_of
 from fmha_cli.domain.arch import ArchSpec
@@ -33,6 +34,19 @@ def buildable_kernels(arch: ArchSpec, family: Family, revision: str = BASELINE) 
     """The kernels of :func:`family_kernels` that can be used on the architecture."""
     holds = target_check(arch, family, revision)
     return (e.kernel for e in _emitted(arch.name, family, revision) if holds(e.kernel))
+
+
+def count(arch: ArchSpec, families: Iterable[Family], revision: str | None = None) -> int:
+    """The number of kernels that ``kernels`` yields without a profile.
+
+    Raises:
+        UsageError: no such revision.
+        EmptySelection: the revision has no kernels for the architecture.
+    """
+    name = revision_of(revision).name
+    require_arch(arch, name)
+    rules = {family: (*GENERATOR_RULES, *target_rules(arch, family, name)) for family in families}
+    return sum(count_emitted(arch, family, name, own) for family, own in rules.items())
 
 
 def kernels(

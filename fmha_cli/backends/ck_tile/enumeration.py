@@ -8,7 +8,7 @@ from typing import Any
 
 from fmha_cli.backends.ck_tile.kernel_rules_generator import GENERATOR_RULES
 from fmha_cli.backends.ck_tile.revisions import NAME, arch_class, dtypes_of, generated_dtypes
-from fmha_cli.backends.ck_tile.tables import Block, Tables, TileRow, tables_of
+from fmha_cli.backends.ck_tile.tables import Block, Pair, Tables, TileRow, tables_of
 from fmha_cli.backends.gpu.conditions import KernelRule
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm
 from fmha_cli.domain.arch import ArchSpec
@@ -28,6 +28,17 @@ class Emitted:
 
 def emitted(arch: ArchSpec, family: Family, revision: str, rules: Rules = GENERATOR_RULES) -> Iterator[Emitted]:
     """Every kernel of a family, in upstream's order: type, head dims, mode, tile, pipeline."""
+    for spot in _spots(arch, family, revision, rules):
+        for pair in spot.admitted():
+            yield Emitted(spot.kernel(pair), spot.block.emits[pair.emit].profiles)
+
+
+def count_emitted(arch: ArchSpec, family: Family, revision: str, rules: Rules) -> int:
+    """The number of kernels that ``emitted`` yields. It makes only the few kernels about which a rule must be asked."""
+    return sum(sum(1 for _ in spot.admitted()) for spot in _spots(arch, family, revision, rules))
+
+
+def _spots(arch: ArchSpec, family: Family, revision: str, rules: Rules) -> Iterator[_Spot]:
     class_ = arch_class(arch, family, revision)
     if class_ is None:
         return
@@ -41,7 +52,7 @@ def emitted(arch: ArchSpec, family: Family, revision: str, rules: Rules = GENERA
             at = _Place(arch, tables, revision, dtype, hdims, relevant)
             for mode, tile in _nest(tables, [row for row in mine if row.hdims == hdims]):
                 for block in blocks:
-                    yield from at.walk(mode, tile, block)
+                    yield _Spot(at, mode, tile, block)
 
 
 def _nest(tables: Tables, tiles: Sequence[TileRow]) -> Iterator[tuple[ModeKey, TileRow]]:
@@ -56,49 +67,64 @@ class _Place:
     def __init__(
         self, arch: ArchSpec, tables: Tables, revision: str, dtype: str, hdims: tuple[int, int], rules: Rules
     ) -> None:
-        self._arch, self._family, self._rules = arch, tables.family, rules
+        self.arch, self.family, self.rules, self.revision = arch, tables.family, rules, revision
         names = ("dtype", "dtype_out", "hdim", "hdim_v")
         self._shared = {**tables.constants, **dict(zip(names, (*dtypes_of(dtype), *hdims), strict=True))}
-        self._revision = revision
-        self._signatures: dict[tuple[int, ModeKey], list[Signature]] = {}
+        self._signatures: dict[tuple[int, ModeKey, int], Signature] = {}
 
-    def walk(self, mode: ModeKey, tile: TileRow, block: Block) -> Iterator[Emitted]:
-        """The kernels of one block with one tile in one mode."""
-        fixed = [rule for rule in self._rules if not set(rule.reads) & set(block.axes)]
-        free = [(rule, block.projection(rule.reads)) for rule in self._rules if rule not in fixed]
+    def signature(self, mode: ModeKey, block: Block, number: int) -> Signature:
+        """One of the signatures of a block in one mode."""
+        key = (id(block), mode, number)
+        if key not in self._signatures:
+            self._signatures[key] = Signature(**{**self._shared, "mode": mode, **block.signature_parts[number]})
+        return self._signatures[key]
+
+
+class _Spot:
+    """The kernels of one block with one tile in one mode."""
+
+    def __init__(self, place: _Place, mode: ModeKey, tile: TileRow, block: Block) -> None:
+        self._place, self._mode, self._tile, self.block = place, mode, tile, block
+        self._algorithms: dict[int, CkAlgorithm] = {}
+
+    def kernel(self, pair: Pair) -> KernelSpec:
+        """The kernel of a pair. Kernels with equal algorithms share one object, and so do those with equal signatures."""
+        place, algorithm = self._place, self._algorithms.get(pair.algorithm)
+        if algorithm is None:
+            part = self.block.algorithm_parts[pair.algorithm]
+            algorithm = CkAlgorithm(**{**self._tile.fields, **part}, rev=place.revision)
+            self._algorithms[pair.algorithm] = algorithm
+        return KernelSpec(
+            backend=NAME,
+            family=place.family,
+            arch=place.arch.name,
+            signature=place.signature(self._mode, self.block, pair.signature),
+            algorithm=algorithm,
+        )
+
+    def admitted(self) -> Iterator[Pair]:
+        """The pairs whose kernels meet every rule. A rule is asked once about kernels that look the same to it."""
+        block, arch, rules = self.block, self._place.arch, self._place.rules
+        varied = {*block.axes, "*"}
+        fixed = [rule for rule in rules if varied.isdisjoint(rule.reads)]
+        free = [(rule.check, block.projection(rule.reads)) for rule in rules if not varied.isdisjoint(rule.reads)]
         verdicts: list[dict[tuple[int, int], bool]] = [{} for _ in free]
         usable: dict[int, bool] = {}
-        signatures = self._of_block(mode, block)
-        algorithms = [CkAlgorithm(**{**tile.fields, **part}, rev=self._revision) for part in block.algorithm_parts]
         for pair in block.pairs:
-            if not usable.get(pair.emit, True):
+            emit = pair.emit
+            if emit not in usable:
+                kernel = self.kernel(pair)
+                usable[emit] = not any(rule.check(kernel, arch) for rule in fixed)
+            if not usable[emit]:
                 continue
-            kernel = KernelSpec(
-                backend=NAME,
-                family=self._family,
-                arch=self._arch.name,
-                signature=signatures[pair.signature],
-                algorithm=algorithms[pair.algorithm],
-            )
-            if pair.emit not in usable:
-                usable[pair.emit] = not any(rule.check(kernel, self._arch) for rule in fixed)
-                if not usable[pair.emit]:
-                    continue
-            for (rule, places), known in zip(free, verdicts, strict=True):
-                key = (pair.emit, places[pair.point])
+            for (check, places), known in zip(free, verdicts, strict=True):
+                key = (emit, places[pair.point])
                 if key not in known:
-                    known[key] = rule.check(kernel, self._arch) is None
+                    known[key] = check(self.kernel(pair), arch) is None
                 if not known[key]:
                     break
             else:
-                yield Emitted(kernel, block.emits[pair.emit].profiles)
-
-    def _of_block(self, mode: ModeKey, block: Block) -> list[Signature]:
-        key = (id(block), mode)
-        if key not in self._signatures:
-            shared = {**self._shared, "mode": mode}
-            self._signatures[key] = [Signature(**{**shared, **part}) for part in block.signature_parts]
-        return self._signatures[key]
+                yield pair
 
 
 def tiles_for(tables: Tables, class_: str, revision: str) -> Sequence[TileRow]:

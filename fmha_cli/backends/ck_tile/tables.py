@@ -113,10 +113,18 @@ class Block:
         return self._parted[2]
 
     def projection(self, fields: Sequence[str]) -> tuple[int, ...]:
-        """One number per point; points with the same values of ``fields`` have the same number."""
-        axes = [axis for axis in self.axes if axis in fields]
-        seen: dict[tuple[Any, ...], int] = {}
-        return tuple(seen.setdefault(tuple(point[a] for a in axes), len(seen)) for point in self.points)
+        """One number per point; points with the same values of ``fields`` (``*`` = all) have the same number."""
+        axes = self.axes if "*" in fields else tuple(axis for axis in self.axes if axis in fields)
+        if axes not in self._projections:
+            seen: dict[tuple[Any, ...], int] = {}
+            numbers = (seen.setdefault(tuple([point[a] for a in axes]), len(seen)) for point in self.points)
+            self._projections[axes] = tuple(numbers)
+        return self._projections[axes]
+
+    @cached_property
+    def _projections(self) -> dict[tuple[str, ...], tuple[int, ...]]:
+        """The projections that were asked for, by axes: many tiles share a block."""
+        return {}
 
     def serves(self, dtype: str, hdims: tuple[int, int]) -> bool:
         """Whether the block applies to a data type and head dims."""

@@ -1,0 +1,72 @@
+"""JSON for people and programs: sorted keys, an indent of two spaces, lists of plain values on one line.
+
+Lists of kernels have a million values, and ``json.dumps`` makes a new encoder for each call. So strings go to its C function
+directly, and the sorted keys of objects with equal members are prepared once.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from json.encoder import encode_basestring
+from typing import Any
+
+from fmha_cli.report.escaping import escaped
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+_CONSTANTS: Mapping[Any, str] = {None: "null", True: "true", False: "false"}
+
+
+def json_text(value: Any) -> str:
+    """A document as JSON text; samples stay readable, and characters that a terminal might obey are escaped.
+
+    Raises:
+        ValueError: the document contains NaN or infinity, which ``finite`` should have replaced.
+        TypeError: a value has no JSON form.
+    """
+    return _Writer().text(value, "\n")
+
+
+class _Writer:
+    """One document being written; it keeps the sorted keys of the objects that it has seen."""
+
+    def __init__(self) -> None:
+        self._orders: dict[tuple[Any, ...], list[tuple[Any, str]]] = {}
+
+    def text(self, value: Any, line: str) -> str:
+        """A value whose first line begins after a line break and an indent, ``line``."""
+        kind = type(value)
+        if kind is str:
+            text: str = encode_basestring(value)
+            return text if value.isprintable() else escaped(text)
+        if kind is int:
+            return int.__repr__(value)
+        if kind is bool or value is None:
+            return _CONSTANTS[value]
+        if kind is dict or isinstance(value, Mapping):
+            return self._object(value, line)
+        if isinstance(value, list | tuple):
+            return self._list(value, line)
+        return escaped(json.dumps(value, allow_nan=False, ensure_ascii=False))
+
+    def _object(self, value: Mapping[Any, Any], line: str) -> str:
+        if not value:
+            return "{}"
+        inner, text = line + "  ", self.text
+        parts = [f"{name}{text(value[key], inner)}" for key, name in self._order(value)]
+        return f"{{{inner}{f',{inner}'.join(parts)}{line}}}"
+
+    def _order(self, value: Mapping[Any, Any]) -> list[tuple[Any, str]]:
+        """The keys, sorted, each with its text up to the value."""
+        keys = tuple(value)
+        found = self._orders.get(keys)
+        if found is None:
+            found = [(key, escaped(encode_basestring(str(key))) + ": ") for key in sorted(value)]
+            self._orders[keys] = found
+        return found
+
+    def _list(self, value: list[Any] | tuple[Any, ...], line: str) -> str:
+        inner, text = line + "  ", self.text
+        if not _PLAIN.issuperset(map(type, value)) and any(isinstance(v, Mapping | list | tuple) for v in value):
+            return f"[{inner}{f',{inner}'.join([text(v, inner) for v in value])}{line}]"
+        return f"[{', '.join([text(v, inner) for v in value])}]"

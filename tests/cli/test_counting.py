@@ -1,0 +1,135 @@
+"""Counting kernels and writing lists of them: how much work is done, never how long it takes."""
+
+from __future__ import annotations
+
+import json
+import random
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from cli.conftest import Fmha
+from fmha_cli.backends.ck_tile.catalogue import count, kernels
+from fmha_cli.discovery.registry import BUILTINS, build_registry
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.report.json_text import json_text
+
+CK = ("list-kernels", "--backend", "ck_tile", "--arch", "gfx942")
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[KernelSpec]:
+    """Every KernelSpec that is made."""
+    found: list[KernelSpec] = []
+    original = KernelSpec.__init__
+
+    def noting(self: KernelSpec, **fields: Any) -> None:
+        original(self, **fields)
+        found.append(self)
+
+    monkeypatch.setattr(KernelSpec, "__init__", noting)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("revision", "arch"), [("baseline", "gfx942"), ("baseline", "gfx1201"), ("2026-08", "gfx1250")]
+)
+def test_the_count_is_the_length_of_the_list(revision: str, arch: str) -> None:
+    facts = load_arch(arch)
+    for family in Family:
+        listed = sum(1 for _ in kernels(facts, revision, None, [family]))
+        assert count(facts, [family], revision) == listed, family
+    assert count(facts, list(Family), revision) == sum(1 for _ in kernels(facts, revision))
+
+
+def test_counting_makes_few_kernels_and_prints_one_line(fmha: Fmha, made: list[KernelSpec]) -> None:
+    done = fmha(*CK, "--count")
+    assert (done.code, done.out) == (0, "14363\n")
+    assert len(made) < 14363 / 3
+
+
+def test_counting_asks_no_other_backend() -> None:
+    code = (
+        "import os, sys; from fmha_cli.cli.app import run; "
+        f"run({[*CK, '--family', 'fwd', '--count']!r}, os.environ); "
+        "print([m for m in sys.modules if m.startswith('fmha_cli.backends.') and m.count('.') == 2])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "fmha_cli.backends.ck_tile" in done.stdout
+    assert "flash_attn" not in done.stdout
+    assert "backends.cpu" not in done.stdout
+
+
+@pytest.mark.parametrize("more", [(), ("--family", "fwd*"), ("--filter", "-family:bwd*"), ("--filter", "family:*kv")])
+def test_every_way_to_count_agrees_with_the_list(fmha: Fmha, more: tuple[str, ...]) -> None:
+    where = ("list-kernels", "--arch", "gfx1201")
+    listed = fmha(*where, *more, "--jsonl").out.count("\n")
+    assert int(fmha(*where, *more, "--count").out) == listed
+    document = fmha(*where, *more, "--count", "--json").document
+    assert (document["count"], document["kernels"]) == (listed, [])
+
+
+def test_a_count_of_nothing_says_why(fmha: Fmha) -> None:
+    done = fmha(*CK, "--filter", "family:nope", "--count")
+    assert (done.code, done.out) == (5, "")
+    assert "--filter family:nope matches none of the 14,363 kernels" in done.err
+    done = fmha("list-kernels", "--arch", "gfx1100", "--backend", "ck_tile", "--count")
+    assert (done.code, done.out) == (5, "")
+    assert "F006" in done.err
+
+
+def test_a_built_in_backend_is_the_same_alone_and_among_all() -> None:
+    alone, among = build_registry(), build_registry()
+    assert set(BUILTINS) <= set(among.backends)
+    for name in BUILTINS:
+        assert alone.backend(name) is among.backend(name)
+
+
+# -- JSON --------------------------------------------------------------------------------------------------------------
+
+
+def plainly(value: Any, line: str = "\n") -> str:
+    """The same text, written without any haste."""
+    inner = line + "  "
+    if isinstance(value, Mapping) and value:
+        parts = [f"{json.dumps(str(k), ensure_ascii=False)}: {plainly(value[k], inner)}" for k in sorted(value)]
+        return "{" + inner + f",{inner}".join(parts) + line + "}"
+    if isinstance(value, list | tuple) and any(isinstance(v, Mapping | list | tuple) for v in value):
+        return "[" + inner + f",{inner}".join(plainly(v, inner) for v in value) + line + "]"
+    return json.dumps(value, allow_nan=False, ensure_ascii=False)
+
+
+def anything(source: random.Random, depth: int = 4) -> Any:
+    scalars = (None, True, False, 0, -7, 2**70, 1.5, -0.0, 1e300, 1e-7, "", "é\U0001f600", 'a"b\\c\n\t', "{x}", "%s")
+    kind = source.randrange(6) if depth else 0
+    if kind < 3:
+        return source.choice(scalars)
+    size = source.randrange(4)
+    if kind == 3:
+        return {source.choice('abcdé"') + str(i): anything(source, depth - 1) for i in range(size)}
+    made = [anything(source, depth - 1) for _ in range(size)]
+    return tuple(made) if kind == 4 else made
+
+
+def test_the_text_of_a_document_is_byte_for_byte_that_of_json() -> None:
+    source = random.Random(12)
+    for _ in range(2000):
+        value = anything(source)
+        assert json_text(value) == plainly(value)
+    row = {"b": 1, "a": {"y": [1, 2], "x": [[1], {}]}}
+    assert json_text([row, row, {"a": 1}]) == plainly([row, row, {"a": 1}])
+    with pytest.raises(ValueError, match="JSON"):
+        json_text([1.0, float("inf")])
+
+
+def test_plain_values_need_no_encoder_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def called(*given: object, **more: object) -> str:
+        raise AssertionError("json.dumps makes an encoder for each call")
+
+    monkeypatch.setattr(json, "dumps", called)
+    rows = [{"name": str(i), "tile": [i, 2, 3], "on": True, "none": None} for i in range(100)]
+    assert json_text(rows).count('"name"') == 100
