@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.console import Console
-from fmha_cli.cli.output import Output
+from fmha_cli.cli.output import SHAPED, Output
 from fmha_cli.cli.settings import Settings
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.flags import BY_KEY
@@ -77,7 +77,7 @@ class Call:
         path = self.settings.text("output")
         file = Path(path) if path and path != "-" else None
         shape = None
-        if form in (Format.TABLE, Format.MD):
+        if form in SHAPED:
             shape = self._shape(fits=form is Format.TABLE and file is None)
         return Output(form, file, color=self.color, shape=shape, room=self.console.room)
 

@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from fmha_cli.report.table import Table
 
 
+SHAPED = (Format.TABLE, Format.MD, Format.CSV)
+"""The formats to which ``--columns`` applies; ``--sort``, ``--limit`` and widths are for tables alone."""
+
+
 class Output:
     """Prints documents.
 
@@ -74,10 +78,10 @@ class Output:
             EnvironmentProblem: X040.
             UsageError: E017, no such column.
         """
-        if documents and self.shape is not None and self.form in (Format.TABLE, Format.MD):
+        if documents and self.shape is not None:
             from fmha_cli.report.formats import check_shape
 
-            check_shape(self.shape, documents)
+            check_shape(self.shape, documents, tables=self.form is not Format.CSV)
         if self.path is not None:
             from fmha_cli.report.target import Target
 

@@ -15,7 +15,8 @@ LEAST = 40
 ELLIPSIS = "…"
 
 _ESCAPE = re.compile(r"\x1b\[[0-9;]*m")
-_SEPARATOR = re.compile(r"[/,:;=|]")
+_SEPARATOR = re.compile(r"[/,:;|]")
+_PASTED = re.compile(r"\bagain(?:, upstream)?: [^'\"]*$")
 _WORD = re.compile(r"\S+")
 
 
@@ -73,7 +74,8 @@ def folded(text: str, width: int | None, *, hang: int = 2) -> list[str]:
     """The text as lines that fit, broken at word ends.
 
     Its own indent stays, and further lines are indented by ``hang`` more. A word that is longer than a line is broken where
-    the line ends. Line breaks of the text stay.
+    the line ends. Line breaks of the text stay. A command to be pasted (``again: fmha run ...``) gets the shell's mark at
+    the end of a line that goes on; one with quotes does not, because the mark would change what they hold.
     """
     if width is None:
         return text.split("\n")
@@ -85,7 +87,9 @@ def _folded(text: str, width: int, hang: int) -> list[str]:
     if columns(text) <= width:
         return [text]
     indent = " " * min(len(text) - len(text.lstrip()), width // 2)
-    return broken(text, width, indent, indent + " " * hang)
+    mark = " \\" if _PASTED.search(text) else ""
+    *lines, last = broken(text, width - len(mark), indent, indent + " " * hang)
+    return [*(line + mark for line in lines), last]
 
 
 def folded_all(lines: Iterable[str], width: int | None) -> Iterator[str]:

@@ -25,8 +25,8 @@ Path = tuple[str, ...]
 
 
 def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape: Shape | None = None) -> str:
-    """A document as text without a final line break; only tables have colour and a shape. Control characters in it are
-    escaped.
+    """A document as text without a final line break; only tables have colour and a shape, but CSV has its
+    columns. Control characters in it are escaped.
 
     Raises:
         TypeError: the document has no table.
@@ -45,7 +45,11 @@ def _rendered(data: Mapping[str, Any], form: Format, shape: Shape | None) -> str
     if form is Format.JSONL:
         return "\n".join(jsonl_lines(rows_of(data)))
     if form is Format.CSV:
-        return csv_text(rows_of(data), columns(name_of(data)))
+        paths = columns(name_of(data))
+        if shape is None or not shape.columns:
+            return csv_text(rows_of(data), paths)
+        shape.check((), map(".".join, paths))
+        return csv_text(rows_of(data), [tuple(name.split(".")) for name in shape.columns])
     from fmha_cli.report.drawing import markdown
 
     return markdown(view(data, shape))
@@ -71,15 +75,18 @@ def view(data: Mapping[str, Any], shape: Shape | None = None, *, color: bool = F
     return table if shape is None or shape.summed else replace(table, summary="")
 
 
-def check_shape(shape: Shape, documents: Sequence[str]) -> None:
+def check_shape(shape: Shape, documents: Sequence[str], *, tables: bool = True) -> None:
     """Refuse the names of columns that none of some documents has.
+
+    Args:
+        tables: whether the names of the tables' columns count, or those of CSV alone.
 
     Raises:
         UsageError: E017.
     """
-    if shape.columns or shape.sort:
-        tables = [column for name in documents for column in document(name).columns]
-        shape.check(tables, [".".join(path) for name in documents for path in columns(name)])
+    if shape.columns or (tables and shape.sort):
+        own = [column for name in documents for column in document(name).columns] if tables else []
+        shape.check(own, [".".join(path) for name in documents for path in columns(name)])
 
 
 def rows_of(data: Mapping[str, Any]) -> list[Mapping[str, Any]]:

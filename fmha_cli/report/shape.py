@@ -1,7 +1,7 @@
 """``Shape``: which part of a table is shown, in which order and how wide (``--columns``, ``--sort``, ``--limit``, ``--wide``).
 
-A column is named by its header without the unit (``time``), or as CSV names it (``measurement.median_ns``). JSON, JSON Lines
-and CSV have no shape: they always hold every row and every column.
+A column is named by its header without the unit (``time``), or as CSV names it (``measurement.median_ns``). CSV takes
+the second kind of names for its columns and always holds every row. JSON and JSON Lines have no shape.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Shape:
             for name in names:
                 if name not in known:
                     near = suggest(name, known)
-                    more = " (and those of --csv)" if known - set(own) else ""
-                    listed = f"the columns are {', '.join(own)}{more}"
+                    listed = f"the columns are {', '.join(own)}" if own else "the first line of --csv has all"
+                    listed += " (and those of --csv)" if own and known - set(own) else ""
                     help = f"{near} {listed}" if near.startswith("did you mean") else listed
                     raise UsageError(f"{flag} {name}: no such column", code="E017", where=flag, help=help)

@@ -144,5 +144,14 @@ def test_no_part_of_a_number_stands_for_it() -> None:
     assert cut("rows_o=12 block_k=384", 20) == "rows_o=12…"
 
 
+def test_a_command_can_be_pasted_from_the_lines_it_takes() -> None:
+    text = "  1: again: fmha run --seqlen 100 --hdim 64 --backend cpu --dtype bf16 --causal"
+    lines = folded(text, 40)
+    assert max(map(columns, lines)) <= 40
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert " ".join("".join(lines).replace("\\", "").split()) == " ".join(text.split())
+    assert not any(line.endswith("\\") for line in folded("  1: again: fmha run --out 'a  b' " + "-s 1 " * 20, 40))
+
+
 def test_long_words_break_behind_a_separator() -> None:
     assert broken("/usr/lib/python/site-packages", 20) == ["/usr/lib/python/", "site-packages"]

@@ -55,9 +55,24 @@ def test_markdown_has_the_same_rows_and_columns() -> None:
     assert text.splitlines()[:3] == ["| verdict   |", "|-----------|", "| PASSED    |"]
 
 
-@pytest.mark.parametrize("form", [Format.JSON, Format.JSONL, Format.CSV])
+@pytest.mark.parametrize("form", [Format.JSON, Format.JSONL])
 def test_data_have_no_shape(form: Format) -> None:
     assert render(ROWS, form, shape=Shape(width=40, columns=("verdict",), limit=1)) == render(ROWS, form)
+
+
+def test_csv_has_every_row_of_the_chosen_columns() -> None:
+    shape = Shape(width=40, columns=("verdict", "problem.hdim"), sort=("verdict",), limit=1)
+    assert render(ROWS, Format.CSV, shape=shape).splitlines() == [
+        "verdict,problem.hdim",
+        "UNSUPPORTED,128",
+        *["PASSED,128"] * 2,
+    ]
+    assert render(ROWS, Format.CSV, shape=Shape(width=40, sort=("nope",), limit=1)) == render(ROWS, Format.CSV)
+    for names in (("time",), ("problem.hdmi",)):
+        with pytest.raises(UsageError):
+            render(ROWS, Format.CSV, shape=Shape(columns=names))
+        with pytest.raises(UsageError):
+            check_shape(Shape(columns=names), ("report",), tables=False)
 
 
 def test_a_table_without_entries_is_sorted_by_its_cells() -> None:
