@@ -10,9 +10,9 @@ from emulated_fixtures import Told
 
 from cli.conftest import Fmha
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.plan import Stage
 from fmha_cli.walk import run
 from fmha_cli.walk.builds import Built
+from fmha_cli.walk.sides import Order
 
 BUILDING = "(fetching and compiling)"
 
@@ -21,12 +21,12 @@ BUILDING = "(fetching and compiling)"
 def builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Instead of building, print a line to stderr."""
 
-    def build(stages: Sequence[Stage], *rest: object) -> Mapping[str, Built]:
+    def build(orders: Sequence[Order], *rest: object) -> Mapping[str, Built]:
         print(BUILDING, file=sys.stderr)
         error = EnvironmentProblem("no sources", code="S102")
-        return {stage.kernel.digest: Built(stage.kernel.name, None, error) for stage in stages}
+        return {order.key: Built(order.stage.kernel.name, None, error) for order in orders}
 
-    monkeypatch.setattr(run, "build_stages", build)
+    monkeypatch.setattr(run, "build_orders", build)
 
 
 @pytest.mark.parametrize("command", ["run", "validate", "bench"])

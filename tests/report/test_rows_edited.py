@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fmha_cli.domain.plan import Edited
+from fmha_cli.report.documents.inspect import inspect_document, inspect_view
 from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.drawing import plain
 from fmha_cli.report.record import Record
-from report.samples import DIGEST, ENVIRONMENT, record
+from report.samples import ARTIFACT, DIGEST, ENVIRONMENT, kernel, record
 
 LINE = "source: baseline, edited (3 files differ), tree 0123456789ab"
 
@@ -45,3 +46,10 @@ def test_a_run_from_a_known_revision_needs_no_word() -> None:
 def test_a_record_keeps_it() -> None:
     row = built_from(EDITED)
     assert Record.from_dict(row.to_dict()).stages == row.stages
+
+
+def test_inspect_names_it_too() -> None:
+    for edited, source in ((None, None), (EDITED, "baseline, edited (3 files differ)")):
+        document = inspect_document(kernel(), {}, replace(ARTIFACT, edited=edited))
+        assert document["details"].get("source") == source
+        assert (source is not None) == ("edited" in plain(inspect_view(document)))
