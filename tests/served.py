@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
@@ -20,6 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from screen import Screen
+
+_END = b"\x1b]end\x07"
+"""What the process writes to its terminal after each command line; a terminal shows nothing of it."""
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,6 @@ class Terminal(_Server):
         self.rows, self.columns = rows, columns
         self._shown, self._theirs = pty.openpty()
         fcntl.ioctl(self._theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-        os.set_blocking(self._shown, False)
 
     def _environ(self) -> dict[str, str]:
         hidden = ("COLUMNS", "LINES", "NO_COLOR")
@@ -155,23 +156,24 @@ class Terminal(_Server):
         """Carry out one command line and read its screen."""
         if self._gone():
             self._start(self._theirs, "terminal")
-        screen = Screen(self.columns)
+        screen, answer, last = Screen(self.columns), b"", b""
         self._ask(argv)
         until = time.monotonic() + self._limit
-        while time.monotonic() < until:
-            ready = select.select([self._shown, self._answers], [], [], max(0.0, until - time.monotonic()))[0]
-            self._read(screen)
-            if self._answers in ready:
-                line = self._answer()
-                self._read(screen)
-                return Shown(tuple(argv), json.loads(line)[0] if line else -1, screen)
-        self._kill()
-        return Shown(tuple(argv), None, screen)
-
-    def _read(self, screen: Screen) -> None:
-        with contextlib.suppress(BlockingIOError):
-            while data := os.read(self._shown, 65536):
+        while not answer or not last.endswith(_END):
+            awaited = [self._shown] if answer else [self._shown, self._answers]
+            ready = select.select(awaited, [], [], max(0.0, until - time.monotonic()))[0]
+            if not ready:
+                self._kill()
+                return Shown(tuple(argv), None, screen)
+            if self._shown in ready:
+                data = os.read(self._shown, 65536)
                 screen.feed(data)
+                last = (last + data)[-len(_END) :]
+            if self._answers in ready:
+                answer = self._answer()
+                if not answer:
+                    return Shown(tuple(argv), -1, screen)
+        return Shown(tuple(argv), json.loads(answer)[0], screen)
 
     def close(self) -> None:
         self._stop()
@@ -198,6 +200,8 @@ def _serve(asks: int, answers: int, on_terminal: bool) -> None:
                 code = int(end.code or 0)
             sys.stdout.flush()
             sys.stderr.flush()
+            if on_terminal:
+                os.write(1, _END)
             said = []
             for file, _ in files:
                 file.seek(0)
