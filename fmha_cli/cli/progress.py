@@ -139,7 +139,7 @@ class ProgressLine:
         if phase is None or not total:
             return phase or ""
         if phase is Phase.BUILD:
-            return f"{phase} {min(done + 1, total)}/{total}"
+            return f"{phase} {min(done + 1, total)}/{total}" if total > 1 else phase
         if phase is Phase.FETCH:
             return f"{phase} {size(done)} of {size(total)}"
         return f"{phase} {min(100 * done // total, 100)} %"

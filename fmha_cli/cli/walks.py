@@ -109,7 +109,8 @@ COMMANDS = {
         ),
         documents=("report",),
         detail="An option that takes lists (512,1k) or ranges (a:b:+n, a:b:*n, both ends included) can sweep: each point "
-        "gives one row. --dry-run runs nothing, but if a backend can show its launches without a device, it builds their "
+        "gives one row. Times are a matter of `fmha bench`: the table shows none of a single launch. --dry-run runs "
+        "nothing, but if a backend can show its launches without a device, it builds their "
         "kernels. Exit codes: 0 good, 1 wrong or not to be trusted, 2 usage, 3 unsupported, "
         "4 environment, 5 empty selection, 6 a kernel failed, 130 interrupted.",
     ),

@@ -75,6 +75,7 @@ def test_a_phase_with_its_share_and_what_is_left_of_it(times: Times) -> None:
         (Phase.BUILD, 1, 3, "build 2/3"),
         (Phase.BUILD, 3, 3, "build 3/3"),
         (Phase.BUILD, 0, 0, "build"),
+        (Phase.BUILD, 0, 1, "build"),
         (Phase.FETCH, 3 * 2**20, 12 * 2**20, "fetch 3.00 MiB of 12.0 MiB"),
         (Phase.TIME, 3, 2, "time 100 %"),
     ],

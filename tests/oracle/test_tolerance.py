@@ -15,7 +15,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.reference import forward
-from fmha_cli.oracle.tolerance import compare
+from fmha_cli.oracle.tolerance import compare, worst_column
 
 BASE = "-b 2 -H 4 --kv-heads 2 -s 70 --seqlen-k 150 -d 32 --lse"
 RICH = {
@@ -218,3 +218,24 @@ def test_rows_with_one_answer_count_once_for_the_mean_of_errors() -> None:
     assert judged_with("--scale 0", 1.3) == (Verdict.PASSED, True)
     assert judged_with("--scale 0", 1.9) == (Verdict.WRONG, True)
     assert judged_with("", 1.3) == (Verdict.WRONG, True)
+
+
+@pytest.mark.parametrize(
+    ("got", "want", "column"),
+    [
+        ([1.0, 2.5, 3.0], [1.0, 2.0, 2.9], 1),
+        ([1.0, 9.0, np.nan], [1.0, 2.0, 3.0], 2),
+        ([np.inf, np.nan, 3.1], [np.inf, np.nan, 3.0], 2),
+        ([np.inf, 3.1], [-np.inf, 3.0], 0),
+    ],
+)
+def test_the_column_of_the_worst_error(got: list[float], want: list[float], column: int) -> None:
+    """An element of another kind is the worst; equal infinities and NaN are no error."""
+    assert worst_column(np.array(got, np.float32), np.array(want)) == column
+
+
+def test_a_comparison_names_the_column_of_its_worst_row() -> None:
+    check = dict(judged(f"{BASE} --dtype fp16", fault=Fault.NAN_ROW).checks)
+    assert check["o"].column is not None
+    assert 0 <= check["o"].column < 32
+    assert check["lse"].column is None

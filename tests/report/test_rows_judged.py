@@ -80,6 +80,15 @@ def test_rows_that_were_judged_differently_have_their_own_line() -> None:
     ]
 
 
+@pytest.mark.parametrize(("stop", "shown"), [(StopReason.SINGLE, False), (StopReason.MAX_TIME, True)])
+def test_the_time_of_one_launch_is_not_shown(stop: StopReason, shown: bool) -> None:
+    """A bench that got one sample only shows it, with its mark; the one sample of run and validate is in JSON alone."""
+    once = replace(measurement(), launches=((22_541_000,),), stop=stop)
+    found = records_view(report_document([replace(record(), measurement=once)], ENVIRONMENT))
+    assert any(header.startswith("time") for header in found.narrowed().headers) is shown
+    assert any("/s" in header for header in found.narrowed().headers) is shown
+
+
 @pytest.mark.parametrize("command", ["run", "bench"])
 def test_only_validate_tells_how_it_judged(command: str) -> None:
     found = records_view(

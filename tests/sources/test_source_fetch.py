@@ -17,11 +17,13 @@ from sources.conftest import FILES, OTHERS, Index, Notices, nothing_left, pin_fo
 
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode, UsageError
 from fmha_cli.domain.installation import SourceState
+from fmha_cli.domain.phases import Phase
 from fmha_cli.sources import store
 from fmha_cli.sources.pins import Pin
 from fmha_cli.sources.pip_settings import PipSettings
 from fmha_cli.sources.store import fetched, fetched_pin, remove, standing
 from fmha_cli.toolchain.cache.layout import CacheLayout
+from fmha_cli.toolchain.notice import as_text
 
 TAR = tar_of({**OTHERS, **FILES})
 WHEEL = zip_of({**OTHERS, **FILES})
@@ -45,6 +47,25 @@ def wheel(index: Index) -> Pin:
     """A wheel that the index offers."""
     index.files["p-1.whl"] = WHEEL
     return pin_for(WHEEL, "p-1.whl", "")
+
+
+@pytest.mark.parametrize("kind", ["pin", "wheel"])
+def test_the_bytes_that_have_come_are_told(
+    kind: str, index: Index, layout: CacheLayout, request: pytest.FixtureRequest
+) -> None:
+    """In order, up to the size of the archive; a line of progress hears them, and people are not told each."""
+    chosen, phases, said = request.getfixturevalue(kind), [], list[str]()
+
+    def phase(phase: Phase, done: int, total: int) -> None:
+        phases.append((phase, done, total))
+
+    fetched_pin(chosen, layout, offline=False, notify=as_text(said.append, phase), settings=index.settings)
+    assert phases
+    assert {phase for phase, _, _ in phases} == {Phase.FETCH}
+    counts = [done for _, done, _ in phases]
+    assert counts == sorted(counts)
+    assert len({total for _, _, total in phases}) == 1
+    assert said == [f"fetching {chosen.archive.file} from the package index"]
 
 
 def test_a_tar_archive(index: Index, pin: Pin, layout: CacheLayout, notices: Notices) -> None:
