@@ -127,6 +127,7 @@ def test_a_dry_run_goes_as_far_as_the_launch(tmp_path: Path, monkeypatch: pytest
     from fmha_cli.domain.plan import Artifact
     from fmha_cli.walk import dry_run as walking
     from fmha_cli.walk.builds import Built
+    from fmha_cli.walk.sides import Order
 
     def artifact(stage: object) -> Artifact:
         kernel = stage.kernel  # type: ignore[attr-defined]
@@ -134,10 +135,10 @@ def test_a_dry_run_goes_as_far_as_the_launch(tmp_path: Path, monkeypatch: pytest
         path.write_bytes(fake_cubin(kernel))
         return Artifact(path, sha256(path.read_bytes()).hexdigest(), kernel.digest, path, True, 0.0)
 
-    def built(stages: object, *_: object) -> dict[str, Built]:
-        return {s.kernel.digest: Built(s.kernel.name, artifact(s), None) for s in stages}  # type: ignore[attr-defined]
+    def built(orders: list[Order], *_: object) -> dict[str, Built]:
+        return {order.key: Built(order.stage.kernel.name, artifact(order.stage), None) for order in orders}
 
-    monkeypatch.setattr(walking, "build_stages", built)
+    monkeypatch.setattr(walking, "build_orders", built)
     monkeypatch.setattr(
         dry, "supply", lambda pool, *_, **__: Supply({d: artifact(s) for d, s in pool.stages.items()}, {})
     )
