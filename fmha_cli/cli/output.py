@@ -108,7 +108,7 @@ class Output:
         from fmha_cli.report.formats import render
 
         text = render(document, self.form, color=self.color, shape=self.shape)
-        if text or self.shape is None or self.shape.summed:
+        if text or self.path is not None or self.shape is None or self.shape.summed:
             self._put(text)
 
     def table(self, document: Mapping[str, Any], view: Callable[[Mapping[str, Any]], Table]) -> None:

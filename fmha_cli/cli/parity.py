@@ -98,7 +98,9 @@ def parity(call: Call) -> int:
 
     with call.console.progress("parity") as progress:
         try:
-            done = compare(cases, setup, on_row=on_row, notify=call.console.say, progress=progress)
+            done = compare(
+                cases, setup, on_row=on_row, notify=call.console.say, progress=progress, phase=progress.phase
+            )
         except StopWalk:  # nobody reads the rows any more
             return int(exit_code_of(seen))
     if not call.output.streams:

@@ -12,6 +12,7 @@ from fmha_cli.domain.counterpart import Binaries, Case, Counterpart, Mapped, Pro
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.emulation import Observed
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.parity.emulated import EmulatedSide, read_with
@@ -95,6 +96,7 @@ def compare(
     on_row: Callable[[Row], None],
     notify: Callable[[str], None] = lambda text: None,
     progress: Callable[[int, int, str], None] = lambda done, total, what: None,
+    phase: Tell = silent,
 ) -> Compared:
     """Run every case on both sides; ``on_row`` receives each row once it and all earlier ones are complete.
 
@@ -102,7 +104,7 @@ def compare(
         UsageError: an unknown backend, architecture or device kind, before the first row.
         EnvironmentProblem: a program that cannot be started.
     """
-    walk = _Walk(setup, notify)
+    walk = _Walk(setup, notify, phase)
     outcomes: list[Outcome] = []
     for start in range(0, len(cases), CHUNK):
         chunk = [setup.upstream.mapped(case) for case in cases[start : start + CHUNK]]
@@ -117,8 +119,8 @@ def compare(
 class _Walk:
     """The state of one ``compare``."""
 
-    def __init__(self, setup: Setup, notify: Callable[[str], None]) -> None:
-        self.setup, self.notify = setup, notify
+    def __init__(self, setup: Setup, notify: Callable[[str], None], phase: Tell) -> None:
+        self.setup, self.notify, self.phase = setup, notify, phase
         self.interrupted = False
         request, registry = setup.request, setup.registry
         self.availability = probe_backends(registry, wanted_backends(registry, request.wanted), device=request.device)
@@ -163,7 +165,9 @@ class _Walk:
         problems = [problem for i in indices if (problem := chunk[i].problem) is not None]
         request = replace(self.setup.request, fills=(fill,))
         try:
-            outcome = run_points(problems, request, self.setup.registry, on_record=on_record, notify=self.notify)
+            outcome = run_points(
+                problems, request, self.setup.registry, on_record=on_record, notify=self.notify, phase=self.phase
+            )
         except EnvironmentProblem as error:
             if error.code.startswith("Y"):
                 raise

@@ -252,12 +252,15 @@ def test_a_command_without_long_work_does_not_import_it() -> None:
 
 def test_a_walk_tells_its_phases_in_order(tmp_path: Path) -> None:
     told: list[Phase] = []
+    builds: list[tuple[int, int]] = []
     rows: list[tuple[int, int]] = []
 
     def phase(phase: Phase, done: int, total: int) -> None:
         assert 0 <= done <= max(done, total)
         if not told or told[-1] is not phase:
             told.append(phase)
+        if phase is Phase.BUILD:
+            builds.append((done, total))
 
     problem = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")
     request = Request(command=Command.BENCH, backend="null", budget_s=0.02, cache_root=str(tmp_path / "cache"))
@@ -266,4 +269,5 @@ def test_a_walk_tells_its_phases_in_order(tmp_path: Path) -> None:
     )
     assert told[:5] == [Phase.BUILD, Phase.INPUTS, Phase.REFERENCE, Phase.LAUNCH, Phase.JUDGE]
     assert Phase.TIME in told
+    assert builds == [(0, 1), (1, 1)]
     assert rows == [(0, 1), (1, 1)]

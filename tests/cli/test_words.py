@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from cli.conftest import Fmha
@@ -88,6 +90,8 @@ def test_quiet_leaves_the_data_and_no_summary(fmha: Fmha) -> None:
     assert fmha("profiles", "-q", "--md").out.rstrip() == "\n".join(fmha("profiles", "--md").out.splitlines()[:-2])
     assert fmha("profiles", "-q", "--json").document == fmha("profiles", "--json").document
     assert fmha("cache", "verify", "-q").out == ""
+    assert fmha("cache", "verify", "-q", "-o", "empty.txt").code == 0
+    assert Path("empty.txt").read_text() == "\n"
 
 
 def test_verbose_tells_where_the_time_went(fmha: Fmha) -> None:
