@@ -53,25 +53,27 @@ class Layout:
 def lay_out(table: Table, width: int | None) -> Layout:
     """The table within a width; None for no limit."""
     table = _on_lines(table.narrowed())
+    sizes = _sizes(table)
     if width is None or not table.rows:
-        return Layout(table.columns, table.rows, [_natural(table, i) for i in range(len(table.columns))])
+        return Layout(table.columns, table.rows, [natural for natural, _ in sizes])
     width = max(width, LEAST)
     common: tuple[str, ...] = ()
-    if len(table.rows) > 1 or _widths(table, width) is None:
+    if len(table.rows) > 1 or _widths(sizes, width) is None:
         table, common = factored(table)
+        sizes = _sizes(table)
     kept = list(range(len(table.columns)))
     while True:
-        part = table.only(kept)
-        widths = _widths(part, width)
+        widths = _widths([sizes[i] for i in kept], width)
         if widths is None:
             kept.remove(max(kept, key=lambda i: (table.columns[i].rank, i)))
             continue
+        part = table.only(kept)
         rows = [
             [_fitted(text, column, room) for text, column, room in zip(row, part.columns, widths, strict=True)]
             for row in part.rows
         ]
         vague = [i for place, i in enumerate(kept) if _is_vague(part, rows, place)]
-        if not vague:
+        if not vague or len(kept) == 1:
             names = tuple(column.name for i, column in enumerate(table.columns) if i not in kept)
             return Layout(part.columns, rows, widths, common, names)
         kept.remove(vague[-1])
@@ -134,36 +136,36 @@ def _shared_words(cells: Sequence[str]) -> tuple[list[str], list[str]]:
     return said, [" ".join(word for word in words if word not in shared) for words in lists]
 
 
-def _natural(table: Table, i: int) -> int:
-    return max([columns(table.columns[i].header), *(widest(row[i]) for row in table.rows)])
+def _sizes(table: Table) -> list[tuple[int, int]]:
+    """For each column of the table: the width that it needs, and the least that it can do with. Prose keeps words of up to
+    ``_LONG`` columns whole."""
+    sizes = []
+    for i, column in enumerate(table.columns):
+        cells = {row[i] for row in table.rows}
+        head = columns(column.header)
+        natural = max(head, *map(widest, cells)) if cells else head
+        words = {word for cell in cells for word in cell.split()} if column.fit is Fit.FOLD else ()
+        longest = max((size for word in words if (size := columns(word)) <= _LONG), default=0)
+        least = natural if column.fit is Fit.WHOLE else min(natural, max(column.least, head, longest))
+        sizes.append((natural, least))
+    return sizes
 
 
-def _widths(table: Table, width: int) -> list[int] | None:
+def _widths(sizes: Sequence[tuple[int, int]], width: int) -> list[int] | None:
     """The width of each column; None if they do not fit. A single column always does."""
-    room = width - len(GAP) * (len(table.columns) - 1)
-    naturals = [_natural(table, i) for i in range(len(table.columns))]
-    if len(naturals) == 1:
-        return [min(naturals[0], room)]
-    least = [_least(table, i, natural) for i, natural in enumerate(naturals)]
-    spare = room - sum(least)
+    room = width - len(GAP) * (len(sizes) - 1)
+    if len(sizes) == 1:
+        return [min(sizes[0][0], room)]
+    widths = [least for _, least in sizes]
+    spare = room - sum(widths)
     if spare < 0:
         return None
-    wanting = sorted(range(len(least)), key=lambda i: naturals[i] - least[i])
+    wanting = sorted(range(len(sizes)), key=lambda i: sizes[i][0] - sizes[i][1])
     for at, i in enumerate(wanting):
-        more = min(naturals[i] - least[i], spare // (len(wanting) - at))
-        least[i] += more
+        more = min(sizes[i][0] - widths[i], spare // (len(wanting) - at))
+        widths[i] += more
         spare -= more
-    return least
-
-
-def _least(table: Table, i: int, natural: int) -> int:
-    """The fewest columns for one column of the table; prose keeps words of up to ``_LONG`` columns whole."""
-    column = table.columns[i]
-    if column.fit is Fit.WHOLE:
-        return natural
-    words = (word for row in table.rows for word in row[i].split()) if column.fit is Fit.FOLD else ()
-    longest = max((size for word in words if (size := columns(word)) <= _LONG), default=0)
-    return min(natural, max(column.least, columns(column.header), longest))
+    return widths
 
 
 def _fitted(text: str, column: Column, room: int) -> str:
