@@ -18,7 +18,7 @@ widths = st.integers(40, 160)
 
 @st.composite
 def tables(draw: st.DrawFn) -> Table:
-    count = draw(st.integers(1, 9))
+    count = draw(st.integers(1, 12))
     kinds = [
         Column(
             draw(labels),
@@ -32,8 +32,9 @@ def tables(draw: st.DrawFn) -> Table:
         )
         for i in range(count)
     ]
-    cells = [draw(st.lists(texts, min_size=1, max_size=3)) for _ in kinds]
-    rows = draw(st.lists(st.tuples(*map(st.sampled_from, cells)), max_size=6))
+    long = st.text("ab1 -/:", min_size=8, max_size=40)
+    cells = [draw(st.lists(texts | long, min_size=1, max_size=3)) for _ in kinds]
+    rows = draw(st.lists(st.tuples(*map(st.sampled_from, cells)), min_size=draw(st.integers(0, 2)), max_size=6))
     return Table(kinds, rows, draw(texts), draw(st.lists(texts, max_size=3)))
 
 
