@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shlex
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,11 +49,12 @@ HELPS = [
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A working folder with the files of the tour."""
+def folder() -> Iterator[Path]:
+    """A working folder with the files of the tour; its path is short, because no screen has room for every path."""
     from safetensors.numpy import save_file
 
-    home = tmp_path_factory.mktemp("tour")
+    place = tempfile.TemporaryDirectory(prefix="tour")
+    home = Path(place.name)
     draw = np.random.Generator(np.random.PCG64(8))
 
     def tensor(*shape: int) -> np.ndarray[tuple[int, ...], np.dtype[np.float16]]:
@@ -78,7 +80,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     save_file({"q": q, "k": k, "v": v}, home / "t.safetensors")
     (home / "junk.npy").write_bytes(b"junk")
     (home / "notes.md").write_text("# Notes\n", "utf-8")
-    return home
+    with place:
+        yield home
 
 
 @pytest.fixture
