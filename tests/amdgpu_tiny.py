@@ -61,7 +61,7 @@ def compiled(tiny: Tiny, folder: Path) -> tuple[bytes, dict[str, str]]:
     source.write_text(tiny.source)
     target = ("--target=amdgcn-amd-amdhsa", f"-mcpu={tiny.arch}", "-nogpulib", *tiny.flags)
     command = [program("clang"), "-x", "cl", "-cl-std=CL2.0", *target, "-O2", "-Rpass-analysis=kernel-resource-usage"]
-    done = subprocess.run([*command, str(source), "-o", str(out)], capture_output=True, text=True, timeout=120)
+    done = subprocess.run([*command, str(source), "-o", str(out)], capture_output=True, text=True, timeout=600)
     if done.returncode and re.search("invalid target ID|unknown target CPU|lld.*exist", done.stderr):
         pytest.skip(f"this clang cannot build for {tiny.arch}: {done.stderr.splitlines()[0]}")
     assert done.returncode == 0, done.stderr

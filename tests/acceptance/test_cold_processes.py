@@ -14,7 +14,8 @@ from fmha_cli.toolchain.cache.root import open_root
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.find import find_toolchain
 
-BUILDS, RUNS = 13, 3
+MANY, FEW = (13, 3), (4, 2)
+"""How many processes build the kernel, and how many run it."""
 PROBLEM = ("-s", "33", "-H", "2", "-d", "16", "--dtype", "fp32", "--backend", "cpu", "--arch", "generic")
 
 WRAPPER = """#!/bin/sh
@@ -39,15 +40,18 @@ def counted(tmp_path: Path, shared_cache: Path) -> tuple[dict[str, str], Path]:
     return environment(FMHA_CXX=str(wrapper), FMHA_CACHE_DIR=str(root)), log
 
 
-def test_cold_processes_compile_a_kernel_once(counted: tuple[dict[str, str], Path], tmp_path: Path) -> None:
+@pytest.mark.parametrize(("builders", "runners"), [FEW, pytest.param(*MANY, marks=pytest.mark.slow)])
+def test_cold_processes_compile_a_kernel_once(
+    counted: tuple[dict[str, str], Path], tmp_path: Path, builders: int, runners: int
+) -> None:
     env, log = counted
-    started = [start("build", *PROBLEM, "--json", env=env, cwd=tmp_path) for _ in range(BUILDS)]
-    started += [start("run", *PROBLEM, "--json", env=env, cwd=tmp_path) for _ in range(RUNS)]
+    started = [start("build", *PROBLEM, "--json", env=env, cwd=tmp_path) for _ in range(builders)]
+    started += [start("run", *PROBLEM, "--json", env=env, cwd=tmp_path) for _ in range(runners)]
     answers = [finished(process) for process in started]
-    assert [code for code, _, _ in answers] == [ExitCode.OK] * (BUILDS + RUNS), answers
+    assert [code for code, _, _ in answers] == [ExitCode.OK] * (builders + runners), answers
     documents = [json.loads(out) for _, out, _ in answers]
-    builds = [document["builds"][0] for document in documents[:BUILDS]]
-    records = [document["records"][0] for document in documents[BUILDS:]]
+    builds = [document["builds"][0] for document in documents[:builders]]
+    records = [document["records"][0] for document in documents[builders:]]
     assert {record["verdict"] for record in records} == {Verdict.PASSED.value}
     (kernel,) = {row["kernel"]["name"] for row in (*builds, *records)}
     assert len({build["artifact"]["sha256"] for build in builds}) == 1

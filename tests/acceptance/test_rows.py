@@ -18,7 +18,7 @@ from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.history import read_history
 
-ROWS, FAULTS, KILLS = 100, 20, 20
+ROWS, FAULTS = 100, 20
 ROOM = ("--backend", NAME, "-H", "2", "-d", "8", "--seqlen-k", "7", "--dtype", "fp32", "--lse", "--timeout", "3")
 WRONG_RESULTS = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.NONDETERMINISTIC, Verdict.MISTRUSTED)
 
@@ -58,14 +58,15 @@ def test_without_wrong_results_the_exit_code_is_6(env: Environment, tmp_path: Pa
     assert code == ExitCode.FAILED
 
 
-def test_twenty_kills_lose_and_double_no_row(env: Environment, tmp_path: Path) -> None:
-    """``kill -9`` hits the command line 20 times, each time a few rows further on and at a random moment."""
+@pytest.mark.parametrize("kills", [6, pytest.param(20, marks=pytest.mark.slow)])
+def test_kills_lose_and_double_no_row(env: Environment, tmp_path: Path, kills: int) -> None:
+    """``kill -9`` hits the command line again and again, each time a few rows further on and at a random moment."""
     rng = random.Random("twenty kills")
     journal = tmp_path / "run.jsonl"
-    seqlens = range(SLOW_FROM, SLOW_FROM + 8 * KILLS)
+    seqlens = range(SLOW_FROM, SLOW_FROM + 8 * kills)
     argv = ["run", *ROOM, "-s", f"{seqlens.start}:{seqlens.stop - 1}:+1", "--json"]
     done: set[str] = set()
-    for _ in range(KILLS):
+    for _ in range(kills):
         process = start(*argv, *_journal(journal), env=env, cwd=tmp_path)
         _kill_later(process, journal, rng)
         if journal.exists() and journal.stat().st_size:

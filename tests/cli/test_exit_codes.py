@@ -114,7 +114,7 @@ def interrupted_after(rows: int, argv: Sequence[str], by: signal.Signals) -> tup
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(rows)]
     process.send_signal(by)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=600)
     return process.returncode, [json.loads(line) for line in (*lines, *out.splitlines())], err
 
 

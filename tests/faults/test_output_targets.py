@@ -332,7 +332,7 @@ def read_one_line(*argv: str) -> tuple[int, str, str]:
     process.stdout.close()
     err = process.stderr.read()
     process.stderr.close()
-    return process.wait(timeout=60), line, err
+    return process.wait(timeout=600), line, err
 
 
 def test_head_ends_a_stream_quietly_and_early(home: Path) -> None:

@@ -18,7 +18,7 @@ from fmha_cli.toolchain.process import run_group
 own = bytearray(int(sys.argv[1]) << 20)
 with open(os.devnull, "wb") as sink:
     grown = f"bytearray({sys.argv[2]} << 20)"
-    ended = run_group([sys.executable, "-c", grown], cwd=Path.cwd(), env={}, output=sink, timeout=60)
+    ended = run_group([sys.executable, "-c", grown], cwd=Path.cwd(), env={}, output=sink, timeout=600)
 assert ended.returncode == 0
 print(ended.peak_bytes)
 """

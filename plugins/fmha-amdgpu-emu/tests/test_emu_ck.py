@@ -10,9 +10,9 @@ from harness import tool
 
 from fmha_cli.api import build_registry
 
-COVER, SAMPLE, SEED = 5, 2, 2
+COVER, SAMPLE, SEED = 5, 1, 2
 """Compiling kernels takes most of the time. With this seed, five points of nine kernels cover every architecture and
-family. The default suite runs the two points with the most families.
+family. The default suite runs a point with the most families, whose kernels its other tests compile too.
 """
 
 
@@ -51,7 +51,7 @@ def test_sampled_kernels(number: int) -> None:
 
 def test_the_sample_has_every_architecture_and_family() -> None:
     assert len(cover()) == COVER
-    assert len({family for _, case in cover()[:SAMPLE] for family in case.families}) == 6
+    assert len({family for _, case in cover()[:SAMPLE] for family in case.families}) == 3
     assert {arch for arch, _ in cover()} == set(ARCHS)
     assert {family for _, case in cover() for family in case.families} == {
         family for _, case in candidates(ARCHS) for family in case.families

@@ -129,7 +129,7 @@ class Upstream:
 def _read(folder: Path, arch: str, receipt: int, api: str) -> list[Any]:
     command = [sys.executable, str(DRIVER), api, arch, str(receipt)]
     environ = {**os.environ, "PYTHONPATH": str(folder), "PYTHONDONTWRITEBYTECODE": "1"}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, timeout=600)
     return read_function(done.stdout, FUNCTIONS[api])
 
 

@@ -23,6 +23,8 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
+SAMPLED = ("gfx942", "gfx950")
+"""Architectures of the default suite. Upstream's generator takes a second for each API of each architecture."""
 UNITS = (16, 32, 80, 104, 256, 304)
 FORWARD_KINDS = tuple(kind for kind in KINDS if kind != "bwd")
 OURS_TO_REFUSE = ("K31", "K32", "K33", "K2")
@@ -89,7 +91,7 @@ def run(folder: Path, seed: int, count: int, archs: tuple[str, ...], kinds: tupl
 
 def test_the_choice_is_upstreams_first_match(shared_cache: Path) -> None:
     folder = generator(shared_cache)
-    forward = run(folder, 1, 270, ARCHS, FORWARD_KINDS)
+    forward = run(folder, 1, 270, SAMPLED, FORWARD_KINDS)
     backward = run(folder, 2, 40, ("gfx1201",), ("bwd",))
     assert not forward.mismatches + backward.mismatches, "\n".join(forward.mismatches + backward.mismatches)
     kernels = sum(forward.outcomes[f.value] for f in Family) + sum(backward.outcomes[f.value] for f in Family)

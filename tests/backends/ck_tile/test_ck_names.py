@@ -62,7 +62,7 @@ def theirs(folder: Path, cell: Cell, into: Path) -> list[str]:
     arch, api, receipt = cell
     listing = into / "list.txt"
     command = [sys.executable, "generate.py", "-d", api, "--targets", arch, "-r", str(receipt), "-l", str(listing)]
-    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=120)
+    subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=600)
     stems = [Path(line).stem for line in listing.read_text("utf-8").split()]
     assert stems[-1].endswith("_api")
     return stems[:-1]

@@ -21,4 +21,4 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("hip") is None, reason=
 def test_session(case: Callable[[str, str], None], shared_cache: Path) -> None:
     standin = build_standin(BuildContext(cache_root=shared_cache))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        pool.submit(case, str(standin.path), str(shared_cache)).result(timeout=120)
+        pool.submit(case, str(standin.path), str(shared_cache)).result(timeout=600)

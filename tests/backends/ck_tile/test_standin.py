@@ -35,7 +35,7 @@ def ask(standin: Artifact, *words: str) -> Any:
         [sys.executable, str(CHILD), str(standin.path), *words],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -94,8 +94,8 @@ def _judge(rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_three_kernels(shared_cache: Path) -> None:
-    _judge(_built(matrix.listed(ci=True), shared_cache))
+def test_one_kernel(shared_cache: Path) -> None:
+    _judge(_built(matrix.listed(ci=True)[:1], shared_cache))
 
 
 @pytest.mark.slow

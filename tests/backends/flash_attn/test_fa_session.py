@@ -21,4 +21,4 @@ pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason
 def test_session(case: Callable[[str, str], None], shared_cache: Path, tmp_path: Path) -> None:
     standin = build_standin(BuildContext(cache_root=shared_cache))
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-        pool.submit(case, str(standin.path), str(tmp_path)).result(timeout=120)
+        pool.submit(case, str(standin.path), str(tmp_path)).result(timeout=600)

@@ -37,7 +37,7 @@ def ask(kernel: KernelSpec, context: BuildContext, calls: list[dict[str, Any]]) 
         input=json.dumps({"kernel": kernel.name, "calls": calls}),
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -23,9 +23,11 @@ from fmha_cli.domain.protocols import BuildContext
 
 SPLITS = 6
 QUICK = {
-    "append": ("gfx942", "fmha_fwd_appendkv_d128_fp16_*_vr_psskddv_inter_pagedkv*"),
+    "combine_plain": ("gfx90a", "fmha_fwd_splitkv_combine_d128_fp16_batch_*_ps_nlse_nsquant*"),
 }
+"""A kernel that other tests of the default suite compile too."""
 SLOW = {
+    "append": ("gfx942", "fmha_fwd_appendkv_d128_fp16_*_vr_psskddv_inter_pagedkv*"),
     "splitkv": ("gfx942", "fmha_fwd_splitkv_d128_fp16_batch_*_psskddv_nlogits_nbias_nmask_*_npagedkv*"),
     "splitkv_uneven": ("gfx942", "fmha_fwd_splitkv_d64_bf16_batch_*_psk_nlogits_bias_mask_*_pagedkv*"),
     "splitkv_group": ("gfx950", "fmha_fwd_splitkv_d64_bf16_group_*_psskddv_nlogits_alibi_mask_*_pagedkv*"),
@@ -235,6 +237,14 @@ BAD = {
         ("split_stride_lse_acc", 2**31, "OVERFLOW", "split_stride_lse_acc"),
         ("max_seqlen_q", ROWS - 1, "BAD_ARGUMENT", "max_seqlen_q"),
         ("nhead_stride_o_acc", 2**31, "OVERFLOW", "nhead_stride_o_acc"),
+    ],
+    "combine_plain": [
+        ("num_splits", 129, "BAD_ARGUMENT", "num_splits"),
+        ("lse_acc_ptr", 0, "BAD_ARGUMENT", "lse_acc_ptr"),
+        ("scale_o", 2.0, "BAD_ARGUMENT", "scale_o"),
+        ("hdim_v", 129, "BAD_ARGUMENT", "hdim_v"),
+        ("max_seqlen_q", 2**31 - 2**15, "OVERFLOW", "max_seqlen_q"),
+        ("split_stride_o_acc", 2**31 // 5 + 1, "OVERFLOW", "split_stride_o_acc"),
     ],
     "combine": [
         ("num_splits", 129, "BAD_ARGUMENT", "num_splits"),

@@ -55,8 +55,8 @@ def _compiled(folder: Path, source: Path) -> dict[str, list[list[str]]]:
     out = folder / "layout"
     includes = [f"-I{folder / 'stubs'}", f"-I{source}"]
     command = [compiler, "-std=c++17", "-w", *includes, str(program), "-o", str(out)]
-    subprocess.run(command, check=True, timeout=120)
-    rows = subprocess.run([str(out)], check=True, capture_output=True, text=True, timeout=20).stdout.splitlines()
+    subprocess.run(command, check=True, timeout=600)
+    rows = subprocess.run([str(out)], check=True, capture_output=True, text=True, timeout=600).stdout.splitlines()
     found: dict[str, list[list[str]]] = {}
     for row in rows:
         name, *rest = row.split()

@@ -371,7 +371,7 @@ def test_the_host_builtins_round_to_nearest_even(tmp_path: Path) -> None:
     (tmp_path / "shim.cpp").write_text(SHIM)
     made = tmp_path / "shim.so"
     words = ["-x", "c++", "-std=c++20", "-O2", "-shared", "-fPIC", str(building.BUILTINS), str(tmp_path / "shim.cpp")]
-    subprocess.run([compiler, *words, "-o", str(made)], check=True, timeout=120)
+    subprocess.run([compiler, *words, "-o", str(made)], check=True, timeout=600)
     library = ctypes.CDLL(str(made))
     from_float, from_double = library.from_float, library.from_double
     from_float.argtypes, from_float.restype = [ctypes.c_float], ctypes.c_uint16

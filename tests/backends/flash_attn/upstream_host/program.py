@@ -56,7 +56,7 @@ def host_program(cache_root: Path) -> Path:
 
 @cache
 def _built(tree: Path, cache_root: Path, compiler: str) -> Path:
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=60).stdout
+    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=600).stdout
     key = hashlib.sha256(version + str(tree).encode())
     for path in sorted(p for p in HERE.rglob("*") if p.suffix not in (".py", ".pyc") and p.is_file()):
         key.update(path.read_bytes())
