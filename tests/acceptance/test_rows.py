@@ -19,6 +19,8 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.history import read_history
 
 ROWS, FAULTS = 100, 20
+GROWN = (0, 1, 2, 5, 9)
+"""Kills in turn wait until the journal has grown by so many lines."""
 ROOM = ("--backend", NAME, "-H", "2", "-d", "8", "--seqlen-k", "7", "--dtype", "fp32", "--lse", "--timeout", "3")
 WRONG_RESULTS = (Verdict.WRONG, Verdict.OUT_OF_BOUNDS, Verdict.NONDETERMINISTIC, Verdict.MISTRUSTED)
 
@@ -66,9 +68,9 @@ def test_kills_lose_and_double_no_row(env: Environment, tmp_path: Path, kills: i
     seqlens = range(SLOW_FROM, SLOW_FROM + 8 * kills)
     argv = ["run", *ROOM, "-s", f"{seqlens.start}:{seqlens.stop - 1}:+1", "--json"]
     done: set[str] = set()
-    for _ in range(kills):
+    for kill in range(kills):
         process = start(*argv, *_journal(journal), env=env, cwd=tmp_path)
-        _kill_later(process, journal, rng)
+        _kill_later(process, journal, GROWN[kill % len(GROWN)], rng)
         if journal.exists() and journal.stat().st_size:
             now = set(read_history(journal).done)
             assert done <= now, "a row that was done is gone"
@@ -92,9 +94,9 @@ def _journal(path: Path) -> tuple[str, str]:
     return ("--resume" if path.exists() else "--journal", str(path))
 
 
-def _kill_later(process: subprocess.Popen[str], journal: Path, rng: random.Random) -> None:
-    """Kill a process a random moment after the journal has grown by a random number of lines."""
-    before, lines = _lines(journal), rng.choice([0, 1, 2, 5, 9])
+def _kill_later(process: subprocess.Popen[str], journal: Path, lines: int, rng: random.Random) -> None:
+    """Kill a process a random moment after the journal has grown by ``lines`` lines."""
+    before = _lines(journal)
     while process.poll() is None and _lines(journal) < before + lines:
         time.sleep(0.002)
     time.sleep(rng.uniform(0, 0.4 if lines == 0 else 0.06))
