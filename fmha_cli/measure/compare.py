@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from fmha_cli.domain.members import Count, Then
-from fmha_cli.measure.stats import median, ratio_interval
+from fmha_cli.measure.stats import median, median_interval, ratio_interval
 
 TOLERANCE = 0.02
 """A smaller difference counts as none, however certain it is. Sampling stops at the same share."""
@@ -41,7 +41,7 @@ class Regret:
         """The regret of the default's samples against the best of the other kernels, in nanoseconds."""
         best = min((default, *others), key=median)
         if best is default:
-            return Regret(value=0.0, ci95=None if ratio_interval(default, default, paired=True) is None else (0.0, 0.0))
+            return Regret(value=0.0, ci95=None if median_interval(default) is None else (0.0, 0.0))
         ends = ratio_interval(default, best, paired=False)
         value = median(default) / max(1, median(best)) - 1
         return Regret(value=value, ci95=None if ends is None else (ends[0] - 1, ends[1] - 1))

@@ -28,6 +28,9 @@ or two."""
 RESAMPLES = 1000
 """Bootstrap resamples: enough that the ends of a 95 % interval move by less than a tenth of its width."""
 
+_DRAWN_AT_ONCE = 2**18
+"""Samples drawn in one step. With 8 bytes each they fit a core's second-level cache or little more."""
+
 
 def median(samples: Sequence[int]) -> int:
     """The median in whole units; of an even count the mean of the middle two, rounded down.
@@ -120,14 +123,17 @@ def ratio_interval(
         raise ValueError(f"paired samples of unequal counts: {len(above)} and {len(below)}")
     if median_rank(min(len(above), len(below)), confidence) is None:
         return None
-    import random  # slow to import, and most documents need none
+    import numpy as np  # slow to import, and most documents need none
 
-    draw = random.Random(seed)
-    ratios = []
-    for _ in range(RESAMPLES):
-        first = draw.choices(range(len(above)), k=len(above))
-        second = first if paired else draw.choices(range(len(below)), k=len(below))
-        bottom = median([below[i] for i in second])
-        ratios.append(median([above[i] for i in first]) / max(bottom, 1))
+    top, bottom = np.asarray(above, np.float64), np.asarray(below, np.float64)
+    draw = np.random.default_rng(seed)
+    rows = max(1, _DRAWN_AT_ONCE // max(len(top), len(bottom)))
+    ratios: list[float] = []
+    while len(ratios) < RESAMPLES:
+        count = min(rows, RESAMPLES - len(ratios))
+        first = draw.integers(len(top), size=(count, len(top)))
+        second = first if paired else draw.integers(len(bottom), size=(count, len(bottom)))
+        below_medians = np.maximum(np.median(bottom[second], axis=1), 1.0)
+        ratios += (np.median(top[first], axis=1) / below_medians).tolist()
     tail = (1 - confidence) / 2
     return quantile(ratios, tail), quantile(ratios, 1 - tail)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +12,13 @@ import numpy as np
 import pytest
 from fmha_null.kernels import Behaviour, null_kernel
 from jsonschema import Draft202012Validator
+from schema_checks import validator
 
 from cli.conftest import Fmha, Result
 from fmha_cli.cli.app import known_options
 from fmha_cli.cli.table import COMMANDS
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
-from fmha_cli.report import schemas
 
 SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
 HONEST = null_kernel(DType.FP16, Family.FWD).digest[:16]
@@ -60,11 +59,6 @@ EVERY: dict[str, tuple[str, ...]] = {
 
 SETS = ("cache", "plugins", "sources")
 """Commands with subcommands that share options."""
-
-
-@cache
-def validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads(schemas.text(name)))
 
 
 def faults_of(document: dict[str, Any]) -> list[str]:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import json
-
 import pytest
-from jsonschema import Draft202012Validator
+from schema_checks import validator
 
 from cli.conftest import Fmha
-from fmha_cli.report import schemas
 
 CK = ("list-kernels", "--backend", "ck_tile")
 
@@ -20,7 +17,7 @@ def test_a_receipt_and_its_name_list_the_same(fmha: Fmha) -> None:
     assert by_number["count"] == 432
     assert all(k["buildable"] and not k["reasons"] for k in by_number["kernels"])
     assert all(k["upstream_name"].endswith("_gfx9") for k in by_number["kernels"])
-    Draft202012Validator(json.loads(schemas.text("kernels"))).validate(by_number)
+    validator("kernels").validate(by_number)
 
 
 def test_an_unlisted_receipt_is_a_usage_error(fmha: Fmha) -> None:

@@ -46,7 +46,7 @@ def test_few_samples_are_never_sure() -> None:
     ("default", "others", "value", "sure"),
     [
         (around(1_300_000, 1), [around(1_000_000, 2), around(1_200_000, 3)], 0.3, True),
-        (around(1_005_000, 1, spread=0.2), [around(1_000_000, 2, spread=0.2)], None, False),
+        (around(1_001_000, 1, spread=0.2), [around(1_000_000, 2, spread=0.2)], None, False),
         (around(1_000_000, 1), [around(1_300_000, 2)], 0.0, True),
         ([1300] * 5, [[1000] * 30], 0.3, False),
     ],

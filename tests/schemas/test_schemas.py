@@ -7,7 +7,6 @@ import json
 from collections.abc import Iterator
 from dataclasses import fields
 from enum import StrEnum
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from jsonschema import Draft202012Validator
 from report.samples import ENVIRONMENT, documents, record, records
+from schema_checks import validator
 from strategies import problems
 
 from fmha_cli.domain import signature
@@ -30,11 +30,6 @@ from fmha_cli.report.record import Record
 GOLDEN = [(name, i) for name, found in documents().items() for i in range(len(found))]
 
 VERSIONS = {"cache": 3, "explain": 2, "journal": 2, "record": 2, "sources": 2}
-
-
-@cache
-def validator(name: str) -> Draft202012Validator:
-    return Draft202012Validator(json.loads(schemas.text(name)))
 
 
 def errors(name: str, document: Any) -> list[str]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
+from schema_checks import validator
 
 from fmha_cli.backends.ck_tile.dry_run import pointer_text, value_of
 from fmha_cli.backends.ck_tile.library import Karg
@@ -18,7 +18,6 @@ from fmha_cli.codegen.ck_tile.args import KargKind
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.report import schemas
 from fmha_cli.report.record import Record
 
 SIZES = ("-b", "2", "-H", "4", "-s", "200", "--seqlen-k", "300", "-d", "64")
@@ -55,7 +54,7 @@ def test_the_launch_in_json_and_in_text(fmha: Fmha) -> None:
     code, out, _ = fmha("run", *LINE, "--dry-run", "--json")
     assert code == 0
     document = json.loads(out)
-    errors = list(Draft202012Validator(json.loads(schemas.text("report"))).iter_errors(document))
+    errors = list(validator("report").iter_errors(document))
     assert not errors, errors[:3]
     (record,) = document["records"]
     assert record["verdict"] == "NOT_RUN"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from cubin_tiny import tiny_cubin
 from fa_cubins import fake_cubin
-from jsonschema import Draft202012Validator
+from schema_checks import validator
 
 from fmha_cli.backends.cuda.inspect import inspect, summary
 from fmha_cli.backends.cuda.tables import Exported, read_exports
@@ -23,7 +23,6 @@ from fmha_cli.report.documents.differences import differences_document
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import Figures, figures_of, inspection_row, inspections_document
 from fmha_cli.report.formats import view
-from fmha_cli.report.schemas import schema
 from fmha_cli.toolchain.cuda.sass import Listing, Spills
 
 
@@ -95,7 +94,7 @@ def test_the_documents(kernel: KernelSpec) -> None:
     }  # fmt: skip
     other = inspect_document(kernel, {**found, "registers": {"gpr": 40}}, None, "u")
     for document in (one, inspections_document([row]), differences_document(one, other)):
-        Draft202012Validator(schema(document["schema"].split(".")[1].split("/")[0])).validate(document)
+        validator(document["schema"].split(".")[1].split("/")[0]).validate(document)
     marked = [line for line in view(differences_document(one, other)).rows if line[0]]
     assert [line[2:] for line in marked] == [["gpr", "32", "40", "+8"]]
     assert {"gpr", "spills", "shared bytes", "occupancy", "matrix"} <= set(view(inspections_document([row])).headers)
