@@ -21,7 +21,7 @@ from fmha_cli.toolchain.cuda.sass import count, instructions_of, mnemonics_of, s
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.instruction_classes import Isa, classes_of
 
-QUICK = ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+QUICK = ("sm_80", "sm_90a", "sm_120a")
 ONE_NAME = {"UTCHMMA": "UTCMMA", "UTCQMMA": "UTCMMA", "IMUL": "IMAD", "FHADD": "FADD", "FHFMA": "FFMA"}
 """Mnemonics that share an opcode and so have one name in the table."""
 

@@ -39,7 +39,9 @@ def test_agprs_and_sgprs_count(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("lds", [512, 8192, 13824, 16384, 30240, 40000, 65536])
+@pytest.mark.parametrize(
+    "lds", [8192, 30240, 65536, *(pytest.param(n, marks=pytest.mark.slow) for n in (512, 13824, 16384, 40000))]
+)
 def test_the_bound_from_lds(arch: str, lds: int, tmp_path: Path) -> None:
     code, said = compiled(Tiny(arch=arch, lds=lds), tmp_path)
     (kernel,) = kernels(code)
