@@ -178,19 +178,16 @@ def list_kernels(call: Call) -> None:
     if call.settings.on("count"):
         _print_number(call, number_selected(call))
         return
-    from fmha_cli.report.documents.kernels import MANY, groups_view, kernel_entry, kernels_document
+    from fmha_cli.report.documents.kernels import kernel_entry, kernels_document
+    from fmha_cli.report.grouping import MANY, grouped, groups_view
 
-    backends = call.registry.backends
-    entries, reasons_against = [], refuser(call)
-    for kernel in selected_kernels(call):
-        reasons = reasons_against(kernel)
-        name = backends[kernel.backend].upstream_name(kernel)
-        entries.append(kernel_entry(kernel, name, reasons))
-    document = kernels_document(call.settings.text("arch"), entries)
-    if call.output.brief and len(entries) > MANY:
-        call.output.table(document, groups_view)
-    else:
-        call.output.document(document)
+    kernels, arch = list(selected_kernels(call)), call.settings.text("arch")
+    if call.output.brief and len(kernels) > MANY:
+        call.output.table(grouped(arch, kernels), groups_view)
+        return
+    backends, reasons_against = call.registry.backends, refuser(call)
+    entries = (kernel_entry(k, backends[k.backend].upstream_name(k), reasons_against(k)) for k in kernels)
+    call.output.document(kernels_document(arch, entries))
 
 
 def _print_number(call: Call, number: int) -> None:

@@ -154,10 +154,10 @@ def doctor_view(document: Data) -> Table:
 
 _CHECKS = (
     Column("state", path="state"),
-    Column("check", path="name"),
-    Column("subject", path="subject", fit=Fit.MIDDLE, least=20),
+    Column("check", path="name", rank=1),
+    Column("subject", path="subject", fit=Fit.MIDDLE, least=16),
     Column("finding", path="what", fit=Fit.FOLD, least=24),
-    Column("time", path="time_ns", number=True, rank=1),
+    Column("time", path="time_ns", number=True, rank=2),
 )
 
 

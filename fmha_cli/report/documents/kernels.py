@@ -69,7 +69,7 @@ def kernels_view(document: Mapping[str, Any]) -> Table:
         f"{name}={cell(value)}" for name, value in same.items() if name not in _ALWAYS and value not in _OFF
     )
     details = [f"in all of them: {alike}"] if alike and kernels else []
-    return Table(_columns(shown), rows, _summary(document), details)
+    return Table(_columns(shown), rows, count_text(document), details)
 
 
 def _columns(signature: Sequence[str]) -> tuple[Column, ...]:
@@ -89,42 +89,11 @@ def _columns(signature: Sequence[str]) -> tuple[Column, ...]:
     )
 
 
-def _summary(document: Mapping[str, Any]) -> str:
+def count_text(document: Mapping[str, Any]) -> str:
+    """``12 kernels for gfx942``."""
     where = f" for {document['arch']}" if document["arch"] else ""
     return f"{counted(document['count'], 'kernel')}{where}"
 
-
-def groups_view(document: Mapping[str, Any]) -> Table:
-    """How many kernels there are of each family and type, with their head dims, and how to see fewer of them."""
-    groups: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
-    for kernel in document["kernels"]:
-        groups.setdefault((kernel["backend"], kernel["family"], kernel["signature"]["dtype"]), []).append(kernel)
-    rows = []
-    for (backend, family, dtype), kernels in groups.items():
-        hdims = sorted({kernel["signature"]["hdim"] for kernel in kernels})
-        archs = {kernel["name"].split(":", 3)[2] for kernel in kernels}
-        place = "" if document["arch"] else str(len(archs))
-        rows.append([backend, family, dtype, ", ".join(map(str, hdims)), place, str(len(kernels))])
-    (_, family, dtype), most = max(groups.items(), key=lambda group: len(group[1]))
-    arch, hdim = most[0]["name"].split(":", 3)[2], most[0]["signature"]["hdim"]
-    terms = [] if document["arch"] else [f"--arch {arch}"]
-    terms += [f"--family {family}"] if len({key[1] for key in groups}) > 1 else []
-    terms += [f"--dtype {dtype}"] if len({key[2] for key in groups}) > 1 else []
-    terms.append(f"--filter hdim:{hdim}")
-    details = [f"fewer: {' '.join(terms)}", "single kernels: --limit N for the first N, --wide for all"]
-    return Table(_GROUPS, rows, _summary(document), details)
-
-
-_GROUPS = (
-    Column("backend", common="{}".format, rank=2),
-    Column("family", common="{}".format),
-    Column("dtype", common="{}".format),
-    Column("head dims", fit=Fit.FOLD, least=24),
-    Column("archs", number=True, rank=1),
-    Column("kernels", number=True),
-)
-MANY = 100
-"""More kernels than these are shown to a terminal in groups."""
 
 _OFF = ("no", "none", 0)
 
