@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
@@ -185,8 +185,8 @@ def list_kernels(call: Call) -> None:
     if call.output.brief and len(kernels) > MANY:
         call.output.table(grouped(arch, kernels), groups_view)
         return
-    backends, reasons_against = call.registry.backends, refuser(call)
-    entries = (kernel_entry(k, backends[k.backend].upstream_name(k), reasons_against(k)) for k in kernels)
+    backend_of, reasons_against = cache(call.registry.backend), refuser(call)
+    entries = (kernel_entry(k, backend_of(k.backend).upstream_name(k), reasons_against(k)) for k in kernels)
     call.output.document(kernels_document(arch, entries))
 
 

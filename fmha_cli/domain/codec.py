@@ -119,7 +119,10 @@ def to_json(noun: object) -> dict[str, Any]:
     if not getattr(noun, "json_kept", False):
         return _written(noun)
     kept = once(noun, "_json", lambda: _written(noun))
-    return {name: v.copy() if type(v) is list else v for name, v in kept.items()}
+    out = kept.copy()
+    for name in once(noun, "_json_lists", lambda: [name for name, value in kept.items() if type(value) is list]):
+        out[name] = kept[name].copy()
+    return out
 
 
 def _written(noun: object) -> dict[str, Any]:

@@ -53,7 +53,10 @@ class _Writer:
         if not value:
             return "{}"
         inner, text = line + "  ", self.text
-        parts = [f"{name}{text(value[key], inner)}" for key, name in self._order(value)]
+        parts = [
+            name + (encode_basestring(v) if type(v := value[key]) is str and v.isprintable() else text(v, inner))
+            for key, name in self._order(value)
+        ]
         return f"{{{inner}{f',{inner}'.join(parts)}{line}}}"
 
     def _order(self, value: Mapping[Any, Any]) -> list[tuple[Any, str]]:

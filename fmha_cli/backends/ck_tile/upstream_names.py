@@ -13,6 +13,7 @@ from types import MappingProxyType
 from fmha_cli.backends.ck_tile.kernel_rule import arch_facts
 from fmha_cli.backends.ck_tile.revisions import BASELINE, arch_class, dtype_names
 from fmha_cli.codegen.ck_tile.algorithm import CkAlgorithm, Pipeline, algorithm_of
+from fmha_cli.domain.codec import once
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, Need, QScaleKey, RotaryKey, Signature
 
@@ -58,6 +59,11 @@ def _group(numbers: tuple[int, ...], letter: str) -> str:
 
 
 def _tile(a: CkAlgorithm) -> str:
+    """The same for the hundreds of kernels that share an algorithm."""
+    return once(a, "_upstream_tile", lambda: _tile_text(a))
+
+
+def _tile_text(a: CkAlgorithm) -> str:
     occupancy = "" if a.occupancy == -1 else f"_o{a.occupancy}"
     return f"b{'x'.join(map(str, a.tile))}{_group(a.waves, 'r')}{_group(a.warp, 'w')}{occupancy}"
 
@@ -128,8 +134,12 @@ def _prefill(s: Signature, a: CkAlgorithm) -> str:
     return f"{_head('fmha_batch_prefill', s)}{page}{_tile(a)}{_start(s, a)}{words}{layout}"
 
 
+def _bwd_tile(a: CkAlgorithm) -> str:
+    return f"b{'x'.join(map(str, a.tile))}{_group(a.waves, 'r')}{_group(a.warp, 'w')}_o{a.occupancy}_maxq{a.max_seq_q}"
+
+
 def _bwd(s: Signature, a: CkAlgorithm) -> str:
-    tile = f"b{'x'.join(map(str, a.tile))}{_group(a.waves, 'r')}{_group(a.warp, 'w')}_o{a.occupancy}_maxq{a.max_seq_q}"
+    tile = once(a, "_upstream_bwd_tile", lambda: _bwd_tile(a))
     pads = _pads((a.pad_d, f"d{a.pad_d}"), (a.pad_dv, f"dv{a.pad_dv}"))
     dropout = f"dropout_wg16{'_storerandval' if a.store_randval else ''}" if s.dropout is YES else "ndropout"
     words = f"_{BIAS_WORDS[s.bias]}{_word(s.dbias is YES, 'dbias')}_{MASK_WORDS[s.mask]}_{dropout}"
