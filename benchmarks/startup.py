@@ -10,7 +10,8 @@ Goals:
 - a whole ``fmha run`` of a cached 1 x 1 x 64 x 64 problem with ``--no-check``: 450 ms
 - a list of one CK-Tile family (7,584 kernels): 1 s; their count: 300 ms
 - a list of FlashAttention's kernels: 500 ms
-- CPU time, start-up included: the count of CK-Tile's kernels for gfx942 (14,363) 300 ms; their list as JSON 2 s
+- CPU time, start-up included: the count of CK-Tile's kernels for gfx942 (14,363) 300 ms; their list as JSON 2 s; a digest
+  among all kernels, right or wrong, 1 s once there is an index
 - a decision over some 6,000 CK-Tile candidates: 60 ms; one over FlashAttention's: 20 ms
 """
 
@@ -44,6 +45,7 @@ TINY = "-b 1 -H 1 -s 64 -d 64"
 AMD = DeviceFacts(id="hip:0", archs=("gfx942",), units=304)
 NVIDIA = DeviceFacts(id="cuda:0", archs=("sm_90",), units=132)
 CK = ("list-kernels", "--arch", "gfx942", "--backend", "ck_tile")
+NAMED = ("explain", "-s", "64", "--kernel")
 LISTED = (*CK, "--family", "bwd_dq_dk_dv")
 
 
@@ -136,6 +138,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder) / "cache"
         job = tiny_job(root)
+        process(*NAMED, job.plan.stages[0].kernel.digest)()  # the first look-up makes the index
+        right = job.plan.stages[0].kernel.digest[:12]
         run = ("run", *TINY.split(), "--no-check", "--cache-dir", str(root))
         timed: dict[str, tuple[int, Callable[[], int]]] = {
             "fmha --help": (150, process("--help")),
@@ -147,6 +151,8 @@ def main() -> None:
             "the same, --count": (300, process(*LISTED, "--count")),
             "CPU: list-kernels gfx942 ck_tile --count": (300, cpu_of(*CK, "--count")),
             "CPU: list-kernels gfx942 ck_tile --json": (2000, cpu_of(*CK, "--json")),
+            "CPU: a wrong digest": (1000, cpu_of(*NAMED, "0123456789abcdef")),
+            "CPU: a right digest": (1000, cpu_of(*NAMED, right)),
             "list-kernels sm_90 flash_attn": (
                 500,
                 process("list-kernels", "--arch", "sm_90", "--backend", "flash_attn"),

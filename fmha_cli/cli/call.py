@@ -17,6 +17,7 @@ from fmha_cli.domain.flags import BY_KEY
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
+    from fmha_cli.discovery.kernel_index import KernelTables
     from fmha_cli.discovery.registry import Registry
     from fmha_cli.report.shape import Shape
     from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -60,7 +61,13 @@ class Call:
         from fmha_cli.discovery.registry import build_registry
 
         chosen = revisions_in(self.settings.text)
-        return build_registry().at_revisions(chosen) if chosen else build_registry()
+        registry = build_registry(self._tables)
+        return registry.at_revisions(chosen) if chosen else registry
+
+    def _tables(self) -> KernelTables:
+        from fmha_cli.walk.kernel_tables import StoredTables
+
+        return StoredTables(self.cache_root, self.console.say)
 
     @cached_property
     def output(self) -> Output:

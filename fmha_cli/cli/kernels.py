@@ -163,7 +163,7 @@ def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
     Raises:
         UsageError: unknown or ambiguous; no such architecture or backend.
     """
-    from fmha_cli.discovery.select import find_kernel
+    from fmha_cli.discovery.finding import find_kernel
 
     registry, arch, name = call.registry, call.settings.text("arch"), call.settings.text("backend") or "auto"
     backends = list(registry.backends.values()) if name == "auto" else [registry.backend(name)]

@@ -23,6 +23,8 @@ from fmha_cli.domain.suggest import Kind, suggest
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+    from fmha_cli.discovery.kernel_index import KernelTables
+
 BUILTINS: Mapping[str, str] = {name: builtin.path for name, builtin in builtins.BUILTINS.items()}
 """Built-in backends by name, as import paths: nothing imports a backend statically."""
 
@@ -38,13 +40,16 @@ class Registry:
     Args:
         builtins: name -> import path of the built-in backends.
         entries: finds the entry points of installed plugins; called at most once, when needed.
+        tables: makes the place where the index of kernels is kept, when it is needed; None does without.
     """
 
     def __init__(
         self,
         builtins: Mapping[str, str] = BUILTINS,
         entries: Callable[[], Iterable[EntryPoint]] = installed_entry_points,
+        tables: Callable[[], KernelTables] | None = None,
     ) -> None:
+        self._make_tables = tables
         self._builtins = builtins
         self._entries = entries
         self._asked: dict[tuple[str, str], tuple[Any | None, PluginFault | None]] = {}
@@ -229,6 +234,16 @@ class Registry:
             "emulators": tuple(n for n, (_, owner) in self._emulators[0].items() if owner == plugin),
         }
 
+    def is_builtin(self, name: str) -> bool:
+        """Whether a backend that was found is built in."""
+        entry = self.entry_point(name) if "_backends" in self.__dict__ else self._builtins.get(name)
+        return entry in BUILTINS.values()
+
+    @cached_property
+    def tables(self) -> KernelTables | None:
+        """Where the index of kernels is kept, if anywhere."""
+        return None if self._make_tables is None else self._make_tables()
+
     def entry_point(self, name: str) -> str:
         """``module`` of the plugin that provides a backend. The worker loads the backend by it."""
         return self._backends[0][name][1].value
@@ -268,6 +283,6 @@ class Registry:
         return {rule.id: rule for backend in self.backends.values() for rule in backend.rules()}
 
 
-def build_registry() -> Registry:
+def build_registry(tables: Callable[[], KernelTables] | None = None) -> Registry:
     """The registry of this installation."""
-    return Registry()
+    return Registry(tables=tables)

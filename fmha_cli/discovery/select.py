@@ -9,18 +9,16 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from fmha_cli.discovery.builtins import device_kinds
+from fmha_cli.discovery.finding import digest_prefix, find_kernel
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.device import CPU, NO_DEVICE, Availability, DeviceFacts, State
-from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError, UsageError
+from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.protocols import Backend, Refusing
+from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.rules import Reason, Severity, reasons_against
 from fmha_cli.domain.suggest import Kind, suggest
-
-MIN_PREFIX = 8
-"""Hex digits that a digest prefix must have (contract, section 4)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -182,44 +180,6 @@ def _absent(backend: Backend, availability: Availability, why: str) -> Unsupport
     return Unsupported(backend.name, "", None, (reason,))
 
 
-def find_kernel(
-    registry: Registry, backends: Iterable[Backend], text: str | None, archs: Iterable[str]
-) -> KernelSpec | None:
-    """The kernel that ``--kernel`` names: a canonical name, an ``upstream_name``, or a digest prefix.
-
-    Raises:
-        UsageError: unknown or ambiguous.
-    """
-    if text is None:
-        return None
-    if text.count(":") == 4:
-        kernel = registry.parse_kernel(text)
-        backend = registry.backend(kernel.backend)
-        if kernel.arch not in backend.archs() or kernel not in backend.kernels(registry.arch(kernel.arch)):
-            reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
-            what = f"--kernel {text}: {backend.name} has no such kernel"
-            why = "; ".join(f"{reason.id} {reason.text}" for reason in reasons) or None
-            raise UsageError(what, code="E006", where="--kernel", why=why)
-        return kernel
-    prefix = text.lower() if len(text) >= MIN_PREFIX and set(text.lower()) <= set("0123456789abcdef") else ""
-    matches: dict[str, KernelSpec] = {}
-    for backend in backends:
-        for arch in archs:
-            if arch not in backend.archs():
-                continue
-            for kernel in backend.kernels(registry.arch(arch)):
-                if kernel.digest.startswith(prefix) if prefix else backend.upstream_name(kernel) == text:
-                    matches[kernel.digest] = kernel
-    if len(matches) == 1:
-        return next(iter(matches.values()))
-    if not matches:
-        short = f" (a digest prefix has at least {MIN_PREFIX} hex digits)" if len(text) < MIN_PREFIX else ""
-        help = "`fmha list-kernels --arch A` prints names and digests"
-        raise UsageError(f"--kernel {text}: no such kernel{short}", code="E006", where="--kernel", help=help)
-    listed = "; ".join(f"{digest[:16]} {kernel.name}" for digest, kernel in sorted(matches.items())[:6])
-    raise UsageError(f"--kernel {text}: ambiguous", code="E007", where="--kernel", why=f"it matches {listed}")
-
-
 def _not_offered(kernel: KernelSpec) -> Unsupported:
     reason = Reason("K024", "the backend did not offer this kernel for the problem")
     return Unsupported(kernel.backend, kernel.arch, kernel, (reason,))
@@ -236,14 +196,13 @@ def decision_about(
     Raises:
         UsageError: unknown or ambiguous.
     """
-    text = kernel.lower()
-    is_prefix = len(text) >= MIN_PREFIX and all(c in "0123456789abcdef" for c in text)
+    prefix = digest_prefix(kernel)
     hits: dict[str, Decision] = {}
     for decision in selection.trace.decisions:
         spec = decision.kernel
         if spec is None:
             continue
-        by_digest = is_prefix and spec.digest.startswith(text)
+        by_digest = bool(prefix) and spec.digest.startswith(prefix)
         if by_digest or kernel in (spec.name, registry.backend(spec.backend).upstream_name(spec)):
             hits.setdefault(spec.digest, decision)
     if len(hits) == 1:

@@ -8,6 +8,7 @@ only one of them.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -91,7 +92,16 @@ def arch_document(file: str, schema: str) -> Mapping[str, Any]:
 
 def arch_names() -> tuple[str, ...]:
     """The names of the architectures that have a file of facts, sorted."""
-    files = (entry.name for entry in arch_root().iterdir())
+    root = arch_root()
+    return _names_in(root) if isinstance(root, Path) else _names_of(entry.name for entry in root.iterdir())
+
+
+@cache
+def _names_in(folder: Path) -> tuple[str, ...]:
+    return _names_of(os.listdir(folder))
+
+
+def _names_of(files: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(f[:-5] for f in files if f.endswith(".json") and not f.startswith("_")))
 
 

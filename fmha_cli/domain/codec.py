@@ -120,7 +120,7 @@ def to_json(noun: object) -> dict[str, Any]:
         return _written(noun)
     kept = once(noun, "_json", lambda: _written(noun))
     out = kept.copy()
-    for name in once(noun, "_json_lists", lambda: [name for name, value in kept.items() if type(value) is list]):
+    for name in once(noun, "_json_lists", lambda: [key for key, value in kept.items() if type(value) is list]):
         out[name] = kept[name].copy()
     return out
 

@@ -232,7 +232,13 @@ class Counting(Catalogued, Protocol):
 
 @runtime_checkable
 class Revised(Protocol):
-    """A backend that can decide with the kernels of another revision of its source."""
+    """A backend that can decide with the kernels of another revision of its source.
+
+    Attributes:
+        revision: the one with which it decides.
+    """
+
+    revision: str
 
     def at_revision(self, name: str) -> Backend:
         """The backend whose kernels, decisions and plans are those of a revision.

@@ -133,3 +133,26 @@ def test_plain_values_need_no_encoder_of_their_own(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(json, "dumps", called)
     rows = [{"name": str(i), "tile": [i, 2, 3], "on": True, "none": None} for i in range(100)]
     assert json_text(rows).count('"name"') == 100
+
+
+# -- the index ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_wrong_digest_makes_no_kernel_once_there_is_an_index(
+    fmha: Fmha, made: list[KernelSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[KernelSpec] = []
+    original = KernelSpec.digest.fget
+    assert original is not None
+    monkeypatch.setattr(KernelSpec, "digest", property(lambda self: asked.append(self) or original(self)))
+    argv = ("explain", "-s", "64", "--arch", "gfx1201", "--backend", "ck_tile", "--kernel", "12345678")
+    first = fmha(*argv)
+    assert (first.code, first.out) == (2, "")
+    assert first.err.startswith("looking through all kernels once, for an index of them in the cache\nerror[E006]: ")
+    assert len(asked) > 5000
+    asked.clear()
+    made.clear()
+    second = fmha(*argv)
+    assert (second.code, second.out) == (2, "")
+    assert second.err.startswith("error[E006]: --kernel 12345678: no such kernel\n")
+    assert (asked, made) == ([], [])

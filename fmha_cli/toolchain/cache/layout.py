@@ -10,6 +10,7 @@
     failed/<digest>/{build.log, source.cpp}                    the last failed build of a key
     toolchains/<name>.json                                     probe results
     toolchains/rocm-<digest>/                                  the parts of ROCm that a compiler lacks, as one root
+    kernels/<backend>-<arch>                                   the index of kernels by digest and upstream name
     sources/<name>-<version>/                                  pinned third-party sources
     prebuilt/<digest>                                          second names of imported entries
     imported/<digest>                                          the origins of imported entries
@@ -60,6 +61,8 @@ class CacheLayout:
     """The logs of failed builds."""
     toolchains: Path = field(init=False)
     """The results of probing compilers."""
+    kernels: Path = field(init=False)
+    """The index of kernels."""
     sources: Path = field(init=False)
     """The third-party sources."""
     prebuilt: Path = field(init=False)

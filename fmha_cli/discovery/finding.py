@@ -1,0 +1,88 @@
+"""The kernel that ``--kernel`` names: a canonical name, an ``upstream_name``, or a prefix of its digest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from fmha_cli.discovery.kernel_index import make_table, places_by_digest, places_by_name
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.protocols import Backend, Refusing, Revised
+
+MIN_PREFIX = 8
+"""Hex digits that a digest prefix must have (contract, section 4)."""
+
+
+def digest_prefix(text: str) -> str:
+    """The text in small letters if it is a digest prefix, else an empty text."""
+    prefix = text.lower()
+    return prefix if len(prefix) >= MIN_PREFIX and set(prefix) <= set("0123456789abcdef") else ""
+
+
+def find_kernel(
+    registry: Registry, backends: Iterable[Backend], text: str | None, archs: Iterable[str]
+) -> KernelSpec | None:
+    """The kernel that ``--kernel`` names.
+
+    Raises:
+        UsageError: unknown or ambiguous.
+    """
+    if text is None:
+        return None
+    if text.count(":") == 4:
+        return _by_canonical_name(registry, text)
+    matches: dict[str, KernelSpec] = {}
+    wanted = list(archs)
+    for backend in backends:
+        served = set(backend.archs())
+        for arch in filter(served.__contains__, wanted):
+            matches.update((kernel.digest, kernel) for kernel in _matching(registry, backend, arch, text))
+    if len(matches) == 1:
+        return next(iter(matches.values()))
+    if not matches:
+        short = f" (a digest prefix has at least {MIN_PREFIX} hex digits)" if len(text) < MIN_PREFIX else ""
+        help = "`fmha list-kernels --arch A` prints names and digests"
+        raise UsageError(f"--kernel {text}: no such kernel{short}", code="E006", where="--kernel", help=help)
+    listed = "; ".join(f"{digest[:16]} {kernel.name}" for digest, kernel in sorted(matches.items())[:6])
+    raise UsageError(f"--kernel {text}: ambiguous", code="E007", where="--kernel", why=f"it matches {listed}")
+
+
+def _by_canonical_name(registry: Registry, text: str) -> KernelSpec:
+    kernel = registry.parse_kernel(text)
+    backend = registry.backend(kernel.backend)
+    if kernel.arch not in backend.archs() or kernel not in backend.kernels(registry.arch(kernel.arch)):
+        reasons = backend.refusals(kernel) if isinstance(backend, Refusing) else ()
+        what = f"--kernel {text}: {backend.name} has no such kernel"
+        why = "; ".join(f"{reason.id} {reason.text}" for reason in reasons) or None
+        raise UsageError(what, code="E006", where="--kernel", why=why)
+    return kernel
+
+
+def _matching(registry: Registry, backend: Backend, arch: str, text: str) -> Iterator[KernelSpec]:
+    """The kernels of a backend and architecture that a text names, found by the index where there is one."""
+    prefix = digest_prefix(text)
+    tables = registry.tables if registry.is_builtin(backend.name) else None  # plugins change without a new version
+    kernels = backend.kernels(registry.arch(arch))
+
+    def named(kernel: KernelSpec) -> bool:
+        return kernel.digest.startswith(prefix) if prefix else backend.upstream_name(kernel) == text
+
+    if tables is None:
+        yield from filter(named, kernels)
+        return
+    owner = f"{backend.name}-{backend.revision}" if isinstance(backend, Revised) else backend.name
+    table = tables.load(owner, arch)
+    if table is not None:
+        places = places_by_digest(table, prefix) if prefix else places_by_name(table, text)
+        there = islice(kernels, max(places, default=-1) + 1)
+        found = [kernel for place, kernel in enumerate(there) if place in places and named(kernel)]
+        if len(found) == len(places):
+            yield from found
+            return
+        kernels = backend.kernels(registry.arch(arch))  # the entry is wrong
+    tables.announce()
+    every = list(kernels)
+    tables.keep(owner, arch, make_table((k.digest, backend.upstream_name(k)) for k in every))
+    yield from filter(named, every)
