@@ -58,13 +58,13 @@ def check_members(host: Host, found: Outcomes) -> Members:
 
 
 def test_choice_launches_and_parameters_are_upstreams(host: Host) -> None:
-    found = judged(host, random_cases(1, 600))
-    print(f"\n600 problems, {len(found.templates)} template-ids, {len(found.faults)} mismatches\n{found.lines()}")
+    found = judged(host, random_cases(1, 300))
+    print(f"\n300 problems, {len(found.templates)} template-ids, {len(found.faults)} mismatches\n{found.lines()}")
     assert not found.faults, "\n".join(found.faults[:40])
-    assert found.served() >= 400
-    assert all(found.served(api) >= 20 for api in APIS)
+    assert found.served() >= 200
+    assert all(found.served(api) >= 10 for api in APIS)
     members = check_members(host, found)
-    assert members.compared >= 200 * 60
+    assert members.compared >= 100 * 60
 
 
 @pytest.mark.slow
