@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import re
-from collections.abc import Mapping
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from fmha_amdgpu_emu import building
-from fmha_amdgpu_emu.units import amalgamated, core_files, core_units
+from fmha_amdgpu_emu.units import Units, amalgamated, core_files, core_units, units_of
 
 from fmha_cli.api import BuildContext, KernelFailure
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -64,8 +65,8 @@ def two(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """Two small units instead of the emulator's, which the test may change."""
     files = dict(TWO)
 
-    def units() -> Mapping[str, str]:
-        return {name.removesuffix(".cpp"): amalgamated(name, files) for name in sorted(files) if name.endswith(".cpp")}
+    def units() -> Units:
+        return units_of(files, ("shared.hpp",))
 
     monkeypatch.setattr(building, "core_units", units)
     return files
@@ -104,8 +105,42 @@ def test_what_does_not_compile_or_link_is_said(two: dict[str, str], tmp_path: Pa
 
 def test_the_emulators_own_units_are_whole() -> None:
     """A unit includes only the compiler's own headers, so its object depends on its text alone."""
-    for name, text in core_units().items():
+    units = core_units()
+    for name, text in {**units.texts, "prefix": units.prefix}.items():
         assert not re.search(r'^\s*#\s*include\s*"', text, re.M), name
+
+
+def test_a_changed_prefix_changes_every_unit(two: dict[str, str], tmp_path: Path) -> None:
+    context = BuildContext(cache_root=tmp_path / "cache", jobs=2)
+    building.build_emulator(context)
+    two["shared.hpp"] = "#pragma once\nint twice(int);\ninline int more = 1;\n"
+    two["other.cpp"] = two["other.cpp"].replace("2 * x", "2 * x + more")
+    edited = building.build_emulator(context)
+    assert ctypes.CDLL(str(edited.path)).answer() == 43
+    assert len(entries(tmp_path)) == 6
+
+
+@pytest.mark.parametrize("works", [True, False])
+def test_objects_do_not_depend_on_the_compiled_prefix(
+    two: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, works: bool
+) -> None:
+    """A prefix is compiled where it pays. The library is the same without it, and where a compiler cannot do it."""
+    plain = building.build_emulator(BuildContext(cache_root=tmp_path / "plain", jobs=1))
+    done: list[int] = []
+    run = subprocess.run
+
+    def asked(command: list[str], **options: Any) -> Any:
+        kind = ["-x", "c++-header"] if works else ["-x", "no-such-language"]
+        place = command.index("-x")
+        ended = run([*command[:place], *kind, *command[place + 2 :]], **options)
+        done.append(ended.returncode)
+        return ended
+
+    monkeypatch.setattr(building, "_WORTH_IT", 0)
+    monkeypatch.setattr(building.subprocess, "run", asked)
+    fast = building.build_emulator(BuildContext(cache_root=tmp_path / "cache", jobs=1))
+    assert [code == 0 for code in done] == [works]
+    assert fast.sha256 == plain.sha256
 
 
 def test_each_part_is_an_entry_of_its_kind(two: dict[str, str], tmp_path: Path) -> None:

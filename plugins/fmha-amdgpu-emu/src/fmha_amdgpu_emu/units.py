@@ -1,12 +1,15 @@
-"""The emulator's C++ as translation units: each ``.cpp`` and its local headers joined to one text.
+"""The emulator's C++ as translation units: a prefix that all of them share, and each ``.cpp`` joined with its other headers.
 
-The build cache keys a compile by its source text, so an unchanged unit is never compiled again.
+The build cache keys a compile by its source text, so an unchanged unit is never compiled again. A unit's text names the
+prefix by its digest.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib import resources
 from importlib.resources.abc import Traversable
 
@@ -14,6 +17,8 @@ from fmha_amdgpu_emu.device_facts import arch_facts
 from fmha_cli.api import hip_host_files
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]+"([^"]+)"[^\n]*$', re.MULTILINE)
+_SHARED = ("lanes.hpp", "launch.hpp", "report.hpp", "tables.hpp", "formats.hpp")
+"""The headers of the prefix. With what they include, most units read them."""
 _ONCE = re.compile(r"^[ \t]*#[ \t]*pragma[ \t]+once[^\n]*\n", re.MULTILINE)
 
 
@@ -49,7 +54,33 @@ def core_files() -> dict[str, str]:
     return {**hip_host_files(), **own, "arch_facts.hpp": arch_facts()}
 
 
-def core_units() -> dict[str, str]:
-    """The translation units by name (``listing`` for ``listing.cpp``), in alphabetical order."""
-    files = core_files()
-    return {name.removesuffix(".cpp"): amalgamated(name, files) for name in sorted(files) if name.endswith(".cpp")}
+@dataclass(frozen=True)
+class Units:
+    """What is compiled.
+
+    Attributes:
+        prefix: the text that comes before each unit's (``-include``).
+        texts: the translation units by name (``listing`` for ``listing.cpp``), in alphabetical order.
+    """
+
+    prefix: str
+    texts: Mapping[str, str]
+
+
+def units_of(files: Mapping[str, str], shared: tuple[str, ...] = _SHARED) -> Units:
+    """The units of some files, with a prefix of the headers ``shared``.
+
+    Raises:
+        KeyError: an ``#include "x"`` names no file.
+    """
+    seen: set[str] = set()
+    joined = "".join(f'#include "{name}"\n' for name in shared)
+    prefix = "#pragma once\n" + amalgamated("prefix.hpp", {**files, "prefix.hpp": joined}, seen)
+    digest = f"// prefix {hashlib.sha256(prefix.encode()).hexdigest()}\n"
+    names = sorted(name for name in files if name.endswith(".cpp"))
+    return Units(prefix, {name.removesuffix(".cpp"): digest + amalgamated(name, files, set(seen)) for name in names})
+
+
+def core_units() -> Units:
+    """The units of the emulator."""
+    return units_of(core_files())
