@@ -65,9 +65,11 @@ def _near(name: str, names: Sequence[str], kind: Kind | None) -> tuple[Sequence[
     begun = [k for k in names if len(own) > 2 and letters(k).startswith(own)]
     if begun:
         return begun[:MOST], "", ""
-    apart = {k: distance(own, letters(k)) for k in names if close(own, letters(k))}
-    best = min(apart.values(), default=0)
-    return [k for k, number in apart.items() if number == best][:MOST], "", ""
+    apart = {
+        k: (distance(own, letters(k)), _digits(own) != _digits(letters(k))) for k in names if close(own, letters(k))
+    }
+    best = min(apart.values(), default=None)
+    return [k for k, far in apart.items() if far == best][:MOST], "", ""
 
 
 def close(name: str, known: str) -> bool:
@@ -97,7 +99,8 @@ def distance(a: str, b: str) -> int:
 
 
 def _digits(name: str) -> str:
-    return "".join(c for c in name if c.isdigit())
+    """The digits of a name as a number: ``K0012`` has those of ``K012``."""
+    return "".join(c for c in name if c.isdigit()).lstrip("0")
 
 
 def _agreed(name: str, known: str) -> int:

@@ -186,7 +186,7 @@ def test_pages(fmha: Fmha, code: str) -> None:
 def test_an_unknown_page(fmha: Fmha) -> None:
     done = fmha("explain", "K0012")
     assert done.code == 2
-    assert "K012" in done.err
+    assert "did you mean K012?" in done.err
     far = fmha("explain", "K9999")
     assert far.code == 2
     assert "fmha explain --rules" in far.err
