@@ -39,7 +39,7 @@ def suggest(name: str, known: Iterable[str], kind: Kind | None = None, otherwise
         return f"{asked} {note}".rstrip()
     if otherwise is None:
         otherwise = f"one of {', '.join(names)}" if names else "there are none"
-    return f"{note}; {otherwise}" if note else otherwise
+    return "; ".join(filter(None, (note, otherwise)))
 
 
 def near_names(name: str, known: Iterable[str], kind: Kind | None = None) -> tuple[str, ...]:

@@ -49,6 +49,7 @@ def test_a_refused_name_gets_the_one_that_was_meant_or_none(fmha: Fmha, argv: st
     assert (done.code, done.out) == (code, "")
     (line,) = [line for line in done.err.splitlines() if line.startswith("  = help: ")]
     assert line.startswith(f"  = help: {help}")
+    assert not line.rstrip().endswith((";", ":"))
 
 
 def test_variables_get_the_names_of_options_alone(fmha: Fmha) -> None:

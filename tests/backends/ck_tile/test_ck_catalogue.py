@@ -21,7 +21,10 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import Catalogued
 from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey
 
-TABLES = sorted({f.name for f in arch_root().iterdir() if f.name.startswith("_ck_tile_")} - {"_ck_tile_rules.json"})
+TABLES = sorted(
+    {f.name for f in arch_root().iterdir() if f.name.startswith("_ck_tile_")}
+    - {"_ck_tile_rules.json", "_ck_tile_files.json"}
+)
 
 
 def algorithm(kernel: KernelSpec) -> CkAlgorithm:
