@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from child_signals import hear_signals
 from fmha_null.kernels import Behaviour, null_kernel
 
 from cli.conftest import Fmha
@@ -100,16 +101,10 @@ def test_unsupported_does_not_count_in_a_mixed_sweep(fmha: Fmha) -> None:
     assert [r["verdict"] for r in done.document["records"]] == ["PASSED", "UNSUPPORTED"]
 
 
-def _hear_signals() -> None:
-    """Restore the signals that child processes ignore if the suite runs in the background or under ``nohup``."""
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
-
-
 def interrupted_after(rows: int, argv: Sequence[str], by: signal.Signals) -> tuple[int, list[Any], str]:
     """Send the signal after some rows of ``--jsonl``; returns (exit code, all rows, stderr)."""
     process = subprocess.Popen(
-        [*PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=_hear_signals
+        [*PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=hear_signals
     )
     assert process.stdout is not None
     lines = [process.stdout.readline() for _ in range(rows)]

@@ -12,6 +12,7 @@ from typing import IO
 
 import pytest
 import tree_backend
+from child_signals import hear_signals
 from tree_fixtures import tree
 
 from cli.conftest import Fmha
@@ -190,6 +191,7 @@ def test_a_process_without_a_terminal(tree: Path, tmp_path: Path) -> None:
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        preexec_fn=hear_signals,
     ) as process:
         until(process.stderr, "watching 2 files")
         (tree / "kernel.h").write_text("wrong now\n")
@@ -197,7 +199,7 @@ def test_a_process_without_a_terminal(tree: Path, tmp_path: Path) -> None:
         assert process.stdout is not None
         rows = [process.stdout.readline() for _ in range(4)]
         process.send_signal(signal.SIGINT)
-        process.communicate()
+        process.communicate(timeout=600)
     assert process.returncode == 130
     assert ['"verdict":"WRONG"' in row.replace(" ", "") for row in rows] == [False, False, False, True]
     assert ['"files":1' in row.replace(" ", "") for row in rows] == [False, False, False, True]
