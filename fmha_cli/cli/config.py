@@ -80,7 +80,9 @@ def _refuse_unknown(path: Path, keys: Iterable[str], known: Iterable[str], what:
                 f"{path}: unknown key {what}{key!r}",
                 code="C002",
                 where=str(path),
-                help=suggest(key, names, Kind.OPTION),
+                help=suggest(
+                    key, names, Kind.OPTION, otherwise="`fmha COMMAND --help` lists the options, which are the keys"
+                ),
             )
 
 

@@ -8,11 +8,12 @@ import pytest
 from sources.conftest import Notices
 
 from fmha_cli.backends.ck_tile.revisions import BASELINE
-from fmha_cli.backends.ck_tile.tree import ck_tree, example_digest, headers_digest, revisions
+from fmha_cli.backends.ck_tile.tree import ck_tree, example_digest, known, revisions
 from fmha_cli.backends.hip.rocm_parts import rocm_parts
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.installation import SourceState
 from fmha_cli.sources import store
+from fmha_cli.sources.homes import looked_at
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.sources.ranged import RangedFile
 from fmha_cli.sources.store import fetched, standing
@@ -48,7 +49,9 @@ def test_the_pinned_tree_is_the_baseline(shared_cache: Path, notices: Notices) -
     tree = ck_tree(shared_cache, home=None, offline=True, notify=notices, environ={})
     (baseline,) = (r for r in revisions() if r.name == BASELINE)
     assert tree.revision == BASELINE
-    assert headers_digest(tree.include) == baseline.headers == tree.digest
+    found = looked_at(open_root(shared_cache), {"": tree.include / "ck_tile"}, known())
+    assert found.digest == baseline.headers == tree.digest
+    assert found.differing == 0
     assert tree.generator is not None
     assert example_digest(tree.generator) == baseline.example
     named = ck_tree(shared_cache, home=str(tree.include.parent), offline=True, notify=notices)

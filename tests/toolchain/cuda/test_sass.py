@@ -76,7 +76,7 @@ def test_matrix_instructions_of_every_kind() -> None:
             for title in ("matrices", "bytes", "warpgroups", "tensor_memory")
             if PROBES[title].on(arch)
         }
-        for arch in QUICK
+        for arch in ("sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
     }
     assert all(found["matrices"] >= 7 for found in classes.values())
     assert classes["sm_89"]["bytes"] == classes["sm_120a"]["bytes"] == 1 if "bytes" in classes["sm_120a"] else True
