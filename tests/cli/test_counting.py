@@ -7,6 +7,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -145,20 +146,21 @@ def test_plain_values_need_no_encoder_of_their_own(monkeypatch: pytest.MonkeyPat
 
 
 def test_a_wrong_digest_makes_no_kernel_once_there_is_an_index(
-    fmha: Fmha, made: list[KernelSpec], monkeypatch: pytest.MonkeyPatch
+    fmha: Fmha, made: list[KernelSpec], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     asked: list[KernelSpec] = []
+    cache = str(tmp_path / "cache")  # the one that all tests share may have the index already
     original = KernelSpec.digest.fget
     assert original is not None
     monkeypatch.setattr(KernelSpec, "digest", property(lambda self: asked.append(self) or original(self)))
     argv = ("explain", "-s", "64", "--arch", "gfx1201", "--backend", "ck_tile", "--kernel", "12345678")
-    first = fmha(*argv)
+    first = fmha(*argv, FMHA_CACHE_DIR=cache)
     assert (first.code, first.out) == (2, "")
     assert first.err.startswith("looking through all kernels once, for an index of them in the cache\nerror[E006]: ")
     assert len(asked) > 5000
     asked.clear()
     made.clear()
-    second = fmha(*argv)
+    second = fmha(*argv, FMHA_CACHE_DIR=cache)
     assert (second.code, second.out) == (2, "")
     assert second.err.startswith("error[E006]: --kernel 12345678: no such kernel\n")
     assert (asked, made) == ([], [])
