@@ -139,6 +139,24 @@ def looked_at(layout: CacheLayout, parts: Mapping[str, Path], known: Known) -> H
     return Home(answer["digest"], known, *(tuple(answer[name]) for name in ("changed", "added", "missing")))
 
 
+def unfit(what: str, home: Home, *, options: tuple[str | None, str | None], more: str = "") -> EnvironmentProblem:
+    """S106: the refusal of a tree that is no known revision and not near to one.
+
+    Args:
+        options: the option that named the tree, and the one that would take it as a revision.
+        more: what follows the count of the files that differ.
+    """
+    given, taken_as = options
+    return EnvironmentProblem(
+        what,
+        code="S106",
+        where=f"--{given}",
+        why=f"{home.differing} files differ from the {len(home.known.files)} of {home.known.name}{more}",
+        help=f"--{taken_as} {home.known.name} builds it by the rules of that revision all the same; without --{given} the "
+        "pinned source is used",
+    )
+
+
 def require_same(before: Home, now: Home, where: str) -> None:
     """Refuse what was compiled while its sources changed.
 

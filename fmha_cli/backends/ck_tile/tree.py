@@ -12,7 +12,7 @@ from fmha_cli.domain.arch import arch_document
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.sources.homes import Home, Known, home_files, looked_at, require_same
+from fmha_cli.sources.homes import Home, Known, home_files, looked_at, require_same, unfit
 from fmha_cli.sources.trees import text_digest
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -234,13 +234,11 @@ def _named(home: Path, layout: CacheLayout, taken_as: str | None) -> CkTree:
         f"{r.name} ({r.date}, {r.headers[:12]}…{'' if r.supported else ', cannot be built against'})"
         for r in revisions()
     )
-    raise EnvironmentProblem(
+    raise unfit(
         f"the Composable Kernel in {include} cannot be built against: {fault}",
-        code="S106",
-        where=f"--{HOME_OPTION}",
-        why=f"{found.differing} files differ from the {len(found.known.files)} of {found.known.name}; known revisions: {names}",
-        help=f"--{AS_OPTION} {BASELINE} builds it by the rules of that revision all the same; without --{HOME_OPTION} the "
-        "pinned source is used",
+        found,
+        options=(HOME_OPTION, AS_OPTION),
+        more=f"; known revisions: {names}",
     )
 
 

@@ -11,7 +11,7 @@ from fmha_cli.domain.errors import EnvironmentProblem, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree, Surroundings
 from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.sources.homes import Home, Known, home_files, looked_at, require_same
+from fmha_cli.sources.homes import Home, Known, home_files, looked_at, require_same, unfit
 from fmha_cli.sources.pins import pin_of
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import CacheLayout
@@ -88,13 +88,10 @@ def own_tree(upstream: Upstream, options: Mapping[str, str], cache_root: Path, n
     if found.edited is None:
         return found
     if told is None and not found.home.near:
-        raise EnvironmentProblem(
+        raise unfit(
             f"the {upstream.source} in {root} cannot be built against: its revision is unknown",
-            code="S106",
-            where=f"--{upstream.home_option}",
-            why=f"{found.home.differing} files differ from the {len(known.files)} of {known.name}",
-            help=f"--{upstream.as_option} {known.name} builds it by the rules of that revision all the same; without "
-            f"--{upstream.home_option} the pinned source is used",
+            found.home,
+            options=(upstream.home_option, upstream.as_option),
         )
     said = f"the {upstream.source} of --{upstream.home_option} {root} is {_difference(found)}"
     notify(Notice(NoticeKind.SOURCE, said))

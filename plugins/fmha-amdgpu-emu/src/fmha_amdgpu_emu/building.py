@@ -104,7 +104,7 @@ def _precompile(prefix: Path, flags: _Flags) -> None:
 
 
 def _saying_once(notify: Callable[[str], None]) -> Callable[[int, int, Any], None]:
-    """Listens to finished units. After the first compiled one it announces that the emulator is being built, which takes minutes."""
+    """Listens to finished units. After the first compiled one it announces that the emulator is being built, which takes about a minute."""
     said = False
 
     def done(count: int, total: int, outcome: Any) -> None:
