@@ -181,7 +181,12 @@ def markdown(rows: Sequence[Mapping[str, Any]], seconds: float, jobs: int) -> st
 def main() -> int:
     return run(
         Matrix(
-            doc=__doc__, path=LIST, quick="the four kernels of CI", kernels_of=kernels_of, row_of=row_of, page=markdown
+            doc=__doc__,
+            listed=listed,
+            quick="the four kernels of CI",
+            kernels_of=kernels_of,
+            row_of=row_of,
+            page=markdown,
         )
     )
 

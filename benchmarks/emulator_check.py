@@ -31,7 +31,7 @@ from emulator_cases import all_cases
 
 from fmha_cli.api import Registry, build_registry, run, select
 from fmha_cli.backends.ck_tile.kernel_rules_target import known_bad
-from fmha_cli.discovery.select import Wanted
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.problem import Problem
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")

@@ -25,7 +25,7 @@ from typing import Any
 from fmha_cli.api import Registry, build_registry, select
 from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.backends.ck_tile.parity.mapping import mapped
-from fmha_cli.discovery.select import Wanted
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.counterpart import Case
 from fmha_cli.domain.problem import Problem
 from fmha_cli.parity.suite import load_suite

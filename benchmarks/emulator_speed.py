@@ -22,7 +22,7 @@ from typing import Any
 
 from fmha_cli.api import BuildContext, build_registry, select
 from fmha_cli.discovery.emulated_devices import emulated_availability, emulated_device
-from fmha_cli.discovery.select import Wanted
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.emulation import EmulatorOptions
 from fmha_cli.domain.problem import Problem

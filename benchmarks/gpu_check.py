@@ -5,9 +5,9 @@
 AMD: each case is a problem that uses certain families. All kernels are built first, in parallel. Then every case is
 checked against the oracle and timed (``fmha bench``).
 
-NVIDIA: every family and feature is checked with all fills. The check then measures speed against PyTorch's
-FlashAttention and decoding, and runs 500 random problems and compute-sanitizer (``fa_check``). ``--archive FILE``
-imports kernels that ``gpu_prepare.py`` built, and only missing kernels are built. ``--dry-run`` needs no GPU and does
+NVIDIA: for each backend (``--backend``, a comma list), every family and feature is checked with all fills. The check
+then times its kernels beside PyTorch's operators, and runs random problems and compute-sanitizer (``nvidia_check``).
+``--archive FILE`` imports kernels that ``gpu_prepare.py`` built, and only missing kernels are built. ``--dry-run`` needs no GPU and does
 everything up to the launch. ``--results DIR`` writes the record with its environment, and a page next to it.
 
 Exit codes: 0 if nothing is wrong; 1 if something is wrong; 4 if there is no such GPU. With 4, every row is NOT_RUN with
@@ -32,12 +32,13 @@ from typing import Any
 
 from amd_cases import AMD_CASES
 from check_case import Case
-from fa_check.budget import Budget
-from fa_check.check import Options, check, first_device, nothing_runs, rows_of
-from fa_check.dry import dry_run
-from fa_check.page import page
-from fa_check.results import good, table
-from fa_check.shards import children_find_us
+from nvidia_check.budget import Budget
+from nvidia_check.check import Options, check, first_device, nothing_runs, rows_of
+from nvidia_check.dry import dry_run
+from nvidia_check.page import page
+from nvidia_check.results import good, table
+from nvidia_check.shards import children_find_us
+from nvidia_check.subjects import subjects_of
 
 SCHEMA = "fmha.gpu-check/1"
 LEAST_S = 5.0
@@ -201,7 +202,8 @@ def main() -> int:
     nvidia.add_argument(
         "--processes", type=int, default=max(1, (os.cpu_count() or 2) * 3 // 4), help="that check at once"
     )
-    nvidia.add_argument("--count", type=int, default=500, help="random problems")
+    nvidia.add_argument("--backend", default="", help="what to check, a comma list [every installed one]")
+    nvidia.add_argument("--count", type=int, help="random problems of each backend [its own number]")
     nvidia.add_argument("--cache-dir", type=Path, help="where kernels are kept [a temporary folder]")
     nvidia.add_argument("--results", type=Path, help="folder for the record and its page")
     wanted = parser.parse_args()
@@ -224,8 +226,8 @@ def main() -> int:
 
 
 def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
-    """Run the check of ``fa_check`` and write its table and record. Returns the exit code."""
-    budget = Budget(60 * wanted.minutes)
+    """Run the check of ``nvidia_check`` and write its table and record. Returns the exit code."""
+    budget, subjects = Budget(60 * wanted.minutes), subjects_of(wanted.backend.split(",") if wanted.backend else [])
     options = Options(
         cache_root=(wanted.cache_dir or folder / "cache").absolute(),
         folder=folder,
@@ -235,14 +237,14 @@ def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
         parts=tuple(wanted.parts.split(",")),
         count=wanted.count,
     )
-    device, why = (None, "dry run") if wanted.dry_run else first_device()
+    device, why = (None, "dry run") if wanted.dry_run else first_device([subject.backend for subject in subjects])
     notes: dict[str, Any] = {}
     if wanted.dry_run:
-        found, notes = dry_run(wanted.arch, options, budget)
+        found, notes = dry_run(wanted.arch, subjects, options, budget)
     elif device is None:
-        found = nothing_runs(options, why)
+        found = nothing_runs(subjects, options, why)
     else:
-        found, notes = check(device, options, budget)
+        found, notes = check(device, subjects, options, budget)
     document = {
         "schema": SCHEMA,
         "device": None if device is None else asdict(device),
@@ -257,8 +259,8 @@ def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
         wanted.results.mkdir(parents=True, exist_ok=True)
         (wanted.results / "nvidia.json").write_text(text, "utf-8")
         (wanted.results / "nvidia.md").write_text(page(document, found), "utf-8")
-    if "kernels" in notes:
-        print(notes["kernels"]["text"])
+    for backend, kernels in notes.get("kernels", {}).items():
+        print(f"{backend}: {kernels['text']}")
     print("\n".join(table(found)))
     print(f"{len(found)} rows in {document['seconds']} s; {wanted.out}")
     if device is None:

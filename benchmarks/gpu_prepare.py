@@ -1,8 +1,8 @@
 """Build every kernel that ``gpu_check.py --vendor nvidia`` needs, and pack them for a machine without a network.
 
-    python benchmarks/gpu_prepare.py [--arch sm_90] [--jobs 2] [--minutes M] [-o fa_sm_90.tar.xz]
+    python benchmarks/gpu_prepare.py [--arch sm_90] [--backend B] [--jobs 2] [--minutes M] [-o nvidia_sm_90.tar.xz]
 
-On that machine: ``PYTHONPATH=. python benchmarks/gpu_check.py --vendor nvidia --archive fa_sm_90.tar.xz``. Kernels in
+On that machine: ``PYTHONPATH=. python benchmarks/gpu_check.py --vendor nvidia --archive nvidia_sm_90.tar.xz``. Kernels in
 the cache are not built again, so an interrupted run continues where it stopped. Exit codes: 0 if the archive holds all
 kernels and is small enough to transfer; 1 if kernels are missing or it is too large, with the reason.
 """
@@ -13,11 +13,13 @@ import argparse
 import time
 from pathlib import Path
 
-from fa_check.check import BACKEND
-from fa_check.kernels import pool_of, supply
+from nvidia_check.kernels import pool_of, supply
+from nvidia_check.plans import machine_of
+from nvidia_check.subjects import subjects_of
 
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.domain.device import DeviceFacts, usable_cores
+from fmha_cli.domain.device import usable_cores
+from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.exporting import export_entries
 from fmha_cli.toolchain.cache.root import cache_root, open_root
 
@@ -28,30 +30,36 @@ TRAVELS = 50 * 10**6
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default="sm_90")
+    parser.add_argument("--backend", default="", help="whose kernels, a comma list [every one's]")
     parser.add_argument("--jobs", type=int, default=usable_cores())
     parser.add_argument("--minutes", type=float, default=240.0)
     parser.add_argument("--offline", action="store_true", help="never fetch the sources")
     parser.add_argument("-o", "--out", type=Path)
     wanted = parser.parse_args()
     started, root = time.monotonic(), cache_root()
-    backend, device = build_registry().backend(BACKEND), DeviceFacts.of_arch(wanted.arch)
-    pool = pool_of(backend, device)
-    refused = {flags: plan for flags, plan in pool.plans.items() if isinstance(plan, str)}
-    made = supply(pool, backend, root, jobs=wanted.jobs, seconds=60 * wanted.minutes, offline=wanted.offline)
-    print(f"{made.text()}; {time.monotonic() - started:.0f} s")
-    for flags, why in refused.items():
-        print(f"refused: {flags}: {why}")
-    for digest, why in made.faults.items():
-        print(f"missing: {digest[:8]} {pool.stages[digest].kernel.name}: {why}")
-    if not made.artifacts:
+    device, registry, artifacts, whole = machine_of(wanted.arch), build_registry(), list[Artifact](), True
+    for subject in subjects_of(wanted.backend.split(",") if wanted.backend else []):
+        backend, here = registry.backend(subject.backend), subject.at(device)
+        pool = pool_of(backend, device, here.flags)
+        refused = {flags: plan for flags, plan in pool.plans.items() if isinstance(plan, str)}
+        left = 60 * wanted.minutes - (time.monotonic() - started)
+        made = supply(pool, backend, root, jobs=wanted.jobs, seconds=max(0.0, left), offline=wanted.offline)
+        print(f"{subject.backend}: {made.text()}; {time.monotonic() - started:.0f} s")
+        for flags, why in refused.items():
+            print(f"refused: {flags}: {why}")
+        for digest, why in made.faults.items():
+            print(f"missing: {digest[:8]} {pool.stages[digest].kernel.name}: {why}")
+        artifacts += made.artifacts.values()
+        whole = whole and not made.faults and not refused
+    if not artifacts:
         return 1
-    out = wanted.out or Path(f"fa_{wanted.arch}.tar.xz")
-    done = export_entries(open_root(root), [artifact.digest for artifact in made.artifacts.values()], out)
-    largest = max(artifact.path.stat().st_size for artifact in made.artifacts.values())
+    out = wanted.out or Path(f"nvidia_{wanted.arch}.tar.xz")
+    done = export_entries(open_root(root), [artifact.digest for artifact in artifacts], out)
+    largest = max(artifact.path.stat().st_size for artifact in artifacts)
     print(
         f"{out}: {len(done.digests)} kernels, {done.size / 1e6:.1f} MB (at most {TRAVELS / 1e6:.0f}); the largest cubin has {largest / 1e6:.2f} MB"
     )
-    return 0 if not made.faults and not refused and done.size <= TRAVELS else 1
+    return 0 if whole and done.size <= TRAVELS else 1
 
 
 if __name__ == "__main__":

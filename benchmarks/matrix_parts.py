@@ -27,7 +27,9 @@ class Matrix:
     """One matrix.
 
     Attributes:
-        doc: of the command line. path: the list of kernels, JSON. quick: a description of what ``--ci`` selects.
+        doc: of the command line.
+        listed: (``--only``, ``--ci``) -> the list of kernels.
+        quick: a description of what ``--ci`` selects.
         kernels_of: the kernels of rows of the list.
         row_of: (row of the list, kernel, its build outcome, registry) -> all figures of a kernel.
         page: (rows, wall seconds, jobs) -> the page of results.
@@ -35,7 +37,7 @@ class Matrix:
     """
 
     doc: str | None
-    path: Path
+    listed: Callable[[Sequence[str], bool], list[dict[str, Any]]]
     quick: str
     kernels_of: Callable[[Sequence[Row], Registry], list[KernelSpec]]
     row_of: Callable[[Row, KernelSpec, Built, Registry], dict[str, Any]]
@@ -44,8 +46,12 @@ class Matrix:
 
 
 def listed_in(path: Path, only: Sequence[str] = (), ci: bool = False) -> list[dict[str, Any]]:
-    """The rows of a list; ``only`` is ``ARCH`` or ``ARCH:FAMILY``."""
-    rows: list[dict[str, Any]] = json.loads(path.read_text("utf-8"))["kernels"]
+    """The rows of a list in a file, filtered by :func:`chosen`."""
+    return chosen(json.loads(path.read_text("utf-8"))["kernels"], only, ci)
+
+
+def chosen(rows: Sequence[dict[str, Any]], only: Sequence[str], ci: bool) -> list[dict[str, Any]]:
+    """The rows that are asked for; ``only`` is ``ARCH`` or ``ARCH:FAMILY``."""
     return [
         row
         for row in rows
@@ -106,7 +112,7 @@ def run(matrix: Matrix) -> int:
     parser.add_argument("--markdown", type=Path)
     wanted = parser.parse_args()
     registry = build_registry()
-    entries = listed_in(matrix.path, wanted.only, wanted.ci)
+    entries = matrix.listed(wanted.only, wanted.ci)
     kernels = matrix.kernels_of(entries, registry)
     context = BuildContext(
         cache_root=cache_root(None), jobs=wanted.jobs, notify=lambda text: print(text, file=sys.stderr)

@@ -29,7 +29,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.discovery.select import Wanted, select
+from fmha_cli.discovery.select import select
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext

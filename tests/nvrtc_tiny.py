@@ -15,7 +15,7 @@ import pytest
 from fmha_cli.toolchain.cuda.nvrtc import LIBRARY, Compiled, Nvrtc
 from fmha_cli.toolchain.cuda.packages import COMPILER, RUNTIME, WheelProblem, recorded, wheel
 
-ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
+ARCHS = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a", "sm_100", "sm_100a", "sm_103a", "sm_120", "sm_120a")
 _SAID = re.compile(
     r"Compiling entry function '(?P<name>\w+)'.*?"
     r"(?P<frame>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads.*?"

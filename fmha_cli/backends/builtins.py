@@ -24,6 +24,13 @@ _FA_AS = Flag(
     "fa-as", FlagKind.TEXT, "Revision by whose rules an edited tree of --fa-home is built: 2.8.3.post2", metavar="REV"
 )
 
+_XF_HOME = Flag(
+    "xf-home", FlagKind.FILE, "xformers to build against: a checkout with third_party/cutlass", metavar="DIR"
+)
+_XF_AS = Flag(
+    "xf-as", FlagKind.TEXT, "Revision by whose rules an edited tree of --xf-home is built: 0.0.28.post3", metavar="REV"
+)
+
 BUILTINS: Mapping[str, Builtin] = {
     "ck_tile": Builtin(
         "fmha_cli.backends.ck_tile",
@@ -37,5 +44,9 @@ BUILTINS: Mapping[str, Builtin] = {
     "flash_attn": Builtin(
         "fmha_cli.backends.flash_attn", device="cuda:N", options=((_FA_HOME, Use.SOURCES), (_FA_AS, Use.SOURCES))
     ),
+    "mem_efficient": Builtin(
+        "fmha_cli.backends.mem_efficient", device="cuda:N", options=((_XF_HOME, Use.SOURCES), (_XF_AS, Use.SOURCES))
+    ),
+    "cudnn_oss": Builtin("fmha_cli.backends.cudnn_oss", device="cuda:N"),
 }
-"""By name, in the order in which backends are asked. On a GPU ``--backend auto`` takes the first that serves a problem."""
+"""By name. Their order means nothing to a choice: ``arch_specs/_preference.json`` orders backends (``discovery/preference``)."""

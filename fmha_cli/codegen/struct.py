@@ -7,7 +7,7 @@ and size. The host compares all of them before the first call, so it never calls
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, get_args, get_type_hints
@@ -32,14 +32,23 @@ ConstFloats = Annotated[int, CType("const float*", ctypes.c_void_p)]
 ConstInts = Annotated[int, CType("const int64_t*", ctypes.c_void_p)]
 Floats = Annotated[int, CType("float*", ctypes.c_void_p)]
 Int32s = Annotated[int, CType("int*", ctypes.c_void_p)]
+Int64s = Annotated[int, CType("int64_t*", ctypes.c_void_p)]
 UInt64s = Annotated[int, CType("uint64_t*", ctypes.c_void_p)]
 Int64 = Annotated[int, CType("int64_t", ctypes.c_int64)]
 Int32 = Annotated[int, CType("int32_t", ctypes.c_int32)]
 UInt32 = Annotated[int, CType("uint32_t", ctypes.c_uint32)]
 UInt64 = Annotated[int, CType("uint64_t", ctypes.c_uint64)]
 UInt8 = Annotated[int, CType("uint8_t", ctypes.c_uint8)]
+Int16 = Annotated[int, CType("int16_t", ctypes.c_int16)]
+Int8 = Annotated[int, CType("int8_t", ctypes.c_int8)]
 Bool = Annotated[bool, CType("bool", ctypes.c_bool)]
 Float32 = Annotated[float, CType("float", ctypes.c_float)]
+TensorMap = Annotated[Any, CType("CUtensorMap", ctypes.c_uint64 * 16)]
+"""A TMA descriptor, as a parameter of its own. The compiler aligns it to 64 bytes, ctypes to 8."""
+_PLAIN: tuple[Any, ...] = (
+    *(Pointer, Floats, Int32s, Int64s, UInt64s),
+    *(Int64, UInt64, Int32, UInt32, Int16, UInt8, Int8, Bool, Float32),
+)
 
 Rows = Sequence[tuple[Any, str] | tuple[Any, str, Any]]
 """Runs of fields: their common annotation, their names in one text, and their common default if they have one."""
@@ -67,6 +76,20 @@ class ArgumentBlock:
                     setattr(cls, name, default[0])
         cls.__annotations__ = own
         dataclass(frozen=True, kw_only=True)(cls)
+
+
+def typed_rows(rows: Iterable[Sequence[str]], more: Mapping[str, tuple[Any, Any]]) -> Rows:
+    """The fields of an argument block from their C types and names. Numbers and pointers are 0 by default.
+
+    Args:
+        rows: (C type, names in one text), and more members that are for people.
+        more: C type -> annotation and default, for types that are not numbers or pointers.
+
+    Raises:
+        KeyError: an unknown type.
+    """
+    known = {get_args(kind)[1].spelling: (kind, get_args(kind)[0](0)) for kind in _PLAIN} | dict(more)
+    return tuple((known[kind][0], names, known[kind][1]) for kind, names, *_ in rows)
 
 
 Layout = tuple[tuple[str, int, int], ...]

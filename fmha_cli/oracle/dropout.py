@@ -4,8 +4,9 @@ Stream ``fmha`` (this project's own): Philox 4x32-10, key = low and high word of
 c0 = j >> 2, c1 = i, c2 = b * heads + h, c3 = offset; element (b, h, i, j) uses output word j & 3 and is
 kept when word >= threshold, threshold = floor(p * 2^32). i and j count inside the sequence.
 
-``ck_stream`` and ``fa2_stream`` state the streams ``ck`` (Composable Kernel) and ``fa2`` (FlashAttention-2). Both compare
-bytes, and both divide a kept element by 1 - p, not by the share that they keep: ``keep_scale`` serves all streams.
+``ck_stream``, ``fa2_stream`` and ``memeff_stream`` state the streams ``ck`` (Composable Kernel), ``fa2`` (FlashAttention-2)
+and ``memeff`` (memory-efficient attention of xformers and PyTorch). The first two compare bytes, and divide a kept element
+by 1 - p, not by the share that they keep. ``keep_factor`` tells what each stream multiplies a kept element by.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy.typing as npt
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.features import DROPOUT_STREAMS
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.tensors import Ints
+from fmha_cli.domain.tensors import Element
+from fmha_cli.oracle.tensors import Ints, round_to
 
 U32 = npt.NDArray[np.uint32]
 U64 = npt.NDArray[np.uint64]
@@ -38,6 +40,7 @@ _LOW, _SHIFT = np.uint64(0xFFFFFFFF), np.uint64(32)
 _PHILOX_ROUNDS = 10
 _CK_TILE, _CK_LANES, _CK_ROUNDS = 32, 64, 7
 _FA2_ROWS, _FA2_COLUMNS, _FA2_LANES, _FA2_ROUNDS = 16, 32, 32, 7
+_QUAD = np.uint64(4)
 
 
 def philox4x32(
@@ -157,10 +160,46 @@ def fa2_keep_byte(p: float) -> int:
     return int(np.floor(float(np.float32(1) - np.float32(p)) * 255.0))
 
 
+def memeff_stream(problem: Problem, b: int, h: Ints, i: Ints, first: int, end: int) -> Keep:
+    """The stream ``memeff``: the same bits in the memory-efficient forward and backward kernels, whatever their tiles.
+
+    Each element has a word of one sequence: with M and N the largest lengths of the problem and n the keys of the element's
+    own sequence, word w = offset + (b * heads + h) * M * N + i * n + j. It is word w mod 4 of Philox 4x32-10 with key = low
+    and high word of the seed and counter words c0, c1 = low and high word of w div 4, c2 = c3 = 0. The element is kept when
+    u > p, both in single precision, u = word * 2^-32 + 2^-33. A kept element is multiplied by ``keep_factor``.
+
+    Source: ``xformers/csrc/attention/cuda/fmha`` of xformers 0.0.28.post3, ``kernel_forward.h`` and ``kernel_backward.h``:
+    ``advance_to_block``, ``attention_kernel``, ``processBlockIJ``; cuRAND's ``curand_init``, ``skipahead`` and
+    ``curand_uniform4`` of ``curandStatePhilox4_32_10_t``.
+    """
+    plane = ((b * problem.heads + h) * problem.seqlen_q * problem.seqlen_k).astype(np.uint64)
+    start = np.uint64(problem.offset % _WORD**2) + plane  # 64 bits, which wrap as in the kernels
+    word = start % _QUAD + (i * problem.key_lengths()[b] + first).astype(np.uint64)
+    count = (end - first + 6) // 4  # the quads of end - first words from any of the first four on
+    quad = (start // _QUAD + word // _QUAD)[:, None] + np.arange(count, dtype=np.uint64)
+    key = (problem.seed % _WORD, problem.seed // _WORD % _WORD)
+    nothing = np.asarray(0, np.uint64)
+    four = np.stack(philox4x32((quad & _LOW, quad >> _SHIFT, nothing, nothing), key), axis=-1).reshape(len(i), -1)
+    place = (word % _QUAD).astype(np.int64)[:, None] + np.arange(end - first)
+    drawn = np.take_along_axis(four, place, axis=-1).astype(np.float32)
+    kept: Keep = drawn * np.float32(2**-32) + np.float32(2**-33) > np.float32(problem.dropout)
+    return kept
+
+
 STREAMS: Mapping[str, Stream] = MappingProxyType(
-    dict(zip(DROPOUT_STREAMS, (fmha_stream, ck_stream, fa2_stream), strict=True))
+    dict(zip(DROPOUT_STREAMS, (fmha_stream, ck_stream, fa2_stream, memeff_stream), strict=True))
 )
 """The streams of the built-in backends. Plugins add further ones (``Registry.dropout_streams``)."""
+
+
+def keep_factor(stream: Stream, problem: Problem) -> float:
+    """The factor of a kept element: ``keep_scale``, but in the stream ``memeff`` 1 / (1 - p) rounded to single precision and
+    then to the inputs' type, as its kernels multiply P by it (``static_cast<scalar_t>(dropout_scale)``)."""
+    if stream is not memeff_stream:
+        return keep_scale(problem.dropout)
+    left = 1.0 - np.float64(np.float32(problem.dropout))
+    with np.errstate(divide="ignore"):
+        return float(round_to(np.float32(1.0 / left), Element.of(problem.dtype)))
 
 
 def stream_of(name: str, streams: Mapping[str, Stream] = STREAMS) -> Stream:

@@ -23,7 +23,7 @@ from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import bias_shape, shapes_of
 from fmha_cli.oracle.budgets import EPS, HALF_STEP
-from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_scale
+from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor
 from fmha_cli.oracle.finite import nonfinite_elements
 from fmha_cli.oracle.reference import RowResult, attend, flushed, squares, weigh
 from fmha_cli.oracle.rows import all_rows
@@ -172,7 +172,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         factor = None
         if p.dropout:
             kept = stream(p, view.b, block.h, block.i, first, end)
-            factor = kept * keep_scale(p.dropout)
+            factor = kept * keep_factor(stream, p)
         used = weights if factor is None else weights * factor
         dv[first:end] += _summed(used, do)
         dv_square[first:end] += (used**2).T @ do_size
@@ -183,7 +183,8 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         unused = weights == 0  # the dP of a hidden key may come from a NaN
         dp[unused] = 0.0
         ds = np.where(unused, 0.0, weights * (dp - dot[:, None]))
-        spread = np.where(unused, 0.0, weights * (np.abs(dp) + (np.abs(dot) + dot_noise)[:, None]))
+        size = np.abs(dp) + (np.abs(dot) + dot_noise)[:, None]
+        spread = np.where(unused, 0.0, (weights + _least(p)) * size)
         _add_bias(block, ds, spread, first, end, out)
         if capped is not None:
             slope = np.where(unused, 0.0, 1 - capped**2)
@@ -224,9 +225,13 @@ def _summed(terms: F64, rows: F64) -> F64:
 
 def _output_noise(p: Problem, forward: RowResult) -> F64:
     """(R,) size of the error that rounding errors of P leave in an element of O. D is computed from a rounded O."""
-    subnormal = HALF_STEP[p.dtype] / EPS[p.dtype] if p.dtype in EPS else 0.0
-    noise: F64 = (forward.noise + forward.width * subnormal) / sqrt(p.hdim_v)
+    noise: F64 = (forward.noise + forward.width * _least(p)) / sqrt(p.hdim_v)
     return noise
+
+
+def _least(p: Problem) -> float:
+    """The number below which the error of a rounded P is absolute. Some kernels take dS from a P in the inputs' type."""
+    return HALF_STEP[p.dtype] / EPS[p.dtype] if p.dtype in EPS else 0.0
 
 
 def _clean(block: RowBlock, rows: F64, first: int, end: int) -> F64:

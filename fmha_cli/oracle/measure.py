@@ -43,7 +43,7 @@ class RowErrors:
     Attributes:
         relative: (R,) |o - ref| / scale.
         mismatched: (R,) number of elements of another kind (finite, NaN, infinite) than the reference's.
-        counted: rows whose answer is not zero throughout.
+        counted: rows whose answer or error is not zero throughout.
         answers: (R,) a number of each row's answer; rows with one answer have one number. Their errors are the same error.
         leaked: elements that are NaN where the reference allows it (``Reference.leaks``).
         element: the largest |o - ref| / (|ref| + scale / sqrt(d)) of any element.
@@ -163,7 +163,7 @@ def row_errors(actual: Array, expected: F64, floor: F64, limit: float, leaks: Bo
         size = np.abs(np.where(comparable, want, 0.0))
         scale = np.maximum(np.linalg.norm(size, axis=1), floor[part])
         relative[part] = np.linalg.norm(absolute, axis=1) / scale
-        counted += int(size.any(axis=1).sum())
+        counted += int((size.any(axis=1) | (relative[part] > 0)).sum())
         # a random projection in single precision: equal for equal rows, whose float64 sums may differ in the last bits
         answers[part] = (np.where(comparable, want, 0.0) @ probe).astype(np.float32)
         if absolute.size:

@@ -23,7 +23,7 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import lse_shape, shapes_of
 from fmha_cli.oracle.budgets import LEAST_NORMAL
-from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_scale
+from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor, keep_scale
 from fmha_cli.oracle.rows import Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, Ints, SequenceView, appended_cache
@@ -209,7 +209,7 @@ def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int
         weights = np.exp(s, out=s)
         total = total * shrink + weights.sum(axis=1)
         if p.dropout:
-            weights *= stream(p, block.view.b, block.h, block.i, first, end) * keep_scale(p.dropout)
+            weights *= stream(p, block.view.b, block.h, block.i, first, end) * keep_factor(stream, p)
         acc = acc * shrink[:, None] + weigh(block, weights, values, first, end)
         sizes = squares(values)
         square = square * shrink**2 + (weights**2) @ sizes

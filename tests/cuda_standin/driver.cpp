@@ -629,6 +629,15 @@ int launch(void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, u
   return queue(stream, std::move(node), "cuLaunchKernel");
 }
 
+int tensor_map(void* out, int type, uint32_t rank, uint64_t address, const uint64_t* shape, const uint64_t* strides,
+               const uint32_t* box, const uint32_t* steps, int interleave, int swizzle, int promotion, int fill) {
+  Guard guard(driver().mutex);
+  const char* why = driver().major < 9 ? "the device has no TMA"
+                                       : encode_tensor_map(out, type, rank, address, shape, strides, box, steps, interleave,
+                                                           swizzle, promotion, fill);
+  return why ? fail(InvalidValue, std::string("cuTensorMapEncodeTiled: ") + why) : int(Success);
+}
+
 int capture_begin(void* handle, int) {
   REQUIRE_CONTEXT("cuStreamBeginCapture");
   auto* stream = static_cast<Stream*>(handle);
@@ -718,6 +727,12 @@ int error_name(int error, const char** out) {
   return *out = nullptr, InvalidValue;
 }
 
+}  // namespace
+
+API int cuGetProcAddress_v2(const char* name, void** out, int, uint64_t, int* status);
+
+namespace {
+
 struct Entry {
   const char* name;
   void* function;
@@ -761,6 +776,8 @@ const Entry entries[] = {
     ENTRY("cuGraphLaunch", graph_launch),
     ENTRY("cuGraphDestroy", graph_destroy),
     ENTRY("cuGraphExecDestroy", exec_destroy),
+    ENTRY("cuTensorMapEncodeTiled", tensor_map),
+    ENTRY("cuGetProcAddress", cuGetProcAddress_v2),
     ENTRY("cuGetErrorString", error_string),
     ENTRY("cuGetErrorName", error_name),
 };

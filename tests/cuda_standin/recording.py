@@ -11,6 +11,8 @@ from typing import Any
 
 from fmha_cli.domain.errors import InternalError
 
+LONG_NS = 10_000_000
+"""A kernel of this length is not replayed; a numpy model would take minutes."""
 VARIABLE = "FMHA_CUDA_STANDIN"
 """Environment variable that describes the simulated device to a process that :class:`Recording` does not reach."""
 

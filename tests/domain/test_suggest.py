@@ -74,6 +74,9 @@ def test_products_stand_once() -> None:
         *((name, "sm_89") for name in ("l40s", "l40", "l4", "4090", "rtx4090", "RTX 4080")),
         *((name, "sm_120 sm_120a") for name in ("5090", "rtx-5090")),
         *((name, "sm_86") for name in ("3090", "a10", "rtx3080")),
+        *((name, "sm_75") for name in ("t4", "2080", "rtx2070", "turing")),
+        ("v100", "sm_70"),
+        ("p100", "sm_60"),
         ("GFX942", "gfx942"),
         ("gfx942:sramecc+:xnack-", "gfx942"),
         ("gfx943", "gfx942"),
@@ -92,7 +95,9 @@ def test_the_answer_says_by_what_it_was_found() -> None:
     assert suggest("x", []) == "there are none"
 
 
-@pytest.mark.parametrize("name", ["v100", "t4", "sm_70", "rx9060", "rx6900", "mi100", "gfx1030", "foo", "2080", "i9"])
+@pytest.mark.parametrize(
+    "name", ["k80", "gtx1080", "sm_53", "rx9060", "rx6900", "mi100", "gfx1030", "foo", "980", "i9"]
+)
 def test_another_product_is_no_near_name(name: str) -> None:
     assert near_names(name, arch_names(), Kind.ARCH) == ()
 

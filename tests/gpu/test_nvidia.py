@@ -1,4 +1,4 @@
-"""FlashAttention on an NVIDIA GPU: every family and feature is checked by the oracle.
+"""The backends of NVIDIA GPUs: every family and feature is checked by the oracle.
 
 Without a GPU, the tests are skipped with the probe's reason. The cases are those of ``benchmarks/gpu_check.py``. Tests
 that run everywhere check that they use the named families.
@@ -12,14 +12,16 @@ from pathlib import Path
 import gpu_check
 import pytest
 from check_case import Case
-from fa_check.cases import CASES, SANITIZED
-from fa_check.kernels import FLAGS, pool_of
-from fa_check.speed_points import POINTS
 from gpu_cases import device_or_skip
+from nvidia_check.kernels import pool_of
+from nvidia_check.subject import Subject
+from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, SUBJECTS, subjects_of
 
+from fmha_cli.codegen.mem_efficient.traits import kernels_of
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.features import Alibi, CacheKind, Layout, Mode, RotaryStyle
+from fmha_cli.domain.features import Alibi, Bias, CacheKind, Layout, Mode, RotaryStyle
+from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -27,50 +29,60 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
 
-BACKEND = "flash_attn"
-PROBLEMS = [Problem.from_cli(case.flags) for case in CASES]
+EVERY = [(subject, case) for subject in SUBJECTS for case in subject.cases]
+PLACES = (
+    *((FLASH, arch) for arch in ("sm_80", "sm_86", "sm_90", "sm_100", "sm_120")),
+    *((EFFICIENT, arch) for arch in ("sm_75", "sm_86", "sm_120")),
+    *((CUDNN, arch) for arch in ("sm_90a", "sm_100a", "sm_103a")),
+)
 
 
-@pytest.fixture
-def device() -> DeviceFacts:
-    return device_or_skip(BACKEND, "NVIDIA")
+def problems(subject: Subject) -> list[Problem]:
+    return [Problem.from_cli(case.flags) for case in subject.cases]
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda c: c.name)
-def test_every_case_on_the_device(case: Case, device: DeviceFacts, shared_cache: Path) -> None:
-    request = Request(command=Command.VALIDATE, backend=BACKEND, device=device.id, cache_root=str(shared_cache))
+@pytest.mark.parametrize(("subject", "case"), EVERY, ids=lambda x: getattr(x, "name", None) or x.backend)
+def test_every_case_on_the_device(subject: Subject, case: Case, shared_cache: Path) -> None:
+    device = device_or_skip(subject.backend, "NVIDIA")
+    request = Request(command=Command.VALIDATE, backend=subject.backend, device=device.id, cache_root=str(shared_cache))
     for record in run_points([Problem.from_cli(case.flags)], request, build_registry()).records:
         assert record.verdict is Verdict.PASSED, record.notes
         assert tuple(stage.family for stage in record.stages) == case.families
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_86", "sm_90", "sm_100", "sm_120"])
-def test_the_cases_lead_to_their_families(arch: str) -> None:
-    pool = pool_of(build_registry().backend(BACKEND), DeviceFacts.of_arch(arch))
-    for case in CASES:
+@pytest.mark.parametrize(("subject", "arch"), PLACES, ids=lambda x: x if isinstance(x, str) else x.backend)
+def test_the_cases_lead_to_their_families(subject: Subject, arch: str) -> None:
+    device = DeviceFacts.of_arch(arch)
+    here = subject.at(device)
+    pool = pool_of(build_registry().backend(subject.backend), device, here.flags)
+    for case in here.cases:
         plan = pool.plans[case.flags]
         assert isinstance(plan, Plan), (case.name, plan)
         assert tuple(stage.family.value for stage in plan.stages) == case.families, case.name
+    assert {point.name for point in here.points if isinstance(pool.plans[point.flags], str)} == set()
     assert {stage.kernel.arch for stage in pool.stages.values()} == {arch}
 
 
-def test_every_point_of_the_race_has_kernels() -> None:
-    pool = pool_of(build_registry().backend(BACKEND), DeviceFacts.of_arch("sm_90"))
-    assert {point.name for point in POINTS if isinstance(pool.plans[point.flags], str)} == set()
-    assert set(pool.plans) == set(FLAGS)
-
-
 def test_all_families_and_names() -> None:
-    found = {family for case in CASES for family in case.families}
+    found = {family for case in FLASH.cases for family in case.families}
     assert found == {"fwd", "fwd_splitkv", "fwd_splitkv_combine", "bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq"}
-    names = [case.name for case in CASES]
-    assert len(set(names)) == len(names)
-    assert set(SANITIZED) <= set(names)
+    for subject in SUBJECTS:
+        names = [case.name for case in subject.cases]
+        assert len(set(names)) == len(names)
+        assert set(subject.sanitized) <= set(names)
+        assert len({point.name for point in subject.points}) == len(subject.points)
+
+
+def test_the_backends_of_a_check_are_chosen_by_name() -> None:
+    assert subjects_of([]) == SUBJECTS
+    assert subjects_of(["cudnn_oss", "flash_attn"]) == (FLASH, CUDNN)
+    with pytest.raises(SystemExit, match="no check for nope; there are flash_attn"):
+        subjects_of(["nope"])
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
-def test_every_feature_has_a_case(backward: bool) -> None:
-    mine = [p for p in PROBLEMS if p.direction.backward is backward]
+def test_every_feature_of_flash_attention_has_a_case(backward: bool) -> None:
+    mine = [p for p in problems(FLASH) if p.direction.backward is backward]
     assert {p.hdim for p in mine} >= {32, 64, 96, 128, 192, 256, 24, 40, 80, 104, 160, 224}
     assert {p.dtype.value for p in mine} == {"fp16", "bf16"}
     assert {p.mask.kind for p in mine} == {MaskKind.NONE, MaskKind.CAUSAL, MaskKind.WINDOW}
@@ -88,7 +100,7 @@ def test_every_feature_has_a_case(backward: bool) -> None:
 
 
 def test_every_feature_of_a_cache_has_a_case() -> None:
-    cached = [p for p in PROBLEMS if p.kv_cache.kind is not CacheKind.NONE]
+    cached = [p for p in problems(FLASH) if p.kv_cache.kind is not CacheKind.NONE]
     for has in (
         lambda p: p.cache_leftpad is not None and p.append > 0,
         lambda p: p.cache_leftpad is not None and p.splits > 1,
@@ -103,8 +115,53 @@ def test_every_feature_of_a_cache_has_a_case() -> None:
         assert any(has(p) for p in cached)
 
 
+@pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
+def test_every_feature_of_memory_efficient_attention_has_a_case(backward: bool) -> None:
+    mine = [p for p in problems(EFFICIENT) if p.direction.backward is backward]
+    assert {p.dtype.value for p in mine} == {"fp32", "fp16", "bf16"}
+    assert {p.mask.kind for p in mine} >= {MaskKind.NONE, MaskKind.CAUSAL, MaskKind.CAUSAL_TL, MaskKind.WINDOW}
+    assert {p.bias for p in mine} == {Bias.NONE, Bias.R11SS, Bias.R1HSS, Bias.RBHSS}
+    assert {p.mode for p in mine} == set(Mode)
+    assert {p.layout for p in mine} == set(Layout)
+    for has in (
+        lambda p: p.dropout > 0,
+        lambda p: p.kv_heads == 1 < p.heads,
+        lambda p: 1 < p.kv_heads < p.heads,
+        lambda p: p.hdim != p.hdim_v,
+        lambda p: p.hdim % 8,
+        lambda p: p.hdim > 128,
+        lambda p: p.seqlen_k % 8 and p.bias is not Bias.NONE,
+        lambda p: 0 in p.key_lengths(),
+        lambda p: p.dbias is backward,
+        lambda p: backward or p.kv_cache.kind is CacheKind.LINEAR,
+        lambda p: p.deterministic is backward,
+    ):
+        assert any(has(p) for p in mine)
+
+
+def test_most_kernels_of_memory_efficient_attention_have_a_case() -> None:
+    """Every forward kernel, and of the backward kernels all but those for devices with less shared memory."""
+    device = DeviceFacts.of_arch("sm_90")
+    pool = pool_of(build_registry().backend("mem_efficient"), device, EFFICIENT.flags)
+    used = {build_registry().backend("mem_efficient").upstream_name(stage.kernel) for stage in pool.stages.values()}
+    forward, backward = (
+        {t.name for t in kernels_of(family) if t.algorithm.tag == 80} for family in (Family.FWD, Family.BWD_DQ_DK_DV)
+    )
+    assert forward <= used
+    print(f"{len(used & backward)} of {len(backward)} backward kernels")
+    assert len(used & backward) >= 20
+
+
+def test_every_feature_of_cudnns_kernels_has_a_case() -> None:
+    mine = problems(CUDNN)
+    assert {p.hdim for p in mine} == {64, 128}
+    assert {p.lse for p in mine} == {False, True}
+    assert {p.layout for p in mine} == set(Layout)
+    assert {p.kv_heads == p.heads for p in mine} == {False, True}
+
+
 def test_without_a_gpu_every_row_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gpu_check, "first_device", lambda: (None, "no device in this test"))
+    monkeypatch.setattr(gpu_check, "first_device", lambda backends: (None, "no device in this test"))
     out, results = tmp_path / "out.json", tmp_path / "results"
     monkeypatch.setattr("sys.argv", ["gpu_check.py", "--vendor", "nvidia", "-o", str(out), "--results", str(results)])
     assert gpu_check.main() == 4
@@ -112,6 +169,7 @@ def test_without_a_gpu_every_row_is_not_run(tmp_path: Path, monkeypatch: pytest.
     assert {row["verdict"] for row in document["rows"]} == {"NOT_RUN"}
     assert {row["why"] for row in document["rows"]} == {"no device in this test"}
     assert {row["part"] for row in document["rows"]} == {"cases", "speed", "decode", "random", "sanitizer"}
-    assert sum(row["part"] == "random" for row in document["rows"]) == 500
+    drawn = [row["backend"] for row in document["rows"] if row["part"] == "random"]
+    assert {name: drawn.count(name) for name in drawn} == {subject.backend: subject.count for subject in SUBJECTS}
     assert "NOT_RUN: there was no GPU" in (results / "nvidia.md").read_text()
     assert json.loads((results / "nvidia.json").read_text()) == document

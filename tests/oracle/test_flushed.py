@@ -10,7 +10,8 @@ from numerics.kernel_model import Style, model_forward
 from numerics.kernel_model_backward import model_backward
 
 from fmha_cli.api import build_registry
-from fmha_cli.discovery.select import Wanted, select
+from fmha_cli.discovery.select import select
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict

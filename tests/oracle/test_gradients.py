@@ -99,3 +99,17 @@ def test_honest_backward_passes_and_a_wrong_one_fails(line: str, dtype: str) -> 
         wrong = {**got, name: (got[name].astype(np.float64) * 1.25).astype(got[name].dtype)}
         comparison = compare_gradients(problem, wrong, gradients)
         assert [n for n, check in comparison.checks if not check.passed] == [name]
+
+
+def test_improbable_keys_may_have_the_rounding_error_of_a_p_in_16_bits() -> None:
+    """Some kernels take dS from a P in the inputs' type, in which exp(-20) of a second key is 0."""
+    problem = Problem.from_cli("-b 1 -H 1 -s 1 --seqlen-k 2 -d 8 --scale 1 --direction bwd")
+    inputs = {
+        name: np.zeros((1, 1, n, 8), np.float16) for name, n in (("q", 1), ("k", 2), ("v", 2), ("do", 1), ("o", 1))
+    }
+    inputs["q"][..., 0], inputs["do"][..., 0] = 4, 1
+    inputs["k"][0, 0, :, 0], inputs["v"][0, 0, :, 0] = (0, -5), (0, 100)
+    gradients = backward(problem, inputs)
+    lost = float(np.abs(gradients.dk[0, 0, 1, 0]))
+    assert 0 < lost < 2**-24 * 100 * 4
+    assert gradients.noise["dk"][0, 0, 1] > 2**-14 * 100 * 4

@@ -14,6 +14,7 @@ from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.oracle.fills import fill
+from fmha_cli.oracle.measure import row_errors
 from fmha_cli.oracle.reference import forward
 from fmha_cli.oracle.tolerance import compare, worst_column
 
@@ -199,6 +200,16 @@ def test_lse_may_keep_the_rounding_of_large_scores_that_alibi_cancels() -> None:
         got = replace(reference, lse=lse)
         o = got.o_tensor(problem).astype(np.float16)
         assert compare(problem, o, got.lse_tensor(problem), reference, fill="large").verdict is verdict
+
+
+def test_a_wrong_row_whose_answer_is_0_counts_for_the_mean_of_errors() -> None:
+    """With one visible key dS is 0 but for rounding: a few rows that are not exactly 0 are not the whole sample."""
+    expected, floor = np.zeros((100, 4)), np.ones(100)
+    expected[0] = 1e-18
+    found = row_errors(np.full((100, 4), 1e-3), expected, floor, 6e4)
+    assert found.counted == 100
+    assert found.rms == pytest.approx(2e-3)
+    assert row_errors(np.zeros((100, 4)), np.zeros((100, 4)), floor, 6e4).counted == 0
 
 
 def test_rows_with_one_answer_count_once_for_the_mean_of_errors() -> None:

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from operator import attrgetter
 
 from fmha_cli.backends.ck_tile.kernel_rules import target_rules
 from fmha_cli.backends.ck_tile.preferences import CALLED_API, FIRST_CASE, Api, api_for, passed_over
 from fmha_cli.backends.ck_tile.problem_rules import CONDITIONS, no_kernels
 from fmha_cli.backends.ck_tile.revisions import BASELINE, NAME
 from fmha_cli.backends.ck_tile.situation import Situation, situation_of
-from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, KernelRule, conditions_for, the_family
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, KernelRule, conditions_for
 from fmha_cli.backends.gpu.index import (
     Candidate,
     Case,
     FamilyIndex,
     Question,
     case_of,
-    core_question,
+    core_questions,
     decisions,
     families_for,
     index_of,
@@ -97,10 +96,9 @@ def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Ca
     facts = load_arch(arch)
     kernels = family_kernels(facts, family, revision)
     questions = (
-        *map(core_question, SIGNATURE_RULES),
+        *core_questions(SIGNATURE_RULES),
         *(_known_at_once(rule, facts) for rule in target_rules(facts, family, revision)),
-        core_question(HDIM_RULE, attrgetter("signature.hdim", "signature.hdim_v")),
-        *(core_question(rule, the_family) for rule in (ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)),
+        *core_questions((HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)),
         *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),
     )
     buckets: dict[Case, int] = {}

@@ -49,7 +49,7 @@ def canonical_profile(name: str, revision: str) -> str:
     Raises:
         UsageError: F003, no such profile, or CK-Tile has none by that name in this revision.
     """
-    found, known = profile_of(name).name, profile_names(revision)
+    found, known = profile_of(name, "ck_tile").name, profile_names(revision)
     if found not in known:
         raise UsageError(
             f"--profile {name}: CK-Tile of revision {revision} has no such profile",

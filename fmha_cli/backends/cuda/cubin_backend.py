@@ -33,7 +33,7 @@ def may_be_driven(drivers: Sequence[Path] = DRIVERS, environ: Mapping[str, str] 
 
 
 class CubinBackend:
-    """See ``fmha_cli.domain.protocols`` (Backend, Refusing, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
+    """See ``fmha_cli.domain.protocols`` (Backend, Profiled, Batched, DryRun, Keyed) and ``domain.installation`` (Doctored,
     Sourced) for the contract of the methods.
 
     Args:
@@ -63,6 +63,9 @@ class CubinBackend:
 
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
         return self.upstream.kernels(arch)
+
+    def profile_kernels(self, arch: ArchSpec, profile: str) -> Iterable[KernelSpec]:
+        return self.upstream.profile_kernels(arch, profile)
 
     def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
         return self.upstream.refusals(kernel)

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Iterator, Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.cuda.launch import INT_BYTES, Launch, argument_bytes
 from fmha_cli.backends.cuda.tables import check_exports
+from fmha_cli.backends.cuda.tensor_maps import BYTES, TensorMap
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.dry_run import ARENA, Place, auxiliary_places, places_of, pointer_text, zeroed_note
-from fmha_cli.codegen.struct import c_fields, host_layout
+from fmha_cli.codegen.struct import Layout, c_fields, host_layout
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.protocols import BoundTensor, KernelArgument, LaunchView
 
-_KINDS = {ctypes.c_void_p: "pointer", ctypes.c_float: "float", ctypes.c_bool: "bool", ctypes.c_uint64: "unsigned"}
+_KINDS = {
+    ctypes.c_void_p: "pointer",
+    ctypes.c_float: "float",
+    ctypes.c_bool: "bool",
+    ctypes.c_uint16: "unsigned",
+    ctypes.c_uint32: "unsigned",
+    ctypes.c_uint64: "unsigned",
+}
 
 
 def describe_launches(
@@ -41,9 +50,11 @@ def describe_launches(
 
 def _view(upstream: Upstream, stage: Stage, path: Path, call: Call[Any], places: Sequence[Place]) -> LaunchView:
     expected = upstream.expected(stage.kernel)
-    found = check_exports(path.read_bytes(), stage.kernel, expected).kernel
+    abi = check_exports(path.read_bytes(), stage.kernel, expected)
+    found, separate = abi.kernel, abi.fields if expected.separate else None
     params, launch = upstream.params_of(stage, call), upstream.launch_of(stage, call)
-    size = len(argument_bytes(params, launch.extra))
+    size = len(argument_bytes(params, launch.extra, lambda wanted: bytes(BYTES), separate))
+    layout = separate or host_layout(expected.block)
     return LaunchView(
         family=stage.family.value,
         kernel=stage.kernel.name,
@@ -53,28 +64,39 @@ def _view(upstream: Upstream, stage: Stage, path: Path, call: Call[Any], places:
         lds_static=found.shared_bytes,
         lds_dynamic=launch.shared,
         argument_bytes=size,
-        arguments=(*_members(params, places), *_extra(expected.extra, launch, size)),
+        arguments=(
+            *_members(params, layout, places),
+            *_extra(expected.extra, launch, size),
+        ),
         notes=tuple(_notes(upstream, stage, call, launch)),
     )
 
 
-def _members(params: Any, places: Sequence[Place]) -> Iterator[KernelArgument]:
+def _members(params: Any, layout: Layout, places: Sequence[Place]) -> Iterator[KernelArgument]:
     """Every field of the block. A field that is a structure is replaced by its own fields."""
     block: type = type(params)
     kinds = {name: kind.ctype for name, kind in c_fields(block)}
-    for name, offset, size in host_layout(block):
+    for name, offset, size in layout:
         value, kind = getattr(params, name), kinds[name]
         if not issubclass(kind, ctypes.Structure):
             yield _member(name, offset, size, kind, value, places)
             continue
-        for (part, inner), number in zip(kind._fields_, value, strict=True):
+        given = (*value, *(0,) * (len(kind._fields_) - len(value)))  # ctypes makes the members behind the value zero
+        for (part, inner), number in zip(kind._fields_, given, strict=True):
             mark = getattr(kind, part)
             yield _member(f"{name}.{part}", offset + mark.offset, mark.size, inner, number, places)
 
 
 def _member(name: str, offset: int, size: int, ctype: Any, value: Any, places: Sequence[Place]) -> KernelArgument:
-    kind = _KINDS.get(ctype, "signed")
-    shown = pointer_text(value, places) if kind == "pointer" else value
+    kind, shown = _KINDS.get(ctype, "signed"), value
+    if isinstance(value, TensorMap):
+        kind, shown = "bytes", f"{pointer_text(value.address, places)}: {value.text()}"
+    elif isinstance(value, tuple):
+        kind, shown = "bytes", ", ".join(map(str, value))
+    elif kind == "pointer":
+        shown = pointer_text(value, places)
+    elif kind == "float" and not isfinite(value):
+        shown = str(value)  # JSON has no such number
     return KernelArgument(name=name, offset=offset, bytes=size, kind=kind, value=shown)
 
 
@@ -91,6 +113,8 @@ def _notes(upstream: Upstream, stage: Stage, call: Call[Any], launch: Launch) ->
         yield "not launched: there is nothing to attend to, so the host fills the outputs"
     elif launch.empty:
         yield "not launched: its grid is empty"
+    if launch.cleared:
+        yield f"before it, timed with it: {', '.join(launch.cleared)} zeroed"
     names = [name for name in upstream.zeroed(call.plan) if name in call.tensors]
     if names and stage is call.plan.stages[0]:
         yield zeroed_note(names)

@@ -2,7 +2,8 @@
 
 The session times the kernels, each stage separately. It times a short launch by replays of a CUDA graph (``timing``).
 The first launch after an upload, whose result is judged, and each launch after an eviction are single launches. The
-times exclude uploads, the zeroing of workspaces before the kernels, and the upstream's conversions on the host.
+times exclude uploads, the zeroing of workspaces before the kernels, and the upstream's conversions on the host. They
+include what a launch clears itself (``Launch.cleared``).
 
 Where the upstream's host code launches nothing, the session launches nothing either. The times are then 0, and the
 upstream fills the outputs after the download.
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.cuda.driver import Cuda
-from fmha_cli.backends.cuda.loaded import LoadedKernel
+from fmha_cli.backends.cuda.loaded import LoadedKernel, PreparedLaunch
 from fmha_cli.backends.cuda.timing import StageTimer
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.gpu.arena_views import Array, Bytes
@@ -26,7 +27,7 @@ from fmha_cli.backends.gpu.mirror import Mirror
 from fmha_cli.backends.gpu.session import GpuSession
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, InternalError
-from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.plan import Plan, Stage
 
 UNKNOWN_LLC = 128 << 20
 """Bytes to assume for an L2 cache of unknown size: more than the largest so far, GB300's (126 MiB)."""
@@ -98,10 +99,14 @@ class CudaSession(GpuSession[Any]):
 
     def _prepare(self, call: Call[Any]) -> None:
         made = [
-            kernel.prepared(self._upstream.params_of(stage, call), self._upstream.launch_of(stage, call))
-            for kernel, stage in zip(self._kernels, call.plan.stages, strict=True)
+            self._prepared(kernel, stage, call) for kernel, stage in zip(self._kernels, call.plan.stages, strict=True)
         ]
         self._timer = StageTimer(self._cuda, made, self._zero if self._upstream.zeroed(call.plan) else None)
+
+    def _prepared(self, kernel: LoadedKernel, stage: Stage, call: Call[Any]) -> PreparedLaunch:
+        launch = self._upstream.launch_of(stage, call)
+        cleared = [(call.address(name), call.tensor(name).shape[0]) for name in launch.cleared]
+        return kernel.prepared(self._upstream.params_of(stage, call), launch, cleared)
 
     def _before_upload(self, call: Call[Any], host: Bytes) -> None:
         self._upstream.before_upload(call, host)

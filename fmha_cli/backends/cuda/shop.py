@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +26,7 @@ from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.cpp.library import build_kernel
 from fmha_cli.toolchain.cuda.compile import cuda_key, knows
 from fmha_cli.toolchain.cuda.cubin import Cubin
+from fmha_cli.toolchain.cuda.packages import INSTALL_HELP
 from fmha_cli.toolchain.cuda.probe import CudaKind, CudaToolchain
 from fmha_cli.toolchain.cuda.remarks import remarks_of
 from fmha_cli.toolchain.cuda.toolchain import find_cuda, find_nvcc, with_ptxas
@@ -86,6 +87,8 @@ def workshop(upstream: Upstream, context: BuildContext) -> Workshop:
         if problem.code not in ("B050", "B052"):
             raise
         fault = problem
+    if toolchain is not None and toolchain.kind not in upstream.flags:
+        fault, toolchain = _unfit(upstream, toolchain), None
 
     @cache
     def assembled() -> CudaToolchain:
@@ -140,7 +143,7 @@ def build(upstream: Upstream, kernel: KernelSpec, context: BuildContext) -> Arti
     try:
         return _compiled(upstream, kernel, text, toolchain, shop, context)
     except KernelFailure as refused:
-        may_help = toolchain.kind is CudaKind.NVRTC and not wished
+        may_help = toolchain.kind is CudaKind.NVRTC and not wished and CudaKind.NVCC in upstream.flags
         spare = find_nvcc(context.cache_root) if may_help else None
         if spare is None or not knows(spare, kernel.arch) or "exited" not in (refused.why or ""):
             raise
@@ -197,6 +200,16 @@ def _pinned(upstream: Upstream) -> tuple[str, ...]:
     return () if upstream.source is None else (pin_of(upstream.source).digest,)
 
 
+def _unfit(upstream: Upstream, toolchain: CudaToolchain) -> EnvironmentProblem:
+    return EnvironmentProblem(
+        f"{toolchain.path} ({toolchain.version}) cannot compile the kernels of {upstream.name}",
+        code="B050",
+        where=upstream.name,
+        why=f"their text is for {' and '.join(upstream.flags)} alone",
+        help=INSTALL_HELP,
+    )
+
+
 def _require_buildable(upstream: Upstream, kernel: KernelSpec) -> None:
     reasons = upstream.refusals(kernel)
     if reasons:
@@ -221,9 +234,11 @@ def _compiled(
 ) -> Artifact:
     key = _key(upstream, kernel, text, toolchain, shop)
     folders = {name: upstream.shim_folder(name) for name in upstream.shims[toolchain.kind]}
+    derived: Mapping[str, str] = {}
     if upstream.source is not None:
         tree = shop.tree()
         folders |= {name: tree / part for name, part in upstream.folders.items()}
+        derived = upstream.derived(kernel, tree)
     places = {**toolchain.places, **{name: str(path) for name, path in folders.items()}}
     own = shop.own
     made = build_kernel(
@@ -231,6 +246,7 @@ def _compiled(
         key,
         toolchain,
         places=places,
+        files=derived,
         timeout=context.timeout,
         cancel=context.stop,
         settled=lambda: None if own is None else own.require_same(shop.cache.layout),

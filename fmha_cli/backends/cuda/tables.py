@@ -1,4 +1,4 @@
-"""Compare what a cubin exports about itself with what the host expects: the parameter block, the launch, the limits.
+"""Compare what a cubin states about itself with what the host expects: the parameter block, the launch, the limits.
 
 A cubin exports three symbols under its kernel's name SYMBOL:
 
@@ -8,6 +8,11 @@ A cubin exports three symbols under its kernel's name SYMBOL:
 
 A cubin that differs in one field, one tile size or one byte of shared memory is refused before it is launched. The
 parameter block is passed by value, so nothing on the device would notice the difference.
+
+A kernel whose text is upstream's whole file exports nothing. The fields of the block are then parameters of their own,
+whose sizes are compared with those that the compiler recorded (``Expected.separate``). Their places are the compiler's:
+it aligns a TMA descriptor to 64 bytes of the constant bank, in which the parameters start at another place on each
+architecture.
 """
 
 from __future__ import annotations
@@ -15,7 +20,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from fmha_cli.backends.cuda.launch import INT_BYTES
 from fmha_cli.codegen.struct import Layout, ctypes_structure, host_layout
@@ -35,9 +40,10 @@ class Expected:
     """What the host expects of a kernel. Its cubin must export the same.
 
     Attributes:
-        symbol: the kernel's name in the cubin. It begins with ``toolchain.cuda.ptx.EXPORTS``.
+        symbol: the kernel's name in the cubin. With tables it begins with ``toolchain.cuda.ptx.EXPORTS``.
         version: version of the table's form.
         block: the parameter block, a dataclass of ``codegen.struct`` fields.
+        separate: the cubin exports no tables, and each field of the block is a parameter of the kernel.
         extra: names of the ``int`` parameters that follow the block.
         facts: the exported compile-time numbers by name, in order.
         threads: threads of a block.
@@ -45,10 +51,11 @@ class Expected:
     """
 
     symbol: str
-    version: int
+    version: int = 0
     block: type
-    extra: tuple[str, ...]
-    facts: Mapping[str, int]
+    separate: bool = False
+    extra: tuple[str, ...] = ()
+    facts: Mapping[str, int] = field(default_factory=dict)
     threads: int
     shared_bytes: int
 
@@ -61,7 +68,7 @@ class Exported:
         arch: the architecture with its suffix.
         tool_version: the assembler's version; None where the cubin does not state it.
         version: version of the table's form.
-        block_bytes: ``sizeof`` of the parameter block.
+        block_bytes: ``sizeof`` of the parameter block; the bytes of all parameters where they are separate.
         fields: (name, offset, size) of every field of the block, in order.
         facts: the compile-time numbers by name.
         threads: threads of a block, as the host launches it.
@@ -118,11 +125,15 @@ def read_exports(cubin: bytes, arch: str, expected: Expected) -> Exported:
     found = parts.kernels
     if [entry.name for entry in found] != [symbol]:
         raise MalformedObject(f"it holds {', '.join(entry.name for entry in found)}, not only {symbol}")
-    words = _words(parts, f"{symbol}_abi_table")
-    version, size, fields = _table(words, parts.data_of(f"{symbol}_abi_names"))
-    *facts, shared = _words(parts, f"{symbol}_facts") or (0,)
-    if len(facts) != len(expected.facts):
-        raise MalformedObject(f"{symbol}_facts has {len(facts) + 1} numbers")
+    if expected.separate:
+        version, size, fields = expected.version, found[0].parameter_bytes, _recorded(found[0], expected.block)
+        facts, shared = [], expected.shared_bytes
+    else:
+        words = _words(parts, f"{symbol}_abi_table")
+        version, size, fields = _table(words, parts.data_of(f"{symbol}_abi_names"))
+        *facts, shared = _words(parts, f"{symbol}_facts") or (0,)
+        if len(facts) != len(expected.facts):
+            raise MalformedObject(f"{symbol}_facts has {len(facts) + 1} numbers")
     demand = Demand(
         registers=found[0].registers,
         threads=max(1, expected.threads),
@@ -156,14 +167,27 @@ def _table(words: tuple[int, ...], raw: bytes) -> tuple[int, int, Layout]:
     return words[0], words[1], tuple(zip(names, words[_HEAD::2], words[_HEAD + 1 :: 2], strict=True))
 
 
+def _recorded(kernel: CubinKernel, block: type) -> Layout:
+    """The parameters of a kernel under the names of the block's fields. One beyond the fields has its number."""
+    names = [name for name, _, _ in host_layout(block)]
+    numbered = (f"#{parameter.ordinal}" for parameter in kernel.parameters[len(names) :])
+    pairs = zip((*names, *numbered), kernel.parameters, strict=False)
+    return tuple((name, parameter.offset, parameter.size) for name, parameter in pairs)
+
+
 def _faults(found: Exported, expected: Expected) -> Iterator[str]:
     block, threads, shared = expected.block, expected.threads, expected.shared_bytes
     size = ctypes.sizeof(ctypes_structure(block))
     if found.version != expected.version:
         yield f"table version {found.version}, the host expects {expected.version}"
-    if found.block_bytes != size:
-        yield f"sizeof({block.__name__}) is {found.block_bytes}, the host's is {size}"
-    yield from _field_faults(found.fields, host_layout(block))
+    if expected.separate:
+        there, here = ([size for _, _, size in fields] for fields in (found.fields, host_layout(block)))
+        if there != here:
+            yield f"its parameters have {there} bytes, the host's {here}"
+    else:
+        if found.block_bytes != size:
+            yield f"sizeof({block.__name__}) is {found.block_bytes}, the host's is {size}"
+        yield from _field_faults(found.fields, host_layout(block))
     for name, value in expected.facts.items():
         if found.facts[name] != value:
             yield f"{name} is {found.facts[name]}, the host's is {value}"
@@ -171,7 +195,7 @@ def _faults(found: Exported, expected: Expected) -> Iterator[str]:
         yield f"the launch needs {found.smem_bytes} bytes of dynamic shared memory, the host computes {shared}"
     passed = [(0, size), *((size + i * INT_BYTES, INT_BYTES) for i in range(len(expected.extra)))]
     taken = [(parameter.offset, parameter.size) for parameter in found.kernel.parameters]
-    if taken != passed:
+    if taken != passed and not expected.separate:
         yield f"its arguments (offset, size) are {taken}, the host passes {passed}"
     most = found.kernel.most_threads
     if most is not None and threads > most:

@@ -4,7 +4,7 @@ A backend derives one class from it, creates one object of that class, and passe
 beside this one provide building, inspection, prebuilt archives, dry runs and sessions.
 
 Listing kernels imports the derived class, so its module must not import numpy, cuda-python or the rules about problems.
-Each method imports what it needs in its own body.
+Each method imports what it needs in its own body; ``cuda.packaged`` has methods that do nothing else.
 """
 
 from __future__ import annotations
@@ -45,9 +45,11 @@ class Upstream(ABC):
             it is built; None if it cannot be replaced.
         known_files: the file of ``arch_specs/`` that lists the files of that source (``sources.homes``).
         shims: for each compiler (``CudaKind``), the names of the shim folders, searched in order before ``folders``.
-        flags: for each compiler, the project's own flags in order, after the architecture and before the headers.
+        flags: for each compiler, the project's own flags in order, after the architecture and before the headers. A
+            compiler without an entry cannot compile the kernels.
         calls: functions outside the cubin that kernels call on purpose. The build reports any other.
         compile_bytes: bytes of memory that compiling one kernel of a family may take, from measurements.
+        package: the package of the class, and of those derived from it, by its full name.
     """
 
     name: str
@@ -62,6 +64,12 @@ class Upstream(ABC):
     flags: Mapping[str, tuple[str, ...]]
     calls: frozenset[str] = frozenset()
     compile_bytes: Mapping[Family, int]
+    package: str = ""
+
+    def __init_subclass__(cls) -> None:
+        home, shared = (name.rpartition(".")[0] for name in (cls.__module__, __name__))
+        if not cls.package and home != shared:
+            cls.package = home
 
     # What exists.
 
@@ -72,6 +80,10 @@ class Upstream(ABC):
     @abstractmethod
     def refusals(self, kernel: KernelSpec) -> tuple[Reason, ...]:
         """Why there is no such kernel; empty for a kernel that can be built."""
+
+    def profile_kernels(self, arch: ArchSpec, profile: str) -> Iterable[KernelSpec]:
+        """The kernels that a profile of this backend holds for an architecture, whether or not they can be built."""
+        return self.kernels(arch)
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         """The kernel's file stem in its own project; None where there is none."""
@@ -90,9 +102,27 @@ class Upstream(ABC):
         The result depends on the kernel only. ``expected`` has the kernel's name.
         """
 
-    @abstractmethod
+    def derived(self, kernel: KernelSpec, tree: Path) -> Mapping[str, str]:
+        """Files that the text includes and that are made from the source: name -> content.
+
+        They lie beside the text, in the compiler's working directory (``-I.``). The result depends on the kernel and the
+        source only; where the code that makes it changes, the emitted text must change too.
+
+        Args:
+            tree: the folder of the unpacked source.
+
+        Raises:
+            EnvironmentProblem: the source does not have what is expected.
+        """
+        return {}
+
     def shim_folder(self, name: str) -> Path:
-        """The folder of a name in ``shims``."""
+        """The folder of a name in ``shims``.
+
+        Raises:
+            LookupError: the name is not in ``shims``.
+        """
+        raise LookupError(name)
 
     @abstractmethod
     def expected(self, kernel: KernelSpec) -> Expected:
@@ -142,8 +172,11 @@ class Upstream(ABC):
         return ()
 
     def launches(self, situation: Any) -> bool:
-        """Whether the host code launches any kernel. If not, ``after_download`` fills the outputs."""
-        return True
+        """Whether the host code launches any kernel. If not, ``after_download`` fills the outputs.
+
+        By default the situation's own ``launches``, if it has one.
+        """
+        return bool(getattr(situation, "launches", True))
 
     # What the host converts, outside the timed launches.
 

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from functools import lru_cache, partial
+from functools import partial
 
+from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
 from fmha_cli.backends.flash_attn.compiled_for import COMPARED_RULES
 from fmha_cli.backends.flash_attn.problem_rules import CONDITIONS, EVEN, OWN_ARCH, PLACE_RULES, SPLITS, no_kernels
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import Situation, situation_of
-from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, conditions_for, the_family
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD
 from fmha_cli.backends.gpu.index import (
     Candidate,
-    FamilyIndex,
-    Question,
-    core_question,
     decisions,
     families_for,
-    index_of,
 )
 from fmha_cli.codegen.flash_attn.traits import algorithm_of
 from fmha_cli.domain.arch import load_arch
@@ -25,7 +22,7 @@ from fmha_cli.domain.decision import Decision, Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.signature import Need, Signature
+from fmha_cli.domain.signature import Need
 
 
 def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
@@ -48,20 +45,16 @@ def decide(problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         for place, arch in enumerate(in_order(device.archs))
         for family in preferred
     )
-    return decisions(s, NAME, tried, _distance, no_kernels)
+    return decisions(s, NAME, tried, nearest_hdim, no_kernels)
 
 
-@lru_cache(maxsize=64)
-def family_index(arch: str, family: Family) -> FamilyIndex[Situation]:
-    """The index of a family's kernels. It is empty where the architecture has none."""
+def _kernels(arch: str, family: Family) -> Iterable[KernelSpec]:
     from fmha_cli.backends.flash_attn.catalogue import family_kernels
 
-    questions = (
-        *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),
-        *map(core_question, COMPARED_RULES),
-        *(core_question(rule, the_family) for rule in PLACE_RULES),
-    )
-    return index_of(family_kernels(load_arch(arch), family), questions)
+    return family_kernels(load_arch(arch), family)
+
+
+family_index = indexes(_kernels, CONDITIONS, (*COMPARED_RULES, *PLACE_RULES))
 
 
 def in_order(archs: Iterable[str]) -> list[str]:
@@ -75,11 +68,6 @@ def upstreams_family(s: Situation) -> Family:
     if s.api.backward:
         return Family.BWD_DQ_DK_DV
     return Family.FWD_SPLITKV if s.forced or s.splits.count > 1 else Family.FWD
-
-
-def _distance(problem: Problem, case: Signature) -> tuple[int, int, int]:
-    """Sort key of a case: the problem's own element type first, then head dims from just large enough to too small."""
-    return int(case.dtype is not problem.dtype), max(problem.hdim - case.hdim, 0), case.hdim
 
 
 def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:

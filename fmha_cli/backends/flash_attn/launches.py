@@ -7,8 +7,9 @@ from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.flash_attn.plan import grid_of
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.gpu.call import Call
+from fmha_cli.codegen.cuda.shared import VERSION
 from fmha_cli.codegen.flash_attn import traits
-from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL, VERSION
+from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL
 from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Plan, Stage

@@ -6,9 +6,8 @@ Source: ``csrc/flash_attn/flash_api.cpp``, the ``torch::empty`` and ``torch::zer
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from math import prod
 
+from fmha_cli.backends.cuda.scratch import Scratch, workspaces
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.domain.features import Layout, Mode
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -21,30 +20,7 @@ PAD_ROWS = 128
 """Rows between packed sequences in the backward pass's scratch tensors: the tallest tile (``mha_varlen_bwd``)."""
 COMBINE_ROWS = 16
 """Most rows of a combine kernel's block. It stores LSE in whole blocks, past the end of a batched tensor."""
-FLOAT, RNG_STATE = 4, 16
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """One scratch tensor.
-
-    Attributes:
-        itemsize: bytes of an element.
-        spare: elements past the end that kernels may touch.
-    """
-
-    shape: tuple[int, ...]
-    itemsize: int = FLOAT
-    spare: int = 0
-
-    @property
-    def nbytes(self) -> int:
-        return (prod(self.shape) + self.spare) * self.itemsize
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Strides in elements."""
-        return tuple(prod(self.shape[axis + 1 :]) for axis in range(len(self.shape)))
+RNG_STATE = 16
 
 
 def scratch_of(situation: Situation, main: KernelSpec, splits: int) -> dict[str, Scratch]:
@@ -64,8 +40,7 @@ def scratch_of(situation: Situation, main: KernelSpec, splits: int) -> dict[str,
 
 def workspaces_of(situation: Situation, main: KernelSpec, splits: int) -> tuple[Workspace, ...]:
     """The scratch tensors that have bytes, in the order in which upstream allocates them."""
-    made = scratch_of(situation, main, splits).items()
-    return tuple(Workspace(name, scratch.nbytes) for name, scratch in made if scratch.nbytes)
+    return workspaces(scratch_of(situation, main, splits))
 
 
 def lse_scratch(situation: Situation, main: KernelSpec) -> Scratch:

@@ -8,15 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import lru_cache
 
+from fmha_cli.backends.cuda.units import multiprocessors
 from fmha_cli.backends.flash_attn.mask_bounds import UNLIMITED, Bounds, Clipped, bounds_of, clipped
 from fmha_cli.backends.flash_attn.splits import upstreams_splits
 from fmha_cli.backends.flash_attn.tiles import EVEN_MN_HDIM, bucket
 from fmha_cli.backends.gpu.arithmetic import Splits
 from fmha_cli.backends.gpu.conditions import next_multiple
-from fmha_cli.backends.gpu.devices import multiprocessors_of
-from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Alibi, CacheKind, Direction, Mode
 from fmha_cli.domain.problem import Problem
@@ -189,7 +188,7 @@ class Situation:
 def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
     """The situation of a problem on a device. Every problem has one; rules say which problems upstream refuses."""
     p, api = problem, _api(problem)
-    units, counted = multiprocessors_of(device, _product_of)
+    units, counted = multiprocessors(device)
     rows, keys = max(p.query_lengths(), default=0), _seqlen_k(p, api)
     given = bounds_of(p)
     causal_given = given == Bounds(UNLIMITED, 0)
@@ -219,13 +218,6 @@ def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
         packed_q=api.varlen and not swapped,
         key_lengths=_key_lengths(p, api),
     )
-
-
-@cache
-def _product_of(arch: str) -> tuple[int, str]:
-    """(``get_num_sm``, name) of an architecture's reference product; (0, "") where its facts name none."""
-    facts = load_arch(arch).facts
-    return (int(facts["sm_count"]["value"]), str(facts["product"]["value"])) if "sm_count" in facts else (0, "")
 
 
 def _api(p: Problem) -> Api:

@@ -70,6 +70,18 @@ class Driver(ABC):
             number, known, values = self.ask(name, *arguments)
         except RuntimeError as fault:  # the library lacks the function
             raise DriverError(f"{name} is not available", code=self.code, where=name, why=str(fault)) from fault
+        self.check(name, number, known)
+        return values[0] if len(values) == 1 else tuple(values) or None
+
+    def check(self, name: str, number: int, known: str | None = None) -> None:
+        """Raise the error that a call's status stands for; nothing if it is 0.
+
+        Args:
+            known: the vendor's name of the status.
+
+        Raises:
+            MemoryError, DriverLost, DriverError: as :meth:`call`.
+        """
         if number == OUT_OF_MEMORY:
             raise MemoryError(f"{name}: {self.error_text(number)}")
         if number:
@@ -78,7 +90,6 @@ class Driver(ABC):
             error = kind(f"{name} failed: {self.error_text(number)}", code=self.code, where=name, why=known)
             error.number = number
             raise error
-        return values[0] if len(values) == 1 else tuple(values) or None
 
     def ask(self, name: str, *arguments: Any) -> tuple[int, str | None, list[Any]]:
         """The number and name of a call's status, and its values.

@@ -14,13 +14,21 @@ from dataclasses import dataclass
 from itertools import count, repeat
 from typing import Any, Generic, Protocol, TypeVar
 
-from fmha_cli.backends.gpu.conditions import fields_of
+from fmha_cli.backends.gpu.conditions import fields_of, the_family
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import SIGNATURE_RULE_IDS, Reason, Rule
+from fmha_cli.domain.rules import (
+    ARCH_RULE,
+    DIRECTION_RULE,
+    HDIM_RULE,
+    LEFTPAD_RULE,
+    SIGNATURE_RULE_IDS,
+    Reason,
+    Rule,
+)
 from fmha_cli.domain.signature import Signature
 
 
@@ -39,6 +47,7 @@ Check = Callable[[S, KernelSpec], Reason | None]
 Distance = Callable[[Problem, Signature], tuple[int, ...]]
 """How far a problem is from a head-dim case, smallest first."""
 Case = tuple[Hashable, ...]
+_HDIMS = fields_of("signature.hdim", "signature.hdim_v")
 
 
 @dataclass(frozen=True)
@@ -126,6 +135,12 @@ def core_question(rule: Rule, reads: Reads | None = None) -> Question[Any]:
         return rule.against(situation.problem, kernel, situation.device)
 
     return Question(check, reads or _compared_field(rule))
+
+
+def core_questions(rules: Iterable[Rule]) -> tuple[Question[Any], ...]:
+    """Rules of the core as questions, also those that compare no field or several."""
+    over = dict.fromkeys((ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE), the_family) | {HDIM_RULE: _HDIMS}
+    return tuple(core_question(rule, over.get(rule)) for rule in rules)
 
 
 def _compared_field(rule: Rule) -> Reads:

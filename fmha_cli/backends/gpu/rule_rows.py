@@ -6,6 +6,7 @@ Every function takes the backend's name, and maps ids to checks. The result keep
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
 
@@ -15,6 +16,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Refusal, Rule, Severity, refuses_nothing
 
 S = TypeVar("S")
+_ROW = frozenset(field.name for field in fields(RuleRow))
 
 
 @cache
@@ -25,7 +27,7 @@ def rule_rows(backend: str) -> Mapping[str, Mapping[str, Any]]:
 
 def _members(backend: str, id: str, every: tuple[Family, ...]) -> dict[str, Any]:
     """The members of a ``RuleRow``. A row without families concerns every family."""
-    row = rule_rows(backend)[id]
+    row = {name: value for name, value in rule_rows(backend)[id].items() if name in _ROW}
     return {
         **row,
         "source": f"{row['source']} ({row['number']})" if "number" in row else row["source"],

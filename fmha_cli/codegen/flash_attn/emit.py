@@ -1,23 +1,18 @@
 """``emit`` turns a KernelSpec into one CUDA translation unit, the source of one cubin.
 
-The text depends on the kernel only. It includes upstream's headers and the shims of ``src/`` by name:
-
-- ``common`` replaces the two headers of PyTorch that upstream's parameter block needs.
-- ``nvrtc`` replaces the standard library, which NVRTC does not have.
+The text depends on the kernel only. It includes upstream's headers and two folders of shims by name: ``common``, which
+replaces the two headers of PyTorch that upstream's parameter block needs, and ``nvrtc`` (``codegen.cuda.shared``).
 """
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
 
+from fmha_cli.codegen.cuda.shared import exports_text, shim_folder
 from fmha_cli.codegen.flash_attn.instance import TRAITS, Instance, instance_of
 from fmha_cli.codegen.flash_attn.params import NAMESPACE, cpp_name
-from fmha_cli.codegen.struct import c_fields
 from fmha_cli.domain.kernel import KernelSpec
 
-VERSION = 1
-"""The first word of the exported table of the parameter block."""
 SYMBOL = "fmha_fa2"
 """The kernel's name in every cubin, and the prefix of the exported tables."""
 FACTS = ("kBlockM", "kBlockN", "kHeadDim", "kNThreads")
@@ -45,7 +40,7 @@ def emit(kernel: KernelSpec) -> str:
 
 def shims(name: str) -> Path:
     """The folder of shim headers ``common`` or ``nvrtc``."""
-    return Path(str(resources.files(__package__).joinpath("src", name)))
+    return shim_folder(name, __package__)
 
 
 def _kernel(instance: Instance) -> str:
@@ -60,13 +55,5 @@ def _kernel(instance: Instance) -> str:
 
 
 def _tables(instance: Instance) -> str:
-    names = [name for name, _ in c_fields(instance.block)]
-    rows = "".join(f",\n  FMHA_FIELD({name})" for name in names)
-    facts = ", ".join(f"(uint32_t){TRAITS}::{fact}" for fact in FACTS)
     smem = f"(uint32_t){TRAITS}::{instance.smem}" if instance.smem else "0"
-    return (
-        "#define FMHA_FIELD(name) offsetof(Params, name), sizeof(((Params*)0)->name)\n"
-        f"FMHA_EXPORT uint32_t {SYMBOL}_abi_table[] = {{{VERSION}, sizeof(Params), {len(names)}{rows}}};\n"
-        f'FMHA_EXPORT char {SYMBOL}_abi_names[] = "{" ".join(names)}";\n'
-        f"FMHA_EXPORT uint32_t {SYMBOL}_facts[] = {{{facts}, {smem}}};"
-    )
+    return exports_text(SYMBOL, instance.block, [f"{TRAITS}::{fact}" for fact in FACTS], smem)

@@ -55,6 +55,15 @@ class Instance:
         return f"{self.kernel}<{', '.join(self.traits if word == TRAITS else word for word in self.arguments)}>"
 
 
+def template(kernel: KernelSpec) -> str:
+    """The kernel's template-id with all arguments, as upstream's launch code writes it.
+
+    Raises:
+        ValueError: the kernel is not one of FlashAttention's.
+    """
+    return instance_of(kernel).template_id
+
+
 def instance_of(kernel: KernelSpec) -> Instance:
     """The instance of upstream's kernel that corresponds to a kernel.
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, expanded, key_for
 from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, PTX
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
@@ -88,6 +89,7 @@ def build_kernel(
     timeout: float = BUILD_TIMEOUT_S,
     cancel: threading.Event | None = None,
     places: Mapping[str, str] | None = None,
+    files: Mapping[str, str] | None = None,
     settled: Callable[[], None] = lambda: None,
 ) -> Artifact:
     """The shared library of a key, from the cache or compiled now.
@@ -97,6 +99,7 @@ def build_kernel(
         timeout: seconds for the compiler; waiting for another process's build is not counted.
         cancel: when set, the compiler is killed.
         places: the folder that each ``${name}`` in the key's flags means on this machine.
+        files: files beside the text that it includes, name -> content. The key must determine them.
         settled: called after a compile, before its result is kept; raises if what was compiled is not what the key says.
 
     Raises:
@@ -112,6 +115,9 @@ def build_kernel(
     def builder(work: Path) -> BuildProduct:
         log, ptx = work / LOG, work / PTX
         flags = expanded(key.flags, places or {})
+        with as_environment_problem("preparing a compile"):
+            for name, text in (files or {}).items():
+                (work / name).write_text(text, "utf-8")
         try:
             made = compile_library(toolchain, key.spec.source, flags, work / ARTIFACT, timeout, log, cancel)
         except BuildError:

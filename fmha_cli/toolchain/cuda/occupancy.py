@@ -119,7 +119,7 @@ def _by_shared(demand: Demand, arch: ArchSpec) -> int:
         return 0
     of_block = _up(demand.shared_bytes + arch.fact("shared_reserved_per_block"), arch.fact("shared_allocation_unit"))
     shared: int = arch.fact("shared_per_sm")
-    return shared // of_block
+    return shared // max(1, of_block)  # before 8.0 the driver keeps nothing for itself
 
 
 def _up(value: int, unit: int) -> int:

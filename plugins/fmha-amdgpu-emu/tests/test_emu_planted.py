@@ -144,14 +144,14 @@ def test_the_text_unchanged_is_the_kernel(kernel: PlantedKernel, tmp_path: Path)
 def test_planted_faults_are_caught(kernel: PlantedKernel) -> None:
     """A seeded sample of each class is caught through the product's own code path."""
     every = faults(kernel.text, kernel.kernel.arch, kernel.problem.hdim * 2)
-    found = list(rows(kernel, chosen_of(every, "", 2, 2, 11), every))
+    found = list(rows(kernel, chosen_of(every, "", 1, 1, 11), every))
     for row in found:
         sound(row)
     how = Counter((row["fault"], row["caught"]) for row in found)
     assert len({fault for fault, _ in how}) == 9
-    assert how["barrier deleted", "named"] == 2, how
-    assert how["wait dropped", "named"] >= 1, how
-    assert how["matrix operands swapped", "numbers"] == 2, how
+    assert how["barrier deleted", "named"] == 1, how
+    assert how["wait dropped", "named"] == 1, how
+    assert how["matrix operands swapped", "numbers"] == 1, how
     assert "| **all** | |" in table({"arch": "a", "kernel": "k", **row} for row in found)
 
 

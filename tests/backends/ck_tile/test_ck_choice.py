@@ -23,8 +23,8 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
-SAMPLED = ("gfx942", "gfx950")
-"""Architectures of the default suite. Upstream's generator takes a second for each API of each architecture."""
+SAMPLED = ("gfx942",)
+"""The architecture of the default suite. Upstream's generator takes a second for each API of each architecture."""
 UNITS = (16, 32, 80, 104, 256, 304)
 FORWARD_KINDS = tuple(kind for kind in KINDS if kind != "bwd")
 OURS_TO_REFUSE = ("K31", "K32", "K33", "K2")
@@ -145,5 +145,5 @@ def test_a_changed_order_is_noticed(shared_cache: Path, monkeypatch: pytest.Monk
 
     folder = generator(shared_cache)
     monkeypatch.setattr(module, "passed_over", lambda situation, kernel, largest: None)
-    found = run(folder, 1, 120, ("gfx942", "gfx950"), ("fwd",))
+    found = run(folder, 1, 120, SAMPLED, ("fwd",))
     assert found.mismatches

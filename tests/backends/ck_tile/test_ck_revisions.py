@@ -11,7 +11,8 @@ from fmha_cli.backends.ck_tile.backend import CkTileBackend
 from fmha_cli.cli.app import run
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.discovery.select import Selection, Wanted, select
+from fmha_cli.discovery.select import Selection, select
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.problem import Problem

@@ -13,7 +13,8 @@ from strategies import problems
 from fmha_cli.backends.ck_tile.decide import decide
 from fmha_cli.backends.ck_tile.plan import plan_of
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.discovery.select import Wanted, select
+from fmha_cli.discovery.select import select
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.problem import Problem
@@ -40,7 +41,7 @@ def check(problem: Problem, arch: str, units: int) -> None:
     assert all(w.bytes > 0 for w in made.workspaces)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(problem=problems(), arch=st.sampled_from(ARCHS), units=st.sampled_from([1, 32, 104, 304]))
 def test_any_problem(problem: Problem, arch: str, units: int) -> None:
     check(problem, arch, units)

@@ -34,8 +34,6 @@ matrix = _loaded()
 FAMILIES = 9
 SHARED = (
     ("gfx90a", "fwd_splitkv_combine", "fmha_fwd_splitkv_combine_d128_fp16_batch_b32_unused_ps_nlse_nsquant_gfx9"),
-    ("gfx942", "bwd_dot_do_o", "fmha_bwd_dot_do_o_d128_bf16_b64_group_o2_ps_gfx9"),
-    ("gfx950", "bwd_convert_dq", "fmha_bwd_convert_dq_d128_fp16_b64x128_batch_o2_npad_deterministic_gfx950"),
     (
         "gfx1201",
         "fwd",
@@ -43,9 +41,7 @@ SHARED = (
         "nlse_dropout_nskip_nsquant_ntrload_gfx12",
     ),
 )
-"""Kernels of the default suite, one for each architecture. Its tests on emulated devices need all but one of them too,
-so each compiles once.
-"""
+"""Kernels of the default suite. Its other tests need them too, so each compiles once."""
 ARCHS = {"gfx90a", "gfx942", "gfx950", "gfx1201"}
 
 
@@ -56,7 +52,6 @@ def test_the_list_covers_families_and_architectures() -> None:
     assert {row["arch"] for row in rows} == ARCHS
     assert len({row["family"] for row in rows}) == FAMILIES
     assert {row["arch"] for row in matrix.listed(ci=True)} == ARCHS
-    assert {arch for arch, _, _ in SHARED} == ARCHS
 
 
 def _built(rows: list[dict[str, Any]], cache: Path) -> list[dict[str, Any]]:
@@ -90,7 +85,7 @@ def _judge(rows: list[dict[str, Any]]) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_four_kernels(shared_cache: Path) -> None:
+def test_two_kernels(shared_cache: Path) -> None:
     rows = [{"arch": arch, "family": family, "kernel": name, "shows": ""} for arch, family, name in SHARED]
     _judge(_built(rows, shared_cache))
 

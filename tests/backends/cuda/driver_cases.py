@@ -6,17 +6,20 @@ The memory of a simulated device is host memory at real addresses.
 from __future__ import annotations
 
 import ctypes
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cubin_tiny import tiny_cubin
 from cuda_standin.recording import Launch, Recording
+from played_maps import played_map, read_map
 
 from fmha_cli.backends.cuda.driver import Cuda
 from fmha_cli.backends.cuda.graphs import Graph
 from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
 from fmha_cli.backends.cuda.probe import probe_cuda
+from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded
 from fmha_cli.backends.cuda.timing import MOST_PASSES, REPLAY_NS, StageTimer
 from fmha_cli.backends.gpu.driver import DriverError, DriverLost
 from fmha_cli.domain.device import Availability, State
@@ -340,4 +343,42 @@ def absent(standin: str) -> None:
     assert fault.value.code == "N002"
 
 
-CASES = (devices, unavailable, memory, kernels, images, graphs, timer, lost, refused, models, uninitialised, absent)
+def tensor_maps(standin: str) -> None:
+    """Descriptors have the driver's bytes wherever Python's memory lies; what the driver refuses is told in its words."""
+    recording, cuda = opened(standin, capability="9.0")
+    good = TensorMap(
+        address=1 << 40,
+        element="BFLOAT16",
+        shape=(128, 1000, 8, 2),
+        strides=(256, 256_000, 2_048_000),
+        box=(64, 128, 1, 1),
+        swizzle="128B",
+        promotion="L2_128B",
+        fill="NAN_REQUEST_ZERO_FMA",
+    )
+    rooms = []
+    for size in range(1, 40):  # the descriptor's own memory is at another place each time
+        assert encoded(cuda, good) == played_map(good)
+        rooms.append(bytearray(size * 24))
+    assert read_map(encoded(cuda, good)) == good
+    assert "FLOAT16 128 x 1000" in replace(good, element="FLOAT16").text()
+    for wrong, why in (
+        (replace(good, address=(1 << 40) + 8), "multiple of 16"),
+        (replace(good, strides=(256, 256_008, 2_048_000)), "stride"),
+        (replace(good, shape=(128, 0, 8, 2)), "axis"),
+        (replace(good, box=(64, 257, 1, 1)), "box"),
+        (replace(good, box=(128, 128, 1, 1)), "longer than the swizzle"),
+    ):
+        fault = raised(encoded, cuda, wrong)
+        assert isinstance(fault, DriverError)
+        assert "cuTensorMapEncodeTiled failed: invalid argument (1)" in fault.what
+        assert why in recording.complaint
+    recording.play(capability="8.6")
+    assert isinstance(raised(encoded, cuda, good), DriverError)
+    assert "no TMA" in recording.complaint
+
+
+CASES = (
+    *(devices, unavailable, memory, kernels, images, graphs, timer, lost, refused, models, tensor_maps, uninitialised),
+    absent,
+)

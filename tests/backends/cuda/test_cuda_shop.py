@@ -20,7 +20,7 @@ from fmha_cli.backends.cuda.shop import Workshop, build, key_of, needs_assembler
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.upstream import FlashAttention
 from fmha_cli.domain.arch import load_arch
-from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.report.documents.inspect import inspect_document
@@ -187,3 +187,59 @@ def test_a_wished_ptxas_that_is_missing(bench: Bench, monkeypatch: pytest.Monkey
     with pytest.raises(EnvironmentProblem) as caught:
         build(Wgmma(), KERNEL, replace(bench.context, prepared=made))
     assert caught.value.code == "B052"
+
+
+class Derived(Wgmma):
+    """The same text, in a file that is made from the source when the kernel is compiled."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.flags = {"nvrtc": (*self.flags["nvrtc"], "-I.")}
+
+    def emit(self, kernel: KernelSpec) -> str:
+        return '#include "part.cuh"\n'
+
+    def derived(self, kernel: KernelSpec, tree: Path) -> dict[str, str]:
+        return {"part.cuh": (tree / "hidden.txt").read_text("utf-8")}
+
+
+def test_files_made_from_the_source_lie_beside_the_text(bench: Bench, tmp_path: Path) -> None:
+    """They are compiled, no path of theirs is in the key, and the cache keeps none of them."""
+    (tmp_path / "hidden.txt").write_text(wgmma_text("fmha_tiny"), "utf-8")
+    made = build(Derived(), KERNEL, bench.context)
+    assert Cubin(made.path.read_bytes()).kernels[0].name == "fmha_tiny"
+    assert {path.name for path in made.path.parent.iterdir()} == {
+        "artifact",
+        "build.log",
+        "kernel.ptx",
+        "meta.json",
+        "source.cpp",
+    }
+    source = (made.path.parent / "source.cpp").read_text("utf-8")
+    assert "wgmma" not in source
+    assert str(tmp_path) not in source
+    assert build(Derived(), KERNEL, bench.context).cached
+    (tmp_path / "hidden.txt").unlink()
+    assert build(Derived(), KERNEL, bench.context).cached  # a cached kernel needs no source
+
+
+def test_a_compiler_that_cannot_read_the_text_is_not_used(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not in place of a broken NVRTC, and not after NVRTC has refused the text."""
+    found = workshop(Wgmma(), bench.context).toolchain
+    assert found is not None
+    nvcc = replace(found, kind=CudaKind.NVCC, version="nvcc 13.0.88")
+    monkeypatch.setattr(shops, "find_cuda", lambda *_, **__: nvcc)
+    shop = workshop(Derived(), replace(bench.context, prepared=None))
+    assert shop.toolchain is None
+    with pytest.raises(EnvironmentProblem, match="cannot compile the kernels of flash_attn") as caught:
+        build(Derived(), KERNEL, replace(bench.context, prepared=replace(shop, tree=lambda: Path("nowhere"))))
+    assert (caught.value.code, caught.value.why) == ("B050", "their text is for nvrtc alone")
+
+    def never(root: Path) -> None:
+        raise AssertionError("nvcc is looked for")
+
+    monkeypatch.setattr(shops, "find_nvcc", never)
+    wrong = Derived()
+    monkeypatch.setattr(wrong, "derived", lambda kernel, tree: {"part.cuh": "this is no C++"})
+    with pytest.raises(KernelFailure):
+        build(wrong, KERNEL, bench.context)

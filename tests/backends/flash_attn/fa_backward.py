@@ -27,7 +27,7 @@ from fa_blocks import (
     softcapped,
 )
 from fa_forward import Grid, store_rows
-from fa_memory import Array, Memory, tile, values
+from kernel_memory import Array, Memory, tile, values
 
 
 def run_dot_do_o(f: Flags, p: Any, grid: Grid, memory: Memory, *, clear: bool) -> None:

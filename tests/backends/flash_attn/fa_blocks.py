@@ -13,7 +13,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
-from fa_memory import Array, Memory, integer, tile, values
+from kernel_memory import Array, Memory, integer, tile, values
 
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.domain.kernel import KernelSpec

@@ -20,7 +20,7 @@ from fa_blocks import (
     slope_of,
     softcapped,
 )
-from fa_memory import Memory, tile, values
+from kernel_memory import Memory, tile, values
 
 Grid = tuple[int, int, int]
 

@@ -14,8 +14,8 @@ import numpy as np
 from fa_backward import run_convert_dq, run_dot_do_o, run_dq_dk_dv
 from fa_blocks import Flags
 from fa_forward import Grid, run_forward
-from fa_memory import Memory
 from fa_splitkv import run_combine, run_splitkv
+from kernel_memory import Memory
 
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams

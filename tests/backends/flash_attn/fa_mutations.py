@@ -7,10 +7,10 @@ from dataclasses import fields, replace
 from enum import Enum
 from typing import Any
 
-from fmha_cli.domain.arch import arch_names
+from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 
-ARCHS = tuple(name for name in arch_names() if name.startswith("sm_"))
+ARCHS = tuple(name for name in arch_names() if "flash_attn" in load_arch(name).backends)
 
 
 def near_values(value: Any) -> Iterator[Any]:

@@ -14,8 +14,6 @@ from fmha_cli.execution.job import Job
 ENTRY = "fmha_cli.backends.flash_attn"
 PLAIN = "-b 1 -H 2 -s 40 -d 64 --splits 1"
 OTHER = "-b 1 -H 2 -s 40 -d 128 --splits 1"
-LONG_NS = 10_000_000
-"""A kernel of this length is not replayed; the numpy model would take minutes."""
 
 
 def job_for(line: str, folder: Path, entry: str = ENTRY, arch: str = "sm_90") -> Job:

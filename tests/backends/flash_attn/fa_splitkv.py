@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from fa_blocks import F32, INF, BlockInfo, Flags, Softmax, apply_mask, load, quotient, rounded, slope_of, softcapped
 from fa_forward import Grid, key_blocks, masking_steps, store_rows
-from fa_memory import Array, Memory, integer, tile
+from kernel_memory import Array, Memory, integer, tile
 
 
 def run_splitkv(f: Flags, p: Any, grid: Grid, memory: Memory) -> None:

@@ -24,6 +24,9 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Need
 
+pytestmark = pytest.mark.slow
+"""Upstream's host code takes a minute to compile. CI runs these tests in a stage of their own."""
+
 APIS = ("mha_fwd", "mha_varlen_fwd", "mha_fwd_kvcache", "mha_bwd", "mha_varlen_bwd")
 
 
@@ -67,7 +70,6 @@ def test_choice_launches_and_parameters_are_upstreams(host: Host) -> None:
     assert members.compared >= 100 * 60
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_thousands_of_choices(host: Host) -> None:
     found = judged(host, random_cases(2, 6_000))
@@ -106,7 +108,6 @@ def cell_problems(dtype: str) -> list[Problem]:
     return out
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_every_kernel_is_upstreams_choice_for_some_problem(host: Host) -> None:
     """Every cell (architecture, type, head dim, features, evenness) is reached, so all listed kernels are chosen."""

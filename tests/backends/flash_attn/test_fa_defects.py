@@ -24,7 +24,8 @@ from fmha_cli.backends.flash_attn.key import DispatchKey, Page, key_of
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.emit import SYMBOL, emit, shims
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.discovery.select import Wanted, select
+from fmha_cli.discovery.select import select
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts, State

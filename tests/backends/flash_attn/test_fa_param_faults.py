@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from fa_chain import plans_of, run_plan
-from fa_memory import BadAddress
+from kernel_memory import BadAddress
 
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams, PhiloxCudaState
 from fmha_cli.codegen.struct import c_fields

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fa_mutations import ARCHS
 from fa_templates import kernel_of_template
 from launch_templates import Device, Instance, Launch, LaunchTemplates
 
@@ -18,13 +19,12 @@ from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
 from fmha_cli.backends.flash_attn.tiles import Facts, backward_traits, facts_of, log_max_splits
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.codegen.flash_attn.traits import algorithm_of, smem_bytes, threads
-from fmha_cli.domain.arch import arch_names, load_arch
+from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import BiasKey, MaskKey, Need
 from fmha_cli.sources.store import fetched
 
-ARCHS = tuple(name for name in arch_names() if name.startswith("sm_"))
 NO_SCORES = {"p_ptr": None}
 """``Return_softmax`` off: it writes the scores, for upstream's own tests."""
 REACHED = ({**NO_SCORES, "softcap": 0.0}, {**NO_SCORES, "p_dropout": 1.0})

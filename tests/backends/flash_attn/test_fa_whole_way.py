@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from cuda_standin.recording import VARIABLE, settings_text
-from fa_played import LONG_NS, PLAIN, job_for
+from cuda_standin.recording import LONG_NS, VARIABLE, settings_text
+from fa_played import PLAIN, job_for
 
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena

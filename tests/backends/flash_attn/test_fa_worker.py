@@ -6,8 +6,8 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from cuda_standin.recording import VARIABLE, settings_text
-from fa_played import ENTRY, LONG_NS, OTHER, PLAIN, job_for
+from cuda_standin.recording import LONG_NS, VARIABLE, settings_text
+from fa_played import ENTRY, OTHER, PLAIN, job_for
 
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM

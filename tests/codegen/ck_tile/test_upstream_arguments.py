@@ -19,7 +19,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.signature import Signature
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
-QUICK = {"gfx942": 30, "gfx950": 20, "gfx1201": 10}
+QUICK = {"gfx942": 20, "gfx950": 10, "gfx1201": 5}
 """The number of kernels of each family that CI compares; ``-m slow`` compares all of them."""
 
 

@@ -138,6 +138,7 @@ PROBES: Mapping[str, Probe] = MappingProxyType(
   ((__nv_fp8_e4m3*)f)[t + 99] = __nv_fp8_e4m3(f[t + 40]); f[t + 50] = float(((__nv_fp8_e4m3*)f)[t]);
 """,
             holds=("HFMA2", "HADD2", "HMUL2", "HMNMX2", "F2FP"),
+            on=_since(80),
         ),
         "warps": Probe(
             _T
@@ -150,6 +151,7 @@ PROBES: Mapping[str, Probe] = MappingProxyType(
   if (a[t] == 4) asm volatile("brkpt;"); if (c[t + 40]) asm volatile("exit;"); __prof_trigger(1);
 """,
             holds=("SHFL", "VOTE", "BAR", "REDUX", "NANOSLEEP", "MATCH"),
+            on=_since(80),
         ),
         "control": Probe(
             _T
@@ -164,6 +166,7 @@ PROBES: Mapping[str, Probe] = MappingProxyType(
 """,
             "unsigned* a, float* f, int n",
             ("CALL", "BRA", "EXIT", "BSSY", "BSYNC", "CCTL"),
+            _since(80),
             before="""
 __device__ __noinline__ int twice(int n, int* p) { return n < 2 ? p[n] : twice(n - 1, p) + twice(n - 2, p); }
 __device__ int (*table[2])(int, int*) = {twice, twice};
@@ -181,6 +184,21 @@ __device__ int (*table[2])(int, int*) = {twice, twice};
             + _mma("mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64", 1, 1, kind="d", accumulators=2)
             + _mma("mma.sp::ordered_metadata.sync.aligned.m16n8k32.row.col.f32.f16.f16.f32", 4, 4, more=", %5, 0x0"),
             holds=("HMMA", "IMMA", "DMMA"),
+            on=_since(80),
+        ),
+        "turing": Probe(
+            _T
+            + _SMEM
+            + _mma("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", 2, 1)
+            + _mma("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32", 1, 1, kind="r", accumulators=2)
+            + """
+  __half2* h = (__half2*)a; int* c = (int*)f; unsigned r0, r1;
+  h[t] = __hfma2(h[t], h[t + 1], h[t + 2]); h[t + 3] = __hadd2(h[t + 3], h[t + 4]); h[t + 5] = __hmul2(h[t + 5], h[t + 6]);
+  c[t] = __shfl_xor_sync(~0u, c[t], 1) + __shfl_sync(~0u, c[t + 1], t); a[t] = __ballot_sync(~0u, c[t] > 3);
+  asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(r0), "=r"(r1) : "r"(p)); a[t + 9] = r0 + r1;
+""",
+            holds=("HMMA", "IMMA", "HFMA2", "HADD2", "HMUL2", "SHFL", "VOTE", "LDSM"),
+            on=_only("sm_75"),
         ),
         "bytes": Probe(
             _T + _mma("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32", 4, 2),
@@ -203,6 +221,7 @@ __device__ int (*table[2])(int, int*) = {twice, twice};
   __syncthreads(); a[t + 5] = s[t];
 """,
             holds=("LDSM", "MOVM", "LDGSTS", "LDGDEPBAR", "DEPBAR", "BAR"),
+            on=_since(80),
         ),
         "clusters": Probe(
             _T

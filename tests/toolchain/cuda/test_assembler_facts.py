@@ -40,7 +40,7 @@ def compiled(folder: Path, arch: str, count: int, *flags: str) -> int:
     return subprocess.run(command, cwd=folder, capture_output=True, check=False).returncode
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", [arch for arch in ARCHS if arch != "sm_75"])  # which has no mbarrier
 def test_what_nvrtcs_assembler_does_not_survive(tmp_path: Path, arch: str) -> None:
     listed = load_arch(arch).facts.get(FAILS_ON, {"value": []})["value"]
     fails = "mbarrier_init_0" in listed

@@ -133,7 +133,8 @@ def test_an_opcode_belongs_to_its_generation() -> None:
     assert "HGMMA" not in ampere.values()
     assert "HGMMA" not in workstation.values()
     assert "UTCMMA" in blackwell.values()
-    assert mnemonics_of(75) == {} == mnemonics_of(255)
+    assert mnemonics_of(60) == {} == mnemonics_of(255)
+    assert mnemonics_of(75)[0xA0A] == "FSET"
 
 
 def test_what_is_unknown_is_counted_as_such() -> None:

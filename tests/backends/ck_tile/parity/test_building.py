@@ -25,7 +25,7 @@ from fmha_cli.backends.ck_tile.parity.counterpart import CkCounterpart
 from fmha_cli.backends.ck_tile.parity.generating import Listed, generate, listed
 from fmha_cli.backends.ck_tile.parity.mapping import mapped
 from fmha_cli.backends.ck_tile.tree import CkTree, pinned_tree
-from fmha_cli.discovery.select import Wanted
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.counterpart import Binaries, Case, Mapped, Needs, Program, Progress
 from fmha_cli.domain.device import Availability, State

@@ -21,7 +21,7 @@ from fmha_cli.backends.ck_tile.parity.mapping import mapped
 from fmha_cli.backends.ck_tile.parity.reading import read
 from fmha_cli.backends.ck_tile.tree import pinned_tree
 from fmha_cli.backends.hip.rocm_parts import rocm_supply
-from fmha_cli.discovery.select import Wanted
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.counterpart import Case, Program, Ran, Reading, Said
 from fmha_cli.domain.device import Availability, State

@@ -101,34 +101,18 @@ Fields = dict[str, tuple[int, int]]
 """(offset, size) by name."""
 
 
-class Host:
-    """Upstream's host code, run as a program."""
+class Program:
+    """An upstream's host code as a program: it answers one line for each line of its input."""
 
     def __init__(self, program: Path) -> None:
         self.program = program
 
     def ask(self, calls: Iterable[Call]) -> list[Answer]:
         """Make the calls in order."""
-        return [_answer(found) for found in self._raw([call.line() for call in calls])]
+        return [_answer(found) for found in self.raw([call.line() for call in calls])]
 
-    def heuristic(self, arguments: Iterable[tuple[int, int, int, int]]) -> list[int]:
-        """``num_splits_heuristic`` of (blocks of queries, multiprocessors, blocks of keys, maximum)."""
-        names = ("blocks", "multiprocessors", "key_blocks", "most")
-        head = "call=num_splits_heuristic "
-        return self._raw([head + " ".join(f"{k}={v}" for k, v in zip(names, a, strict=True)) for a in arguments])
-
-    def layout(self) -> dict[str, tuple[int, Fields]]:
-        """Bytes and fields of both parameter structs, "forward" and "backward", as this compiler lays them out."""
-        (found,) = self._raw(["call=layout"])
-        return {way: (part["bytes"], {n: (o, s) for n, o, s in part["fields"]}) for way, part in found.items()}
-
-    def kernels(self) -> frozenset[str]:
-        """The template-ids of all kernels that upstream's launch templates instantiate, over all architectures."""
-        found = set(re.findall(rb"\0(_ZN5flash\d+__device_stub__\w+)(?=\0)", self.program.read_bytes()))
-        names = self._raw([f"call=demangle symbol={symbol.decode()}" for symbol in sorted(found)])
-        return frozenset(template_id(name) for name in names)
-
-    def _raw(self, lines: list[str]) -> list[Any]:
+    def raw(self, lines: Sequence[str]) -> list[Any]:
+        """The documents that answer these lines."""
         done = subprocess.run(
             [self.program], input="\n".join(lines) + "\n", capture_output=True, text=True, timeout=280
         )
@@ -137,6 +121,27 @@ class Host:
             last = lines[min(len(answers), len(lines) - 1)]
             raise RuntimeError(f"upstream's host code ended ({done.returncode}) at {last}\n{done.stderr[-2000:]}")
         return [json.loads(text) for text in answers]
+
+
+class Host(Program):
+    """FlashAttention's host code."""
+
+    def heuristic(self, arguments: Iterable[tuple[int, int, int, int]]) -> list[int]:
+        """``num_splits_heuristic`` of (blocks of queries, multiprocessors, blocks of keys, maximum)."""
+        names = ("blocks", "multiprocessors", "key_blocks", "most")
+        head = "call=num_splits_heuristic "
+        return self.raw([head + " ".join(f"{k}={v}" for k, v in zip(names, a, strict=True)) for a in arguments])
+
+    def layout(self) -> dict[str, tuple[int, Fields]]:
+        """Bytes and fields of both parameter structs, "forward" and "backward", as this compiler lays them out."""
+        (found,) = self.raw(["call=layout"])
+        return {way: (part["bytes"], {n: (o, s) for n, o, s in part["fields"]}) for way, part in found.items()}
+
+    def kernels(self) -> frozenset[str]:
+        """The template-ids of all kernels that upstream's launch templates instantiate, over all architectures."""
+        found = set(re.findall(rb"\0(_ZN5flash\d+__device_stub__\w+)(?=\0)", self.program.read_bytes()))
+        names = self.raw([f"call=demangle symbol={symbol.decode()}" for symbol in sorted(found)])
+        return frozenset(template_id(name) for name in names)
 
 
 def _answer(found: dict[str, Any]) -> Answer:

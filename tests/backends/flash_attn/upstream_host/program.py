@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
-import os
 import shutil
-import subprocess
-from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
 
@@ -15,9 +10,10 @@ import pytest
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.sources.store import fetched
+from upstream_host.building import SHARED, key_of, linked, once
 
 HERE = Path(__file__).parent
-OWN = ("main.cpp", "runtime.cpp", "tensor.cpp")
+OWN = ("main.cpp", "runtime.cpp")
 UPSTREAM = (
     "flash_api.cpp",
     "src/flash.h",
@@ -56,26 +52,12 @@ def host_program(cache_root: Path) -> Path:
 
 @cache
 def _built(tree: Path, cache_root: Path, compiler: str) -> Path:
-    version = subprocess.run([compiler, "--version"], capture_output=True, check=True, timeout=600).stdout
-    key = hashlib.sha256(version + str(tree).encode())
-    for path in sorted(p for p in HERE.rglob("*") if p.suffix not in (".py", ".pyc") and p.is_file()):
-        key.update(path.read_bytes())
-    key.update(Path(__file__).read_bytes())
-    folder = cache_root / "upstream-host"
-    folder.mkdir(exist_ok=True)
-    program = folder / f"host-{key.hexdigest()[:16]}"
-    with open(folder / "lock", "w") as lock:  # the processes of a test run share the cache
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not program.exists():
-            _build(tree / "csrc", folder / "work", compiler).rename(program)
-            shutil.rmtree(folder / "work")
-    return program
+    return once(cache_root, "flash", key_of(compiler, tree, [HERE]), lambda work: _build(tree / "csrc", work, compiler))
 
 
 def _build(csrc: Path, work: Path, compiler: str) -> Path:
     flash = csrc / "flash_attn"
-    shutil.rmtree(work, ignore_errors=True)
-    (work / "src").mkdir(parents=True)
+    (work / "src").mkdir()
     instances = sorted(flash.glob("src/flash_*.cu"))
     assert len(instances) == 72, "upstream's files of instances are others than was known"
     for path in (*(flash / name for name in UPSTREAM), *instances):
@@ -84,22 +66,6 @@ def _build(csrc: Path, work: Path, compiler: str) -> Path:
         parts = [p.name for p in instances if p.name.startswith(unit)]
         (work / f"{unit}.cu").write_text("".join(f'#include "{name}"\n' for name in parts))
     folders = (HERE / "include", HERE, work, work / "src", csrc / "cutlass" / "include")
-    common = ["-w", "-DNDEBUG", *(f"-I{folder}" for folder in folders), "-c"]
-
-    def compile_one(source: Path) -> Path:
-        out = work / f"{source.name}.o"
-        kind = (*CUDA, *LAUNCH) if source.suffix == ".cu" else HOST
-        _run([compiler, *kind, *common, str(source), "-o", str(out)])
-        return out
-
-    sources = [*(work / f"{unit}.cu" for unit in UNITS), *(HERE / name for name in OWN)]
-    with ThreadPoolExecutor(max_workers=min(4, len(os.sched_getaffinity(0)))) as pool:
-        objects = list(pool.map(compile_one, sources))
-    # The names of kernels are looked up through the dynamic symbols.
-    _run([compiler, "-rdynamic", *map(str, objects), "-ldl", "-o", str(work / "host")])
-    return work / "host"
-
-
-def _run(command: list[str]) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    assert done.returncode == 0, f"{' '.join(command)}\n{done.stderr[-4000:]}"
+    common = ("-DNDEBUG", *(f"-I{folder}" for folder in folders))
+    units = [(work / f"{unit}.cu", (*CUDA, *LAUNCH, *common)) for unit in UNITS]
+    return linked(compiler, [*units, *((HERE / name, (*HOST, *common)) for name in (*OWN, *SHARED))], work)

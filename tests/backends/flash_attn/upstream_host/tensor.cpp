@@ -72,6 +72,8 @@ bool Tensor::is_contiguous() const {
 
 Tensor Tensor::transpose(int64_t a, int64_t b) const {
     Tensor out = *this;
+    a += a < 0 ? dim() : 0;
+    b += b < 0 ? dim() : 0;
     std::swap(out.lengths.at(a), out.lengths.at(b));
     std::swap(out.steps.at(a), out.steps.at(b));
     return out;
@@ -87,6 +89,44 @@ Tensor Tensor::index(std::initializer_list<torch::indexing::TensorIndex> indices
     Tensor out = *this;
     out.lengths.back() = std::min(out.lengths.back(), (indices.end() - 1)->stop.value());
     return out;
+}
+
+Tensor Tensor::select(int64_t axis, int64_t index) const {
+    Tensor out = *this;
+    out.address += index * steps.at(axis) * item_bytes(type);
+    out.lengths.erase(out.lengths.begin() + axis);
+    out.steps.erase(out.steps.begin() + axis);
+    return out;
+}
+
+Tensor Tensor::slice(int64_t axis, int64_t start, int64_t stop) const {
+    Tensor out = *this;
+    axis += axis < 0 ? dim() : 0;
+    out.address += start * steps.at(axis) * item_bytes(type);
+    out.lengths.at(axis) = std::min(stop, lengths.at(axis)) - start;
+    return out;
+}
+
+Tensor Tensor::contiguous() const {
+    return is_contiguous() ? *this : fresh(lengths, dense(lengths, in_order(lengths.size())), type, "copy");
+}
+
+Tensor Tensor::to(ScalarType wanted) const {
+    return wanted == type ? *this : fresh(lengths, dense(lengths, in_order(lengths.size())), wanted, "convert");
+}
+
+Tensor Tensor::sum(int64_t axis) const {
+    auto sizes = lengths;
+    sizes.erase(sizes.begin() + axis + (axis < 0 ? dim() : 0));
+    return fresh(sizes, dense(sizes, in_order(sizes.size())), type, "sum");
+}
+
+Tensor operator*(const Tensor &a, const Tensor &) {
+    return fresh(a.lengths, dense(a.lengths, in_order(a.lengths.size())), a.type, "product");
+}
+
+Tensor empty(const IntArrayRef &sizes, const c10::TensorOptions &options) {
+    return fresh(sizes, dense(sizes, in_order(sizes.size())), options.type, "empty");
 }
 
 const Tensor &Tensor::copy_(const Tensor &from) const {
@@ -109,10 +149,6 @@ void sum_out(Tensor &out, const Tensor &tensor, const IntArrayRef &axes) {
 }  // namespace at
 
 namespace torch {
-Tensor empty(const IntArrayRef &sizes, const TensorOptions &options) {
-    return fresh(sizes, dense(sizes, in_order(sizes.size())), options.type, "empty");
-}
-
 Tensor zeros(const IntArrayRef &sizes, const TensorOptions &options) {
     return fresh(sizes, dense(sizes, in_order(sizes.size())), options.type, "zeros");
 }

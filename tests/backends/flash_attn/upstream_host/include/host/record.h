@@ -27,4 +27,8 @@ struct Record {
 
 Record &record();
 std::string quoted(const std::string &text);
+// The demangled name of an exported function.
+std::string name_of(const void *function);
+// The shared memory that a kernel was permitted since the last launch, -1 for none.
+int64_t take_allowed(const void *kernel);
 }  // namespace host

@@ -1,0 +1,57 @@
+"""What a record of ``gpu_check.py`` confirms: the rows that ``arch_specs/_preference.json`` may hold because of it.
+
+    python benchmarks/confirmed.py docs/results/nvidia.json
+
+A backend's kernels for an architecture are confirmed by a record if a device ran them, every judged row passed (parts
+``cases`` and ``random``), and none is NOT_RUN. A row names its backend; those of older records are of the vendor's first one.
+Prints the rows as JSON. Exit code 1 if the record confirms nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+FIRST: Mapping[str, str] = {"amd": "ck_tile", "nvidia": "flash_attn"}
+"""Vendor -> the backend whose rows name none."""
+JUDGED = ("cases", "random")
+"""The parts that compare with the reference. The others take times or run other tools."""
+
+
+def confirmations(document: Mapping[str, Any], record: str) -> list[dict[str, Any]]:
+    """The confirmations of a record, one for each backend with nothing but passed rows.
+
+    Args:
+        record: where the record is kept, from the root of the repository.
+    """
+    device = document["device"]
+    if device is None:
+        return []
+    arch = document.get("notes", {}).get("arch") or device["archs"][0]
+    rows: Sequence[Mapping[str, Any]] = document.get("rows") or document["cases"]
+    verdicts: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if row.get("part", JUDGED[0]) in JUDGED:
+            name = row.get("backend") or FIRST[document["vendor"]]
+            verdicts.setdefault((name, row.get("arch") or arch), []).append(row["verdict"])
+    return [
+        {"arch": of, "backend": name, "device": device["name"], "passed": len(found), "record": record}
+        for (name, of), found in verdicts.items()
+        if set(found) == {"PASSED"}
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("record", type=Path, help="a JSON record of gpu_check.py")
+    path = parser.parse_args().record
+    found = confirmations(json.loads(path.read_text("utf-8")), path.as_posix())
+    print(json.dumps(found, indent=1))
+    return 0 if found else 1
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

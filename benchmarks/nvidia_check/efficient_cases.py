@@ -1,0 +1,182 @@
+"""The cases of memory-efficient attention: every kernel's range of head dims and every feature, and its timed shapes."""
+
+from __future__ import annotations
+
+from random import Random
+
+from check_case import FWD, Case
+
+from fmha_cli.domain.features import Bias, CacheKind
+from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.problem import Problem
+from nvidia_check.random_problems import listed, size
+from nvidia_check.speed_points import Point
+
+BWD = ("bwd_dq_dk_dv",)
+
+
+def _head_dims() -> tuple[Case, ...]:
+    """Every range of head dims in every type: at its end with even lengths, and inside with uneven lengths."""
+    out = []
+    for dtype in ("bf16", "fp16", "fp32"):
+        for own, below in ((64, 40), (128, 104), (512, 136)):
+            even, uneven = f"-b 2 -H 4 -s 256 -d {own} --dtype {dtype}", f"-b 1 -H 3 -s 333 -d {below} --dtype {dtype}"
+            out += [
+                Case(f"d{own} {dtype}", even, FWD),
+                Case(f"d{below} {dtype}, uneven, LSE", f"{uneven} --seqlen-k 471 --lse", FWD),
+            ]
+        for own, below in ((32, 24), (64, 40), (128, 104), (192, 136)):
+            even, uneven = f"-b 2 -H 4 -s 256 -d {own} --dtype {dtype}", f"-b 1 -H 3 -s 333 -d {below} --dtype {dtype}"
+            out += [
+                Case(f"backward d{own} {dtype}", f"{even} --direction bwd", BWD),
+                Case(f"backward d{below} {dtype}, uneven", f"{uneven} --seqlen-k 471 --direction bwd", BWD),
+            ]
+    return tuple(out)
+
+
+FORWARD = (
+    Case("causal", "-b 2 -H 4 -s 333 -d 64 --dtype bf16 --causal --lse", FWD),
+    Case("causal, more keys", "-b 2 -H 4 -s 200 --seqlen-k 450 -d 128 --dtype fp16 --causal --layout bshd", FWD),
+    Case("causal, top left, more rows", "-b 1 -H 4 -s 450 --seqlen-k 130 -d 64 --dtype bf16 --mask causal-tl --lse", FWD),
+    Case("window", "-b 1 -H 4 -s 500 -d 64 --dtype bf16 --mask window:100,0 --lse", FWD),
+    Case("window, more keys", "-b 1 -H 4 -s 300 --seqlen-k 500 -d 128 --dtype fp32 --mask window:64,0", FWD),
+    Case("window, top left, rows without keys", "-b 1 -H 4 -s 500 --seqlen-k 200 -d 64 --dtype fp16 --mask window-tl:50,0 --lse", FWD),
+    Case("bias, one plane", "-b 2 -H 4 -s 200 --seqlen-k 256 -d 64 --dtype bf16 --bias elementwise:11ss", FWD),
+    Case("bias of heads, odd keys", "-b 2 -H 4 -s 200 --seqlen-k 333 -d 64 --dtype fp16 --bias elementwise:1hss", FWD),
+    Case("bias of all, causal, fp32", "-b 2 -H 4 -s 200 -d 128 --dtype fp32 --bias elementwise:bhss --causal --lse", FWD),
+    Case("dropout", "-b 2 -H 4 -s 300 -d 64 --dtype fp16 --dropout 0.17 --seed 7 --offset 64", FWD),
+    Case("dropout, causal, d256", "-b 2 -H 4 -s 200 -d 256 --dtype bf16 --dropout 0.5 --seed 77777777777 --mask causal-tl", FWD),
+    Case("dropout, bias, fp32", "-b 2 -H 4 -s 130 -d 64 --dtype fp32 --dropout 0.3 --seed 3 --bias elementwise:bhss --lse", FWD),
+    Case("packed", "--seqlens-q 300,1,150 -H 4 -d 64 --dtype bf16 --lse", FWD),
+    Case("packed, causal, bshd", "--seqlens-q 100,17,70 --seqlens-k 300,40,70 -H 4 -d 128 --dtype fp16 --causal --layout bshd", FWD),
+    Case("packed, empty sequences", "--seqlens-q 100,0,70 --seqlens-k 90,40,0 -H 4 -d 64 --dtype bf16 --lse", FWD),
+    Case("packed, dropout", "--seqlens-q 100,33,70 --seqlens-k 90,40,128 -H 3 -d 64 --dtype fp16 --dropout 0.2 --seed 5", FWD),
+    Case("padded keys", "-b 3 -H 4 -s 20 --kv-cache linear --cache-seqlens 300,27,255 -d 64 --dtype bf16 --causal --lse", FWD),
+    Case("padded keys, left padding", "-b 3 -H 4 -s 4 --kv-cache linear --cache-seqlens 300,17,255 --cache-leftpad 3,0,70 -d 128 --dtype fp16", FWD),
+    Case("MQA", "-b 2 -H 6 --kv-heads 1 -s 130 -d 64 --dtype bf16", FWD),
+    Case("MQA, one row", "-b 2 -H 6 --kv-heads 1 -s 1 --seqlen-k 500 -d 128 --dtype bf16", FWD),
+    Case("GQA, bshd", "-b 2 -H 8 --kv-heads 2 -s 130 -d 128 --dtype fp16 --causal --lse --layout bshd", FWD),
+    Case("value head dim", "-b 2 -H 4 -s 130 -d 64 --hdim-v 128 --dtype bf16 --lse", FWD),
+    Case("padded head dims", "-b 2 -H 4 -s 130 -d 33 --hdim-v 20 --dtype fp16 --lse", FWD),
+    Case("padded head dims, fp32", "-b 2 -H 4 -s 130 -d 65 --dtype fp32", FWD),
+    Case("head dim 1000", "-b 1 -H 2 -s 130 -d 1000 --dtype bf16 --lse", FWD),
+    Case("scale", "-b 1 -H 4 -s 300 -d 64 --dtype bf16 --scale 0.25", FWD),
+    Case("one key", "-b 2 -H 4 -s 70 --seqlen-k 1 -d 64 --dtype fp32 --lse", FWD),
+)  # fmt: skip
+
+BACKWARD = (
+    Case("backward, causal", "-b 2 -H 4 -s 256 -d 64 --dtype bf16 --causal --direction bwd", BWD),
+    Case("backward, causal, top left, more rows", "-b 1 -H 4 -s 400 --seqlen-k 130 -d 64 --dtype fp16 --mask causal-tl --direction bwd", BWD),
+    Case("backward, causal, more keys, fp32", "-b 1 -H 4 -s 200 --seqlen-k 333 -d 128 --dtype fp32 --causal --direction bwd", BWD),
+    Case("backward, window", "-b 1 -H 4 -s 400 -d 64 --dtype bf16 --mask window:100,0 --direction bwd", BWD),
+    Case("backward, bias and its gradient", "-b 2 -H 4 -s 200 --seqlen-k 256 -d 64 --dtype bf16 --bias elementwise:bhss --dbias --direction bwd", BWD),
+    Case("backward, broadcast bias and its gradient", "-b 2 -H 4 -s 200 --seqlen-k 333 -d 64 --dtype fp16 --bias elementwise:11ss --dbias --causal --direction bwd", BWD),
+    Case("backward, bias of heads and its gradient, fp32", "-b 2 -H 4 -s 100 --seqlen-k 130 -d 64 --dtype fp32 --bias elementwise:1hss --dbias --direction bwd", BWD),
+    Case("backward, bias without gradient", "-b 2 -H 4 -s 100 --seqlen-k 130 -d 128 --dtype fp16 --bias elementwise:1hss --direction bwd", BWD),
+    Case("backward, dropout", "-b 1 -H 4 -s 400 -d 64 --dtype fp16 --dropout 0.17 --seed 7 --offset 64 --direction bwd", BWD),
+    Case("backward, dropout d32", "-b 1 -H 4 -s 200 -d 32 --dtype bf16 --dropout 0.4 --seed 9 --direction bwd", BWD),
+    Case("backward, dropout d128", "-b 1 -H 4 -s 200 -d 128 --dtype bf16 --dropout 0.4 --seed 9 --causal --direction bwd", BWD),
+    Case("backward, dropout d256", "-b 1 -H 2 -s 200 -d 256 --dtype fp16 --dropout 0.1 --seed 1 --direction bwd", BWD),
+    Case("backward, dropout, fp32", "-b 1 -H 4 -s 200 -d 64 --dtype fp32 --dropout 0.17 --seed 2 --direction bwd", BWD),
+    Case("backward, packed", "--seqlens-q 100,17,70 --seqlens-k 300,40,70 -H 4 -d 64 --dtype bf16 --causal --direction bwd", BWD),
+    Case("backward, packed, empty sequences", "--seqlens-q 100,0,70 --seqlens-k 90,40,0 -H 4 -d 128 --dtype fp16 --direction bwd", BWD),
+    Case("backward, packed, fp32, dropout", "--seqlens-q 100,33,70 --seqlens-k 90,40,128 -H 3 -d 64 --dtype fp32 --dropout 0.2 --seed 5 --direction bwd", BWD),
+    Case("backward, MQA", "-b 1 -H 6 --kv-heads 1 -s 200 -d 64 --dtype bf16 --direction bwd", BWD),
+    Case("backward, GQA, bshd", "-b 1 -H 6 --kv-heads 2 -s 200 --seqlen-k 333 -d 128 --dtype bf16 --causal --layout bshd --direction bwd", BWD),
+    Case("backward, value head dim", "-b 1 -H 4 -s 130 -d 64 --hdim-v 40 --dtype fp16 --direction bwd", BWD),
+    Case("backward, padded head dims", "-b 1 -H 4 -s 130 -d 33 --hdim-v 60 --dtype bf16 --direction bwd", BWD),
+    Case("backward, deterministic", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --deterministic --direction bwd", BWD),
+)  # fmt: skip
+
+CASES: tuple[Case, ...] = (*_head_dims(), *FORWARD, *BACKWARD)
+
+SANITIZED = (
+    "bias of heads, odd keys",
+    "packed, empty sequences",
+    "MQA, one row",
+    "backward, broadcast bias and its gradient",
+    "backward, packed, empty sequences",
+    "backward, padded head dims",
+)
+
+
+def _points() -> tuple[Point, ...]:
+    out = []
+    for dtype, hdim, seqlen in (
+        ("bf16", 64, 4096),
+        ("bf16", 128, 4096),
+        ("fp32", 64, 2048),
+        ("fp32", 128, 2048),
+        ("fp16", 256, 2048),
+    ):
+        for kind in ("forward", "backward"):
+            flags = f"-b 4 -H {2048 // hdim} -s {seqlen} -d {hdim} --dtype {dtype} --layout bshd --mask causal-tl"
+            flags += " --direction bwd" if kind == "backward" else ""
+            out.append(Point(kind, f"{kind} {dtype} d{hdim} s{seqlen} causal", flags, True))
+    for kind, more in (("forward", ""), ("backward", " --direction bwd --dbias")):
+        flags = f"-b 4 -H 16 -s 2048 -d 64 --dtype bf16 --layout bshd --bias elementwise:1hss{more}"
+        out.append(Point(kind, f"{kind} bf16 d64 s2048 bias", flags, False))
+    return tuple(out)
+
+
+POINTS = _points()
+
+
+def drawn(base: Problem, rng: Random) -> list[str]:
+    """The flags of a random problem of the base's kind."""
+    kv_heads = rng.choice((1, 1, 2, 3, 4))
+    hdim, hdim_v = (
+        min(d, rng.randint(max(1, d // 2 + 1), d)) if rng.random() < 0.4 else d for d in (base.hdim, base.hdim_v)
+    )
+    out = [
+        "-H",
+        str(kv_heads * rng.choice((1, 1, 2, 4))),
+        "--kv-heads",
+        str(kv_heads),
+        "-d",
+        str(hdim),
+        "--hdim-v",
+        str(hdim_v),
+    ]
+    out += ["--dtype", base.dtype.value, "--layout", rng.choice(("bhsd", "bshd", "bhsd:bshd", "bshd:bhsd"))]
+    out += _lengths(base, rng)
+    left = rng.choice((0, 1, 31, 64, 100, rng.randint(0, 400)))
+    if base.mask.kind is not MaskKind.NONE:
+        out += ["--mask", rng.choice(("causal", "causal-tl", f"window:{left},0", f"window-tl:{left},0"))]
+    if base.bias is not Bias.NONE:
+        out += ["--bias", rng.choice(("elementwise:11ss", "elementwise:1hss", "elementwise:bhss"))]
+        out += ["--dbias"] if base.direction.backward and rng.random() < 0.6 else []
+    if base.dropout:
+        out += ["--dropout", rng.choice(("0.05", "0.1", "0.3", "0.5", "0.9"))]
+        out += ["--seed", str(rng.randrange(2**63)), "--offset", str(rng.randrange(2**20))]
+    if rng.random() < 0.2:
+        out += ["--scale", rng.choice(("0.05", "0.125", "0.3"))]
+    if base.direction.backward:
+        return [*out, "--direction", "bwd", *(["--deterministic"] if rng.random() < 0.3 else [])]
+    return [*out, *(["--lse"] if base.lse else [])]
+
+
+def _lengths(base: Problem, rng: Random) -> list[str]:
+    batch = rng.choice((1, 1, 2, 3))
+    if base.kv_cache.kind is not CacheKind.NONE:
+        held = [size(rng, 500) for _ in range(batch)]
+        pads = (
+            ["--cache-leftpad", listed([rng.choice((0, 1, 5, 64)) for _ in range(batch)])] if rng.random() < 0.5 else []
+        )
+        return [
+            "-b",
+            str(batch),
+            "-s",
+            str(rng.choice((1, 2, 5, 33, 64))),
+            "--cache-seqlens",
+            listed(held),
+            "--kv-cache",
+            "linear",
+            *pads,
+        ]
+    if base.seqlens_q is not None:
+        count = rng.randint(1, 5)
+        rows, keys = ([0 if rng.random() < 0.1 else size(rng, 260) for _ in range(count)] for _ in range(2))
+        return ["--seqlens-q", listed(rows), "--seqlens-k", listed(keys)]
+    out = ["-b", str(batch), "-s", str(size(rng, 400))]
+    return out if rng.random() < 0.4 else [*out, "--seqlen-k", str(size(rng, 400))]

@@ -1,0 +1,120 @@
+"""The parameter block and the launch of a plan's kernel, and its small arrays.
+
+Source: ``attention_forward_generic.cu``, ``attention_backward_generic.cu``. One difference: upstream passes 0 keys for packed
+sequences, so that all heads of a forward pass share one dropout mask, which its backward pass does not repeat.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fmha_cli.backends.cuda.launch import Launch
+from fmha_cli.backends.cuda.tables import Expected
+from fmha_cli.backends.gpu.arithmetic import single
+from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.mem_efficient.scratch import COPIES, Storage, storage_of
+from fmha_cli.backends.mem_efficient.situation import Situation
+from fmha_cli.codegen.cuda.shared import VERSION
+from fmha_cli.codegen.mem_efficient.emit import block_of
+from fmha_cli.codegen.mem_efficient.traits import traits_of
+from fmha_cli.codegen.struct import ArgumentBlock, c_fields
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Stage
+
+WARP = 32
+_TENSORS = {copy: name for name, copy in COPIES.items()} | {"bias": "bias"}
+"""The tensors by the names of the kernels' pointers."""
+_STRIDES = {"do": "gO", "dq": "gQ", "dk": "gK", "dv": "gV"}
+"""The beginnings of the names of strides that are not those of the tensors."""
+
+
+def params_of(stage: Stage, call: Call[Situation]) -> ArgumentBlock:
+    """The stage's parameter block.
+
+    Raises:
+        InternalError: a tensor that the stage needs is missing, or its last axis is not contiguous.
+    """
+    m, block = storage_of(call.problem, stage.kernel), _block(stage.kernel)
+    names = [name for name, _ in c_fields(block)]
+    values = _numbers(m, call.situation) | _strides(m, call) | {"workspace": call.address("workspace")}
+    for name in names:
+        if name.endswith("_ptr"):
+            stem = name.removesuffix("_ptr")
+            values[name] = m.address(call, _TENSORS.get(stem, stem))
+    made: ArgumentBlock = block(**{name: values[name] for name in names if name in values})
+    return made
+
+
+def _block(kernel: KernelSpec) -> Any:
+    return block_of(kernel)
+
+
+def _numbers(m: Storage, s: Situation) -> dict[str, Any]:
+    p = m.problem
+    return {
+        "window_size": s.window,
+        "scale": single(p.scale),
+        "head_dim": m.hdims[0],
+        "head_dim_value": m.hdims[1],
+        "num_queries": p.seqlen_q,
+        "num_keys": p.seqlen_k,
+        "custom_mask_type": s.mask_type,
+        "num_batches": p.batch,
+        "num_heads": p.heads,
+        "use_dropout": p.dropout > 0,
+        "dropout_prob": single(p.dropout),
+        "rng_engine_inputs": (p.seed, p.offset),
+        "gQKV_strideM_multiplier": 1,
+        "num_splits_key": m.splits,
+        "delta_strideB": 0 if s.apart else p.heads * p.seqlen_q,
+        "delta_strideH": s.rows if s.apart else p.seqlen_q,
+    }
+
+
+def _strides(m: Storage, call: Call[Situation]) -> dict[str, int]:
+    """Strides of sequences (B), heads (H) and rows (M) by the fields' names; 0 where a bias is broadcast."""
+    planes: dict[str, Any] = {"lse": m.scratch.get("logsumexp"), "gB": m.scratch.get("grad_bias")}
+    planes["bias"] = m.scratch.get("attn_bias") or call.tensors.get("bias")
+    every = {_STRIDES.get(name, name): (s.batch, s.head, s.row) for name, s in m.strides(call).items()}
+    for field, tensor in planes.items():
+        if tensor is not None:
+            sizes = zip(tensor.shape[:2], tensor.strides, strict=False)
+            every[field] = (*(stride if size > 1 else 0 for size, stride in sizes), tensor.strides[2])
+    return {f"{field}_stride{axis}": n for field, ns in every.items() for axis, n in zip("BHM", ns, strict=True)}
+
+
+def launch_of(stage: Stage, call: Call[Situation]) -> Launch:
+    """The launch of a stage (``getBlocksGrid``, ``getThreadsGrid``, ``should_zero_workspace``).
+
+    Blocks add to tiles of dQ in the workspace, and the last one does not give back its lock.
+    """
+    m = storage_of(call.problem, stage.kernel)
+    t, threads = m.traits, m.traits.threads
+    adds = not t.forward and (m.splits > 1 or call.situation.window > 0) and "workspace" in m.scratch
+    block = (WARP, threads // WARP, 1) if t.forward else (threads, 1, 1)
+    return Launch(grid_of(m), block, t.shared_bytes, cleared=("workspace",) if adds else ())
+
+
+def grid_of(m: Storage) -> tuple[int, int, int]:
+    """Tiles of rows (backward: blocks that share the keys), heads, sequences."""
+    p = m.problem
+    return -(-p.seqlen_q // m.traits.algorithm.tile[0]) if m.traits.forward else m.splits, p.heads, p.batch
+
+
+def auxiliaries_of(s: Situation) -> dict[str, Any]:
+    """Where packed sequences start, and with a cache the keys of each."""
+    name = "cu_seqlens" if s.problem.direction.backward else "seqstart"
+    return s.arrays(f"{name}_q", f"{name}_k", "seqlen_k")
+
+
+def expected(kernel: KernelSpec) -> Expected:
+    """What the kernel's cubin must export."""
+    t = traits_of(kernel)
+    return Expected(
+        symbol=t.name,
+        version=VERSION,
+        block=block_of(kernel),
+        facts=t.facts,
+        threads=t.threads,
+        shared_bytes=t.shared_bytes,
+    )

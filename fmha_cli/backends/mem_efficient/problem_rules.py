@@ -1,0 +1,107 @@
+"""Rules K520-K539 of memory-efficient attention: what its kernels need of a problem. Their texts are data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+
+from fmha_cli.backends.cuda.choosing import Finder, Found, told, told_conditions
+from fmha_cli.backends.cuda.listed import capability
+from fmha_cli.backends.gpu.arithmetic import single
+from fmha_cli.backends.gpu.rule_rows import unchecked_rules
+from fmha_cli.backends.mem_efficient.catalogue import NAME
+from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of
+from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, Situation, situation_of
+from fmha_cli.codegen.mem_efficient.traits import traits_of
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.features import Alibi, Bias
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.rules import LEFTPAD_CORE_RULES, Reason, Rule, Severity
+from fmha_cli.domain.signature_hints import positive_scale, unpacked
+
+NO_KERNELS, ORDER = "K538", "K539"
+SIGNED, UNSIGNED, GRID_END, BLOCKS_END = 1 << 31, 1 << 32, 1 << 16, 1 << 15
+"""The ends of 32-bit products, of y and z of a grid (``cudaDevAttrMaxGridDimY``), and of what is counted in 16 bits."""
+LEAST, FP16_END = 2.0**-126, 65520
+"""The smallest normal number of fp32, below which the kernels take numbers as 0; where fp16 is infinite."""
+
+
+def _findings(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
+    """What each rule finds."""
+    p, mask, text = s.problem, s.problem.mask, s.problem.mask.text()
+    corner, unequal = s.mask_type == BOTTOM_RIGHT, any(q != k and q * k for q, k in s.lengths)
+    plain = mask.left is None if mask.right is None else mask.right == 0 and (mask.left or 0) >= 0
+    yield "K520", told(not plain, mask=text)
+    yield "K521", told(corner and any(q > k > 0 for q, k in s.lengths), mask=text)
+    yield "K522", told(corner and s.window and unequal, mask=text, left=mask.left)
+    yield "K523", told(single(p.scale) < LEAST, scale=p.scale, help=positive_scale(p))
+    left, plane = 1 - single(p.dropout), p.heads * p.seqlen_q * p.seqlen_k
+    infinite = left <= 0 or (p.dtype is DType.FP16 and 1 / left >= FP16_END)
+    yield "K524", told(infinite, dropout=p.dropout, dtype=p.dtype.value)
+    long = plane >= SIGNED or p.batch * plane >= UNSIGNED
+    yield "K525", told(p.dropout and long, batch=p.batch, plane=plane)
+    yield "K526", told(p.alibi is not Alibi.NONE)
+    yield "K527", told(s.apart and p.bias is not Bias.NONE, bias=p.bias.value, help=unpacked(p))
+    yield "K528", told(p.paged, cache=p.kv_cache.text())
+    over = next((found for found in _products(storage_of(p, kernel)) if found[1] >= found[2]), ("", 0, 0))
+    yield "K529", told(over[2], what=over[0], count=over[1])
+    t, own = traits_of(kernel), load_arch(s.device.archs[0] if kernel.arch in s.device.archs else kernel.arch)
+    rows, keys = t.algorithm.tile
+    blocks = 0 if t.forward else -(-p.seqlen_k // keys)
+    many = max(p.batch, p.heads) >= GRID_END or blocks >= BLOCKS_END
+    yield "K530", told(many, heads=p.heads, batch=p.batch, blocks=blocks)
+    most = int(own.fact("shared_per_block_optin"))
+    yield "K531", told(t.shared_bytes > most, need=t.shared_bytes, own=own.name, most=most)
+    uneven = t.algorithm.seq_aligned and (p.seqlen_q % rows or p.seqlen_k % keys)
+    yield "K532", told(uneven, rows=p.seqlen_q, keys=p.seqlen_k, tile=f"{rows} by {keys}")
+    elsewhere = t.only_cc and capability(own) not in t.only_cc
+    yield "K533", told(elsewhere, only=" and ".join(map(str, t.only_cc)), own=own.name)
+
+
+@lru_cache(maxsize=256)
+def _found(s: Situation, kernel: KernelSpec) -> dict[str, Found]:
+    return dict(_findings(s, kernel))
+
+
+def _products(m: Storage) -> Iterator[tuple[str, int, int]]:
+    """What a kernel multiplies in 32 bits: a name, the largest value, and the end of the range."""
+    p, forward, wide = m.problem, m.traits.forward, UNSIGNED if m.traits.forward else SIGNED
+    rows, keys = (m.rows, m.key_rows) if m.apart and not forward else (p.seqlen_q, p.seqlen_k)
+    widths = {name: made.strides[-2] for name, made in m.scratch.items() if len(made.shape) > 1}
+    for name in ("q", "k", "v", "do"):
+        _, heads, dim = m.shape(name)
+        row, head = (heads * dim, dim) if name in m.copied else m.plain_strides(name)
+        if not (forward and name in ("q", "do")):
+            yield f"rows of {name}", (keys if name in ("k", "v") else rows) * row, SIGNED
+        if heads > 1 and name != "do":
+            yield f"heads of {name}", (heads - 1) * head, wide
+            yield f"a head of {name}", head, SIGNED
+    if p.bias is not Bias.NONE:
+        yield "rows of the bias", rows * widths.get("attn_bias", p.seqlen_k), wide
+    if forward:
+        yield "rows of all LSE", p.batch * p.heads * widths.get("logsumexp", 0), UNSIGNED
+        yield "rows of O", 0 if m.apart else p.batch * rows, UNSIGNED
+    else:
+        yield "rows of dBias", rows * widths.get("grad_bias", 0), SIGNED
+        yield "rows of gradients", max(rows, keys) * p.heads * max(m.hdims), SIGNED
+
+
+def _finder(id: str) -> Finder[Situation]:
+    return lambda s, kernel: _found(s, kernel)[id]
+
+
+CONDITIONS = told_conditions(NAME, {f"K{number}": _finder(f"K{number}") for number in range(520, 534)})
+"""Conditions on the problem."""
+
+
+def no_kernels(device: DeviceFacts) -> Reason:
+    """The Reason for a device that the backend has no kernels for."""
+    text = f"no memory-efficient kernels can be built for {', '.join(device.archs) or 'this device'}"
+    return Reason(NO_KERNELS, text, "--backend cpu", Severity.PLACE)
+
+
+_OWN = (condition.rule(situation_of) for condition in CONDITIONS)
+RULES: tuple[Rule, ...] = (*LEFTPAD_CORE_RULES, *_OWN, *unchecked_rules(NAME, (NO_KERNELS, ORDER)))
+"""All rules about problems. The backend adds the rules about kernels (``kernel_rules``)."""

@@ -1,0 +1,50 @@
+"""Memory-efficient attention behind the interface of the layer that CUDA backends share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import MappingProxyType as Map
+
+from fmha_cli.backends.cuda.packaged import PackagedUpstream, own
+from fmha_cli.backends.mem_efficient.catalogue import NAME
+from fmha_cli.codegen.mem_efficient.algorithm import MemEffAlgorithm
+from fmha_cli.codegen.mem_efficient.traits import traits_of
+from fmha_cli.domain.kernel import Family, KernelSpec
+
+_FLAGS = ("-std=c++17", "-DNDEBUG", "-DHAS_PYTORCH")
+"""``setup.py`` of xformers. Without ``HAS_PYTORCH`` forward kernels ignore dropout."""
+
+
+class MemEfficient(PackagedUpstream):
+    """``xformers/csrc/attention/cuda/fmha`` of xformers 0.0.28.post3, with the CUTLASS of the same archive."""
+
+    name, algorithm, dropout_stream = NAME, MemEffAlgorithm, "memeff"
+    source = "xformers"
+    folders = Map(
+        {"fmha": Path("xformers/csrc/attention/cuda/fmha"), "cutlass": Path("third_party", "cutlass", "include")}
+    )
+    home_option, as_option, known_files = "xf-home", "xf-as", "_mem_efficient_files.json"
+    shims = Map({"nvrtc": ("common", "std", "nvrtc"), "nvcc": ("common",)})
+    flags = Map(
+        {
+            # NVRTC compiles no host code, so functions and constants without a mark are for the device.
+            "nvrtc": (*_FLAGS, "-use_fast_math", "-default-device"),
+            "nvcc": (*_FLAGS, "-O3", "--use_fast_math", "--expt-relaxed-constexpr", "-w"),
+        }
+    )
+    compile_bytes = Map({Family.FWD: 512 << 20, Family.BWD_DQ_DK_DV: 512 << 20})  # measured: at most 388 MiB
+
+    profile_kernels = own(".catalogue")
+    auxiliaries_of = own(".arguments")
+    before_upload = own(".conversions")
+    after_download = own(".conversions")
+    emit = own("fmha_cli.codegen.mem_efficient.emit")
+
+    def upstream_name(self, kernel: KernelSpec) -> str:
+        return traits_of(kernel).name
+
+    def template(self, kernel: KernelSpec) -> str:
+        return traits_of(kernel).template
+
+
+UPSTREAM = MemEfficient()

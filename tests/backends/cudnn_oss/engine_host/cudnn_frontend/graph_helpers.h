@@ -1,0 +1,2 @@
+// Upstream's helpers for graphs. Its engines need none of them.
+#pragma once

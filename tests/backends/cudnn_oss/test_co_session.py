@@ -1,0 +1,24 @@
+"""The session of the cuDNN backend on the stand-in driver, through unmodified cuda-python; see ``co_session_cases``."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import co_session_cases
+import pytest
+from cuda_standin.building import build_standin
+
+from fmha_cli.domain.protocols import BuildContext
+
+pytestmark = pytest.mark.skipif(importlib.util.find_spec("cuda") is None, reason="cuda-python is not installed")
+
+
+@pytest.mark.parametrize("case", co_session_cases.CASES, ids=lambda c: c.__name__)
+def test_session(case: Callable[[str, str], None], shared_cache: Path, tmp_path: Path) -> None:
+    standin = build_standin(BuildContext(cache_root=shared_cache))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(case, str(standin.path), str(tmp_path)).result(timeout=600)

@@ -1,0 +1,13 @@
+"""Plans of memory-efficient attention, run on the model of its kernels."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import modelled_run
+from me_model import run_kernel
+
+from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
+
+plans_of = partial(modelled_run.plans_of, UPSTREAM)
+run_plan = partial(modelled_run.run_plan, UPSTREAM, run_kernel, strict=True)

@@ -1,0 +1,49 @@
+"""The operators of PyTorch that ``gpu_check.py`` races with take what it gives them; nothing is computed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed (extra: peers)")
+
+from nvidia_check.rivals import RIVALS, Inputs  # noqa: E402
+
+PLACES = [("flash", False), ("efficient", False), ("efficient", True), ("cudnn", False), ("cudnn", True)]
+
+
+def inputs(device: str, bias: bool) -> Inputs:
+    def make(*shape: int) -> Any:
+        return torch.empty(shape, device=device, dtype=torch.bfloat16)
+
+    whole = make(1, 8, 128, 256).expand(2, 8, 128, 256) if bias else None
+    q, do, (k, v) = make(2, 128, 8, 64), make(2, 128, 8, 64), (make(2, 256, 8, 64) for _ in "kv")
+    return Inputs(q, k, v, whole, do, causal=not bias, scale=0.1)
+
+
+@pytest.mark.parametrize(("name", "bias"), PLACES)
+def test_forward(name: str, bias: bool) -> None:
+    o, lse, *_ = RIVALS[name].forward(inputs("meta", bias), lse=True)()
+    assert (tuple(o.shape), tuple(lse.shape)) == ((2, 128, 8, 64), (2, 8, 128))
+
+
+@pytest.mark.parametrize("name", ["flash", "cudnn"])
+def test_backward(name: str) -> None:
+    x = inputs("meta", False)
+    gradients = RIVALS[name].backward(x, RIVALS[name].forward(x, lse=True)())()
+    assert [tuple(g.shape) for g in gradients[:3]] == [(2, 128, 8, 64), (2, 256, 8, 64), (2, 256, 8, 64)]
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_memory_efficient_backward(bias: bool) -> None:
+    """Its form without values (torch 2.13) lacks a parameter, so the operator is asked on a device that has no kernel."""
+    x = inputs("cpu", bias)
+    lse, word = torch.empty(2, 8, 128), torch.zeros((), dtype=torch.long)
+    with pytest.raises(NotImplementedError, match="CPU"):
+        RIVALS["efficient"].backward(x, (x.do, lse, word, word))()
+
+
+def test_no_gradient_of_a_bias_from_cudnn() -> None:
+    with pytest.raises(NotImplementedError, match="gradient of a bias"):
+        RIVALS["cudnn"].backward(inputs("meta", True), ())
