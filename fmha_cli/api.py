@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from fmha_cli.discovery.hookspecs import hookimpl
 from fmha_cli.discovery.registry import Registry, build_registry
-from fmha_cli.discovery.select import Wanted, select, wanted_backends
+from fmha_cli.discovery.select import select
+from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported

@@ -11,8 +11,9 @@ from fmha_cli.cli.call import Call
 from fmha_cli.cli.options import BUILDING, REVISIONS
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.discovery.builtins import lonely_option
-from fmha_cli.discovery.select import Choice, Selection, Wanted, select, wanted_backends
+from fmha_cli.discovery.select import Choice, Selection, select
 from fmha_cli.discovery.sweep import expand, resolve
+from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
@@ -199,8 +200,21 @@ def found_by(call: Call, wanted: Wanted) -> Mapping[str, Availability]:
     return probe_backends(call.registry, wanted_backends(call.registry, wanted), device=wanted.device)
 
 
+def one_backend(call: Call, wanted: Wanted) -> None:
+    """For a command that chooses one kernel. Raises UsageError: E002, backends to compare."""
+    if wanted.several:
+        what = f"fmha {call.command} takes one backend, not {wanted.backend}"
+        help = "one name, or auto; run, validate and bench compare several, explain ranks them"
+        raise UsageError(what, code="E002", where="--backend", help=help)
+
+
 def selection_of(call: Call, problem: Problem, request: Request) -> Selection:
-    """All decisions about one problem."""
+    """All decisions about one problem.
+
+    Raises:
+        UsageError: as ``one_backend``.
+    """
+    one_backend(call, request.wanted)
     return select(problem, call.registry, found_by(call, request.wanted), request.wanted)
 
 
@@ -209,6 +223,7 @@ def chosen_plan(call: Call, problem: Problem, request: Request) -> tuple[Choice,
 
     Raises:
         UnsupportedError: nothing serves the problem; names the nearest reasons.
+        UsageError: as ``one_backend``.
     """
     selection = selection_of(call, problem, request)
     best = selection.best

@@ -21,12 +21,14 @@ class Opt(Flag):
         choices: the values it takes, where they are a closed set.
         complete: which completion the shell offers (a name in ``completion``).
         pair: it takes two words (``--ab K1 K2``); its flag then ``repeats``.
+        lists: it takes a comma list that is no sweep.
     """
 
     panel: str = "Options"
     choices: tuple[str, ...] = ()
     complete: str | None = None
     pair: bool = False
+    lists: bool = False
 
     @classmethod
     def of(cls, flag: Flag, panel: str, complete: str | None = None) -> Opt:

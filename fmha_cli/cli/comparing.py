@@ -9,7 +9,8 @@ from fmha_cli.cli.call import Call
 from fmha_cli.domain.errors import UsageError
 
 if TYPE_CHECKING:
-    from fmha_cli.discovery.select import Selection, Wanted
+    from fmha_cli.discovery.select import Selection
+    from fmha_cli.discovery.wanted import Wanted
     from fmha_cli.domain.decision import Decision
     from fmha_cli.domain.device import Availability
     from fmha_cli.domain.problem import Problem
@@ -25,7 +26,8 @@ def compare(
         UsageError: an unknown or ambiguous kernel, or the same one twice.
     """
     from fmha_cli.discovery.differences import differences
-    from fmha_cli.discovery.select import archs_in_play, decision_about, wanted_backends
+    from fmha_cli.discovery.select import archs_in_play, decision_about
+    from fmha_cli.discovery.wanted import wanted_backends
     from fmha_cli.discovery.why import compared, placed, rule_ids
     from fmha_cli.domain.codec import taken_from, to_json
     from fmha_cli.report.documents.explain import ComparedKernel, DecidingRule, FieldRow, Why

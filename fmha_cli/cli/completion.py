@@ -7,12 +7,15 @@ from importlib import import_module
 
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 
+ALONE = ("auto", "all")
+"""Values of ``--backend`` that are no element of a list."""
+
 
 def _backends() -> Iterable[str]:
     from fmha_cli.discovery.builtins import BUILTINS
     from fmha_cli.discovery.entry_points import installed_entry_points
 
-    return ("auto", *BUILTINS, *(entry.name for entry in installed_entry_points()))
+    return (*ALONE, *BUILTINS, *(entry.name for entry in installed_entry_points()))
 
 
 def _schemas() -> Iterable[str]:
@@ -48,6 +51,8 @@ def completer(name: str | None, choices: Iterable[str], lists: bool) -> Callable
 
     def complete(incomplete: str) -> list[str]:
         before, comma, last = incomplete.rpartition(",") if lists else ("", "", incomplete)
-        return [f"{before}{comma}{value}" for value in values() if value.startswith(last)]
+        taken = before.split(",") if before else []
+        offered = [value for value in values() if not taken or value not in (*ALONE, *taken)]
+        return [f"{before}{comma}{value}" for value in offered if value.startswith(last)]
 
     return complete

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,7 +15,9 @@ from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
+    from fmha_cli.discovery.preference import Preference
     from fmha_cli.domain.problem import Problem
+    from fmha_cli.report.documents.explain import PreferredRow
 
 WHY = Opt(
     "why",
@@ -46,8 +49,8 @@ def explain(call: Call) -> None:
     from fmha_cli.cli.asked import found_by, one_problem, request_of, trees_of
     from fmha_cli.discovery.nearest import nearest_changes
     from fmha_cli.discovery.select import select
-    from fmha_cli.discovery.why import because
-    from fmha_cli.report.documents.explain import explain_document
+    from fmha_cli.discovery.why import backend_because, because
+    from fmha_cli.report.documents.explain import PreferenceRow, explain_document
     from fmha_cli.report.explaining import explain_view
 
     pair = call.settings.many("why")
@@ -73,13 +76,28 @@ def explain(call: Call) -> None:
         changes = nearest_changes(problem, selection.trace, serves)
     chosen = selection.best.kernel if selection.best else None
     trees = trees_of(call, named=True)
-    document = explain_document(problem, selection.trace, chosen, changes, because(selection), trees)
+    preference = PreferenceRow(order=order_of(found, selection.preference), because=backend_because(selection))
+    document = explain_document(problem, selection.trace, chosen, changes, because(selection), trees, preference)
     if call.output.form is Format.TABLE:
         most = call.settings.size("limit", 0, 1) if "limit" in call.settings.values else None
         limit = 0 if call.settings.on("all") else most
         call.output.table(document, partial(explain_view, limit=limit))
     else:
         call.output.document(document)
+
+
+def order_of(asked: Iterable[str], preference: Preference) -> tuple[PreferredRow, ...]:
+    """The backends that were asked, in the order in which ``auto`` takes them on one device if none is confirmed there."""
+    from fmha_cli.report.documents.explain import PreferredRow
+
+    return tuple(
+        PreferredRow(
+            backend=name,
+            source=preference.source(name),
+            confirmed=tuple(row.arch for row in preference.confirmed if row.backend == name),
+        )
+        for name in preference.sorted(asked)
+    )
 
 
 def plan(call: Call) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from fnmatch import fnmatchcase
 from functools import cache, partial
 from typing import TYPE_CHECKING
@@ -12,11 +12,12 @@ from fmha_cli.cli.command import Command, Opt
 from fmha_cli.cli.options import ARCH, BACKEND, FILTER, PROFILE, REVISIONS, ROWS
 from fmha_cli.discovery.builtins import revision_option
 from fmha_cli.discovery.filters import Filter, parse_filter
+from fmha_cli.discovery.wanted import AUTO, Wanted, named_backends
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.flags import FlagKind
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.protocols import Backend, Catalogued, Counting
+from fmha_cli.domain.protocols import Backend, Catalogued, Counting, Profiled
 from fmha_cli.domain.suggest import Kind, suggest
 from fmha_cli.report.form import Format
 
@@ -39,10 +40,10 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
         UsageError: an unknown architecture, backend, family, type, profile, revision or filter key.
         EmptySelection: nothing is left; names the term that eliminated all, or the revision that has something.
     """
-    settings, registry, profile = call.settings, call.registry, _profile(call)
-    filter_ = _filter(call, profile)
+    settings, registry, profiles = call.settings, call.registry, _profiles(call)
+    filter_ = _filter(call, profiles)
     missing: list[EmptySelection] = []
-    offered = _kernels(call, profile, filter_, missing)
+    offered = _kernels(call, profiles, filter_, missing)
     found = filter_.apply(offered, lambda kernel: registry.backend(kernel.backend).upstream_name(kernel))
     empty = True
     for kernel in found:
@@ -51,9 +52,11 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     if empty and missing:
         raise missing[0]
     if empty:
-        where = " ".join(f"--{key} {settings.text(key)}" for key in ("backend", "arch") if settings.text(key))
+        where = " ".join(
+            f"--{key} {settings.text(key)}" for key in ("backend", "arch", "profile") if settings.text(key)
+        )
         what = f"no kernel exists for {where or 'any architecture'}"
-        help = "`fmha archs` and `fmha plugins` list what exists"
+        help = "`fmha archs` and `fmha plugins` list what exists; profiles (`fmha profiles`) also list what cannot be built"
         raise EmptySelection(what, code="F004", where=where or None, help=help)
 
 
@@ -63,9 +66,8 @@ def number_selected(call: Call) -> int:
     Raises:
         UsageError, EmptySelection: as ``selected_kernels``.
     """
-    profile = _profile(call)
-    families = None if profile is not None else _filter(call, None).values_of("family", list(Family))
-    total = sum(_number(call, *place, tuple(map(Family, families))) for place in _places(call, None)) if families else 0
+    families = None if _profiles(call) else _filter(call).values_of("family", list(Family))
+    total = sum(_number(call, *place, tuple(map(Family, families))) for place in _places(call)) if families else 0
     return total or sum(1 for _ in selected_kernels(call))  # which says why there are none
 
 
@@ -78,10 +80,10 @@ def _number(call: Call, backend: Backend, arch: ArchSpec, families: tuple[Family
         return 0
 
 
-def _filter(call: Call, profile: Profile | None) -> Filter:
+def _filter(call: Call, profiles: Sequence[Profile] = ()) -> Filter:
     settings = call.settings
     terms = [f"{key}:{glob}" for key in ("family", "dtype") for glob in _globs_of(call, key)]
-    own = () if profile is None else profile.terms()
+    own = [term for profile in profiles for term in profile.terms()]
     algorithms = call.registry.algorithms() if own or settings.many("filter") else {}  # all kernels have the others
     return parse_filter([*own, *terms, *settings.many("filter")], algorithms)
 
@@ -101,25 +103,30 @@ def _globs_of(call: Call, key: str) -> list[str]:
     return globs
 
 
-def _profile(call: Call) -> Profile | None:
+def _profiles(call: Call) -> tuple[Profile, ...]:
+    """The profiles that ``--profile`` names: that of ``--backend``, else those of all backends with that name."""
     name = call.settings.text("profile")
     if name is None:
-        return None
-    from fmha_cli.discovery.profiles import profile_of
+        return ()
+    from fmha_cli.discovery.profiles import profiles_of
 
-    return profile_of(name)
+    return profiles_of(name, Wanted(backend=call.settings.text("backend") or AUTO).names)
 
 
 def _kernels(
-    call: Call, profile: Profile | None, filter_: Filter, missing: list[EmptySelection]
+    call: Call, profiles: Sequence[Profile], filter_: Filter, missing: list[EmptySelection]
 ) -> Iterator[KernelSpec]:
     """The backends' kernels before any filter. ``missing`` collects the errors of backends that offer nothing."""
     families = tuple(map(Family, filter_.first_values("family", list(Family), after=("backend",))))
-    for backend, arch in _places(call, profile):
+    named = {profile.backend: profile.name for profile in profiles}
+    for backend, arch in _places(call, profiles):
+        mine = named.get(backend.name)
         if not isinstance(backend, Catalogued):
-            yield from backend.kernels(arch)
+            if mine is not None and isinstance(backend, Profiled):
+                yield from backend.profile_kernels(arch, mine)
+            else:
+                yield from backend.kernels(arch)
             continue
-        mine = profile.name if profile is not None and profile.backend == backend.name else None
         try:
             listed = backend.catalogue(arch, mine, _revision(call, backend), families)
         except EmptySelection as nothing:
@@ -128,16 +135,13 @@ def _kernels(
         yield from listed
 
 
-def _places(call: Call, profile: Profile | None) -> Iterator[tuple[Backend, ArchSpec]]:
+def _places(call: Call, profiles: Sequence[Profile] = ()) -> Iterator[tuple[Backend, ArchSpec]]:
     """The backends that are asked for, with every architecture for which they have kernels and that is asked for."""
-    arch, name, registry = call.settings.text("arch"), call.settings.text("backend") or "auto", call.registry
+    arch, name, registry = call.settings.text("arch"), call.settings.text("backend"), call.registry
     archs = registry.arch_names() if arch is None else (registry.arch(arch).name,)
-    if name != "auto":
-        backends = [registry.backend(name)]
-    elif profile is not None and profile.backend in registry.backends:
-        backends = [registry.backend(profile.backend)]
-    else:
-        backends = list(registry.backends.values())
+    if name in (None, AUTO):
+        name = ",".join(profile.backend for profile in profiles if profile.backend in registry.backends) or AUTO
+    backends = named_backends(registry, name)
     return ((backend, registry.arch(found)) for found in archs for backend in backends if found in backend.archs())
 
 
@@ -150,11 +154,13 @@ def _revision(call: Call, backend: Backend) -> str | None:
 def refuser(call: Call) -> Callable[[KernelSpec], tuple[Reason, ...]]:
     """The function that returns why a selected kernel cannot be built; empty for one that can. Only a backend's own
     profiles select kernels that cannot."""
-    profile = _profile(call)
-    backend = None if profile is None else call.registry.backends.get(profile.backend)
-    if backend is None or not isinstance(backend, Catalogued):
-        return lambda kernel: ()
-    return backend.refusals
+    asked = {profile.backend for profile in _profiles(call)}
+
+    def reasons(kernel: KernelSpec) -> tuple[Reason, ...]:
+        backend = call.registry.backend(kernel.backend) if kernel.backend in asked else None
+        return backend.refusals(kernel) if isinstance(backend, Catalogued | Profiled) else ()
+
+    return reasons
 
 
 def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
@@ -165,8 +171,8 @@ def named_kernel(call: Call, text: str | None = None) -> KernelSpec:
     """
     from fmha_cli.discovery.finding import find_kernel
 
-    registry, arch, name = call.registry, call.settings.text("arch"), call.settings.text("backend") or "auto"
-    backends = list(registry.backends.values()) if name == "auto" else [registry.backend(name)]
+    registry, arch = call.registry, call.settings.text("arch")
+    backends = named_backends(registry, call.settings.text("backend"))
     archs = [a for b in backends for a in b.archs()] if arch is None else [registry.arch(arch).name]
     kernel = find_kernel(registry, backends, text or call.argument("kernel"), dict.fromkeys(archs))
     assert kernel is not None  # the argument is required, and an unknown one is a usage error

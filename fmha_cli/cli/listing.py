@@ -21,7 +21,7 @@ def devices(call: Call) -> None:
     """Every device of every backend, the emulated ones last, and why the others have none."""
     from fmha_cli.cli.asked import found_by
     from fmha_cli.discovery.emulated_devices import emulated_devices, runs_on
-    from fmha_cli.discovery.select import Wanted, wanted_backends
+    from fmha_cli.discovery.wanted import Wanted, wanted_backends
     from fmha_cli.report.documents.installation import devices_document
 
     wanted = Wanted(backend=call.settings.text("backend") or "auto")

@@ -35,7 +35,14 @@ _choosing, _files, _running, _output = (
 )
 
 CHOOSING = (
-    _choosing("backend", _T, "Backend [default: auto]", metavar="NAME", complete="backends"),
+    _choosing(
+        "backend",
+        _T,
+        "Backend; several names, or all, are compared [default: auto]",
+        metavar="NAME,...|all",
+        complete="backends",
+        lists=True,
+    ),
     _choosing("arch", _T, "Architecture [default: the device's]", metavar="A", complete="archs"),
     _choosing("device", _T, f"{', '.join(device_kinds())}, emu:ARCH [default: auto]", metavar="ID"),
     _choosing("kernel", _T, "Canonical name, upstream name, or 8 or more digits of the digest", metavar="K"),
@@ -50,7 +57,11 @@ PROFILE = _choosing("profile", _T, "Named set of kernels (see fmha profiles)", m
 FILES = (
     *(_files(name, _F, f"Tensor file of {name.upper()}", metavar="FILE[:KEY]") for name in ("q", "k", "v")),
     _files("do", _F, "Tensor file of dO", metavar="FILE[:KEY]"),
-    _files("out", _F, "Write the results: .npy (O alone), .npz, .safetensors; {i} numbers the problems of a sweep"),
+    _files(
+        "out",
+        _F,
+        "Write the results: .npy (O alone), .npz, .safetensors; {i} is the row's number, if there are several",
+    ),
 )
 FILL = _files(
     "fill", _T, f"{', '.join((*FILLS, *CLOSED_FILLS))} [default: {FILLS[0]}]", metavar="FILL", complete="fills"

@@ -49,7 +49,7 @@ FEW = 100
 
 def parity(call: Call) -> int:
     """Every case of the suite on both sides; one row each, also after Ctrl-C."""
-    from fmha_cli.cli.asked import request_of
+    from fmha_cli.cli.asked import one_backend, request_of
     from fmha_cli.parity.choosing import chosen, terms_of
     from fmha_cli.parity.compare import Setup, compare
     from fmha_cli.parity.document import parity_document, row_dict
@@ -61,6 +61,7 @@ def parity(call: Call) -> int:
 
     # Only results are compared, so the peaks of this machine need not be measured.
     request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND, peak="spec")
+    one_backend(call, request.wanted)
     upstream = _upstream(call)
     suite = load_suite(call.settings.text("suite") or PROGRAMS.suites[0], upstream)
     limit = call.settings.size("limit", 0, 1) if call.settings.text("limit") else None

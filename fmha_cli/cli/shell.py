@@ -208,7 +208,7 @@ def _parameters(option: Opt) -> list[inspect.Parameter]:
         metavar=option.placeholder,
         rich_help_panel=option.panel,
         show_default=False,
-        autocompletion=completer(option.complete, option.choices, option.sweeps),
+        autocompletion=completer(option.complete, option.choices, option.sweeps or option.lists),
     )
     kind: Any = tuple[str, str] if option.pair else list[str] if option.repeats else str
     return [_parameter(option.key, kind, info)]

@@ -142,7 +142,8 @@ def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
     check_outputs(problems, request)
     refuse_timing(request)
     found = found_by(call, request.wanted)
-    rows = plan_rows(problems, request, call.registry, found)
+    rows = plan_rows(problems, request, call.registry, found, call.console.say)
+    check_outputs(problems, request, len(rows))
     fates, missing = dry_fates(rows, request, call.registry, call.console.say)
     pairs = zip(rows, fates, strict=True)
     records = [record_of(row, fate, request, call.registry, request.files) for row, fate in pairs]
@@ -153,6 +154,8 @@ def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
     failed = [r.verdict for r in records if r.verdict not in (Verdict.NOT_RUN, Verdict.UNSUPPORTED)]
     if failed:
         return int(exit_code_of(failed))
+    if any(row.absent for row in rows):
+        return int(ExitCode.ENVIRONMENT)
     unsupported = [r for r in records if r.verdict is Verdict.UNSUPPORTED]
     return int(ExitCode.UNSUPPORTED if len(unsupported) == len(records) else ExitCode.OK)
 

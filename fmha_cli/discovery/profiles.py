@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from fmha_cli.domain.arch import arch_document
@@ -43,14 +44,27 @@ def profiles() -> tuple[Profile, ...]:
     return tuple(Profile(**{**row, "aliases": tuple(row["aliases"])}) for row in rows)
 
 
-def profile_of(name: str) -> Profile:
-    """The profile of a name or alias.
+def profiles_of(name: str, backends: Collection[str] = ()) -> tuple[Profile, ...]:
+    """The profiles of a name or alias. Several backends may have one of the same name; none of those has a filter.
+
+    Args:
+        backends: those whose profiles are asked for, if any of them has one of that name.
 
     Raises:
         UsageError: F003, no such profile, with near names.
     """
-    known = {known: profile for profile in profiles() for known in (profile.name, *profile.aliases)}
-    if name not in known:
+    named = {alias: p for p in profiles() for alias in (p.name, *p.aliases)}
+    if name not in named:
         what = f"--profile {name}: no such profile"
-        raise UsageError(what, code="F003", where="--profile", help=suggest(name, known))
-    return known[name]
+        raise UsageError(what, code="F003", where="--profile", help=suggest(name, named))
+    found = tuple(p for p in profiles() if name in (p.name, *p.aliases))
+    return tuple(p for p in found if p.backend in backends) or found
+
+
+def profile_of(name: str, backend: str = ANY) -> Profile:
+    """The first of :func:`profiles_of`.
+
+    Raises:
+        UsageError: F003, no such profile, with near names.
+    """
+    return profiles_of(name, (backend,))[0]

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from fmha_cli.discovery import builtins
 from fmha_cli.discovery.entry_points import installed_entry_points
 from fmha_cli.discovery.plugins import Plugin, PluginFault, builtin_plugin, collect, load_plugins
+from fmha_cli.discovery.preference import Preference, load_preference
 from fmha_cli.domain.arch import ArchSpec, arch_from_json, arch_names, load_arch
 from fmha_cli.domain.emulation import Emulator
 from fmha_cli.domain.errors import EnvironmentProblem, FmhaError, UsageError
@@ -33,6 +34,9 @@ _RESERVED: Mapping[str, tuple[str, ...]] = MappingProxyType(
 )
 """The kinds of things that plugins register by name, and the names that they cannot take."""
 
+_WORDS = ("auto", "all")
+"""What ``--backend`` takes in the place of names (``wanted``)."""
+
 
 class Registry:
     """Everything that can be selected. Backends are imported on first use; a broken one becomes a fault, not an error.
@@ -41,6 +45,7 @@ class Registry:
         builtins: name -> import path of the built-in backends.
         entries: finds the entry points of installed plugins; called at most once, when needed.
         tables: makes the place where the index of kernels is kept, when it is needed; None does without.
+        preference: loads the order of the backends, when it is needed.
     """
 
     def __init__(
@@ -48,8 +53,10 @@ class Registry:
         builtins: Mapping[str, str] = BUILTINS,
         entries: Callable[[], Iterable[EntryPoint]] = installed_entry_points,
         tables: Callable[[], KernelTables] | None = None,
+        preference: Callable[[], Preference] = load_preference,
     ) -> None:
         self._make_tables = tables
+        self._preference = preference
         self._builtins = builtins
         self._entries = entries
         self._asked: dict[tuple[str, str], tuple[Any | None, PluginFault | None]] = {}
@@ -99,6 +106,8 @@ class Registry:
     def _objection(self, backend: Any, found: Mapping[str, tuple[Backend, Plugin]]) -> tuple[str, str] | None:
         if not isinstance(backend, Backend):
             return f"{backend!r} is not a Backend", "see docs/writing-a-backend.md"
+        if backend.name in _WORDS or "," in backend.name:
+            return f"backend {backend.name!r}: --backend gives that text another meaning", "rename it"
         if backend.name in found:
             return f"backend {backend.name!r} is registered already", "rename it, or uninstall one of the two"
         twice = duplicate_ids([b.rules() for b, _ in found.values()] + [backend.rules()])
@@ -238,6 +247,11 @@ class Registry:
         """Whether a backend that was found is built in."""
         entry = self.entry_point(name) if "_backends" in self.__dict__ else self._builtins.get(name)
         return entry in BUILTINS.values()
+
+    @cached_property
+    def preference(self) -> Preference:
+        """The order in which ``auto`` takes the backends."""
+        return self._preference()
 
     @cached_property
     def tables(self) -> KernelTables | None:

@@ -5,12 +5,14 @@ System facts are passed in (``Availability`` of each backend), so selection is t
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fmha_cli.discovery.builtins import device_kinds
 from fmha_cli.discovery.finding import digest_prefix, find_kernel
+from fmha_cli.discovery.preference import Preference
 from fmha_cli.discovery.registry import Registry
+from fmha_cli.discovery.wanted import AUTO, Wanted, wanted_backends
 from fmha_cli.domain.decision import Decision, Supported, Trace, Unsupported
 from fmha_cli.domain.device import CPU, NO_DEVICE, Availability, DeviceFacts, State
 from fmha_cli.domain.errors import EnvironmentProblem, UnsupportedError
@@ -19,16 +21,6 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.rules import Reason, Severity, reasons_against
 from fmha_cli.domain.suggest import Kind, suggest
-
-
-@dataclass(frozen=True, kw_only=True)
-class Wanted:
-    """The user's choices: ``--backend --arch --device --kernel``; None or ``auto`` leaves it open."""
-
-    backend: str = "auto"
-    arch: str | None = None
-    device: str | None = None
-    kernel: str | None = None
 
 
 @dataclass(frozen=True)
@@ -49,26 +41,24 @@ class Choice:
 
 @dataclass(frozen=True)
 class Selection:
-    """All decisions, and the choices best first: GPUs before the CPU, then the backends in their order, then by rank."""
+    """All decisions, and the choices best first: the first GPU, other GPUs, the CPU; on one device by preference, then by rank.
+
+    Attributes:
+        preference: the order of the backends.
+    """
 
     trace: Trace
     choices: tuple[Choice, ...]
+    preference: Preference = field(default_factory=Preference)
 
     @property
     def best(self) -> Choice | None:
         return self.choices[0] if self.choices else None
 
-
-def wanted_backends(registry: Registry, wanted: Wanted) -> tuple[Backend, ...]:
-    """The backend that was named, or all that ``auto`` may choose.
-
-    Raises:
-        UsageError, EnvironmentProblem: as ``Registry.backend``.
-    """
-    if wanted.backend != "auto":
-        return (registry.backend(wanted.backend),)
-    named = wanted.kernel.partition(":")[0] if wanted.kernel else None
-    return tuple(b for b in registry.backends.values() if b.automatic or b.name == named)
+    def of(self, backend: str) -> Selection:
+        """What was decided about the kernels of one backend."""
+        trace = Trace(tuple(d for d in self.trace.decisions if d.backend == backend))
+        return Selection(trace, tuple(c for c in self.choices if c.kernel.backend == backend), self.preference)
 
 
 def select(
@@ -109,11 +99,9 @@ def select(
         decisions = decisions or [(_not_offered(pinned), DeviceFacts(id=NO_DEVICE, archs=()))]
         if not refusals_too:
             _refuse_pinned(pinned, [d for d, _ in decisions])
-    places = {backend.name: place for place, backend in enumerate(backends)}
-    fit = [Choice(d, device) for d, device in decisions if isinstance(d, Supported)]
-    choices = tuple(sorted(fit, key=lambda choice: _preference(choice, places)))
+    choices = _ranked(decisions, registry.preference)
     refused = [d for d, _ in decisions if isinstance(d, Unsupported)]
-    return Selection(Trace((*(c.decision for c in choices), *refused)), choices)
+    return Selection(Trace((*(c.decision for c in choices), *refused)), choices, registry.preference)
 
 
 def _require_device(backends: Iterable[Backend], found: Mapping[str, Availability], wanted: Wanted) -> None:
@@ -121,7 +109,7 @@ def _require_device(backends: Iterable[Backend], found: Mapping[str, Availabilit
     if wanted.device is None or wanted.device in here:
         return
     whys = [found[b.name].why for b in backends if b.name in found]
-    of = "" if wanted.backend == "auto" else f" for {wanted.backend}"
+    of = "" if wanted.backend == AUTO else f" for {wanted.backend}"
     what = f"--device {wanted.device}: no such device{of}"
     why = "; ".join(filter(None, whys)) or f"devices here: {', '.join(here) or 'none'}"
     known = here if ":" in wanted.device else [*here, *device_kinds()]
@@ -138,10 +126,22 @@ def archs_in_play(backends: Iterable[Backend], found: Mapping[str, Availability]
     return list(dict.fromkeys([*present, *(a for b in backends for a in b.archs())]))
 
 
-def _preference(choice: Choice, places: Mapping[str, int]) -> tuple[bool, bool, int, tuple[int, ...]]:
-    """Sort key of a choice. A rank orders kernels of one backend, so the backends' order comes first."""
-    device = choice.device.id
-    return device == NO_DEVICE, device == CPU, places.get(choice.kernel.backend, len(places)), choice.decision.rank
+def _ranked(decisions: Sequence[tuple[Decision, DeviceFacts]], preference: Preference) -> tuple[Choice, ...]:
+    """The kernels that fit, best first. A rank orders kernels of one backend, so devices and backends come before it.
+
+    A backend counts as confirmed on a device if its best kernel there is for an architecture on which it was confirmed.
+    """
+    devices = list(dict.fromkeys(device.id for _, device in decisions))
+    backends = list(dict.fromkeys(d.backend for d, _ in decisions))
+    fit = [Choice(d, device) for d, device in decisions if isinstance(d, Supported)]
+    places: dict[tuple[str, str], tuple[bool, bool, int, bool, int, int]] = {}
+    for choice in sorted(fit, key=lambda choice: choice.decision.rank):
+        id, name = choice.device.id, choice.kernel.backend
+        if (id, name) not in places:
+            unconfirmed = preference.confirmation(name, choice.kernel.arch) is None
+            own = (unconfirmed, preference.place(name), backends.index(name))
+            places[id, name] = (id == NO_DEVICE, id == CPU, devices.index(id), *own)
+    return tuple(sorted(fit, key=lambda c: (places[c.device.id, c.kernel.backend], c.decision.rank)))
 
 
 def _asked(backend: Backend, problem: Problem, device: DeviceFacts, arch: str | None) -> Iterator[Decision]:
@@ -167,7 +167,7 @@ def _devices_of(
         return [], _absent(backend, availability, f"no device {wanted.device}")
     if arch is not None:
         return [DeviceFacts.of_arch(arch)], None
-    if wanted.backend != "auto":
+    if wanted.one:
         what = f"{backend.name} has no device here"
         why = availability.why or availability.state.value
         help = availability.help or "--arch A builds for an architecture without a device"

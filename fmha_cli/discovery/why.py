@@ -1,4 +1,4 @@
-"""Why one kernel was taken and not another, in one sentence, and the rules behind it."""
+"""Why one kernel was taken and not another, in one sentence, and the rules behind it; why one backend and not another."""
 
 from __future__ import annotations
 
@@ -29,10 +29,20 @@ def because(selection: Selection) -> str | None:
     misses = [miss for miss in selection.trace.unsupported if miss.kernel is not None]
     start = f"{short(best.kernel)} because {_reason_for(best)}"
     if others:
-        return f"{start}, instead of {short(others[0].kernel)} because {passed_over(best, others[0])}"
+        return f"{start}, instead of {short(others[0].kernel)} because {passed_over(selection, best, others[0])}"
     if misses:
         return f"{start}, instead of {_refused(misses[0])}"
     return start
+
+
+def backend_because(selection: Selection) -> str | None:
+    """Why the best kernel's backend was chosen, and not the next one that serves the problem; None if there is none."""
+    best = selection.best
+    others = (choice for choice in selection.choices if best and choice.kernel.backend != best.kernel.backend)
+    other = next(others, None)
+    if best is None or other is None:
+        return None
+    return f"{best.kernel.backend}, not {other.kernel.backend}: {passed_over(selection, best, other)}"
 
 
 def _reason_for(choice: Choice) -> str:
@@ -44,14 +54,17 @@ def _refused(miss: Unsupported) -> str:
     return f"{name} because " + " and ".join(f"{reason.id} {reason.text}" for reason in miss.reasons)
 
 
-def passed_over(best: Choice, other: Choice) -> str:
+def passed_over(selection: Selection, best: Choice, other: Choice) -> str:
     """Why a kernel that fits comes after a better one."""
     if other.device.id == NO_DEVICE != best.device.id:
         return f"no device here accepts {other.kernel.arch}"
     if other.device.id == CPU != best.device.id:
         return f"{best.device.id} comes before the CPU"
+    if other.device.id != best.device.id:
+        return f"{best.device.id} comes before {other.device.id}"
     if other.kernel.backend != best.kernel.backend:
-        return f"{best.kernel.backend} is asked before {other.kernel.backend}"
+        here, there = ((choice.kernel.backend, choice.kernel.arch) for choice in (best, other))
+        return selection.preference.reason(here, there)
     if other.decision.note and other.decision.note != best.decision.note:
         return f"it is {other.decision.note}" if other.decision.note.startswith("not ") else other.decision.note
     return f"it comes later in the order of {other.kernel.backend}"
@@ -70,7 +83,7 @@ def compared(selection: Selection, a: Decision, b: Decision) -> str:
     if len(fit) == 2:
         first, second = sorted((places[id(a)], places[id(b)]), key=selection.choices.index)
         one, two = names[id(first.decision)], names[id(second.decision)]
-        return f"{one} comes before {two}: {_reason_for(first)}; {two}: {passed_over(first, second)}"
+        return f"{one} comes before {two}: {_reason_for(first)}; {two}: {passed_over(selection, first, second)}"
     if fit:
         return f"{names[id(fit[0])]} fits; {_refused(refused[0])} does not"
     return f"neither fits: {'; '.join(map(_refused, refused))}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-DROPOUT_STREAMS = ("fmha", "ck", "fa2")
+DROPOUT_STREAMS = ("fmha", "ck", "fa2", "memeff")
 """Names of the dropout streams of this project (``oracle.dropout``); a plugin's stream has another name."""
 FILLS = ("normal", "coded", "ties", "large", "sparse_int")
 """Names of the fills of this project (``oracle.fills``), in the order of ``validate``; the first is the default."""

@@ -194,6 +194,15 @@ class Refusing(Protocol):
 
 
 @runtime_checkable
+class Profiled(Refusing, Protocol):
+    """A backend that has profiles of its own. ``kernels`` lists the kernels that can be built."""
+
+    def profile_kernels(self, arch: ArchSpec, profile: str) -> Iterable[KernelSpec]:
+        """The kernels of one of its profiles, lazily. Its project may list some that cannot be built; ``refusals``
+        gives the reasons."""
+
+
+@runtime_checkable
 class Catalogued(Refusing, Protocol):
     """A backend whose kernels come in revisions of their source and in named sets.
 

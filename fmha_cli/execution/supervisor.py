@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import NoneType
 
@@ -37,7 +39,7 @@ from fmha_cli.execution.process import Death, WorkerProcess
 from fmha_cli.execution.protocol import Failure, Message
 
 KEPT_JOBS = 2
-"""Jobs that stay loaded in the worker: two kernels can be timed in turns."""
+"""Jobs that stay loaded in the worker unless more are timed in turns (``Supervisor.holding``)."""
 
 _VERDICTS = {
     Failure.KERNEL: Verdict.LAUNCH_FAILED,
@@ -85,6 +87,7 @@ class Supervisor:
         self._loaded: OrderedDict[str, Arena] = OrderedDict()
         self._ran: OrderedDict[str, None] = OrderedDict()
         self._runtime: str | None = None
+        self._kept = KEPT_JOBS
         self.started = 0
         """Workers started so far."""
 
@@ -205,6 +208,15 @@ class Supervisor:
         distrust = f"{result.note} after other kernels had run in it, but not alone in a fresh one ({suspects})"
         return replace(again, distrust=distrust, log_tail=result.log_tail)
 
+    @contextmanager
+    def holding(self, jobs: int) -> Iterator[None]:
+        """Keep as many jobs loaded while the block runs, because they take turns."""
+        before, self._kept = self._kept, max(self._kept, jobs)
+        try:
+            yield
+        finally:
+            self._kept = before
+
     def holds(self, job: Job, arena: Arena) -> bool:
         """Whether the current worker has the job loaded, and so may have launched it before."""
         return self._worker is not None and self._worker.alive and _identity(job, arena) in self._loaded
@@ -233,7 +245,7 @@ class Supervisor:
         If the worker dies while doing so, it is replaced at once, so that the next job is not blamed.
         """
         closed = [key for key, arena in self._loaded.items() if arena.closed]
-        room = KEPT_JOBS if identity in self._loaded else KEPT_JOBS - 1
+        room = self._kept if identity in self._loaded else self._kept - 1
         others = [key for key in self._loaded if key not in closed and key != identity]
         for key in (*closed, *others[: max(0, len(self._loaded) - len(closed) - room)]):
             if self._worker is None or key not in self._loaded:

@@ -1,8 +1,8 @@
-"""Interleaved A/B timing: which kernel runs next, when to stop, and the result.
+"""Timing in turns: which kernel runs next, when to stop, and the result.
 
-Two kernels timed one after the other run under different conditions (clock, temperature, neighbours). If they take
-turns, they share every disturbance. Each round runs both once, in an order drawn from the seed. The next round uses the
-mirrored order (ABBA), so neither kernel always runs first.
+Kernels timed one after the other run under different conditions (clock, temperature, neighbours). If they take turns,
+they share every disturbance. Each round runs every side once, in a rotation drawn from the seed. The next round uses the
+mirrored order (ABBA, or ABCCBA), so no kernel always runs first.
 """
 
 from __future__ import annotations
@@ -15,68 +15,74 @@ from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.sampling import Sampler, SamplingPolicy, StopReason
 from fmha_cli.measure.stats import median, ratio_interval
 
-Order = tuple[int, int]
+Order = tuple[int, ...]
 """The order of one round: (0, 1) runs A first."""
 
 
-def orders(rounds: int, seed: int = 0, start: int = 0) -> tuple[Order, ...]:
+def orders(rounds: int, seed: int = 0, start: int = 0, sides: int = 2) -> tuple[Order, ...]:
     """The orders of ``rounds`` rounds from number ``start`` on; the same for the same seed."""
     draw = random.Random(seed)
     out: list[Order] = []
     while len(out) < start + rounds:
-        first = draw.randrange(2)
-        out += [(first, 1 - first), (1 - first, first)]
+        first = draw.randrange(sides)
+        order = tuple((first + place) % sides for place in range(sides))
+        out += [order, order[::-1]]
     return tuple(out[start : start + rounds])
 
 
 @dataclass(frozen=True)
 class AbSampler:
-    """The stopping rule of an A/B run, over the samples of both sides so far (equal counts, in rounds).
+    """The stopping rule of sides that take turns, over their samples so far (equal counts, in rounds).
 
-    Warm-up lasts until both sides are warm. Sampling stops if the interval of the ratio is narrower than ``rel_ci`` of
-    the ratio, or if both sides together reach a limit of ``Sampler``.
+    Warm-up lasts until all sides are warm. Sampling stops if the interval of each side's ratio to the first is narrower
+    than ``rel_ci`` of the ratio, or if all sides together reach a limit of ``Sampler``.
     """
 
     policy: SamplingPolicy = field(default_factory=SamplingPolicy)
 
-    def warmup(self, a: Sequence[int], b: Sequence[int]) -> int | None:
+    def warmup(self, *sides: Sequence[int]) -> int | None:
         """How many leading rounds are warm-up, or None while one side is not warm."""
-        each = [Sampler(self.policy).warmup(side) for side in (a, b)]
+        each = [Sampler(self.policy).warmup(side) for side in sides]
         return None if None in each else max(n or 0 for n in each)
 
-    def stop(self, a: Sequence[int], b: Sequence[int], spent_ns: int | None = None) -> StopReason | None:
+    def stop(self, *sides: Sequence[int], spent_ns: int | None = None) -> StopReason | None:
         """Why to stop here, or None to continue.
 
         Raises:
             ValueError: sides of unequal counts.
         """
-        if len(a) != len(b):
-            raise ValueError(f"rounds of unequal counts: {len(a)} and {len(b)}")
-        warm = self.warmup(a, b)
-        if warm is None or warm >= len(a):
+        counts = [len(side) for side in sides]
+        if len(set(counts)) > 1:
+            raise ValueError(f"rounds of unequal counts: {' and '.join(map(str, counts))}")
+        warm = self.warmup(*sides)
+        if warm is None or warm >= counts[0]:
             return None
-        count = len(a) - warm
+        count = counts[0] - warm
         if count >= self.policy.min_samples:
-            ends = ratio_interval(a[warm:], b[warm:], paired=True)
-            if ends is not None and ends[1] - ends[0] <= self.policy.rel_ci * ends[0]:
+            ratios = [ratio_interval(sides[0][warm:], other[warm:], paired=True) for other in sides[1:]]
+            if all(ends is not None and ends[1] - ends[0] <= self.policy.rel_ci * ends[0] for ends in ratios):
                 return StopReason.CONVERGED
         if count >= self.policy.max_samples:
             return StopReason.MAX_SAMPLES
-        spent = sum(a) + sum(b) if spent_ns is None else spent_ns
-        return self.policy.timeout(count, spent)
+        return self.policy.timeout(count, _total(sides) if spent_ns is None else spent_ns)
 
-    def next_rounds(self, a: Sequence[int], b: Sequence[int], spent_ns: int | None = None) -> int:
+    def next_rounds(self, *sides: Sequence[int], spent_ns: int | None = None) -> int:
         """How many rounds to run next; 0 = stop. Grows like ``Sampler.next_batch``."""
-        if self.stop(a, b, spent_ns) is not None:
+        if self.stop(*sides, spent_ns=spent_ns) is not None:
             return 0
-        if not a:
+        done = len(sides[0])
+        if not done:
             return 1
-        rule, warm = self.policy, self.warmup(a, b)
-        count = 0 if warm is None else len(a) - warm
+        rule, warm = self.policy, self.warmup(*sides)
+        count = 0 if warm is None else done - warm
         wanted = 1 if warm is None else max(rule.min_samples, int(count * rule.growth) + 1) - count
-        spent = sum(a) + sum(b) if spent_ns is None else spent_ns
-        fitting = rule.room_ns(count, spent) // max(1, median(a) + median(b))
+        spent = _total(sides) if spent_ns is None else spent_ns
+        fitting = rule.room_ns(count, spent) // max(1, sum(map(median, sides)))
         return max(1, min(wanted, fitting, rule.max_samples - count))
+
+
+def _total(sides: Sequence[Sequence[int]]) -> int:
+    return sum(map(sum, sides))
 
 
 def ab_ratios(a: Sequence[int], b: Sequence[int], names: tuple[str, str]) -> tuple[Ratio, Ratio]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.discovery.select import wanted_backends
+from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.counterpart import Binaries, Case, Counterpart, Mapped, Program, Ran, Reading, Said, respelled
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.emulation import Observed

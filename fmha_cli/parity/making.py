@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.discovery.select import Wanted, select, wanted_backends
+from fmha_cli.discovery.select import select
+from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.counterpart import Binaries, Counterpart, Mapped, Needs, Program, Progress
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import EnvironmentProblem

@@ -48,6 +48,7 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     details += _changes(document)
     details += refused(groups, most or (_BESIDE if served else _REFUSED), every=limit == 0)
     details += [f"chosen: {document['because'] or document['chosen']}"] if document["chosen"] else []
+    details += _backends(document["preference"])
     details += _trees(document)
     summary = f"{problem_text(document['problem'])}: {len(served)} supported, {len(decisions) - len(served)} refused"
     if not document["chosen"]:
@@ -91,6 +92,16 @@ def _runs(ranks: Sequence[int]) -> str:
         else:
             runs.append([rank])
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _backends(preference: Row) -> Iterator[str]:
+    """Where several backends serve the problem, why this one, and the order with the architectures of the confirmed ones."""
+    if not preference["because"]:
+        return
+    order = preference["order"]
+    confirmed = [f"{row['backend']} on {', '.join(row['confirmed'])}" for row in order if row["confirmed"]]
+    yield f"backend: {preference['because']}"
+    yield f"order: {', '.join(row['backend'] for row in order)}; gpu_check confirmed {' and '.join(confirmed) or 'none yet'}"
 
 
 def _trees(document: Row) -> Iterator[str]:

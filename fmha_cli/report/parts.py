@@ -105,6 +105,7 @@ class SelectedBy(StrEnum):
     KERNEL = "kernel"
     ALL_KERNELS = "all-kernels"
     PAIR = "ab"
+    BACKEND = "backend"
     TUNED = "tuned"
 
 

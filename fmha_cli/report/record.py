@@ -42,13 +42,13 @@ class Record:
 
     Attributes:
         problem: ``Problem.to_dict()``.
-        backend, device, arch, kernel: None if nothing was chosen.
+        backend, device, arch, kernel: None if nothing was chosen, but for the backend of a row that is about one of several.
         stages, splits, workspace_bytes: of the plan.
         comparisons: one per fill, in the order in which they ran.
         inputs: fill and files.
         dropout_stream: the stream from which the kernel drew; None without dropout.
         baseline: this row compared with an earlier report.
-        ab: this row compared with the other kernel of ``--ab``.
+        ab: this row compared with the other kernel of ``--ab``, or with the first of several backends that was timed.
         log: the end of the kernel's output.
         out: paths that ``--out`` wrote.
         saved: paths of a failure that ``--save-failures`` kept.

@@ -98,6 +98,9 @@ def attention(
     request = Request(
         backend=backend, device=device, arch=arch, kernel=kernel, check=check, threads=threads, peak="spec"
     )
+    if request.wanted.several:
+        what = f"one kernel computes the outputs, and backend={backend} names several"
+        raise UsageError(what, code="E002", where="backend", help="api.run compares backends")
     outputs: dict[str, Array] = {}
     outcome = run_points(
         (problem,),

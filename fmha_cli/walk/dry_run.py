@@ -50,7 +50,7 @@ def _shows(row: Row, registry: Registry) -> bool:
 
 
 def _plain(row: Row) -> Fate:
-    verdict = Verdict.NOT_RUN if row.choice else Verdict.UNSUPPORTED
+    verdict = Verdict.NOT_RUN if row.choice else row.unserved
     return Fate(verdict=verdict, notes=(_NOTE,) if row.choice else ())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -33,7 +33,7 @@ from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.tensor_io import write_tensors
-from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, sample, sample_pair
+from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, sample, sample_turns
 
 _TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
 """Verdicts after which a time is meaningful."""
@@ -84,37 +84,54 @@ class Executor:
             fate = self._fate(row, artifacts, judged, timed)
             return replace(fate, out=out, saved=saved, notes=(*fate.notes, *self.unwritten[known:]))
 
-    def run_pair(
-        self, rows: tuple[Row, Row], artifacts: tuple[tuple[Artifact, ...], tuple[Artifact, ...]]
-    ) -> tuple[Fate, Fate]:
-        """Judge two rows of one problem, time them in turns, and judge what the timed launches left."""
+    def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Fate]:
+        """Judge rows of one problem, time the good ones in turns, and judge what the timed launches left.
+
+        Raises:
+            MemoryError: their tensors do not fit into memory together; nothing of them is kept.
+            KeyboardInterrupt: the user interrupted; the rows are not done.
+        """
         jobs = [self._job(row, built) for row, built in zip(rows, artifacts, strict=True)]
-        try:
-            with ExitStack() as stack:
-                arenas = [stack.enter_context(self._arena(job)) for job in jobs]
-                judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
-                timed: tuple[Timed | None, Timed | None] = (None, None)
-                if all(j.verdict in _TIMED for j in judged) and not jobs[0].device.emulated:
-                    first, second = (
-                        self._launcher(job, arena, rows[0]) for job, arena in zip(jobs, arenas, strict=True)
-                    )
-                    self._context.phase(Phase.TIME, 0, 0)
-                    try:
-                        timed = sample_pair(first, second, self._policy(), self._request.fill_seed)
-                    except RowFailed as fault:
-                        judged = [_failed(j, fault) for j in judged]
-                    except Mistimed:
-                        pass  # the launcher of the side knows it
-                    judged = [
-                        self._rechecked(job, arena, side, launch)
-                        for job, arena, side, launch in zip(jobs, arenas, judged, (first, second), strict=True)
-                    ]
-                    self._retire_after(*judged)
-                fates = [self._fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
-        except MemoryError as fault:
-            note = f"no memory for two sets of inputs and outputs: {fault}"
-            fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, notes=(note,)) for a in artifacts]
-        return fates[0], fates[1]
+        with ExitStack() as stack:
+            arenas = [stack.enter_context(self._arena(job)) for job in jobs]
+            stack.enter_context(self._supervisor.holding(len(jobs)))
+            judged = [self._judge(job, arena) for job, arena in zip(jobs, arenas, strict=True)]
+            if any(one.verdict is Verdict.OUT_OF_MEMORY for one in judged):
+                raise MemoryError("; ".join(note for one in judged for note in one.notes) or "on the device")
+            timed: list[Timed | None] = [None] * len(jobs)
+            if not jobs[0].device.emulated:
+                launchers = [
+                    self._launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)
+                ]
+                judged, timed = self._sampled(launchers, judged)
+                judged = [
+                    self._rechecked(job, arena, one, launcher)
+                    for job, arena, one, launcher in zip(jobs, arenas, judged, launchers, strict=True)
+                ]
+                self._retire_after(*judged)
+        shared = sum(one is not None for one in timed) > 1
+        fates = [self._fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
+        return [replace(fate, in_turns=shared and fate.measurement is not None) for fate in fates]
+
+    def _sampled(self, launchers: Sequence[Launcher], judged: list[Judged]) -> tuple[list[Judged], list[Timed | None]]:
+        """The times of the good ones in turns. One whose launch fails, or whose times cannot be true, leaves the others, which
+        begin anew."""
+        judged, told = list(judged), partial(self._context.phase, Phase.TIME)
+        good = [n for n, one in enumerate(judged) if one.verdict in _TIMED]
+        found: Sequence[Timed] = ()
+        while good and not found:
+            sides = [launchers[n] for n in good]
+            try:
+                if len(sides) == 1:
+                    found = (sample(sides[0], self._policy(), told),)
+                else:
+                    found = sample_turns(sides, self._policy(), self._request.fill_seed, told)
+            except (RowFailed, Mistimed):
+                broken = next(n for n in good if launchers[n].failed is not None or launchers[n].mistimed is not None)
+                fault = launchers[broken].failed
+                judged[broken] = judged[broken] if fault is None else _failed(judged[broken], fault)
+                good.remove(broken)
+        return judged, [found[good.index(n)] if n in good else None for n in range(len(judged))]
 
     def _timed(self, row: Row, job: Job, arena: Arena, judged: Judged) -> tuple[Judged, Timed | None]:
         """The row after its timed launches. ``run`` times a launch that is judged, ``bench`` those that follow it."""

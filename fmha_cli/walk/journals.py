@@ -71,6 +71,7 @@ def _past(path: Path, row: Row, data: Mapping[str, object]) -> Record:
         record.problem == row.problem.to_dict()
         and (None if record.kernel is None else record.kernel.digest) == kernel
         and record.device == device
+        and (row.asked is None or record.backend == row.asked)
         and (record.measurement is None or record.measurement.cache is row.cache)
     )
     if not same:

@@ -50,8 +50,10 @@ def selected_by(row: Row, request: Request) -> SelectedBy | None:
     """How the kernel of a row was chosen; None if there is none."""
     if row.choice is None:
         return None
-    if row.pair:
+    if request.ab is not None:
         return SelectedBy.PAIR
     if request.all_kernels:
         return SelectedBy.ALL_KERNELS
+    if row.asked is not None:
+        return SelectedBy.BACKEND
     return SelectedBy.DEFAULT if request.kernel is None else SelectedBy.KERNEL

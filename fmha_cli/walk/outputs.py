@@ -15,8 +15,11 @@ from fmha_cli.walk.request import Request
 from fmha_cli.walk.tensor_read import SUFFIXES, file_of
 
 
-def check_outputs(points: Sequence[Problem], request: Request) -> None:
+def check_outputs(points: Sequence[Problem], request: Request, rows: int | None = None) -> None:
     """Refuse ``--out`` and ``--save-failures`` that could not take the results.
+
+    Args:
+        rows: how many rows there are, once that is known; there is at least one for each point.
 
     Raises:
         UsageError: unknown suffix, more than O in a ``.npy``, several rows and no ``{i}``, an input as the output.
@@ -32,10 +35,10 @@ def check_outputs(points: Sequence[Problem], request: Request) -> None:
     if path.suffix == ".npy" and any(p.lse or p.direction.backward for p in points):
         help = "use .npz or .safetensors"
         raise UsageError(f"--out {path}: a .npy file holds only O", code="E036", where="--out", help=help)
-    if "{i}" not in request.out and (len(points) > 1 or request.all_kernels or request.ab):
+    if "{i}" not in request.out and (len(points) > 1 or request.all_kernels or request.ab or request.wanted.several):
         what = f"--out {path}: several rows would write one file"
         raise UsageError(what, code="E037", where="--out", help="put {i} into the name, e.g. out-{i}.npz")
-    paths = [out_path(request.out, index) for index in range(len(points))]
+    paths = [out_path(request.out, index) for index in range(rows or len(points))]
     refuse_inputs(paths, "--out", request.files)
     probed: set[Path] = set()
     for one in paths:

@@ -47,6 +47,8 @@ class Fate:
     findings: tuple[Finding, ...] | None = None
     executed: tuple[Executed, ...] | None = None
     judging: Judging | None = None
+    in_turns: bool = False
+    """Whether its samples come from rounds that it shared with other rows."""
 
     @classmethod
     def of(cls, judged: Judged, artifacts: tuple[Artifact, ...]) -> Fate:
@@ -63,10 +65,10 @@ class Fate:
         )
 
     def beside(self, other: Fate, against: str) -> Fate:
-        """This side of ``--ab``; on an emulated device with a note on what it executed beside the other side.
+        """The outcome of a row in turns; on an emulated device with a note on what it executed beside another row.
 
         Args:
-            against: the name of the other side.
+            against: the name of the other row.
         """
         note = compared_counts(self.executed or (), other.executed or (), against)
         return self if note is None else replace(self, notes=(*self.notes, note))
@@ -78,9 +80,11 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
     Args:
         paths: the file of each tensor that was given as one, by tensor name.
     """
+    request = request if row.asked is None else replace(request, backend=row.asked)
     record = Record(
         problem=row.problem.to_dict(),
         repro=repro_line(row.problem, request),
+        backend=row.asked,
         verdict=fate.verdict,
         comparisons=fate.comparisons,
         measurement=fate.measurement,
@@ -106,7 +110,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         repro=repro_line(
             row.problem,
             replace(request, options=options_at(registry, request.options, kernel.backend, row.home)),
-            kernel.digest if named or row.pair else None,
+            kernel.digest if named or request.ab is not None else None,
         ),
         backend=kernel.backend,
         device=row.choice.device.id if row.choice.runnable else None,

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.discovery.select import Wanted
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.phases import Tell, silent
@@ -46,6 +46,7 @@ class Request:
 
     Attributes:
         argv: the command line, for journals and repro lines.
+        backend: a name, ``auto``, or backends to compare: names with commas, or ``all``.
         files: flag key -> FILE[:KEY]; tensors without a file are filled.
         fills: fills to check with; ``run`` and ``bench`` use only the first.
         threads: CPU threads of a kernel; 0 = all allowed.

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.discovery.select import Choice, Selection, Wanted, select
+from fmha_cli.discovery.select import Choice, Selection, select
+from fmha_cli.discovery.wanted import Contenders, Wanted, contenders
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import UnsupportedError, UsageError
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.verdict import Verdict
 from fmha_cli.measure.roofline import CacheState
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.sides import Order, Side, home_option
@@ -27,7 +29,10 @@ class Row:
         group: number of the point; rows of one group share inputs and reference.
         choice: the kernel and its device; None if the problem is unsupported, with ``reasons``.
         default: whether ``auto`` would have chosen this kernel.
-        side: place among the kernels of ``--ab``, 0 or 1; None without ``--ab``.
+        asked: the backend that the row is about, where several are compared.
+        absent: whether nothing was chosen because that backend has no device here.
+        turn: place among the rows that are timed in turns: the sides of ``--ab``, or the backends that ``bench`` compares; None for
+            a row that is compared with no other.
         fallback: the first reason of the nearest miss that was refused.
         home: the tree of sources from which the kernels of this side of ``--ab`` are built (``K@DIR``); None for the one
             that the options choose.
@@ -40,7 +45,9 @@ class Row:
     reasons: tuple[Reason, ...] = ()
     cache: CacheState = CacheState.HOT
     default: bool = True
-    side: int | None = None
+    asked: str | None = None
+    absent: bool = False
+    turn: int | None = None
     fallback: str | None = None
     home: str | None = None
 
@@ -67,36 +74,62 @@ class Row:
         journal's first line (``invocation``)."""
         kernel = self.choice.kernel.name if self.choice else None
         device = self.choice.device.id if self.choice else None
-        return digest_of([self.group, self.problem.to_dict(), kernel, device, self.cache.value, self.side])[:24]
+        place = [self.turn, self.asked]
+        return digest_of([self.group, self.problem.to_dict(), kernel, device, self.cache.value, *place])[:24]
+
+    @property
+    def unserved(self) -> Verdict:
+        """The verdict of a row without a kernel."""
+        return Verdict.NOT_RUN if self.absent else Verdict.UNSUPPORTED
 
     @property
     def what(self) -> str:
         """The row's problem, kernel, device and cache mode, for people."""
         if self.choice is None:
-            return f"`{self.problem.repro()}` without a kernel"
+            return f"`{self.problem.repro()}` without a kernel" + (f" of {self.asked}" if self.asked else "")
         kernel, device = self.choice.kernel, self.choice.device.id
         return f"`{self.problem.repro()}` by {kernel.backend} {self.short} on {device}, {self.cache.value}"
 
     @property
-    def pair(self) -> bool:
-        """Whether this is one of the two rows of ``--ab``."""
-        return self.side is not None
+    def turns(self) -> tuple[int, CacheState, str | None] | None:
+        """What rows that are timed in turns have in common; None for a row that is timed alone. Backends on several devices
+        share too little to take turns."""
+        if self.turn is None:
+            return None
+        return self.group, self.cache, None if self.asked is None or self.choice is None else self.choice.device.id
 
-    def starts_pair(self, other: Row) -> bool:
-        """Whether the next row is the other one of ``--ab``, so that both are timed in turns."""
-        return (self.side, other.side) == (0, 1) and (self.group, self.cache) == (other.group, other.cache)
+    def compares(self, other: Row) -> bool:
+        """Whether another row is about the same problem and cache mode, so that their times are compared."""
+        return None not in (self.turn, other.turn) and (self.group, self.cache) == (other.group, other.cache)
 
 
 def plan_rows(
-    points: Sequence[Problem], request: Request, registry: Registry, found: Mapping[str, Availability]
+    points: Sequence[Problem],
+    request: Request,
+    registry: Registry,
+    found: Mapping[str, Availability],
+    notify: Callable[[str], None] = lambda text: None,
 ) -> list[Row]:
     """Every row of a run, in the order in which they will be shown.
 
+    Args:
+        notify: takes a line that says what ``--backend all`` compares, and what it leaves out.
+
     Raises:
-        UsageError, EnvironmentProblem, UnsupportedError: see ``select``.
+        UsageError, EnvironmentProblem, UnsupportedError: see ``select``; E002, ``--kernel`` with several backends.
     """
-    planner = _Planner(request, registry, found, _caches(request))
+    compared = _compared(request, registry, found) if request.wanted.several and request.ab is None else None
+    if compared is not None and compared.text is not None:
+        notify(compared.text)
+    planner = _Planner(request, registry, found, _caches(request), compared)
     return [row for group, point in enumerate(points) for row in planner.rows_of(group, point)]
+
+
+def _compared(request: Request, registry: Registry, found: Mapping[str, Availability]) -> Contenders:
+    if request.kernel is not None:
+        what = f"--kernel names one kernel, --backend {request.backend} several backends"
+        raise UsageError(what, code="E002", where="--kernel", help="bench --ab K1 K2 compares two kernels")
+    return contenders(registry, found, request.wanted)
 
 
 def _caches(request: Request) -> tuple[CacheState, ...]:
@@ -118,14 +151,18 @@ class _Planner:
     registry: Registry
     found: Mapping[str, Availability]
     caches: tuple[CacheState, ...]
+    compared: Contenders | None
 
     def rows_of(self, group: int, problem: Problem) -> Iterator[Row]:
         """The rows of one point."""
         request = self.request
         if request.ab is not None:
-            sides = [self._side(group, problem, Side.parse(text, "--ab"), side) for side, text in enumerate(request.ab)]
-            for both in zip_longest(*sides):
-                yield from (row for row in both if row is not None)
+            yield from _interleaved(
+                self._side(group, problem, Side.parse(text, "--ab"), side) for side, text in enumerate(request.ab)
+            )
+            return
+        if self.compared is not None:
+            yield from self._backends(group, problem, self.compared)
             return
         yield from self._expanded(group, problem, self._selected(problem, request.wanted))
         if request.command is Command.VALIDATE and not problem.lse and problem.direction.forward:
@@ -142,10 +179,34 @@ class _Planner:
         for row in self._expanded(group, problem, selection, side):
             yield replace(row, home=named.home)
 
+    def _backends(self, group: int, problem: Problem, compared: Contenders) -> Iterator[Row]:
+        """The rows of each backend that is compared; ``validate`` adds those of the problem with LSE."""
+        wanted = replace(self.request.wanted, backend=",".join(compared.names), device=compared.device)
+        problems = [problem]
+        if self.request.command is Command.VALIDATE and not problem.lse and problem.direction.forward:
+            problems.append(replace(problem, lse=True))
+        for one in problems:
+            whole = self._selected(one, wanted)
+            yield from _interleaved(
+                self._backend(group, one, whole, name, turn)
+                for turn, name in enumerate(compared.names)
+                if one is problem or whole.of(name).best is not None
+            )
+
+    def _backend(self, group: int, problem: Problem, whole: Selection, name: str, turn: int) -> Iterator[Row]:
+        """The rows of one backend, or the row that says why it has none."""
+        own, request = whole.of(name), self.request
+        away = request.device is None and request.arch is None and not self.found[name].devices
+        takes_turns = request.command is Command.BENCH and not request.all_kernels
+        for row in self._expanded(group, problem, own):
+            runs = takes_turns and row.choice is not None and row.choice.runnable
+            default = row.default and own.best is whole.best
+            yield replace(row, asked=name, turn=turn if runs else None, default=default, absent=away, fallback=None)
+
     def _expanded(self, group: int, problem: Problem, selection: Selection, side: int | None = None) -> Iterator[Row]:
         if selection.best is None:
             reasons = selection.trace.reasons()
-            yield Row(group=group, problem=problem, choice=None, plan=None, reasons=reasons, side=side)
+            yield Row(group=group, problem=problem, choice=None, plan=None, reasons=reasons, turn=side)
             return
         every = self.request.all_kernels and side is None
         for choice in _distinct(selection.choices) if every else [selection.best]:
@@ -159,7 +220,7 @@ class _Planner:
                     plan=plan,
                     cache=cache,
                     default=choice is selection.best,
-                    side=side,
+                    turn=side,
                     fallback=next((r.text for r in selection.trace.reasons()), None),
                 )
 
@@ -171,6 +232,12 @@ class _Planner:
             return
         if selection.best is not None:
             yield from self._expanded(group, sibling, selection)
+
+
+def _interleaved(sides: Iterable[Iterator[Row]]) -> Iterator[Row]:
+    """The first row of every side, then the second of every side, and so on."""
+    for level in zip_longest(*sides):
+        yield from (row for row in level if row is not None)
 
 
 def _distinct(choices: Sequence[Choice]) -> list[Choice]:

@@ -8,19 +8,18 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from fmha_cli.discovery.emulated_devices import emulated_devices
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.discovery.select import wanted_backends
-from fmha_cli.domain.device import CPU, EMULATED, Availability
+from fmha_cli.discovery.wanted import wanted_backends
+from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import InternalError, UnsupportedError
 from fmha_cli.domain.phases import Tell, silent
+from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.measure.ab import ab_ratios
 from fmha_cli.measure.compare import Regret
 from fmha_cli.measure.roofline import PeakKind, impossible
 from fmha_cli.oracle.dropout import STREAMS
@@ -36,6 +35,7 @@ from fmha_cli.walk.host import this_host
 from fmha_cli.walk.input_files import InputFiles, check_fit, fitted, read_input_files
 from fmha_cli.walk.invocation import parts_of
 from fmha_cli.walk.journals import keys_of, open_journal
+from fmha_cli.walk.notices import notices
 from fmha_cli.walk.origin import Origin, now
 from fmha_cli.walk.outputs import check_outputs
 from fmha_cli.walk.peaks import PeakBook
@@ -44,6 +44,7 @@ from fmha_cli.walk.records import Fate, record_of
 from fmha_cli.walk.request import Command, Context, OnOutputs, Request
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row, plan_rows
+from fmha_cli.walk.turns import beside, ratios_of, turns_of
 
 Progress = Callable[[int, int, str], None]
 
@@ -112,10 +113,10 @@ def run_points(
         supervisor = stack.enter_context(Supervisor())
         supervisor.start()  # it starts while rows are planned and kernels are built
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
-        rows = plan_rows(points, request, registry, found)
-        _say_fallback(rows, found, notify)
-        if not request.dry_run:
-            _say_no_device(rows, registry, notify)
+        rows = plan_rows(points, request, registry, found, notify)
+        check_outputs(points, request, len(rows))
+        for line in notices(rows, registry, found, request):
+            notify(line)
         building = build_context(request, notify, phase)
         runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
         emulation = emulation_of(request, registry, building) if runs else None
@@ -174,26 +175,6 @@ def _timed(rows: Sequence[Row], context: Context) -> list[tuple[Conditions, str]
     ]
 
 
-def _say_fallback(rows: Sequence[Row], found: Mapping[str, Availability], notify: Callable[[str], None]) -> None:
-    """One line when a machine with a GPU falls back to its CPU, with the GPU's first reason."""
-    gpus = [d.id for a in found.values() for d in a.devices if d.accelerator]
-    fallen = [r for r in rows if r.choice is not None and r.choice.device.id == CPU]
-    if gpus and fallen:
-        reason = fallen[0].fallback or "no kernel of its backends supports the problem"
-        notify(f"running on the CPU although {gpus[0]} is here: {reason}")
-
-
-def _say_no_device(rows: Sequence[Row], registry: Registry, notify: Callable[[str], None]) -> None:
-    """One line before anything is fetched or compiled, for each architecture that no device here accepts."""
-    absent = [row.choice.kernel for row in rows if row.choice is not None and not row.choice.runnable]
-    emulated = {arch for _, device in emulated_devices(registry) for arch in device.archs} if absent else set()
-    for arch in dict.fromkeys(kernel.arch for kernel in absent):
-        other = f"; --device {EMULATED}{arch} executes them here" if arch in emulated else ""
-        notify(
-            f"no device here accepts {arch}: kernels are built, and rows are NOT_RUN. `fmha build` builds only{other}"
-        )
-
-
 @dataclass(kw_only=True)
 class _Walk:
     """The state of one ``run_points``.
@@ -247,12 +228,9 @@ class _Walk:
             built = self._build()
             self.revision.wait()
             self.origin = self.origin.at(self.revision)
-            indices = iter(range(len(self.rows)))
-            for index in indices:
-                pair = index + 1 < len(self.rows) and self.rows[index].starts_pair(self.rows[index + 1])
-                both = [index, next(indices)] if pair else [index]
-                if index not in self.records:
-                    self._together(both, built)
+            for indices in turns_of(self.rows):
+                if any(index not in self.records for index in indices):
+                    self._together(indices, built)
                 self._tell()
         except KeyboardInterrupt:
             with suppress(StopWalk):
@@ -277,15 +255,16 @@ class _Walk:
         if self.journal is not None:
             self.journal.planned(row.key)
 
-    def _single(self, index: int, built: Mapping[str, Built]) -> None:
+    def _single(self, index: int, built: Mapping[str, Built], *notes: str) -> None:
         row = self.rows[index]
         self.progress(len(self.records), len(self.rows), row.problem.repro())
         self._planned(row)
-        self._keep({index: self._record(row, self._fate(row, built, index))})
+        fate = self._fate(row, built, index)
+        self._keep_compared({index: replace(fate, notes=(*fate.notes, *notes))})
 
     def _fate(self, row: Row, built: Mapping[str, Built], index: int) -> Fate:
         if row.choice is None:
-            return Fate(verdict=Verdict.UNSUPPORTED)
+            return Fate(verdict=row.unserved)
         if self.request.dry_run:
             stages = " then ".join(stage.kernel.name for stage in row.plan.stages) if row.plan else ""
             return Fate(verdict=Verdict.NOT_RUN, notes=(f"dry run: would build and run {stages}",))
@@ -310,29 +289,45 @@ class _Walk:
         return replace(fate, measurement=measured)
 
     def _together(self, indices: Sequence[int], built: Mapping[str, Built]) -> None:
-        """Run one row, or two in turns. Two rows of which one cannot run are run one after the other."""
-        rows = [self.rows[index] for index in indices]
-        plans = [row.plan for row in rows if row.plan is not None and row.choice is not None and row.choice.runnable]
-        ready = [] if self.request.dry_run or len(plans) < 2 else [artifacts_of(row, built) for row in rows]
-        if not ready or any(failed for _, failed in ready):
-            for index in indices:
+        """Run one row, or several in turns. Those that cannot run, and one that is left alone, run by themselves."""
+        ready = {index: self._ready(self.rows[index], built) for index in indices}
+        turns = {index: artifacts for index, artifacts in ready.items() if artifacts is not None}
+        for index in indices:
+            if index not in turns or len(turns) == 1:
                 self._single(index, built)
-            return
+        if len(turns) > 1:
+            self._in_turns(turns, built)
+
+    def _ready(self, row: Row, built: Mapping[str, Built]) -> tuple[Artifact, ...] | None:
+        """What a row needs to run; None if it does not come so far."""
+        if row.choice is None or not row.choice.runnable or self.request.dry_run:
+            return None
+        artifacts, failed = artifacts_of(row, built)
+        return artifacts if failed is None else None
+
+    def _in_turns(self, turns: Mapping[int, tuple[Artifact, ...]], built: Mapping[str, Built]) -> None:
+        rows = [self.rows[index] for index in turns]
         self.progress(len(self.records), len(self.rows), rows[0].problem.repro())
         for row in rows:
             self._planned(row)
-        pair = self.executor.run_pair((rows[0], rows[1]), (ready[0][0], ready[1][0]))
-        fates = [self._believed(row, fate) for row, fate in zip(rows, pair, strict=True)]
-        fates = [
-            fate.beside(other, against.short)
-            for fate, other, against in zip(fates, reversed(fates), reversed(rows), strict=True)
-        ]
-        records = [self._record(row, fate) for row, fate in zip(rows, fates, strict=True)]
-        a, b = (fate.measurement for fate in fates)
-        if a is not None and b is not None:
-            ratios = ab_ratios(a.samples_ns, b.samples_ns, (rows[0].name, rows[1].name))
-            records = [replace(record, ab=ratio) for record, ratio in zip(records, ratios, strict=True)]
-        self._keep(dict(zip(indices, records, strict=True)))
+        try:
+            fates = self.executor.run_in_turns(rows, list(turns.values()))
+        except MemoryError as fault:
+            note = f"no memory for {len(rows)} sets of inputs and outputs: {fault}"
+            if rows[0].asked is not None:  # apart, their times still say something
+                for index in turns:
+                    self._single(index, built, f"timed by itself: {note}")
+                return
+            fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, notes=(note,)) for a in turns.values()]
+        fates = [self._believed(row, fate) for row, fate in zip(rows, fates, strict=True)]
+        self._keep_compared(dict(zip(turns, beside(rows, fates), strict=True)))
+
+    def _keep_compared(self, fates: Mapping[int, Fate]) -> None:
+        """Keep the records of rows that ran, each with its ratio to the row that it is compared with."""
+        done = {index: self._record(self.rows[index], fate) for index, fate in fates.items()}
+        shared = {index for index, fate in fates.items() if fate.in_turns and fate.measurement is not None}
+        ratios = ratios_of(list(done), self.rows, {**self.records, **done}, shared)
+        self._keep({index: replace(record, ab=ratios.get(index)) for index, record in done.items()})
 
     def _record(self, row: Row, fate: Fate) -> Record:
         record = record_of(row, fate, self.request, self.registry, self.files.paths)

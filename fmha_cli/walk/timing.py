@@ -1,9 +1,9 @@
-"""Launching a row that is being timed: one kernel until its times are known, or two in turns until their ratio is."""
+"""Launching a row that is being timed: one kernel until its times are known, or several in turns until their ratios are."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fmha_cli.domain.verdict import Verdict
@@ -48,6 +48,8 @@ class Launcher:
         """Nanoseconds that the host waited for each launch."""
         self.mistimed: str | None = None
         """Why the times cannot be true."""
+        self.failed: RowFailed | None = None
+        """Why a launch did not survive."""
 
     def __call__(self, count: int) -> tuple[tuple[int, ...], ...]:
         """Launch ``count`` times in a row: nanoseconds per launch and stage.
@@ -58,9 +60,11 @@ class Launcher:
         """
         result = self._run(count)
         if result.verdict is not None:
-            raise RowFailed(result.verdict, result.note or result.verdict.value, result.log_tail)
-        if result.distrust:
-            raise RowFailed(Verdict.MISTRUSTED, result.distrust, result.log_tail)
+            self.failed = RowFailed(result.verdict, result.note or result.verdict.value, result.log_tail)
+        elif result.distrust:
+            self.failed = RowFailed(Verdict.MISTRUSTED, result.distrust, result.log_tail)
+        if self.failed is not None:
+            raise self.failed
         self.waited_ns += result.waited_ns
         self.totals_ns += [sum(stages) for stages in result.stage_ns]
         if result.mistimed:
@@ -90,17 +94,27 @@ def sample(
     return Timed(tuple(launches[warm:]), warm, sampler.stop(totals, spent) or StopReason.INTERRUPTED)
 
 
-def sample_pair(first: Launch, second: Launch, policy: SamplingPolicy, seed: int) -> tuple[Timed, Timed]:
-    """Two kernels in interleaved rounds, in an order drawn from ``seed``, until their ratio is known."""
+def sample_turns(
+    sides: Sequence[Launch],
+    policy: SamplingPolicy,
+    seed: int,
+    told: Callable[[int, int], None] = lambda spent, limit: None,
+) -> tuple[Timed, ...]:
+    """Two kernels or more in interleaved rounds, in orders drawn from ``seed``, until their ratios to the first are known.
+
+    Args:
+        told: as for :func:`sample`.
+    """
     sampler = AbSampler(policy)
-    launches: tuple[list[tuple[int, ...]], list[tuple[int, ...]]] = ([], [])
-    totals: tuple[list[int], list[int]] = ([], [])
+    launches: list[list[tuple[int, ...]]] = [[] for _ in sides]
+    totals: list[list[int]] = [[] for _ in sides]
     start = time.perf_counter_ns()
-    while rounds := sampler.next_rounds(*totals, spent := time.perf_counter_ns() - start):
-        for order in orders(rounds, seed, len(totals[0])):
+    while rounds := sampler.next_rounds(*totals, spent_ns=(spent := time.perf_counter_ns() - start)):
+        told(spent, policy.budget_ns)
+        for order in orders(rounds, seed, len(totals[0]), len(sides)):
             for side in order:
-                batch = (first, second)[side](1)
+                batch = sides[side](1)
                 launches[side].extend(batch)
                 totals[side].append(sum(batch[0]))
-    warm, stop = sampler.warmup(*totals) or 0, sampler.stop(*totals, spent) or StopReason.INTERRUPTED
-    return Timed(tuple(launches[0][warm:]), warm, stop), Timed(tuple(launches[1][warm:]), warm, stop)
+    warm, stop = sampler.warmup(*totals) or 0, sampler.stop(*totals, spent_ns=spent) or StopReason.INTERRUPTED
+    return tuple(Timed(tuple(each[warm:]), warm, stop) for each in launches)

@@ -29,6 +29,8 @@ def offered(line: str) -> list[str]:
         ("fmha cache p", ["prune"]),
         ("fmha run --kv", ["--kv-heads", "--kv-cache"]),
         ("fmha run --backend f", ["flash_attn"]),
+        ("fmha bench --backend cpu,f", ["cpu,flash_attn"]),
+        ("fmha bench --backend a", ["auto", "all"]),
         ("fmha list-kernels --arch x86_64_v4", ["x86_64_v4", "x86_64_v4_bf16"]),
         ("fmha bench --cache ", ["hot", "cold", "both"]),
         ("fmha run --dtype fp16,b", ["fp16,bf16"]),
@@ -54,3 +56,12 @@ def test_the_last_element_of_a_list_is_completed() -> None:
     assert complete is not None
     assert complete("fp32,fp8") == ["fp32,fp8_e4m3", "fp32,fp8_e5m2"]
     assert completer(None, (), False) is None
+
+
+def test_a_list_of_backends_names_each_once_and_no_word_for_several() -> None:
+    complete = completer("backends", (), True)
+    assert complete is not None
+    assert {"auto", "all", "cpu"} <= set(complete(""))
+    after = complete("cpu,")
+    assert "cpu,flash_attn" in after
+    assert not {"cpu,auto", "cpu,all", "cpu,cpu"} & set(after)

@@ -224,3 +224,30 @@ def test_the_users_tree_is_named(fmha: Fmha, tmp_path: Path) -> None:
     assert fmha(*ask, "--json").document["trees"]["ck_tile"]["state"] == "unfit"
     assert "source of ck_tile: unfit" in fmha(*ask).out
     assert fmha(*CK, "--json").document["trees"] == {}
+
+
+def test_the_order_of_the_backends_is_shown_with_its_sources(fmha: Fmha) -> None:
+    argv = ("explain", "--backend", "example,cpu", "-s", "64", "--dtype", "fp32")
+    preference = fmha(*argv, "--json").document["preference"]
+    first, second = preference["order"]
+    assert (first["backend"], first["confirmed"]) == ("cpu", [])
+    assert first["source"]
+    assert (second["backend"], second["source"]) == ("example", None)  # a plugin comes after the order
+    because = preference["because"]
+    assert because.startswith("cpu, not example: it comes before example in the default order")
+    assert first["source"] in because
+    shown = " ".join(fmha(*argv).out.split())
+    assert f"backend: {because}" in shown
+    assert "order: cpu, example; gpu_check confirmed none yet" in shown
+    alone = fmha("explain", "--backend", "cpu", "-s", "64", "--json").document["preference"]
+    assert (len(alone["order"]), alone["because"]) == (1, None)
+    assert "order:" not in fmha("explain", "--backend", "cpu", "-s", "64").out
+
+
+def test_several_backends_are_ranked_together(fmha: Fmha) -> None:
+    argv = ("explain", "-s", "64", "--dtype", "fp32", "--json", "--backend")
+    for names in ("cpu,example", "example,cpu", "all"):
+        document = fmha(*argv, names).document
+        served = list(dict.fromkeys(d["backend"] for d in document["decisions"] if d["supported"]))
+        assert [name for name in served if name in ("cpu", "example")] == ["cpu", "example"]
+    assert {"null", "flash_attn"} <= {d["backend"] for d in document["decisions"]}

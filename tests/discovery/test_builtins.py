@@ -22,7 +22,14 @@ def test_an_entry_describes_its_backend(name: str) -> None:
 
 
 def test_options_are_found_by_their_use() -> None:
-    assert [flag.name for flag in own_options(Use.SOURCES)] == ["ck-home", "ck-as", "fa-home", "fa-as"]
+    assert [flag.name for flag in own_options(Use.SOURCES)] == [
+        "ck-home",
+        "ck-as",
+        "fa-home",
+        "fa-as",
+        "xf-home",
+        "xf-as",
+    ]
     assert [flag.name for flag in own_options(Use.REVISION)] == ["ck-rev"]
     assert revision_option("a plugin's backend") is None
     assert compared()[0] == "ck_tile"

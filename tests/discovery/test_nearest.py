@@ -11,7 +11,8 @@ from strategies import problems
 
 from fmha_cli.discovery.nearest import SHOWN, nearest_changes
 from fmha_cli.discovery.registry import Registry, build_registry
-from fmha_cli.discovery.select import Selection, Wanted, select
+from fmha_cli.discovery.select import Selection, select
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.decision import Trace
 from fmha_cli.domain.distance import flags_by_key
 from fmha_cli.domain.errors import ImpossibleProblem
@@ -24,7 +25,9 @@ def registry() -> Registry:
 
 
 def answer(problem: Problem, arch: str) -> Selection:
-    return select(problem, registry(), {}, Wanted(arch=arch))
+    """The selection among the backends whose kernels need the changes below. Others serve some of the problems."""
+    backend = "flash_attn" if arch.startswith("sm_") else "ck_tile"
+    return select(problem, registry(), {}, Wanted(arch=arch, backend=backend))
 
 
 def serves(problem: Problem, arch: str) -> bool:

@@ -13,7 +13,8 @@ from strategies import problems
 
 from fmha_cli.discovery.hookspecs import hookimpl
 from fmha_cli.discovery.registry import Registry
-from fmha_cli.discovery.select import Selection, Wanted, select
+from fmha_cli.discovery.select import Selection, select
+from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.arch import arch_names
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import Availability, DeviceFacts, State

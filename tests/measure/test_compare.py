@@ -82,6 +82,25 @@ def test_orders_mirror_each_other(seed: int, rounds: int) -> None:
     assert orders(rounds, seed, start=rounds) == orders(2 * rounds, seed)[rounds:]
 
 
+@given(st.integers(0, 9), st.integers(2, 40), st.integers(2, 5))
+def test_orders_of_more_sides_mirror_each_other_too(seed: int, rounds: int, sides: int) -> None:
+    plan = orders(2 * rounds, seed, sides=sides)
+    assert all(sorted(order) == list(range(sides)) for order in plan)
+    assert all(a == b[::-1] for a, b in zip(plan[::2], plan[1::2], strict=True))
+    assert plan[3:] == orders(2 * rounds - 3, seed, start=3, sides=sides)
+
+
+def test_sides_that_take_turns_stop_when_every_ratio_is_known() -> None:
+    sampler = AbSampler(SamplingPolicy(budget_ns=10**12, min_samples=10))
+    quiet, noisy = [1_000_000] * 30, [1_000_000, 2_000_000] * 15
+    assert sampler.stop(quiet, quiet, quiet) is StopReason.CONVERGED
+    assert sampler.stop(quiet, quiet, noisy) is None
+    assert sampler.stop(quiet, noisy) is None
+    assert sampler.next_rounds(quiet, quiet, noisy) > 0
+    with pytest.raises(ValueError, match="30 and 30 and 1"):
+        sampler.stop(quiet, quiet, [1])
+
+
 def play(policy: SamplingPolicy, a: int, b: int, spread: float) -> tuple[list[int], list[int]]:
     draw = random.Random(3)
     sampler = AbSampler(policy)

@@ -224,6 +224,13 @@ TRACE = Trace(
     )
 )
 ARCH = ArchSpec("x86_64_v4", "cpu", "AVX-512", {"lanes": {"value": 16, "source": "manual", "unit": "f32"}}, {"cpu": {}})
+PREFERENCE = explain.PreferenceRow(
+    order=(
+        explain.PreferredRow(backend="cpu", source="it is here", confirmed=("x86_64_v4",)),
+        explain.PreferredRow(backend="a-plugin", source=None, confirmed=()),
+    ),
+    because="cpu, not a-plugin: it is in the order",
+)
 COMPARED = explain.ComparedKernel(
     name=kernel().name,
     digest=kernel().digest,
@@ -324,6 +331,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         ],
         "explain": [
             explain.explain_document(PROBLEM, TRACE, kernel(), because="it fits"),
+            explain.explain_document(PROBLEM, TRACE, kernel(), preference=PREFERENCE),
             explain.explain_document(PROBLEM, Trace(()), None, ["--hdim 80", "no --lse"]),
         ],
         "rulebook": [to_json(pages.Rulebook(rules=(pages.RuleRow(id="K012", backends=("cpu",), text="it fits"),)))],

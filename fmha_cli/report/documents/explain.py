@@ -47,6 +47,25 @@ class DecisionRow:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PreferredRow:
+    """A backend that was asked, at its place in the default order."""
+
+    backend: str
+    source: Annotated[str | None, "of its place; null: it is not in the default order, and comes after it"]
+    confirmed: Annotated[tuple[str, ...], "architectures on which gpu_check confirmed its kernels; there it goes first"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreferenceRow:
+    """The order in which auto takes backends on one device."""
+
+    order: tuple[PreferredRow, ...] = ()
+    because: Annotated[
+        str | None, "why the chosen backend, and not the next one that serves the problem; null without a next one"
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class Explanation:
     """explain --json: supported kernels best first, then refusals, nearest miss first."""
 
@@ -59,8 +78,12 @@ class Explanation:
     changes: Annotated[tuple[str, ...], "further changes of other flags too, the smallest first"]
     chosen: Annotated[str | None, "name of the best kernel"]
     because: Annotated[str | None, "why it was chosen, and why not the next one; null when no kernel was"]
+    preference: PreferenceRow
     trees: Annotated[Mapping[str, SourceTree], "backend -> the user's tree that its kernels would be built against"]
     decisions: tuple[DecisionRow, ...]
+
+
+_UNKNOWN = PreferenceRow()
 
 
 def explain_document(
@@ -70,6 +93,7 @@ def explain_document(
     changes: Sequence[str] = (),
     because: str | None = None,
     trees: Mapping[str, SourceTree] | None = None,
+    preference: PreferenceRow = _UNKNOWN,
 ) -> dict[str, Any]:
     """The document of a trace; ``chosen`` is what ``run`` would use (``Selection.best``), and ``trees`` are the user's."""
     served = tuple(DecisionRow.of(decision, rank) for rank, decision in enumerate(trace.supported, 1))
@@ -80,6 +104,7 @@ def explain_document(
             changes=tuple(changes),
             chosen=None if chosen is None else chosen.name,
             because=because,
+            preference=preference,
             trees=trees or {},
             decisions=(*served, *map(DecisionRow.of, trace.unsupported)),
         )

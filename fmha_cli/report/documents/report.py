@@ -24,7 +24,7 @@ from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, spelled, united
-from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow
+from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow, SelectedBy
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table, headed
 
@@ -84,6 +84,8 @@ def records_view(document: Row, color: bool = False) -> Table:
     details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
     details += _edits(records)
     details += judged_lines(records)
+    if any(record["ab"] and record["selected_by"] == SelectedBy.BACKEND for record in records):
+        details.append("  against: the first backend of the same problem and cache mode that was timed")
     details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
     details += [text for mark, text in _MARKS.items() if any(mark in cell for row in rows for cell in row)]
     return Table(columns, rows, summary(records), details)
@@ -276,6 +278,10 @@ def _against(record: Row) -> str:
     return "" if ratio is None else in_words(Speed(ratio["speed"]), ratio["ratio"])
 
 
+def _apart(record: Row) -> bool:
+    return record["ab"] is not None and not record["ab"]["paired"]
+
+
 _SYMBOL = re.compile(r"\b(_Z\w{60})\w{20,}")
 """A mangled name, which may have a thousand characters; JSON has all of them."""
 
@@ -304,6 +310,7 @@ def _details(index: int, record: Row) -> list[str]:
     lines += [line for launch in record["launches"] for line in launch_lines(launch)]
     brought = {stage["imported_from"]: None for stage in record["stages"] if stage["imported_from"]}
     lines += [f"not built here: imported from {archive}" for archive in brought]
+    lines += ["timed by itself, not in turns with the row that it is compared with"] if _apart(record) else []
     lines += [_shortened(note) for note in record["notes"] if not is_note(note)] + (record["measurement"] or {}).get(
         "notes", []
     )

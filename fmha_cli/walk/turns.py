@@ -1,0 +1,58 @@
+"""Which rows are timed in turns, and which row each is compared with.
+
+The two rows of ``--ab`` are compared with each other. Of several backends, each row is compared with the first one of its problem and
+cache mode that was timed. Backends on one device take turns; a ratio between devices is taken from separate samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+
+from fmha_cli.measure.ab import ab_ratios
+from fmha_cli.measure.compare import Ratio
+from fmha_cli.report.record import Record
+from fmha_cli.walk.records import Fate
+from fmha_cli.walk.rows import Row
+
+
+def turns_of(rows: Sequence[Row]) -> list[list[int]]:
+    """The numbers of the rows that run together, in the order of the first of each; a row alone is a group of one."""
+    groups: dict[object, list[int]] = {}
+    for index, row in enumerate(rows):
+        groups.setdefault(index if row.turns is None else row.turns, []).append(index)
+    return list(groups.values())
+
+
+def beside(rows: Sequence[Row], fates: Sequence[Fate]) -> list[Fate]:
+    """The outcomes of rows in turns, on an emulated device each with a note on what it executed beside the row that it is compared
+    with."""
+    mutual = rows[0].asked is None
+    others = [1 - n if mutual else 0 for n in range(len(rows))]
+    return [
+        fate if n == other else fate.beside(fates[other], rows[other].short)
+        for n, (fate, other) in enumerate(zip(fates, others, strict=True))
+    ]
+
+
+def ratios_of(
+    indices: Sequence[int], rows: Sequence[Row], records: Mapping[int, Record], in_turns: Set[int]
+) -> dict[int, Ratio]:
+    """The ratios of rows that were just timed.
+
+    Args:
+        indices: the numbers of these rows.
+        records: of all rows that are done, by number.
+        in_turns: those of ``indices`` whose samples come from shared rounds.
+    """
+    samples = {n: r.measurement.samples_ns for n, r in records.items() if r.measurement is not None}
+    own = [n for n in indices if n in samples and rows[n].turn is not None]
+    if len(own) == 2 and rows[own[0]].asked is None:
+        a, b = own
+        return dict(zip(own, ab_ratios(samples[a], samples[b], (rows[a].name, rows[b].name)), strict=True))
+    found: dict[int, Ratio] = {}
+    for n in own if own and rows[own[0]].asked is not None else ():
+        first = min(other for other in samples if rows[other].compares(rows[n]))
+        if first != n:
+            paired = {first, n} <= in_turns
+            found[n] = Ratio.of(samples[n], samples[first], against=rows[first].name, paired=paired)
+    return found
