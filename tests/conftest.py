@@ -13,6 +13,7 @@ from importlib.util import find_spec
 
 import pytest
 from hypothesis import HealthCheck, settings
+from run_cache import run_cache
 
 if find_spec("fmha_null") is None:
     raise pytest.UsageError("tests need a plugin: pip install --no-deps --no-build-isolation -e plugins/fmha-null")
@@ -26,11 +27,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci"))
 
 @pytest.fixture(scope="session")
 def shared_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A cache root that all tests and xdist workers of this run share, so each kernel compiles once."""
-    base = tmp_path_factory.getbasetemp()
-    root = (base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base) / "fmha-cache"
-    root.mkdir(mode=0o700, exist_ok=True)
-    return root
+    """The cache root of this run."""
+    return run_cache(tmp_path_factory)
 
 
 @pytest.fixture(autouse=True)

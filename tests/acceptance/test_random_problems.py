@@ -28,7 +28,7 @@ from fmha_cli.walk.rows import plan_rows
 from fmha_cli.walk.run import run_points
 
 COUNT, CHUNKS, EACH = 2000, 20, 100
-IN_CI, MORE_CHUNKS = 5, 100
+IN_CI, MORE_CHUNKS = 2, 100
 """Chunks of the default suite, a seeded sample, and of the default and slow suites together."""
 
 REFUSED = 500
@@ -136,9 +136,10 @@ def _paste(record: Record, fmha: Fmha) -> None:
     assert [(row["kernel"]["name"], row["repro"]) for row in rows] == [(record.kernel.name, record.repro)]
 
 
-def test_two_thousand_problems_need_few_kernels(registry: Registry) -> None:
+@pytest.mark.parametrize("chunks", [IN_CI, pytest.param(CHUNKS, marks=pytest.mark.slow)])
+def test_two_thousand_problems_need_few_kernels(registry: Registry, chunks: int) -> None:
     kernels = set()
-    for chunk in range(CHUNKS):
+    for chunk in range(chunks):
         request = request_of(chunk)
         found = {"cpu": registry.backend("cpu").probe()}
         for row in plan_rows(problems_of(chunk), request, registry, found):

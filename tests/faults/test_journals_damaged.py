@@ -18,7 +18,7 @@ from result_files import DEEP, DEEPER_THAN_DOCUMENTS, resealed, with_member, wit
 
 from fmha_cli import api
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.discovery.select import wanted_backends
+from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.problem import Problem

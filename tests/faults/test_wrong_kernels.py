@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from wrong_kernels.backend import NAME, kernel
+from wrong_kernels.backend import GATE, NAME, kernel
 from wrong_kernels.faults import Fault
 from wrong_kernels.verdicts import COMMANDS, DOCUMENT, OR, documented, line_of, registry, rows_of
 
 from fmha_cli import api
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.supervisor import Supervisor
+from fmha_cli.execution.trial import Examiner
 from fmha_cli.measure.roofline import CONTRADICTED
 from fmha_cli.report.record import Record
 
@@ -118,10 +121,19 @@ def test_rows_say_what_was_found_and_when(kept: None, cache: Path) -> None:
 
 @pytest.mark.parametrize("command", ["run", "validate"])
 def test_a_single_launch_is_looked_at_again(
-    kept: None, cache: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    kept: None, cache: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: str
 ) -> None:
-    """The launch leaves right outputs. A thread spoils them after it has returned, and no other launch follows."""
-    monkeypatch.setattr("fmha_cli.execution.trial.SETTLE_S", 0.2)  # enough for a thread on a busy machine
+    """The launch leaves right outputs. A thread spoils them after they were taken, and no other launch follows."""
+    gate, look_late = tmp_path / "gate", Examiner.look_late
+    monkeypatch.setenv(GATE, str(gate))
+
+    def spoiled(self: Examiner, *args: Any) -> None:
+        gate.touch()
+        while not gate.with_suffix(".done").exists():
+            time.sleep(0.002)
+        look_late(self, *args)
+
+    monkeypatch.setattr(Examiner, "look_late", spoiled)
     monkeypatch.setattr("fmha_cli.walk.execute._AGAIN_NS", 0)
     options = {"command": command, "fills": ("normal",), "repeats": 1, "cache_root": str(cache)}
     late = kernel(Fault.LATE_THREAD).digest
