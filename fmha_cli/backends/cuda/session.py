@@ -6,7 +6,7 @@ times exclude uploads, the zeroing of workspaces before the kernels, and the ups
 include what a launch clears itself (``Launch.cleared``).
 
 Where the upstream's host code launches nothing, the session launches nothing either. The times are then 0, and the
-upstream fills the outputs after the download.
+session fills the outputs after the download.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.backends.cuda.copies import fill_outputs
 from fmha_cli.backends.cuda.driver import Cuda
 from fmha_cli.backends.cuda.loaded import LoadedKernel, PreparedLaunch
 from fmha_cli.backends.cuda.timing import StageTimer
@@ -109,7 +110,8 @@ class CudaSession(GpuSession[Any]):
         return kernel.prepared(self._upstream.params_of(stage, call), launch, cleared)
 
     def _before_upload(self, call: Call[Any], host: Bytes) -> None:
-        self._upstream.before_upload(call, host)
+        if self._upstream.launches(call.situation):
+            self._upstream.before_upload(call, host)
 
     def _after_upload(self, call: Call[Any], mirror: Mirror) -> None:
         for name, array in self._arrays.items():
@@ -117,7 +119,8 @@ class CudaSession(GpuSession[Any]):
         self._single = True
 
     def _after_download(self, call: Call[Any], host: Bytes) -> None:
-        self._upstream.after_download(call, host)
+        finish = self._upstream.after_download if self._upstream.launches(call.situation) else fill_outputs
+        finish(call, host)
 
     def _stream(self) -> Any:
         return self._timed().stream

@@ -4,7 +4,7 @@ A backend derives one class from it, creates one object of that class, and passe
 beside this one provide building, inspection, prebuilt archives, dry runs and sessions.
 
 Listing kernels imports the derived class, so its module must not import numpy, cuda-python or the rules about problems.
-Each method imports what it needs in its own body; ``cuda.packaged`` has methods that do nothing else.
+Each method imports what it needs in its own body; ``cuda.own`` makes methods that do nothing else.
 """
 
 from __future__ import annotations
@@ -117,12 +117,11 @@ class Upstream(ABC):
         return {}
 
     def shim_folder(self, name: str) -> Path:
-        """The folder of a name in ``shims``.
+        """The folder of a name in ``shims``: the one that all upstreams share, or a folder of ``src`` in the package of
+        ``codegen`` that has the name of this package."""
+        from fmha_cli.codegen.cuda.shared import shim_folder
 
-        Raises:
-            LookupError: the name is not in ``shims``.
-        """
-        raise LookupError(name)
+        return shim_folder(name, self.package.replace(".backends.", ".codegen."))
 
     @abstractmethod
     def expected(self, kernel: KernelSpec) -> Expected:
@@ -172,7 +171,7 @@ class Upstream(ABC):
         return ()
 
     def launches(self, situation: Any) -> bool:
-        """Whether the host code launches any kernel. If not, ``after_download`` fills the outputs.
+        """Whether the host code launches any kernel. If not, there is nothing to attend to (``cuda.copies.fill_outputs``).
 
         By default the situation's own ``launches``, if it has one.
         """
@@ -181,7 +180,7 @@ class Upstream(ABC):
     # What the host converts, outside the timed launches.
 
     def before_upload(self, call: Call[Any], arena: Bytes) -> None:
-        """Change the host's arena before it is copied to the device.
+        """Change the host's arena before it is copied to the device. Where nothing will be launched, this is not called.
 
         Kernels that read the contract's tensors as they are need nothing.
         """
@@ -190,6 +189,6 @@ class Upstream(ABC):
     def after_download(self, call: Call[Any], arena: Bytes) -> None:
         """Convert what the kernels left in the host's arena to the contract's outputs.
 
-        Kernels that write those need nothing.
+        Kernels that write those need nothing. Where nothing was launched, this is not called.
         """
         return
