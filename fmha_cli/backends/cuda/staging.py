@@ -95,12 +95,15 @@ class Staging(Sequences):
         return out
 
     def copy_in(self, call: Call[Any], arena: Bytes) -> None:
-        """Before the upload: copy inputs, and zero gradients, of which kernels may leave parts unwritten."""
+        """Before the upload: copy inputs, and zero gradients, of which kernels may leave parts unwritten.
+
+        O is an input of a backward pass, unless the forward pass of the same plan writes its scratch tensor.
+        """
         from fmha_cli.backends.cuda.copies import copy_rows_in, rows_of
         from fmha_cli.backends.gpu.arena_views import view
 
         backward = self.problem.direction.backward
-        for name in (*self.copied, *(("o",) if backward else ())):
+        for name in (*self.copied, *(("o",) if backward and not call.follows else ())):
             source = view(arena, call.tensor(name)) if name == "bias" else rows_of(call, arena, name)
             copy_rows_in(source, self.space(call, arena, name))
         for name in ("dq", "dk", "dv", "dbias") if backward else ():

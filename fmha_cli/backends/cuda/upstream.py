@@ -10,7 +10,7 @@ Each method imports what it needs in its own body; ``cuda.own`` makes methods th
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Rule
@@ -146,11 +147,21 @@ class Upstream(ABC):
 
     @abstractmethod
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-        """A decision about every candidate: Supported, or all Reasons against it. See ``gpu.index.decisions``."""
+        """A decision about every candidate for a problem of one direction: Supported, or all Reasons against it. See
+        ``gpu.index.decisions``."""
 
     @abstractmethod
     def plan_of(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        """The stages around a supported main kernel, and the workspaces."""
+        """The stages around a supported main kernel of a problem of one direction, and the workspaces."""
+
+    def discord(self, problem: Problem, forward: KernelSpec, backward: KernelSpec) -> Sequence[Reason]:
+        """Why a backward kernel cannot read, on the device, the O and LSE that a forward kernel has left there. By default
+        nothing is against any pair."""
+        return ()
+
+    def passes(self) -> TwoPasses:
+        """The answers about problems of any direction."""
+        return TwoPasses(self.decide, self.plan_of, self.discord)
 
     # The arguments of a launch. None of these methods reads the tensors' contents.
 
@@ -182,7 +193,8 @@ class Upstream(ABC):
     def before_upload(self, call: Call[Any], arena: Bytes) -> None:
         """Change the host's arena before it is copied to the device. Where nothing will be launched, this is not called.
 
-        Kernels that read the contract's tensors as they are need nothing.
+        Kernels that read the contract's tensors as they are need nothing. Where ``call.follows``, the forward kernels
+        will write O and LSE.
         """
         return
 

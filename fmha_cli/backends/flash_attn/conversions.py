@@ -28,15 +28,18 @@ _FLOAT = np.dtype(np.float32)
 def before_upload(call: Call[Situation], arena: Bytes) -> None:
     """Fill the workspaces that a backward pass reads: LSE and the random state. A forward pass reads none.
 
+    After a forward pass of the same plan, the LSE is what its kernels leave there. K445 sees to it that they run.
+
     Raises:
         InternalError: a workspace is missing or too small.
     """
     s, p, tensors = call.situation, call.problem, call.tensors
     if not p.direction.backward:
         return
-    lse = view(arena, tensors["lse"])
-    shifted = lse + alibi_shift(p, tensors, arena) if _is_shifted(s) else lse
-    _lse_workspace(call, arena)[...] = np.where(np.isneginf(lse), np.float32(np.inf), shifted)
+    if not call.follows:
+        lse = view(arena, tensors["lse"])
+        shifted = lse + alibi_shift(p, tensors, arena) if _is_shifted(s) else lse
+        _lse_workspace(call, arena)[...] = np.where(np.isneginf(lse), np.float32(np.inf), shifted)
     workspace(tensors, arena, "rng_state", (2,), np.dtype(np.uint64))[...] = (p.seed, p.offset)
 
 

@@ -15,14 +15,14 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
     """Fill the workspaces that the kernel reads.
 
     A backward kernel reads +inf as the LSE of what is no row, as upstream's forward kernel pads it, and of rows without
-    keys: exp(-inf - -inf) would be NaN.
+    keys: exp(-inf - -inf) would be NaN. After a forward pass of the same plan it reads what that leaves (``pairs``).
 
     Raises:
         InternalError: a workspace is missing or too small.
     """
     m = storage_of(call.problem, call.plan.main)
     m.copy_in(call, arena)
-    if not m.traits.forward:
+    if not m.traits.forward and not call.follows:
         lse_in(call, arena, "logsumexp", m.scratch["logsumexp"].shape, inf)
         if not m.traits.facts["kKernelComputesDelta"]:
             row_sums_in(call, arena, "delta", m.scratch["delta"].shape)

@@ -7,6 +7,7 @@ from functools import partial
 from fmha_cli.backends.cuda.few import Few
 from fmha_cli.backends.gpu.index import Candidate
 from fmha_cli.backends.mem_efficient.catalogue import NAME, WIDEST, kernels, profile_kernels
+from fmha_cli.backends.mem_efficient.pairs import OF_PAIRS
 from fmha_cli.backends.mem_efficient.problem_rules import CONDITIONS
 from fmha_cli.backends.mem_efficient.scratch import storage_of
 from fmha_cli.backends.mem_efficient.situation import Situation, situation_of
@@ -41,7 +42,7 @@ FEW = Few(
     situation_of,
     CONDITIONS,
     replaced=(LEFTPAD_RULE.id,),  # the kernels can start behind left padding
-    unchecked=(ORDER,),
+    unchecked=(*OF_PAIRS, ORDER),
     listed=partial(profile_kernels, profile=WIDEST),
     supported=_supported,
 )

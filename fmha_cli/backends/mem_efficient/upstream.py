@@ -38,6 +38,7 @@ class MemEfficient(SmallUpstream):
     few = own(".decide", "FEW")
     kernels = own(".catalogue")
     profile_kernels = own(".catalogue")
+    discord = own(".pairs")
     launch = own(".arguments")
     scratch = own(".scratch")
     details = own(".plan")
