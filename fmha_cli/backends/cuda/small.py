@@ -63,6 +63,10 @@ class SmallUpstream(Upstream):
         """The kernel's name in its cubin."""
         return self.expected(kernel).symbol
 
+    def upstream_name(self, kernel: KernelSpec) -> str:
+        """The same name: profilers show it, and no two kernels of an architecture share it."""
+        return self.template(kernel)
+
     def rules(self) -> tuple[Rule, ...]:
         return (*self.few.problem_rules, *self.few.kernel_rules.rules())
 
