@@ -7,6 +7,7 @@ import os
 import platform
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -29,7 +30,7 @@ from nvidia_check.results import NOT_RUN, Result, not_run
 from nvidia_check.sanitizer import sanitize, tool
 from nvidia_check.shards import Setting, Wanted, environ_of_children, validate
 from nvidia_check.speed_points import Point
-from nvidia_check.subject import Subject
+from nvidia_check.subjects import Subject
 
 SPEED = Path(__file__).with_name("speed.py")
 RANDOM_FILLS = ("normal", "coded", "large")
@@ -59,6 +60,19 @@ class Options:
 
 PARTS = ("cases", "speed", "random", "sanitizer")
 """The available parts in order; ``speed`` includes ceilings and decoding."""
+
+
+def parts_of(names: str) -> tuple[str, ...]:
+    """The parts of a comma list.
+
+    Raises:
+        ArgumentTypeError: there is no such part.
+    """
+    wanted = tuple(names.split(","))
+    unknown = [name for name in wanted if name not in PARTS]
+    if unknown:
+        raise ArgumentTypeError(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    return wanted
 
 
 def first_device(backends: Sequence[str]) -> tuple[DeviceFacts | None, str]:

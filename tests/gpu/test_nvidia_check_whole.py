@@ -12,14 +12,12 @@ import pytest
 from check_case import Case
 from fake_exports import fake_exports
 from nvidia_check import check as checking
-from nvidia_check import dry
+from nvidia_check import dry, flash_cases
 from nvidia_check.budget import Budget
 from nvidia_check.check import Options
 from nvidia_check.kernels import Pool, Supply
-from nvidia_check.random_problems import flash_problem
 from nvidia_check.results import Result, table
-from nvidia_check.subject import Subject
-from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, SUBJECTS
+from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, SUBJECTS, Subject
 
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
@@ -43,7 +41,7 @@ SUBJECT = Subject(
     cases=CASES,
     sanitized=("plain",),
     points=(),
-    draw=flash_problem,
+    draw=flash_cases.drawn,
     count=7,
     rivals=(),
 )
