@@ -11,14 +11,11 @@ from typing import Any
 
 import pytest
 from matrix_parts import build
+from nvrtc_context import nvrtc_context
 
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
-from fmha_cli.backends.cuda.shop import workshop
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.toolchain.cuda.probe import CudaKind
 
 _SCRIPT = Path(__file__).parents[3] / "benchmarks" / "fa_matrix.py"
 FAMILIES = {"fwd", "fwd_splitkv", "fwd_splitkv_combine", "bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq"}
@@ -62,14 +59,7 @@ def test_the_list_covers_families_head_dims_features_and_architectures() -> None
 
 
 def _built(rows: list[dict[str, Any]], cache: Path) -> list[dict[str, Any]]:
-    context = BuildContext(cache_root=cache, jobs=len(os.sched_getaffinity(0)))
-    shop = workshop(UPSTREAM, context)
-    if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
-        pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
-    try:
-        shop.tree()
-    except EnvironmentProblem as fault:
-        pytest.skip(f"no sources of flash-attn: {fault.what}")
+    context = nvrtc_context(UPSTREAM, cache, len(os.sched_getaffinity(0)))
     registry = build_registry()
     kernels = matrix.kernels_of(rows, registry)
     built = build(kernels, registry, context)

@@ -10,15 +10,12 @@ from pathlib import Path
 import me_matrix
 import pytest
 from matrix_parts import build
+from nvrtc_context import nvrtc_context
 
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
-from fmha_cli.backends.cuda.shop import workshop
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.discovery.registry import build_registry
-from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.protocols import BuildContext
-from fmha_cli.toolchain.cuda.probe import CudaKind
 
 SIMT = re.compile("_f32_.*_sm75$")
 """Kernels without tensor cores."""
@@ -41,14 +38,7 @@ def test_the_list_has_every_kernel_that_nvrtc_compiles() -> None:
 @pytest.mark.timeout(4 * 3600)
 @pytest.mark.parametrize("arch", COUNTS)
 def test_kernels_build_and_inspect_agrees(arch: str, shared_cache: Path) -> None:
-    context = BuildContext(cache_root=shared_cache, jobs=len(os.sched_getaffinity(0)))
-    shop = workshop(UPSTREAM, context)
-    if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
-        pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
-    try:
-        shop.tree()
-    except EnvironmentProblem as fault:
-        pytest.skip(f"no sources of xformers: {fault.what}")
+    context = nvrtc_context(UPSTREAM, shared_cache, len(os.sched_getaffinity(0)))
     registry, rows = build_registry(), me_matrix.listed([arch])
     kernels = me_matrix.kernels_of(rows, registry)
     built = build(kernels, registry, context)
