@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from fmha_cli.backends.cuda.copies import copy_rows_out, rows_of
+from fmha_cli.backends.cuda.copies import lse_in, lse_rows
 from fmha_cli.backends.flash_attn.scratch import expanded, lse_is_packed, lse_scratch
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
@@ -37,9 +37,9 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
     if not p.direction.backward:
         return
     if not call.follows:
-        lse = view(arena, tensors["lse"])
-        shifted = lse + alibi_shift(p, tensors, arena) if _is_shifted(s) else lse
-        _lse_workspace(call, arena)[...] = np.where(np.isneginf(lse), np.float32(np.inf), shifted)
+        lse = lse_in(call, arena, "softmax_lse", lse_scratch(s, call.plan.main).shape, np.inf)
+        if _is_shifted(s):
+            lse += alibi_shift(p, tensors, arena)
     workspace(tensors, arena, "rng_state", (2,), np.dtype(np.uint64))[...] = (p.seed, p.offset)
 
 
@@ -50,7 +50,7 @@ def after_download(call: Call[Situation], arena: Bytes) -> None:
         InternalError: a workspace is missing or too small.
     """
     if call.problem.direction.backward:
-        _sum_heads(call, arena)
+        expanded(call.problem).copy_out(call, arena)
     elif "lse" in call.tensors:
         _finish_lse(call, arena)
 
@@ -77,18 +77,9 @@ def _in_contract_axes(s: Situation, found: Array, *, packed: bool) -> F32:
         return values.reshape(p.heads, sum(p.query_lengths()))
     if s.swapped:
         return values.transpose(1, 2, 0).reshape(p.heads, p.batch)
-    rows = [values[b, :, :count] for b, count in enumerate(p.query_lengths())]
-    return np.concatenate(rows, axis=1)
+    return np.concatenate(lse_rows(p, values), axis=1)
 
 
 def _is_shifted(s: Situation) -> bool:
     """Whether the kernels added slope * j to the scores (``Alibi`` and ``Mask`` with ``Is_causal``)."""
     return s.problem.alibi is not Alibi.NONE and s.mask.is_causal
-
-
-def _sum_heads(call: Call[Situation], arena: Bytes) -> None:
-    """Add the query heads of each key/value head in single precision and round once."""
-    for name in ("dk", "dv"):
-        if f"{name}_expanded" in call.tensors:
-            target, shape = rows_of(call, arena, name), expanded(call.problem, name).shape
-            copy_rows_out(workspace(call.tensors, arena, f"{name}_expanded", shape, target.dtype), target)

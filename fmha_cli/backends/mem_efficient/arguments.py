@@ -85,12 +85,10 @@ def launch(kernel: KernelSpec, s: Situation) -> Launch:
     """
     p, m = s.problem, storage_of(s.problem, kernel)
     t, threads = m.traits, m.traits.threads
-    if t.forward:
-        return Launch(
-            (-(-p.seqlen_q // t.algorithm.tile[0]), p.heads, p.batch), (WARP, threads // WARP, 1), t.shared_bytes
-        )
-    cleared = ("workspace",) if s.launches and (m.splits > 1 or s.window > 0) else ()
-    return Launch((m.splits, p.heads, p.batch), (threads, 1, 1), t.shared_bytes, cleared=cleared)
+    grid = (-(-p.seqlen_q // t.algorithm.tile[0]) if t.forward else m.splits, p.heads, p.batch)
+    block = (WARP, threads // WARP, 1) if t.forward else (threads, 1, 1)
+    adds = not t.forward and s.launches and (m.splits > 1 or s.window > 0)
+    return Launch(grid, block, t.shared_bytes, cleared=("workspace",) if adds else ())
 
 
 def auxiliaries_of(s: Situation) -> dict[str, Any]:
@@ -103,9 +101,5 @@ def expected(kernel: KernelSpec) -> Expected:
     """What the kernel's cubin must export."""
     t = traits_of(kernel)
     return Expected(
-        symbol=t.name,
-        block=block_of(kernel),
-        facts=t.facts,
-        threads=t.threads,
-        shared_bytes=t.shared_bytes,
+        symbol=t.name, block=block_of(kernel), facts=t.facts, threads=t.threads, shared_bytes=t.shared_bytes
     )

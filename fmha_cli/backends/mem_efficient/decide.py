@@ -14,9 +14,6 @@ from fmha_cli.backends.mem_efficient.situation import Situation, situation_of
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.rules import LEFTPAD_RULE
 
-KERNEL_RULES = ("K500", "K501", "K502")
-ORDER = "K539"
-
 
 def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
     """A kernel that fits. Upstream takes the first of its order.
@@ -38,11 +35,11 @@ def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
 FEW = Few(
     NAME,
     kernels,
-    KERNEL_RULES,
+    ("K500", "K501", "K502"),
     situation_of,
     CONDITIONS,
     replaced=(LEFTPAD_RULE.id,),  # the kernels can start behind left padding
-    unchecked=(*OF_PAIRS, ORDER),
+    unchecked=(*OF_PAIRS, "K539"),
     listed=partial(profile_kernels, profile=WIDEST),
     supported=_supported,
 )

@@ -82,7 +82,8 @@ def storage_of(p: Problem, kernel: KernelSpec) -> Storage:
         InternalError: the kernel is none of the backend's.
     """
     t = traits_of(kernel)
-    return Storage(p, (next_multiple(p.hdim, t.width), next_multiple(p.hdim_v, t.width)), COPIES, t)
+    hdims = next_multiple(p.hdim, t.width), next_multiple(p.hdim_v, t.width)
+    return Storage(p, hdims, COPIES, groups=False, traits=t)
 
 
 def scratch(kernel: KernelSpec, situation: Sequences) -> Mapping[str, Scratch]:

@@ -49,11 +49,6 @@ class Situation(Sequences):
             if q
         )
 
-    @property
-    def launches(self) -> bool:
-        """Whether the host launches a kernel. Without rows or keys it fills the outputs itself."""
-        return self.problem.seqlen_q > 0 and self.problem.seqlen_k > 0
-
 
 @lru_cache(maxsize=64)
 def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
