@@ -52,15 +52,14 @@ class ModelledSession(CudaSession):
 
     def run(self, launch: Launch) -> int | None:
         """Do a kernel's work."""
-        upstream = self._upstream
+        assert self._call is not None
+        upstream, call = self._upstream, self._call
         stages = [
-            (stage, call)
-            for call in self._calls
-            for stage in call.plan.stages
-            if upstream.launches(call.situation) and not upstream.launch_of(stage, call).empty
+            (s, k)
+            for s, k in zip(call.plan.stages, self._kernels, strict=True)
+            if not upstream.launch_of(s, call).empty
         ]
-        stage, call = stages[self._turn % len(stages)]
-        loaded = self._kernels[stage]
+        stage, loaded = stages[self._turn % len(stages)]
         self._turn += 1
         wanted = upstream.launch_of(stage, call)
         assert (launch.grid, launch.block, launch.shared) == (wanted.grid, wanted.block, wanted.shared)

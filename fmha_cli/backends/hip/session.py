@@ -40,12 +40,11 @@ class HipSession(GpuSession[S]):
         super().__init__(device, self._hip, UNKNOWN_LLC)
 
     def launch(self) -> tuple[int, ...]:
-        calls, _ = self._bound()
+        call, _ = self._bound()
         stages = self._stages()
         if not stages:
             raise InternalError("launch before upload")
-        for call in calls:
-            self._before_launch(call)
+        self._before_launch(call)
         self._hip.record(self._events[0], self._queue)
         for stage, event in zip(stages, self._events[1:], strict=True):
             stage(int(self._queue))
