@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 
@@ -16,3 +17,18 @@ class Case:
 
 FWD, SPLITKV = ("fwd",), ("fwd_splitkv", "fwd_splitkv_combine")
 BWD = ("bwd_dot_do_o", "bwd_dq_dk_dv", "bwd_convert_dq")
+
+
+def of_head_dims(
+    rows: Iterable[tuple[int, str, int, str]], families: tuple[str, ...], flags: str, prefix: str = ""
+) -> Iterator[Case]:
+    """Two cases for every range of head dims: at its end with even lengths, and inside with uneven ones.
+
+    Args:
+        rows: the head dim at the end and its dtype, one inside and its dtype.
+        flags, prefix: of every case and every name.
+    """
+    for end, dtype, inside, other in rows:
+        yield Case(f"{prefix}d{end} {dtype}", f"-b 2 -H 4 -s 512 -d {end} --dtype {dtype} {flags}", families)
+        uneven = f"-b 1 -H 3 -s 333 --seqlen-k 471 -d {inside} --dtype {other} {flags}"
+        yield Case(f"{prefix}d{inside} {other}, uneven", uneven, families)

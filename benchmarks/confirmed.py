@@ -3,8 +3,8 @@
     python benchmarks/confirmed.py docs/results/nvidia.json
 
 A backend's kernels for an architecture are confirmed by a record if a device ran them, every judged row passed (parts
-``cases`` and ``random``), and none is NOT_RUN. A row names its backend; those of older records are of the vendor's first one.
-Prints the rows as JSON. Exit code 1 if the record confirms nothing.
+``cases`` and ``random``), and none is NOT_RUN. The check must be whole: not with ``--parts`` or ``--count``. A row names its
+backend; those of AMD's records are of its only one. Prints the rows as JSON. Exit code 1 if the record confirms nothing.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-FIRST: Mapping[str, str] = {"amd": "ck_tile", "nvidia": "flash_attn"}
-"""Vendor -> the backend whose rows name none."""
+UNNAMED = "ck_tile"
+"""The backend whose rows name none."""
 JUDGED = ("cases", "random")
 """The parts that compare with the reference. The others take times or run other tools."""
 
@@ -28,14 +28,14 @@ def confirmations(document: Mapping[str, Any], record: str) -> list[dict[str, An
         record: where the record is kept, from the root of the repository.
     """
     device = document["device"]
-    if device is None:
+    if device is None or not document.get("whole", document["vendor"] == "amd"):  # AMD's check has no parts
         return []
     arch = document.get("notes", {}).get("arch") or device["archs"][0]
     rows: Sequence[Mapping[str, Any]] = document.get("rows") or document["cases"]
     verdicts: dict[tuple[str, str], list[str]] = {}
     for row in rows:
         if row.get("part", JUDGED[0]) in JUDGED:
-            name = row.get("backend") or FIRST[document["vendor"]]
+            name = row.get("backend") or UNNAMED
             verdicts.setdefault((name, row.get("arch") or arch), []).append(row["verdict"])
     return [
         {"arch": of, "backend": name, "device": device["name"], "passed": len(found), "record": record}

@@ -11,11 +11,12 @@ import subprocess
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from matrix_parts import cost, counts_that_differ, table
+from matrix_parts import Matrix, cost, counts_that_differ, table
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.device import usable_cores
@@ -146,6 +147,22 @@ def row_of(
     }
 
 
+def cuda_matrix(script: str, title: str, symbol_of: Callable[[KernelSpec], str], **rest: Any) -> Matrix:
+    """The matrix of a script of ``benchmarks/``.
+
+    Args:
+        symbol_of: returns a kernel's name in its cubin.
+        rest: ``doc``, ``listed``, ``quick`` and ``kernels_of``.
+    """
+    return Matrix(
+        row_of=partial(row_of, symbol_of),
+        page=lambda rows, seconds, jobs: markdown(title, script, environment(), rows, seconds, jobs),
+        document=lambda: {"environment": environment()},
+        **rest,
+    )
+
+
+@cache
 def environment() -> dict[str, Any]:
     """The versions and settings on which the run depends."""
     packages = ("nvidia-cuda-nvrtc", "nvidia-cuda-runtime", "nvidia-cuda-cccl")

@@ -18,18 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cuda_figures import environment, markdown
-from cuda_figures import row_of as figures_row
+from cuda_figures import cuda_matrix
 from fa_templates import kernel_of_template
-from matrix_parts import Matrix, listed_in, run
+from matrix_parts import listed_in, run
 
+from fmha_cli.codegen.flash_attn.emit import SYMBOL
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.kernel import Family, KernelSpec
 
 LIST = Path(__file__).with_name("fa_matrix.json")
-
-listed = partial(listed_in, LIST)
-row_of = partial(figures_row, lambda kernel: "fmha_fa2")
 
 
 def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[KernelSpec]:
@@ -47,20 +44,15 @@ def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[Ke
     return found
 
 
-def main() -> int:
-    where = environment()
-    return run(
-        Matrix(
-            doc=__doc__,
-            listed=listed,
-            quick="the three kernels of CI",
-            kernels_of=kernels_of,
-            row_of=row_of,
-            page=partial(markdown, "FlashAttention-2 build matrix", "fa_matrix", where),
-            document={"environment": where},
-        )
-    )
-
+MATRIX = cuda_matrix(
+    "fa_matrix",
+    "FlashAttention-2 build matrix",
+    lambda kernel: SYMBOL,
+    doc=__doc__,
+    listed=partial(listed_in, LIST),
+    quick="the three kernels of CI",
+    kernels_of=kernels_of,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(MATRIX))

@@ -11,7 +11,7 @@ then times its kernels beside PyTorch's operators, and runs random problems and 
 everything up to the launch. ``--results DIR`` writes the record with its environment, and a page next to it.
 
 Exit codes: 0 if nothing is wrong; 1 if something is wrong; 4 if there is no such GPU. With 4, every row is NOT_RUN with
-the reason. Work that does not fit into the time is also NOT_RUN, with that reason.
+the reason. Work that does not fit into the time is also NOT_RUN, with that reason. 2 if an argument is wrong.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ from typing import Any
 from amd_cases import AMD_CASES
 from check_case import Case
 from nvidia_check.budget import Budget
-from nvidia_check.check import Options, check, first_device, nothing_runs, rows_of
+from nvidia_check.check import PARTS, Options, check, first_device, nothing_runs, parts_of, rows_of
 from nvidia_check.dry import dry_run
 from nvidia_check.page import page
 from nvidia_check.results import good, table
 from nvidia_check.shards import children_find_us
-from nvidia_check.subjects import subjects_of
+from nvidia_check.subjects import SUBJECTS, subjects_of
+
+from fmha_cli.domain.errors import UsageError
 
 SCHEMA = "fmha.gpu-check/1"
 LEAST_S = 5.0
@@ -198,11 +200,13 @@ def main() -> int:
     nvidia.add_argument("--archive", type=Path, help="kernels that gpu_prepare.py packed")
     nvidia.add_argument("--dry-run", action="store_true", help="everything up to the launch, without a GPU")
     nvidia.add_argument("--arch", default="sm_90", help="architecture of a dry run [sm_90]")
-    nvidia.add_argument("--parts", default="cases,speed,random,sanitizer", help="what to do, a comma list")
+    nvidia.add_argument("--parts", type=parts_of, default=PARTS, help="what to do, a comma list")
     nvidia.add_argument(
         "--processes", type=int, default=max(1, (os.cpu_count() or 2) * 3 // 4), help="that check at once"
     )
-    nvidia.add_argument("--backend", default="", help="what to check, a comma list [every installed one]")
+    nvidia.add_argument(
+        "--backend", type=subjects_of, default=SUBJECTS, help="what to check, a comma list [every installed one]"
+    )
     nvidia.add_argument("--count", type=int, help="random problems of each backend [its own number]")
     nvidia.add_argument("--cache-dir", type=Path, help="where kernels are kept [a temporary folder]")
     nvidia.add_argument("--results", type=Path, help="folder for the record and its page")
@@ -210,7 +214,10 @@ def main() -> int:
     started = time.monotonic()
     if wanted.vendor == "nvidia":
         with tempfile.TemporaryDirectory(prefix="gpu_check") as folder, children_find_us():
-            return check_nvidia(wanted, Path(folder))
+            try:
+                return check_nvidia(wanted, Path(folder))
+            except UsageError as fault:  # an unknown architecture, or an archive that holds no kernels
+                parser.error("; ".join(filter(None, (fault.what, fault.where, fault.why))))
     results, device, code = check_amd(wanted, AMD, started)
     print("\n".join(rows(results)))
     document = {
@@ -227,14 +234,14 @@ def main() -> int:
 
 def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
     """Run the check of ``nvidia_check`` and write its table and record. Returns the exit code."""
-    budget, subjects = Budget(60 * wanted.minutes), subjects_of(wanted.backend.split(",") if wanted.backend else [])
+    budget, subjects = Budget(60 * wanted.minutes), wanted.backend
     options = Options(
         cache_root=(wanted.cache_dir or folder / "cache").absolute(),
         folder=folder,
         archive=wanted.archive,
         processes=wanted.processes,
         jobs=wanted.jobs,
-        parts=tuple(wanted.parts.split(",")),
+        parts=wanted.parts,
         count=wanted.count,
     )
     device, why = (None, "dry run") if wanted.dry_run else first_device([subject.backend for subject in subjects])
@@ -252,6 +259,7 @@ def check_nvidia(wanted: argparse.Namespace, folder: Path) -> int:
         "rows": rows_of(found),
         "seconds": round(budget.used, 1),
         "vendor": wanted.vendor,
+        "whole": set(wanted.parts) == set(PARTS) and wanted.count is None,
     }
     text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     wanted.out.write_text(text, "utf-8")

@@ -18,6 +18,7 @@ from nvidia_check.plans import machine_of
 from nvidia_check.subjects import subjects_of
 
 from fmha_cli.discovery.registry import build_registry
+from fmha_cli.domain.arch import arch_names
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.exporting import export_entries
@@ -30,15 +31,17 @@ TRAVELS = 50 * 10**6
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arch", default="sm_90")
-    parser.add_argument("--backend", default="", help="whose kernels, a comma list [every one's]")
+    parser.add_argument("--backend", type=subjects_of, default="", help="whose kernels, a comma list [every one's]")
     parser.add_argument("--jobs", type=int, default=usable_cores())
     parser.add_argument("--minutes", type=float, default=240.0)
     parser.add_argument("--offline", action="store_true", help="never fetch the sources")
     parser.add_argument("-o", "--out", type=Path)
     wanted = parser.parse_args()
     started, root = time.monotonic(), cache_root()
+    if wanted.arch not in arch_names():
+        parser.error(f"argument --arch: no {wanted.arch}; `fmha archs` lists them")
     device, registry, artifacts, whole = machine_of(wanted.arch), build_registry(), list[Artifact](), True
-    for subject in subjects_of(wanted.backend.split(",") if wanted.backend else []):
+    for subject in wanted.backend:
         backend, here = registry.backend(subject.backend), subject.at(device)
         pool = pool_of(backend, device, here.flags)
         refused = {flags: plan for flags, plan in pool.plans.items() if isinstance(plan, str)}

@@ -8,7 +8,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ class Matrix:
         kernels_of: the kernels of rows of the list.
         row_of: (row of the list, kernel, its build outcome, registry) -> all figures of a kernel.
         page: (rows, wall seconds, jobs) -> the page of results.
-        document: further members of the JSON file.
+        document: returns further members of the JSON file.
     """
 
     doc: str | None
@@ -42,7 +42,7 @@ class Matrix:
     kernels_of: Callable[[Sequence[Row], Registry], list[KernelSpec]]
     row_of: Callable[[Row, KernelSpec, Built, Registry], dict[str, Any]]
     page: Callable[[Sequence[Row], float, int], str]
-    document: Mapping[str, Any] = field(default_factory=dict)
+    document: Callable[[], Mapping[str, Any]] = dict
 
 
 def listed_in(path: Path, only: Sequence[str] = (), ci: bool = False) -> list[dict[str, Any]]:
@@ -129,6 +129,6 @@ def run(matrix: Matrix) -> int:
     if wanted.markdown:
         wanted.markdown.write_text(page, "utf-8")
     if wanted.json:
-        document = {**matrix.document, "jobs": wanted.jobs, "kernels": rows, "wall_seconds": round(seconds, 1)}
+        document = {**matrix.document(), "jobs": wanted.jobs, "kernels": rows, "wall_seconds": round(seconds, 1)}
         wanted.json.write_text(json.dumps(document, indent=1, sort_keys=True) + "\n", "utf-8")
     return int(any(row["error"] or row["disagreements"] for row in rows))

@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
-from functools import partial
 from typing import Any
 
-from cuda_figures import environment, markdown
-from cuda_figures import row_of as figures_row
-from matrix_parts import Matrix, chosen, run
+from cuda_figures import cuda_matrix
+from matrix_parts import chosen, run
 
 from fmha_cli.backends.mem_efficient.catalogue import kernels
 from fmha_cli.codegen.mem_efficient.traits import traits_of
@@ -56,23 +54,15 @@ def kernels_of(rows: Iterable[Mapping[str, Any]], registry: Registry) -> list[Ke
     return [named[row["arch"], row["kernel"]] for row in rows]
 
 
-row_of = partial(figures_row, lambda kernel: traits_of(kernel).name)
-
-
-def main() -> int:
-    where = environment()
-    return run(
-        Matrix(
-            doc=__doc__,
-            listed=listed,
-            quick="the four kernels of CI",
-            kernels_of=kernels_of,
-            row_of=row_of,
-            page=partial(markdown, "Memory-efficient attention's build matrix", "me_matrix", where),
-            document={"environment": where},
-        )
-    )
-
+MATRIX = cuda_matrix(
+    "me_matrix",
+    "Memory-efficient attention's build matrix",
+    lambda kernel: traits_of(kernel).name,
+    doc=__doc__,
+    listed=listed,
+    quick="the four kernels of CI",
+    kernels_of=kernels_of,
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(MATRIX))

@@ -40,6 +40,7 @@ from fmha_cli.domain.features import Alibi, Bias, CacheKind, Direction, Layout, 
 from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.mask import Mask, MaskKind
+from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, PeakLoops, Session
@@ -195,7 +196,7 @@ __all__ = [
     "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout", "Mask", "MaskKey", "MaskKind",
     "Mirror", "Mode", "ModeKey", "Need", "Observed", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
     "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Severity", "Signature", "Stage",
-    "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "Unsupported", "UnsupportedError",
+    "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "TwoPasses", "Unsupported", "UnsupportedError",
     "Upstream", "UsageError", "Verdict", "Workspace", "attention", "build_cpp", "build_many", "build_registry", "cache_root",
     "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool",
     "load_arch", "merged", "no_build", "no_build_key", "probe_cuda", "probe_hip", "reasons_against", "run",

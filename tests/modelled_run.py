@@ -14,9 +14,10 @@ import numpy as np
 from kernel_memory import Image, Memory
 from played_maps import played_map
 
+from fmha_cli.backends.cuda.copies import fill_outputs
 from fmha_cli.backends.cuda.launch import packed
 from fmha_cli.backends.cuda.upstream import Upstream
-from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.call import Call, calls_of
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
@@ -49,9 +50,10 @@ class Outcome:
 
 def plans_of(upstream: Upstream, problem: Problem, device: DeviceFacts) -> list[Plan]:
     """The plans of every kernel of the device's first architecture that supports a problem, the default first."""
-    supported = [d for d in upstream.decide(problem, device) if isinstance(d, Supported)]
+    passes = upstream.passes()
+    supported = [d for d in passes.decide(problem, device) if isinstance(d, Supported)]
     ranked = sorted(supported, key=lambda d: d.rank)
-    return [upstream.plan_of(problem, d.kernel, device) for d in ranked if d.kernel.arch == device.archs[0]]
+    return [passes.plan(problem, d.kernel, device) for d in ranked if d.kernel.arch == device.archs[0]]
 
 
 def run_plan(
@@ -75,25 +77,39 @@ def run_plan(
     Raises:
         BadAddress: the model touched what it may not.
     """
-    problem, situation = plan.problem, upstream.situation_of(plan.problem, device)
+    problem = plan.problem
     cases = Cases(lambda p, f: fill(p, f, seed), oracle_s=60.0)
     case = cases.case(problem, kind, stream=upstream.dropout_stream)
     with Arena(layout_of(problem, plan.workspaces, gaps=True)) as arena:
         arena.write(case.inputs)
         arena.prepare(seed % 2)
         host = np.frombuffer(map_shared(arena.fd, arena.layout.size), np.uint8)
-        upstream.before_upload(Call(plan, situation, arena.layout.tensors, 0, {}), host)
+
+        def calls(base: int, places_of: Callable[[Any], dict[str, int]]) -> tuple[Call[Any], ...]:
+            def situation_of(part: Plan) -> Any:
+                return upstream.situation_of(part.problem, device)
+
+            tensors = arena.layout.tensors
+            return calls_of(plan, situation_of, tensors, base, lambda part, situation: places_of(situation))
+
+        for call in calls(0, lambda situation: {}):
+            if upstream.launches(call.situation):
+                upstream.before_upload(call, host)
         device_copy, memory = host.copy(), Image()
         parts = [(slot.start, slot.end) for slot in arena.layout.slots if slot.end > slot.start]
         base = memory.add(device_copy, parts if strict else None)
-        addresses = {}
-        for name, array in upstream.auxiliaries_of(situation).items():
-            addresses[name] = memory.add(np.ascontiguousarray(array).reshape(-1).view(np.uint8).copy())
-        call = Call(plan, situation, arena.layout.tensors, base, addresses)
-        if upstream.launches(situation):
-            _launch_all(upstream, model, call, memory, change, grid)
+
+        def uploaded(situation: Any) -> dict[str, int]:
+            arrays = upstream.auxiliaries_of(situation).items()
+            return {n: memory.add(np.ascontiguousarray(x).reshape(-1).view(np.uint8).copy()) for n, x in arrays}
+
+        made = calls(base, uploaded)
+        for call in made:
+            if upstream.launches(call.situation):
+                _launch_all(upstream, model, call, memory, change, grid)
         host[...] = device_copy
-        upstream.after_download(call, host)
+        for call in made:
+            (upstream.after_download if upstream.launches(call.situation) else fill_outputs)(call, host)
         faults = [v.text() for v in arena.violations()] + [c.text() for c in arena.changed_inputs()]
         faults += never_written(problem, arena.unwritten())
         comparison = compared(plan, case, arena.read())

@@ -52,14 +52,15 @@ class ModelledSession(CudaSession):
 
     def run(self, launch: Launch) -> int | None:
         """Do a kernel's work."""
-        assert self._call is not None
-        upstream, call = self._upstream, self._call
+        upstream = self._upstream
         stages = [
-            (s, k)
-            for s, k in zip(call.plan.stages, self._kernels, strict=True)
-            if not upstream.launch_of(s, call).empty
+            (stage, call)
+            for call in self._calls
+            for stage in call.plan.stages
+            if upstream.launches(call.situation) and not upstream.launch_of(stage, call).empty
         ]
-        stage, loaded = stages[self._turn % len(stages)]
+        stage, call = stages[self._turn % len(stages)]
+        loaded = self._kernels[stage]
         self._turn += 1
         wanted = upstream.launch_of(stage, call)
         assert (launch.grid, launch.block, launch.shared) == (wanted.grid, wanted.block, wanted.shared)

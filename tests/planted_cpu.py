@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numerics.faults import BackwardFault, Fault
+from numerics.faults import Fault
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -13,7 +13,7 @@ BLOCKS = 2
 """Register tiles per block of keys: few, so that a small problem has several blocks and shows block-loop faults."""
 
 
-def planted(kernel: KernelSpec, fault: Fault | BackwardFault | None) -> str:
+def planted(kernel: KernelSpec, fault: Fault | None) -> str:
     """The source of a kernel with a fault. Decode blocks are multiples of the lanes, because it uses whole vectors."""
     text, algorithm = emit(kernel), algorithm_of(kernel)
     if fault is None:

@@ -12,10 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.backends.cuda.small import SmallUpstream
+from fmha_cli.backends.cuda.upstream import Upstream
+
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fmha_cli"
-
 PAGE = ROOT / "docs" / "architecture.md"
+BACKENDS_PAGE = ROOT / "docs" / "writing-a-backend.md"
+NVRTC = "## A further NVRTC backend"
 ROW = re.compile(r"^\| `([\w/]+)` \| [^|]+ \| ([^|]+) \|$", re.MULTILINE)
 
 
@@ -100,9 +104,9 @@ def test_the_table_is_read_from_the_page(page: str, found: set[str]) -> None:
     assert table_of(f"{head}{page}\n\n## Next\n| `oracle` | x | `cli` |\n").get("codegen", set()) == found
 
 
-def files_named(page: str) -> set[str]:
-    """The files and folders that a page names in backticks; a name with a part in capitals or a star is a pattern."""
-    found = re.findall(r"`([\w.*/-]+/[\w.*-]*)`", page.split("## One problem through the rooms")[1])
+def files_named(page: str, head: str) -> set[str]:
+    """The files and folders that a page names in backticks after a heading; a name with a star is a pattern."""
+    found = re.findall(r"`([\w.*/-]+/[\w.*-]*)`", page.split(head)[1])
     return {name for name in found if "NAME" not in name and "NNNN" not in name} - {"fmha.arch/1", "src/"}
 
 
@@ -110,18 +114,23 @@ def is_there(name: str) -> bool:
     return any(next(root.glob(name.rstrip("/")), None) is not None for root in (ROOT, PACKAGE, PACKAGE / "backends"))
 
 
-def test_the_page_names_files_that_exist() -> None:
-    names = files_named(PAGE.read_text("utf-8"))
-    assert len(names) > 40
+@pytest.mark.parametrize(
+    ("page", "head", "least"), [(PAGE, "## One problem through the rooms", 40), (BACKENDS_PAGE, NVRTC, 50)]
+)
+def test_the_page_names_files_that_exist(page: Path, head: str, least: int) -> None:
+    names = files_named(page.read_text("utf-8"), head)
+    assert len(names) > least
     assert [name for name in sorted(names) if not is_there(name)] == []
 
 
 EXAMPLES = (
-    ("## Adding an NVRTC backend", {"NAME": "flash_attn"}, 15),
-    ("**A framework backend**", {"NAME": "example"}, 3),
-    ("**An AMD architecture**", {"gfxNNNN": "gfx942"}, 5),
+    (BACKENDS_PAGE, NVRTC, {"NAME": "mem_efficient"}, 25),
+    (BACKENDS_PAGE, "The smallest `SmallUpstream`", {"NAME": "cudnn_oss"}, 9),
+    (BACKENDS_PAGE, "An `Upstream` answers", {"NAME": "flash_attn"}, 5),
+    (PAGE, "**A framework backend**", {"NAME": "example"}, 3),
+    (PAGE, "**An AMD architecture**", {"gfxNNNN": "gfx942"}, 5),
 )
-"""The lists of files to add: the heading, the placeholder's value in an existing example, and the minimum of files."""
+"""The lists of files to add: page, heading, the placeholder's value in an existing example, and the minimum of files."""
 
 
 def listed(page: str, head: str, names: Mapping[str, str]) -> list[str]:
@@ -133,10 +142,12 @@ def listed(page: str, head: str, names: Mapping[str, str]) -> list[str]:
     return re.findall(r"`([^`]+)`", text)
 
 
-@pytest.mark.parametrize(("head", "names", "rows"), EXAMPLES, ids=lambda value: str(value)[:24])
-def test_what_a_list_says_to_add_is_there_in_the_example(head: str, names: Mapping[str, str], rows: int) -> None:
+@pytest.mark.parametrize(("page", "head", "names", "rows"), EXAMPLES, ids=lambda value: str(value)[-24:])
+def test_what_a_list_says_to_add_is_there_in_the_example(
+    page: Path, head: str, names: Mapping[str, str], rows: int
+) -> None:
     """An outdated list, or one with a file that no backend has, would mislead the next author."""
-    found = listed(PAGE.read_text("utf-8"), head, names)
+    found = listed(page.read_text("utf-8"), head, names)
     assert len(found) >= rows
     assert [name for name in found if "/" not in name or not (is_there(name) or name == "src/")] == []
 
@@ -148,9 +159,17 @@ def test_the_list_of_a_backend_is_read_with_its_placeholders() -> None:
 
 def test_a_file_that_is_gone_is_noticed() -> None:
     assert not is_there("walk/gone.py")
-    assert files_named("## One problem through the rooms\n`walk/gone.py` `backends/NAME/plan.py` `--mask`") == {
-        "walk/gone.py"
-    }
+    assert files_named("`a/b`\n## Head\n`walk/gone.py` `backends/NAME/plan.py` `--mask`", "## Head") == {"walk/gone.py"}
+
+
+@pytest.mark.parametrize(("kind", "given"), [(Upstream, None), (SmallUpstream, Upstream)])
+def test_the_members_of_an_upstream_are_listed(kind: type, given: type | None) -> None:
+    """All of them and no others, so that the page does not mislead the next author."""
+    table = BACKENDS_PAGE.read_text("utf-8").split(f"\n| member of `{kind.__name__}` | answers |\n|---|---|\n")[1]
+    rows = table.split("\n\n")[0].splitlines()
+    named = [name for row in rows for name in re.findall(r"`(\w+)`", row.split(" | ")[0])]
+    public = {name for name in (*kind.__annotations__, *vars(kind)) if not name.startswith("_")}
+    assert sorted(named) == sorted(public - set(dir(given)) if given else public)
 
 
 def test_backends_do_not_import_each_other() -> None:

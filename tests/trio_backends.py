@@ -1,8 +1,9 @@
 """Test backends that serve the same problems: ``one``, ``two`` and ``three`` on one device, ``apart`` on another, ``away`` on none.
 
 They are the null backend under other names. ``TRIO_NAME=BEHAVIOUR`` gives the kernel of a backend a behaviour of the null backend's; two
-words are their own: ``late`` fails once it has been launched a few times, and ``liar`` reports times that cannot be true. They form a
-plugin, so ``fmha`` processes find them by its entry point like any other.
+words are their own: ``late`` fails once it has been launched a few times, and ``liar`` reports times that cannot be true.
+``TRIO_NAME_UNITS`` is the number of units of a backend's device. They form a plugin, so ``fmha`` processes find them by its entry point
+like any other.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ class TrioBackend(NullBackend):
         id = DEVICES[self.name]
         if id is None:
             return Availability(state=State.NO_DEVICE, why="it is out", help="wait for it")
-        return Availability(state=State.OK, devices=(DeviceFacts(id=id, archs=(ARCH,), name="numpy"),), version="1")
+        units = int(os.environ.get(f"TRIO_{self.name.upper()}_UNITS", "1"))
+        device = DeviceFacts(id=id, archs=(ARCH,), name="numpy", units=units)
+        return Availability(state=State.OK, devices=(device,), version="1")
 
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
         return (self.kernel,) if arch.name == ARCH else ()

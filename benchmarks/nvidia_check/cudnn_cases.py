@@ -7,10 +7,11 @@ from random import Random
 from check_case import FWD, Case
 
 from fmha_cli.domain.problem import Problem
+from nvidia_check import random_flags
 from nvidia_check.speed_points import Point
 
-ROWS = 256
-"""A multiple of the rows of every tile."""
+ROWS = 128
+"""The rows of the smallest tile. A draw that does not fill a larger one is refused there, and repeated."""
 CASES: tuple[Case, ...] = (
     Case("d64", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --mask causal-tl", FWD),
     Case("d128", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --mask causal-tl", FWD),
@@ -22,7 +23,7 @@ CASES: tuple[Case, ...] = (
     Case("many heads", "-b 5 -H 33 -s 256 -d 64 --dtype bf16 --mask causal-tl", FWD),
     Case("scale", "-b 1 -H 4 -s 512 -d 128 --dtype bf16 --mask causal-tl --scale 0.25 --lse", FWD),
     Case("layouts differ", "-b 2 -H 4 -s 256 -d 128 --dtype bf16 --mask causal-tl --layout bshd:bhsd", FWD),
-    Case("long", "-b 1 -H 2 -s 4096 -d 128 --dtype bf16 --mask causal-tl --lse", FWD),
+    Case("long, more heads than the L2 cache holds", "-b 1 -H 27 --kv-heads 9 -s 4096 -d 128 --dtype bf16 --causal", FWD),
 )  # fmt: skip
 SANITIZED = ("d64", "GQA")
 POINTS = tuple(
@@ -38,16 +39,9 @@ POINTS = tuple(
 
 
 def drawn(base: Problem, rng: Random) -> list[str]:
-    """The flags of a random problem of the base's kind."""
-    kv_heads = rng.choice((1, 1, 2, 3, 4))
-    out = ["-H", str(kv_heads * rng.choice((1, 1, 2, 3, 4, 8))), "--kv-heads", str(kv_heads), "-d", str(base.hdim)]
-    out += ["-b", str(rng.choice((1, 1, 2, 3))), "-s", str(ROWS * rng.randint(1, 4)), "--dtype", "bf16"]
-    out += [
-        "--mask",
-        rng.choice(("causal", "causal-tl")),
-        "--layout",
-        rng.choice(("bhsd", "bshd", "bhsd:bshd", "bshd:bhsd")),
-    ]
-    if rng.random() < 0.3:
-        out += ["--scale", rng.choice(("0.05", "0.125", "0.3"))]
-    return [*out, *(["--lse"] if base.lse else [])]
+    """The flags of a random problem of the base's kind, with any mask that is top-left causal at these lengths."""
+    rows = ROWS * rng.randint(1, 8)
+    masks = ("causal", "causal-tl", f"window:{rows - 1},0", f"window-tl:{rows + 70},0")
+    out = [*random_flags.heads(rng, (1, 1, 2, 3, 4, 8)), "-d", str(base.hdim), "-b", str(rng.choice((1, 1, 2, 3)))]
+    out += ["-s", str(rows), "--dtype", "bf16", "--mask", rng.choice(masks), *random_flags.layout(rng)]
+    return [*out, *random_flags.scale(rng, 0.3), *(["--lse"] if base.lse else [])]

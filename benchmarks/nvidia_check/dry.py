@@ -22,7 +22,7 @@ from nvidia_check.results import Result
 from nvidia_check.rivals import RIVALS
 from nvidia_check.sanitizer import tool
 from nvidia_check.shards import Wanted
-from nvidia_check.subject import Subject
+from nvidia_check.subjects import Subject
 
 
 def dry_run(

@@ -1,38 +1,25 @@
-"""The cases of memory-efficient attention: every kernel's range of head dims and every feature, and its timed shapes."""
+"""The cases of memory-efficient attention: every kernel's range of head dims and every feature; its timed and its random
+problems."""
 
 from __future__ import annotations
 
 from random import Random
 
-from check_case import FWD, Case
+from check_case import FWD, Case, of_head_dims
 
 from fmha_cli.domain.features import Bias, CacheKind
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.problem import Problem
-from nvidia_check.random_problems import listed, size
+from nvidia_check import random_flags
+from nvidia_check.random_flags import listed, size
 from nvidia_check.speed_points import Point
 
 BWD = ("bwd_dq_dk_dv",)
-
-
-def _head_dims() -> tuple[Case, ...]:
-    """Every range of head dims in every type: at its end with even lengths, and inside with uneven lengths."""
-    out = []
-    for dtype in ("bf16", "fp16", "fp32"):
-        for own, below in ((64, 40), (128, 104), (512, 136)):
-            even, uneven = f"-b 2 -H 4 -s 256 -d {own} --dtype {dtype}", f"-b 1 -H 3 -s 333 -d {below} --dtype {dtype}"
-            out += [
-                Case(f"d{own} {dtype}", even, FWD),
-                Case(f"d{below} {dtype}, uneven, LSE", f"{uneven} --seqlen-k 471 --lse", FWD),
-            ]
-        for own, below in ((32, 24), (64, 40), (128, 104), (192, 136)):
-            even, uneven = f"-b 2 -H 4 -s 256 -d {own} --dtype {dtype}", f"-b 1 -H 3 -s 333 -d {below} --dtype {dtype}"
-            out += [
-                Case(f"backward d{own} {dtype}", f"{even} --direction bwd", BWD),
-                Case(f"backward d{below} {dtype}, uneven", f"{uneven} --seqlen-k 471 --direction bwd", BWD),
-            ]
-    return tuple(out)
-
+DTYPES = ("bf16", "fp16", "fp32")
+FORWARD_DIMS, BACKWARD_DIMS = (
+    tuple((end, dtype, inside, dtype) for dtype in DTYPES for end, inside in pairs)
+    for pairs in (((64, 40), (128, 104), (512, 136)), ((32, 24), (64, 40), (128, 104), (192, 136)))
+)
 
 FORWARD = (
     Case("causal", "-b 2 -H 4 -s 333 -d 64 --dtype bf16 --causal --lse", FWD),
@@ -88,7 +75,12 @@ BACKWARD = (
     Case("backward, deterministic", "-b 2 -H 4 -s 512 -d 64 --dtype bf16 --deterministic --direction bwd", BWD),
 )  # fmt: skip
 
-CASES: tuple[Case, ...] = (*_head_dims(), *FORWARD, *BACKWARD)
+CASES: tuple[Case, ...] = (
+    *of_head_dims(FORWARD_DIMS, FWD, ""),
+    *of_head_dims(BACKWARD_DIMS, BWD, "--direction bwd", "backward "),
+    *FORWARD,
+    *BACKWARD,
+)
 
 SANITIZED = (
     "bias of heads, odd keys",
@@ -124,22 +116,11 @@ POINTS = _points()
 
 def drawn(base: Problem, rng: Random) -> list[str]:
     """The flags of a random problem of the base's kind."""
-    kv_heads = rng.choice((1, 1, 2, 3, 4))
     hdim, hdim_v = (
         min(d, rng.randint(max(1, d // 2 + 1), d)) if rng.random() < 0.4 else d for d in (base.hdim, base.hdim_v)
     )
-    out = [
-        "-H",
-        str(kv_heads * rng.choice((1, 1, 2, 4))),
-        "--kv-heads",
-        str(kv_heads),
-        "-d",
-        str(hdim),
-        "--hdim-v",
-        str(hdim_v),
-    ]
-    out += ["--dtype", base.dtype.value, "--layout", rng.choice(("bhsd", "bshd", "bhsd:bshd", "bshd:bhsd"))]
-    out += _lengths(base, rng)
+    out = [*random_flags.heads(rng, (1, 1, 2, 4)), "-d", str(hdim), "--hdim-v", str(hdim_v)]
+    out += ["--dtype", base.dtype.value, *random_flags.layout(rng), *_lengths(base, rng)]
     left = rng.choice((0, 1, 31, 64, 100, rng.randint(0, 400)))
     if base.mask.kind is not MaskKind.NONE:
         out += ["--mask", rng.choice(("causal", "causal-tl", f"window:{left},0", f"window-tl:{left},0"))]
@@ -147,36 +128,17 @@ def drawn(base: Problem, rng: Random) -> list[str]:
         out += ["--bias", rng.choice(("elementwise:11ss", "elementwise:1hss", "elementwise:bhss"))]
         out += ["--dbias"] if base.direction.backward and rng.random() < 0.6 else []
     if base.dropout:
-        out += ["--dropout", rng.choice(("0.05", "0.1", "0.3", "0.5", "0.9"))]
-        out += ["--seed", str(rng.randrange(2**63)), "--offset", str(rng.randrange(2**20))]
-    if rng.random() < 0.2:
-        out += ["--scale", rng.choice(("0.05", "0.125", "0.3"))]
+        out += random_flags.dropout(rng)
+    out += random_flags.scale(rng, 0.2)
     if base.direction.backward:
         return [*out, "--direction", "bwd", *(["--deterministic"] if rng.random() < 0.3 else [])]
     return [*out, *(["--lse"] if base.lse else [])]
 
 
 def _lengths(base: Problem, rng: Random) -> list[str]:
+    if base.kv_cache.kind is CacheKind.NONE:
+        return random_flags.lengths(base, rng, 400)
     batch = rng.choice((1, 1, 2, 3))
-    if base.kv_cache.kind is not CacheKind.NONE:
-        held = [size(rng, 500) for _ in range(batch)]
-        pads = (
-            ["--cache-leftpad", listed([rng.choice((0, 1, 5, 64)) for _ in range(batch)])] if rng.random() < 0.5 else []
-        )
-        return [
-            "-b",
-            str(batch),
-            "-s",
-            str(rng.choice((1, 2, 5, 33, 64))),
-            "--cache-seqlens",
-            listed(held),
-            "--kv-cache",
-            "linear",
-            *pads,
-        ]
-    if base.seqlens_q is not None:
-        count = rng.randint(1, 5)
-        rows, keys = ([0 if rng.random() < 0.1 else size(rng, 260) for _ in range(count)] for _ in range(2))
-        return ["--seqlens-q", listed(rows), "--seqlens-k", listed(keys)]
-    out = ["-b", str(batch), "-s", str(size(rng, 400))]
-    return out if rng.random() < 0.4 else [*out, "--seqlen-k", str(size(rng, 400))]
+    held = listed([size(rng, 500) for _ in range(batch)])
+    out = ["-b", str(batch), "-s", str(rng.choice((1, 2, 5, 33, 64))), "--kv-cache", "linear", "--cache-seqlens", held]
+    return [*out, *random_flags.leftpad(rng, batch, (0, 1, 5, 64))]

@@ -1,32 +1,32 @@
-"""FlashAttention's cases: every family and feature, forward and backward, at sizes that the oracle checks in full."""
+"""FlashAttention's cases: every family and feature, forward and backward, at sizes that the oracle checks in full; its
+timed problems: training shapes with constant work per call, and decoding; and its random problems."""
 
 from __future__ import annotations
 
-from check_case import BWD, FWD, SPLITKV, Case
+from itertools import product
+from random import Random
+
+from check_case import BWD, FWD, SPLITKV, Case, of_head_dims
+
+from fmha_cli.domain.features import Alibi, CacheKind
+from fmha_cli.domain.mask import MaskKind
+from fmha_cli.domain.problem import Problem
+from nvidia_check import random_flags
+from nvidia_check.random_flags import listed, size
+from nvidia_check.speed_points import Point
 
 SPLIT_ALONE = ("fwd_splitkv",)
 
 
-def _head_dims() -> tuple[Case, ...]:
-    """Every bucket, once at its own head dim with even lengths and once below it with uneven lengths."""
-    out = []
-    for own, below, dtype, other in (
-        (32, 24, "fp16", "bf16"),
-        (64, 40, "bf16", "fp16"),
-        (96, 80, "fp16", "bf16"),
-        (128, 104, "bf16", "fp16"),
-        (192, 160, "fp16", "bf16"),
-        (256, 224, "bf16", "fp16"),
-    ):
-        even, uneven = f"-b 2 -H 4 -s 512 -d {own} --dtype {dtype}", f"-b 1 -H 4 -s 333 -d {below} --dtype {other}"
-        out += [
-            Case(f"d{own} {dtype}", f"{even} --splits 1", FWD),
-            Case(f"d{below} {other}, uneven", f"{uneven} --seqlen-k 471 --splits 1", FWD),
-            Case(f"backward d{own} {dtype}", f"{even} --direction bwd", BWD),
-            Case(f"backward d{below} {other}, uneven", f"{uneven} --seqlen-k 471 --direction bwd", BWD),
-        ]
-    return tuple(out)
-
+BUCKETS = (0, 32, 64, 96, 128, 192, 256)
+HEAD_DIMS = (
+    (32, "fp16", 24, "bf16"),
+    (64, "bf16", 40, "fp16"),
+    (96, "fp16", 80, "bf16"),
+    (128, "bf16", 104, "fp16"),
+    (192, "fp16", 160, "bf16"),
+    (256, "bf16", 224, "fp16"),
+)
 
 FORWARD = (
     Case("causal", "-b 2 -H 4 -s 512 -d 128 --dtype bf16 --causal --splits 1", FWD),
@@ -81,7 +81,13 @@ BACKWARD = (
     Case("backward, deterministic, uneven", "-b 1 -H 4 -s 200 --seqlen-k 333 -d 64 --dtype bf16 --deterministic --direction bwd", BWD),
 )  # fmt: skip
 
-CASES: tuple[Case, ...] = (*_head_dims(), *FORWARD, *CACHED, *BACKWARD)
+CASES: tuple[Case, ...] = (
+    *of_head_dims(HEAD_DIMS, FWD, "--splits 1"),
+    *of_head_dims(HEAD_DIMS, BWD, "--direction bwd", "backward "),
+    *FORWARD,
+    *CACHED,
+    *BACKWARD,
+)
 
 SANITIZED = (
     "causal, GQA, LSE, bshd",
@@ -92,3 +98,86 @@ SANITIZED = (
     "backward, causal",
 )
 """Cases that run under compute-sanitizer: one for each kind of main kernel."""
+
+TOKENS, WIDTH = 16384, 2048
+"""Tokens per call and heads * hdim, as in upstream's own benchmark."""
+SEQLENS = (1024, 2048, 4096, 8192, 16384)
+HDIMS = (64, 128)
+
+
+def _training() -> tuple[Point, ...]:
+    """d 64 and 128, 1k to 16k tokens, causal or not, forward and backward.
+
+    The largest come first, so that an interrupted run has the most informative ones.
+    """
+    out = []
+    for seqlen, hdim, causal, kind in product(reversed(SEQLENS), HDIMS, (False, True), ("forward", "backward")):
+        flags = f"-b {TOKENS // seqlen} -H {WIDTH // hdim} -s {seqlen} -d {hdim} --dtype bf16 --layout bshd"
+        flags += " --causal" if causal else ""
+        flags += " --direction bwd" if kind == "backward" else " --lse --splits 1"
+        name = f"{kind} d{hdim} s{seqlen}{' causal' if causal else ''}"
+        out.append(Point(kind, name, flags, causal))
+    return tuple(out)
+
+
+def _decoding() -> tuple[Point, ...]:
+    """One query row of grouped heads over a long cache: memory bandwidth is the limit."""
+    out = []
+    for batch, keys in ((1, 65536), (4, 16384), (16, 8192), (64, 4096)):
+        flags = f"-b {batch} -H 32 --kv-heads 8 -s 1 --seqlen-k {keys} -d 128 --dtype bf16 --layout bshd --lse"
+        out.append(Point("decode", f"decode b{batch} k{keys}", flags, False))
+    return tuple(out)
+
+
+POINTS = (*_decoding(), *_training())
+
+
+def drawn(base: Problem, rng: Random) -> list[str]:
+    """The flags of a random problem of the base's kind."""
+    hdim = base.hdim if base.hdim in BUCKETS else rng.choice(_dims_below(base.hdim))
+    out = [*random_flags.heads(rng, (1, 1, 2, 3, 4, 8)), "-d", str(hdim), "--dtype", base.dtype.value]
+    out += [*random_flags.layout(rng), *_lengths(base, rng), *_mask(base, rng)]
+    if base.alibi is not Alibi.NONE:
+        out += rng.choice((["--alibi"], ["--alibi-slopes", "filled:h"], ["--alibi-slopes", "filled:bh"]))
+    if base.softcap:
+        out += ["--softcap", rng.choice(("1", "7.5", "30", "50"))]
+    if base.dropout:
+        out += random_flags.dropout(rng, step=4)
+    out += random_flags.scale(rng, 0.2)
+    if base.direction.backward:
+        return [*out, "--direction", base.direction.value, *(["--deterministic"] if rng.random() < 0.3 else [])]
+    return [*out, "--splits", str(1 if base.splits == 1 else rng.randint(2, 24)), *(["--lse"] if base.lse else [])]
+
+
+def _dims_below(hdim: int) -> list[int]:
+    """The multiples of 8 that share a bucket with a head dim, without the bucket's own."""
+    top = next(size for size in BUCKETS if hdim <= size)
+    low = BUCKETS[BUCKETS.index(top) - 1]
+    return list(range(low + 8, top, 8))
+
+
+def _lengths(base: Problem, rng: Random) -> list[str]:
+    if base.kv_cache.kind is CacheKind.NONE:
+        return random_flags.lengths(base, rng, 512)
+    batch, new = rng.choice((1, 1, 2, 3)), rng.randint(1, 40) if base.append else 0
+    held = [0 if new and rng.random() < 0.15 else size(rng, 1500) for _ in range(batch)]
+    paged = base.kv_cache.kind is CacheKind.PAGED
+    rows = new or rng.choice((1, 1, 2, 5, 33, 64))
+    out = ["-b", str(batch), "-s", str(rows), "--cache-seqlens", listed(held)]
+    out += ["--kv-cache", f"paged:{256 * rng.randint(1, 3)}" if paged else "linear"]
+    out += [] if paged else random_flags.leftpad(rng, batch, (0, 1, 5, 64, 200))
+    if new:
+        out += ["--append", str(new)]
+    if base.rotary.dim:
+        dims = [d for d in (16, 32, 64, 96, 128) if d <= base.hdim]
+        out += ["--rotary", f"{rng.choice(dims)}:{rng.choice(('half', 'interleaved'))}"]
+    return out
+
+
+def _mask(base: Problem, rng: Random) -> list[str]:
+    if base.mask.kind is MaskKind.NONE:
+        return []
+    if base.mask.kind is MaskKind.CAUSAL:
+        return ["--causal"]
+    left, right = (rng.choice((0, 1, 31, 64, 100, rng.randint(0, 400))) for _ in range(2))
+    return ["--mask", rng.choice((*(f"window:{left},{right}",) * 2, f"window:{left},0", f"window:{left},-1"))]

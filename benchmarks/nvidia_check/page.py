@@ -18,6 +18,8 @@ TITLES = {
     "decode": "Decoding, beside PyTorch",
     "sanitizer": "compute-sanitizer",
 }
+NAME = 120
+"""Characters of a kernel's name: those of templates are long."""
 
 
 def page(document: Mapping[str, Any], results: Sequence[Result]) -> str:
@@ -95,6 +97,7 @@ def _speeds(results: Sequence[Result]) -> Iterator[str]:
         )
         also = ", ".join(f"{name} {_time(ns)}" for name, ns in f.get("beside", {}).items())
         yield f"| {r.name} | {' | '.join(cells)} | {f['ratio']:.3f} | {ratio} | {also} |"
+    yield from _kernels(raced)
     rest = [r for r in results if r not in raced]
     if rest:
         yield ""
@@ -102,6 +105,22 @@ def _speeds(results: Sequence[Result]) -> Iterator[str]:
     if any(r.verdict not in ("PASSED", NOT_RUN) for r in results):
         yield ""
         yield "A point whose outputs differ from PyTorch's is no fair race: see its reason."
+
+
+def _kernels(raced: Sequence[Result]) -> Iterator[str]:
+    """What ran: our kernels' names in upstream beside those that PyTorch's profiler named. Equal pairs appear once."""
+    pairs: dict[tuple[str, str], list[str]] = {}
+    for r in raced:
+        sides = r.figures["kernels"]
+        named = [name.partition("(")[0].removeprefix("void ")[:NAME] for name in sides["torch"]]
+        pair = (", ".join(map(str, sides["ours"])), ", ".join(named) or "named by no profiler")
+        pairs.setdefault(pair, []).append(r.name)
+    if pairs:
+        yield ""
+        yield "| our kernels | PyTorch's, by its profiler | points |"
+        yield "|---|---|---|"
+    for (ours, theirs), names in pairs.items():
+        yield f"| {ours} | {theirs} | {names[0]}{f' and {len(names) - 1} more' if len(names) > 1 else ''} |"
 
 
 def _time(found: float | str) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Command
-from fmha_cli.cli.kernels import FAMILY, SELECTING, selected_kernels
+from fmha_cli.cli.kernels import FAMILY, SELECTING, refuser, selected_kernels
 from fmha_cli.cli.options import (
     BUILDING,
     CACHE_DIR,
@@ -44,7 +44,8 @@ def build(call: Call) -> int:
     registry, request = call.registry, request_of(call)
     named = {s.kernel.digest: registry.backend(s.kernel.backend).upstream_name(s.kernel) for s in stages}
     if request.dry_run:
-        entries = [kernel_entry(stage.kernel, named[stage.kernel.digest]) for stage in stages]
+        reasons = refuser(call)
+        entries = [kernel_entry(s.kernel, named[s.kernel.digest], reasons(s.kernel)) for s in stages]
         call.output.document(kernels_document(request.arch, entries))
         return int(ExitCode.OK)
     with call.console.progress("build") as progress:

@@ -36,6 +36,8 @@ SELECTING = (ARCH, BACKEND, FAMILY, DTYPE, PROFILE, *REVISIONS, FILTER)
 def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     """The kernels that the options select, lazily, in the backends' own order.
 
+    Those that cannot be built are among them if a profile holds them, or if ``--arch`` has no others.
+
     Raises:
         UsageError: an unknown architecture, backend, family, type, profile, revision or filter key.
         EmptySelection: nothing is left; names the term that eliminated all, or the revision that has something.
@@ -43,21 +45,20 @@ def selected_kernels(call: Call) -> Iterator[KernelSpec]:
     settings, registry, profiles = call.settings, call.registry, _profiles(call)
     filter_ = _filter(call, profiles)
     missing: list[EmptySelection] = []
-    offered = _kernels(call, profiles, filter_, missing)
-    found = filter_.apply(offered, lambda kernel: registry.backend(kernel.backend).upstream_name(kernel))
     empty = True
-    for kernel in found:
-        empty = False
-        yield kernel
-    if empty and missing:
+    for offered in (_kernels(call, profiles, filter_, missing), _unbuildable(call, profiles)):
+        for kernel in filter_.apply(offered, lambda kernel: registry.backend(kernel.backend).upstream_name(kernel)):
+            empty = False
+            yield kernel
+        if not empty:
+            return
+    if missing:
         raise missing[0]
-    if empty:
-        where = " ".join(
-            f"--{key} {settings.text(key)}" for key in ("backend", "arch", "profile") if settings.text(key)
-        )
-        what = f"no kernel exists for {where or 'any architecture'}"
-        help = "`fmha archs` and `fmha plugins` list what exists; profiles (`fmha profiles`) also list what cannot be built"
-        raise EmptySelection(what, code="F004", where=where or None, help=help)
+    where = " ".join(f"--{key} {settings.text(key)}" for key in ("backend", "arch", "profile") if settings.text(key))
+    what = f"no kernel exists for {where or 'any architecture'}"
+    raise EmptySelection(
+        what, code="F004", where=where or None, help="`fmha archs` and `fmha plugins` list what exists"
+    )
 
 
 def number_selected(call: Call) -> int:
@@ -135,6 +136,17 @@ def _kernels(
         yield from listed
 
 
+def _unbuildable(call: Call, profiles: Sequence[Profile]) -> Iterator[KernelSpec]:
+    """The kernels in the profiles of a backend for ``--arch``; none if one of those profiles is asked for."""
+    from fmha_cli.discovery.profiles import profiles as every_profile
+
+    named = {profile.backend for profile in profiles}
+    for backend, arch in _places(call) if call.settings.text("arch") else ():
+        if isinstance(backend, Profiled) and backend.name not in named:
+            own = (profile.name for profile in every_profile() if profile.backend == backend.name)
+            yield from dict.fromkeys(kernel for name in own for kernel in backend.profile_kernels(arch, name))
+
+
 def _places(call: Call, profiles: Sequence[Profile] = ()) -> Iterator[tuple[Backend, ArchSpec]]:
     """The backends that are asked for, with every architecture for which they have kernels and that is asked for."""
     arch, name, registry = call.settings.text("arch"), call.settings.text("backend"), call.registry
@@ -152,12 +164,16 @@ def _revision(call: Call, backend: Backend) -> str | None:
 
 
 def refuser(call: Call) -> Callable[[KernelSpec], tuple[Reason, ...]]:
-    """The function that returns why a selected kernel cannot be built; empty for one that can. Only a backend's own
-    profiles select kernels that cannot."""
-    asked = {profile.backend for profile in _profiles(call)}
+    """The function that returns why a selected kernel cannot be built; empty for one that can. All can where neither a
+    profile of the backend is asked for nor the architecture has none that can."""
+    asked, registry = {profile.backend for profile in _profiles(call)}, call.registry
+
+    @cache
+    def all_can(backend: str, arch: str) -> bool:
+        return backend not in asked and any(True for _ in registry.backend(backend).kernels(registry.arch(arch)))
 
     def reasons(kernel: KernelSpec) -> tuple[Reason, ...]:
-        backend = call.registry.backend(kernel.backend) if kernel.backend in asked else None
+        backend = None if all_can(kernel.backend, kernel.arch) else registry.backend(kernel.backend)
         return backend.refusals(kernel) if isinstance(backend, Catalogued | Profiled) else ()
 
     return reasons
@@ -212,6 +228,7 @@ COMMANDS = {
         detail="Without --arch, the kernels of every architecture. On a terminal more than 100 kernels are summed up by "
         "family, type and head dim; --limit N or --wide lists them. Terms of --filter match fields of the kernel, of its "
         "signature and of its algorithm; several terms with one key are alternatives. A profile of a project (fmha "
-        "profiles) lists what that project generates; kernels that cannot be built are listed with the reason.",
+        "profiles) lists what that project generates. Kernels that cannot be built are listed under such a profile, or if none "
+        "can for --arch, with the reason.",
     )
 }

@@ -57,7 +57,7 @@ def parity(call: Call) -> int:
     from fmha_cli.parity.outcome import exit_code_of
     from fmha_cli.parity.suite import load_suite
     from fmha_cli.report.parts import environment
-    from fmha_cli.walk.run import StopWalk
+    from fmha_cli.walk.walker import StopWalk
 
     # Only results are compared, so the peaks of this machine need not be measured.
     request = replace(request_of(call), backend=call.settings.text("backend") or BACKEND, peak="spec")

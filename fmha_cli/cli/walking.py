@@ -73,7 +73,7 @@ class _Delivery:
 
     def record(self, record: Record) -> None:
         """Raises ``StopWalk``: the rows have nowhere to go."""
-        from fmha_cli.walk.run import StopWalk
+        from fmha_cli.walk.walker import StopWalk
 
         if self._call.output.streams:
             self.streamed.append(record)

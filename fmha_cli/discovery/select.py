@@ -96,7 +96,7 @@ def select(
         decisions.extend([(refusal, DeviceFacts(id=NO_DEVICE, archs=()))] if refusal else [])
     if pinned is not None:
         decisions = [(d, device) for d, device in decisions if d.kernel is None or d.kernel == pinned]
-        decisions = decisions or [(_not_offered(pinned), DeviceFacts(id=NO_DEVICE, archs=()))]
+        decisions = decisions or [(_not_offered(pinned, problem, registry), DeviceFacts(id=NO_DEVICE, archs=()))]
         if not refusals_too:
             _refuse_pinned(pinned, [d for d, _ in decisions])
     choices = _ranked(decisions, registry.preference)
@@ -180,9 +180,12 @@ def _absent(backend: Backend, availability: Availability, why: str) -> Unsupport
     return Unsupported(backend.name, "", None, (reason,))
 
 
-def _not_offered(kernel: KernelSpec) -> Unsupported:
-    reason = Reason("K024", "the backend did not offer this kernel for the problem")
-    return Unsupported(kernel.backend, kernel.arch, kernel, (reason,))
+def _not_offered(kernel: KernelSpec, problem: Problem, registry: Registry) -> Unsupported:
+    """The refusal of a kernel that was no candidate, by the rules of its backend. A main kernel computes the last pass."""
+    rules, (*_, last) = registry.backend(kernel.backend).rules(), problem.passes()
+    reasons = reasons_against(rules, last, kernel, DeviceFacts.of_arch(kernel.arch))
+    unknown = Reason("K024", "the backend did not offer this kernel for the problem")
+    return Unsupported(kernel.backend, kernel.arch, kernel, tuple(reasons) or (unknown,))
 
 
 def decision_about(
@@ -209,9 +212,7 @@ def decision_about(
         return next(iter(hits.values()))
     found = find_kernel(registry, registry.backends.values(), kernel, archs)
     assert found is not None  # there is a text
-    backend = registry.backend(found.backend)
-    reasons = reasons_against(backend.rules(), problem, found, DeviceFacts.of_arch(found.arch))
-    return Unsupported(found.backend, found.arch, found, tuple(reasons)) if reasons else _not_offered(found)
+    return _not_offered(found, problem, registry)
 
 
 def _refuse_pinned(pinned: KernelSpec, decisions: list[Decision]) -> None:

@@ -28,6 +28,11 @@ class Family(StrEnum):
     BWD_DQ_DK_DV = "bwd_dq_dk_dv"
     BWD_CONVERT_DQ = "bwd_convert_dq"
 
+    @property
+    def backward(self) -> bool:
+        """Whether it belongs to a backward pass."""
+        return self.value.startswith("bwd")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Algorithm:

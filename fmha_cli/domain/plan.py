@@ -37,7 +37,11 @@ class Plan:
     """Stages in launch order.
 
     ``main`` is the kernel of the main stage, which ``--kernel`` names. The main stage is the first stage of a forward
-    plan that computes attention (appending keys does not), or the dq_dk_dv stage of a backward plan.
+    plan that computes attention (appending keys does not), or the dq_dk_dv stage of a plan with a backward pass. In a plan
+    of both passes the forward's stages come first (``passes.TwoPasses``).
+
+    Attributes:
+        splits: number of key splits of the forward pass.
     """
 
     problem: Problem
@@ -50,6 +54,21 @@ class Plan:
         backward = [s.kernel for s in self.stages if s.family is Family.BWD_DQ_DK_DV]
         forward = [s.kernel for s in self.stages if s.family is not Family.FWD_APPENDKV]
         return (backward or forward or [self.stages[0].kernel])[0]
+
+    def passes(self) -> tuple[Plan, ...]:
+        """The plan of each pass of the problem, in launch order; only this plan if there is one. They share workspaces."""
+        problems = self.problem.passes()
+        if len(problems) == 1:
+            return (self,)
+        return tuple(
+            Plan(
+                problem,
+                tuple(s for s in self.stages if s.family.backward is problem.direction.backward),
+                self.workspaces,
+                self.splits if problem.direction.forward else 1,
+            )
+            for problem in problems
+        )
 
     @property
     def workspace_bytes(self) -> int:

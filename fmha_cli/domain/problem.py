@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import Enum
 from functools import cache
 from typing import Annotated, ClassVar, Literal
@@ -173,6 +173,16 @@ class Problem:
         if self.bias is Bias.RBHSS:
             return planes * self.dense_pairs()
         return planes * self.seqlen_q * self.seqlen_k
+
+    def passes(self) -> tuple[Problem, ...]:
+        """The passes in the order in which they run, each a problem of one direction; only this problem if it has one.
+
+        The forward pass of two returns the LSE, which the backward pass reads. Splits are those of the forward pass.
+        """
+        if self.direction is not Direction.FWD_BWD:
+            return (self,)
+        forward = replace(self, direction=Direction.FWD, lse=True, deterministic=False, dbias=False)
+        return forward, replace(self, direction=Direction.BWD, lse=False, splits=0)
 
     def to_dict(self) -> dict[str, Json]:
         """The ``problem`` member of a record: the keys that are always present, and other fields that have a value."""

@@ -162,7 +162,7 @@ def _arch_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Re
 
 
 def _direction_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
-    have = Direction.BWD if kernel.family.value.startswith("bwd") else Direction.FWD
+    have = Direction.BWD if kernel.family.backward else Direction.FWD
     if problem.direction is have:
         return None
     text = f"direction {problem.direction.value} is not what a {kernel.family.value} kernel computes"
@@ -218,8 +218,9 @@ DIRECTION_RULE = Rule(
     "K025",
     "the kernel computes the requested direction",
     _direction_check,
-    "Forward and backward are different kernels; a backend without the wanted one refuses the problem.",
-    "fmha_cli/domain/kernel.py Family",
+    "Forward and backward are different kernels; a backend without the wanted one refuses the problem. Both directions at "
+    "once take a kernel of each: a backend that plans them together offers the backward kernel.",
+    "fmha_cli/domain/kernel.py Family, fmha_cli/domain/passes.py",
 )
 
 CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)

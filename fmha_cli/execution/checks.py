@@ -35,7 +35,7 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
 
     An output without a measured error budget cannot be judged, so its comparison is distrusted.
     """
-    budget = {"fill": case.fill, "family": plan.main.family.value, "backend": plan.main.backend}
+    forward, backward = plan.passes()[0], plan.passes()[-1]
     flushes = _flushes(plan)
     parts = []
     try:
@@ -43,13 +43,23 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
             cache = {name: outputs[name] for name in case.reference.cache}
             lse = outputs.get("lse")
             parts.append(
-                compare(plan.problem, outputs["o"], lse, case.reference, cache=cache, flushes=flushes, **budget)
+                compare(
+                    plan.problem,
+                    outputs["o"],
+                    lse,
+                    case.reference,
+                    cache=cache,
+                    flushes=flushes,
+                    **_judged_as(forward, case),
+                )
             )
         if case.gradients is not None:
             grads = {
                 name: _without_padding(plan.problem, name, outputs[name]) for name in _GRADIENTS if name in outputs
             }
-            parts.append(compare_gradients(plan.problem, grads, case.gradients, flushes=flushes, **budget))
+            parts.append(
+                compare_gradients(plan.problem, grads, case.gradients, flushes=flushes, **_judged_as(backward, case))
+            )
     except UnsupportedError as fault:
         return Comparison(checks=(), distrust=f"not judged: {fault.what}")
     notes = [note for part in parts for note in part.notes]
@@ -60,6 +70,11 @@ def compared(plan: Plan, case: Case, outputs: Outputs) -> Comparison:
         distrust=next((part.distrust for part in parts if part.distrust), None),
         notes=tuple(notes),
     )
+
+
+def _judged_as(part: Plan, case: Case) -> dict[str, str]:
+    """What selects the budgets of a pass's outputs."""
+    return {"fill": case.fill, "family": part.main.family.value, "backend": part.main.backend}
 
 
 def _flushes(plan: Plan) -> bool:
@@ -141,8 +156,8 @@ def _differing(first: Outputs, second: Outputs, ignore: Iterable[Unwritten], wha
     return notes
 
 
-def must_repeat(plan: Plan) -> bool:
-    """Whether two runs of the same inputs must give the same bits.
+def must_repeat(plan: Plan, output: str) -> bool:
+    """Whether two runs of the same inputs must give the same bits of an output.
 
     Every forward kernel must: its order of summation is fixed, dropout is drawn from a seed, and a split plan
     combines in order. Only dq_dk_dv kernels may add dQ in the order of arrival (atomics). They may not if they were
@@ -150,7 +165,7 @@ def must_repeat(plan: Plan) -> bool:
     """
     fixed = {Need.YES, Need.ANY} if plan.problem.deterministic else {Need.YES}
     free = (s.kernel for s in plan.stages if s.family is Family.BWD_DQ_DK_DV)
-    return all(kernel.signature.deterministic in fixed for kernel in free)
+    return output not in _GRADIENTS or all(kernel.signature.deterministic in fixed for kernel in free)
 
 
 def meaningful(problem: Problem, name: str) -> Bools | None:

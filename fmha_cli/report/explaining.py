@@ -40,11 +40,12 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     served = [d for d in decisions if d["supported"]]
     groups = refusals(decisions)
     most = _ALL if limit == 0 else limit
-    rows = _ranked(served[: most or _RANKED])
+    shown = _shown(served, most or _RANKED)
+    rows = _ranked(shown)
     details = (
         [f"... {counted(len(served) - len(rows), 'more kernel')} also fit (--all)"] if len(served) > len(rows) else []
     )
-    details += _notes(served[: most or _RANKED])
+    details += _notes(shown)
     details += _changes(document)
     details += refused(groups, most or (_BESIDE if served else _REFUSED), every=limit == 0)
     details += [f"chosen: {document['because'] or document['chosen']}"] if document["chosen"] else []
@@ -54,6 +55,12 @@ def explain_view(document: Row, *, limit: int | None = None) -> Table:
     if not document["chosen"]:
         summary += "; no kernel serves this problem"
     return Table(_COLUMNS, rows, summary, details)
+
+
+def _shown(served: Sequence[Row], most: int) -> list[Row]:
+    """The best kernels, and the best one of every backend that has none among them."""
+    best = {d["backend"]: d["rank"] for d in reversed(served)}
+    return [d for place, d in enumerate(served) if place < most or d["rank"] == best[d["backend"]]]
 
 
 def _ranked(served: Sequence[Row]) -> list[list[str]]:

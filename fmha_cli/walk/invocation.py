@@ -77,7 +77,8 @@ def parts_of(
     choices = [row.choice for row in rows if row.choice is not None]
     for choice in choices:
         device, backend, arch = choice.device, choice.kernel.backend, choice.kernel.arch
-        parts[f"device {device.id}"] = f"{device.name or 'unnamed'}, {'/'.join(device.archs)}, {device.units} units"
+        facts = f"{device.name or 'unnamed'}, {'/'.join(device.archs)}, {device.units} units"
+        parts[f"device {device.id} of {backend}"] = facts  # each backend describes a device in its own words
         parts[f"backend {backend}"] = (found[backend].version if backend in found else None) or "without a version"
         if f"architecture {arch}" not in parts and arch in context.registry.arch_names():
             parts[f"architecture {arch}"] = f"sha256:{digest_of(to_json(context.registry.arch(arch)))}"

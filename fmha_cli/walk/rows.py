@@ -165,7 +165,7 @@ class _Planner:
             yield from self._backends(group, problem, self.compared)
             return
         yield from self._expanded(group, problem, self._selected(problem, request.wanted))
-        if request.command is Command.VALIDATE and not problem.lse and problem.direction.forward:
+        if request.command is Command.VALIDATE and _lacks_lse(problem):
             yield from self._lse_sibling(group, replace(problem, lse=True))
 
     def _selected(self, problem: Problem, wanted: Wanted) -> Selection:
@@ -183,7 +183,7 @@ class _Planner:
         """The rows of each backend that is compared; ``validate`` adds those of the problem with LSE."""
         wanted = replace(self.request.wanted, backend=",".join(compared.names), device=compared.device)
         problems = [problem]
-        if self.request.command is Command.VALIDATE and not problem.lse and problem.direction.forward:
+        if self.request.command is Command.VALIDATE and _lacks_lse(problem):
             problems.append(replace(problem, lse=True))
         for one in problems:
             whole = self._selected(one, wanted)
@@ -232,6 +232,11 @@ class _Planner:
             return
         if selection.best is not None:
             yield from self._expanded(group, sibling, selection)
+
+
+def _lacks_lse(problem: Problem) -> bool:
+    """Whether kernels return no LSE for the problem, which they would if asked. With a backward pass it is always there."""
+    return not problem.lse and not problem.direction.backward
 
 
 def _interleaved(sides: Iterable[Iterator[Row]]) -> Iterator[Row]:

@@ -1,4 +1,4 @@
-"""The walk over all rows: probe, select, plan, build, run, judge, record. Every requested row gets a record."""
+"""The walk over all rows: probe, select and plan; then the ``Walker`` takes them on. Every requested row gets a record."""
 
 from __future__ import annotations
 
@@ -12,44 +12,27 @@ from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import canonical_json
-from fmha_cli.domain.errors import InternalError, UnsupportedError
+from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.phases import Tell, silent
-from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.verdict import Verdict
-from fmha_cli.execution.cases import Cases
-from fmha_cli.execution.journal import Journal
 from fmha_cli.execution.supervisor import Supervisor
-from fmha_cli.measure.compare import Regret
-from fmha_cli.measure.roofline import PeakKind, impossible
-from fmha_cli.oracle.dropout import STREAMS
-from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.tensors import Inputs
 from fmha_cli.report.record import Record
-from fmha_cli.walk.baseline import Baseline, Conditions
+from fmha_cli.walk.baseline import Conditions
 from fmha_cli.walk.baseline_file import load_baseline
-from fmha_cli.walk.builds import Built, build_context, build_orders
+from fmha_cli.walk.builds import build_context
 from fmha_cli.walk.emulation import emulation_of, refuse_timing
-from fmha_cli.walk.execute import Executor, artifacts_of
 from fmha_cli.walk.host import this_host
-from fmha_cli.walk.input_files import InputFiles, check_fit, fitted, read_input_files
+from fmha_cli.walk.input_files import InputFiles, check_fit, read_input_files
 from fmha_cli.walk.invocation import parts_of
-from fmha_cli.walk.journals import keys_of, open_journal
+from fmha_cli.walk.journals import open_journal
 from fmha_cli.walk.notices import notices
-from fmha_cli.walk.origin import Origin, now
+from fmha_cli.walk.origin import Origin
 from fmha_cli.walk.outputs import check_outputs
-from fmha_cli.walk.peaks import PeakBook
 from fmha_cli.walk.probing import probe_backends
-from fmha_cli.walk.records import Fate, record_of
 from fmha_cli.walk.request import Command, Context, OnOutputs, Request
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row, plan_rows
-from fmha_cli.walk.turns import beside, ratios_of, turns_of
-
-Progress = Callable[[int, int, str], None]
-
-PEAK_TRIES = 5
-"""Measurements of the peak before a time counts as impossible. On a busy machine the measured peak is too low."""
+from fmha_cli.walk.walker import Progress, Walker
 
 
 @dataclass(frozen=True)
@@ -68,10 +51,6 @@ class Outcome:
     availability: Mapping[str, Availability]
     journal: str | None = None
     unwritten: tuple[str, ...] = ()
-
-
-class StopWalk(Exception):
-    """Raised by ``on_record``: no further row is wanted, because nobody takes them. The journal stays."""
 
 
 def run_points(
@@ -135,7 +114,7 @@ def run_points(
         origin = Origin.new(this_host(), request)
         parts = partial(parts_of, rows, context, files, found, origin.host)
         journal, past = open_journal(rows, request, origin.run, parts, stack)
-        walk = _Walk(
+        walk = Walker(
             context=context,
             origin=origin if journal is None else origin.within(journal.start),
             revision=revision,
@@ -173,207 +152,6 @@ def _timed(rows: Sequence[Row], context: Context) -> list[tuple[Conditions, str]
         for row in rows
         if row.choice is not None and row.choice.runnable
     ]
-
-
-@dataclass(kw_only=True)
-class _Walk:
-    """The state of one ``run_points``.
-
-    Attributes:
-        origin: of this invocation's rows.
-        revision: the question about the user's repository.
-        files: the tensors that were read.
-        baseline: earlier results to compare with.
-        journal: takes each record.
-        past: records of earlier sessions, by row key.
-    """
-
-    context: Context
-    origin: Origin
-    revision: Revision
-    rows: Sequence[Row]
-    files: InputFiles
-    baseline: Baseline | None
-    journal: Journal | None
-    past: Mapping[str, Record]
-    on_record: Callable[[Record], None]
-    progress: Progress
-
-    def __post_init__(self) -> None:
-        self.request, self.registry = self.context.request, self.context.registry
-        self.records: dict[int, Record] = {i: self.past[r.key] for i, r in enumerate(self.rows) if r.key in self.past}
-        self.told: set[int] = set()
-        self.started: dict[str, str] = {}
-        self.input_notes: dict[Problem, tuple[str, ...]] = {}
-        self.book = PeakBook(self.context)
-        cases = Cases(
-            self._inputs,
-            oracle_s=self.request.oracle_s,
-            seed=self.request.fill_seed,
-            streams={**STREAMS, **self.registry.dropout_streams},
-            given=frozenset(self.files.arrays),
-            phase=self.context.phase,
-        )
-        self.executor = Executor(self.context, cases, self.book.peaks)
-
-    def _inputs(self, problem: Problem, kind: str) -> Inputs:
-        arrays, notes = fitted(problem, self.files)
-        self.input_notes[problem] = tuple(notes)
-        custom = self.registry.fills if kind in self.registry.fills else None
-        return fill(problem, kind, self.request.fill_seed, given=arrays, custom=custom)
-
-    def go(self) -> bool:
-        """Build, then run; True when the user interrupted."""
-        try:
-            built = self._build()
-            self.revision.wait()
-            self.origin = self.origin.at(self.revision)
-            for indices in turns_of(self.rows):
-                if any(index not in self.records for index in indices):
-                    self._together(indices, built)
-                self._tell()
-        except KeyboardInterrupt:
-            with suppress(StopWalk):
-                self._tell()
-            return True
-        except StopWalk:
-            return True
-        return False
-
-    def _build(self) -> Mapping[str, Built]:
-        if self.request.dry_run:
-            return {}
-        orders = [order for row in self.rows for order in row.orders]
-        with self.book.building(self.rows):
-            built = build_orders(orders, self.registry, self.context.building)
-        if self.journal is not None:  # the rows of earlier sessions too: their kernels must be the ones built now
-            self.journal.built(keys_of(built))
-        return built
-
-    def _planned(self, row: Row) -> None:
-        self.started[row.key] = now()
-        if self.journal is not None:
-            self.journal.planned(row.key)
-
-    def _single(self, index: int, built: Mapping[str, Built], *notes: str) -> None:
-        row = self.rows[index]
-        self.progress(len(self.records), len(self.rows), row.problem.repro())
-        self._planned(row)
-        fate = self._fate(row, built, index)
-        self._keep_compared({index: replace(fate, notes=(*fate.notes, *notes))})
-
-    def _fate(self, row: Row, built: Mapping[str, Built], index: int) -> Fate:
-        if row.choice is None:
-            return Fate(verdict=row.unserved)
-        if self.request.dry_run:
-            stages = " then ".join(stage.kernel.name for stage in row.plan.stages) if row.plan else ""
-            return Fate(verdict=Verdict.NOT_RUN, notes=(f"dry run: would build and run {stages}",))
-        artifacts, failed = artifacts_of(row, built)
-        if failed is not None:
-            return failed
-        if not row.choice.runnable:
-            note = f"no device here accepts {row.choice.kernel.arch}; the kernel was built"
-            return Fate(verdict=Verdict.NOT_RUN, artifacts=artifacts, notes=(note,))
-        return self._believed(row, self.executor.run(row, artifacts, index))
-
-    def _believed(self, row: Row, fate: Fate) -> Fate:
-        """Distrust a time below the roofline floor, after the peak was measured ``PEAK_TRIES`` times more."""
-        measured, tries = fate.measurement, PEAK_TRIES
-        if measured is None:
-            return fate
-        while reason := impossible(measured.samples_ns, measured.floor):
-            # a data sheet does not change
-            if not tries or (measured.floor is not None and measured.floor.kind is PeakKind.SPEC):
-                return replace(fate, measurement=measured, verdict=Verdict.MISTRUSTED, reasons=(*fate.reasons, reason))
-            measured, tries = replace(measured, floor=self.book.floor_again(row)), tries - 1
-        return replace(fate, measurement=measured)
-
-    def _together(self, indices: Sequence[int], built: Mapping[str, Built]) -> None:
-        """Run one row, or several in turns. Those that cannot run, and one that is left alone, run by themselves."""
-        ready = {index: self._ready(self.rows[index], built) for index in indices}
-        turns = {index: artifacts for index, artifacts in ready.items() if artifacts is not None}
-        for index in indices:
-            if index not in turns or len(turns) == 1:
-                self._single(index, built)
-        if len(turns) > 1:
-            self._in_turns(turns, built)
-
-    def _ready(self, row: Row, built: Mapping[str, Built]) -> tuple[Artifact, ...] | None:
-        """What a row needs to run; None if it does not come so far."""
-        if row.choice is None or not row.choice.runnable or self.request.dry_run:
-            return None
-        artifacts, failed = artifacts_of(row, built)
-        return artifacts if failed is None else None
-
-    def _in_turns(self, turns: Mapping[int, tuple[Artifact, ...]], built: Mapping[str, Built]) -> None:
-        rows = [self.rows[index] for index in turns]
-        self.progress(len(self.records), len(self.rows), rows[0].problem.repro())
-        for row in rows:
-            self._planned(row)
-        try:
-            fates = self.executor.run_in_turns(rows, list(turns.values()))
-        except MemoryError as fault:
-            note = f"no memory for {len(rows)} sets of inputs and outputs: {fault}"
-            if rows[0].asked is not None:  # apart, their times still say something
-                for index in turns:
-                    self._single(index, built, f"timed by itself: {note}")
-                return
-            fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, notes=(note,)) for a in turns.values()]
-        fates = [self._believed(row, fate) for row, fate in zip(rows, fates, strict=True)]
-        self._keep_compared(dict(zip(turns, beside(rows, fates), strict=True)))
-
-    def _keep_compared(self, fates: Mapping[int, Fate]) -> None:
-        """Keep the records of rows that ran, each with its ratio to the row that it is compared with."""
-        done = {index: self._record(self.rows[index], fate) for index, fate in fates.items()}
-        shared = {index for index, fate in fates.items() if fate.in_turns and fate.measurement is not None}
-        ratios = ratios_of(list(done), self.rows, {**self.records, **done}, shared)
-        self._keep({index: replace(record, ab=ratios.get(index)) for index, record in done.items()})
-
-    def _record(self, row: Row, fate: Fate) -> Record:
-        record = record_of(row, fate, self.request, self.registry, self.files.paths)
-        key = replace(row.problem, lse=False, splits=0, deterministic=False)
-        record = replace(record, notes=(*record.notes, *self.input_notes.get(key, ())))
-        record = self.origin.stamped(record, self.started.get(row.key))
-        return record if self.baseline is None else replace(record, baseline=self.baseline.ratio(record))
-
-    def _keep(self, records: Mapping[int, Record]) -> None:
-        if self.journal is not None:
-            self.journal.done({self.rows[index].key: record.to_dict() for index, record in records.items()})
-        self.records.update(records)
-
-    def _tell(self) -> None:
-        """Report every complete record. With ``--all-kernels`` the default's regret needs its whole group."""
-        for index, row in enumerate(self.rows):
-            if index in self.told or index not in self.records:
-                continue
-            group = [i for i, other in enumerate(self.rows) if other.group == row.group and other.cache is row.cache]
-            if self.request.all_kernels and any(i not in self.records for i in group):
-                continue
-            known = [self.records[i] for i in group if i in self.records]
-            self.records[index] = _with_regret(self.records[index], known)
-            self.told.add(index)
-            self.on_record(self.records[index])
-            self.progress(len(self.told), len(self.rows), row.problem.repro())
-
-    def complete(self) -> tuple[Record, ...]:
-        """One record for every row: what did not run is NOT_RUN."""
-        fate = Fate(verdict=Verdict.NOT_RUN, notes=("interrupted before this row was done",))
-        out = tuple(self.records.get(i) or self._record(row, fate) for i, row in enumerate(self.rows))
-        if len(out) != len(self.rows):
-            raise InternalError(f"{len(self.rows)} rows were planned, {len(out)} came out")
-        return out
-
-
-def _with_regret(record: Record, group: Sequence[Record]) -> Record:
-    """The default choice of a group with its regret, if its time and another's can be believed."""
-    if not record.default_choice or record.measurement is None:
-        return record
-    good = [r for r in group if r.measurement is not None and r.verdict is Verdict.PASSED]
-    others = [r.measurement.samples_ns for r in good if r.measurement is not None and r is not record]
-    if not good:
-        return record
-    regret = Regret.of(record.measurement.samples_ns, others)
-    return replace(record, regret=regret.value, regret_ci95=regret.ci95)
 
 
 def _fitting_fills(request: Request, files: InputFiles) -> Request:

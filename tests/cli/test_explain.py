@@ -251,3 +251,14 @@ def test_several_backends_are_ranked_together(fmha: Fmha) -> None:
         served = list(dict.fromkeys(d["backend"] for d in document["decisions"] if d["supported"]))
         assert [name for name in served if name in ("cpu", "example")] == ["cpu", "example"]
     assert {"null", "flash_attn"} <= {d["backend"] for d in document["decisions"]}
+
+
+def test_the_best_kernel_of_every_backend_is_shown(fmha: Fmha) -> None:
+    argv = ("explain", "-s", "512", "--dtype", "bf16", "--causal", "--arch", "sm_90a")
+    served = [d for d in fmha(*argv, "--json").document["decisions"] if d["supported"]]
+    best = {d["backend"]: d for d in reversed(served)}
+    assert list(best) == ["cudnn_oss", "mem_efficient", "flash_attn"]
+    rows = [line.split() for line in fmha(*argv).out.splitlines() if line[:4].strip().isdigit()]
+    later = [str(best[name]["rank"]) for name in ("mem_efficient", "cudnn_oss")]
+    assert [row[0] for row in rows] == ["1", "2", "3", "4", *later]
+    assert {row[2]: row[1] for row in reversed(rows)} == {name: d["digest"][:12] for name, d in best.items()}

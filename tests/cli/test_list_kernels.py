@@ -37,6 +37,32 @@ def test_what_cannot_be_built_is_listed_with_reasons_under_its_profile_alone(fmh
     assert plain.code == 5
 
 
+@pytest.mark.parametrize(("arch", "count"), [("sm_60", 44), ("sm_70", 56)])
+def test_an_architecture_for_which_nothing_can_be_built_lists_what_its_project_has(
+    fmha: Fmha, arch: str, count: int
+) -> None:
+    asked = ("list-kernels", "--backend", "mem_efficient", "--arch", arch)
+    listed = fmha(*asked, "--json").document
+    assert listed == fmha(*asked, "--profile", "pytorch", "--json").document
+    assert listed["count"] == count == int(fmha(*asked, "--count").out)
+    told = {(r["id"], r["text"]) for kernel in listed["kernels"] for r in kernel["reasons"] if not kernel["buildable"]}
+    assert told == {("K501", f"NVRTC 13.0 does not compile for {arch}")}
+    assert "no: K501" in fmha(*asked).out
+    assert "no: K501" in fmha("build", *asked[1:], "--family", "fwd", "--dry-run").out
+    refused = fmha("build", *asked[1:], "--filter", "upstream_name:fmha_cutlassF_f32_aligned_64x64_rf_*")
+    assert (refused.code, "K501" in refused.out) == (3, True)
+    assert fmha(*asked, "--filter", "dtype:fp8*").code == 5
+    assert fmha(*asked, "--profile", "forward", "--json").document["count"] == {"sm_60": 12, "sm_70": 12}[arch]
+    assert fmha(*asked[:3], "--arch", "sm_100", "--profile", "xformers").code == 5
+
+
+def test_kernels_of_all_architectures_can_be_built(fmha: Fmha) -> None:
+    listed = fmha("list-kernels", "--backend", "mem_efficient", "--json").document["kernels"]
+    assert listed
+    assert all(kernel["buildable"] for kernel in listed)
+    assert not [kernel["name"] for kernel in listed if ":sm_70:" in kernel["name"] or ":sm_60:" in kernel["name"]]
+
+
 def test_a_revision_without_the_architecture_names_the_one_that_has_it(fmha: Fmha) -> None:
     done = fmha(*CK, "--arch", "gfx1100")
     assert done.code == 5

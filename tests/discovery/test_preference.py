@@ -208,17 +208,18 @@ RECORD: dict[str, Any] = {
     "device": {"name": "a GPU", "archs": ["sm_90a", "sm_90"]},
     "notes": {"arch": "sm_90"},
     "vendor": "nvidia",
+    "whole": True,
     "rows": [
-        {"part": "cases", "verdict": "PASSED"},
-        {"part": "random", "verdict": "PASSED"},
-        {"part": "speed", "verdict": "NOT_RUN"},
+        {"part": "cases", "verdict": "PASSED", "backend": "one"},
+        {"part": "random", "verdict": "PASSED", "backend": "one"},
+        {"part": "speed", "verdict": "NOT_RUN", "backend": "one"},
         {"part": "cases", "verdict": "PASSED", "backend": "two", "arch": "sm_90a"},
     ],
 }
 
 
 def test_a_record_confirms_what_passed_whole() -> None:
-    expected = [("flash_attn", "sm_90", 2), ("two", "sm_90a", 1)]
+    expected = [("one", "sm_90", 2), ("two", "sm_90a", 1)]
     found = [preference_of(document(confirmed=[row])).confirmed[0] for row in confirmations(RECORD, "docs/a.json")]
     assert [(row.backend, row.arch, row.passed) for row in found] == expected
 
@@ -229,6 +230,17 @@ def test_one_row_that_did_not_pass_confirms_nothing(row: int, verdict: str) -> N
     record = copy.deepcopy(RECORD)
     record["rows"][row]["verdict"] = verdict
     assert [found["backend"] for found in confirmations(record, "docs/a.json")] == ["two"]
+
+
+def test_a_part_of_a_check_confirms_nothing() -> None:
+    assert confirmations({**RECORD, "whole": False}, "docs/a.json") == []
+    assert confirmations({key: RECORD[key] for key in RECORD if key != "whole"}, "docs/a.json") == []
+
+
+def test_amds_check_has_one_backend_and_no_parts() -> None:
+    device, cases = {"name": "a GPU", "archs": ["gfx942"]}, [{"verdict": "PASSED"}] * 3
+    (row,) = confirmations({"device": device, "vendor": "amd", "cases": cases}, "docs/a.json")
+    assert (row["backend"], row["arch"], row["passed"]) == ("ck_tile", "gfx942", 3)
 
 
 def test_a_record_without_a_device_confirms_nothing() -> None:

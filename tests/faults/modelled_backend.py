@@ -42,6 +42,7 @@ class Slip(StrEnum):
     CACHE_NOT_APPENDED = "cache_not_appended"
     OLD_KEY_CHANGED = "old_key_changed"
     DQ_RACE = "dq_race"
+    O_RACE = "o_race"
     DQ_WRONG = "dq_wrong"
     DK_UNWRITTEN = "dk_unwritten"
     STALE_ROW = "stale_row"
@@ -110,8 +111,9 @@ class ModelledSession:
                 out["o"][0, 3, 21] *= 1 + 2**-6
             case Slip.OLD_KEY_CHANGED:
                 out["k"][0, 0, 0, 0] += 1
-            case Slip.DQ_RACE:
-                out["dq"].view(np.uint32 if out["dq"].itemsize == 4 else np.uint16).flat[0] ^= self.launches % 2
+            case Slip.DQ_RACE | Slip.O_RACE:
+                racing = out["dq" if self.slip is Slip.DQ_RACE else "o"]
+                racing.view(np.uint32 if racing.itemsize == 4 else np.uint16).flat[0] ^= self.launches % 2
             case Slip.DQ_WRONG:
                 out["dq"].flat[0] += 1
             case Slip.DK_UNWRITTEN:

@@ -78,6 +78,14 @@ def test_only_a_kernel_that_promises_it_must_repeat_its_gradients(any_supervisor
     assert "dq: 1 of 144 elements differ between runs, first at [0, 0, 0, 0]" in found.notes[0]
 
 
+def test_the_output_of_a_forward_pass_must_repeat_whatever_follows_it(any_supervisor: Supervisor) -> None:
+    both = BWD.replace("bwd", "fwd+bwd")
+    assert row(any_supervisor, both, Slip.DQ_RACE).verdict is Verdict.PASSED
+    found = row(any_supervisor, both, Slip.O_RACE)
+    assert found.verdict is Verdict.NONDETERMINISTIC
+    assert "o: 1 of " in found.notes[0]
+
+
 @pytest.mark.parametrize(
     ("slip", "words"), [(Slip.LAST_ROW_UNWRITTEN, "never written"), (Slip.LAST_ROW_NAN, "not finite")]
 )

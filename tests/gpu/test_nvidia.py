@@ -8,15 +8,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from random import Random
 
 import gpu_check
 import pytest
 from check_case import Case
 from gpu_cases import device_or_skip
 from nvidia_check.kernels import pool_of
-from nvidia_check.subject import Subject
-from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, SUBJECTS, subjects_of
+from nvidia_check.plans import planned
+from nvidia_check.subjects import CUDNN, EFFICIENT, FLASH, SUBJECTS, Subject, subjects_of
 
+from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
 from fmha_cli.codegen.mem_efficient.traits import kernels_of
 from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.device import DeviceFacts
@@ -74,10 +76,27 @@ def test_all_families_and_names() -> None:
 
 
 def test_the_backends_of_a_check_are_chosen_by_name() -> None:
-    assert subjects_of([]) == SUBJECTS
-    assert subjects_of(["cudnn_oss", "flash_attn"]) == (FLASH, CUDNN)
-    with pytest.raises(SystemExit, match="no check for nope; there are flash_attn"):
-        subjects_of(["nope"])
+    assert subjects_of("") == SUBJECTS
+    assert subjects_of("cudnn_oss,flash_attn") == (FLASH, CUDNN)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--backend", "nope,cudnn_oss"), "no check for nope; there are flash_attn, mem_efficient, cudnn_oss"),
+        (("--parts", "cases,"), "no part ; there are cases, speed, random, sanitizer"),
+        (("--parts", "casez"), "no part casez"),
+        (("--archive", "nowhere.tar.xz"), "nowhere.tar.xz"),
+    ],
+)
+def test_a_wrong_argument_is_answered_before_any_work(
+    words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.argv", ["gpu_check.py", "--vendor", "nvidia", "--dry-run", *words])
+    with pytest.raises(SystemExit) as ended:
+        gpu_check.main()
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("backward", [False, True], ids=["forward", "backward"])
@@ -158,6 +177,19 @@ def test_every_feature_of_cudnns_kernels_has_a_case() -> None:
     assert {p.lse for p in mine} == {False, True}
     assert {p.layout for p in mine} == set(Layout)
     assert {p.kv_heads == p.heads for p in mine} == {False, True}
+    l2 = facts_of(kernels("sm_100a")[1]).l2_bytes
+    assert any(p.batch * p.heads > l2 // (p.seqlen_k * 2 * p.hdim * 2) for p in mine)  # sections and a remainder
+
+
+def test_random_problems_have_every_mask_and_length_that_cudnns_kernels_serve() -> None:
+    rng, base = Random(0), problems(CUDNN)[0]
+    drawn = [Problem.from_cli(" ".join(CUDNN.draw(base, rng))) for _ in range(200)]
+    assert {p.seqlen_q // 128 % 2 for p in drawn} == {0, 1}
+    assert {p.mask.kind for p in drawn} == {MaskKind.CAUSAL, MaskKind.CAUSAL_TL, MaskKind.WINDOW, MaskKind.WINDOW_TL}
+    backend = build_registry().backend("cudnn_oss")
+    assert all(isinstance(planned(backend, p, DeviceFacts.of_arch("sm_90a")), Plan) for p in drawn)
+    served = [p for p in drawn if isinstance(planned(backend, p, DeviceFacts.of_arch("sm_100a")), Plan)]
+    assert {p.seqlen_q // 128 % 2 for p in served} == {0}
 
 
 def test_without_a_gpu_every_row_is_not_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,6 +198,7 @@ def test_without_a_gpu_every_row_is_not_run(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr("sys.argv", ["gpu_check.py", "--vendor", "nvidia", "-o", str(out), "--results", str(results)])
     assert gpu_check.main() == 4
     document = json.loads(out.read_text())
+    assert document["whole"]
     assert {row["verdict"] for row in document["rows"]} == {"NOT_RUN"}
     assert {row["why"] for row in document["rows"]} == {"no device in this test"}
     assert {row["part"] for row in document["rows"]} == {"cases", "speed", "decode", "random", "sanitizer"}

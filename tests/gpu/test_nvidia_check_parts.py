@@ -9,14 +9,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from nvidia_check import flash_cases
 from nvidia_check.budget import Budget, out_of_time
 from nvidia_check.page import page
-from nvidia_check.random_problems import flash_problem, random_problems
+from nvidia_check.random_problems import random_problems
 from nvidia_check.results import Result, good, table
 from nvidia_check.sanitizer import judged as sanitized
 from nvidia_check.sanitizer import sanitize
 from nvidia_check.shards import Setting, Wanted, environ_of_children, judged, key_of, validate
-from nvidia_check.speed import other_kernel
+from nvidia_check.speed import verdict_of
 
 from fmha_cli.domain.problem import Problem
 
@@ -62,9 +63,9 @@ BASES = [
 
 
 def test_random_problems_follow_from_the_seed_and_are_of_their_kinds() -> None:
-    wanted = random_problems(BASES, lambda p: True, flash_problem, 60, seed=3)
-    assert wanted == random_problems(BASES, lambda p: True, flash_problem, 60, seed=3)
-    assert wanted != random_problems(BASES, lambda p: True, flash_problem, 60, seed=4)
+    wanted = random_problems(BASES, lambda p: True, flash_cases.drawn, 60, seed=3)
+    assert wanted == random_problems(BASES, lambda p: True, flash_cases.drawn, 60, seed=3)
+    assert wanted != random_problems(BASES, lambda p: True, flash_cases.drawn, 60, seed=4)
     assert len({key_of(w.flags) for w in wanted}) == 60
     problems = [Problem.from_cli(w.flags) for w in wanted]
     for n, base in enumerate(BASES):
@@ -83,17 +84,19 @@ def test_random_problems_follow_from_the_seed_and_are_of_their_kinds() -> None:
 
 
 def test_random_problems_stay_with_what_is_served() -> None:
-    wanted = random_problems(BASES[:1], lambda p: p.seqlen_q % 128 == 0 and p.heads == p.kv_heads, flash_problem, 20)
+    wanted = random_problems(
+        BASES[:1], lambda p: p.seqlen_q % 128 == 0 and p.heads == p.kv_heads, flash_cases.drawn, 20
+    )
     assert all(Problem.from_cli(w.flags).seqlen_q % 128 == 0 for w in wanted)
     with pytest.raises(ValueError, match="0 problems"):
-        random_problems(BASES[:1], lambda p: False, flash_problem, 1)
+        random_problems(BASES[:1], lambda p: False, flash_cases.drawn, 1)
 
 
 def test_a_draw_is_possible_or_drawn_again() -> None:
     import random
 
     rng = random.Random(0)
-    assert all(isinstance(flash_problem(base, rng), list) for base in BASES for _ in range(50))
+    assert all(isinstance(flash_cases.drawn(base, rng), list) for base in BASES for _ in range(50))
 
 
 @pytest.fixture
@@ -207,20 +210,23 @@ def test_a_sanitizer_that_refuses_the_device_is_not_asked_again(setting: Setting
     assert "not begun" in (sanitize(PROBLEMS[:1], setting, Budget(0), "x", run)[0].why or "")
 
 
-def test_another_choice_of_pytorchs_is_noticed() -> None:
-    names = ["void at::native::fill(int)", "fmha_cutlassF_bf16_aligned_64x64_rf_sm80(AttentionKernel<float>::Params)"]
-    assert other_kernel(["fmha_cutlassF_bf16_aligned_64x64_rf_sm80"], names) is None
-    assert other_kernel(["fmha_cutlassF_bf16_aligned_64x64_rf_sm80"], names[:1]) is None
-    other = other_kernel(["fmha_cutlassF_bf16_aligned_64x128_rf_sm80"], names)
-    assert (
-        other
-        == "PyTorch ran fmha_cutlassF_bf16_aligned_64x64_rf_sm80, we ran fmha_cutlassF_bf16_aligned_64x128_rf_sm80"
-    )
+def test_a_race_is_fair_if_outputs_and_kernels_agree() -> None:
+    mine, other = (f"fmha_cutlassF_bf16_aligned_64x{keys}_rf_sm80" for keys in (64, 128))
+    fill, theirs = "void at::native::fill(int)", f"{mine}(AttentionKernel<float>::Params)"
+    assert verdict_of(0.001, True, [mine], [fill, theirs]) == ("PASSED", None)
+    assert verdict_of(0.001, True, [other], [fill, theirs]) == ("WRONG", f"PyTorch ran {mine}, we ran {other}")
+    assert verdict_of(0.001, False, [other], [fill, theirs]) == ("PASSED", None)
+    verdict, why = verdict_of(0.001, True, [mine], [fill])
+    assert (verdict, "were not compared" in (why or "")) == ("PASSED", True)
+    for off in (0.5, float("inf")):
+        verdict, why = verdict_of(off, False, [mine], [theirs])
+        assert (verdict, "outputs differ" in (why or "")) == ("WRONG", True)
 
 
 def test_the_page_has_a_part_for_every_backend() -> None:
     raced = {"ours_ns": 2e3, "ours_ci95": None, "torch_ns": 3e3, "tflops": 1.0, "gbps": 2.0, "ratio": 1.5}
     raced |= {"ratio_ci95": (1.4, 1.6), "goal_met": True, "beside": {"cudnn": 4e3, "flash": "it cannot"}}
+    raced |= {"kernels": {"ours": ["fmha_cutlassF"], "torch": ["void fill(int)", "fmha_cutlassF(Params)"]}}
     rows = [
         Result("ceilings", "copy", verdict="UNCHECKED", figures={"line": "9 GB/s"}),
         Result("cases", "one", verdict="PASSED", backend="mem_efficient"),
@@ -233,6 +239,7 @@ def test_the_page_has_a_part_for_every_backend() -> None:
     assert "- mem_efficient: 3 kernels" in text
     assert "## The machine's own ceilings" in text
     assert "## Memory-efficient attention: every family and feature, all fills" in text
+    assert "| fmha_cutlassF | fill, fmha_cutlassF | two |" in text
     assert "| two | 2.0 |  | 3.0 | 1 | 2 | 1.500 | 1.400-1.600 | cudnn 4.0, flash cannot |" in text
     assert "## cuDNN's published kernels: every family and feature, all fills" in text
     assert "three: NOT_RUN: no kernel" in text

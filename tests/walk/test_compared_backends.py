@@ -208,6 +208,23 @@ def test_a_journal_keeps_the_rows_of_a_turn_together(tmp_path: Path, monkeypatch
 
 
 @pytest.mark.usefixtures("trio")
+@pytest.mark.parametrize("changed", ["one", "two"])
+def test_a_journal_knows_the_device_as_each_backend_describes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: str
+) -> None:
+    """The backends share the device, and its facts differ by backend: none hides another's, and only real changes are told."""
+    monkeypatch.setenv("TRIO_ONE_UNITS", "4")
+    journal = str(tmp_path / "journal")
+    walked("one,two", journal=journal)
+    with pytest.raises(UsageError) as fewer:
+        walked("one", resume=journal)
+    assert "device null of one" not in str(fewer.value)
+    monkeypatch.setenv(f"TRIO_{changed.upper()}_UNITS", "7")
+    with pytest.raises(UsageError, match=f"device null of {changed} is numpy, null, 7 units here"):
+        walked("one,two", resume=journal)
+
+
+@pytest.mark.usefixtures("trio")
 def test_an_interrupted_comparison_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     journal, kept = str(tmp_path / "journal"), Journal.done
     request = Request(command=Command.BENCH, backend="one,two", budget_s=0.02, peak="spec", journal=journal)

@@ -16,8 +16,8 @@ from fmha_cli.measure.roofline import FASTER_THAN_ROOFLINE, CacheState
 from fmha_cli.report.documents.report import report_document
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.listing import list_entries
-from fmha_cli.walk.run import PEAK_TRIES
 from fmha_cli.walk.tensor_read import read_tensor
+from fmha_cli.walk.walker import PEAK_TRIES
 
 PROBLEM = api.Problem.from_cli("-H 2 -s 16 -d 8 --dtype fp16")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import Availability, DeviceFacts
 from fmha_cli.domain.installation import Checker, SourceTree, Surroundings
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext, LaunchView, Session
@@ -99,14 +101,16 @@ class CkTileBackend:
         return (*CORE_RULES, *KERNEL_RULES, *PROBLEM_RULES)
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-        from fmha_cli.backends.ck_tile.decide import decide
-
-        return decide(problem, device, self.revision)
+        return self._passes().decide(problem, device)
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+        return self._passes().plan(problem, kernel, device)
+
+    def _passes(self) -> TwoPasses:
+        from fmha_cli.backends.ck_tile.decide import decide
         from fmha_cli.backends.ck_tile.plan import plan_of
 
-        return plan_of(problem, kernel, device)
+        return TwoPasses(partial(decide, revision=self.revision), plan_of)
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         from fmha_cli.backends.ck_tile.upstream_names import upstream_name

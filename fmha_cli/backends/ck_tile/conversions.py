@@ -57,7 +57,7 @@ def blanked(arena: Bytes, tensor: BoundTensor) -> Bytes:
 
 
 def patches_for(plan: Plan, tensors: Tensors, arena: Bytes) -> tuple[Patch, ...]:
-    """The bytes that the device must hold instead of those in the arena."""
+    """The bytes of a pass's inputs that the device must hold instead of those in the arena."""
     out = []
     if reads_fnuz(plan.main):
         out += [_without_minus_zero(tensors[name], arena) for name in _FP8_INPUTS if name in tensors]
@@ -67,14 +67,14 @@ def patches_for(plan: Plan, tensors: Tensors, arena: Bytes) -> tuple[Patch, ...]
 
 
 def finish(plan: Plan, tensors: Tensors, arena: Bytes, scales: Scales) -> None:
-    """Convert the outputs in the arena to the contract's conventions."""
+    """Convert the outputs of a pass in the arena to the contract's conventions."""
     p = plan.problem
     if p.direction.forward and "lse" in tensors and _shifted(p):
         lse = view(arena, tensors["lse"])
         np.subtract(lse, alibi_shift(p, tensors, arena), out=lse, where=np.isfinite(lse))
     if p.direction.forward and "o" in tensors:
         _finish_output(plan, tensors["o"], arena, scales)
-    for name in ("dk", "dv"):
+    for name in ("dk", "dv") if p.direction.backward else ():
         if f"{name}_heads" in tensors:
             _sum_heads(p, name, tensors, arena)
 

@@ -13,7 +13,7 @@ from fmha_cli.backends.ck_tile.quantisation import scales_of
 from fmha_cli.backends.ck_tile.shapes import holdable
 from fmha_cli.backends.ck_tile.standin.recording import Launch, PlayedDevice, Recording
 from fmha_cli.backends.ck_tile.workspaces import zeroed
-from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.call import calls_of
 from fmha_cli.backends.gpu.dry_run import ARENA, Place, auxiliary_places, places_of, pointer_text, zeroed_note
 from fmha_cli.codegen.ck_tile.args import KargKind
 from fmha_cli.domain.errors import KernelFailure
@@ -35,11 +35,17 @@ def describe_launches(
         KernelFailure: K110-K112; K114, the host code launches something other than what it describes.
     """
     recording = Recording(recorder, PlayedDevice.of_arch(plan.main.arch))
-    addresses = auxiliary_places(auxiliaries_of(plan, None))
-    call = Call(plan, scales_of(plan.problem, plan.main, {}), holdable(tensors), ARENA, addresses)
-    places = tuple(places_of(call))
+    calls = calls_of(
+        plan,
+        lambda part: scales_of(part.problem, part.main, {}),
+        holdable(tensors),
+        ARENA,
+        lambda part, scales: auxiliary_places(auxiliaries_of(part, None)),
+    )
     out = []
-    for stage, path in zip(plan.stages, artifacts, strict=True):
+    paths = dict(zip(plan.stages, artifacts, strict=True))
+    for call, stage in ((one, stage) for one in calls for stage in one.plan.stages):
+        path, places = paths[stage], tuple(places_of(call))
         library = CkLibrary(stage.kernel, path, lambda number: f"HIP error {number} ({recording.complaint})")
         recording.describe(path, stage.kernel.arch)
         block = library.packed(block_of(stage, call))
@@ -59,7 +65,7 @@ def describe_launches(
                 lds_dynamic=launch.dynamic_lds,
                 argument_bytes=len(launch.arguments),
                 arguments=tuple(_argument(field, launch.arguments, places) for field in described.fields),
-                notes=_notes(stage, plan, tensors),
+                notes=_notes(stage, call.plan, tensors),
             )
         )
     return tuple(out)

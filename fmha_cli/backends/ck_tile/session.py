@@ -28,7 +28,8 @@ from fmha_cli.backends.gpu.mirror import Mirror
 from fmha_cli.backends.hip.session import HipSession
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.features import QScale
-from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
 
 _DESCALES = ("q_descale", "k_descale", "v_descale")
 
@@ -36,15 +37,15 @@ _DESCALES = ("q_descale", "k_descale", "v_descale")
 class CkSession(HipSession[Scales]):
     """Runs one plan at a time. A call uses the scales of the last upload, which may read them from tensors."""
 
-    _libraries: tuple[CkLibrary, ...] = ()
-    _launches: tuple[Callable[[int], None], ...] = ()
-    _patches: tuple[Patch, ...] = ()
-    _blanks: Mapping[str, int]
-    _scales: Scales | None = None
+    _libraries: Mapping[Stage, CkLibrary]
+    _launches: dict[Stage, Callable[[int], None]]
+    _patches: dict[Problem, tuple[Patch, ...]]
+    _blanks: dict[str, int]
+    _scales: dict[Problem, Scales]
 
     def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         pairs = zip(plan.stages, artifacts, strict=True)
-        self._libraries = tuple(CkLibrary(s.kernel, path, self._hip.error_text) for s, path in pairs)
+        self._libraries = {s: CkLibrary(s.kernel, path, self._hip.error_text) for s, path in pairs}
         super()._load(plan, artifacts)
 
     def _situation(self, plan: Plan) -> Scales:
@@ -56,32 +57,34 @@ class CkSession(HipSession[Scales]):
     def _prepare(self, call: Call[Scales]) -> None:
         _, mirror = self._bound()
         gapped = (name for name in zeroed(call.plan) if name in call.tensors and not is_dense(call.tensors[name]))
-        self._blanks = {name: mirror.allocate(extent(call.tensors[name])) for name in gapped}
+        self._blanks |= {name: mirror.allocate(extent(call.tensors[name])) for name in gapped}
 
     def _before_upload(self, call: Call[Scales], host: Bytes) -> None:
-        self._patches = patches_for(call.plan, call.tensors, host)
+        # The inputs of a pass that follows are those of the pass before, and what that leaves on the device.
+        self._patches[call.problem] = () if call.follows else patches_for(call.plan, call.tensors, host)
 
     def _after_upload(self, call: Call[Scales], mirror: Mirror) -> None:
-        for patch in self._patches:
+        for patch in self._patches[call.problem]:
             mirror.write(mirror.base + patch.offset, patch.patched)
         for name, array in auxiliaries_of(call.plan, lambda name: view(mirror.host, call.tensors[name])).items():
             mirror.write(call.auxiliaries[name], array)
-        for name, address in self._blanks.items():
-            mirror.write(address, blanked(mirror.host, call.tensors[name]))
-        self._scales = scales_of(call.problem, call.plan.main, _descales(call, mirror.host))
-        held = replace(call, situation=self._scales, tensors=holdable(call.tensors))
-        pairs = zip(self._libraries, call.plan.stages, strict=True)
-        self._launches = tuple(partial(library.launch, library.packed(block_of(s, held))) for library, s in pairs)
+        for name in self._blanks.keys() & zeroed(call.plan):
+            mirror.write(self._blanks[name], blanked(mirror.host, call.tensors[name]))
+        scales = self._scales[call.problem] = scales_of(call.problem, call.plan.main, _descales(call, mirror.host))
+        held = replace(call, situation=scales, tensors=holdable(call.tensors))
+        for stage in call.plan.stages:
+            library = self._libraries[stage]
+            self._launches[stage] = partial(library.launch, library.packed(block_of(stage, held)))
 
     def _after_download(self, call: Call[Scales], host: Bytes) -> None:
-        if self._scales is None:
+        if call.problem not in self._scales:
             raise InternalError("download before upload")
-        for patch in self._patches:
+        for patch in self._patches[call.problem]:
             patch.undo(host)
-        finish(call.plan, call.tensors, host, self._scales)
+        finish(call.plan, call.tensors, host, self._scales[call.problem])
 
     def _stages(self) -> Sequence[Callable[[int], None]]:
-        return self._launches
+        return tuple(self._launches.values())
 
     def _before_launch(self, call: Call[Scales]) -> None:
         for name in zeroed(call.plan):
@@ -98,7 +101,7 @@ class CkSession(HipSession[Scales]):
 
     def _unload(self) -> None:
         super()._unload()
-        self._libraries, self._launches, self._patches, self._blanks, self._scales = (), (), (), {}, None
+        self._libraries, self._launches, self._patches, self._blanks, self._scales = {}, {}, {}, {}, {}
 
 
 def _descales(call: Call[Scales], host: Bytes) -> dict[str, float]:

@@ -52,17 +52,16 @@ class CpuBackend:
                 reasons = reasons_against(CPU_RULES, problem, kernel, device)
                 if reasons:
                     yield Unsupported(self.name, arch, kernel, tuple(reasons))
-                    continue
-                kind, first = algorithm_of(kernel).kind, device.archs[0] if place else None
-                if kind is Kind.BACKWARD:
-                    yield Supported(kernel, (place, 0), _late(first) if first else "the architecture's backward kernel")
                 else:
-                    decode = kind is Kind.DECODE
-                    note = _note(rows, decode=decode, few=few, first=first)
+                    decode = algorithm_of(kernel).kind is Kind.DECODE
+                    note = _note(rows, decode=decode, few=few, first=device.archs[0] if place else None)
                     yield Supported(kernel, (place, int(decode is not few)), note)
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        return Plan(problem, (stage_of(kernel),))
+        algorithm = algorithm_of(kernel)
+        lanes = algorithm.simd.lanes * algorithm.lanes_q
+        detail = (("kind", algorithm.kind.value), ("tile", f"{lanes}x{algorithm.rows_s}x{algorithm.block_k}"))
+        return Plan(problem, (Stage(kernel, detail),))
 
     def build(self, stage: Stage, context: BuildContext) -> Artifact:
         from fmha_cli.backends.cpu.building import build_cpu  # listing kernels needs no compiler
@@ -98,22 +97,11 @@ class CpuBackend:
         return run_peak_loops(artifact, threads)
 
 
-def stage_of(kernel: KernelSpec) -> Stage:
-    """The stage of a kernel, in whatever plan it stands. Raises as ``algorithm_of``."""
-    algorithm = algorithm_of(kernel)
-    lanes = algorithm.simd.lanes * algorithm.lanes_q
-    return Stage(kernel, (("kind", algorithm.kind.value), ("tile", f"{lanes}x{algorithm.rows_s}x{algorithm.block_k}")))
-
-
-def _late(first: str) -> str:
-    return f"not the first choice: {first} comes first"
-
-
 def _note(rows: int, *, decode: bool, few: bool, first: str | None) -> str:
     """The reason for a kernel's rank. ``first`` names the architecture that comes before the kernel's, if one does."""
     late = [f"{first} comes first"] if first else []
     if decode is few:
         kind = "a decode kernel streams K and V once" if decode else "in a prefill kernel many rows share each key"
-        return _late(first) if first else f"{rows} query rows: {kind}"
+        return f"not the first choice: {late[0]}" if late else f"{rows} query rows: {kind}"
     late.append(f"a {'decode' if few else 'prefill'} kernel is faster for {rows} query rows")
     return f"not the first choice: {' and '.join(late)}"

@@ -1,11 +1,11 @@
 """Copies on the host between tensors and dense scratch tensors, for kernels that cannot take every layout.
 
-A scratch tensor of rows has the axes (row of all sequences, head, head dim), whatever the tensor's layout. That of an LSE has
-(batch, heads, rows padded to a multiple that the kernel chooses), packed or not.
+A scratch tensor of rows has the axes (row of all sequences, head, head dim), whatever the tensor's layout.
 """
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fmha_cli.backends.gpu.arena_views import Array, Bytes, view
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.gpu.host_side import head_sums, workspace
-from fmha_cli.domain.features import Layout, Mode
+from fmha_cli.domain.features import Layout
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import offsets
 
@@ -52,20 +52,22 @@ def broadcast_sum(source: Array, target: Array) -> None:
     target[...] = whole.astype(target.dtype)
 
 
-def lse_in(call: Call[Any], arena: Bytes, name: str, shape: tuple[int, ...], nothing: float) -> None:
-    """Copy the LSE to a padded fp32 scratch tensor, with ``nothing`` as padding and for rows without keys."""
-    padded = workspace(call.tensors, arena, name, shape, _FLOAT)
-    padded[...] = nothing
-    for target, lse in zip(padded, _sequences(call.problem, view(arena, call.tensor("lse"))), strict=True):
-        target[:, : lse.shape[1]] = np.where(np.isneginf(lse), np.float32(nothing), lse)
+def lse_in(call: Call[Any], arena: Bytes, name: str, shape: tuple[int, ...], nothing: float) -> Array:
+    """Copy the LSE to an fp32 scratch tensor, with ``nothing`` as padding and for rows without keys; returns that tensor."""
+    copy = workspace(call.tensors, arena, name, shape, _FLOAT)
+    copy[...] = nothing
+    targets, sources = lse_rows(call.problem, copy), lse_rows(call.problem, view(arena, call.tensor("lse")))
+    for target, lse in zip(targets, sources, strict=True):
+        target[...] = np.where(np.isneginf(lse), np.float32(nothing), lse)
+    return copy
 
 
 def lse_out(call: Call[Any], arena: Bytes, name: str, shape: tuple[int, ...]) -> None:
-    """Copy the LSE from a padded fp32 scratch tensor, with -inf for rows without keys."""
-    parts = _sequences(call.problem, view(arena, call.tensor("lse")))
-    padded = workspace(call.tensors, arena, name, shape, _FLOAT)
-    for lse, source, blind in zip(parts, padded, blind_rows(call.problem), strict=True):
-        lse[...] = np.where(blind, np.float32(-np.inf), source[:, : lse.shape[1]])
+    """Copy the LSE from an fp32 scratch tensor, with -inf for rows without keys."""
+    copy = lse_rows(call.problem, workspace(call.tensors, arena, name, shape, _FLOAT))
+    targets = lse_rows(call.problem, view(arena, call.tensor("lse")))
+    for lse, source, blind in zip(targets, copy, blind_rows(call.problem), strict=True):
+        lse[...] = np.where(blind, np.float32(-np.inf), source)
 
 
 def row_sums_in(call: Call[Any], arena: Bytes, name: str, shape: tuple[int, ...]) -> None:
@@ -82,12 +84,13 @@ def fill_outputs(call: Call[Any], arena: Bytes) -> None:
             view(arena, call.tensor(name))[...] = -np.inf if name == "lse" else 0
 
 
-def _sequences(problem: Problem, lse: Array) -> list[Array]:
-    """Views of the LSE of each sequence, (heads, rows of the sequence)."""
-    if problem.mode is Mode.BATCH:
-        return list(lse)
-    starts = offsets(problem.query_lengths())
-    return [lse[:, starts[b] : starts[b + 1]] for b in range(problem.batch)]
+def lse_rows(problem: Problem, lse: Array) -> list[Array]:
+    """Views of each sequence's rows, (heads, rows), of an LSE that is packed, (heads, rows of all), or padded, (batch, heads,
+    rows or more)."""
+    lengths = problem.query_lengths()
+    if lse.ndim > 2:
+        return [plane[:, :rows] for plane, rows in zip(lse, lengths, strict=True)]
+    return [lse[:, first:end] for first, end in pairwise(offsets(lengths))]
 
 
 def blind_rows(problem: Problem) -> list[npt.NDArray[np.bool_]]:

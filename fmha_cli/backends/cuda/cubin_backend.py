@@ -74,10 +74,10 @@ class CubinBackend:
         return self.upstream.rules()
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-        return self.upstream.decide(problem, device)
+        return self.upstream.passes().decide(problem, device)
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        return self.upstream.plan_of(problem, kernel, device)
+        return self.upstream.passes().plan(problem, kernel, device)
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         return self.upstream.upstream_name(kernel)

@@ -12,7 +12,7 @@ from fmha_cli.backends.cuda.launch import INT_BYTES, Launch, argument_bytes
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.cuda.tensor_maps import BYTES, TensorMap
 from fmha_cli.backends.cuda.upstream import Upstream
-from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.call import Call, calls_of
 from fmha_cli.backends.gpu.dry_run import ARENA, Place, auxiliary_places, places_of, pointer_text, zeroed_note
 from fmha_cli.codegen.struct import Layout, c_fields, host_layout
 from fmha_cli.domain.device import DeviceFacts
@@ -41,11 +41,20 @@ def describe_launches(
     Raises:
         KernelFailure: a cubin does not match what the host would launch (``check_exports``).
     """
-    situation = upstream.situation_of(plan.problem, device)
-    call = Call(plan, situation, tensors, ARENA, auxiliary_places(upstream.auxiliaries_of(situation)))
-    places = tuple(places_of(call))
-    pairs = zip(plan.stages, artifacts, strict=True)
-    return tuple(_view(upstream, stage, path, call, places) for stage, path in pairs)
+    calls = calls_of(
+        plan,
+        lambda part: upstream.situation_of(part.problem, device),
+        tensors,
+        ARENA,
+        lambda part, situation: auxiliary_places(upstream.auxiliaries_of(situation)),
+    )
+    paths = dict(zip(plan.stages, artifacts, strict=True))
+    return tuple(
+        _view(upstream, stage, paths[stage], call, places)
+        for call in calls
+        for places in [tuple(places_of(call))]
+        for stage in call.plan.stages
+    )
 
 
 def _view(upstream: Upstream, stage: Stage, path: Path, call: Call[Any], places: Sequence[Place]) -> LaunchView:

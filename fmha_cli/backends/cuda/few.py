@@ -1,67 +1,104 @@
-"""``Few``: the answers of a backend whose kernels are so few that each can be asked about every rule.
-
-A backend with thousands of kernels needs ``gpu.index`` instead.
-"""
+"""``Few``: the rules and decisions of a backend whose project names each of its kernels and takes the first that fits."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any
+from functools import cached_property, partial
+from typing import Generic, TypeVar
 
-from fmha_cli.backends.cuda.choosing import nearest_hdim
+from fmha_cli.backends.cuda.choosing import indexes, nearest_hdim
 from fmha_cli.backends.cuda.listed import listed_rules
-from fmha_cli.backends.gpu.conditions import Condition, KernelRules, known_arch
+from fmha_cli.backends.gpu.conditions import BACKWARD, FORWARD, MAIN, Condition, KernelRules, known_arch
+from fmha_cli.backends.gpu.index import Candidate, FamilyIndex, Host, decisions, families_for
+from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.domain.arch import ArchSpec
-from fmha_cli.domain.decision import Decision, Supported, Unsupported
+from fmha_cli.domain.decision import Decision, Supported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import CORE_RULES, Reason, Rule, Severity, reasons_against
+from fmha_cli.domain.rules import CORE_RULES, Reason, Rule, Severity
+
+H = TypeVar("H", bound=Host)
+Kernels = Callable[[ArchSpec], Iterable[KernelSpec]]
 
 
-@dataclass(frozen=True)
-class Few:
+def in_order(situation: Host, place: int, candidate: Candidate) -> Supported:
+    """A kernel that fits, ranked by the place of its architecture among the device's, then by its place in the list."""
+    return Supported(candidate.kernel, (place, candidate.position))
+
+
+@dataclass(frozen=True, eq=False)
+class Few(Generic[H]):
     """The kernels of a backend, and what they need of a problem.
 
     Attributes:
         backend: its name.
-        kernels: returns every kernel for an architecture whose facts name the backend.
+        kernels: returns the kernels that can be built for an architecture whose facts name the backend, in the project's
+            order.
         ids: of the three rules about kernels; see ``listed_rules``.
-        conditions: what the kernels need besides the core's rules. They see the problem alone.
-        replaced: ids of the core's rules that the conditions replace.
+        situation_of: returns the situation of a problem on a device.
+        conditions: what the kernels need besides the core's rules.
+        replaced: ids of the core's rules that do not apply, or that the conditions replace.
+        unchecked: ids of rules that refuse nothing.
+        listed: returns its kernels whether or not they can be built, if those are others.
+        supported: returns the decision about a kernel that fits: of a situation, the place of the kernel's architecture
+            among the device's, and the kernel.
     """
 
     backend: str
-    kernels: Callable[[str], tuple[KernelSpec, ...]]
+    kernels: Kernels
     ids: tuple[str, str, str]
-    conditions: tuple[Condition[Any], ...]
+    situation_of: Callable[[Problem, DeviceFacts], H]
+    conditions: tuple[Condition[H], ...]
     replaced: Collection[str] = ()
+    unchecked: Collection[str] = ()
+    listed: Kernels | None = None
+    supported: Callable[[H, int, Candidate], Supported] = in_order
+
+    def of(self, arch: ArchSpec) -> Iterable[KernelSpec]:
+        """The kernels that can be built for an architecture. There may be none."""
+        return self.kernels(arch) if self.backend in arch.backends else ()
 
     @cached_property
     def kernel_rules(self) -> KernelRules:
-        return listed_rules(self.backend, self.ids, self.of)
+        return listed_rules(self.backend, self.ids, self.listed or self.kernels)
 
     @cached_property
     def problem_rules(self) -> tuple[Rule, ...]:
-        """What every kernel must meet."""
-        own = (condition.rule(lambda problem, device: problem) for condition in self.conditions)
-        return (*own, *(rule for rule in CORE_RULES if rule.id not in self.replaced))
+        """What every kernel must meet, and the rules that refuse nothing."""
+        own = (condition.rule(self.situation_of) for condition in self.conditions)
+        return (*own, *self._core, *unchecked_rules(self.backend, self.unchecked))
 
-    def of(self, arch: ArchSpec) -> tuple[KernelSpec, ...]:
-        """Every kernel for an architecture; none where its facts do not name the backend."""
-        return self.kernels(arch.name) if self.backend in arch.backends else ()
+    @cached_property
+    def _core(self) -> tuple[Rule, ...]:
+        return tuple(rule for rule in CORE_RULES if rule.id not in self.replaced)
+
+    @cached_property
+    def index(self) -> Callable[[str, Family], FamilyIndex[H]]:
+        """Returns the index of a family's kernels for an architecture. It is empty where there are none."""
+        return indexes(self._family, self.conditions, self._core)
+
+    def _family(self, arch: str, family: Family) -> Iterable[KernelSpec]:
+        facts = known_arch(arch)
+        return (kernel for kernel in self.of(facts) if kernel.family is family) if facts else ()
 
     def decisions(self, problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
-        """The decision about every kernel for the device's architectures, nearest head dim first."""
-        known = (arch for arch in map(known_arch, device.archs) if arch is not None)
-        found = sorted((k for arch in known for k in self.of(arch)), key=lambda k: nearest_hdim(problem, k.signature))
-        for place, kernel in enumerate(found):
-            reasons = tuple(reasons_against(self.problem_rules, problem, kernel, device))
-            refused = Unsupported(self.backend, kernel.arch, kernel, reasons) if reasons else None
-            yield refused or Supported(kernel, (place,))
-        if not found:
-            text = f"{self.backend} has no kernels for {', '.join(device.archs) or 'this device'}"
-            reason = Reason(self.ids[0], text, "fmha archs", Severity.PLACE)
-            yield Unsupported(self.backend, next(iter(device.archs), ""), None, (reason,))
+        """The decision about every kernel for the device's architectures and, if there are any, the problem's direction."""
+        situation, families = self.situation_of(problem, device), families_for(problem, FORWARD, BACKWARD)
+        if not any(self.index(arch, family).cases for arch in device.archs for family in families):
+            families = MAIN
+        tried = (
+            (self.index(arch, family), partial(self.supported, situation, place))
+            for place, arch in enumerate(device.archs)
+            for family in families
+        )
+        return decisions(situation, self.backend, tried, nearest_hdim, self._nothing)
+
+    def _nothing(self, device: DeviceFacts) -> Reason:
+        """The Reason for a device without kernels that can be built."""
+        archs = (arch for arch in map(known_arch, device.archs) if arch is not None and self.backend in arch.backends)
+        for kernel in (kernel for arch in archs for kernel in (self.listed or self.kernels)(arch)):
+            return self.kernel_rules.refusals(kernel)[0]
+        text = f"{self.backend} has no kernels for {', '.join(device.archs) or 'this device'}"
+        return Reason(self.ids[0], text, "fmha archs", Severity.PLACE)

@@ -24,6 +24,11 @@ class Sequences:
 
     problem: Problem
 
+    @property
+    def launches(self) -> bool:
+        """Whether the host launches any kernel: there are rows and keys."""
+        return self.problem.seqlen_q > 0 and self.problem.seqlen_k > 0
+
     @cached_property
     def lengths(self) -> tuple[tuple[int, int], ...]:
         """Query rows and keys of every sequence."""

@@ -5,8 +5,8 @@ The first launch after an upload, whose result is judged, and each launch after 
 times exclude uploads, the zeroing of workspaces before the kernels, and the upstream's conversions on the host. They
 include what a launch clears itself (``Launch.cleared``).
 
-Where the upstream's host code launches nothing, the session launches nothing either. The times are then 0, and the
-upstream fills the outputs after the download.
+Where the upstream's host code launches nothing for a pass, the session launches nothing either. The times are then 0, and
+the session fills the outputs after the download.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fmha_cli.backends.cuda.copies import fill_outputs
 from fmha_cli.backends.cuda.driver import Cuda
 from fmha_cli.backends.cuda.loaded import LoadedKernel, PreparedLaunch
 from fmha_cli.backends.cuda.timing import StageTimer
@@ -28,6 +29,7 @@ from fmha_cli.backends.gpu.session import GpuSession
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, InternalError
 from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
 
 UNKNOWN_LLC = 128 << 20
 """Bytes to assume for an L2 cache of unknown size: more than the largest so far, GB300's (126 MiB)."""
@@ -44,18 +46,20 @@ class CudaSession(GpuSession[Any]):
         self._upstream, self._number = upstream, device_number(device, "cuda", "N006")
         self._cuda = Cuda.open()
         super().__init__(device, self._cuda, UNKNOWN_LLC)
-        self._kernels: list[LoadedKernel] = []
-        self._arrays: Mapping[str, Array] = {}
+        self._kernels: dict[Stage, LoadedKernel] = {}
+        self._arrays: dict[Problem, Mapping[str, Array]] = {}
+        self._launches: dict[Stage, PreparedLaunch] = {}
         self._timer: StageTimer | None = None
         self._single = True
         self._open_device()
 
     def launch(self) -> tuple[int, ...]:
-        call, _ = self._bound()
-        if not self._upstream.launches(call.situation):
-            return (0,) * len(call.plan.stages)
+        calls, _ = self._bound()
         single, self._single = self._single, False
-        return self._timed().single() if single else self._timed().hot()
+        times = dict.fromkeys(self._kernels, 0)
+        if live := self._live(calls):
+            times |= zip(live, self._timed().single() if single else self._timed().hot(), strict=True)
+        return tuple(times.values())
 
     def evict_caches(self) -> None:
         super().evict_caches()
@@ -88,36 +92,35 @@ class CudaSession(GpuSession[Any]):
     def _load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         for stage, path in zip(plan.stages, artifacts, strict=True):
             kernel = stage.kernel
-            self._kernels.append(LoadedKernel(self._cuda, kernel, path, self._upstream.expected(kernel)))
+            self._kernels[stage] = LoadedKernel(self._cuda, kernel, path, self._upstream.expected(kernel))
 
     def _situation(self, plan: Plan) -> Any:
         return self._upstream.situation_of(plan.problem, self._device)
 
     def _auxiliaries(self, plan: Plan, situation: Any) -> Mapping[str, Array]:
-        self._arrays = self._upstream.auxiliaries_of(situation)
-        return self._arrays
+        arrays = self._arrays[plan.problem] = self._upstream.auxiliaries_of(situation)
+        return arrays
 
     def _prepare(self, call: Call[Any]) -> None:
-        made = [
-            self._prepared(kernel, stage, call) for kernel, stage in zip(self._kernels, call.plan.stages, strict=True)
-        ]
-        self._timer = StageTimer(self._cuda, made, self._zero if self._upstream.zeroed(call.plan) else None)
-
-    def _prepared(self, kernel: LoadedKernel, stage: Stage, call: Call[Any]) -> PreparedLaunch:
-        launch = self._upstream.launch_of(stage, call)
-        cleared = [(call.address(name), call.tensor(name).shape[0]) for name in launch.cleared]
-        return kernel.prepared(self._upstream.params_of(stage, call), launch, cleared)
+        for stage in call.plan.stages:
+            launch = self._upstream.launch_of(stage, call)
+            cleared = [(call.address(name), call.tensor(name).shape[0]) for name in launch.cleared]
+            params = self._upstream.params_of(stage, call)
+            self._launches[stage] = self._kernels[stage].prepared(params, launch, cleared)
+        self._forget()
 
     def _before_upload(self, call: Call[Any], host: Bytes) -> None:
-        self._upstream.before_upload(call, host)
+        if self._upstream.launches(call.situation):
+            self._upstream.before_upload(call, host)
 
     def _after_upload(self, call: Call[Any], mirror: Mirror) -> None:
-        for name, array in self._arrays.items():
+        for name, array in self._arrays[call.problem].items():
             mirror.write(call.auxiliaries[name], array)
         self._single = True
 
     def _after_download(self, call: Call[Any], host: Bytes) -> None:
-        self._upstream.after_download(call, host)
+        finish = self._upstream.after_download if self._upstream.launches(call.situation) else fill_outputs
+        finish(call, host)
 
     def _stream(self) -> Any:
         return self._timed().stream
@@ -125,20 +128,32 @@ class CudaSession(GpuSession[Any]):
     def _unload(self) -> None:
         if self._kernels or self._timer or self._mirror:
             self._open_device()
+        self._forget()
+        for kernel in self._kernels.values():
+            kernel.unload()
+        self._kernels, self._arrays, self._launches, self._single = {}, {}, {}, True
+
+    def _forget(self) -> None:
+        """Free the timer of earlier launches. The next one is made when it is needed."""
         if self._timer is not None:
             self._timer.close()
-        for kernel in self._kernels:
-            kernel.unload()
-        self._kernels, self._arrays, self._timer, self._single = [], {}, None, True
+            self._timer = None
+
+    def _live(self, calls: Sequence[Call[Any]]) -> list[Stage]:
+        """The stages of the passes for which the host code launches kernels."""
+        return [stage for call in calls if self._upstream.launches(call.situation) for stage in call.plan.stages]
 
     def _timed(self) -> StageTimer:
         if self._timer is None:
-            raise InternalError("launch before bind")
+            if not self._launches:
+                raise InternalError("launch before bind")
+            stages = [self._launches[stage] for stage in self._live(self._calls)]
+            zeroes = any(self._upstream.zeroed(call.plan) for call in self._calls)
+            self._timer = StageTimer(self._cuda, stages, self._zero if zeroes else None)
         return self._timer
 
     def _zero(self, stream: Any) -> None:
         """Queue the zeroing of the workspaces that the kernels expect to be zero."""
-        assert self._call is not None
-        for name in self._upstream.zeroed(self._call.plan):
-            workspace = self._call.tensor(name)
-            self._cuda.fill(self._call.address(name), 0, workspace.shape[0], stream)
+        for call in self._calls:
+            for name in self._upstream.zeroed(call.plan):
+                self._cuda.fill(call.address(name), 0, call.tensor(name).shape[0], stream)

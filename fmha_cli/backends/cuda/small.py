@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from math import prod
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.domain.arch import ArchSpec
@@ -22,22 +24,34 @@ if TYPE_CHECKING:
     from fmha_cli.backends.gpu.call import Call
 
 
+@dataclass(frozen=True)
+class Asked:
+    """A problem on a device: the situation of a project whose host code derives nothing from them."""
+
+    problem: Problem
+    device: DeviceFacts
+
+
 class SmallUpstream(Upstream):
-    """Its kernels and rules are those of a ``Few``. Its situation is the device.
+    """Its kernels and rules are those of a ``Few``.
 
     Attributes:
-        few: the kernels, and what they need of a problem.
+        few: the kernels, what they need of a problem, and the situation of a problem on a device.
     """
 
-    few: Few
+    few: Few[Any]
 
     @abstractmethod
-    def launch(self, kernel: KernelSpec, problem: Problem, device: DeviceFacts) -> Launch:
+    def launch(self, kernel: KernelSpec, situation: Any) -> Launch:
         """The launch that serves a problem."""
 
     @abstractmethod
-    def scratch(self, kernel: KernelSpec, problem: Problem) -> Mapping[str, Scratch]:
+    def scratch(self, kernel: KernelSpec, situation: Any) -> Mapping[str, Scratch]:
         """The scratch tensors of a launch by name."""
+
+    def details(self, kernel: KernelSpec, situation: Any) -> Iterable[tuple[str, str]]:
+        """What a plan says about a launch besides its shape."""
+        return ()
 
     def kernels(self, arch: ArchSpec) -> Iterable[KernelSpec]:
         return self.few.of(arch)
@@ -49,25 +63,27 @@ class SmallUpstream(Upstream):
         """The kernel's name in its cubin."""
         return self.expected(kernel).symbol
 
+    def upstream_name(self, kernel: KernelSpec) -> str:
+        """The same name: profilers show it, and no two kernels of an architecture share it."""
+        return self.template(kernel)
+
     def rules(self) -> tuple[Rule, ...]:
         return (*self.few.problem_rules, *self.few.kernel_rules.rules())
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         return self.few.decisions(problem, device)
 
-    def situation_of(self, problem: Problem, device: DeviceFacts) -> DeviceFacts:
-        return device
+    def situation_of(self, problem: Problem, device: DeviceFacts) -> Any:
+        return self.few.situation_of(problem, device)
 
     def plan_of(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        from fmha_cli.backends.cuda.scratch import workspaces
+        from fmha_cli.backends.cuda.scratch import launch_detail, workspaces
 
-        launch = self.launch(kernel, problem, device)
-        detail = (
-            ("grid", " x ".join(map(str, launch.grid))),
-            ("block", f"{launch.block[0]} threads, {launch.shared} bytes of shared memory"),
-            ("template", self.template(kernel)),
-        )
-        return Plan(problem, (Stage(kernel, detail),), workspaces(self.scratch(kernel, problem)))
+        situation = self.situation_of(problem, device)
+        launched, launch = self.launches(situation), self.launch(kernel, situation)
+        shape = launch_detail(launch.grid, prod(launch.block), launch.shared, self.template(kernel), launched=launched)
+        made = self.scratch(kernel, situation) if launched else {}
+        return Plan(problem, (Stage(kernel, (*shape, *self.details(kernel, situation))),), workspaces(made))
 
-    def launch_of(self, stage: Stage, call: Call[DeviceFacts]) -> Launch:
-        return self.launch(stage.kernel, call.problem, call.situation)
+    def launch_of(self, stage: Stage, call: Call[Any]) -> Launch:
+        return self.launch(stage.kernel, call.situation)

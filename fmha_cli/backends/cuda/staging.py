@@ -1,8 +1,8 @@
 """``Staging``: scratch tensors that stand for tensors which kernels cannot take as they are. The host copies them.
 
-It is for kernels that read whole loads, know no groups of heads, write rows of all heads one after the other, and have one
-dK and dV for each query head and one dBias for each head and sequence. They take strides for inputs, which therefore have a
-scratch tensor only where they cannot be read in place (``copied``). Outputs always have one, and O as an input too.
+Kernels have one dK and dV for each query head, and one dBias for each head and sequence. Some know no groups of heads, read
+whole loads, and write rows of all heads one after the other. They take strides for inputs, which therefore have a scratch
+tensor only where they cannot be read in place (``copied``).
 """
 
 from __future__ import annotations
@@ -35,23 +35,25 @@ class Staging(Sequences):
 
     Attributes:
         hdims: both head dims as kernels see them, padded with zeros.
-        names: the scratch tensors by the tensors that they stand for.
+        names: the scratch tensors by the tensors that they may stand for. Other tensors are read and written in place.
+        groups: whether kernels know the key head of a query head.
     """
 
     hdims: tuple[int, int]
     names: Mapping[str, str]
+    groups: bool
 
     @property
     def shared(self) -> bool:
         """Whether all query heads read one key head, in place, with a stride of 0. Other groups read repeated heads."""
-        return self.problem.kv_heads == 1 < self.problem.heads
+        return not self.groups and self.problem.kv_heads == 1 < self.problem.heads
 
     @cached_property
     def copied(self) -> tuple[str, ...]:
         """The inputs besides O that kernels read from a copy: for padded head dims, repeated heads, a cache (in which
         sequences need not start at multiples of a row's stride), or a bias whose rows are not whole loads."""
         p, wide, wide_v = self.problem, self.hdims[0] > self.problem.hdim, self.hdims[1] > self.problem.hdim_v
-        keys = self.cached or (not self.shared and p.kv_heads < p.heads)
+        keys = self.cached or (not self.shared and not self.groups and p.kv_heads < p.heads)
         wanted = {
             "q": wide or (self.cached and p.mode is Mode.BATCH),
             "k": wide or keys,
@@ -59,7 +61,7 @@ class Staging(Sequences):
             "do": wide_v and p.direction.backward,
             "bias": bias_shape(p) is not None and p.seqlen_k % (LOAD_BITS // p.dtype.bits),
         }
-        return tuple(name for name, copy in wanted.items() if copy)
+        return tuple(name for name, copy in wanted.items() if copy and name in self.names)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """The shape of the scratch tensor that stands for a tensor."""
@@ -75,7 +77,7 @@ class Staging(Sequences):
         """The scratch tensors by their names."""
         p = self.problem
         gradients = ("dq", "dk", "dv", *(("dbias",) if p.dbias else ())) if p.direction.backward else ()
-        for name in (*self.copied, "o", *gradients):
+        for name in (*self.copied, *(name for name in ("o", *gradients) if name in self.names)):
             yield self.names[name], Scratch(self.shape(name), p.dtype.bits // 8)
 
     def address(self, call: Call[Any], name: str) -> int:
@@ -86,7 +88,7 @@ class Staging(Sequences):
         """Strides of all tensors of rows as kernels see them."""
         out = {}
         for name in ("q", "k", "v", "o", "do", "dq", "dk", "dv"):
-            if self.names[name] in call.tensors:
+            if self.names.get(name) in call.tensors:
                 out[name] = Scratch(self.shape(name)).rows(self.problem.batch)
             elif name in call.tensors:
                 out[name] = call.rows(name)
@@ -95,12 +97,15 @@ class Staging(Sequences):
         return out
 
     def copy_in(self, call: Call[Any], arena: Bytes) -> None:
-        """Before the upload: copy inputs, and zero gradients, of which kernels may leave parts unwritten."""
+        """Before the upload: copy inputs, and zero gradients, of which kernels may leave parts unwritten.
+
+        O is an input of a backward pass, unless the forward pass of the same plan writes its scratch tensor.
+        """
         from fmha_cli.backends.cuda.copies import copy_rows_in, rows_of
         from fmha_cli.backends.gpu.arena_views import view
 
         backward = self.problem.direction.backward
-        for name in (*self.copied, *(("o",) if backward else ())):
+        for name in (*self.copied, *(("o",) if backward and not call.follows else ())):
             source = view(arena, call.tensor(name)) if name == "bias" else rows_of(call, arena, name)
             copy_rows_in(source, self.space(call, arena, name))
         for name in ("dq", "dk", "dv", "dbias") if backward else ():
@@ -117,7 +122,8 @@ class Staging(Sequences):
         if not self.problem.direction.backward:
             self.space(call, arena, "o")[np.concatenate(blind_rows(self.problem))] = 0
         for name in ("dq", "dk", "dv") if self.problem.direction.backward else ("o",):
-            copy_rows_out(self.space(call, arena, name), rows_of(call, arena, name))
+            if name in self.names:
+                copy_rows_out(self.space(call, arena, name), rows_of(call, arena, name))
         if "dbias" in call.tensors:
             broadcast_sum(self.space(call, arena, "dbias"), view(arena, call.tensor("dbias")))
 

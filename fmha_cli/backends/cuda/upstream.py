@@ -4,13 +4,13 @@ A backend derives one class from it, creates one object of that class, and passe
 beside this one provide building, inspection, prebuilt archives, dry runs and sessions.
 
 Listing kernels imports the derived class, so its module must not import numpy, cuda-python or the rules about problems.
-Each method imports what it needs in its own body; ``cuda.packaged`` has methods that do nothing else.
+Each method imports what it needs in its own body; ``cuda.own`` makes methods that do nothing else.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Rule
@@ -117,12 +118,11 @@ class Upstream(ABC):
         return {}
 
     def shim_folder(self, name: str) -> Path:
-        """The folder of a name in ``shims``.
+        """The folder of a name in ``shims``: the one that all upstreams share, or a folder of ``src`` in the package of
+        ``codegen`` that has the name of this package."""
+        from fmha_cli.codegen.cuda.shared import shim_folder
 
-        Raises:
-            LookupError: the name is not in ``shims``.
-        """
-        raise LookupError(name)
+        return shim_folder(name, self.package.replace(".backends.", ".codegen."))
 
     @abstractmethod
     def expected(self, kernel: KernelSpec) -> Expected:
@@ -147,11 +147,21 @@ class Upstream(ABC):
 
     @abstractmethod
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-        """A decision about every candidate: Supported, or all Reasons against it. See ``gpu.index.decisions``."""
+        """A decision about every candidate for a problem of one direction: Supported, or all Reasons against it. See
+        ``gpu.index.decisions``."""
 
     @abstractmethod
     def plan_of(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        """The stages around a supported main kernel, and the workspaces."""
+        """The stages around a supported main kernel of a problem of one direction, and the workspaces."""
+
+    def discord(self, problem: Problem, forward: KernelSpec, backward: KernelSpec) -> Sequence[Reason]:
+        """Why a backward kernel cannot read, on the device, the O and LSE that a forward kernel has left there. By default
+        nothing is against any pair."""
+        return ()
+
+    def passes(self) -> TwoPasses:
+        """The answers about problems of any direction."""
+        return TwoPasses(self.decide, self.plan_of, self.discord)
 
     # The arguments of a launch. None of these methods reads the tensors' contents.
 
@@ -172,7 +182,7 @@ class Upstream(ABC):
         return ()
 
     def launches(self, situation: Any) -> bool:
-        """Whether the host code launches any kernel. If not, ``after_download`` fills the outputs.
+        """Whether the host code launches any kernel. If not, there is nothing to attend to (``cuda.copies.fill_outputs``).
 
         By default the situation's own ``launches``, if it has one.
         """
@@ -181,15 +191,16 @@ class Upstream(ABC):
     # What the host converts, outside the timed launches.
 
     def before_upload(self, call: Call[Any], arena: Bytes) -> None:
-        """Change the host's arena before it is copied to the device.
+        """Change the host's arena before it is copied to the device. Where nothing will be launched, this is not called.
 
-        Kernels that read the contract's tensors as they are need nothing.
+        Kernels that read the contract's tensors as they are need nothing. Where ``call.follows``, the forward kernels
+        will write O and LSE.
         """
         return
 
     def after_download(self, call: Call[Any], arena: Bytes) -> None:
         """Convert what the kernels left in the host's arena to the contract's outputs.
 
-        Kernels that write those need nothing.
+        Kernels that write those need nothing. Where nothing was launched, this is not called.
         """
         return

@@ -6,6 +6,7 @@ from typing import Any
 
 from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.scratch import Scratch
+from fmha_cli.backends.cuda.small import Asked
 from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.cuda.tensor_maps import rows_map
 from fmha_cli.backends.cuda.units import multiprocessors
@@ -13,10 +14,8 @@ from fmha_cli.backends.cudnn_oss.rules import tiles_of
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.cudnn_oss.facts import facts_of
 from fmha_cli.codegen.cudnn_oss.params import BLOCKS, fast_divisor
-from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Stage
-from fmha_cli.domain.problem import Problem
 
 MAX, SUM, COUNTER = "softmax_max", "softmax_sum", "tile_counter"
 COUNTS = "sm90"  # the engine whose blocks take tiles from a counter; elsewhere each tile has a block
@@ -27,21 +26,21 @@ def expected(kernel: KernelSpec) -> Expected:
     return Expected(symbol=f.symbol, block=BLOCKS[f.engine], separate=True, threads=f.threads, shared_bytes=f.shared)
 
 
-def launch(kernel: KernelSpec, problem: Problem, device: DeviceFacts) -> Launch:
-    f, (_, tiles) = facts_of(kernel), tiles_of(problem, kernel)
-    blocks, cleared = (min(multiprocessors(device)[0], tiles), (COUNTER,)) if f.engine == COUNTS else (tiles, ())
+def launch(kernel: KernelSpec, s: Asked) -> Launch:
+    f, (_, tiles) = facts_of(kernel), tiles_of(s.problem, kernel)
+    blocks, cleared = (min(multiprocessors(s.device)[0], tiles), (COUNTER,)) if f.engine == COUNTS else (tiles, ())
     return Launch((blocks, 1, 1), (f.threads, 1, 1), f.shared, cleared=cleared)
 
 
-def scratch(kernel: KernelSpec, problem: Problem) -> dict[str, Scratch]:
+def scratch(kernel: KernelSpec, s: Asked) -> dict[str, Scratch]:
     """The largest score of each row and the sum of its exponentials, which kernels always write, and the counter."""
-    rows = Scratch((problem.batch, problem.heads, problem.seqlen_q))
+    rows = Scratch((s.problem.batch, s.problem.heads, s.problem.seqlen_q))
     return {MAX: rows, SUM: rows} | ({COUNTER: Scratch((1,))} if facts_of(kernel).engine == COUNTS else {})
 
 
-def params_of(stage: Stage, call: Call[DeviceFacts]) -> Any:
+def params_of(stage: Stage, call: Call[Asked]) -> Any:
     p, f = call.problem, facts_of(stage.kernel)
-    rows = scratch(stage.kernel, p)[MAX]
+    rows = scratch(stage.kernel, call.situation)[MAX]
     statistic = (len(rows.shape), rows.shape, rows.strides)
     sizes = (p.batch, p.heads, p.kv_heads, p.kv_heads, p.seqlen_q, p.seqlen_k, p.hdim, p.hdim_v)
     layout = {"element": f.element, "swizzle": "128B", "fill": "NAN_REQUEST_ZERO_FMA"}
@@ -58,7 +57,7 @@ def params_of(stage: Stage, call: Call[DeviceFacts]) -> Any:
     )
 
 
-def after_download(call: Call[DeviceFacts], arena: Any) -> None:
+def after_download(call: Call[Asked], arena: Any) -> None:
     """LSE is the largest score plus the logarithm of the sum."""
     import numpy as np
 
@@ -71,7 +70,7 @@ def after_download(call: Call[DeviceFacts], arena: Any) -> None:
         lse[...] = largest + np.log(total)
 
 
-def _schedule(kernel: KernelSpec, call: Call[DeviceFacts]) -> dict[str, Any]:
+def _schedule(kernel: KernelSpec, call: Call[Asked]) -> dict[str, Any]:
     """Tiles in the order of batch, head and row from a counter, or as many heads side by side as have their keys and
     values in the L2 cache. Upstream counts their bytes in 32 bits."""
     p, f, (each, tiles) = call.problem, facts_of(kernel), tiles_of(call.problem, kernel)

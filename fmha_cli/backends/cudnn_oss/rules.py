@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from fmha_cli.backends.cuda.choosing import Found, told_conditions
+from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
 from fmha_cli.backends.cuda.few import Few
+from fmha_cli.backends.cuda.small import Asked
 from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.conditions import next_multiple
 from fmha_cli.codegen.cudnn_oss.facts import NAME, facts_of, kernels
@@ -22,34 +23,35 @@ def tiles_of(p: Problem, kernel: KernelSpec) -> tuple[int, int]:
     return each, p.batch * p.heads * each
 
 
-def _hdim(p: Problem, kernel: KernelSpec) -> Found:
-    want = kernel.signature.hdim
+def _hdim(s: Asked, kernel: KernelSpec) -> Found:
+    p, want = s.problem, kernel.signature.hdim
     return None if p.hdim == p.hdim_v == want else {"hdim": p.hdim, "hdim_v": p.hdim_v, "want": want}
 
 
-def _mask(p: Problem, kernel: KernelSpec) -> Found:
+def _mask(s: Asked, kernel: KernelSpec) -> Found:
     """Row i must see the keys up to key i, where there are as many keys as rows."""
+    p = s.problem
     unbounded = p.mask.left is None or p.mask.left >= p.seqlen_q - 1
     square = p.mask.align is Align.TOP_LEFT or p.seqlen_q == p.seqlen_k
     return None if p.mask.right == 0 and unbounded and square else {"mask": p.mask.text()}
 
 
-def _rows(p: Problem, kernel: KernelSpec) -> Found:
-    tile = facts_of(kernel).tile[0]
+def _rows(s: Asked, kernel: KernelSpec) -> Found:
+    p, tile = s.problem, facts_of(kernel).tile[0]
     whole = next_multiple(p.seqlen_q, tile)
     fits = p.seqlen_q == whole == p.seqlen_k
     return None if fits else {"rows": p.seqlen_q, "keys": p.seqlen_k, "tile": tile, "whole": whole}
 
 
-def _scale(p: Problem, kernel: KernelSpec) -> Found:
-    return None if single(p.scale) >= SMALLEST else {"scale": p.scale, "hint": positive_scale(p)}
+def _scale(s: Asked, kernel: KernelSpec) -> Found:
+    return told(single(s.problem.scale) < SMALLEST, scale=s.problem.scale, hint=positive_scale(s.problem))
 
 
-def _counts(p: Problem, kernel: KernelSpec) -> Found:
-    tiles, groups = tiles_of(p, kernel)[1], p.heads // p.kv_heads
+def _counts(s: Asked, kernel: KernelSpec) -> Found:
+    tiles, groups = tiles_of(s.problem, kernel)[1], s.problem.heads // s.problem.kv_heads
     return None if tiles < 2**31 and groups < 2**16 else {"tiles": tiles, "groups": groups}
 
 
 FINDERS = {"K610": _hdim, "K611": _mask, "K612": _rows, "K613": _scale, "K614": _counts}
 IDS, REPLACED = ("K600", "K601", "K602"), (SIGNATURE_RULE_IDS["mask"], HDIM_RULE.id)
-FEW = Few(NAME, kernels, IDS, told_conditions(NAME, FINDERS), REPLACED)
+FEW = Few(NAME, lambda arch: kernels(arch.name), IDS, Asked, told_conditions(NAME, FINDERS), REPLACED)

@@ -132,26 +132,14 @@ def _backward(call: Call[Situation]) -> Members:
         "dsoftmax_sum": call.address("softmax_d"),
         "deterministic": p.deterministic,
     }
-    for name in ("q", "k", "v", "o", "do", "dq", "dk", "dv"):
-        at, strides = _gradient(call, name) if name in ("dk", "dv") else (call.address(name), rows(call, name))
-        out |= {f"{name}_ptr": at, **strided(name, strides)}
+    m = expanded(p)
+    for name, strides in m.strides(call).items():
+        out |= {f"{name}_ptr": m.address(call, name), **strided(name, strides)}
         if not s.packed_q:
             out |= batch_strided(name, strides)
     if p.deterministic:
         out["dq_accum_split_stride"] = scratch_of(s, call.plan.main, 1)["dq_accum"].strides[0]
     return out
-
-
-def _gradient(call: Call[Situation], name: str) -> tuple[int, Strides]:
-    """Address and strides of dK or dV as the kernel writes it.
-
-    The kernel writes one dK and dV for each query head. With grouped heads they go to a workspace.
-    """
-    workspace = f"{name}_expanded"
-    if workspace not in call.tensors:
-        return call.address(name), rows(call, name)
-    *batch, row, head, _ = expanded(call.problem, name).strides
-    return call.address(workspace), Strides(batch=batch[0] if batch else row, head=head, row=row)
 
 
 def strided(name: str, strides: Strides) -> Members:

@@ -7,7 +7,6 @@ from fmha_cli.backends.cuda.tables import Expected
 from fmha_cli.backends.flash_attn.plan import grid_of
 from fmha_cli.backends.flash_attn.situation import Situation
 from fmha_cli.backends.gpu.call import Call
-from fmha_cli.codegen.cuda.shared import VERSION
 from fmha_cli.codegen.flash_attn import traits
 from fmha_cli.codegen.flash_attn.emit import FACTS, SYMBOL
 from fmha_cli.codegen.flash_attn.instance import instance_of
@@ -29,7 +28,6 @@ def expected(kernel: KernelSpec) -> Expected:
     numbers = (*traits.algorithm_of(kernel).tile, kernel.signature.hdim, traits.threads(kernel))
     return Expected(
         symbol=SYMBOL,
-        version=VERSION,
         block=instance.block,
         extra=tuple(name for _, name in instance.extra),
         facts=dict(zip(FACTS, numbers, strict=True)),

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
+from fmha_cli.backends.cuda.scratch import launch_detail
 from fmha_cli.backends.flash_attn.index_limits import grid_yz
 from fmha_cli.backends.flash_attn.key import key_of
 from fmha_cli.backends.flash_attn.scratch import workspaces_of
@@ -62,18 +63,9 @@ def _kernels(s: Situation, main: KernelSpec, splits: int) -> Iterator[KernelSpec
 
 
 def _detail(s: Situation, kernel: KernelSpec, splits: int) -> Detail:
-    grid = grid_of(s, kernel, splits)
-    blocks = " x ".join(map(str, grid.blocks))
-    launch = (
-        f"{blocks}; x = {grid.formula}"
-        if s.launches
-        else "none: there is nothing to read, so the host fills the outputs"
-    )
-    common = (
-        ("grid", launch),
-        ("block", f"{threads(kernel)} threads, {smem_bytes(kernel)} bytes of shared memory"),
-        ("template", instance_of(kernel).template_id),
-    )
+    grid, template = grid_of(s, kernel, splits), instance_of(kernel).template_id
+    shape = grid.blocks, threads(kernel), smem_bytes(kernel)
+    common = launch_detail(*shape, template, formula=grid.formula, launched=s.launches)
     return (*common, *_own(s, kernel, splits))
 
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fmha_cli.backends.cuda.scratch import Scratch, workspaces
+from fmha_cli.backends.cuda.staging import Staging
 from fmha_cli.backends.flash_attn.situation import Situation
-from fmha_cli.domain.features import Layout, Mode
+from fmha_cli.domain.features import Mode
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.signature import Need
-from fmha_cli.domain.tensors import shapes_of
 
 PAD_ROWS = 128
 """Rows between packed sequences in the backward pass's scratch tensors: the tallest tile (``mha_varlen_bwd``)."""
@@ -32,7 +32,7 @@ def scratch_of(situation: Situation, main: KernelSpec, splits: int) -> dict[str,
     - ``rng_state``: two uint64. The forward kernel writes them with dropout; a backward plan always has them.
     - ``softmax_d``: row sums of dO * O.
     - ``dq_accum``: see ``FaBwdParams``.
-    - ``dk_expanded``, ``dv_expanded``: dK and dV of each query head, axes as in bshd, with grouped heads only.
+    - ``dk_expanded``, ``dv_expanded``: dK and dV of each query head, see :func:`expanded`.
     """
     made = _backward(situation) if main.family is Family.BWD_DQ_DK_DV else _forward(situation, main, splits)
     return dict(made)
@@ -70,12 +70,10 @@ def lse_is_packed(situation: Situation, main: KernelSpec) -> bool:
     return situation.unpadded_lse and not whole
 
 
-def expanded(problem: Problem, name: str) -> Scratch:
-    """dK or dV (``name`` is dk or dv) of each query head, axes as in bshd."""
-    *axes, width = shapes_of(problem)[name].shape
-    if problem.layout is Layout.BHSD:
-        axes[-2], axes[-1] = axes[-1], axes[-2]
-    return Scratch((*axes[:-1], problem.heads, width), problem.dtype.bits // 8)
+def expanded(problem: Problem) -> Staging:
+    """dK and dV of each query head, with grouped heads."""
+    names = {"dk": "dk_expanded", "dv": "dv_expanded"} if problem.heads != problem.kv_heads else {}
+    return Staging(problem, (problem.hdim, problem.hdim_v), names, groups=True)
 
 
 def _forward(s: Situation, main: KernelSpec, splits: int) -> Iterator[tuple[str, Scratch]]:
@@ -95,9 +93,7 @@ def _backward(s: Situation) -> Iterator[tuple[str, Scratch]]:
     yield "rng_state", Scratch((2,), RNG_STATE // 2)
     yield "softmax_d", Scratch(d)
     yield "dq_accum", Scratch((s.dq_parts, *dq))
-    if p.heads != p.kv_heads:
-        yield "dk_expanded", expanded(p, "dk")
-        yield "dv_expanded", expanded(p, "dv")
+    yield from expanded(p).staged()
 
 
 def _packed_shapes(s: Situation) -> tuple[tuple[int, ...], ...]:

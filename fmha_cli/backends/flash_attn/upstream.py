@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType as Map
 
-from fmha_cli.backends.cuda.packaged import PackagedUpstream, own
+from fmha_cli.backends.cuda.own import own
+from fmha_cli.backends.cuda.upstream import Upstream
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.codegen.flash_attn.algorithm import FaAlgorithm
 from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.rules import Rule
 from fmha_cli.domain.signature import MaskKey
 
 _MIB = 2**20
@@ -23,7 +25,7 @@ _FILES = {
 """The ``direction`` in the name of the file whose launch code instantiates the kernel."""
 
 
-class FlashAttention(PackagedUpstream):
+class FlashAttention(Upstream):
     """``csrc/flash_attn`` of flash-attn 2.8.3.post2, with the CUTLASS of the same archive."""
 
     name = NAME
@@ -76,6 +78,12 @@ class FlashAttention(PackagedUpstream):
         }
     )
 
+    kernels = own(".catalogue")
+    refusals = own(".kernel_rules")
+    situation_of = own(".situation")
+    decide = own(".decide")
+    plan_of = own(".plan")
+    params_of = own(".arguments")
     launch_of = own(".launches")
     expected = own(".launches")
     zeroed = own(".launches")
@@ -84,6 +92,12 @@ class FlashAttention(PackagedUpstream):
     after_download = own(".conversions")
     emit = own("fmha_cli.codegen.flash_attn.emit")
     template = own("fmha_cli.codegen.flash_attn.instance")
+
+    def rules(self) -> tuple[Rule, ...]:
+        from fmha_cli.backends.flash_attn.kernel_rules import KERNEL_RULES
+        from fmha_cli.backends.flash_attn.problem_rules import RULES
+
+        return (*RULES, *KERNEL_RULES)
 
     def upstream_name(self, kernel: KernelSpec) -> str | None:
         """The stem of the instance file that compiles a kernel (``generate_kernels.py`` ``Kernel.filename``).

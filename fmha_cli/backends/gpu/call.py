@@ -1,8 +1,8 @@
-"""``Call``: what the argument blocks of a plan are made from, and the device addresses of its tensors."""
+"""``Call``: what the argument blocks of a pass are made from, and the device addresses of its tensors."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -33,13 +33,15 @@ class Strides:
 
 @dataclass(frozen=True)
 class Call(Generic[S]):
-    """One binding of a plan.
+    """One binding of a plan of one pass. A plan of both passes has two calls (:func:`calls_of`).
 
     Attributes:
         situation: what the backend's host code derives from the problem.
         tensors: tensors and workspaces in the arena, by name.
         arena: device address of the arena's first byte.
         auxiliaries: device addresses of the small arrays that kernels read besides the tensors, by name.
+        follows: whether this is the backward pass after a forward pass of the same plan: O, LSE and the workspaces hold
+            what the forward kernels have left on the device, and the host must not supply them.
     """
 
     plan: Plan
@@ -47,6 +49,7 @@ class Call(Generic[S]):
     tensors: Mapping[str, BoundTensor]
     arena: int
     auxiliaries: Mapping[str, int]
+    follows: bool = False
 
     @property
     def problem(self) -> Problem:
@@ -89,6 +92,27 @@ class Call(Generic[S]):
     def keys(self, name: str) -> Strides:
         """Strides of k or v. With a paged cache ``batch`` is the stride from page to page."""
         return page_strides(self.tensor(name)) if self.problem.paged else self.rows(name)
+
+
+def calls_of(
+    plan: Plan,
+    situation_of: Callable[[Plan], S],
+    tensors: Mapping[str, BoundTensor],
+    arena: int,
+    places_of: Callable[[Plan, S], Mapping[str, int]],
+) -> tuple[Call[S], ...]:
+    """The call of each pass of a plan, in launch order.
+
+    Args:
+        situation_of: returns what the backend's host code derives from the problem of a pass.
+        places_of: returns device addresses for the small arrays of a pass, by name.
+    """
+    calls: list[Call[S]] = []
+    for part in plan.passes():
+        situation = situation_of(part)
+        places = places_of(part, situation)
+        calls.append(Call(part, situation, tensors, arena, places, follows=bool(calls)))
+    return tuple(calls)
 
 
 def row_strides(tensor: BoundTensor, layout: Layout) -> Strides:

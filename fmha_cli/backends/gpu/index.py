@@ -17,7 +17,6 @@ from typing import Any, Generic, Protocol, TypeVar
 from fmha_cli.backends.gpu.conditions import fields_of, the_family
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.features import Direction
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import (
@@ -180,8 +179,5 @@ def decisions(
 
 
 def families_for(problem: Problem, forward: Sequence[Family], backward: Sequence[Family]) -> tuple[Family, ...]:
-    """Families whose kernels are candidates for the problem's direction. A problem of both directions gets them all."""
-    return {
-        Direction.FWD: tuple(forward),
-        Direction.BWD: tuple(backward),
-    }.get(problem.direction, (*forward, *backward))
+    """Families whose kernels are candidates for the direction of a problem that has one."""
+    return tuple(backward if problem.direction.backward else forward)

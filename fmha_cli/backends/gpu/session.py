@@ -3,6 +3,9 @@
 A session derives from it and implements the hooks, whose docstrings say when they are called. Hooks that are not
 abstract do nothing by default. A session runs one plan at a time: ``load``, ``bind``, then ``upload``, ``launch``,
 ``download`` in a loop, and ``close``.
+
+A plan has one or two passes (``Plan.passes``), and each has a ``Call`` of its own: a hook that takes a call is called for every
+pass in launch order, and sees the pass as a plan of one direction.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from fmha_cli.backends.gpu.arena_views import Array, Bytes
-from fmha_cli.backends.gpu.call import Call
+from fmha_cli.backends.gpu.call import Call, calls_of
 from fmha_cli.backends.gpu.driver import Driver
 from fmha_cli.backends.gpu.mirror import Mirror
 from fmha_cli.domain.device import DeviceFacts
@@ -38,7 +41,7 @@ class GpuSession(ABC, Generic[S]):
         self._device, self._memory = device, memory
         self._cache_bytes = device.llc_bytes or unknown_cache
         self._plan: Plan | None = None
-        self._call: Call[S] | None = None
+        self._calls: tuple[Call[S], ...] = ()
         self._mirror: Mirror | None = None
 
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
@@ -51,26 +54,32 @@ class GpuSession(ABC, Generic[S]):
         if self._plan is None:
             raise InternalError("bind before load")
         self._enter()
-        situation = self._situation(self._plan)
         self._mirror = mirror = Mirror(self._memory, arena)
-        places = mirror.places(self._auxiliaries(self._plan, situation))
-        self._call = Call(self._plan, situation, tensors, mirror.base, places)
-        self._prepare(self._call)
+
+        def places_of(plan: Plan, situation: S) -> Mapping[str, int]:
+            return mirror.places(self._auxiliaries(plan, situation))
+
+        self._calls = calls_of(self._plan, self._situation, tensors, mirror.base, places_of)
+        for call in self._calls:
+            self._prepare(call)
 
     def upload(self) -> None:
-        call, mirror = self._bound()
-        self._before_upload(call, mirror.host)
+        calls, mirror = self._bound()
+        for call in calls:
+            self._before_upload(call, mirror.host)
         mirror.upload()
-        self._after_upload(call, mirror)
+        for call in calls:
+            self._after_upload(call, mirror)
 
     @abstractmethod
     def launch(self) -> tuple[int, ...]:
         """Run all stages once and wait: nanoseconds per stage."""
 
     def download(self) -> None:
-        call, mirror = self._bound()
+        calls, mirror = self._bound()
         mirror.download()
-        self._after_download(call, mirror.host)
+        for call in calls:
+            self._after_download(call, mirror.host)
 
     def evict_caches(self) -> None:
         """Write twice the size of the last-level cache. The next launch is queued behind it in the same stream."""
@@ -82,18 +91,19 @@ class GpuSession(ABC, Generic[S]):
         self._unload()
         if self._mirror is not None:
             self._mirror.close()
-        self._plan = self._call = self._mirror = None
+        self._plan = self._mirror = None
+        self._calls = ()
 
-    def _bound(self) -> tuple[Call[S], Mirror]:
-        """The current binding. Its device becomes the current one.
+    def _bound(self) -> tuple[tuple[Call[S], ...], Mirror]:
+        """The calls of the current binding, in launch order. Its device becomes the current one.
 
         Raises:
             InternalError: the session is not bound.
         """
-        if self._call is None or self._mirror is None:
+        if not self._calls or self._mirror is None:
             raise InternalError("the session is not bound")
         self._enter()
-        return self._call, self._mirror
+        return self._calls, self._mirror
 
     @abstractmethod
     def _enter(self) -> None:
@@ -105,10 +115,10 @@ class GpuSession(ABC, Generic[S]):
 
     @abstractmethod
     def _situation(self, plan: Plan) -> S:
-        """The values that the host code derives from the plan's problem, for ``Call.situation``."""
+        """The values that the host code derives from the problem of a pass, for ``Call.situation``."""
 
     def _auxiliaries(self, plan: Plan, situation: S) -> Mapping[str, Array]:
-        """The small arrays that kernels read besides the tensors. ``bind`` uses only their sizes."""
+        """The small arrays that the kernels of a pass read besides the tensors. ``bind`` uses only their sizes."""
         return {}
 
     @abstractmethod

@@ -40,11 +40,12 @@ class HipSession(GpuSession[S]):
         super().__init__(device, self._hip, UNKNOWN_LLC)
 
     def launch(self) -> tuple[int, ...]:
-        call, _ = self._bound()
+        calls, _ = self._bound()
         stages = self._stages()
         if not stages:
             raise InternalError("launch before upload")
-        self._before_launch(call)
+        for call in calls:
+            self._before_launch(call)
         self._hip.record(self._events[0], self._queue)
         for stage, event in zip(stages, self._events[1:], strict=True):
             stage(int(self._queue))

@@ -14,10 +14,9 @@ from fmha_cli.backends.gpu.arithmetic import single
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.mem_efficient.scratch import COPIES, Storage, storage_of
 from fmha_cli.backends.mem_efficient.situation import Situation
-from fmha_cli.codegen.cuda.shared import VERSION
 from fmha_cli.codegen.mem_efficient.emit import block_of
 from fmha_cli.codegen.mem_efficient.traits import traits_of
-from fmha_cli.codegen.struct import ArgumentBlock, c_fields
+from fmha_cli.codegen.struct import c_fields
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Stage
 
@@ -28,25 +27,20 @@ _STRIDES = {"do": "gO", "dq": "gQ", "dk": "gK", "dv": "gV"}
 """The beginnings of the names of strides that are not those of the tensors."""
 
 
-def params_of(stage: Stage, call: Call[Situation]) -> ArgumentBlock:
+def params_of(stage: Stage, call: Call[Situation]) -> object:
     """The stage's parameter block.
 
     Raises:
         InternalError: a tensor that the stage needs is missing, or its last axis is not contiguous.
     """
-    m, block = storage_of(call.problem, stage.kernel), _block(stage.kernel)
+    m, block = storage_of(call.problem, stage.kernel), block_of(stage.kernel)
     names = [name for name, _ in c_fields(block)]
     values = _numbers(m, call.situation) | _strides(m, call) | {"workspace": call.address("workspace")}
     for name in names:
         if name.endswith("_ptr"):
             stem = name.removesuffix("_ptr")
             values[name] = m.address(call, _TENSORS.get(stem, stem))
-    made: ArgumentBlock = block(**{name: values[name] for name in names if name in values})
-    return made
-
-
-def _block(kernel: KernelSpec) -> Any:
-    return block_of(kernel)
+    return block(**{name: values[name] for name in names if name in values})
 
 
 def _numbers(m: Storage, s: Situation) -> dict[str, Any]:
@@ -83,22 +77,18 @@ def _strides(m: Storage, call: Call[Situation]) -> dict[str, int]:
     return {f"{field}_stride{axis}": n for field, ns in every.items() for axis, n in zip("BHM", ns, strict=True)}
 
 
-def launch_of(stage: Stage, call: Call[Situation]) -> Launch:
-    """The launch of a stage (``getBlocksGrid``, ``getThreadsGrid``, ``should_zero_workspace``).
+def launch(kernel: KernelSpec, s: Situation) -> Launch:
+    """The launch that serves a problem (``getBlocksGrid``, ``getThreadsGrid``, ``should_zero_workspace``).
 
-    Blocks add to tiles of dQ in the workspace, and the last one does not give back its lock.
+    The grid: tiles of rows (backward: blocks that share the keys), heads, sequences. Blocks add to tiles of dQ in the
+    workspace, and the last one does not give back its lock.
     """
-    m = storage_of(call.problem, stage.kernel)
+    p, m = s.problem, storage_of(s.problem, kernel)
     t, threads = m.traits, m.traits.threads
-    adds = not t.forward and (m.splits > 1 or call.situation.window > 0) and "workspace" in m.scratch
+    grid = (-(-p.seqlen_q // t.algorithm.tile[0]) if t.forward else m.splits, p.heads, p.batch)
     block = (WARP, threads // WARP, 1) if t.forward else (threads, 1, 1)
-    return Launch(grid_of(m), block, t.shared_bytes, cleared=("workspace",) if adds else ())
-
-
-def grid_of(m: Storage) -> tuple[int, int, int]:
-    """Tiles of rows (backward: blocks that share the keys), heads, sequences."""
-    p = m.problem
-    return -(-p.seqlen_q // m.traits.algorithm.tile[0]) if m.traits.forward else m.splits, p.heads, p.batch
+    adds = not t.forward and s.launches and (m.splits > 1 or s.window > 0)
+    return Launch(grid, block, t.shared_bytes, cleared=("workspace",) if adds else ())
 
 
 def auxiliaries_of(s: Situation) -> dict[str, Any]:
@@ -111,10 +101,5 @@ def expected(kernel: KernelSpec) -> Expected:
     """What the kernel's cubin must export."""
     t = traits_of(kernel)
     return Expected(
-        symbol=t.name,
-        version=VERSION,
-        block=block_of(kernel),
-        facts=t.facts,
-        threads=t.threads,
-        shared_bytes=t.shared_bytes,
+        symbol=t.name, block=block_of(kernel), facts=t.facts, threads=t.threads, shared_bytes=t.shared_bytes
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from fmha_cli.backends.cuda.copies import fill_outputs, lse_in, lse_out, row_sums_in
+from fmha_cli.backends.cuda.copies import lse_in, lse_out, row_sums_in
 from fmha_cli.backends.gpu.arena_views import Bytes
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.mem_efficient.scratch import storage_of
@@ -15,15 +15,14 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
     """Fill the workspaces that the kernel reads.
 
     A backward kernel reads +inf as the LSE of what is no row, as upstream's forward kernel pads it, and of rows without
-    keys: exp(-inf - -inf) would be NaN.
+    keys: exp(-inf - -inf) would be NaN. After a forward pass of the same plan it reads what that leaves (``pairs``).
 
     Raises:
         InternalError: a workspace is missing or too small.
     """
     m = storage_of(call.problem, call.plan.main)
-    if m.scratch:
-        m.copy_in(call, arena)
-    if m.scratch and not m.traits.forward:
+    m.copy_in(call, arena)
+    if not m.traits.forward and not call.follows:
         lse_in(call, arena, "logsumexp", m.scratch["logsumexp"].shape, inf)
         if not m.traits.facts["kKernelComputesDelta"]:
             row_sums_in(call, arena, "delta", m.scratch["delta"].shape)
@@ -36,9 +35,6 @@ def after_download(call: Call[Situation], arena: Bytes) -> None:
         InternalError: a workspace is missing or too small.
     """
     m = storage_of(call.problem, call.plan.main)
-    if not m.scratch:
-        fill_outputs(call, arena)
-        return
     m.copy_out(call, arena)
     if m.traits.forward and call.problem.lse:
         lse_out(call, arena, "logsumexp", m.scratch["logsumexp"].shape)

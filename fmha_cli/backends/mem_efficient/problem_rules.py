@@ -1,4 +1,4 @@
-"""Rules K520-K539 of memory-efficient attention: what its kernels need of a problem. Their texts are data."""
+"""Rules K520-K533 of memory-efficient attention: what its kernels need of a problem. Their texts are data."""
 
 from __future__ import annotations
 
@@ -8,20 +8,16 @@ from functools import lru_cache
 from fmha_cli.backends.cuda.choosing import Finder, Found, told, told_conditions
 from fmha_cli.backends.cuda.listed import capability
 from fmha_cli.backends.gpu.arithmetic import single
-from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.backends.mem_efficient.catalogue import NAME
 from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of
-from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, Situation, situation_of
+from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, Situation
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.arch import load_arch
-from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.features import Alibi, Bias
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.rules import LEFTPAD_CORE_RULES, Reason, Rule, Severity
 from fmha_cli.domain.signature_hints import positive_scale, unpacked
 
-NO_KERNELS, ORDER = "K538", "K539"
 SIGNED, UNSIGNED, GRID_END, BLOCKS_END = 1 << 31, 1 << 32, 1 << 16, 1 << 15
 """The ends of 32-bit products, of y and z of a grid (``cudaDevAttrMaxGridDimY``), and of what is counted in 16 bits."""
 LEAST, FP16_END = 2.0**-126, 65520
@@ -45,7 +41,8 @@ def _findings(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     yield "K526", told(p.alibi is not Alibi.NONE)
     yield "K527", told(s.apart and p.bias is not Bias.NONE, bias=p.bias.value, help=unpacked(p))
     yield "K528", told(p.paged, cache=p.kv_cache.text())
-    over = next((found for found in _products(storage_of(p, kernel)) if found[1] >= found[2]), ("", 0, 0))
+    products = _products(storage_of(p, kernel)) if s.launches else ()
+    over = next((found for found in products if found[1] >= found[2]), ("", 0, 0))
     yield "K529", told(over[2], what=over[0], count=over[1])
     t, own = traits_of(kernel), load_arch(s.device.archs[0] if kernel.arch in s.device.archs else kernel.arch)
     rows, keys = t.algorithm.tile
@@ -94,14 +91,3 @@ def _finder(id: str) -> Finder[Situation]:
 
 CONDITIONS = told_conditions(NAME, {f"K{number}": _finder(f"K{number}") for number in range(520, 534)})
 """Conditions on the problem."""
-
-
-def no_kernels(device: DeviceFacts) -> Reason:
-    """The Reason for a device that the backend has no kernels for."""
-    text = f"no memory-efficient kernels can be built for {', '.join(device.archs) or 'this device'}"
-    return Reason(NO_KERNELS, text, "--backend cpu", Severity.PLACE)
-
-
-_OWN = (condition.rule(situation_of) for condition in CONDITIONS)
-RULES: tuple[Rule, ...] = (*LEFTPAD_CORE_RULES, *_OWN, *unchecked_rules(NAME, (NO_KERNELS, ORDER)))
-"""All rules about problems. The backend adds the rules about kernels (``kernel_rules``)."""

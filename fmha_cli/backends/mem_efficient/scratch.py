@@ -12,6 +12,7 @@ from functools import cached_property, lru_cache
 from types import MappingProxyType
 
 from fmha_cli.backends.cuda.scratch import Scratch
+from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.backends.cuda.staging import Staging
 from fmha_cli.backends.gpu.conditions import next_multiple
 from fmha_cli.codegen.mem_efficient.traits import Traits, traits_of
@@ -37,9 +38,8 @@ class Storage(Staging):
 
     @cached_property
     def scratch(self) -> Mapping[str, Scratch]:
-        """The scratch tensors by name. There are none where nothing is launched."""
-        p = self.problem
-        return dict((*self.staged(), *self._own())) if p.seqlen_q and p.seqlen_k else {}
+        """The scratch tensors of a launch by name."""
+        return dict((*self.staged(), *self._own()))
 
     def _own(self) -> Iterator[tuple[str, Scratch]]:
         t, p = self.traits, self.problem
@@ -82,4 +82,10 @@ def storage_of(p: Problem, kernel: KernelSpec) -> Storage:
         InternalError: the kernel is none of the backend's.
     """
     t = traits_of(kernel)
-    return Storage(p, (next_multiple(p.hdim, t.width), next_multiple(p.hdim_v, t.width)), COPIES, t)
+    hdims = next_multiple(p.hdim, t.width), next_multiple(p.hdim_v, t.width)
+    return Storage(p, hdims, COPIES, groups=False, traits=t)
+
+
+def scratch(kernel: KernelSpec, situation: Sequences) -> Mapping[str, Scratch]:
+    """The scratch tensors of a launch by name."""
+    return storage_of(situation.problem, kernel).scratch

@@ -38,9 +38,16 @@ class Situation(Sequences):
         return (mask.left or 0) + 1 if hides else 0
 
     @property
-    def launches(self) -> bool:
-        """Whether the host launches a kernel. Without rows or keys it fills the outputs itself."""
-        return self.problem.seqlen_q > 0 and self.problem.seqlen_k > 0
+    def blind(self) -> bool:
+        """Whether some row sees no key. A bias does not count."""
+        mask = self.problem.mask
+        return any(
+            not k
+            or (mask.right is not None and mask.delta(q, k) + mask.right < 0)
+            or (mask.left is not None and q - 1 + mask.delta(q, k) - mask.left >= k)
+            for q, k in self.lengths
+            if q
+        )
 
 
 @lru_cache(maxsize=64)

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from types import MappingProxyType as Map
 
-from fmha_cli.backends.cuda.packaged import PackagedUpstream, own
+from fmha_cli.backends.cuda.own import own
+from fmha_cli.backends.cuda.small import SmallUpstream
 from fmha_cli.backends.mem_efficient.catalogue import NAME
 from fmha_cli.codegen.mem_efficient.algorithm import MemEffAlgorithm
 from fmha_cli.codegen.mem_efficient.traits import traits_of
@@ -15,7 +16,7 @@ _FLAGS = ("-std=c++17", "-DNDEBUG", "-DHAS_PYTORCH")
 """``setup.py`` of xformers. Without ``HAS_PYTORCH`` forward kernels ignore dropout."""
 
 
-class MemEfficient(PackagedUpstream):
+class MemEfficient(SmallUpstream):
     """``xformers/csrc/attention/cuda/fmha`` of xformers 0.0.28.post3, with the CUTLASS of the same archive."""
 
     name, algorithm, dropout_stream = NAME, MemEffAlgorithm, "memeff"
@@ -34,7 +35,15 @@ class MemEfficient(PackagedUpstream):
     )
     compile_bytes = Map({Family.FWD: 512 << 20, Family.BWD_DQ_DK_DV: 512 << 20})  # measured: at most 388 MiB
 
+    few = own(".decide", "FEW")
+    kernels = own(".catalogue")
     profile_kernels = own(".catalogue")
+    discord = own(".pairs")
+    launch = own(".arguments")
+    scratch = own(".scratch")
+    details = own(".plan")
+    params_of = own(".arguments")
+    expected = own(".arguments")
     auxiliaries_of = own(".arguments")
     before_upload = own(".conversions")
     after_download = own(".conversions")

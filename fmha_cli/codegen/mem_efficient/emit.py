@@ -10,11 +10,10 @@ from __future__ import annotations
 from fmha_cli.codegen.cuda.shared import exports_text
 from fmha_cli.codegen.mem_efficient.params import MemEffBwdParams, MemEffFwdParams
 from fmha_cli.codegen.mem_efficient.traits import traits_of
-from fmha_cli.codegen.struct import ArgumentBlock
 from fmha_cli.domain.kernel import Family, KernelSpec
 
 
-def block_of(kernel: KernelSpec) -> type[ArgumentBlock]:
+def block_of(kernel: KernelSpec) -> type:
     """The parameter block of a kernel."""
     return MemEffFwdParams if kernel.family is Family.FWD else MemEffBwdParams
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from cpu_cases import Load, kernel_of
-from numerics.faults import BackwardFault, Fault
+from numerics.faults import Fault
 from planted_cpu import planted
 
 from fmha_cli.backends.cpu import backend, building
@@ -21,7 +21,7 @@ def load(shared_cache: Path) -> Load:
     accepted = backend.probe().devices[0].archs
     loaded: dict[tuple[object, ...], ctypes.CDLL] = {}
 
-    def get(arch: str, dtype: str, kind: str, fault: Fault | BackwardFault | None = None) -> ctypes.CDLL:
+    def get(arch: str, dtype: str, kind: str, fault: Fault | None = None) -> ctypes.CDLL:
         if arch not in accepted:
             pytest.skip(f"this machine does not run {arch} kernels")
         key = (arch, dtype, kind, fault)

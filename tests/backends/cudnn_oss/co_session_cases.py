@@ -30,8 +30,8 @@ def counter(standin: str, folder: str) -> None:
     session.load(plan, [cubin_of(plan, Path(folder))])
     layout = layout_of(plan.problem, plan.workspaces, gaps=True)
     session.bind(memoryview(bytearray(b"\xc3") * layout.size), layout.tensors, 1)
-    assert session._call is not None
-    at, seen = session._call.address("tile_counter"), []
+    (call,) = session._calls
+    at, seen = call.address("tile_counter"), []
 
     def kernel(launch: Launch) -> None:
         held = ctypes.c_int32.from_address(at)
@@ -66,15 +66,15 @@ def descriptors(standin: str, folder: str) -> None:
         recording.forget()
         session.launch()
         (launch,) = recording.launches
-        (loaded,) = session._kernels
+        (loaded,) = session._kernels.values()
         assert loaded.separate is not None
         raw = together(launch.parameters, BLOCKS["sm100"], loaded.separate)
         block = ctypes_structure(BLOCKS["sm100"]).from_buffer_copy(raw)
-        assert session._call is not None
+        (call,) = session._calls
         for name in "qkvo":
             found = read_map(bytes(np.array(getattr(block, f"tma_{name}"), np.uint64)))
-            strides = session._call.rows(name)
-            assert found.address == session._call.address(name)
+            strides = call.rows(name)
+            assert found.address == call.address(name)
             assert found.shape == (64, 256, 1 if name in "kv" else 2, 1)
             assert found.strides == (2 * strides.row, 2 * strides.head, 2 * strides.batch)
 

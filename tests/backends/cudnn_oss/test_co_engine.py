@@ -104,7 +104,9 @@ def test_many_launches_are_the_engines(library: Any, made: tuple[str, int, Probl
 def same_launch(library: Any, arch: str, units: int, problem: Problem) -> None:
     plan, device = planned(arch, units, problem)
     (stage,) = plan.stages
-    call = Call(plan, device, layout_of(problem, plan.workspaces, gaps=True).tensors, BASE, {})
+    call = Call(
+        plan, UPSTREAM.situation_of(problem, device), layout_of(problem, plan.workspaces, gaps=True).tensors, BASE, {}
+    )
     launch, block = UPSTREAM.launch_of(stage, call), bytes(packed(UPSTREAM.params_of(stage, call), played_map))
     layout = host_layout(BLOCKS[facts_of(stage.kernel).engine])
     theirs = launch_of_engine(library, VERSIONS[arch], units, asked(call), tuple(size for *_, size in layout))
@@ -163,7 +165,7 @@ def test_a_swizzle_never_exceeds_the_heads_and_survives_huge_ones(library: Any) 
         problem = Problem.of(dtype="bf16", batch=1, heads=3, seqlen=rows, hdim=128, causal=True)
         plan, device = planned("sm_100a", 148, problem)
         tensors: dict[str, BoundTensor] = dict(layout_of(problem, plan.workspaces).tensors)
-        call = Call(plan, device, tensors, BASE, {})
+        call = Call(plan, UPSTREAM.situation_of(problem, device), tensors, BASE, {})
         ours = UPSTREAM.params_of(plan.stages[0], call)
         theirs = launch_of_engine(library, 100, 148, asked(call), sizes)
         assert bytes(packed(ours, played_map))[: sum(sizes[:8])] == b"".join(theirs.parameters[:8])

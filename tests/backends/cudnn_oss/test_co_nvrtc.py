@@ -7,21 +7,21 @@ from typing import Any
 
 import pytest
 from cuda_figures import compared
+from nvrtc_context import nvrtc_context
 
 from fmha_cli.backends.cuda.inspect import inspect
-from fmha_cli.backends.cuda.shop import build, workshop
+from fmha_cli.backends.cuda.shop import build
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
 from fmha_cli.codegen.cudnn_oss import emit as emitter
 from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
 from fmha_cli.codegen.cudnn_oss.params import BLOCKS
 from fmha_cli.codegen.struct import host_layout
-from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
 from fmha_cli.toolchain.cuda.cubin import Cubin
-from fmha_cli.toolchain.cuda.probe import CudaKind
 
 ARCHS = ("sm_90a", "sm_100a", "sm_103a")
 QUICK, *SLOW = (kernel for arch in ARCHS for kernel in kernels(arch))
@@ -36,15 +36,7 @@ FIGURES = {
 
 @pytest.fixture(scope="module")
 def context(shared_cache: Path) -> BuildContext:
-    """A context with the run's cache; skips the tests if NVRTC or the sources are missing."""
-    shop = workshop(UPSTREAM, BuildContext(shared_cache))
-    if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
-        pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
-    try:
-        shop.tree()
-    except EnvironmentProblem as fault:
-        pytest.skip(f"no sources of cudnn-frontend: {fault.what}")
-    return BuildContext(shared_cache, prepared=shop)
+    return nvrtc_context(UPSTREAM, shared_cache)
 
 
 def name_of(kernel: KernelSpec) -> str:

@@ -143,7 +143,7 @@ def test_the_catalogue() -> None:
     }
     for kernel in (kernel for found in listed.values() for kernel in found):
         assert UPSTREAM.refusals(kernel) == ()
-        assert UPSTREAM.template(kernel) == facts_of(kernel).symbol
+        assert UPSTREAM.template(kernel) == UPSTREAM.upstream_name(kernel) == facts_of(kernel).symbol
 
 
 def other(kernel: KernelSpec, **changes: object) -> KernelSpec:

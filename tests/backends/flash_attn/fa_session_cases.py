@@ -58,6 +58,11 @@ FAMILIES = (
         "sm_80",
         (Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ),
     ),
+    (
+        "--seqlens-q 30,100 --seqlens-k 50,40 -H 4 --kv-heads 2 -d 64 --deterministic --causal --direction fwd+bwd",
+        "sm_90",
+        (Family.FWD, Family.BWD_DOT_DO_O, Family.BWD_DQ_DK_DV, Family.BWD_CONVERT_DQ),
+    ),
 )  # fmt: skip
 
 
@@ -97,13 +102,13 @@ class Bench:
         self.session.load(self.plan, self.paths)
         self.session.bind(memoryview(self.memory), self.layout.tensors, 1)
         self.session.upload()
-        raw = (ctypes.c_char * self.layout.size).from_address(self.call.arena)
+        raw = (ctypes.c_char * self.layout.size).from_address(self.session._calls[0].arena)
         self.device = np.frombuffer(raw, np.uint8)
 
     @property
     def call(self) -> Any:
-        assert self.session._call is not None
-        return self.session._call
+        (call,) = self.session._calls
+        return call
 
     def put(self, name: str, values: npt.ArrayLike) -> None:
         target = view(self.host, self.layout.tensors[name])
@@ -141,10 +146,11 @@ def families(standin: str, folder: str) -> None:
         b.start()
         assert len(b.session.launch()) == len(wanted), line
         assert len(b.recording.launches) == len(wanted), b.recording.complaint
-        for stage, made in zip(b.plan.stages, b.recording.launches, strict=True):
-            launch = launch_of(stage, b.call)
+        stages = [(stage, call) for call in b.session._calls for stage in call.plan.stages]
+        for (stage, call), made in zip(stages, b.recording.launches, strict=True):
+            launch = launch_of(stage, call)
             assert (made.grid, made.block, made.shared) == (launch.grid, launch.block, launch.shared), line
-            wanted_params = params_of(stage, b.call)
+            wanted_params = params_of(stage, call)
             got = params_in(made, type(wanted_params))
             assert type(wanted_params) is (FaBwdParams if stage.family.value.startswith("bwd") else FaFwdParams)
             for name, kind in c_fields(type(wanted_params)):
@@ -153,7 +159,7 @@ def families(standin: str, folder: str) -> None:
             tail = made.parameters[ctypes.sizeof(ctypes_structure(type(wanted_params))) :]
             assert list(np.frombuffer(tail, np.int32)) == list(launch.extra)
             for name in ("q", "k", "v"):
-                assert getattr(got, f"{name}_ptr") == b.call.arena + b.layout.tensors[name].offset
+                assert getattr(got, f"{name}_ptr") == call.arena + b.layout.tensors[name].offset
         b.session.download()
         b.session.close()
         assert (b.recording.bytes_in_use, b.recording.objects) == (0, 0), line
@@ -224,6 +230,33 @@ def backward(standin: str, folder: str) -> None:
     b.session.download()
     dk = view(b.host, b.layout.tensors["dk"])
     assert np.array_equal(dk[0, :, 0, 0], [3, 70])
+
+
+def both(standin: str, folder: str) -> None:
+    """The backward kernels find the O and LSE that the forward kernel has left on the device, in the same launch."""
+    b = Bench(standin, folder, "-b 1 -s 3 -H 4 --kv-heads 2 -d 64 --direction fwd+bwd --deterministic", "sm_80")
+    b.start()
+    seen: list[object] = []
+
+    def kernel(launch: Launch) -> None:
+        stage = len(seen) % 4
+        p = params_in(launch, FaBwdParams if stage else FaFwdParams)
+        o = (ctypes.c_uint16 * 8).from_address(p.o_ptr)
+        lse = (ctypes.c_float * 12).from_address(p.softmax_lse_ptr)
+        seen.append((lse[0], o[0]))
+        if not stage:
+            lse[:], o[:] = [len(seen)] * 12, [len(seen)] * 8
+
+    b.recording.model(kernel)
+    for _ in range(2):
+        b.session.upload()
+        assert len(b.session.launch()) == 4
+    assert not b.recording.faults
+    assert seen[1:4] == [(1, 1)] * 3
+    assert seen[5:] == [(5, 5)] * 3
+    b.session.download()
+    lse = view(b.host, b.layout.tensors["lse"])
+    assert (lse == 5).all()
 
 
 def append(standin: str, folder: str) -> None:
@@ -371,4 +404,4 @@ def lost(standin: str, folder: str) -> None:
     b.session.close()
 
 
-CASES = (families, forward, backward, append, nothing, times, caches, failures, memory, lost)
+CASES = (families, forward, backward, both, append, nothing, times, caches, failures, memory, lost)

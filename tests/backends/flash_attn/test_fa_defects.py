@@ -14,10 +14,11 @@ from pathlib import Path
 
 import pytest
 from fa_dispatch import NOT_LISTED, lookup, strict_lookup, validate
+from nvrtc_context import nvrtc_context
 
 from fmha_cli.backends import flash_attn
 from fmha_cli.backends.cuda.cubin_backend import CubinBackend
-from fmha_cli.backends.cuda.shop import build, workshop
+from fmha_cli.backends.cuda.shop import build
 from fmha_cli.backends.flash_attn.catalogue import family_kernels, kernels
 from fmha_cli.backends.flash_attn.decide import decide
 from fmha_cli.backends.flash_attn.key import DispatchKey, Page, key_of
@@ -34,7 +35,6 @@ from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.features import Direction
 from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.signature import BiasKey
 from fmha_cli.toolchain.cache.key import BuildKey
 from fmha_cli.toolchain.cuda.compile import cuda_key
@@ -72,15 +72,8 @@ def build_key(of: KernelSpec, text: str = "the text", digests: tuple[str, ...] =
 @pytest.fixture(scope="module")
 def cubin(shared_cache: Path) -> bytes:
     """The artifact of a small kernel, compiled once per run."""
-    shop = workshop(UPSTREAM, BuildContext(shared_cache))
-    if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
-        pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
-    try:
-        shop.tree()
-    except EnvironmentProblem as fault:
-        pytest.skip(f"no sources of flash-attn: {fault.what}")
     small = (k for k in family_kernels(load_arch("sm_90"), Family.FWD_SPLITKV_COMBINE) if k.signature.hdim == 64)
-    return build(UPSTREAM, next(small), BuildContext(shared_cache, prepared=shop)).path.read_bytes()
+    return build(UPSTREAM, next(small), nvrtc_context(UPSTREAM, shared_cache)).path.read_bytes()
 
 
 def test_defect_01_what_the_cache_keeps_is_a_cubin(cubin: bytes) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from nvrtc_context import nvrtc_context
 
 from fmha_cli.backends.cuda import shop as shops
-from fmha_cli.backends.cuda.shop import Workshop, build, ptx_of, workshop
+from fmha_cli.backends.cuda.shop import Workshop, build, ptx_of
 from fmha_cli.backends.cuda.tables import check_exports
 from fmha_cli.backends.flash_attn.catalogue import family_kernels
 from fmha_cli.backends.flash_attn.launches import expected
@@ -20,7 +21,6 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.domain.signature import MaskKey, Need
 from fmha_cli.toolchain.cuda.cubin import Cubin
-from fmha_cli.toolchain.cuda.probe import CudaKind
 
 QUICK = (("sm_90", Family.FWD_SPLITKV_COMBINE, 64),)
 SLOW = (
@@ -48,15 +48,7 @@ def kernel_of(arch: str, family: Family, hdim: int) -> KernelSpec:
 
 @pytest.fixture(scope="module")
 def context(shared_cache: Path) -> BuildContext:
-    """A context with the run's cache; skips the tests if NVRTC or the sources are missing."""
-    shop = workshop(UPSTREAM, BuildContext(shared_cache))
-    if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
-        pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
-    try:
-        shop.tree()
-    except EnvironmentProblem as fault:
-        pytest.skip(f"no sources of flash-attn: {fault.what}")
-    return BuildContext(shared_cache, prepared=shop)
+    return nvrtc_context(UPSTREAM, shared_cache)
 
 
 @pytest.mark.parametrize(

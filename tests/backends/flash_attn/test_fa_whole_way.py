@@ -35,6 +35,7 @@ def judged(supervisor: Supervisor, job: Job) -> Judged:
         ("-b 2 -H 4 --kv-heads 2 -s 1 --kv-cache paged:256 --cache-seqlens 300,90 -d 64 --splits 2 --lse", "sm_120"),
         ("-b 2 -H 2 -s 2 --kv-cache linear --cache-seqlens 3,1 --append 2 --rotary 32 -d 64 --causal", "sm_90"),
         ("-b 1 -H 2 --kv-heads 1 -s 40 -d 64 --causal --dropout 0.2 --direction bwd --deterministic", "sm_86"),
+        ("-b 1 -H 4 --kv-heads 2 -s 40 -d 64 --causal --alibi --direction fwd+bwd", "sm_90"),
         ("--seqlens-q 3,2 --seqlens-k 0,0 -H 2 -d 64 --lse", "sm_90"),
     ],
 )

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from fake_exports import fake_exports
+from nvrtc_context import nvrtc_context
 from played_cuda import site
 
 from fmha_cli.backends.cuda import shop as shops
@@ -27,7 +28,6 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.sources.homes import Known
 from fmha_cli.toolchain.cuda.cubin import Cubin
-from fmha_cli.toolchain.cuda.probe import CudaKind
 from fmha_cli.toolchain.cuda.toolchain import find_cuda
 
 SMALL = "fmha_cutlassF_f16_aligned_64x64_rf_sm75"
@@ -46,15 +46,7 @@ PLAYED = named("fmha_cutlassF_f16_aligned_64x64_rf_sm80", "sm_90")
 @pytest.fixture(scope="module")
 def made(shared_cache: Path) -> Artifact:
     """The small kernel, compiled once for this run; skips the tests if NVRTC or the sources are missing."""
-    context = BuildContext(shared_cache)
-    shop = workshop(UPSTREAM, context)
-    if shop.toolchain is None or shop.toolchain.kind is not CudaKind.NVRTC:
-        pytest.skip(f"NVRTC does not work here: {shop.fault.why if shop.fault else 'nvcc would be used'}")
-    try:
-        shop.tree()
-    except EnvironmentProblem as fault:
-        pytest.skip(f"no sources of xformers: {fault.what}")
-    return build(UPSTREAM, KERNEL, replace(context, prepared=shop))
+    return build(UPSTREAM, KERNEL, nvrtc_context(UPSTREAM, shared_cache))
 
 
 @pytest.mark.timeout(600)

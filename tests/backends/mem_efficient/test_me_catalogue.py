@@ -17,7 +17,6 @@ import pytest
 
 from fmha_cli.backends.cuda.listed import capability
 from fmha_cli.backends.mem_efficient.catalogue import NAME, kernels, profile_kernels
-from fmha_cli.backends.mem_efficient.kernel_rules import refusals
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.algorithm import MemEffAlgorithm
 from fmha_cli.codegen.mem_efficient.traits import FAMILIES, Traits, document, kernels_of, traits_of
@@ -168,11 +167,11 @@ def test_signatures_hold_what_is_compiled_in() -> None:
 def test_early_architectures_are_listed_and_not_built() -> None:
     for arch in EARLY:
         for kernel in listed(arch):
-            (reason,) = refusals(kernel)
+            (reason,) = UPSTREAM.refusals(kernel)
             assert (reason.id, reason.severity) == ("K501", Severity.PLACE)
             assert reason.text == f"NVRTC 13.0 does not compile for {arch}"
     for arch in ("sm_75", "sm_120"):
-        assert not any(refusals(kernel) for kernel in listed(arch))
+        assert not any(UPSTREAM.refusals(kernel) for kernel in listed(arch))
 
 
 def test_kernels_that_upstream_does_not_have_are_refused() -> None:
@@ -188,8 +187,8 @@ def test_kernels_that_upstream_does_not_have_are_refused() -> None:
         (replace(kernel, arch="sm_75"), "tag 80"),
         (replace(kernel, family=Family.FWD_SPLITKV), "family fwd_splitkv"),
     ):
-        (reason,) = refusals(changed)
+        (reason,) = UPSTREAM.refusals(changed)
         assert reason.id == "K502"
         assert text in reason.text, reason.text
-    (reason,) = refusals(replace(kernel, arch="gfx942"))
+    (reason,) = UPSTREAM.refusals(replace(kernel, arch="gfx942"))
     assert reason.id == "K500"

@@ -16,9 +16,8 @@ from me_chain import plans_of, run_plan
 from fmha_cli.backends.cuda import copies
 from fmha_cli.backends.cuda.staging import Staging
 from fmha_cli.backends.mem_efficient import arguments, conversions, scratch
-from fmha_cli.backends.mem_efficient.decide import decide
-from fmha_cli.backends.mem_efficient.plan import plan_of
 from fmha_cli.backends.mem_efficient.scratch import COPIES
+from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Plan, Stage
@@ -35,8 +34,8 @@ def best(line: str) -> Plan:
 def forced(line: str, stand_in: str) -> Plan:
     """The plan of a refused problem, with the kernel that serves another one."""
     problem = Problem.from_cli(line)
-    assert not [d for d in decide(problem, DEVICE) if isinstance(d, Supported)]
-    return plan_of(problem, best(stand_in).main, DEVICE)
+    assert not [d for d in UPSTREAM.decide(problem, DEVICE) if isinstance(d, Supported)]
+    return UPSTREAM.plan_of(problem, best(stand_in).main, DEVICE)
 
 
 def passes(plan: Plan, change: Callable[[Stage, ctypes.Structure], None] | None = None, kind: str = "normal") -> bool:
@@ -103,8 +102,8 @@ def test_a_v_that_is_not_whole_loads_is_padded(monkeypatch: pytest.MonkeyPatch) 
 )
 def test_what_no_block_writes_is_zeroed(line: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert passes(best(line))
-    launch_of, tensor = arguments.launch_of, {copy: name for name, copy in COPIES.items()}.get(name, "")
-    monkeypatch.setattr(arguments, "launch_of", lambda stage, call: replace(launch_of(stage, call), cleared=()))
+    launch, tensor = arguments.launch, {copy: name for name, copy in COPIES.items()}.get(name, "")
+    monkeypatch.setattr(arguments, "launch", lambda kernel, s: replace(launch(kernel, s), cleared=()))
     space = Staging.space
 
     def elsewhere(m: Staging, call: Any, arena: Any, asked: str) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.backends.mem_efficient.decide import decide
+from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import Traits, kernels_of, traits_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported, Unsupported
@@ -84,7 +84,7 @@ def test_the_choice_is_upstreams(arch: str) -> None:
     rng, device, thrown = Random(arch), DeviceFacts.of_arch(arch), 0
     for _ in range(50):
         problem = drawn(rng, arch)
-        supported = [d for d in decide(problem, device) if isinstance(d, Supported)]
+        supported = [d for d in UPSTREAM.decide(problem, device) if isinstance(d, Supported)]
         first = min(supported, key=lambda d: d.rank)
         wanted = upstreams(problem, arch)
         thrown += wanted is None
@@ -95,7 +95,7 @@ def test_the_choice_is_upstreams(arch: str) -> None:
 
 def test_what_upstream_passes_over_has_a_reason() -> None:
     line = "-b 1 -H 2 -s 100 -d 64 --dropout 0.2 --direction bwd"
-    decisions = list(decide(Problem.from_cli(line), DeviceFacts.of_arch("sm_90")))
+    decisions = list(UPSTREAM.decide(Problem.from_cli(line), DeviceFacts.of_arch("sm_90")))
     told = {
         traits_of(d.kernel).name: d.reasons for d in decisions if isinstance(d, Unsupported) and d.kernel is not None
     }
@@ -109,7 +109,7 @@ def test_what_upstream_passes_over_has_a_reason() -> None:
 def test_the_own_architecture_comes_first() -> None:
     device = DeviceFacts(id="cuda:0", archs=("sm_86", "sm_80"), units=84)
     supported = [
-        d for d in decide(Problem.from_cli("-d 96 --direction bwd -s 100"), device) if isinstance(d, Supported)
+        d for d in UPSTREAM.decide(Problem.from_cli("-d 96 --direction bwd -s 100"), device) if isinstance(d, Supported)
     ]
     best = min(supported, key=lambda d: d.rank).kernel
     assert (best.arch, traits_of(best).algorithm.max_k) == ("sm_86", 96)
@@ -118,7 +118,7 @@ def test_the_own_architecture_comes_first() -> None:
 def test_without_padding_comes_before_with_padding() -> None:
     """fp16 rows of 20 elements on sm_75: upstream's choice loads four elements at once, and nothing is padded."""
     problem = Problem.from_cli("-d 20 --layout bshd")
-    supported = [d for d in decide(problem, DeviceFacts.of_arch("sm_75")) if isinstance(d, Supported)]
+    supported = [d for d in UPSTREAM.decide(problem, DeviceFacts.of_arch("sm_75")) if isinstance(d, Supported)]
     ranked = sorted(supported, key=lambda d: d.rank)
     assert not traits_of(ranked[0].kernel).algorithm.aligned
     assert "pads" not in (ranked[0].note or "")

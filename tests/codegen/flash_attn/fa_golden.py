@@ -1,29 +1,22 @@
-"""Golden texts of the FlashAttention emitter: one kernel per family, two head dims, three architectures.
-
-The tiles of the architectures differ. A file holds the parts that are specific to the kernel: names, headers, traits,
-the kernel, its facts. The digest of the whole text pins the tables of the parameter blocks.
-"""
+"""Golden texts of the FlashAttention emitter: one kernel per family, two head dims, three architectures, whose tiles differ."""
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import fields
-from functools import cache
-from pathlib import Path
+
+from golden_units import Golden
 
 from fmha_cli.backends.flash_attn.catalogue import FAMILIES, family_kernels
-from fmha_cli.codegen.flash_attn.emit import emit
+from fmha_cli.codegen.flash_attn.emit import SYMBOL, emit
+from fmha_cli.codegen.flash_attn.instance import instance_of
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import KernelSpec
 
-GOLDEN = Path(__file__).parent.parent.parent / "golden" / "flash_attn"
 ARCHS = ("sm_80", "sm_86", "sm_90")
 HDIMS = (96, 256)
-DIGESTS = "digests.json"
 
 
-@cache
-def golden_kernels() -> dict[str, KernelSpec]:
+def _golden_kernels() -> dict[str, KernelSpec]:
     """File name -> kernel: the one of each kind with the most features, so that the texts show all of them."""
     out: dict[str, KernelSpec] = {}
     for arch in ARCHS:
@@ -42,12 +35,15 @@ def _rank(kernel: KernelSpec) -> tuple[int, str]:
     return made, kernel.digest
 
 
-def own_text(kernel: KernelSpec) -> str:
-    """The text without the tables of the parameter block."""
-    kept = [line for line in emit(kernel).splitlines() if "FMHA_FIELD(" not in line and "_abi_names" not in line]
-    return "\n".join(line for line in kept if "_abi_table" not in line) + "\n"
+KERNELS = _golden_kernels()
+GOLDEN = Golden(
+    folder="flash_attn",
+    emit=emit,
+    block_of=lambda kernel: instance_of(kernel).block,
+    symbol_of=lambda kernel: SYMBOL,
+    kernels=KERNELS,
+    update="PYTHONPATH=tests python tests/codegen/flash_attn/fa_golden.py",
+)
 
-
-def digests() -> dict[str, str]:
-    """File name -> sha256 of the whole text."""
-    return {name: hashlib.sha256(emit(kernel).encode()).hexdigest() for name, kernel in golden_kernels().items()}
+if __name__ == "__main__":
+    GOLDEN.write()

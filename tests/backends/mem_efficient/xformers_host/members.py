@@ -12,6 +12,7 @@ from backends.mem_efficient.xformers_host.calls import apart
 from backends.mem_efficient.xformers_host.client import Examined, Layout, Way, XformersHost
 from backends.mem_efficient.xformers_host.ours import Bound, Case, chosen
 
+from fmha_cli.codegen.mem_efficient.traits import kernels_of
 from fmha_cli.domain.problem import Problem
 
 SCRATCH = {
@@ -95,7 +96,8 @@ def _launch_faults(one: Bound, answer: Answer, found: Examined) -> Iterator[str]
         pairs.append(("zero the workspace", found.zero, "workspace" in one.zeroed))
     for theirs in answer.launches:
         grid = launch.grid if _one_split(one) else theirs.grid
-        pairs += [("kernel", theirs.kernel, one.traits.name), ("its grid", grid, launch.grid)]
+        kernel = one.traits.name if _taken_for_gaps(one, theirs.kernel) else theirs.kernel
+        pairs += [("kernel", kernel, one.traits.name), ("its grid", grid, launch.grid)]
         pairs += [
             ("its block", theirs.block, launch.block),
             ("its shared memory", _shared(theirs.smem, one), launch.shared),
@@ -111,6 +113,16 @@ def _launch_faults(one: Bound, answer: Answer, found: Examined) -> Iterator[str]
 def _one_split(one: Bound) -> bool:
     """Whether a sequence has no rows, so that we have one split where upstream may have several."""
     return one.problem.direction.backward and 0 in one.problem.query_lengths()
+
+
+def _taken_for_gaps(one: Bound, kernel: str) -> bool:
+    """Whether upstream would pass over its kernel if the tensors were dense, as we assume of them when we choose.
+
+    Rows with gaps start at whole loads, whatever the head dim.
+    """
+    theirs = next(traits for traits in kernels_of(one.kernel.family) if traits.name == kernel)
+    dense = (one.situation.plain_strides(name)[1] for name in ("qk" if theirs.forward else "qkv"))
+    return one.case.gaps and any(stride % theirs.tested for stride in dense)
 
 
 def _shared(theirs: int, one: Bound) -> int:
@@ -163,8 +175,8 @@ def _known(one: Bound, answer: Answer, name: str, a: int, b: int) -> str:
         return "one tensor for all sequences, or one sequence: multiplied by 0"
     if name in ("gB_strideM", "gB_strideB", "gB_strideH") and not p.dbias and b == 0:
         return "read with dBias alone"
-    if name == "num_splits_key" and b == 1 and _one_split(one):
-        return "a sequence without rows"
+    if _one_split(one) and (name, b) in (("num_splits_key", 1), ("workspace", one.binding.address("workspace"))):
+        return "a sequence without rows"  # so upstream's workspace is larger
     if name.endswith("_strideH") and p.heads == 1:
         return "one head: multiplied by 0"
     return ""

@@ -14,11 +14,10 @@ from fmha_cli.backends.cuda.launch import Launch
 from fmha_cli.backends.cuda.probe import archs_of
 from fmha_cli.backends.gpu.call import Call as Binding
 from fmha_cli.backends.gpu.call import Strides
-from fmha_cli.backends.mem_efficient.arguments import auxiliaries_of, launch_of, params_of
-from fmha_cli.backends.mem_efficient.decide import decide
-from fmha_cli.backends.mem_efficient.plan import plan_of
+from fmha_cli.backends.mem_efficient.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.mem_efficient.scratch import COPIES, Storage, storage_of
 from fmha_cli.backends.mem_efficient.situation import Situation, situation_of
+from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import Traits, traits_of
 from fmha_cli.codegen.struct import pack
 from fmha_cli.domain.decision import Supported, Unsupported
@@ -63,13 +62,13 @@ class Case:
 
 def chosen(case: Case) -> KernelSpec | None:
     """The kernel that we would launch."""
-    able = [d for d in decide(case.problem, case.facts) if isinstance(d, Supported)]
+    able = [d for d in UPSTREAM.decide(case.problem, case.facts) if isinstance(d, Supported)]
     return min(able, key=lambda d: d.rank).kernel if able else None
 
 
 def reasons_against(case: Case) -> tuple[str, ...]:
     """Ids of the reasons against the nearest kernel."""
-    refused = [d for d in decide(case.problem, case.facts) if isinstance(d, Unsupported)]
+    refused = [d for d in UPSTREAM.decide(case.problem, case.facts) if isinstance(d, Unsupported)]
     return tuple(sorted({reason.id for reason in min(refused, key=lambda d: d.distance).reasons}))
 
 
@@ -98,14 +97,14 @@ class Bound:
 
     @cached_property
     def binding(self) -> Binding[Situation]:
-        plan = plan_of(self.problem, self.kernel, self.case.facts)
+        plan = UPSTREAM.plan_of(self.problem, self.kernel, self.case.facts)
         arena = layout_of(self.problem, plan.workspaces, gaps=self.case.gaps)
         small = {name: SMALL + n * SMALL_STEP for n, name in enumerate(auxiliaries_of(self.situation))}
         return Binding(plan, self.situation, arena.tensors, ARENA, small)
 
     @cached_property
     def launch(self) -> Launch:
-        return launch_of(self.binding.plan.stages[0], self.binding)
+        return UPSTREAM.launch_of(self.binding.plan.stages[0], self.binding)
 
     @cached_property
     def params(self) -> bytes:

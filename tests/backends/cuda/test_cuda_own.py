@@ -9,12 +9,13 @@ from typing import Any
 
 import pytest
 
-from fmha_cli.backends.cuda.packaged import Own, PackagedUpstream, own
-from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.backends.cuda.own import Own, own
+from fmha_cli.backends.cuda.small import SmallUpstream
+from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM as CUDNN_OSS
 from fmha_cli.backends.flash_attn.upstream import UPSTREAM as FLASH_ATTN
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM as MEM_EFFICIENT
 
-OWNERS: tuple[Any, ...] = (FLASH_ATTN, MEM_EFFICIENT)
+OWNERS: tuple[Any, ...] = (FLASH_ATTN, MEM_EFFICIENT, CUDNN_OSS)
 
 
 def owned(upstream: Any) -> list[str]:
@@ -24,38 +25,32 @@ def owned(upstream: Any) -> list[str]:
 
 @pytest.mark.parametrize("upstream", OWNERS, ids=lambda upstream: upstream.name)
 def test_every_function_is_there_and_takes_what_the_interface_says(upstream: Any) -> None:
-    names = [name for name in owned(upstream) if not name.startswith("_")]
-    assert {"kernels", "decide", "plan_of", "params_of", "launch_of", "expected", "emit"} <= set(names)
-    for name in names:
-        theirs = inspect.signature(getattr(Upstream, name)).parameters
+    names = owned(upstream)
+    assert {"params_of", "expected", "emit", "after_download"} <= set(names)
+    for name in (name for name in names if callable(getattr(upstream, name))):
+        theirs = inspect.signature(getattr(type(upstream).__base__, name)).parameters
         ours = inspect.signature(getattr(upstream, name)).parameters
         required = [p.name for p in ours.values() if p.default is inspect.Parameter.empty]
         assert len(required) == len(theirs) - 1, name  # without self
 
 
-@pytest.mark.parametrize("upstream", OWNERS, ids=lambda upstream: upstream.name)
-def test_rules_are_those_of_both_modules(upstream: Any) -> None:
-    ids = [rule.id for rule in upstream.rules()]
-    assert len(ids) == len(set(ids))
-    assert set(upstream._kernel_rules) < set(upstream.rules()) > set(upstream._problem_rules)
-
-
 def test_a_missing_module_or_function_is_an_error_when_it_is_asked_for() -> None:
-    class Odd(PackagedUpstream):
+    class Odd(SmallUpstream):
         emit = own("fmha_cli.backends.cuda.nowhere")
-        template = own("fmha_cli.backends.cuda.packaged", "nothing")
+        scratch = own("fmha_cli.backends.cuda.own", "nothing")
+        expected = launch = params_of = own("fmha_cli.backends.cuda.own")
 
-    class Bare(PackagedUpstream):
+    class Bare(SmallUpstream):
         pass
 
     assert isinstance(Odd.emit, Own)
     assert not Odd.__abstractmethods__
-    assert Bare.__abstractmethods__ == {"emit", "template"}
+    assert Bare.__abstractmethods__ == {"emit", "expected", "launch", "params_of", "scratch"}
     odd = Odd()  # type: ignore[abstract]
     with pytest.raises(ModuleNotFoundError, match="nowhere"):
         odd.emit(None)
     with pytest.raises(AttributeError, match="nothing"):
-        odd.template(None)
+        odd.scratch(None, None)
 
 
 def test_listing_kernels_imports_neither_numpy_nor_rules_about_problems() -> None:
