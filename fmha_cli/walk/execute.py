@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -13,7 +13,6 @@ from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.rules import Reason
-from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
@@ -23,9 +22,8 @@ from fmha_cli.execution.job import Job
 from fmha_cli.execution.judge import Judged, JudgePolicy, judge, recheck
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import JobResult
-from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.measurement import Measurement, measurement_of
-from fmha_cli.measure.roofline import CONTRADICTED, Bound, CacheState, Peaks
+from fmha_cli.measure.roofline import CONTRADICTED, CacheState, Peaks
 from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.report.target import refused
 from fmha_cli.walk.builds import Built
@@ -34,7 +32,6 @@ from fmha_cli.walk.outputs import out_path
 from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
-from fmha_cli.walk.settings import settings_of
 from fmha_cli.walk.tensor_io import write_tensors
 from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, sample, sample_turns
 
@@ -53,18 +50,10 @@ class Executor:
     Args:
         cases: inputs and references.
         peaks: the peaks for a row, None if they are unknown; called after the row passed.
-        ceiling: what the machine reaches at this moment in a loop of the kind that bounds a row, None if that is unknown;
-            called right before and right after its timed launches.
     """
 
-    def __init__(
-        self,
-        context: Context,
-        cases: Cases,
-        peaks: Callable[[Row], Peaks | None],
-        ceiling: Callable[[Row], tuple[Bound, float] | None] = lambda row: None,
-    ) -> None:
-        self._context, self._cases, self._peaks, self._ceiling = context, cases, peaks, ceiling
+    def __init__(self, context: Context, cases: Cases, peaks: Callable[[Row], Peaks | None]) -> None:
+        self._context, self._cases, self._peaks = context, cases, peaks
         self._request, self._registry, self._supervisor = context.request, context.registry, context.supervisor
         self.unwritten: list[str] = []
         """Files of ``--out`` and ``--save-failures`` that could not be written, each with the reason."""
@@ -75,8 +64,7 @@ class Executor:
         Raises:
             KeyboardInterrupt: the user interrupted; the row is not done.
         """
-        settings = settings_of(row, artifacts, self._context)
-        job = self._job(row, artifacts, settings)
+        job = self._job(row, artifacts)
         try:
             arena = self._arena(job)
         except MemoryError as fault:
@@ -93,7 +81,7 @@ class Executor:
             known = len(self.unwritten)
             out = self._written(lambda: self._write_out(judged, index))
             saved = self._written(lambda: self._save_failure(row, judged))
-            fate = replace(self._fate(row, artifacts, judged, timed), settings=settings)
+            fate = self._fate(row, artifacts, judged, timed)
             return replace(fate, out=out, saved=saved, notes=(*fate.notes, *self.unwritten[known:]))
 
     def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Fate]:
@@ -103,8 +91,7 @@ class Executor:
             MemoryError: their tensors do not fit into memory together; nothing of them is kept.
             KeyboardInterrupt: the user interrupted; the rows are not done.
         """
-        settings = [settings_of(row, built, self._context) for row, built in zip(rows, artifacts, strict=True)]
-        jobs = [self._job(*of) for of in zip(rows, artifacts, settings, strict=True)]
+        jobs = [self._job(row, built) for row, built in zip(rows, artifacts, strict=True)]
         with ExitStack() as stack:
             arenas = [stack.enter_context(self._arena(job)) for job in jobs]
             stack.enter_context(self._supervisor.holding(len(jobs)))
@@ -116,10 +103,7 @@ class Executor:
                 launchers = [
                     self._launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)
                 ]
-                good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
-                with self._watched(good) as ceilings:
-                    judged, timed = self._sampled(launchers, judged)
-                timed = [one and replace(one, ceiling=at()) for one, at in zip(timed, ceilings, strict=True)]
+                judged, timed = self._sampled(launchers, judged)
                 judged = [
                     self._rechecked(job, arena, one, launcher)
                     for job, arena, one, launcher in zip(jobs, arenas, judged, launchers, strict=True)
@@ -127,10 +111,7 @@ class Executor:
                 self._retire_after(*judged)
         shared = sum(one is not None for one in timed) > 1
         fates = [self._fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
-        return [
-            replace(fate, in_turns=shared and fate.measurement is not None, settings=used)
-            for fate, used in zip(fates, settings, strict=True)
-        ]
+        return [replace(fate, in_turns=shared and fate.measurement is not None) for fate in fates]
 
     def _sampled(self, launchers: Sequence[Launcher], judged: list[Judged]) -> tuple[list[Judged], list[Timed | None]]:
         """The times of the good ones in turns. One whose launch fails, or whose times cannot be true, leaves the others, which
@@ -163,28 +144,12 @@ class Executor:
             return judged, Timed(judged.stage_ns[-1:], warmup=len(judged.stage_ns) - 1)
         timed = None
         try:
-            with self._watched((row,)) as (ceiling,):
-                timed = sample(launcher, self._policy(), partial(self._context.phase, Phase.TIME))
-            timed = replace(timed, ceiling=ceiling())
+            timed = sample(launcher, self._policy(), partial(self._context.phase, Phase.TIME))
         except RowFailed as fault:
             return _failed(judged, fault), None
         except Mistimed:
             pass
         return self._rechecked(job, arena, judged, launcher), timed
-
-    @contextmanager
-    def _watched(self, rows: Sequence[Row | None]) -> Iterator[list[Callable[[], Ceiling | None]]]:
-        """Look at the machine's ceiling before and after what is done inside. Gives a function for each row that returns its
-        ceilings afterwards; None of a row gives None."""
-        before = [None if row is None else self._ceiling(row) for row in rows]
-        after: list[tuple[Bound, float] | None] = [None for _ in rows]
-
-        def found(index: int) -> Ceiling | None:
-            one, other = before[index], after[index]
-            return None if one is None or other is None else Ceiling(bound=one[0], before=one[1], after=other[1])
-
-        yield [partial(found, index) for index in range(len(rows))]
-        after[:] = [None if row is None else self._ceiling(row) for row in rows]
 
     def _arena(self, job: Job) -> Arena:
         """Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
@@ -192,14 +157,13 @@ class Executor:
         layout = layout_of(problem, job.plan.workspaces, gaps=request.command is Command.VALIDATE)
         return Arena(layout, also=reference_bytes(problem) if request.check else 0)
 
-    def _job(self, row: Row, artifacts: tuple[Artifact, ...], settings: Settings | None) -> Job:
+    def _job(self, row: Row, artifacts: tuple[Artifact, ...]) -> Job:
         assert row.choice is not None
         assert row.plan is not None
         backend = row.choice.kernel.backend
-        values = () if settings is None else tuple(sorted(settings.values.items()))
         return Job(
             entry=self._registry.entry_point(backend),
-            device=replace(row.choice.device, settings=values),
+            device=row.choice.device,
             plan=row.plan,
             artifacts=artifacts,
             threads=self._context.threads,
@@ -294,7 +258,6 @@ class Executor:
             threads=self._context.threads,
             peaks=self._peaks(row),
             dense=self._request.flops_dense,
-            ceiling=timed.ceiling,
         )
 
     def _written(self, write: Callable[[], str | None]) -> str | None:
