@@ -10,7 +10,7 @@ from emulated_fixtures import Told
 
 from cli.conftest import Fmha
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.walk import run
+from fmha_cli.walk import walker
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.sides import Order
 
@@ -26,7 +26,7 @@ def builds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         error = EnvironmentProblem("no sources", code="S102")
         return {order.key: Built(order.stage.kernel.name, None, error) for order in orders}
 
-    monkeypatch.setattr(run, "build_orders", build)
+    monkeypatch.setattr(walker, "build_orders", build)
 
 
 @pytest.mark.parametrize("command", ["run", "validate", "bench"])

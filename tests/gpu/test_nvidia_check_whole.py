@@ -93,6 +93,23 @@ def test_a_check_without_time_begins_nothing(tmp_path: Path, shared_cache: Path)
     assert all("was not begun" in (why or "") or "too few" in (why or "") for why in begun)
 
 
+@pytest.mark.parametrize(("used", "speeds", "randoms"), [(60, 270, 150), (320, 130, 60), (480, 0, 30), (500, 0, 10)])
+def test_what_is_left_is_divided_among_the_backends_and_the_later_parts(used: int, speeds: int, randoms: int) -> None:
+    """Each backend has its share of a part, the races leave time for the random problems, and nothing exceeds the budget."""
+    clock = [0.0]
+    budget = Budget(510, lambda: clock[0])
+    clock[0] += used
+    spent = dict.fromkeys(("speed", "random"), 0.0)
+    for part in spent:
+        for subject in SUBJECTS:
+            going = checking.Going(*[None] * 6, subject.share, False)  # type: ignore[arg-type]
+            seconds = going.seconds(budget, part) or 0.0
+            assert seconds <= checking.MOST[part] * subject.share
+            spent[part], clock[0] = spent[part] + seconds, clock[0] + seconds
+    assert (round(spent["speed"]), round(spent["random"])) == (speeds, randoms)
+    assert budget.used <= 510
+
+
 def test_the_race_says_why_it_did_not_take_place(tmp_path: Path, shared_cache: Path) -> None:
     """Without PyTorch or a device, every point is NOT_RUN with the last output of the process."""
     setting = checking.Setting(
@@ -107,7 +124,7 @@ def test_the_race_says_why_it_did_not_take_place(tmp_path: Path, shared_cache: P
     going = checking.Going(
         FLASH, build_registry().backend("flash_attn"), DeviceFacts.of_arch("sm_90"), setting, *nothing, 1.0, True
     )
-    results = checking._speed(going, options_of(tmp_path, shared_cache), Budget(60))
+    results = checking._speed(going, options_of(tmp_path, shared_cache), Budget(200))
     assert len(results) == len(FLASH.points) > 40
     assert {r.verdict for r in results} == {"NOT_RUN"}
     assert all("its process ended with 1" in (r.why or "") for r in results)

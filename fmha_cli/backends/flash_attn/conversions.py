@@ -29,6 +29,9 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
     """Fill the workspaces that a backward pass reads: LSE and the random state. A forward pass reads none.
 
     After a forward pass of the same plan, the LSE is what its kernels leave there. K445 sees to it that they run.
+
+    Raises:
+        InternalError: a workspace is missing or too small.
     """
     s, p, tensors = call.situation, call.problem, call.tensors
     if not p.direction.backward:
@@ -41,7 +44,11 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
 
 
 def after_download(call: Call[Situation], arena: Bytes) -> None:
-    """Turn what the kernels left in the arena into the contract's outputs."""
+    """Turn what the kernels left in the arena into the contract's outputs.
+
+    Raises:
+        InternalError: a workspace is missing or too small.
+    """
     if call.problem.direction.backward:
         expanded(call.problem).copy_out(call, arena)
     elif "lse" in call.tensors:

@@ -146,9 +146,7 @@ def test_scratch_tensors_are_dense_workspaces() -> None:
 
 
 def test_refusals_whose_texts_are_data() -> None:
-    (condition,) = told_conditions(
-        "mem_efficient", ["K528"], lambda s, k: iter([("K528", {"cache": "paged:9"} if s else None)])
-    )
+    (condition,) = told_conditions("mem_efficient", {"K528": lambda s, k: {"cache": "paged:9"} if s else None})
     kernel = KernelSpec.__new__(KernelSpec)
     object.__setattr__(kernel, "family", Family.FWD)
     said = "--kv-cache paged:9: the kernels read no block table"
