@@ -101,7 +101,10 @@ class Contenders:
         """What ``all`` means here, in one line; None for names."""
         if self.place is None:
             return None
-        rest = "; ".join(f"{name} ({why})" for name, why in self.left_out.items())
+        alike: dict[str, list[str]] = {}
+        for name, why in self.left_out.items():
+            alike.setdefault(why, []).append(name)
+        rest = "; ".join(f"{', '.join(names)} ({why})" for why, names in alike.items())
         return f"--backend all on {self.place}: {', '.join(self.names)}" + (f"; left out: {rest}" if rest else "")
 
 

@@ -113,7 +113,7 @@ def test_all_compares_on_the_first_gpu_for_which_something_exists() -> None:
     }
     assert found.text == (
         "--backend all on cuda:0: fast, new; left out: odd (it runs on hip:0); old (no kernels for sm_90a, sm_90); "
-        "host (it runs on cpu); plugin (it runs on cpu)"
+        "host, plugin (it runs on cpu)"
     )
 
 
