@@ -31,14 +31,17 @@ def dry_run(
     """The rows of all requested parts, and the rest of the record."""
     registry, device = build_registry(), machine_of(arch)
     notes: dict[str, Any] = {"environment": environment(), "arch": arch, **bring(options), "kernels": {}}
-    results: list[Result] = []
+    supplied = []
     for subject in (subject.at(device) for subject in subjects):
         backend = registry.backend(subject.backend)
         pool = pool_of(backend, device, subject.flags)
         seconds = budget.share(0, MOST["build"]) or 0
         kernels = supply(pool, backend, options.cache_root, jobs=options.jobs, seconds=seconds)
         notes["kernels"][subject.backend] = {"text": kernels.text(), "missing": dict(kernels.faults)}
-        budget.done("kernels")
+        supplied.append((subject, backend, pool, kernels))
+    budget.done("kernels")
+    results: list[Result] = []
+    for subject, backend, pool, kernels in supplied:
         for row in _rows(subject, backend, device, pool, kernels, registry, options, budget):
             row.backend, row.arch = subject.backend, pool.arch
             results.append(row)

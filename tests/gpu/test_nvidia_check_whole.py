@@ -185,6 +185,24 @@ def test_a_dry_run_goes_as_far_as_the_launch(subject: Subject, tmp_path: Path, m
     assert notes["kernels"][subject.backend]["text"].endswith("in the cache")
 
 
+def test_a_dry_run_supplies_all_kernels_before_the_first_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long the rows of the first backend take, the second one's kernels are looked for in the archive."""
+    asked: list[str] = []
+
+    def supplied(pool: Pool, *_: object, **__: object) -> Supply:
+        asked.append("kernels")
+        return Supply({}, dict.fromkeys(pool.stages, "none"))
+
+    def rows(subject: Subject, *_: object) -> list[Result]:
+        asked.append(f"rows of {subject.backend}")
+        return []
+
+    monkeypatch.setattr(dry, "supply", supplied)
+    monkeypatch.setattr(dry, "_rows", rows)
+    dry.dry_run("sm_90", (EFFICIENT, CUDNN), options_of(tmp_path, tmp_path), Budget(100))
+    assert asked == ["kernels", "kernels", "rows of mem_efficient", "rows of cudnn_oss"]
+
+
 def test_what_a_check_needs_is_packed(
     tmp_path: Path,
     shared_cache: Path,
