@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
@@ -25,6 +25,8 @@ from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.report.documents.inspect import inspect_document
 from fmha_cli.report.documents.inspections import figures_of
+from fmha_cli.toolchain.cuda.cubin import Cubin
+from fmha_cli.toolchain.cuda.sass import mnemonics_of
 from fmha_cli.walk.builds import Built
 
 NVRTC = "NVRTC 13.0"
@@ -39,7 +41,8 @@ ONE_NAME = {
     "IADD": "IADD3",
     "UTCHMMA": "UTCMMA",
 }
-"""Mnemonics that ``inspect`` counts under the name of another instruction with the same opcode."""
+"""Mnemonics that ``inspect`` counts under the name of another instruction with the same opcode, where an architecture has
+no opcode for them alone."""
 BEFORE_HOPPER = ("sm_75", "sm_80", "sm_86", "sm_89")
 
 _COLUMNS = ("build_s", "memory_mib", "gpr", "spill_store_bytes", "spill_load_bytes", "shared_bytes", "blocks_per_sm",
@@ -72,7 +75,8 @@ def compared(artifact: Artifact, findings: Mapping[str, Any], symbol: str) -> tu
             faults += _usage_faults(usage_of(cuobjdump, path, symbol), findings)
         if (nvdisasm := tool("nvdisasm")) is not None:
             asked.append("nvdisasm")
-            counts = mnemonics_of(nvdisasm, path, symbol)
+            known = set(mnemonics_of(Cubin(artifact.path.read_bytes()).capability).values())
+            counts = mnemonics_in(nvdisasm, path, symbol, known)
             faults += counts_that_differ(counts, findings["instructions"] or {})
             matrix = sum(n for name, n in counts.items() if name.endswith("MMA"))
             if matrix != findings["matrix_instructions"]:
@@ -95,14 +99,18 @@ def _usage_faults(said: Mapping[str, int], findings: Mapping[str, Any]) -> list[
     return [f"{name} is {said[name]}, inspect says {value}" for name, value in ours.items() if said[name] != value]
 
 
-def mnemonics_of(nvdisasm: str, path: Path, symbol: str) -> Counter[str]:
-    """The first words of the mnemonics in ``nvdisasm -json``'s output for the kernel, without its final padding."""
+def mnemonics_in(nvdisasm: str, path: Path, symbol: str, known: Collection[str]) -> Counter[str]:
+    """The first words of the mnemonics in ``nvdisasm -json``'s output for the kernel, without its final padding.
+
+    Args:
+        known: the mnemonics of the kernel's architecture, which keep their names.
+    """
     text = subprocess.run([nvdisasm, "-json", str(path)], capture_output=True, text=True, check=True).stdout
     function = next(entry for entry in json.loads(text)[1] if entry["function-name"] == symbol)
     words = [row["opcode"].split(".")[0] for row in function["sass-instructions"]]
     while words and words[-1] == "NOP":
         words.pop()
-    return Counter(ONE_NAME.get(word, word) for word in words)
+    return Counter(word if word in known else ONE_NAME.get(word, word) for word in words)
 
 
 def row_of(
