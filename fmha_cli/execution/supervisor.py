@@ -133,6 +133,14 @@ class Supervisor:
         found: Message = answer["peaks"]
         return found
 
+    def canary(
+        self, entry: str, backend: str, artifact: Artifact, threads: int, *, memory: bool, timeout: float = 60.0
+    ) -> float | None:
+        """A short loop of a backend in the worker that has the jobs; None if it did not run. See ``Canary.run_canary``."""
+        request = {"do": "canary", "entry": entry, "backend": backend, "threads": threads, "memory": memory}
+        answer, fault = self._asked(HOST, {**request, "artifact": to_json(Loadable.of(artifact))}, timeout)
+        return None if fault is not None else float(answer["rate"]) or None
+
     def describe(
         self, job: Job, layout: ArenaLayout, recorder: Artifact | None, *, timeout: float = 120.0
     ) -> tuple[LaunchView, ...]:

@@ -11,6 +11,7 @@ load       id, job, layout (arena's descriptor attached)  (empty)
 run        id, launches, cold, upload, download           ns, waited: see below; observed
 drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
+canary     entry, backend, artifact, threads, memory      rate: see ``Canary.run_canary``
 describe   job, layout, recorder                          launches: see ``DryRun.describe_launches``
 =========  =============================================  ==========================================
 
@@ -50,7 +51,7 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import Attached, Emulator
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
-from fmha_cli.domain.protocols import Backend, DryRun, PeakLoops, Session
+from fmha_cli.domain.protocols import Backend, Canary, DryRun, PeakLoops, Session
 from fmha_cli.execution.job import HOST, RECORDER, Emulation, JobMessage, Loadable
 from fmha_cli.execution.layout import LayoutMessage
 from fmha_cli.execution.loading import load
@@ -97,6 +98,7 @@ class Worker:
             "run": self._run,
             "drop": self._drop,
             "peaks": self._peaks,
+            "canary": self._canary,
             "describe": self._describe,
         }
 
@@ -223,6 +225,14 @@ class Worker:
             raise EnvironmentProblem(f"backend {backend.name} has no peak loops")
         artifact = from_json(Loadable, request["artifact"], "artifact")
         return {"peaks": backend.run_peaks(verified(artifact), request["threads"])}
+
+    def _canary(self, request: Message) -> Message:
+        self._claim(HOST)
+        backend: Backend = load(request["entry"], request["backend"], Backend)
+        if not isinstance(backend, Canary):
+            raise EnvironmentProblem(f"backend {backend.name} has no canary")
+        artifact = verified(from_json(Loadable, request["artifact"], "artifact"))
+        return {"rate": backend.run_canary(artifact, request["threads"], memory=request["memory"])}
 
     def _describe(self, request: Message) -> Message:
         job = from_json(JobMessage, request["job"], "job")

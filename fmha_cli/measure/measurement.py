@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.members import Count, FewestItems, Hidden, Least, Then
 from fmha_cli.domain.problem import Problem
+from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.roofline import CacheState, Floor, Peaks, floor_of
 from fmha_cli.measure.sampling import StopReason, sanity_notes
 from fmha_cli.measure.stats import median, median_interval, relative_width
@@ -37,6 +38,7 @@ class Measurement:
         dense: whether all pairs were counted, not only the visible ones.
         stop: why sampling ended.
         floor: the roofline floor; None where no peak is known.
+        ceiling: what the machine reached beside the launches; None where nobody looked.
     """
 
     launches: Annotated[
@@ -50,6 +52,10 @@ class Measurement:
     dense: Annotated[bool, Hidden(), Then("flops_counted")] = False
     bytes: Annotated[int, Least(0), Then("tflops", "gbps", "peak_fraction")]
     floor: Annotated[Floor | None, Then("notes", "noise")] = None
+    ceiling: Annotated[
+        Ceiling | None,
+        "the machine's best rate in a short loop right before and after the launches; null: nobody looked",
+    ] = None
     process_of_sample: Annotated[
         tuple[Count, ...] | None, "number of the process that took each sample; null: one process took all"
     ] = None
@@ -106,8 +112,8 @@ class Measurement:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Outliers and drift, in words."""
-        return sanity_notes(self.samples_ns)
+        """Outliers, drift and a ceiling that moved, in words."""
+        return (*sanity_notes(self.samples_ns), *([] if self.ceiling is None else self.ceiling.notes))
 
     @property
     def noise(self) -> Annotated[Noise | None, "why the times say little; null: nothing speaks against them"]:
@@ -120,7 +126,7 @@ class Measurement:
     def from_members(cls, members: Mapping[str, Any]) -> Measurement:
         """The inverse of the JSON form; summaries are derived again."""
         stages = members["stage_samples_ns"] or (members["samples_ns"],)
-        kept = ("cache", "threads", "warmup", "stop", "flops", "bytes", "floor", "process_of_sample")
+        kept = ("cache", "threads", "warmup", "stop", "flops", "bytes", "floor", "ceiling", "process_of_sample")
         return cls(
             launches=tuple(zip(*stages, strict=True)),
             dense=members["flops_counted"] == "dense",
@@ -138,6 +144,7 @@ def measurement_of(
     threads: int = 0,
     peaks: Peaks | None = None,
     dense: bool = False,
+    ceiling: Ceiling | None = None,
 ) -> Measurement:
     """The measurement of a run.
 
@@ -145,6 +152,7 @@ def measurement_of(
         launches: the counted launches in the order taken.
         warmup: number of launches before them.
         stop: why sampling ended.
+        ceiling: what the machine reached beside them.
 
     Raises:
         ValueError: there are no launches.
@@ -159,4 +167,5 @@ def measurement_of(
         stop=stop,
         dense=dense,
         floor=None if peaks is None else floor_of(problem, peaks, cache),
+        ceiling=ceiling,
     )

@@ -6,7 +6,6 @@ with ``again`` measures once more before a kernel is reported to beat it.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import usable_cores
 from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.processor import CPUINFO, Processor, cpu_fields, cpu_text, processor_of
 from fmha_cli.measure.roofline import PeakKind, Peaks
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.memo import recall, remember
@@ -28,7 +28,7 @@ class Machine:
     """The properties that determine a machine's peaks.
 
     Attributes:
-        cpu: model name.
+        processor: its model.
         flags_digest: digest of the instruction set flags.
         cores: number of logical cores that may be used.
         threads: number of threads that run the loops.
@@ -36,7 +36,7 @@ class Machine:
         arch: architecture for which the loops were built.
     """
 
-    cpu: str
+    processor: Processor
     flags_digest: str
     cores: int
     threads: int
@@ -49,22 +49,16 @@ class Machine:
         return digest_of(to_json(self))
 
 
-def this_machine(threads: int, toolchain: str, arch: str, cpuinfo: Path = Path("/proc/cpuinfo")) -> Machine:
+def this_machine(threads: int, toolchain: str, arch: str, cpuinfo: Path = CPUINFO) -> Machine:
     """The machine that this process runs on; ``cpuinfo`` is the file in which Linux describes it.
 
     Other systems get the platform module's processor name, and their flags are unknown.
     """
-    try:
-        text = cpuinfo.read_text("utf-8", errors="replace")
-    except OSError:
-        text = ""
-    fields: dict[str, str] = {}
-    for line in text.splitlines():
-        name, _, value = line.partition(":")
-        fields.setdefault(name.strip().lower(), value.strip())
+    text = cpu_text(cpuinfo)
+    fields = cpu_fields(text)
     flags = fields.get("flags") or fields.get("features") or ""
     return Machine(
-        cpu=fields.get("model name") or fields.get("cpu part") or platform.processor() or platform.machine(),
+        processor=processor_of(text),
         flags_digest=digest_of(sorted(flags.split())),
         cores=usable_cores(),
         threads=threads,

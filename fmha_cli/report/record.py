@@ -1,4 +1,4 @@
-"""``Record``: one JSON row (``fmha.record/2``), for every row that was asked for. Rows of ``fmha.record/1`` are read too.
+"""``Record``: one JSON row (``fmha.record/3``), for every row that was asked for. Rows of ``fmha.record/1`` and ``/2`` are read too.
 
 A record holds plain values and domain nouns that need no backend to be read, so that a journal can be
 resumed after a plugin was removed. Keys are sorted; absent data is null, never missing.
@@ -15,8 +15,10 @@ from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.members import Count, Hex64, Hidden, Least, ShownAs, Then
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Comparison, Judging, Verdict
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
@@ -54,10 +56,12 @@ class Record:
         saved: paths of a failure that ``--save-failures`` kept.
         started: when the row was dispatched, ISO 8601 in UTC.
         host: digest of the machine: processor, driver, toolchains.
+        processor: the machine's CPU, also where a GPU ran the kernel.
+        settings: the run-time settings of the kernels that depend on the processor; None where there are none.
         model: the preset of ``--model``.
     """
 
-    schema: Literal["fmha.record/2"] = "fmha.record/2"
+    schema: Literal["fmha.record/3"] = "fmha.record/3"
     problem: Annotated[Mapping[str, Any], ShownAs(Problem)]
     repro: Annotated[str, "command line that gives this row again"]
     backend: str | None = None
@@ -98,6 +102,8 @@ class Record:
     run: RunRow | None = None
     started: str | None = None
     host: Hex64 | None = None
+    processor: Processor | None = None
+    settings: Settings | None = None
     selected_by: SelectedBy | None = None
     model: str | None = None
 
@@ -130,12 +136,12 @@ class Record:
             where: the name of the row in an error.
 
         Raises:
-            DecodeError: not a row of this schema or of ``fmha.record/1``.
+            DecodeError: not a row of this schema or of an earlier one.
         """
         if not isinstance(data, Mapping):
             raise DecodeError("not an object", where)
-        if data.get("schema") not in (Record.schema, "fmha.record/1"):
-            raise DecodeError(f"not a row of {Record.schema} or fmha.record/1", where)
+        if data.get("schema") not in (Record.schema, *_EARLIER):
+            raise DecodeError(f"not a row of {Record.schema}, {' or '.join(_EARLIER)}", where)
         try:
             row, notes = restored(upgraded(copy.deepcopy(dict(data))), data["notes"])
             record = from_json(Record, {**row, "notes": notes}, where)
@@ -161,13 +167,16 @@ class Record:
         return cls(comparisons=comparisons, **{name: members[name] for name in names})
 
 
+_EARLIER = ("fmha.record/1", "fmha.record/2")
+
+
 def upgraded(row: dict[str, Any]) -> dict[str, Any]:
-    """A row of ``fmha.record/1`` as one of ``fmha.record/2``, in place; what the old row did not say is null.
+    """A row of an earlier schema as one of this, in place; what the old row did not say is null.
 
     Raises:
-        KeyError, TypeError, AttributeError: not a row of either schema.
+        KeyError, TypeError, AttributeError: not a row of such a schema.
     """
-    if row["schema"] != "fmha.record/1":
+    if row["schema"] == Record.schema:
         return row
     row["schema"] = Record.schema
     for tree, names in (
@@ -179,8 +188,8 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
             if check
         ),
         *((stage, ("imported_from", "edited")) for stage in row["stages"]),
-        *((measured, ("process_of_sample", "noise")) for measured in (row["measurement"],) if measured),
-        (row, ("regret_ci95", "judging", "run", "started", "host", "selected_by", "model")),
+        *((measured, ("process_of_sample", "noise", "ceiling")) for measured in (row["measurement"],) if measured),
+        (row, ("regret_ci95", "judging", "run", "started", "host", "selected_by", "model", "processor", "settings")),
     ):
         for name in names:
             tree.setdefault(name, None)

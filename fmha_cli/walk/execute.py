@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -22,8 +22,9 @@ from fmha_cli.execution.job import Job
 from fmha_cli.execution.judge import Judged, JudgePolicy, judge, recheck
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import JobResult
+from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.measurement import Measurement, measurement_of
-from fmha_cli.measure.roofline import CONTRADICTED, CacheState, Peaks
+from fmha_cli.measure.roofline import CONTRADICTED, Bound, CacheState, Peaks
 from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.report.target import refused
 from fmha_cli.walk.builds import Built
@@ -50,10 +51,18 @@ class Executor:
     Args:
         cases: inputs and references.
         peaks: the peaks for a row, None if they are unknown; called after the row passed.
+        ceiling: what the machine reaches at this moment in a loop of the kind that bounds a row, None if that is unknown;
+            called right before and right after its timed launches.
     """
 
-    def __init__(self, context: Context, cases: Cases, peaks: Callable[[Row], Peaks | None]) -> None:
-        self._context, self._cases, self._peaks = context, cases, peaks
+    def __init__(
+        self,
+        context: Context,
+        cases: Cases,
+        peaks: Callable[[Row], Peaks | None],
+        ceiling: Callable[[Row], tuple[Bound, float] | None] = lambda row: None,
+    ) -> None:
+        self._context, self._cases, self._peaks, self._ceiling = context, cases, peaks, ceiling
         self._request, self._registry, self._supervisor = context.request, context.registry, context.supervisor
         self.unwritten: list[str] = []
         """Files of ``--out`` and ``--save-failures`` that could not be written, each with the reason."""
@@ -103,7 +112,10 @@ class Executor:
                 launchers = [
                     self._launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)
                 ]
-                judged, timed = self._sampled(launchers, judged)
+                good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
+                with self._watched(good) as ceilings:
+                    judged, timed = self._sampled(launchers, judged)
+                timed = [one and replace(one, ceiling=at()) for one, at in zip(timed, ceilings, strict=True)]
                 judged = [
                     self._rechecked(job, arena, one, launcher)
                     for job, arena, one, launcher in zip(jobs, arenas, judged, launchers, strict=True)
@@ -144,12 +156,28 @@ class Executor:
             return judged, Timed(judged.stage_ns[-1:], warmup=len(judged.stage_ns) - 1)
         timed = None
         try:
-            timed = sample(launcher, self._policy(), partial(self._context.phase, Phase.TIME))
+            with self._watched((row,)) as (ceiling,):
+                timed = sample(launcher, self._policy(), partial(self._context.phase, Phase.TIME))
+            timed = replace(timed, ceiling=ceiling())
         except RowFailed as fault:
             return _failed(judged, fault), None
         except Mistimed:
             pass
         return self._rechecked(job, arena, judged, launcher), timed
+
+    @contextmanager
+    def _watched(self, rows: Sequence[Row | None]) -> Iterator[list[Callable[[], Ceiling | None]]]:
+        """Look at the machine's ceiling before and after what is done inside. Gives a function for each row that returns its
+        ceilings afterwards; None of a row gives None."""
+        before = [None if row is None else self._ceiling(row) for row in rows]
+        after: list[tuple[Bound, float] | None] = [None for _ in rows]
+
+        def found(index: int) -> Ceiling | None:
+            one, other = before[index], after[index]
+            return None if one is None or other is None else Ceiling(bound=one[0], before=one[1], after=other[1])
+
+        yield [partial(found, index) for index in range(len(rows))]
+        after[:] = [None if row is None else self._ceiling(row) for row in rows]
 
     def _arena(self, job: Job) -> Arena:
         """Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
@@ -258,6 +286,7 @@ class Executor:
             threads=self._context.threads,
             peaks=self._peaks(row),
             dense=self._request.flops_dense,
+            ceiling=timed.ceiling,
         )
 
     def _written(self, write: Callable[[], str | None]) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ from typing import NamedTuple
 
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import digest_of
+from fmha_cli.domain.processor import Processor, this_processor
 
 _COMPILERS = ("g++", "clang++", "c++")
 
@@ -25,7 +25,6 @@ class Host:
     """Facts of a machine; it names no user, no folder and no network.
 
     Attributes:
-        processor: model of the processor.
         cores: logical cores of the machine.
         memory_gib: main memory, rounded.
         accelerators: vendor and device number of each graphics card or accelerator on the PCI bus, with its driver.
@@ -35,7 +34,7 @@ class Host:
 
     system: str
     machine: str
-    processor: str
+    processor: Processor
     cores: int
     memory_gib: int
     accelerators: tuple[str, ...]
@@ -50,7 +49,7 @@ class Host:
     @property
     def text(self) -> str:
         """One line for people."""
-        return f"{self.processor}, {self.cores} cores, {self.memory_gib} GiB"
+        return f"{self.processor.text}, {self.cores} cores, {self.memory_gib} GiB"
 
 
 def this_host(root: Path = Path("/")) -> Host:
@@ -59,7 +58,6 @@ def this_host(root: Path = Path("/")) -> Host:
     Args:
         root: where the folders ``proc`` and ``sys`` are.
     """
-    cpu = re.search(r"^(?:model name|Model)\s*: (.*)$", _text(root / "proc" / "cpuinfo"), re.M)
     pages, size = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
     cards = [_card(place) for place in sorted((root / "sys" / "bus" / "pci" / "devices").glob("*"))]
     versions = {card.driver: _text(root / "sys" / "module" / card.driver / "version").strip() for card in cards if card}
@@ -67,7 +65,7 @@ def this_host(root: Path = Path("/")) -> Host:
     return Host(
         system=platform.system(),
         machine=platform.machine(),
-        processor=cpu[1].strip() if cpu else platform.machine(),
+        processor=this_processor(root / "proc" / "cpuinfo"),
         cores=os.cpu_count() or 1,
         memory_gib=round(pages * size / 2**30),
         accelerators=tuple(f"{card.model} {card.driver}" for card in cards if card),

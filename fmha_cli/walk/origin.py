@@ -43,7 +43,7 @@ class Origin:
 
     def stamped(self, record: Record, started: str | None) -> Record:
         """The record with its origin; ``started`` is when its row was dispatched."""
-        return replace(record, run=self.run, host=self.host.digest, started=started)
+        return replace(record, run=self.run, host=self.host.digest, processor=self.host.processor, started=started)
 
 
 def selected_by(row: Row, request: Request) -> SelectedBy | None:

@@ -7,12 +7,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Event, Thread
 
+from fmha_cli.discovery.select import Choice
 from fmha_cli.domain.codec import from_json
+from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import FmhaError
 from fmha_cli.domain.phases import Phase
-from fmha_cli.domain.protocols import PeakLoops
+from fmha_cli.domain.protocols import Canary, PeakLoops
 from fmha_cli.measure.peaks import measured_peaks, spec_peaks, this_machine
-from fmha_cli.measure.roofline import Floor, PeakKind, Peaks, floor_of
+from fmha_cli.measure.roofline import Bound, Floor, PeakKind, Peaks, floor_of
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 
@@ -30,7 +32,7 @@ class PeakBook:
     def building(self, rows: Sequence[Row]) -> Iterator[None]:
         """Build the peak loops beside the kernels. Nothing is measured beside anything: it would be too low."""
         loops = {
-            row.choice.device.id: (backend, row.choice.device)
+            _key(row.choice): (backend, _alone(row.choice))
             for row in rows
             if self._measures and row.choice is not None and row.choice.runnable
             if isinstance(backend := self._context.registry.backend(row.choice.kernel.backend), PeakLoops)
@@ -57,7 +59,7 @@ class PeakBook:
         """The peaks for a row's kernel, None if they are unknown."""
         if row.choice is None:
             return None
-        key = f"{row.choice.kernel.backend} {row.choice.device.id} {row.choice.kernel.arch}"
+        key = _key(row.choice)
         if key not in self._known:
             self._known[key] = self._find(row, again=False)
         return self._known[key]
@@ -67,9 +69,23 @@ class PeakBook:
         peaks = self._find(row, again=True)
         return None if peaks is None else floor_of(row.problem, peaks, row.cache)
 
+    def ceiling(self, row: Row) -> tuple[Bound, float] | None:
+        """What the machine reaches at this moment in a short loop, of the kind that bounds the row; None if unknown."""
+        if row.choice is None or not self._measures or row.choice.device.emulated:
+            return None
+        context, backend = self._context, self._context.registry.backend(row.choice.kernel.backend)
+        peaks = self.peaks(row)
+        floor = None if peaks is None else floor_of(row.problem, peaks, row.cache)
+        if floor is None or not (isinstance(backend, PeakLoops) and isinstance(backend, Canary)):
+            return None
+        artifact = backend.build_peaks(_alone(row.choice), context.building)
+        entry, memory = context.registry.entry_point(backend.name), floor.bound is Bound.MEMORY
+        rate = context.supervisor.canary(entry, backend.name, artifact, context.threads, memory=memory)
+        return None if rate is None else (floor.bound, rate)
+
     def _find(self, row: Row, *, again: bool) -> Peaks | None:
         assert row.choice is not None
-        kernel, device = row.choice.kernel, row.choice.device
+        kernel, device = row.choice.kernel, _alone(row.choice)
         context = self._context
         backend = context.registry.backend(kernel.backend)
         if context.request.peak == PeakKind.SPEC or not isinstance(backend, PeakLoops):
@@ -83,7 +99,8 @@ class PeakBook:
 
             def measure() -> Peaks:
                 context.phase(Phase.PEAKS, 0, 0)
-                context.notify(f"measuring the peaks of this machine ({device.id}, {context.threads} threads), once")
+                what = f"{device.id}, {kernel.arch}, {context.threads} threads"
+                context.notify(f"measuring the peaks of this machine ({what}), once")
                 found = context.supervisor.peaks(entry, backend.name, artifact, context.threads)
                 return from_json(Peaks, {**found, "kind": PeakKind.MEASURED.value}, "peaks")
 
@@ -91,3 +108,12 @@ class PeakBook:
         except FmhaError as fault:
             context.notify(f"no peaks: {fault.what}")
             return None
+
+
+def _alone(choice: Choice) -> DeviceFacts:
+    """The device with the architecture of the kernel alone: a kernel is compared with what its own instructions can do."""
+    return replace(choice.device, archs=(choice.kernel.arch,))
+
+
+def _key(choice: Choice) -> str:
+    return f"{choice.kernel.backend} {choice.device.id} {choice.kernel.arch}"

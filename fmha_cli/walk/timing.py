@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.supervisor import JobResult
 from fmha_cli.measure.ab import AbSampler, orders
+from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.sampling import Sampler, SamplingPolicy, StopReason
 
 Launch = Callable[[int], tuple[tuple[int, ...], ...]]
@@ -22,6 +23,7 @@ class Timed:
     launches: tuple[tuple[int, ...], ...]
     warmup: int = 0
     stop: StopReason = StopReason.SINGLE
+    ceiling: Ceiling | None = None
 
 
 class Mistimed(Exception):

@@ -80,7 +80,7 @@ class Walker:
             given=frozenset(self.files.arrays),
             phase=self.context.phase,
         )
-        self.executor = Executor(self.context, cases, self.book.peaks)
+        self.executor = Executor(self.context, cases, self.book.peaks, self.book.ceiling)
 
     def _inputs(self, problem: Problem, kind: str) -> Inputs:
         arrays, notes = fitted(problem, self.files)

@@ -84,7 +84,7 @@ DOCUMENTS = {
     "records that are numbers": (b'{"schema": "fmha.report/1", "records": [5]}', "records[0]: not an object"),
     "no records": (b'{"schema": "fmha.report/1"}', "records: not a list"),
     "no row": (b'{"schema": "fmha.report/1", "records": []}', "no timed row"),
-    "a damaged line": (b'{"schema": "fmha.record/2"}\n{"schema": \n', "line 1"),
+    "a damaged line": (b'{"schema": "fmha.record/3"}\n{"schema": \n', "line 1"),
     "an integer of 5000 digits": (b'{"schema": ' + b"9" * 5000 + b"}", "not JSON"),
 }
 

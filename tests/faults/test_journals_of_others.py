@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 from cli.conftest import Fmha
 from fmha_null.kernels import Behaviour, null_kernel
+from report.samples import PROCESSOR
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.domain.arch import ArchSpec
@@ -140,7 +141,9 @@ def _other_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _other_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fmha_cli.walk.run.this_host", lambda: replace(this_host(), processor="another"))
+    monkeypatch.setattr(
+        "fmha_cli.walk.run.this_host", lambda: replace(this_host(), processor=replace(PROCESSOR, name="another"))
+    )
 
 
 def _other_driver(monkeypatch: pytest.MonkeyPatch) -> None:

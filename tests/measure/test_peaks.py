@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from report.samples import PROCESSOR
+
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.measure.peaks import Machine, load_peaks, measured_peaks, spec_peaks, this_machine
 from fmha_cli.measure.roofline import PeakKind, Peaks
 
-MACHINE = Machine(cpu="c", flags_digest="f", cores=2, threads=2, toolchain="g++ 12", arch="x86_64_v4")
+MACHINE = Machine(processor=PROCESSOR, flags_digest="f", cores=2, threads=2, toolchain="g++ 12", arch="x86_64_v4")
 LOW = Peaks(kind=PeakKind.MEASURED, flops={"fp32": 1e11, "bf16": 9e11}, bandwidth=4e10, llc_bytes=1, source="loops")
 HIGH = replace(LOW, flops={"fp32": 5e11, "bf16": 8e11}, bandwidth=5e10)
 
@@ -56,13 +58,13 @@ def test_machine_identity(tmp_path: Path) -> None:
         "processor\t: 0\nmodel name\t: Some CPU\nflags\t\t: fma avx2\n\nprocessor\t: 1\nmodel name\t: Other\n"
     )
     one = this_machine(2, "g++", "x86_64_v3", info)
-    assert one.cpu == "Some CPU"
+    assert one.processor.name == "Some CPU"
     assert one.cores >= 1
     info.write_text("model name : Some CPU\nflags : avx2 fma\n")
     assert this_machine(2, "g++", "x86_64_v3", info) == one
     info.write_text("model name : Some CPU\nflags : avx2 fma avx512f\n")
     assert this_machine(2, "g++", "x86_64_v3", info).digest != one.digest
-    assert this_machine(2, "g++", "x86_64_v3", tmp_path / "none").cpu
+    assert this_machine(2, "g++", "x86_64_v3", tmp_path / "none").processor.name
 
 
 def test_spec_peaks_come_from_the_facts() -> None:

@@ -20,12 +20,15 @@ from fmha_cli.domain.journal import Asked, Built, Done, Finished, Line, Planned,
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.plan import Artifact, Edited, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison, Judging, Verdict
+from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
-from fmha_cli.measure.roofline import CacheState, Floor, PeakKind
+from fmha_cli.measure.roofline import Bound, CacheState, Floor, PeakKind
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents import (
     build,
@@ -53,6 +56,7 @@ from fmha_cli.toolchain.cache.prune import Pruned
 from fmha_cli.toolchain.cache.why import Difference, Standing, Why
 
 DIGEST = "0123456789abcdef" * 4
+PROCESSOR = Processor(vendor="AuthenticAMD", family=25, model=17, name="AMD EPYC", microarchitecture="zen4")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,6 +115,7 @@ def measurement() -> Measurement:
         warmup=3,
         stop=StopReason.CONVERGED,
         floor=Floor(PeakKind.MEASURED, 500_000.0, 100.0),
+        ceiling=Ceiling(bound=Bound.COMPUTE, before=2e11, after=1e11),
     )
 
 
@@ -155,6 +160,8 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         ),
         "started": "2026-11-22T19:40:01Z",
         "host": DIGEST,
+        "processor": PROCESSOR,
+        "settings": Settings(values={"prefetch_near": 1024, "prefetch_far": 8192}, source=SettingsFrom.MEASURED),
         "selected_by": SelectedBy.KERNEL,
         "model": "a-model:local",
     }

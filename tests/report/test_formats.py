@@ -157,7 +157,7 @@ def test_lines_stream_one_by_one() -> None:
         raise KeyError("later")
 
     lines = jsonl_lines(rows())
-    assert json.loads(next(lines))["schema"] == "fmha.record/2"
+    assert json.loads(next(lines))["schema"] == "fmha.record/3"
     with pytest.raises(KeyError):
         next(lines)
 

@@ -53,7 +53,7 @@ def test_keys_are_sorted_and_never_missing() -> None:
 
 def test_contract_members() -> None:
     row = record().to_dict()
-    assert row["schema"] == "fmha.record/2"
+    assert row["schema"] == "fmha.record/3"
     assert set(row["kernel"]) == {"name", "digest", "family", "signature", "algorithm", "upstream_name"}
     assert row["kernel"]["digest"] == kernel().digest
     assert row["kernel"]["algorithm"] == {"padded": True, "tile": [64, 32]}
@@ -105,7 +105,7 @@ OLD = Path(__file__).with_name("record_1.json")
 def test_a_row_of_the_first_version_is_read() -> None:
     old = json.loads(OLD.read_text("utf-8"))
     row = Record.from_dict(old).to_dict()
-    assert row["schema"] == "fmha.record/2"
+    assert row["schema"] == "fmha.record/3"
     assert {name: row[name] for name in ("run", "started", "host", "selected_by", "model")} == dict.fromkeys(
         ("run", "started", "host", "selected_by", "model")
     )
@@ -117,10 +117,24 @@ def test_a_row_of_the_first_version_is_read() -> None:
         Record.from_dict({name: value for name, value in old.items() if name != "repro"})
 
 
+def test_a_row_of_the_second_version_is_read() -> None:
+    new = record().to_dict()
+    old = {name: value for name, value in new.items() if name not in ("processor", "settings")}
+    old |= {"schema": "fmha.record/2", "measurement": dict(new["measurement"])}
+    del old["measurement"]["ceiling"]
+    old["measurement"]["notes"] = []  # what the ceiling said
+    row = Record.from_dict(old).to_dict()
+    assert (row["processor"], row["settings"], row["measurement"]["ceiling"]) == (None, None, None)
+    assert row["measurement"]["median_ns"] == new["measurement"]["median_ns"]
+    for lost in ("processor", "settings"):
+        with pytest.raises(DecodeError, match=lost):
+            Record.from_dict({name: value for name, value in new.items() if name != lost})
+
+
 @pytest.mark.parametrize(
     "damage",
     [
-        {"schema": "fmha.record/3"},
+        {"schema": "fmha.record/4"},
         {"verdict": "FINE"},
         {"stages": [{}]},
         {"fills": [{}]},

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts, usable_cores
+from fmha_cli.domain.processor import cpu_fields, cpu_text, processor_of
 
 ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
 """Architectures with CPU kernels, best first."""
 
-_CPUINFO = Path("/proc/cpuinfo")
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
 
@@ -23,21 +23,15 @@ def accepted(flags: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in ARCHS if have.issuperset(load_arch(name).fact("cpu_flags")))
 
 
-def cpu_fields(text: str) -> Mapping[str, str]:
-    """The first processor's fields of a ``/proc/cpuinfo`` text."""
-    first = text.split("\n\n", 1)[0]
-    pairs = (line.split(":", 1) for line in first.splitlines() if ":" in line)
-    return {key.strip(): value.strip() for key, value in pairs}
-
-
 def detect() -> DeviceFacts:
     """This machine's CPU. Without ``/proc/cpuinfo`` (not Linux) only the generic kernels are accepted."""
-    fields = cpu_fields(_read(_CPUINFO))
+    text = cpu_text()
+    flags = cpu_fields(text).get("flags", "").split()
     on_x86 = platform.machine().lower() in ("x86_64", "amd64")
     return DeviceFacts(
         id="cpu",
-        archs=accepted(fields.get("flags", "").split() if on_x86 else ()),
-        name=fields.get("model name", platform.processor() or platform.machine()),
+        archs=accepted(flags if on_x86 else ()),
+        name=processor_of(text).name,
         units=usable_cores(),
         memory_bytes=_memory(),
         llc_bytes=_last_level_cache(),

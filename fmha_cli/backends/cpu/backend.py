@@ -96,6 +96,11 @@ class CpuBackend:
 
         return run_peak_loops(artifact, threads)
 
+    def run_canary(self, artifact: Path, threads: int, *, memory: bool) -> float:
+        from fmha_cli.backends.cpu.peaks import run_canary
+
+        return run_canary(artifact, threads, memory=memory)
+
 
 def _note(rows: int, *, decode: bool, few: bool, first: str | None) -> str:
     """The reason for a kernel's rank. ``first`` names the architecture that comes before the kernel's, if one does."""

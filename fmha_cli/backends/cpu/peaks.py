@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from pathlib import Path
+from typing import Any
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.building import compile_flags
@@ -20,15 +21,18 @@ _ROUNDS = 192
 _STEPS = 250_000
 """Steps of the compute loops in one round. A round takes 1.6 ms, so even on a busy machine some run undisturbed."""
 
+_CANARY_ROUNDS, _CANARY_STEPS, _CANARY_READS = 12, 200_000, 2
+"""A canary takes about 10 ms; reading takes 0.3 s, because its blocks are allocated anew."""
+
 _READ_ROUNDS = 6
 _READ_FACTOR = 4
 """Each thread reads a block this many times the last-level cache."""
 
-_LEAST_BLOCK = 256 << 20
+_LEAST_BLOCK, _LEAST_CANARY_BLOCK = 256 << 20, 64 << 20
 
 
 def build_peak_loops(device: DeviceFacts, context: BuildContext) -> Artifact:
-    """The loops for the best architecture that the device accepts.
+    """The loops for the first architecture of the device: with its vectors and, if it has them, its dot products.
 
     Raises:
         KernelFailure, EnvironmentProblem: as every build.
@@ -55,21 +59,45 @@ def run_peak_loops(artifact: Path, threads: int) -> dict[str, object]:
     Raises:
         EnvironmentProblem: the library does not load.
     """
-    try:
-        library = ctypes.CDLL(str(artifact))
-        fma, dot, read = library.fmha_peak_fma, library.fmha_peak_dot, library.fmha_peak_read
-    except (OSError, AttributeError) as fault:
-        raise EnvironmentProblem("the peak loops do not load", code="K113", why=str(fault)) from fault
+    fma, dot, read, _ = _loops(artifact)
     number, steps = ctypes.c_float, ctypes.c_int64
-    for entry in (fma, dot, read):
-        entry.restype = ctypes.c_double
     llc = detect().llc_bytes
     rate = fma(threads, _ROUNDS, steps(_STEPS), number(0.9999), number(1e-4))
     pairs = dot(threads, _ROUNDS, steps(_STEPS), number(0.001)) or rate
-    bandwidth = read(threads, _READ_ROUNDS, steps(max(_READ_FACTOR * llc // threads, _LEAST_BLOCK)))
+    bandwidth = read(threads, _READ_ROUNDS, steps(_block(threads, _LEAST_BLOCK)))
     return {
         "flops": {"fp32": rate, "fp16": rate, "bf16": pairs},
         "bandwidth": bandwidth if bandwidth > 0 else None,
         "llc_bytes": llc or None,
         "source": f"FMA and dot-product loops, and a read sweep, on {threads} threads of this machine",
     }
+
+
+def run_canary(artifact: Path, threads: int, *, memory: bool) -> float:
+    """A short loop beside timed launches; see ``fmha_cli.domain.protocols.Canary.run_canary``.
+
+    Raises:
+        EnvironmentProblem: the library does not load.
+    """
+    _, _, read, tile = _loops(artifact)
+    if memory:
+        return max(0.0, float(read(threads, _CANARY_READS, ctypes.c_int64(_block(threads, _LEAST_CANARY_BLOCK)))))
+    return float(tile(threads, _CANARY_ROUNDS, ctypes.c_int64(_CANARY_STEPS), ctypes.c_float(0.001)))
+
+
+def _block(threads: int, least: int) -> int:
+    """Bytes that each thread reads."""
+    return max(_READ_FACTOR * detect().llc_bytes // threads, least)
+
+
+def _loops(artifact: Path) -> tuple[Any, Any, Any, Any]:
+    """The functions of the library: multiply-adds, dot products, reads, the register tile."""
+    try:
+        library = ctypes.CDLL(str(artifact))
+        found = tuple(library[f"fmha_peak_{name}"] for name in ("fma", "dot", "read", "tile"))
+    except (OSError, AttributeError) as fault:
+        raise EnvironmentProblem("the peak loops do not load", code="K113", why=str(fault)) from fault
+    for entry in found:
+        entry.restype = ctypes.c_double
+    fma, dot, read, tile = found
+    return fma, dot, read, tile

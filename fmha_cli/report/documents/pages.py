@@ -11,8 +11,11 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.journal import Asked, Built, Done, Finished, Key, Line, Planned, Start
 from fmha_cli.domain.members import Pattern
+from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.protocols import Extent, LaunchView
+from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Check
+from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Floor
@@ -107,8 +110,13 @@ DOCUMENTS = (
             "launch": LaunchView,
             "extent": Extent,
             "floor": Annotated[Floor, "Roofline floor: the least time that the machine's peaks allow."],
+            "ceiling": Annotated[
+                Ceiling, "What the machine reached at best in a short loop right before and right after the launches."
+            ],
             "measurement": Measurement,
             "ratio": Ratio,
+            "processor": Annotated[Processor, "The model of a CPU."],
+            "settings": Annotated[Settings, "Run-time settings that depend on the processor."],
             "stage": StageRow,
         },
     ),

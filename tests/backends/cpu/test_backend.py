@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from fmha_cli.backends.cpu import backend
-from fmha_cli.backends.cpu.arch_detect import ARCHS, accepted, cpu_fields
+from fmha_cli.backends.cpu.arch_detect import ARCHS, accepted
 from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.backends.cpu.inspection import summarise
 from fmha_cli.backends.cpu.kernels import cpu_kernels
@@ -92,11 +92,6 @@ def test_archs_by_cpu_flags() -> None:
     assert accepted(flags["x86_64_v4"]) == ("x86_64_v4", "x86_64_v3", "generic")
     assert accepted(flags["x86_64_v4_bf16"]) == ARCHS
     assert accepted(flags["x86_64_v4_bf16"] - {"fma"}) == ("generic",)
-
-
-def test_cpuinfo() -> None:
-    fields = cpu_fields("processor\t: 0\nmodel name\t: A: B\nflags\t\t: fpu avx\n\nprocessor\t: 1\nflags\t: x\n")
-    assert (fields["model name"], fields["flags"]) == ("A: B", "fpu avx")
 
 
 @pytest.mark.parametrize("kind", ToolchainKind)

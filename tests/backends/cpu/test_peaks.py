@@ -14,12 +14,13 @@ from fmha_cli.codegen.cpu.peaks import emit_peaks
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.protocols import BuildContext, PeakLoops
+from fmha_cli.domain.protocols import BuildContext, Canary, PeakLoops
 from fmha_cli.execution.supervisor import Supervisor
 
 
 def test_the_backend_has_loops() -> None:
     assert isinstance(CpuBackend(), PeakLoops)
+    assert isinstance(CpuBackend(), Canary)
 
 
 @pytest.mark.parametrize("arch", [a for a in ARCHS if a in detect().archs])
@@ -28,8 +29,18 @@ def test_loops_build_and_run(arch: str, shared_cache: Path) -> None:
     artifact = build_peak_loops(device, BuildContext(cache_root=shared_cache))
     with Supervisor() as supervisor:
         found = supervisor.peaks("fmha_cli.backends.cpu", "cpu", artifact, 1)
+        rates = [
+            supervisor.canary("fmha_cli.backends.cpu", "cpu", artifact, 1, memory=memory) for memory in (False, True)
+        ]
     assert found["flops"]["fp32"] > 1e8
     assert found["bandwidth"] > 1e8
+    assert all(rate is not None and rate > 1e8 for rate in rates)
+
+
+def test_a_canary_that_does_not_run_is_unknown(shared_cache: Path) -> None:
+    artifact = build_peak_loops(detect(), BuildContext(cache_root=shared_cache))
+    with Supervisor() as supervisor:
+        assert supervisor.canary("fmha_null", "null", artifact, 1, memory=False) is None
 
 
 def test_loops_that_do_not_run_are_an_environment_problem(shared_cache: Path) -> None:
