@@ -1,4 +1,4 @@
-"""CK-Tile's kernels, compiled and run on emulated devices: a seeded sample here, all of them in the slow suite."""
+"""CK-Tile's kernels, compiled and run on emulated devices: one kernel in CI, a seeded sample and all of them in the slow suite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ COVER, SEED = 5, 2
 family.
 """
 QUICK = ("fp16 d64", "one query", "one key", "GQA, bshd")
-"""gfx942's problems of the default suite. All run the kernel that its other tests compile too."""
+"""gfx942's problems that CI runs. All run the kernel that its other tests compile too."""
 
 
 @cache
@@ -43,6 +43,8 @@ def execute(point: Point, seed: int) -> None:
     assert row["executed"]
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("name", QUICK)
 def test_a_kernel_on_problems_of_many_shapes(name: str) -> None:

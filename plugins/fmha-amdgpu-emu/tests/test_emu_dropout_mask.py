@@ -7,7 +7,7 @@ the mask. In the backward pass, an identity dO makes dV the transpose of P.
 from __future__ import annotations
 
 import shutil
-from itertools import pairwise
+from itertools import pairwise, product
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ CASES = {
 DROPOUT = "--dropout 0.3 --seed 20261121123456 --offset 5000000017"
 """A seed and an offset of more than 32 bits."""
 
-slow = pytest.mark.slow
+OTHERS = [pair for pair in product(CASES, ("gfx1201", "gfx942")) if pair != ("batch", "gfx1201")]
 
 
 def masks(problem: api.Problem) -> list[npt.NDArray[np.bool_]]:
@@ -40,8 +40,8 @@ def masks(problem: api.Problem) -> list[npt.NDArray[np.bool_]]:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("arch", ["gfx1201", pytest.param("gfx942", marks=slow)])
-@pytest.mark.parametrize("name", ["batch", pytest.param("packed", marks=slow), pytest.param("backward", marks=slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "arch"), [pytest.param("batch", "gfx1201", marks=pytest.mark.ci), *OTHERS])
 def test_kernels_drop_what_the_stream_drops(name: str, arch: str, tmp_path: Path) -> None:
     for tool in ("clang-22", "ld.lld-22", "llvm-objdump-22"):
         if shutil.which(tool) is None:

@@ -19,7 +19,7 @@ from planted_text import NOTHING, Planted, body, faults, planted
 from fmha_cli.api import build_registry
 
 QUICK = Kernel("fwd qr_async d64", "gfx942", "-b 1 -H 1 -s 100 --seqlen-k 130 -d 64 --splits 1", "fwd")
-"""A kernel that other tests of the default suite compile too."""
+"""A kernel that other tests of CI compile too."""
 
 HAZARDS = {
     Planted.WAIT_DROPPED: {"missing-wait", "lds-race"},
@@ -128,6 +128,8 @@ def sound(row: Mapping[str, Any]) -> None:
         assert caught in (Caught.NUMBERS, Caught.NEVER_EXECUTED, Caught.NO_EFFECT), row  # no effect: in masked tiles
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(1800)
 def test_the_text_unchanged_is_the_kernel(kernel: PlantedKernel, tmp_path: Path) -> None:
     """The unchanged text, assembled again, gives the same instructions at the same addresses, and passes."""
@@ -140,6 +142,8 @@ def test_the_text_unchanged_is_the_kernel(kernel: PlantedKernel, tmp_path: Path)
     assert (kernel.plain.verdict, kernel.plain.findings) == ("PASSED", ())
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.timeout(1800)
 def test_planted_faults_are_caught(kernel: PlantedKernel) -> None:
     """A seeded sample of each class is caught through the product's own code path."""

@@ -89,6 +89,8 @@ def run(folder: Path, seed: int, count: int, archs: tuple[str, ...], kinds: tupl
     return out
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_choice_is_upstreams_first_match(shared_cache: Path) -> None:
     folder = generator(shared_cache)
     forward = run(folder, 1, 270, SAMPLED, FORWARD_KINDS)
@@ -139,6 +141,8 @@ def test_thousands_of_choices_are_upstreams_first_match(shared_cache: Path) -> N
     assert not out.mismatches, "\n".join(out.mismatches)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_changed_order_is_noticed(shared_cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: if padding is always preferred, the choices differ from upstream's."""
     from fmha_cli.backends.ck_tile import decide as module

@@ -30,7 +30,7 @@ from fmha_cli.execution.supervisor import Supervisor
 class Case:
     """A problem on an architecture; ``families`` are the expected stages in order.
 
-    The default suite judges the ``quick`` stages. Its other tests compile the same kernels.
+    CI judges the ``quick`` stages. Its other tests compile the same kernels.
     """
 
     arch: str
@@ -192,6 +192,8 @@ def check(case: Case, stages: tuple[Family, ...], backend: Backend, supervisor: 
 QUICK = tuple(case for case in CASES if case.quick)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 @pytest.mark.parametrize("case", QUICK, ids=lambda c: c.id)
 def test_kernels_of_two_families(case: Case, ck: Backend, supervisor: Supervisor, shared_cache: Path) -> None:
     check(case, case.quick, ck, supervisor, shared_cache)

@@ -60,6 +60,7 @@ def check_members(host: Host, found: Outcomes) -> Members:
     return members
 
 
+@pytest.mark.ci
 def test_choice_launches_and_parameters_are_upstreams(host: Host) -> None:
     found = judged(host, random_cases(1, 300))
     print(f"\n300 problems, {len(found.templates)} template-ids, {len(found.faults)} mismatches\n{found.lines()}")
@@ -134,6 +135,7 @@ def _needs_no_lengths(kernel: KernelSpec) -> bool:
     return plain and algorithm_of(kernel).even_mn
 
 
+@pytest.mark.ci
 def test_another_tile_is_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     """The comparison can fail: if a device's shared memory differs from its architecture's facts, so do the tiles."""
     cases = random_cases(1, 150)
@@ -145,6 +147,7 @@ def _with_less(device: Device) -> Device:
     return replace(device, shared_per_block=99 << 10 if device.shared_per_block > 100 << 10 else 163 << 10)
 
 
+@pytest.mark.ci
 def test_another_parameter_is_noticed(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
     from fmha_cli.backends.flash_attn import arguments
 

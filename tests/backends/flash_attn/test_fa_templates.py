@@ -221,6 +221,8 @@ def _walk(templates: LaunchTemplates, device: Device, instance: Instance, cell: 
     return templates.launches(instance, device, cell.params(hdim))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_every_cell_chooses_the_same_template_arguments(templates: LaunchTemplates) -> None:
     """The choice agrees in every (architecture, head dim, dtype, causality, dropout, feature) cell of all families."""
     walked: dict[tuple[Device, str], list[tuple[Cell, list[Launch]]]] = {}

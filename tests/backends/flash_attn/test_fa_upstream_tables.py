@@ -28,6 +28,7 @@ def host(shared_cache: Path) -> Host:
     return Host(host_program(shared_cache))
 
 
+@pytest.mark.ci
 def test_the_kernels_that_upstreams_launch_templates_instantiate(host: Host) -> None:
     """All of our kernels exist upstream, which has only two other sorts.
 
@@ -68,6 +69,7 @@ def splits_arguments(seed: int, count: int) -> list[tuple[int, int, int, int]]:
     ]
 
 
+@pytest.mark.ci
 def test_the_number_of_splits_is_upstreams(host: Host) -> None:
     arguments = splits_arguments(1, 12_000)
     theirs = host.heuristic(arguments)

@@ -14,7 +14,7 @@ from upstream_host.program import host_program
 from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import ctypes_structure, host_layout
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
 """Upstream's host code takes a minute to compile. CI runs these tests in a stage of their own."""
 
 A100, RTX3090 = DEVICES["sm_80"][0], DEVICES["sm_86"][2]

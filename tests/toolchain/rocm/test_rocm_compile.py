@@ -250,6 +250,8 @@ def test_a_compile_that_takes_too_long(
         build_hip(Cache(tmp_path / "cache", say_nothing), key, chain, headers=headers, timeout=0.05)
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_an_installed_rocm_comes_first(
     shared_cache: Path, tmp_path: Path, kernel: KernelSpec, headers: dict[str, tuple[Path, str]]
 ) -> None:

@@ -115,6 +115,8 @@ def counted(tmp_path: Path, script: Any, real: Path) -> Path:
     return wrapper
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_a_real_one_is_proven_once(tmp_path: Path, shared_cache: Path, script: Any) -> None:
     real = toolchain_here(shared_cache)
     if real.kind is not RocmKind.CLANG:
@@ -155,6 +157,8 @@ def test_a_real_one_is_proven_once(tmp_path: Path, shared_cache: Path, script: A
     assert not list(open_root(tmp_path / "cache").tmp.glob("*"))
 
 
+@pytest.mark.slow
+@pytest.mark.ci
 def test_the_digest_does_not_depend_on_the_cache(tmp_path: Path, shared_cache: Path) -> None:
     here = toolchain_here(shared_cache)
     parts = RocmParts(
