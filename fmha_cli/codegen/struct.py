@@ -45,6 +45,15 @@ Bool = Annotated[bool, CType("bool", ctypes.c_bool)]
 Float32 = Annotated[float, CType("float", ctypes.c_float)]
 TensorMap = Annotated[Any, CType("CUtensorMap", ctypes.c_uint64 * 16)]
 """A TMA descriptor, as a parameter of its own. The compiler aligns it to 64 bytes, ctypes to 8."""
+
+
+def record(spelling: str, **members: Any) -> Any:
+    """The type of a field that is a C struct: its name in C, and its members with their ctypes classes. Its values are tuples
+    of the members' values, from the first on."""
+    made = type(spelling.rpartition(":")[2], (ctypes.Structure,), {"_fields_": list(members.items())})
+    return Annotated[tuple[Any, ...], CType(spelling, made)]
+
+
 _PLAIN: tuple[Any, ...] = (
     *(Pointer, Floats, Int32s, Int64s, UInt64s),
     *(Int64, UInt64, Int32, UInt32, Int16, UInt8, Int8, Bool, Float32),

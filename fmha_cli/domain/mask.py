@@ -87,6 +87,14 @@ class Mask:
         left_ok = self.left is None or j >= diagonal - self.left or j < sink
         return 0 <= j < seqlen_k and right_ok and left_ok
 
+    def seeing(self, seqlen_q: int, seqlen_k: int) -> range:
+        """The rows that see a key, without those that see only sinks."""
+        delta = self.delta(seqlen_q, seqlen_k)
+        first = 0 if self.right is None else max(0, -delta - self.right)
+        end = seqlen_q if self.left is None else min(seqlen_q, seqlen_k - delta + self.left)
+        wide = self.left is None or self.right is None or self.left + self.right >= 0
+        return range(first, end) if seqlen_k and wide else range(0)
+
     def pairs(self, seqlen_q: int, seqlen_k: int, sink: int = 0) -> int:
         """Number of visible (row, key) pairs, exactly, in constant time."""
         delta = self.delta(seqlen_q, seqlen_k)

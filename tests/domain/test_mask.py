@@ -19,6 +19,15 @@ def test_pairs_count_what_visible_says(
     assert mask.pairs(rows, keys, sink) == brute
 
 
+@given(st.sampled_from(Align), bounds, bounds, st.integers(0, 12), st.integers(0, 12))
+def test_the_rows_that_see_a_key_are_those_of_visible(
+    align: Align, left: int | None, right: int | None, rows: int, keys: int
+) -> None:
+    mask = Mask.make(align, left, right)
+    brute = [i for i in range(rows) if any(mask.visible(i, j, rows, keys) for j in range(keys))]
+    assert list(mask.seeing(rows, keys)) == brute
+
+
 @pytest.mark.parametrize(
     ("spellings", "kind"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fmha_cli.backends.ck_tile.extents import INDEX_END, long_views, wide_strides
 from fmha_cli.backends.ck_tile.revisions import NAME
 from fmha_cli.backends.ck_tile.situation import Situation
+from fmha_cli.backends.gpu.arithmetic import GRID_END
 from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.ck_tile.algorithm import algorithm_of
@@ -13,9 +14,6 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.rules import Refusal
 from fmha_cli.domain.signature import Need
 from fmha_cli.domain.tensors import page_count
-
-GRID_END = 1 << 16
-"""Most blocks along y and z: ``hipDeviceProp_t.maxGridSize``."""
 
 
 def _strides(s: Situation, kernel: KernelSpec) -> Refusal | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache, partial
+from typing import TypeVar
 
 from fmha_cli.backends.gpu.conditions import Condition, conditions_for
 from fmha_cli.backends.gpu.index import FamilyIndex, Host, Question, core_questions, index_of
@@ -17,8 +17,8 @@ from fmha_cli.domain.signature import Signature
 S = TypeVar("S")
 H = TypeVar("H", bound=Host)
 Found = Mapping[str, object] | None
-Finder = Callable[[S, KernelSpec], Found]
-"""Returns None where a kernel may serve, else the values for the places in the texts of the refusal."""
+"""What a condition has against a kernel: the values for the places in the texts of the refusal, or None."""
+Finder = Callable[[S, KernelSpec], Iterator[tuple[str, Found]]]
 
 
 def nearest_hdim(problem: Problem, case: Signature) -> tuple[int, ...]:
@@ -50,16 +50,21 @@ def indexes(
     return index
 
 
-def told_conditions(backend: str, finders: Mapping[str, Finder[S]]) -> tuple[Condition[S], ...]:
-    """The conditions of a backend whose rows hold the texts of their refusals: ``says`` and, if something helps, ``hint``."""
-    return conditions(backend, {id: _telling(rule_rows(backend)[id], find) for id, find in finders.items()})
+def told_conditions(backend: str, ids: Iterable[str], find: Finder[S]) -> tuple[Condition[S], ...]:
+    """The conditions of a backend whose rows hold the texts of their refusals: ``says`` and, if something helps, ``hint``.
 
+    Args:
+        find: yields what each condition has against a kernel, by the condition's id.
+    """
 
-def _telling(row: Mapping[str, Any], find: Finder[S]) -> Callable[[S, KernelSpec], Refusal | None]:
-    def check(situation: S, kernel: KernelSpec) -> Refusal | None:
-        found = find(situation, kernel)
-        if found is None:
+    @lru_cache(maxsize=256)
+    def found(situation: S, kernel: KernelSpec) -> Mapping[str, Found]:
+        return dict(find(situation, kernel))
+
+    def check(id: str, situation: S, kernel: KernelSpec) -> Refusal | None:
+        row, values = rule_rows(backend)[id], found(situation, kernel)[id]
+        if values is None:
             return None
-        return Refusal(row["says"].format(**found), row["hint"].format(**found) if "hint" in row else None)
+        return Refusal(row["says"].format(**values), row["hint"].format(**values) if "hint" in row else None)
 
-    return check
+    return conditions(backend, {id: partial(check, id) for id in ids})

@@ -95,9 +95,5 @@ def lse_rows(problem: Problem, lse: Array) -> list[Array]:
 
 def blind_rows(problem: Problem) -> list[npt.NDArray[np.bool_]]:
     """The rows of each sequence that see no key. A bias does not count."""
-    mask, found = problem.mask, []
-    for rows, keys in zip(problem.query_lengths(), problem.key_lengths(), strict=True):
-        diagonal = np.arange(rows) + mask.delta(rows, keys)
-        end = np.full(rows, keys) if mask.right is None else np.minimum(diagonal + mask.right + 1, keys)
-        found.append(end <= (0 if mask.left is None else np.maximum(diagonal - mask.left, 0)))
-    return found
+    lengths = zip(problem.query_lengths(), problem.key_lengths(), strict=True)
+    return [~np.isin(np.arange(rows), problem.mask.seeing(rows, keys)) for rows, keys in lengths]

@@ -167,7 +167,11 @@ class Upstream(ABC):
 
     @abstractmethod
     def params_of(self, stage: Stage, call: Call[Any]) -> object:
-        """The stage's parameter block: the dataclass that ``expected`` names."""
+        """The stage's parameter block: the dataclass that ``expected`` names.
+
+        Raises:
+            InternalError: a tensor that the stage needs is missing, or no kernel can read its layout.
+        """
 
     @abstractmethod
     def launch_of(self, stage: Stage, call: Call[Any]) -> Launch:
@@ -195,6 +199,9 @@ class Upstream(ABC):
 
         Kernels that read the contract's tensors as they are need nothing. Where ``call.follows``, the forward kernels
         will write O and LSE.
+
+        Raises:
+            InternalError: a workspace is missing or too small.
         """
         return
 
@@ -202,5 +209,8 @@ class Upstream(ABC):
         """Convert what the kernels left in the host's arena to the contract's outputs.
 
         Kernels that write those need nothing. Where nothing was launched, this is not called.
+
+        Raises:
+            InternalError: a workspace is missing or too small.
         """
         return

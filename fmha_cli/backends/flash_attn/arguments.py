@@ -36,11 +36,7 @@ Members = dict[str, Any]
 
 
 def params_of(stage: Stage, call: Call[Situation]) -> FaFwdParams | FaBwdParams:
-    """The stage's parameter block. All stages of a plan get the same one, as in upstream.
-
-    Raises:
-        InternalError: a tensor that the stage needs is missing, or no kernel can read its layout.
-    """
+    """The stage's parameter block. All stages of a plan get the same one, as in upstream."""
     if stage.family in BACKWARD:
         return FaBwdParams(**(_common(call) | _backward(call)))
     return FaFwdParams(**(_common(call) | _forward(call)))

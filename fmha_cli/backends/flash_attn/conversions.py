@@ -29,9 +29,6 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
     """Fill the workspaces that a backward pass reads: LSE and the random state. A forward pass reads none.
 
     After a forward pass of the same plan, the LSE is what its kernels leave there. K445 sees to it that they run.
-
-    Raises:
-        InternalError: a workspace is missing or too small.
     """
     s, p, tensors = call.situation, call.problem, call.tensors
     if not p.direction.backward:
@@ -44,11 +41,7 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
 
 
 def after_download(call: Call[Situation], arena: Bytes) -> None:
-    """Turn what the kernels left in the arena into the contract's outputs.
-
-    Raises:
-        InternalError: a workspace is missing or too small.
-    """
+    """Turn what the kernels left in the arena into the contract's outputs."""
     if call.problem.direction.backward:
         expanded(call.problem).copy_out(call, arena)
     elif "lse" in call.tensors:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from fmha_cli.backends.flash_attn.signatures import NAME
 from fmha_cli.backends.flash_attn.situation import ROUND_ROWS, Situation
 from fmha_cli.backends.flash_attn.tiles import facts_of
+from fmha_cli.backends.gpu.arithmetic import GRID_END
 from fmha_cli.backends.gpu.conditions import Condition, refuse
 from fmha_cli.backends.gpu.rule_rows import conditions
 from fmha_cli.codegen.flash_attn.traits import smem_bytes
@@ -18,8 +19,6 @@ from fmha_cli.domain.signature import Need
 
 INT_END = 1 << 31
 LENGTH_END = 1 << 30
-GRID_END = 1 << 16
-"""Blocks along y and z: ``cudaDevAttrMaxGridDimY``."""
 COUNTERS = 32
 """Philox counters of one head of one sequence: one for each lane of a warp."""
 SMALLER = "a smaller --batch, fewer heads or shorter sequences"

@@ -7,6 +7,10 @@ from dataclasses import dataclass
 from math import ceil, inf
 from struct import pack, unpack
 
+GRID_END = 1 << 16
+"""The end of the blocks along y and z of a grid: ``cudaDevAttrMaxGridDimY``, ``hipDeviceProp_t.maxGridSize``."""
+SMALLEST_NORMAL = 2.0**-126
+"""In single precision. Fast math takes smaller numbers as 0."""
 BUSY = 0.8
 """Share of the slots from which a device counts as full, so that keys are not split (a float constant upstream)."""
 GOOD_ENOUGH = 0.85

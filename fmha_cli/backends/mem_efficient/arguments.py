@@ -1,4 +1,4 @@
-"""The parameter block and the launch of a plan's kernel, and its small arrays.
+"""The parameter block and the launch of a plan's kernel, what the plan says about it, and its small arrays.
 
 Source: ``attention_forward_generic.cu``, ``attention_backward_generic.cu``. One difference: upstream passes 0 keys for packed
 sequences, so that all heads of a forward pass share one dropout mask, which its backward pass does not repeat.
@@ -6,6 +6,7 @@ sequences, so that all heads of a forward pass share one dropout mask, which its
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from fmha_cli.backends.cuda.launch import Launch
@@ -17,22 +18,19 @@ from fmha_cli.backends.mem_efficient.situation import Situation
 from fmha_cli.codegen.mem_efficient.emit import block_of
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.codegen.struct import c_fields
+from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Stage
 
 WARP = 32
-_TENSORS = {copy: name for name, copy in COPIES.items()} | {"bias": "bias"}
+_TENSORS = {copy: name for name, copy in COPIES.items()}
 """The tensors by the names of the kernels' pointers."""
 _STRIDES = {"do": "gO", "dq": "gQ", "dk": "gK", "dv": "gV"}
 """The beginnings of the names of strides that are not those of the tensors."""
 
 
 def params_of(stage: Stage, call: Call[Situation]) -> object:
-    """The stage's parameter block.
-
-    Raises:
-        InternalError: a tensor that the stage needs is missing, or its last axis is not contiguous.
-    """
+    """The stage's parameter block."""
     m, block = storage_of(call.problem, stage.kernel), block_of(stage.kernel)
     names = [name for name, _ in c_fields(block)]
     values = _numbers(m, call.situation) | _strides(m, call) | {"workspace": call.address("workspace")}
@@ -89,6 +87,23 @@ def launch(kernel: KernelSpec, s: Situation) -> Launch:
     block = (WARP, threads // WARP, 1) if t.forward else (threads, 1, 1)
     adds = not t.forward and s.launches and (m.splits > 1 or s.window > 0)
     return Launch(grid, block, t.shared_bytes, cleared=("workspace",) if adds else ())
+
+
+def details(kernel: KernelSpec, s: Situation) -> Iterator[tuple[str, str]]:
+    """What a plan says about a launch besides its shape."""
+    p, m = s.problem, storage_of(s.problem, kernel)
+    t = m.traits
+    yield "grid x", f"ceil({p.seqlen_q}/{t.algorithm.tile[0]})" if t.forward else "blocks that share the keys of a head"
+    if t.dtype is DType.FP32:
+        fast = t.algorithm.tag >= 80
+        yield "fp32", "products of three TF32 terms on tensor cores" if fast else "single-precision multiply-add (SIMT)"
+    if s.launches and m.copied:
+        names = [COPIES[name] for name in m.copied]
+        yield "copied by the host", f"{', '.join(names)}: {sum(m.scratch[name].nbytes for name in names)} bytes"
+    if p.kv_heads < p.heads:
+        yield "heads", "all read one key head" if m.shared else f"K and V repeated {p.heads // p.kv_heads} times"
+    if not t.forward:
+        yield "dq", "summed in a fixed order" if m.splits == 1 else "summed in no fixed order"
 
 
 def auxiliaries_of(s: Situation) -> dict[str, Any]:

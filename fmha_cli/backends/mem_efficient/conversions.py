@@ -16,9 +16,6 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
 
     A backward kernel reads +inf as the LSE of what is no row, as upstream's forward kernel pads it, and of rows without
     keys: exp(-inf - -inf) would be NaN. After a forward pass of the same plan it reads what that leaves (``pairs``).
-
-    Raises:
-        InternalError: a workspace is missing or too small.
     """
     m = storage_of(call.problem, call.plan.main)
     m.copy_in(call, arena)
@@ -29,11 +26,7 @@ def before_upload(call: Call[Situation], arena: Bytes) -> None:
 
 
 def after_download(call: Call[Situation], arena: Bytes) -> None:
-    """Turn what the kernel left in the arena into the contract's outputs.
-
-    Raises:
-        InternalError: a workspace is missing or too small.
-    """
+    """Turn what the kernel left in the arena into the contract's outputs."""
     m = storage_of(call.problem, call.plan.main)
     m.copy_out(call, arena)
     if m.traits.forward and call.problem.lse:

@@ -10,7 +10,7 @@ from fmha_cli.backends.mem_efficient.catalogue import NAME, WIDEST, kernels, pro
 from fmha_cli.backends.mem_efficient.pairs import OF_PAIRS
 from fmha_cli.backends.mem_efficient.problem_rules import CONDITIONS
 from fmha_cli.backends.mem_efficient.scratch import storage_of
-from fmha_cli.backends.mem_efficient.situation import Situation, situation_of
+from fmha_cli.backends.mem_efficient.situation import Situation
 from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.rules import LEFTPAD_RULE
 
@@ -22,12 +22,11 @@ def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
     because of the strides of heads, so that the host must pad them first, else 0; the kernel's place in upstream's order.
     """
     p, m = s.problem, storage_of(s.problem, candidate.kernel)
-    # Upstream tests the strides of heads alone, and in a forward pass not V's, whose alignment it takes to be 1.
-    strides = [s.plain_strides(name)[1] for name in ("qk" if m.traits.forward else "qkv")]
-    odd = any(stride % m.traits.tested for stride in strides)
+    odd = any(stride % m.traits.tested for stride in m.head_strides)
     why = "upstream takes the first in its order that fits"
     if odd:
-        why = f"upstream would pass over it: strides of heads {strides} are not multiples of {m.traits.tested}"
+        strides = ", ".join(map(str, m.head_strides))
+        why = f"upstream would pass over it: strides of heads ({strides}) are not multiples of {m.traits.tested}"
     why += "" if m.hdims == (p.hdim, p.hdim_v) else f"; the host pads head dims to {m.hdims[0]} and {m.hdims[1]}"
     return Supported(candidate.kernel, (place, int(odd), candidate.position), f"{m.traits.name}: {why}")
 
@@ -36,7 +35,7 @@ FEW = Few(
     NAME,
     kernels,
     ("K500", "K501", "K502"),
-    situation_of,
+    Situation,
     CONDITIONS,
     replaced=(LEFTPAD_RULE.id,),  # the kernels can start behind left padding
     unchecked=(*OF_PAIRS, "K539"),

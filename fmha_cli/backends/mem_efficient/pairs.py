@@ -6,52 +6,33 @@ between the two.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from types import MappingProxyType
+from collections.abc import Iterator, Sequence
 
-from fmha_cli.backends.cuda.choosing import Finder, Found, told, told_conditions
+from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
 from fmha_cli.backends.mem_efficient.catalogue import NAME
 from fmha_cli.backends.mem_efficient.scratch import storage_of
-from fmha_cli.backends.mem_efficient.situation import situation_of
 from fmha_cli.codegen.mem_efficient.traits import traits_of
-from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
 
-
-@dataclass(frozen=True)
-class Before:
-    """What a backward kernel follows: the problem of both passes, and the forward kernel."""
-
-    problem: Problem
-    forward: KernelSpec
+Before = tuple[Problem, KernelSpec]
+"""What a backward kernel follows: the problem of both passes, and the forward kernel."""
 
 
-def _sums(before: Before, kernel: KernelSpec) -> Found:
-    traits = traits_of(kernel)
-    return told(not traits.facts["kKernelComputesDelta"], name=traits.name)
+def _findings(before: Before, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
+    (p, first), t = before, traits_of(kernel)
+    yield "K534", told(not t.facts["kKernelComputesDelta"], name=t.name)
+    lengths = zip(p.query_lengths(), p.key_lengths(), strict=True)
+    yield "K535", told(any(len(p.mask.seeing(rows, keys)) < rows for rows, keys in lengths), mask=p.mask.text())
+    forward, backward = (storage_of(half, k).hdims for half, k in zip(p.passes(), (first, kernel), strict=True))
+    yield "K536", told(forward != backward, forward=forward, backward=backward)
 
 
-def _blind(before: Before, kernel: KernelSpec) -> Found:
-    problem = before.problem
-    return told(situation_of(problem, DeviceFacts.of_arch(kernel.arch)).blind, mask=problem.mask.text())
-
-
-def _padded(before: Before, kernel: KernelSpec) -> Found:
-    first, second = before.problem.passes()
-    forward, backward = storage_of(first, before.forward).hdims, storage_of(second, kernel).hdims
-    return told(forward != backward, forward=forward, backward=backward)
-
-
-_FINDERS: Mapping[str, Finder[Before]] = MappingProxyType({"K534": _sums, "K535": _blind, "K536": _padded})
-_RULES = told_conditions(NAME, _FINDERS)
-OF_PAIRS = tuple(_FINDERS)
-"""Ids of the rules."""
+OF_PAIRS = ("K534", "K535", "K536")
+_RULES = told_conditions(NAME, OF_PAIRS, _findings)
 
 
 def discord(problem: Problem, forward: KernelSpec, backward: KernelSpec) -> Sequence[Reason]:
     """Implements ``Upstream.discord``."""
-    before = Before(problem, forward)
-    return [reason for rule in _RULES if (reason := rule.against(before, backward))]
+    return [reason for rule in _RULES if (reason := rule.against((problem, forward), backward))]

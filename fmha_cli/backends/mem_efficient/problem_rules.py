@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
 
-from fmha_cli.backends.cuda.choosing import Finder, Found, told, told_conditions
+from fmha_cli.backends.cuda.choosing import Found, told, told_conditions
 from fmha_cli.backends.cuda.listed import capability
-from fmha_cli.backends.gpu.arithmetic import single
+from fmha_cli.backends.gpu.arithmetic import GRID_END, SMALLEST_NORMAL, single
 from fmha_cli.backends.mem_efficient.catalogue import NAME
 from fmha_cli.backends.mem_efficient.scratch import Storage, storage_of
 from fmha_cli.backends.mem_efficient.situation import BOTTOM_RIGHT, Situation
@@ -18,10 +17,8 @@ from fmha_cli.domain.features import Alibi, Bias
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.signature_hints import positive_scale, unpacked
 
-SIGNED, UNSIGNED, GRID_END, BLOCKS_END = 1 << 31, 1 << 32, 1 << 16, 1 << 15
-"""The ends of 32-bit products, of y and z of a grid (``cudaDevAttrMaxGridDimY``), and of what is counted in 16 bits."""
-LEAST, FP16_END = 2.0**-126, 65520
-"""The smallest normal number of fp32, below which the kernels take numbers as 0; where fp16 is infinite."""
+SIGNED, UNSIGNED, BLOCKS_END, FP16_END = 1 << 31, 1 << 32, 1 << 15, 65520
+"""The ends of 32-bit products and of what is counted in 16 bits, and where fp16 is infinite."""
 
 
 def _findings(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
@@ -32,7 +29,7 @@ def _findings(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     yield "K520", told(not plain, mask=text)
     yield "K521", told(corner and any(q > k > 0 for q, k in s.lengths), mask=text)
     yield "K522", told(corner and s.window and unequal, mask=text, left=mask.left)
-    yield "K523", told(single(p.scale) < LEAST, scale=p.scale, help=positive_scale(p))
+    yield "K523", told(single(p.scale) < SMALLEST_NORMAL, scale=p.scale, help=positive_scale(p))
     left, plane = 1 - single(p.dropout), p.heads * p.seqlen_q * p.seqlen_k
     infinite = left <= 0 or (p.dtype is DType.FP16 and 1 / left >= FP16_END)
     yield "K524", told(infinite, dropout=p.dropout, dtype=p.dtype.value)
@@ -57,19 +54,13 @@ def _findings(s: Situation, kernel: KernelSpec) -> Iterator[tuple[str, Found]]:
     yield "K533", told(elsewhere, only=" and ".join(map(str, t.only_cc)), own=own.name)
 
 
-@lru_cache(maxsize=256)
-def _found(s: Situation, kernel: KernelSpec) -> dict[str, Found]:
-    return dict(_findings(s, kernel))
-
-
 def _products(m: Storage) -> Iterator[tuple[str, int, int]]:
     """What a kernel multiplies in 32 bits: a name, the largest value, and the end of the range."""
     p, forward, wide = m.problem, m.traits.forward, UNSIGNED if m.traits.forward else SIGNED
     rows, keys = (m.rows, m.key_rows) if m.apart and not forward else (p.seqlen_q, p.seqlen_k)
     widths = {name: made.strides[-2] for name, made in m.scratch.items() if len(made.shape) > 1}
     for name in ("q", "k", "v", "do"):
-        _, heads, dim = m.shape(name)
-        row, head = (heads * dim, dim) if name in m.copied else m.plain_strides(name)
+        heads, (row, head) = m.shape(name)[1], m.dense_strides(name)
         if not (forward and name in ("q", "do")):
             yield f"rows of {name}", (keys if name in ("k", "v") else rows) * row, SIGNED
         if heads > 1 and name != "do":
@@ -85,9 +76,5 @@ def _products(m: Storage) -> Iterator[tuple[str, int, int]]:
         yield "rows of gradients", max(rows, keys) * p.heads * max(m.hdims), SIGNED
 
 
-def _finder(id: str) -> Finder[Situation]:
-    return lambda s, kernel: _found(s, kernel)[id]
-
-
-CONDITIONS = told_conditions(NAME, {f"K{number}": _finder(f"K{number}") for number in range(520, 534)})
+CONDITIONS = told_conditions(NAME, [f"K{number}" for number in range(520, 534)], _findings)
 """Conditions on the problem."""

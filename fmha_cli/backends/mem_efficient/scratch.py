@@ -7,7 +7,7 @@ Source: the ``at::empty`` of ``attention_forward_generic.cu`` and ``attention_ba
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from types import MappingProxyType
 
@@ -52,6 +52,15 @@ class Storage(Staging):
         if not t.forward:
             yield "delta", Scratch((p.heads, self.rows) if self.apart else (p.batch, p.heads, p.seqlen_q))
             yield "workspace", Scratch((p.batch * p.heads * self._words(),))
+
+    @cached_property
+    def head_strides(self) -> tuple[int, ...]:
+        """Strides of heads that upstream's host tests before it takes a kernel: of tensors without gaps or padded head dims.
+
+        In a forward pass V's is not among them, whose alignment it takes to be 1.
+        """
+        unpadded = replace(self, hdims=(self.problem.hdim, self.problem.hdim_v))
+        return tuple(unpadded.dense_strides(name)[1] for name in ("qk" if self.traits.forward else "qkv"))
 
     @cached_property
     def splits(self) -> int:

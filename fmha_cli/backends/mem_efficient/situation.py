@@ -7,12 +7,10 @@ xformers 0.0.28.post3; ``xformers/ops/fmha/cutlass.py``.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.mask import Align
-from fmha_cli.domain.problem import Problem
 
 NO_MASK, TOP_LEFT, BOTTOM_RIGHT = 0, 1, 2
 """``CustomMaskType``."""
@@ -36,21 +34,3 @@ class Situation(Sequences):
         mask = self.problem.mask
         hides = mask.left is not None and any(q - 1 + mask.delta(q, k) > mask.left for q, k in self.lengths)
         return (mask.left or 0) + 1 if hides else 0
-
-    @property
-    def blind(self) -> bool:
-        """Whether some row sees no key. A bias does not count."""
-        mask = self.problem.mask
-        return any(
-            not k
-            or (mask.right is not None and mask.delta(q, k) + mask.right < 0)
-            or (mask.left is not None and q - 1 + mask.delta(q, k) - mask.left >= k)
-            for q, k in self.lengths
-            if q
-        )
-
-
-@lru_cache(maxsize=64)
-def situation_of(problem: Problem, device: DeviceFacts) -> Situation:
-    """The situation of a problem on a device. Every problem has one; rules say which the kernels cannot serve."""
-    return Situation(problem, device)

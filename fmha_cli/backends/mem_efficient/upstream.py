@@ -41,7 +41,7 @@ class MemEfficient(SmallUpstream):
     discord = own(".pairs")
     launch = own(".arguments")
     scratch = own(".scratch")
-    details = own(".plan")
+    details = own(".arguments")
     params_of = own(".arguments")
     expected = own(".arguments")
     auxiliaries_of = own(".arguments")

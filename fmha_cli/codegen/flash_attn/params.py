@@ -10,13 +10,12 @@ upstream's ``params = {}``. Strides are in elements.
 
 from __future__ import annotations
 
-import ctypes
-from typing import Annotated, ClassVar
+from ctypes import c_uint64
+from typing import ClassVar
 
 from fmha_cli.codegen.struct import (
     ArgumentBlock,
     Bool,
-    CType,
     Float32,
     Int32,
     Int32s,
@@ -25,19 +24,14 @@ from fmha_cli.codegen.struct import (
     Rows,
     UInt8,
     UInt64s,
+    record,
 )
 
 NAMESPACE = "FLASH_NAMESPACE"
 
 
-class PhiloxCudaState(ctypes.Structure):
-    """The random state, laid out as in the shim for ``at::PhiloxCudaState``."""
-
-    _fields_ = (("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64))
-
-
-Philox = Annotated[tuple[int, int], CType("at::PhiloxCudaState", PhiloxCudaState)]
-"""(seed, offset)."""
+Philox = record("at::PhiloxCudaState", seed=c_uint64, offset=c_uint64)
+"""The random state, laid out as in the shim for it."""
 
 
 class QkvParams(ArgumentBlock):

@@ -25,15 +25,13 @@ def emit(kernel: KernelSpec) -> str:
         InternalError: upstream has no such kernel.
     """
     t = traits_of(kernel)
-    header = "kernel_forward.h" if t.forward else "kernel_backward.h"
+    header, facts = f"kernel_{'forward' if t.forward else 'backward'}.h", [f"Kernel::{name}" for name in t.facts]
     parts = (
         f"// {kernel.name}\n// {t.template}",
         f"#include <fmha_memeff.h>\n#include <{header}>",
         f"using Kernel = {t.template};\nusing Params = Kernel::Params;",
         'extern "C" __global__ void __launch_bounds__(Kernel::kNumThreads, Kernel::kMinBlocksPerSm)\n'
         f"{t.name}(Params p)\n{{\n  if (!p.advance_to_block()) {{\n    return;\n  }}\n  Kernel::attention_kernel(p);\n}}",
-        exports_text(
-            t.name, block_of(kernel), [f"Kernel::{name}" for name in t.facts], "sizeof(Kernel::SharedStorage)"
-        ),
+        exports_text(t.name, block_of(kernel), facts, "sizeof(Kernel::SharedStorage)"),
     )
     return "\n\n".join(parts) + "\n"

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-import ctypes
-from typing import Annotated
+from ctypes import c_bool, c_uint64
 
-from fmha_cli.codegen.struct import ArgumentBlock, CType, typed_rows
+from fmha_cli.codegen.struct import ArgumentBlock, record, typed_rows
 from fmha_cli.domain.arch import arch_document
 
-
-class PhiloxCudaState(ctypes.Structure):
-    """The random state, laid out as in the shim for ``at::PhiloxCudaState``."""
-
-    _fields_ = (("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("captured_", ctypes.c_bool))
-
-
 _BLOCKS = arch_document("_mem_efficient_params.json", "fmha.param-blocks/1")
-_PHILOX = {"at::PhiloxCudaState": (Annotated[tuple[int, int], CType("at::PhiloxCudaState", PhiloxCudaState)], (0, 0))}
-"""(seed, offset)."""
+_STATE = record("at::PhiloxCudaState", seed=c_uint64, offset=c_uint64, captured_=c_bool)
+_PHILOX = {"at::PhiloxCudaState": (_STATE, (0, 0))}
+"""The random state, laid out as in the shim for it."""
 
 
 class MemEffFwdParams(ArgumentBlock):

@@ -19,7 +19,9 @@ from fmha_cli.backends.cuda.scratch import Scratch, workspaces
 from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.backends.gpu.arena_views import Bytes, view
 from fmha_cli.backends.gpu.call import Call, Strides
-from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.backends.mem_efficient.catalogue import kernels
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import Family
 from fmha_cli.domain.plan import Plan, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason, Severity
@@ -146,9 +148,10 @@ def test_scratch_tensors_are_dense_workspaces() -> None:
 
 
 def test_refusals_whose_texts_are_data() -> None:
-    (condition,) = told_conditions("mem_efficient", {"K528": lambda s, k: {"cache": "paged:9"} if s else None})
-    kernel = KernelSpec.__new__(KernelSpec)
-    object.__setattr__(kernel, "family", Family.FWD)
+    (condition,) = told_conditions(
+        "mem_efficient", ["K528"], lambda s, k: iter([("K528", {"cache": "paged:9"} if s else None)])
+    )
+    kernel = next(k for k in kernels(load_arch("sm_80")) if k.family is Family.FWD)
     said = "--kv-cache paged:9: the kernels read no block table"
     assert condition.against(True, kernel) == Reason("K528", said, "--kv-cache linear", Severity.KIND)
     assert condition.against(False, kernel) is None

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from played_maps import played_map
 
 from fmha_cli.backends.cuda.launch import packed
-from fmha_cli.backends.cudnn_oss.rules import SMALLEST
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
+from fmha_cli.backends.gpu.arithmetic import SMALLEST_NORMAL
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.codegen.cudnn_oss.emit import FILE, derived
 from fmha_cli.codegen.cudnn_oss.facts import facts_of, kernels
@@ -63,7 +63,7 @@ def problems(draw: st.DrawFn) -> tuple[str, int, Problem]:
         hdim=draw(st.sampled_from((64, 128))),
         mask=draw(st.sampled_from(("causal", "causal-tl"))),
         layout=draw(st.sampled_from(("bhsd", "bshd", "bhsd:bshd", "bshd:bhsd"))),
-        scale=draw(st.floats(SMALLEST, 100.0)),
+        scale=draw(st.floats(SMALLEST_NORMAL, 100.0)),
     )
     return arch, draw(st.integers(2, 200)), problem
 

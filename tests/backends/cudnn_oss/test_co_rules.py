@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from strategies import problems
 
-from fmha_cli.backends.cudnn_oss.rules import FEW, FINDERS, IDS
+from fmha_cli.backends.cudnn_oss.rules import CONDITIONS, FEW, IDS
 from fmha_cli.backends.cudnn_oss.upstream import UPSTREAM
 from fmha_cli.backends.gpu.rule_rows import rule_rows
 from fmha_cli.codegen.cudnn_oss.facts import NAME, CudnnAlgorithm, facts_of, kernels
@@ -86,8 +86,8 @@ def test_a_rule_refuses_and_passes(id: str, arch: str, refused: str, passed: str
 
 def test_every_rule_has_a_case_and_a_row() -> None:
     with_cases = {id for id, *_ in CASES}
-    assert FINDERS.keys() <= with_cases
-    assert [*rule_rows(NAME)] == [*IDS, *FINDERS]
+    assert {condition.id for condition in CONDITIONS} <= with_cases
+    assert [*rule_rows(NAME)] == [*IDS, *(condition.id for condition in CONDITIONS)]
     without = {rule.id for rule in FEW.problem_rules} - with_cases
     assert without == {"K010", "K011", "K014", "K016", "K019", "K020", "K021"}  # any at run time; cannot occur alone
     assert duplicate_ids([UPSTREAM.rules(), CORE_RULES]) == []

@@ -10,7 +10,7 @@ import pytest
 from fa_chain import plans_of, run_plan
 from kernel_memory import BadAddress
 
-from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams, PhiloxCudaState
+from fmha_cli.codegen.flash_attn.params import FaBwdParams, FaFwdParams
 from fmha_cli.codegen.struct import c_fields
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Stage
@@ -64,8 +64,8 @@ def changed(field: str, kind: Any, value: Any) -> Any:
     """A value as a plausible mistake would leave it."""
     if field == "dq_accum_split_stride":  # an error of a larger one shows only past the last part
         return value // 2
-    if kind is PhiloxCudaState:
-        return PhiloxCudaState(value.seed + 1, value.offset)
+    if issubclass(kind, ctypes.Structure):
+        return kind(value.seed + 1, value.offset)
     if kind is ctypes.c_bool:
         return not value
     if kind is ctypes.c_float:

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import ctypes
 
-import numpy as np
 import pytest
 from me_chain import plans_of, run_plan
 from me_small import BWD, DIRECTED
 
-from fmha_cli.backends.cuda.copies import blind_rows
 from fmha_cli.backends.mem_efficient import pairs
-from fmha_cli.backends.mem_efficient.situation import situation_of
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import traits_of
 from fmha_cli.domain.decision import Trace
@@ -75,13 +72,6 @@ def test_head_dims_that_two_kernels_pad_differently_are_refused() -> None:
     turing = (d.kernel for d in UPSTREAM.decide(problem.passes()[0], DeviceFacts.of_arch("sm_75")))
     narrow = next(k for k in turing if k.signature.dtype is problem.dtype and traits_of(k).width < 8)
     assert [reason.id for reason in pairs.discord(problem, narrow, backward)] == ["K536"]
-
-
-@pytest.mark.parametrize("mask", ["none", "causal", "causal-tl", "window:3,0", "window-tl:3,0", "window-tl:0,0"])
-@pytest.mark.parametrize(("rows", "keys"), [(5, 5), (5, 9), (9, 5), (4, 0), (0, 4), (9, 8), (9, 6)])
-def test_a_row_that_sees_no_key_is_known_without_arrays(mask: str, rows: int, keys: int) -> None:
-    problem = Problem.from_cli(f"--seqlens-q {rows},1 --seqlens-k {keys},1 --mask {mask}")
-    assert situation_of(problem, DEVICE).blind is bool(np.concatenate(blind_rows(problem)).any())
 
 
 def test_planted_the_backward_pass_reads_something_else() -> None:

@@ -12,7 +12,7 @@ from me_chain import plans_of, run_plan
 from me_small import ARCHS, DIRECTED, random_problem
 
 from fmha_cli.backends.mem_efficient.scratch import storage_of
-from fmha_cli.backends.mem_efficient.situation import situation_of
+from fmha_cli.backends.mem_efficient.situation import Situation
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -34,7 +34,7 @@ def test_directed_problems(number: int) -> None:
 
 
 def features(plan: Plan, device: DeviceFacts) -> set[str]:
-    p, s = plan.problem, situation_of(plan.problem, device)
+    p, s = plan.problem, Situation(plan.problem, device)
     m = storage_of(p, plan.main)
     t, way = m.traits, "fwd" if m.traits.forward else "bwd"
     words = {

@@ -10,7 +10,7 @@ import pytest
 from kernel_memory import BadAddress
 from me_chain import plans_of, run_plan
 
-from fmha_cli.codegen.mem_efficient.params import MemEffBwdParams, MemEffFwdParams, PhiloxCudaState
+from fmha_cli.codegen.mem_efficient.params import MemEffBwdParams, MemEffFwdParams
 from fmha_cli.codegen.struct import c_fields
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.plan import Stage
@@ -42,8 +42,8 @@ BACKWARD_UNSEEN = {"num_batches": "read by the host alone, for the grid and the 
 
 def changed(kind: Any, value: Any) -> Any:
     """A value as a plausible mistake would leave it."""
-    if kind is PhiloxCudaState:
-        return PhiloxCudaState(value.seed + 1, value.offset, value.captured_)
+    if issubclass(kind, ctypes.Structure):
+        return kind(value.seed + 1, value.offset, value.captured_)
     if kind is ctypes.c_bool:
         return not value
     if kind is ctypes.c_float:

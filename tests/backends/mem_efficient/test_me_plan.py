@@ -16,7 +16,7 @@ from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.backends.gpu.call import Call
 from fmha_cli.backends.mem_efficient.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.mem_efficient.scratch import storage_of
-from fmha_cli.backends.mem_efficient.situation import situation_of
+from fmha_cli.backends.mem_efficient.situation import Situation
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import Traits, traits_of
 from fmha_cli.domain.device import DeviceFacts
@@ -38,7 +38,7 @@ def spaces(plan: Plan) -> dict[str, int]:
 
 def bound(plan: Plan) -> tuple[Call[Any], ArenaLayout]:
     layout = layout_of(plan.problem, plan.workspaces, gaps=True)
-    situation = situation_of(plan.problem, DeviceFacts.of_arch(plan.main.arch))
+    situation = Situation(plan.problem, DeviceFacts.of_arch(plan.main.arch))
     addresses = dict.fromkeys(auxiliaries_of(situation), 8)
     return Call(plan, situation, layout.tensors, 1 << 20, addresses), layout
 
@@ -58,7 +58,7 @@ def test_a_forward_pass() -> None:
     launch = UPSTREAM.launch_of(plan.stages[0], bound(plan)[0])
     assert (launch.grid, launch.block, launch.shared) == ((4, 4, 3), (32, 4, 1), traits_of(plan.main).shared_bytes)
     detail = dict(plan.stages[0].detail)
-    assert (detail["grid"], detail["x"]) == ("4 x 4 x 3", "ceil(200/64)")
+    assert (detail["grid"], detail["grid x"]) == ("4 x 4 x 3", "ceil(200/64)")
     assert detail["template"].startswith("AttentionKernel<cutlass::half_t, cutlass::arch::Sm80, true, 64, 64, 64")
 
 

@@ -21,7 +21,8 @@ HDIMS = (3, 4, 6, 8, 10, 12, 16, 20, 30, 32, 33, 40, 64, 65, 72, 80, 96, 100, 12
 
 
 def upstreams(problem: Problem, arch: str) -> str | None:
-    """The kernel that upstream launches for tensors without gaps; None where it throws."""
+    """The kernel that upstream launches for tensors without gaps; None where it throws. Groups of heads are repeated, and one
+    key head has the stride 0."""
     facts = load_arch(arch)
     major, minor = facts.fact("compute_capability")
     cc, limit = 10 * major + minor, facts.fact("shared_per_block_optin")
@@ -30,6 +31,8 @@ def upstreams(problem: Problem, arch: str) -> str | None:
     bshd, packed = p.layout.value == "bshd", p.seqlens_q is not None
     rows, keys = (sum(p.query_lengths()), sum(p.key_lengths())) if packed else (p.seqlen_q, p.seqlen_k)
     q, k, v = (d if bshd else d * n for d, n in ((p.hdim, rows), (p.hdim, keys), (p.hdim_v, keys)))
+    if p.kv_heads < p.heads:
+        k, v = (0, 0) if p.kv_heads == 1 else (p.hdim, p.hdim_v)
     for t in kernels_of(Family.FWD if forward else Family.BWD_DQ_DK_DV):
         if t.dtype is not p.dtype or t.algorithm.tag != tag or (t.only_cc and cc not in t.only_cc):
             continue

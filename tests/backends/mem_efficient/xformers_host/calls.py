@@ -96,7 +96,8 @@ def apart(p: Problem) -> bool:
 def plain_tensors(p: Problem, step: int = 1) -> dict[str, FakeTensor]:
     """The tensors of a problem without gaps, where a user of upstream could have them.
 
-    Grouped heads are repeated, since upstream's functions know no groups; one head of keys gets the stride 0.
+    Grouped heads are repeated, since upstream's functions know no groups; one head of keys gets the stride 0. A cache is a
+    copy, whose sequences are one batch, as are the queries of a batch over it.
 
     Args:
         step: pad both head dims to multiples of it, which makes every tensor a copy.
@@ -105,7 +106,7 @@ def plain_tensors(p: Problem, step: int = 1) -> dict[str, FakeTensor]:
     if p.kv_cache.kind is CacheKind.LINEAR:
         keys = p.batch * p.cache_rows
     batch = 1 if apart(p) else p.batch
-    copied = step > 1 or p.kv_cache.kind is CacheKind.LINEAR
+    cached = p.kv_cache.kind is CacheKind.LINEAR
     wide, wide_v = (-(-dim // step) * step for dim in (p.hdim, p.hdim_v))
     out = dict[str, FakeTensor]()
 
@@ -115,10 +116,10 @@ def plain_tensors(p: Problem, step: int = 1) -> dict[str, FakeTensor]:
             strides = (*strides[:2], 0, 1)
         out[name] = FakeTensor(p.dtype.value, PLAIN * (len(out) + 1), (batch, count, p.heads, dim), strides)
 
-    bhsd, bhsd_out = (layout is Layout.BHSD and not copied for layout in (p.layout, p.layout_out))
-    repeated = 1 < p.kv_heads < p.heads
+    bhsd, bhsd_out = (layout is Layout.BHSD and step == 1 for layout in (p.layout, p.layout_out))
+    repeated = cached or 1 < p.kv_heads < p.heads
     heads = 1 if p.kv_heads == 1 else p.heads
-    add("query", rows, wide, p.heads, bhsd=bhsd)
+    add("query", rows, wide, p.heads, bhsd=bhsd and not (cached and p.mode is Mode.BATCH))
     add("key", keys, wide, heads, bhsd=bhsd and not repeated)
     add("value", keys, wide_v, heads, bhsd=bhsd and not repeated)
     if p.direction.backward:

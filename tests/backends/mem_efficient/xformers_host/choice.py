@@ -12,8 +12,6 @@ from backends.mem_efficient.xformers_host.client import XformersHost
 from backends.mem_efficient.xformers_host.ours import Case, chosen, reasons_against
 
 from fmha_cli.codegen.mem_efficient.traits import traits_of
-from fmha_cli.domain.features import CacheKind
-from fmha_cli.domain.problem import Problem
 
 PADDED = {"fp32": 4, "fp16": 8, "bf16": 8}
 """Elements of the largest load, to multiples of which the host pads head dims."""
@@ -101,21 +99,9 @@ def _outcome(case: Case, found: Answer | str, out: Choices) -> tuple[str, list[s
         empty = not (case.problem.seqlen_q and case.problem.seqlen_k)
         return "nothing to launch", [] if empty else ["upstream launches nothing"]
     if theirs != [ours]:
-        if _other_heads(case.problem) and [_of_both_alignments(name) for name in theirs] == [_of_both_alignments(ours)]:
-            return "the same tile, other alignment: strides of heads that only a copy has", []
         return "mismatch", [f"{theirs} upstream, {ours} here"]
     out.kernels[ours] += 1
     return "the same kernel", []
-
-
-def _other_heads(problem: Problem) -> bool:
-    """Whether upstream is asked about other K and V than the problem has, by whose strides we choose: repeated heads, one head
-    with a stride of 0, or a copied cache. Strides decide between the kernels of both alignments, on compute capability 7.5."""
-    return problem.kv_heads < problem.heads or problem.kv_cache.kind is CacheKind.LINEAR
-
-
-def _of_both_alignments(name: str) -> str:
-    return name.replace("_notaligned_", "_aligned_")
 
 
 def _we_refuse(case: Case, found: Answer, theirs: list[str]) -> tuple[str, list[str]]:

@@ -16,7 +16,7 @@ from fmha_cli.backends.gpu.call import Call as Binding
 from fmha_cli.backends.gpu.call import Strides
 from fmha_cli.backends.mem_efficient.arguments import auxiliaries_of, params_of
 from fmha_cli.backends.mem_efficient.scratch import COPIES, Storage, storage_of
-from fmha_cli.backends.mem_efficient.situation import Situation, situation_of
+from fmha_cli.backends.mem_efficient.situation import Situation
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import Traits, traits_of
 from fmha_cli.codegen.struct import pack
@@ -85,7 +85,7 @@ class Bound:
 
     @cached_property
     def situation(self) -> Situation:
-        return situation_of(self.problem, self.case.facts)
+        return Situation(self.problem, self.case.facts)
 
     @cached_property
     def storage(self) -> Storage:
