@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from fmha_cli.domain.features import CacheKind, Layout, Mode
+from fmha_cli.domain.features import CacheKind, Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import offsets
 
@@ -70,12 +70,3 @@ class Sequences:
             starts = (*(b * p.cache_rows + pad for b, pad in enumerate(p.leftpads())), self.key_rows)
         out = {queries: int32(offsets(p.query_lengths())), keys: int32(starts)}
         return out | ({held: int32(p.key_lengths())} if self.cached else {})
-
-    def plain_strides(self, name: str) -> tuple[int, int]:
-        """Strides of rows and heads of q, k, v or do without gaps, elements."""
-        p, keys = self.problem, name in ("k", "v")
-        heads, dim = p.kv_heads if keys else p.heads, p.hdim if name in ("q", "k") else p.hdim_v
-        packed = p.mode is Mode.GROUP and not (keys and self.cached)
-        one, every = (p.cache_rows, self.key_rows) if keys else (p.seqlen_q, self.rows)
-        layout = p.layout_out if name == "do" else p.layout
-        return (dim, (every if packed else one) * dim) if layout is Layout.BHSD else (heads * dim, dim)

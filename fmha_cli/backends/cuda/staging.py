@@ -96,12 +96,6 @@ class Staging(Sequences):
                 out[name] = replace(out[name], head=0)
         return out
 
-    def dense_strides(self, name: str) -> tuple[int, int]:
-        """Strides of rows and heads of q, k, v or do as kernels see them if tensors have no gaps, elements."""
-        _, heads, dim = self.shape(name)
-        row, head = (heads * dim, dim) if name in self.copied else self.plain_strides(name)
-        return row, 0 if self.shared and name in ("k", "v") else head
-
     def copy_in(self, call: Call[Any], arena: Bytes) -> None:
         """Before the upload: copy inputs, and zero gradients, of which kernels may leave parts unwritten.
 

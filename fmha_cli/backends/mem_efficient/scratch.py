@@ -16,6 +16,7 @@ from fmha_cli.backends.cuda.sequences import Sequences
 from fmha_cli.backends.cuda.staging import Staging
 from fmha_cli.backends.gpu.conditions import next_multiple
 from fmha_cli.codegen.mem_efficient.traits import Traits, traits_of
+from fmha_cli.domain.features import Layout
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 
@@ -52,6 +53,14 @@ class Storage(Staging):
         if not t.forward:
             yield "delta", Scratch((p.heads, self.rows) if self.apart else (p.batch, p.heads, p.seqlen_q))
             yield "workspace", Scratch((p.batch * p.heads * self._words(),))
+
+    def dense_strides(self, name: str) -> tuple[int, int]:
+        """Strides of rows and heads of q, k, v or do, in elements, as the kernel sees them if no tensor has gaps."""
+        p, (rows, heads, dim) = self.problem, self.shape(name)
+        layout = Layout.BSHD if name in self.copied else p.layout_out if name == "do" else p.layout
+        of_head = rows if self.apart else rows // p.batch
+        row, head = (heads * dim, dim) if layout is Layout.BSHD else (dim, of_head * dim)
+        return row, 0 if self.shared and name in ("k", "v") else head
 
     @cached_property
     def head_strides(self) -> tuple[int, ...]:

@@ -25,7 +25,8 @@ def emit(kernel: KernelSpec) -> str:
         InternalError: upstream has no such kernel.
     """
     t = traits_of(kernel)
-    header, facts = f"kernel_{'forward' if t.forward else 'backward'}.h", [f"Kernel::{name}" for name in t.facts]
+    header = "kernel_forward.h" if t.forward else "kernel_backward.h"
+    facts = [f"Kernel::{name}" for name in t.facts]
     parts = (
         f"// {kernel.name}\n// {t.template}",
         f"#include <fmha_memeff.h>\n#include <{header}>",

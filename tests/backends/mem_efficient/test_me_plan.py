@@ -36,8 +36,8 @@ def spaces(plan: Plan) -> dict[str, int]:
     return {space.name: space.bytes for space in plan.workspaces}
 
 
-def bound(plan: Plan) -> tuple[Call[Any], ArenaLayout]:
-    layout = layout_of(plan.problem, plan.workspaces, gaps=True)
+def bound(plan: Plan, *, gaps: bool = True) -> tuple[Call[Any], ArenaLayout]:
+    layout = layout_of(plan.problem, plan.workspaces, gaps=gaps)
     situation = Situation(plan.problem, DeviceFacts.of_arch(plan.main.arch))
     addresses = dict.fromkeys(auxiliaries_of(situation), 8)
     return Call(plan, situation, layout.tensors, 1 << 20, addresses), layout
@@ -282,3 +282,28 @@ def test_every_accepted_problem_plans_and_stays_inside_its_tensors(seed: int) ->
             slot = layout.slot(tensor)
             assert slot.start <= first - call.arena, (field, problem.repro())
             assert end - call.arena <= slot.end, (field, problem.repro())
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 1 << 32))
+def test_strides_without_gaps_are_those_that_the_kernel_gets(seed: int) -> None:
+    rng = Random(seed)
+    arch = rng.choice(ARCHS)
+    problem = random_problem(rng, arch)
+    names = ("q", "k", "v", "do") if problem.direction.backward else ("q", "k", "v")
+    for plan in plans_of(problem, DeviceFacts.of_arch(arch)):
+        call, _ = bound(plan, gaps=False)
+        if call.situation.launches:
+            m = storage_of(problem, plan.main)
+            seen = m.strides(call)
+            assert {n: m.dense_strides(n) for n in names} == {n: (seen[n].row, seen[n].head) for n in names}
+
+
+def test_upstream_tests_strides_of_heads_of_unpadded_tensors() -> None:
+    forward, backward = (
+        "-s 10 --seqlen-k 30 -H 6 -d 60 --hdim-v 20 --layout bshd",
+        "-s 10 -H 6 --kv-heads 2 -d 60 --layout bhsd",
+    )
+    assert storage_of(Problem.from_cli(forward), best(forward).main).head_strides == (60, 60)
+    plan = best(f"{backward} {BWD}")
+    assert storage_of(plan.problem, plan.main).head_strides == (600, 60, 60)
