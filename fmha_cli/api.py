@@ -40,11 +40,13 @@ from fmha_cli.domain.features import Alibi, Bias, CacheKind, Direction, Layout, 
 from fmha_cli.domain.installation import CheckState, DoctorCheck, Surroundings
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.mask import Mask, MaskKind
+from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
 from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, PeakLoops, Session
+from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, Session
 from fmha_cli.domain.rules import CORE_RULES, LEFTPAD_CORE_RULES, Reason, Refusal, Rule, Severity, reasons_against
+from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
 from fmha_cli.domain.verdict import Verdict
 
@@ -190,13 +192,13 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 __all__ = [
     "CORE_RULES", "LEFTPAD_CORE_RULES", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec", "Artifact", "Attached", "Attention",
     "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "BuildKind", "BuildSpec",
-    "CacheKey", "CacheKind", "Call", "CheckState", "CubinBackend", "Cuda", "CudaSession", "DType", "Decision",
+    "CacheKey", "CacheKind", "Call", "Canary", "CheckState", "CubinBackend", "Cuda", "CudaSession", "DType", "Decision",
     "DeviceFacts", "DeviceLost", "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem",
     "Executed", "Expected", "Family", "Finding", "FindingKind", "FmhaError", "GpuSession", "Hip", "HostSession",
     "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout", "Mask", "MaskKey", "MaskKind",
     "Mirror", "Mode", "ModeKey", "Need", "Observed", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
-    "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Severity", "Signature", "Stage",
-    "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "TwoPasses", "Unsupported", "UnsupportedError",
+    "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom", "Severity", "Signature", "Stage",
+    "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError",
     "Upstream", "UsageError", "Verdict", "Workspace", "attention", "build_cpp", "build_many", "build_registry", "cache_root",
     "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool",
     "load_arch", "merged", "no_build", "no_build_key", "probe_cuda", "probe_hip", "reasons_against", "run",

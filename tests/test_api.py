@@ -12,6 +12,9 @@ def test_the_three_verbs() -> None:
     assert record.verdict is Verdict.PASSED
     assert record.kernel is not None
     assert record.kernel.digest == trace.chosen.kernel.digest
+    assert record.settings is not None
+    assert set(record.settings.values) <= {"prefetch_near", "prefetch_far", "block_keys"}
+    assert record.processor is not None
     assert trace.chosen.kernel in list(api.list_kernels(trace.chosen.kernel.arch))
 
 

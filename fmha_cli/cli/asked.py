@@ -124,6 +124,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         files=file_flags(call),
         fills=_fills(call, command),
         check=not s.on("no_check"),
+        probe=not s.on("no_probe"),
         timeout=s.number("timeout", default.timeout),
         ab=(kernels[0], kernels[1]) if len(kernels) == 2 else None,
         flops_dense=s.text("flops") == "dense",

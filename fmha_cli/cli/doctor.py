@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from time import perf_counter_ns
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command
 from fmha_cli.cli.options import BUILDING, CACHE_DIR, ROWS, TIMEOUT
-from fmha_cli.domain.device import Availability, State
-from fmha_cli.domain.errors import ExitCode, FmhaError
+from fmha_cli.domain.device import Availability, State, huge_pages
+from fmha_cli.domain.errors import ExitCode, FmhaError, UsageError
 from fmha_cli.domain.installation import Checker, CheckState, DoctorCheck, Doctored, Surroundings
 
 TINY = ("--heads", "2", "--seqlen", "64", "--hdim", "64", "--causal")
@@ -47,6 +48,7 @@ def _checks(call: Call, found: dict[str, Availability], named: Collection[str]) 
     here = surroundings_of(call)
     yield from _configuration(call)
     yield _tried("cache", str(here.cache_root), lambda: _cache(here))
+    yield from _processor(call, here)
     for checker in (check_compilers, *checkers_of(call.registry.backends.values())):
         yield from checker(here)
     yield from _plugins(call)
@@ -83,6 +85,32 @@ def _cache(here: Surroundings) -> str:
 
     stats = cache_stats(open_root(here.cache_root))
     return f"safe, {counted(stats.entries, 'entry')}, {size(stats.total_bytes)}"
+
+
+def _processor(call: Call, here: Surroundings) -> Iterator[DoctorCheck]:
+    """The processor, what is known of it, and what was measured on it because no fact tells."""
+    from fmha_cli.domain.kernel import parse_kernel
+    from fmha_cli.domain.processor import microarchitecture, this_processor
+    from fmha_cli.measure.settings import every_kept
+
+    processor = this_processor()
+    known = microarchitecture(processor)
+    facts = [] if known is None else [f"{name} {_value(fact['value'])}" for name, fact in sorted(known.facts.items())]
+    unknown = "nothing is known of its microarchitecture: what kernels need to know is measured once"
+    yield _ok("processor", processor.text, f"facts: {'; '.join(facts)}" if facts else unknown)
+    algorithms = {name: backend.algorithm for name, backend in call.registry.backends.items()}
+    for subject, settings in every_kept(here.cache_root):
+        with suppress(UsageError):  # of a plugin that is gone
+            kernel, threads = parse_kernel(subject.kernel, algorithms), subject.machine.threads
+            values = ", ".join(f"{name} {value}" for name, value in sorted(settings.values.items()))
+            if subject.machine.processor == processor:
+                what = f"{values}, measured with {threads} thread{'' if threads == 1 else 's'}"
+                yield _ok("settings", f"{kernel.backend} {kernel.arch} {kernel.digest[:8]}", what)
+    yield _ok("huge pages", "shared memory", huge_pages())
+
+
+def _value(value: object) -> str:
+    return " ".join(f"{name} {part}" for name, part in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _plugins(call: Call) -> Iterator[DoctorCheck]:

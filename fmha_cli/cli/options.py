@@ -81,6 +81,9 @@ CHECK_BUDGET = _running(
     metavar="S|all",
 )
 NO_CHECK = _running("no-check", _B, "Do not check against the reference (verdict UNCHECKED)")
+NO_PROBE = _running(
+    "no-probe", _B, "Measure no settings of this machine: use facts, what was measured before, or the kernels' own"
+)
 _HOMES = ", ".join(f"--{flag.name}" for flag in own_options(Use.SOURCES) if flag.kind is _F)
 WATCH = _running("watch", _B, f"Do it again whenever a file of the tree of {_HOMES} or K@DIR changes, until Ctrl-C")
 RESUME = _running("resume", _F, "Resume an interrupted journal", metavar="JOURNAL")

@@ -17,6 +17,7 @@ from fmha_cli.cli.options import (
     FILL_SEED,
     JOURNALS,
     NO_CHECK,
+    NO_PROBE,
     REVISIONS,
     ROOM,
     ROWS,
@@ -99,6 +100,7 @@ COMMANDS = {
             FILL_SEED,
             CHECK_BUDGET,
             NO_CHECK,
+            NO_PROBE,
             DRY_RUN,
             WATCH,
             *RUNNING,
@@ -118,7 +120,7 @@ COMMANDS = {
         walk,
         options=(
             *(*ROOM, ALL_KERNELS, *FILES[:4], FILLS, FILL_SEED, SAVE),
-            *(REPEATS, CHECK_BUDGET, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
+            *(REPEATS, CHECK_BUDGET, NO_PROBE, DRY_RUN, WATCH, *RUNNING, *REVISIONS, *EMULATING, *JOURNALS, *ROWS),
         ),
         documents=("report",),
         detail="Outputs and workspaces are poisoned before every run, guard zones surround every tensor, and inputs are "
@@ -137,6 +139,7 @@ COMMANDS = {
                 BASELINE,
                 CHECK_BUDGET,
                 NO_CHECK,
+                NO_PROBE,
                 DRY_RUN,
                 WATCH,
                 *RUNNING,

@@ -24,7 +24,7 @@ PREFIX = "fmha_cpu"
 ENTRY = "fmha_cpu_fwd"
 RELEASE = "fmha_cpu_release"
 """Stops the pool's threads and frees its scratch memory. Call it before unloading the library."""
-VERSION = 1
+VERSION = 2
 
 
 class Status(IntEnum):
@@ -64,6 +64,11 @@ class FmhaCpuArgs(ArgumentBlock):
         sink: leading keys that the left bound does not hide.
         threads: the most threads to use, at least 1.
         splits: parts into which decode kernels split the keys; 0 lets the kernel choose.
+        prefetch_near: bytes ahead of their use at which decode kernels ask for K and V in the first-level cache; 0 = not,
+            below 0 = the kernel's own.
+        prefetch_far: the same for the second-level cache; 0 = not.
+        block_keys: the most keys whose scores a prefill kernel computes before their weights, if that is fewer than
+            its own; 0 = its own.
     """
 
     rows: ClassVar[Rows] = (
@@ -83,6 +88,8 @@ class FmhaCpuArgs(ArgumentBlock):
         ),
         (Int64, "batch heads kv_heads seqlen_q seqlen_k hdim hdim_v"),
         (Int64, "left right sink splits", 0),
+        (Int64, "prefetch_near", -1),
+        (Int64, "prefetch_far block_keys", 0),
         (UInt64, "seed", 0),
         (Float32, "scale"),
         (Float32, "softcap", 0.0),

@@ -39,6 +39,8 @@ class DeviceFacts:
         units: number of cores, SMs or CUs.
         memory_bytes: size of the main memory; 0 = unknown.
         llc_bytes: size of the last-level cache; 0 = unknown.
+        settings: names and values of run-time settings with which kernels shall run (``Tunable``); a name that is missing
+            has the kernel's own value.
     """
 
     id: str
@@ -47,6 +49,7 @@ class DeviceFacts:
     units: int = 1
     memory_bytes: int = 0
     llc_bytes: int = 0
+    settings: tuple[tuple[str, int], ...] = ()
 
     @property
     def emulated(self) -> bool:
@@ -85,6 +88,18 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+_SHARED_HUGE = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")
+
+
+def huge_pages(policy: Path = _SHARED_HUGE) -> str:
+    """Whether the system gives shared memory pages of 2 MiB, in words. Tensors of a row lie in such memory, and ask for them."""
+    chosen = _text(policy).partition("[")[2].partition("]")[0]
+    if not chosen:
+        return "the system has no policy for them"
+    gives = {"always": "given", "within_size": "given", "advise": "given, because the arena asks", "force": "given"}
+    return f"{gives.get(chosen, 'refused by the system')} ({policy} is {chosen})"
 
 
 _PROC = Path("/proc")

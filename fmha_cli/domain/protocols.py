@@ -328,41 +328,6 @@ class DryRun(Protocol):
 
 
 @runtime_checkable
-class PeakLoops(Protocol):
-    """A backend that can measure the peaks of its device, to which ``bench`` compares its times."""
-
-    def build_peaks(self, device: DeviceFacts, context: BuildContext) -> Artifact:
-        """Build (or find) the loops for the first of the device's architectures. The core asks with the architecture of a
-        row's kernel alone, whose instructions the loops must have and no others.
-
-        Raises:
-            KernelFailure, EnvironmentProblem: as ``Backend.build``.
-        """
-
-    def run_peaks(self, artifact: Path, threads: int) -> dict[str, object]:
-        """Run the loops in a separate process.
-
-        Returns:
-            ``{"flops": {dtype: FLOP/s}, "bandwidth": bytes/s or None, "llc_bytes": bytes or None, "source": text}``.
-        """
-
-
-@runtime_checkable
-class Canary(Protocol):
-    """A backend with ``PeakLoops`` that can look, right beside timed launches, whether the machine is as fast as before."""
-
-    def run_canary(self, artifact: Path, threads: int, *, memory: bool) -> float:
-        """Run a short loop of the library of ``build_peaks`` in a separate process.
-
-        Args:
-            memory: read from main memory; else compute.
-
-        Returns:
-            FLOP/s, or bytes/s of reads; 0 if there is no memory for them.
-        """
-
-
-@runtime_checkable
 class Batched(Protocol):
     """A backend whose builds share preparations or need much memory."""
 

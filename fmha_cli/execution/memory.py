@@ -5,9 +5,14 @@ from __future__ import annotations
 import mmap
 import os
 import tempfile
+from contextlib import suppress
 
 from fmha_cli.domain.device import available_bytes
 from fmha_cli.domain.quantities import size as in_words
+
+HUGE = 16 << 20
+"""Bytes from which a mapping asks for pages of 2 MiB. Full attention gained 3 to 4 % by them in the best of 15 to 35 rounds of 1,024
+rows, causal attention nothing."""
 
 
 def shared_file(size: int, *, also: int = 0) -> int:
@@ -43,12 +48,16 @@ def _unlinked() -> int:
 
 
 def map_shared(fd: int, size: int) -> mmap.mmap:
-    """Map a shared file for reading and writing.
+    """Map a shared file for reading and writing. A large one asks for huge pages, which the system may refuse.
 
     Raises:
         MemoryError: the address space or memory does not suffice.
     """
     try:
-        return mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
+        mapping = mmap.mmap(fd, size, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
     except OSError as fault:
         raise MemoryError(f"mapping {in_words(size)} of shared memory: {fault}") from fault
+    if size >= HUGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        with suppress(OSError):  # a system that does not have them says so
+            mapping.madvise(mmap.MADV_HUGEPAGE)
+    return mapping

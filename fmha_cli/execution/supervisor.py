@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import NoneType
@@ -140,6 +140,21 @@ class Supervisor:
         request = {"do": "canary", "entry": entry, "backend": backend, "threads": threads, "memory": memory}
         answer, fault = self._asked(HOST, {**request, "artifact": to_json(Loadable.of(artifact))}, timeout)
         return None if fault is not None else float(answer["rate"]) or None
+
+    def settings(
+        self, entry: str, backend: str, artifact: Artifact, kernel: str, threads: int, *, timeout: float = 60.0
+    ) -> Mapping[str, int]:
+        """The fastest settings of a kernel (its name), measured in the worker; see ``Tunable.measure_settings``.
+
+        Raises:
+            EnvironmentProblem: X025, the measurement does not run.
+        """
+        request = {"do": "settings", "entry": entry, "backend": backend, "kernel": kernel, "threads": threads}
+        answer, fault = self._asked(HOST, {**request, "artifact": to_json(Loadable.of(artifact))}, timeout)
+        if fault is not None:
+            raise EnvironmentProblem("the settings cannot be measured", code="X025", where=kernel, why=fault)
+        found: Mapping[str, int] = answer["values"]
+        return found
 
     def describe(
         self, job: Job, layout: ArenaLayout, recorder: Artifact | None, *, timeout: float = 120.0

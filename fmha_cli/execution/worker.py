@@ -12,6 +12,7 @@ run        id, launches, cold, upload, download           ns, waited: see below;
 drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
 canary     entry, backend, artifact, threads, memory      rate: see ``Canary.run_canary``
+settings   entry, backend, artifact, kernel, threads      values: see ``Tunable.measure_settings``
 describe   job, layout, recorder                          launches: see ``DryRun.describe_launches``
 =========  =============================================  ==========================================
 
@@ -51,7 +52,9 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import Attached, Emulator
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
-from fmha_cli.domain.protocols import Backend, Canary, DryRun, PeakLoops, Session
+from fmha_cli.domain.kernel import parse_kernel
+from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
+from fmha_cli.domain.protocols import Backend, DryRun, Session
 from fmha_cli.execution.job import HOST, RECORDER, Emulation, JobMessage, Loadable
 from fmha_cli.execution.layout import LayoutMessage
 from fmha_cli.execution.loading import load
@@ -99,6 +102,7 @@ class Worker:
             "drop": self._drop,
             "peaks": self._peaks,
             "canary": self._canary,
+            "settings": self._settings,
             "describe": self._describe,
         }
 
@@ -233,6 +237,15 @@ class Worker:
             raise EnvironmentProblem(f"backend {backend.name} has no canary")
         artifact = verified(from_json(Loadable, request["artifact"], "artifact"))
         return {"rate": backend.run_canary(artifact, request["threads"], memory=request["memory"])}
+
+    def _settings(self, request: Message) -> Message:
+        self._claim(HOST)
+        backend: Backend = load(request["entry"], request["backend"], Backend)
+        if not isinstance(backend, Tunable):
+            raise EnvironmentProblem(f"backend {backend.name} has no settings")
+        kernel = parse_kernel(request["kernel"], {backend.name: backend.algorithm})
+        artifact = verified(from_json(Loadable, request["artifact"], "artifact"))
+        return {"values": dict(backend.measure_settings(artifact, kernel, request["threads"]))}
 
     def _describe(self, request: Message) -> Message:
         job = from_json(JobMessage, request["job"], "job")

@@ -13,6 +13,7 @@ from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.phases import Phase
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
@@ -33,6 +34,7 @@ from fmha_cli.walk.outputs import out_path
 from fmha_cli.walk.records import Fate
 from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
+from fmha_cli.walk.settings import settings_of
 from fmha_cli.walk.tensor_io import write_tensors
 from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, sample, sample_turns
 
@@ -73,7 +75,8 @@ class Executor:
         Raises:
             KeyboardInterrupt: the user interrupted; the row is not done.
         """
-        job = self._job(row, artifacts)
+        settings = settings_of(row, artifacts, self._context)
+        job = self._job(row, artifacts, settings)
         try:
             arena = self._arena(job)
         except MemoryError as fault:
@@ -90,7 +93,7 @@ class Executor:
             known = len(self.unwritten)
             out = self._written(lambda: self._write_out(judged, index))
             saved = self._written(lambda: self._save_failure(row, judged))
-            fate = self._fate(row, artifacts, judged, timed)
+            fate = replace(self._fate(row, artifacts, judged, timed), settings=settings)
             return replace(fate, out=out, saved=saved, notes=(*fate.notes, *self.unwritten[known:]))
 
     def run_in_turns(self, rows: Sequence[Row], artifacts: Sequence[tuple[Artifact, ...]]) -> list[Fate]:
@@ -100,7 +103,8 @@ class Executor:
             MemoryError: their tensors do not fit into memory together; nothing of them is kept.
             KeyboardInterrupt: the user interrupted; the rows are not done.
         """
-        jobs = [self._job(row, built) for row, built in zip(rows, artifacts, strict=True)]
+        settings = [settings_of(row, built, self._context) for row, built in zip(rows, artifacts, strict=True)]
+        jobs = [self._job(*of) for of in zip(rows, artifacts, settings, strict=True)]
         with ExitStack() as stack:
             arenas = [stack.enter_context(self._arena(job)) for job in jobs]
             stack.enter_context(self._supervisor.holding(len(jobs)))
@@ -123,7 +127,10 @@ class Executor:
                 self._retire_after(*judged)
         shared = sum(one is not None for one in timed) > 1
         fates = [self._fate(*of) for of in zip(rows, artifacts, judged, timed, strict=True)]
-        return [replace(fate, in_turns=shared and fate.measurement is not None) for fate in fates]
+        return [
+            replace(fate, in_turns=shared and fate.measurement is not None, settings=used)
+            for fate, used in zip(fates, settings, strict=True)
+        ]
 
     def _sampled(self, launchers: Sequence[Launcher], judged: list[Judged]) -> tuple[list[Judged], list[Timed | None]]:
         """The times of the good ones in turns. One whose launch fails, or whose times cannot be true, leaves the others, which
@@ -185,13 +192,14 @@ class Executor:
         layout = layout_of(problem, job.plan.workspaces, gaps=request.command is Command.VALIDATE)
         return Arena(layout, also=reference_bytes(problem) if request.check else 0)
 
-    def _job(self, row: Row, artifacts: tuple[Artifact, ...]) -> Job:
+    def _job(self, row: Row, artifacts: tuple[Artifact, ...], settings: Settings | None) -> Job:
         assert row.choice is not None
         assert row.plan is not None
         backend = row.choice.kernel.backend
+        values = () if settings is None else tuple(sorted(settings.values.items()))
         return Job(
             entry=self._registry.entry_point(backend),
-            device=row.choice.device,
+            device=replace(row.choice.device, settings=values),
             plan=row.plan,
             artifacts=artifacts,
             threads=self._context.threads,

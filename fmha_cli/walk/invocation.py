@@ -45,6 +45,7 @@ _FLAGS: Mapping[str, str] = {
     "command": "the command",
     "fills": "--fill",
     "check": "--check",
+    "probe": "--probe",
     "flops_dense": "--flops dense",
     "budget_s": "--budget",
     "max_time_s": "--max-time",

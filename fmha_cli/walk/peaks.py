@@ -11,8 +11,8 @@ from fmha_cli.discovery.select import Choice
 from fmha_cli.domain.codec import from_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import FmhaError
+from fmha_cli.domain.measuring import Canary, PeakLoops
 from fmha_cli.domain.phases import Phase
-from fmha_cli.domain.protocols import Canary, PeakLoops
 from fmha_cli.measure.peaks import measured_peaks, spec_peaks, this_machine
 from fmha_cli.measure.roofline import Bound, Floor, PeakKind, Peaks, floor_of
 from fmha_cli.walk.request import Command, Context

@@ -18,6 +18,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Comparison, Judging, Verdict
 from fmha_cli.execution.judge import Judged
 from fmha_cli.measure.measurement import Measurement
@@ -47,6 +48,7 @@ class Fate:
     findings: tuple[Finding, ...] | None = None
     executed: tuple[Executed, ...] | None = None
     judging: Judging | None = None
+    settings: Settings | None = None
     in_turns: bool = False
     """Whether its samples come from rounds that it shared with other rows."""
 
@@ -98,6 +100,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         findings=fate.findings,
         executed=fate.executed,
         judging=fate.judging,
+        settings=fate.settings,
     )
     if row.choice is None or row.plan is None:
         return record
@@ -153,6 +156,7 @@ def repro_line(problem: Problem, request: Request, digest: str | None = None) ->
         words += ["--emu-turn", str(request.emu_turn)] if request.emu_turn else []
         words += ["--no-emu-checks"] if not request.emu_checks else []
     words += ["--no-check"] if not request.check else []
+    words += ["--no-probe"] if not request.probe else []
     if request.check and request.oracle_s != Request.oracle_s:
         words += ["--check-budget", budget_text(request.oracle_s)]
     return shlex.join(words)

@@ -55,6 +55,7 @@ class Request:
         cache: ``hot``, ``cold`` or ``both``.
         ab: two kernels to time in turns.
         peak: ``measured`` or ``spec``.
+        probe: measure what kernels need to know of the processor and no fact tells, once per machine.
         budget_s: time for the samples of one row of ``bench``, once there are enough of them.
         max_time_s: the longest time for the samples of one row, however few they are.
         oracle_s: seconds that the reference of one problem and fill may take, infinite for all rows; larger problems
@@ -85,6 +86,7 @@ class Request:
     ab: tuple[str, str] | None = None
     flops_dense: bool = False
     peak: str = "measured"
+    probe: bool = True
     repeats: int = 2
     budget_s: float = 2.0
     max_time_s: float = 30.0

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from fmha_null.kernels import null_kernel
+from report.samples import PROCESSOR
 
 from cli.conftest import Fmha
-from fmha_cli.cli.doctor import _backend
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.doctor import _backend, _processor
+from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import Availability, State
-from fmha_cli.domain.installation import CheckState
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.installation import CheckState, Surroundings
+from fmha_cli.domain.kernel import Family
+from fmha_cli.measure.peaks import Machine
+from fmha_cli.measure.settings import Subject, measured_once
 from fmha_cli.report.documents.cache import cache_document
 from fmha_cli.report.documents.installation import archs_document, fact_text
 from fmha_cli.report.drawing import plain
@@ -27,6 +39,40 @@ def test_what_was_named_is_never_skipped(state: State) -> None:
     other = _backend(None, "b", found, named=False)  # type: ignore[arg-type]
     assert other.state is (CheckState.FAILED if state is State.BROKEN else CheckState.SKIPPED)
     assert other.what == named.what
+
+
+def _here(cache: Path) -> Surroundings:
+    return Surroundings(cache_root=cache, environ={}, options={}, notify=lambda text: None)
+
+
+def test_the_doctor_shows_the_processor_and_what_was_measured_on_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not what was measured on another machine with the same cache, nor for a kernel whose plugin is gone."""
+    machine = Machine(processor=PROCESSOR, flags_digest="", cores=2, threads=1, toolchain="", arch="null")
+    names = [null_kernel(dtype, Family.FWD).name for dtype in (DType.FP16, DType.FP32)]
+    for one, name, value in (
+        (machine, names[0], 4096),
+        (replace(machine, processor=replace(PROCESSOR, model=2)), names[1], 1),
+        (machine, "gone:fwd:null", 2),
+    ):
+        measured_once(tmp_path, Subject(machine=one, kernel=name), partial(dict, ahead=value))
+    monkeypatch.setattr("fmha_cli.domain.processor.this_processor", lambda: PROCESSOR)
+    call = cast(Call, SimpleNamespace(registry=build_registry()))
+    shown = {check.name: check for check in _processor(call, _here(tmp_path))}
+    assert len(list(_processor(call, _here(tmp_path)))) == len(shown) == 3
+    assert shown["processor"].subject == "AMD EPYC (AMD Zen 4, family 25 model 17)"
+    assert "decode_prefetch near 2048 far 8192; zmm_rate 1.0" in str(shown["processor"].what)
+    assert shown["settings"].subject.startswith("null ")
+    assert shown["settings"].what == "ahead 4096, measured with 1 thread"
+    assert all(check.state is CheckState.OK for check in shown.values())
+
+
+def test_the_doctor_says_that_a_processor_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    unknown = replace(PROCESSOR, model=255, microarchitecture=None)
+    monkeypatch.setattr("fmha_cli.domain.processor.this_processor", lambda: unknown)
+    first = next(iter(_processor(cast(Call, SimpleNamespace(registry=build_registry())), _here(tmp_path))))
+    assert "measured once" in str(first.what)
 
 
 @pytest.mark.parametrize("arch", ["gfx942", "sm_100", "x86_64_v4"])

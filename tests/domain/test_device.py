@@ -1,4 +1,4 @@
-"""The memory that the machine and the container leave for another process."""
+"""The memory that the machine and the container leave for another process, and its pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fmha_cli.domain.device import available_bytes
+from fmha_cli.domain.device import available_bytes, huge_pages
 
 
 def machine(folder: Path, files: dict[str, str]) -> tuple[Path, Path]:
@@ -51,3 +51,20 @@ MEMINFO = {"proc/meminfo": "MemTotal: 200 kB\nMemAvailable:      100 kB\n"}
 )
 def test_the_narrowest_limit_counts(tmp_path: Path, files: dict[str, str], expected: int | None) -> None:
     assert available_bytes(*machine(tmp_path, files)) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [
+        ("always within_size [advise] never deny force\n", "given, because the arena asks (POLICY is advise)"),
+        ("[always] within_size advise never deny force\n", "given (POLICY is always)"),
+        ("always within_size advise [never] deny force\n", "refused by the system (POLICY is never)"),
+        ("garbage", "the system has no policy for them"),
+        (None, "the system has no policy for them"),
+    ],
+)
+def test_huge_pages_in_words(policy: str | None, words: str, tmp_path: Path) -> None:
+    file = tmp_path / "shmem_enabled"
+    if policy is not None:
+        file.write_text(policy, "ascii")
+    assert huge_pages(file) == words.replace("POLICY", str(file))

@@ -34,6 +34,7 @@ Words = tuple[str, ...]
 OTHERS: dict[str, tuple[Words, Words, str]] = {
     "run, then validate": (RUN, VALIDATE, "the command is validate here, run in the journal"),
     "unchecked, then checked": ((*RUN, "--no-check"), RUN, "--check is on here, off in the journal"),
+    "no measurement of the machine": (RUN, (*RUN, "--no-probe"), "--probe is off here, on in the journal"),
     "another fill": (RUN, (*RUN, "--fill", "ties"), "--fill is ties here, normal in the journal"),
     "another fill seed": (RUN, (*RUN, "--fill-seed", "1"), "--fill-seed is 1 here, 0 in the journal"),
     "other repeats": (VALIDATE, (*VALIDATE, "--repeats", "3"), "--repeats is 3 here, 2 in the journal"),

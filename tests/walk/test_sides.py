@@ -140,3 +140,8 @@ def test_counts_in_words() -> None:
 def test_the_line_that_repeats_a_row_names_the_tree() -> None:
     request = Request(options={"ck-home": "/edited", "ck-as": "baseline"})
     assert repro_line(PROBLEM, request).endswith("--ck-home /edited --ck-as baseline")
+
+
+def test_the_line_that_repeats_a_row_measures_no_settings_either() -> None:
+    assert "--no-probe" in repro_line(PROBLEM, Request(probe=False)).split()
+    assert "--no-probe" not in repro_line(PROBLEM, Request())

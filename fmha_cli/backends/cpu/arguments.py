@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from fmha_cli.codegen.abi import FmhaCpuArgs
 from fmha_cli.domain.errors import InternalError
@@ -21,9 +22,17 @@ class Arguments:
 
     Args:
         base: address of the arena's first byte.
+        settings: members of the block that depend on the processor; one that is missing has the kernel's own value.
     """
 
-    def __init__(self, problem: Problem, tensors: Mapping[str, BoundTensor], base: int, threads: int) -> None:
+    def __init__(
+        self,
+        problem: Problem,
+        tensors: Mapping[str, BoundTensor],
+        base: int,
+        threads: int,
+        settings: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         self._arrays: list[ctypes.Array[ctypes.c_int64]] = []
         dropped = int(problem.dropout * _WORD)
         self.block = FmhaCpuArgs(
@@ -56,6 +65,7 @@ class Arguments:
             has_right=int(problem.mask.right is not None),
             top_left=int(problem.mask.align is Align.TOP_LEFT),
             threads=threads,
+            **settings,
         )
 
     def _lengths(self, problem: Problem) -> dict[str, int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
@@ -16,8 +16,10 @@ from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.kernel import Algorithm, KernelSpec
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.processor import this_processor
 from fmha_cli.domain.protocols import BuildContext, Session
 from fmha_cli.domain.rules import Rule, reasons_against
+from fmha_cli.domain.settings import Settings
 
 DECODE_QUERIES = 16
 """Up to this sequence length a decode kernel is the faster one where it fits (docs/cpu-kernel.md, Decode)."""
@@ -95,6 +97,21 @@ class CpuBackend:
         from fmha_cli.backends.cpu.peaks import run_peak_loops
 
         return run_peak_loops(artifact, threads)
+
+    def default_settings(self, kernel: KernelSpec, device: DeviceFacts) -> Settings | None:
+        from fmha_cli.backends.cpu.settings import default_settings
+
+        return default_settings(kernel, this_processor())
+
+    def worth_measuring(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> bool:
+        from fmha_cli.backends.cpu.settings import worth_measuring
+
+        return worth_measuring(problem, kernel, device)
+
+    def measure_settings(self, artifact: Path, kernel: KernelSpec, threads: int) -> Mapping[str, int]:
+        from fmha_cli.backends.cpu.settings import measured_settings
+
+        return measured_settings(artifact, kernel, threads)
 
     def run_canary(self, artifact: Path, threads: int, *, memory: bool) -> float:
         from fmha_cli.backends.cpu.peaks import run_canary

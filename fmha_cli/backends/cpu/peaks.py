@@ -54,7 +54,7 @@ def _has_dot(arch: ArchSpec) -> bool:
 
 
 def run_peak_loops(artifact: Path, threads: int) -> dict[str, object]:
-    """Run the loops; see ``fmha_cli.domain.protocols.PeakLoops.run_peaks``.
+    """Run the loops; see ``fmha_cli.domain.measuring.PeakLoops.run_peaks``.
 
     Raises:
         EnvironmentProblem: the library does not load.
@@ -74,7 +74,7 @@ def run_peak_loops(artifact: Path, threads: int) -> dict[str, object]:
 
 
 def run_canary(artifact: Path, threads: int, *, memory: bool) -> float:
-    """A short loop beside timed launches; see ``fmha_cli.domain.protocols.Canary.run_canary``.
+    """A short loop beside timed launches; see ``fmha_cli.domain.measuring.Canary.run_canary``.
 
     Raises:
         EnvironmentProblem: the library does not load.

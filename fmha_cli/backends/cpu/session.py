@@ -56,7 +56,8 @@ class CpuSession:
             raise InternalError("bind before load")
         self._arena = (ctypes.c_char * arena.nbytes).from_buffer(arena)
         base = ctypes.addressof(self._arena)
-        self._arguments = Arguments(self._plan.problem, tensors, base, threads or usable_cores())
+        settings = dict(self._device.settings)
+        self._arguments = Arguments(self._plan.problem, tensors, base, threads or usable_cores(), settings)
         self._block = pack(self._arguments.block)
 
     def upload(self) -> None:

@@ -42,7 +42,8 @@ class CpuAlgorithm(Algorithm):
         rows_s: keys in a register tile of the score product.
         rows_o: columns of V in a register tile of the value product, largest first, ending with 1.
         block_k: the most keys whose scores are computed before their weights; a multiple of ``rows_s``.
-        prefetch: bytes that decode prefetches ahead of their use; 0 = none.
+        prefetch: bytes ahead of their use at which decode asks for K and V in the first-level cache, unless the caller knows
+            better; 0 = not.
     """
 
     kind: Kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
@@ -180,9 +180,9 @@ def arguments(case: Case) -> FmhaCpuArgs:
     )  # fmt: skip
 
 
-def run(library: ctypes.CDLL, case: Case) -> None:
-    """Launch once; the results are in ``case.data``."""
-    status = library[ENTRY](ctypes.byref(pack(arguments(case))))
+def run(library: ctypes.CDLL, case: Case, **settings: int) -> None:
+    """Launch once; the results are in ``case.data``. ``settings`` are further members of the argument block."""
+    status = library[ENTRY](ctypes.byref(pack(replace(arguments(case), **settings))))
     assert status == 0
 
 

@@ -14,7 +14,8 @@ from fmha_cli.codegen.cpu.peaks import emit_peaks
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.protocols import BuildContext, Canary, PeakLoops
+from fmha_cli.domain.measuring import Canary, PeakLoops
+from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.supervisor import Supervisor
 
 

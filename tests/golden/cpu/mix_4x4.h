@@ -1,5 +1,6 @@
+template <bool FAR>
 static void mix_4_4(float* o, i64 o_stride, const float* p, i64 p_stride,
-                    const T* v, i64 stride, i64 keys, const float* shrink, i64 n, i64 ahead) {
+                    const T* v, i64 stride, i64 keys, const float* shrink, i64 n, Ahead ahead) {
   vf o0_0 = vload(o + 0 * o_stride + 0 * NL) * vset(shrink[0]);
   vf o0_1 = vload(o + 0 * o_stride + 1 * NL) * vset(shrink[0]);
   vf o0_2 = vload(o + 0 * o_stride + 2 * NL) * vset(shrink[0]);
@@ -17,13 +18,13 @@ static void mix_4_4(float* o, i64 o_stride, const float* p, i64 p_stride,
   vf o3_2 = vload(o + 3 * o_stride + 2 * NL) * vset(shrink[3]);
   vf o3_3 = vload(o + 3 * o_stride + 3 * NL) * vset(shrink[3]);
   for (i64 j = 0; j < keys; ++j, v += stride) {
-    PREFETCH_AT(v + 0 * NL + ahead);
+    ask<FAR>(v + 0 * NL, ahead);
     const vf v0 = vload(v + 0 * NL);
-    PREFETCH_AT(v + 1 * NL + ahead);
+    ask<FAR>(v + 1 * NL, ahead);
     const vf v1 = vload(v + 1 * NL);
-    PREFETCH_AT(v + 2 * NL + ahead);
+    ask<FAR>(v + 2 * NL, ahead);
     const vf v2 = vload(v + 2 * NL);
-    PREFETCH_AT(v + 3 * NL + ahead);
+    ask<FAR>(v + 3 * NL, ahead);
     const vf v3 = vload(v + 3 * NL);
     const vf p0 = vset(p[0 * p_stride + j]);
     o0_0 = vfma(p0, v0, o0_0);

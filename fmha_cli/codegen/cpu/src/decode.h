@@ -57,23 +57,24 @@ static void load_queries(const Group& g, float* q) {
 }
 
 // Raw scores of keys [j0, j0 + n) into p.
+template <bool FAR>
 static void score_keys(const Group& g, const float* q, float* p, i64 j0, i64 n) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 q_stride = q_stride_of(a);
   const T* k = k_rows(a, g.s, g.b, g.hk) + j0 * a.k_row_stride;
-  const i64 ahead = ahead_of(a.k_row_stride, a.hdim);
+  const Ahead ahead = ahead_of(a, a.k_row_stride, a.hdim);
   enum { FEW = NL / MANY };
   i64 row = 0;
   for (; row + MANY <= g.rows; row += MANY)
     for (i64 j = 0; j < n; j += FEW) {
       float s[NL];
-      vstore(s, DOT_MANY(q + row * q_stride, q_stride, k + j * a.k_row_stride, a.k_row_stride, n - 1 - j, a.hdim, ahead));
+      vstore(s, DOT_MANY<FAR>(q + row * q_stride, q_stride, k + j * a.k_row_stride, a.k_row_stride, n - 1 - j, a.hdim, ahead));
       for (i64 r = 0; r < MANY; ++r) memcpy(p + (row + r) * BC + j, s + r * FEW, FEW * sizeof(float));
     }
   for (; row < g.rows; ++row)
     for (i64 j = 0; j < n; j += NL)
       vstore(p + row * BC + j,
-             dot_1(q + row * q_stride, q_stride, k + j * a.k_row_stride, a.k_row_stride, n - 1 - j, a.hdim, ahead));
+             dot_1<FAR>(q + row * q_stride, q_stride, k + j * a.k_row_stride, a.k_row_stride, n - 1 - j, a.hdim, ahead));
 }
 
 // Lane by lane whether keys j.. are kept; weights that are not become 0.
@@ -131,9 +132,11 @@ static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& 
 }
 
 // O += weights times V.
+template <bool FAR>
 static void mix_values(const Group& g, const float* p, float* o, i64 j0, i64 n, const float* shrink) {
   const FmhaCpuArgs& a = *g.x->a;
-  const i64 o_stride = o_stride_of(a), ahead = ahead_of(a.v_row_stride, a.hdim_v);
+  const i64 o_stride = o_stride_of(a);
+  const Ahead ahead = ahead_of(a, a.v_row_stride, a.hdim_v);
   const T* v = v_rows(a, g.s, g.b, g.hk) + j0 * a.v_row_stride;
   enum { KEYS = 16 };  // their rows of V stay in the first-level cache for all rows and columns
   float ones[MAX_ROWS];
@@ -147,10 +150,10 @@ static void mix_values(const Group& g, const float* p, float* o, i64 j0, i64 n, 
       float* out = o + row * o_stride;
       i64 c = 0;
       for (; c + NZ * NL <= a.hdim_v; c += NZ * NL)
-        (many ? MIX_MANY : MIX_ONE)(out + c, o_stride, w, BC, v + c, a.v_row_stride, keys, factor + row, NL, ahead);
+        (many ? MIX_MANY<FAR> : MIX_ONE<FAR>)(out + c, o_stride, w, BC, v + c, a.v_row_stride, keys, factor + row, NL, ahead);
       for (; c < a.hdim_v; c += NL)
-        (many ? MIX_MANY_N : MIX_ONE_N)(out + c, o_stride, w, BC, v + c, a.v_row_stride, keys, factor + row,
-                                        min64(NL, a.hdim_v - c), ahead);
+        (many ? MIX_MANY_N<FAR> : MIX_ONE_N<FAR>)(out + c, o_stride, w, BC, v + c, a.v_row_stride, keys, factor + row,
+                                                  min64(NL, a.hdim_v - c), ahead);
       row += many ? MANY : 1;
     }
   }
@@ -163,6 +166,7 @@ static void mix_values(const Group& g, const float* p, float* o, i64 j0, i64 n, 
 }
 
 // Blocks [first, end) of a group into a part; the part that leads holds what every row starts with.
+template <bool FAR>
 static void attend(const Group& g, i64 first, i64 end, bool leads, DecodeScratch& work) {
   const FmhaCpuArgs& a = *g.x->a;
   Part& part = *work.part;
@@ -179,10 +183,10 @@ static void attend(const Group& g, i64 first, i64 end, bool leads, DecodeScratch
     if (FAULT_TILE_SKIPPED && n == 1) continue;
     if (FAULT_TILE_SKIPPED && blocks == 1) keys = max64(1, keys / 2);
     float shrink[MAX_ROWS];
-    score_keys(g, work.q, work.p, j0, keys);
+    score_keys<FAR>(g, work.q, work.p, j0, keys);
     for (i64 row = 0; row < g.rows; ++row)
       shrink[row] = weigh_row(g, row, work.p + row * BC, j0, keys, part.top[row], part.sum[row], n == blocks - 1);
-    mix_values(g, work.p, part.o, j0, keys, shrink);
+    mix_values<FAR>(g, work.p, part.o, j0, keys, shrink);
   }
 }
 

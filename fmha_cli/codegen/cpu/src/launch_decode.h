@@ -32,7 +32,8 @@ static void attend_task(void* context, i64 thread) {
     if (g.rows == 0) continue;
     const i64 blocks = blocks_of(g), split = item % job.splits;
     if (job.splits > 1) work.part = part_at(job, item);
-    attend(g, blocks * split / job.splits, blocks * (split + 1) / job.splits, split == 0, work);
+    (job.x.a->prefetch_far > 0 ? attend<true> : attend<false>)(g, blocks * split / job.splits,
+                                                               blocks * (split + 1) / job.splits, split == 0, work);
     if (job.splits == 1) finish(g, *work.part);
   }
 }

@@ -187,7 +187,8 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
 // Keys [lo, hi) in blocks of about equal size, each a multiple of the register tile.
 static void sweep(Tile& t, i64 lo, i64 hi, bool final) {
   if (lo >= hi) return;
-  const i64 blocks = ceil_div(hi - lo, BC), step = ceil_div(ceil_div(hi - lo, blocks), RS) * RS;
+  const i64 most = t.x->a->block_keys > 0 ? min64(BC, t.x->a->block_keys) : BC;
+  const i64 blocks = ceil_div(hi - lo, most), step = ceil_div(ceil_div(hi - lo, blocks), RS) * RS;
   for (i64 j = lo, n = 0; j < hi; j += step, ++n) {
     i64 end = min64(j + step, hi);
     if (FAULT_TILE_SKIPPED && n == 1) continue;

@@ -1,0 +1,159 @@
+"""Run-time settings of the CPU kernels that depend on the processor: prefetch hints of decode, block of keys of prefill.
+
+Facts of the microarchitecture decide. Where there are none, a short measurement with the kernel itself does, once per machine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from math import prod
+from mmap import mmap
+from pathlib import Path
+from statistics import median
+from time import process_time_ns
+
+from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.backends.cpu.kernels import algorithm_of
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.plan import Plan, Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.processor import Processor, microarchitecture
+from fmha_cli.domain.protocols import BoundTensor
+from fmha_cli.domain.settings import Settings, SettingsFrom
+from fmha_cli.domain.tensors import shapes_of
+
+NEAR, FAR, BLOCK = "prefetch_near", "prefetch_far", "block_keys"
+"""Members of ``FmhaCpuArgs``."""
+
+KIB = 1024
+HINTS = (
+    (8 * KIB, 0),
+    (4 * KIB, 0),
+    (16 * KIB, 0),
+    (2 * KIB, 8 * KIB),
+    (8 * KIB, 8 * KIB),
+    (4 * KIB, 16 * KIB),
+    (0, 8 * KIB),
+)
+"""Distances into the first-level cache and the second that the measurement tries, besides the kernel's own."""
+SHARES = (1, 2, 4)
+"""The parts of the kernel's own block of keys that it tries."""
+
+ROUNDS = 7
+GAIN = 0.95
+"""Another setting than the kernel's own must take at most this share of its time: less is noise."""
+
+FILLING = b"\x3c"
+"""Repeated, it is 0.01 in fp32 and bf16, and 1.06 in fp16."""
+
+LEAST_BYTES, MOST_BYTES = 64 << 20, 512 << 20
+"""K and V of the measurement: four times the last-level cache, within these limits."""
+LONG = 1024
+"""Keys from which a prefill kernel has several blocks."""
+
+
+def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | None:
+    """The settings of a kernel by the facts, else its own; None if it takes none."""
+    algorithm, known = algorithm_of(kernel), microarchitecture(processor)
+    fact = None if known is None else known.fact({Kind.DECODE: "decode_prefetch"}.get(algorithm.kind, "block_keys"))
+    if algorithm.kind is Kind.DECODE:
+        own = {NEAR: algorithm.prefetch, FAR: 0}
+        found = None if fact is None else {NEAR: fact["near"], FAR: fact["far"]}
+    elif algorithm.kind is Kind.PREFILL:
+        own = {BLOCK: algorithm.block_k}
+        found = None if fact is None else {BLOCK: min(fact, algorithm.block_k) or algorithm.block_k}
+    else:
+        return None
+    return (
+        Settings(values=own, source=SettingsFrom.KERNEL)
+        if found is None
+        else Settings(values=found, source=SettingsFrom.FACTS)
+    )
+
+
+def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> bool:
+    """Whether the settings matter for a problem: K and V that no cache holds, or several blocks of keys and rows."""
+    if algorithm_of(kernel).kind is Kind.DECODE:
+        keys = sum(problem.key_lengths()) * problem.kv_heads * (problem.hdim + problem.hdim_v)
+        return keys * problem.dtype.bits // 8 > max(2 * device.llc_bytes, LEAST_BYTES)
+    return min(problem.seqlen_q, problem.seqlen_k) >= LONG
+
+
+def measured_settings(artifact: Path, kernel: KernelSpec, threads: int) -> dict[str, int]:
+    """The fastest settings of a kernel on this machine, measured in interleaved rounds. Processor time is compared: other
+    processes lengthen it less than the time on the clock.
+
+    Raises:
+        KernelFailure: the artifact does not load, or refuses the launch.
+        MemoryError: no memory for the tensors.
+    """
+    from fmha_cli.backends.cpu.session import CpuSession
+
+    device = detect()
+    problem, tried = measurement_of(kernel, device, threads)
+    tensors, size = dense(problem)
+    arena, filling = mmap(-1, size), FILLING * (1 << 20)
+    while arena.tell() < size:
+        arena.write(filling[: size - arena.tell()])
+    sessions = [CpuSession(replace(device, settings=tuple(values.items()))) for values in tried]
+    times: list[list[int]] = [[] for _ in tried]
+    try:
+        for session in sessions:
+            session.load(Plan(problem, (Stage(kernel),)), [artifact])
+            session.bind(memoryview(arena), tensors, threads)
+        for turn in range(ROUNDS + 1):
+            for taken, session in zip(times, sessions, strict=True):
+                before = process_time_ns()
+                session.launch()
+                taken += [process_time_ns() - before] if turn else []  # the first round warms up
+    finally:
+        for session in sessions:
+            session.close()
+    return chosen(tried, times)
+
+
+def chosen(tried: list[dict[str, int]], times: list[list[int]]) -> dict[str, int]:
+    """The fastest settings; the first, the kernel's own, unless another one is surely faster.
+
+    Its median must be less, and the median of its shares round by round: medians alone differ by chance where the machine became
+    slower between two rounds.
+    """
+
+    def share(index: int) -> float:
+        rounds = [one / own for one, own in zip(times[index], times[0], strict=True)]
+        return max(median(times[index]) / median(times[0]), median(rounds))
+
+    best = min(range(len(tried)), key=share)
+    return tried[best] if share(best) <= GAIN else tried[0]
+
+
+def measurement_of(kernel: KernelSpec, device: DeviceFacts, threads: int) -> tuple[Problem, list[dict[str, int]]]:
+    """The problem of the measurement, and the settings that it tries, the kernel's own first."""
+    algorithm, dtype = algorithm_of(kernel), kernel.signature.dtype
+    tried = list({tuple(values.items()): values for values in _candidates(algorithm)}.values())
+    if algorithm.kind is Kind.PREFILL:
+        return Problem.of(heads=threads, seqlen=LONG, hdim=128, dtype=dtype.value), tried
+    one = 2 * 8 * 4096 * 128 * dtype.bits // 8
+    batch = -(-min(max(4 * device.llc_bytes, LEAST_BYTES), MOST_BYTES) // one)
+    return Problem.of(batch=batch, heads=8, seqlen=1, seqlen_k=4096, hdim=128, dtype=dtype.value), tried
+
+
+def _candidates(algorithm: CpuAlgorithm) -> Iterator[dict[str, int]]:
+    if algorithm.kind is Kind.DECODE:
+        yield {NEAR: algorithm.prefetch, FAR: 0}
+        yield from ({NEAR: near, FAR: far} for near, far in HINTS)
+    else:
+        yield from ({BLOCK: algorithm.block_k // share} for share in SHARES)
+
+
+def dense(problem: Problem) -> tuple[Mapping[str, BoundTensor], int]:
+    """The problem's tensors one after the other without gaps, each on its own page, and their bytes."""
+    out, at = {}, 0
+    for name, tensor in shapes_of(problem).items():
+        strides = tuple(prod(tensor.shape[axis + 1 :]) for axis in range(len(tensor.shape)))
+        out[name] = BoundTensor(name, at, tensor.dtype.value, tensor.shape, strides)
+        at += -(-tensor.nbytes // 4096) * 4096
+    return out, at

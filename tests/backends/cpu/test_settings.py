@@ -1,0 +1,215 @@
+"""Settings that depend on the processor: facts, else a measurement; and kernels that are right with all of them."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+import pytest
+from cpu_cases import Case, Load, complaints, make_data, run
+from fmha_null.kernels import null_kernel
+
+from fmha_cli import api
+from fmha_cli.backends.cpu import settings
+from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
+from fmha_cli.backends.cpu.arguments import Arguments
+from fmha_cli.backends.cpu.backend import CpuBackend
+from fmha_cli.backends.cpu.inspection import inspect_library
+from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
+from fmha_cli.backends.cpu.settings import (
+    BLOCK,
+    FAR,
+    NEAR,
+    chosen,
+    default_settings,
+    dense,
+    measured_settings,
+    measurement_of,
+    worth_measuring,
+)
+from fmha_cli.codegen.abi import FmhaCpuArgs
+from fmha_cli.codegen.cpu.algorithm import Kind
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.measuring import Tunable
+from fmha_cli.domain.plan import Stage
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.processor import Processor, microarchitectures, this_processor
+from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.settings import Settings, SettingsFrom
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.execution.supervisor import Supervisor
+
+DEVICE = DeviceFacts(id="cpu", archs=("x86_64_v4_bf16",), llc_bytes=32 << 20)
+
+
+def kernel(kind: Kind, arch: str = "x86_64_v4_bf16", dtype: str = "fp32") -> KernelSpec:
+    found = (k for k in cpu_kernels(load_arch(arch)) if k.signature.dtype.value == dtype)
+    return next(k for k in found if algorithm_of(k).kind is kind)
+
+
+def processor(name: str | None) -> Processor:
+    return Processor(vendor="", family=None, model=None, name="A CPU", microarchitecture=name)
+
+
+def test_the_backend_is_tunable() -> None:
+    assert isinstance(CpuBackend(), Tunable)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "wanted"),
+    [
+        (Kind.DECODE, "zen4", Settings(values={NEAR: 2048, FAR: 8192}, source=SettingsFrom.FACTS)),
+        (Kind.DECODE, "zen5", Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.FACTS)),
+        (Kind.DECODE, "sapphire-rapids", Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.KERNEL)),
+        (Kind.DECODE, None, Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.KERNEL)),
+        (Kind.PREFILL, "zen4", Settings(values={BLOCK: 384}, source=SettingsFrom.FACTS)),
+        (Kind.PREFILL, None, Settings(values={BLOCK: 384}, source=SettingsFrom.KERNEL)),
+    ],
+)
+def test_facts_decide_where_there_are_any(kind: Kind, name: str | None, wanted: Settings) -> None:
+    assert default_settings(kernel(kind), processor(name)) == wanted
+
+
+@pytest.mark.parametrize(
+    ("kind", "line", "worth"),
+    [
+        (Kind.DECODE, "-b 4 -H 8 -s 1 --seqlen-k 8192 --dtype fp32", True),
+        (Kind.DECODE, "-b 1 -H 8 -s 1 --seqlen-k 4096 --dtype fp32", False),
+        (Kind.PREFILL, "-H 1 -s 1024 --dtype fp32", True),
+        (Kind.PREFILL, "-H 1 -s 1023 --dtype fp32", False),
+    ],
+)
+def test_a_small_problem_is_not_worth_a_measurement(kind: Kind, line: str, worth: bool) -> None:
+    assert worth_measuring(Problem.from_cli(line), kernel(kind), DEVICE) is worth
+
+
+@pytest.mark.parametrize("kind", [Kind.DECODE, Kind.PREFILL])
+def test_the_kernels_own_settings_are_tried_first_and_each_once(kind: Kind) -> None:
+    problem, tried = measurement_of(kernel(kind), DEVICE, 2)
+    own = default_settings(kernel(kind), processor(None))
+    assert own is not None
+    assert tried[0] == own.values
+    assert len({tuple(values.items()) for values in tried}) == len(tried) > 2
+    assert worth_measuring(problem, kernel(kind), DEVICE)
+
+
+def test_the_facts_of_every_row_are_settings_of_every_kernel() -> None:
+    kernels = [one for arch in ARCHS for one in cpu_kernels(load_arch(arch))]
+    members = {name for _, names, *_ in FmhaCpuArgs.rows for name in names.split()}
+    for row, one in product(microarchitectures(), kernels):
+        found = default_settings(one, processor(row.name))
+        assert found is not None
+        assert set(found.values) <= members
+        assert all(isinstance(value, int) and value >= 0 for value in found.values.values()), (row.name, one.name)
+        assert found.values.get(BLOCK, 0) <= algorithm_of(one).block_k
+        assert all(found.values.get(name, 0) % 64 == 0 for name in (NEAR, FAR)), f"{row.name}: not whole cache lines"
+
+
+def test_planted_a_fact_that_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fact without one of its numbers is not taken for 0."""
+    (zen4,) = (row for row in microarchitectures() if row.name == "zen4")
+    half = replace(zen4, facts={"decode_prefetch": {"value": {"near": 64}, "source": "here"}})
+    monkeypatch.setattr(settings, "microarchitecture", lambda processor: half)
+    with pytest.raises(KeyError, match="far"):
+        default_settings(kernel(Kind.DECODE), processor("zen4"))
+
+
+def test_noise_moves_nothing() -> None:
+    tried = [{NEAR: 1}, {NEAR: 2}, {NEAR: 3}]
+    assert chosen(tried, [[100, 101, 99], [97, 96, 98], [120, 80, 121]]) == {NEAR: 1}  # one lucky round
+    slower_from_round_3 = [100, 100, 130, 130, 130], [98, 98, 98, 128, 128], [200] * 5
+    assert chosen(tried, [*slower_from_round_3]) == {NEAR: 1}
+    assert chosen(tried, [[100, 101, 99], [97, 96, 98], [90, 94, 200]]) == {NEAR: 3}
+
+
+@pytest.mark.parametrize("kind", [Kind.DECODE, Kind.PREFILL])
+def test_the_measurement_runs_with_the_kernel_itself(
+    kind: Kind, shared_cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(settings, "LEAST_BYTES", 1 << 20)
+    monkeypatch.setattr(settings, "MOST_BYTES", 1 << 20)
+    monkeypatch.setattr(settings, "LONG", 128)
+    one = kernel(kind, detect().archs[0])
+    artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
+    _, tried = measurement_of(one, detect(), 1)
+    assert measured_settings(artifact.path, one, 1) in tried
+
+
+def test_the_worker_measures(shared_cache: Path) -> None:
+    one = kernel(Kind.PREFILL, detect().archs[0])
+    artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
+    with Supervisor() as supervisor:
+        found = supervisor.settings("fmha_cli.backends.cpu", "cpu", artifact, one.name, 1)
+        assert found in measurement_of(one, detect(), 1)[1]
+        with pytest.raises(EnvironmentProblem, match="cannot be measured") as fault:
+            supervisor.settings("fmha_null", "null", artifact, null_kernel(DType.FP32, Family.FWD).name, 1)
+        assert (fault.value.code, "no settings" in str(fault.value.why)) == ("X025", True)
+        artifact.path.with_name("broken.so").write_bytes(b"not a library")
+        broken = replace(artifact, path=artifact.path.with_name("broken.so"))
+        with pytest.raises(EnvironmentProblem, match="cannot be measured"):
+            supervisor.settings("fmha_cli.backends.cpu", "cpu", broken, one.name, 1)
+
+
+@pytest.mark.parametrize(("kind", "hinted"), [(Kind.DECODE, True), (Kind.PREFILL, False)])
+def test_decode_has_a_loop_for_both_hints(kind: Kind, hinted: bool, shared_cache: Path) -> None:
+    """Seen in the disassembly: hints into the second-level cache, fewer than those into the first, which both loops have."""
+    arch = next((name for name in detect().archs if name.startswith("x86")), None)
+    if arch is None or shutil.which("objdump") is None:
+        pytest.skip("no x86 kernels, or no objdump")
+    artifact = CpuBackend().build(Stage(kernel(kind, arch)), BuildContext(cache_root=shared_cache))
+    counts = cast(dict[str, int], inspect_library(artifact.path)["instructions"])
+    assert (0 < counts.get("prefetcht1", 0) < counts.get("prefetcht0", 0)) is hinted
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+def test_decode_gives_the_same_bits_with_every_hint(dtype: str, load: Load) -> None:
+    case = Case(dtype, heads=4, hdim=72, q_len=(3, 3), k_len=(300, 17), capacity=300, right=0, threads=1)
+    make_data(case, np.random.default_rng(3))
+    library, results = load(ARCHS[0], dtype, "decode"), []
+    for near, far in ((-1, 0), (0, 0), (8192, 0), (2048, 8192), (0, 4096), (1 << 20, 1 << 20)):
+        run(library, case, prefetch_near=near, prefetch_far=far)
+        assert complaints(case) == []
+        results.append(case.data["o_buffer"].tobytes())
+    assert len(set(results)) == 1
+
+
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_prefill_is_right_with_every_block(dtype: str, load: Load) -> None:
+    case = Case(dtype, hdim=40, hdim_v=24, q_len=(60,), k_len=(700,), capacity=700, right=0, softcap=20.0)
+    make_data(case, np.random.default_rng(4))
+    for keys in (0, 1, 7, 100, 10**6):
+        case.data["o"][...] = np.nan
+        run(load(ARCHS[0], dtype, "prefill"), case, block_keys=keys)
+        assert complaints(case) == [], keys
+
+
+def test_settings_reach_the_argument_block() -> None:
+    problem = Problem.from_cli("-b 1 -H 1 -s 1 --seqlen-k 8 -d 8 --dtype fp32")
+    tensors, size = dense(problem)
+    assert size >= problem.bytes()
+    own = Arguments(problem, tensors, 4096, 1).block
+    given = Arguments(problem, tensors, 4096, 1, {FAR: 4096, NEAR: 1024}).block
+    assert (own.prefetch_near, own.prefetch_far, own.block_keys) == (-1, 0, 0)
+    assert (given.prefetch_near, given.prefetch_far, given.block_keys) == (1024, 4096, 0)
+
+
+def test_planted_a_setting_that_no_kernel_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The settings of a row reach its kernel through the worker: one that the argument block does not have fails there."""
+    problem = Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32")
+    (good,) = api.run(problem)
+    assert good.verdict is Verdict.PASSED
+    assert good.settings == default_settings(kernel(Kind.DECODE, detect().archs[0]), this_processor())
+    planted = Settings(values={"nobody": 1}, source=SettingsFrom.FACTS)
+    monkeypatch.setattr(CpuBackend, "default_settings", lambda self, kernel, device: planted)
+    (row,) = api.run(problem)
+    assert row.verdict is Verdict.LAUNCH_FAILED
+    assert row.settings == planted
+    assert "'nobody'" in row.notes[0]
