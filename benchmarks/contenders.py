@@ -7,6 +7,7 @@ whose library is not installed, is left out with the reason.
 from __future__ import annotations
 
 import ctypes
+import math
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -23,18 +24,20 @@ from fmha_cli.domain.decision import Supported
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.arena import Arena
+from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.tensors import Array
 from fmha_cli.toolchain.cache.root import cache_root
 
 Run = Callable[[], object]
+GRADIENTS = ("dq", "dk", "dv")
 
 
 @dataclass(frozen=True)
 class Contender:
-    """A name for the table, a function for one run, and the output (batch, heads, seqlen_q, hdim_v) to
-    compare, if any.
+    """A name for the table, a function for one run, and the output to compare, if any: O as (batch, heads, seqlen_q,
+    hdim_v), or all gradients in one row.
     """
 
     name: str
@@ -60,7 +63,13 @@ def ours(problem: Problem, inputs: dict[str, Array], threads: int) -> Contender:
     session = backend.open(device)
     session.load(plan, [artifact.path])
     session.bind(memoryview(arena._map), arena.layout.tensors, threads)
-    return Contender("fmha", session.launch, lambda: np.array(arena.view("o")))
+
+    def gradients() -> Array:
+        return np.concatenate([np.array(arena.view(name), np.float32).ravel() for name in GRADIENTS])
+
+    return Contender(
+        "fmha", session.launch, gradients if problem.direction.backward else lambda: np.array(arena.view("o"))
+    )
 
 
 @dataclass(frozen=True)
@@ -101,8 +110,9 @@ def ceilings(threads: int) -> dict[str, Ceiling]:
 
 
 def tensors(problem: Problem) -> dict[str, Array]:
-    """Random normal inputs; never zeros."""
-    return fill(problem, "normal", 1)
+    """Random normal inputs, never zeros; for a backward pass also O and LSE of its forward pass."""
+    cases = Cases(lambda p, name: fill(p, name, 1), oracle_s=math.inf)
+    return dict(cases.case(problem, "normal", stream="fmha", check=False).inputs)
 
 
 def peers(problem: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
@@ -125,6 +135,16 @@ def torch_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iter
     causal, gqa = p.mask.text() == "causal", p.heads != p.kv_heads
     sdpa = torch.nn.functional.scaled_dot_product_attention
     kept: dict[str, Any] = {}
+    if p.direction.backward:
+        wanted = [x.requires_grad_(True) for x in (q, k, v)]
+        o = sdpa(q, k, v, is_causal=causal, enable_gqa=gqa)
+        do = torch.from_numpy(inputs["do"].astype(np.float32)).to(kind)
+
+        def back() -> None:
+            kept["back"] = torch.autograd.grad(o, wanted, do, retain_graph=True)
+
+        yield Contender("torch", back, lambda: np.concatenate([g.float().numpy().ravel() for g in kept["back"]]))
+        return
 
     def plain() -> None:
         with torch.inference_mode():
@@ -149,7 +169,7 @@ def ort_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterat
     import onnx
     import onnxruntime as ort
 
-    if p.dtype.value == "bf16" or p.seqlen_q == 1:
+    if p.dtype.value == "bf16" or p.seqlen_q == 1 or p.direction.backward:
         return
     kind = np.float32 if p.dtype.value == "fp32" else np.float16
     helper, domain = onnx.helper, "com.microsoft"
@@ -196,7 +216,7 @@ def openvino_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> I
     """OpenVINO's ScaledDotProductAttention; its f16 computes in bf16, so fp16 is left out."""
     import openvino as ov
 
-    if p.heads != p.kv_heads or p.dtype.value == "fp16" or p.seqlen_q == 1:
+    if p.heads != p.kv_heads or p.dtype.value == "fp16" or p.seqlen_q == 1 or p.direction.backward:
         return
     ops, causal = ov.opset13, p.mask.text() == "causal"
     arrays = [np.ascontiguousarray(inputs[n].astype(np.float32)) for n in ("q", "k", "v")]

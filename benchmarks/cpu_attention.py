@@ -61,6 +61,24 @@ BF16 = {
 }
 
 
+BACKWARD = {
+    ("fp32", False): Floor("backward fp32 full", 0.84, 2.2, None),
+    ("fp32", True): Floor("backward fp32 causal", 0.76, 2.6, None),
+    ("bf16", False): Floor("backward bf16 full", 0.80, 2.0, None),
+    ("bf16", True): Floor("backward bf16 causal", 0.70, 2.0, None),
+}
+
+
+def backward_cases() -> list[tuple[str, Floor]]:
+    """The backward passes; the last ones have fewer heads than threads."""
+    shapes = ((16, 1024, 64), (16, 1024, 128), (8, 4096, 128), (1, 2048, 128))
+    return [
+        (f"-b 1 -H {h} -s {s} -d {d} --dtype {dtype} --direction bwd{' --causal' * causal}", floor)
+        for h, s, d in shapes
+        for (dtype, causal), floor in BACKWARD.items()
+    ]
+
+
 def cases() -> list[tuple[str, Floor]]:
     """The problems with their floors."""
     shapes = [(1, 16, 16, 1024, 64), (1, 16, 16, 1024, 128), (1, 8, 8, 4096, 128), (1, 32, 8, 2048, 128)]
@@ -77,18 +95,18 @@ def cases() -> list[tuple[str, Floor]]:
     decode = "-b 4 -H 32 --kv-heads 8 -s 1 --seqlen-k 8192 -d 128"
     out.append((f"{decode} --dtype fp32", Floor("decode fp32", 0.70, 1.6, None)))
     out.append((f"{decode} --dtype bf16", Floor("decode bf16", 0.70, 3.0, None)))
-    return out
+    return out + backward_cases()
 
 
-def check(reference: Contender, other: Contender, dtype: str) -> str | None:
-    """Run both once. Returns how their outputs disagree, or None if they agree."""
+def check(reference: Contender, other: Contender, problem: Problem) -> str | None:
+    """Run both once. Returns how their outputs disagree, or None if they agree. Gradients are several times as large as O."""
     reference.run()
     other.run()
     if reference.output is None or other.output is None:
         return None
     mine, theirs = reference.output().astype(np.float64), other.output().astype(np.float64)
     error = float(np.abs(mine - theirs).max())
-    limit = {"fp32": 2e-5, "fp16": 5e-3, "bf16": 4e-2}[dtype]
+    limit = {"fp32": 2e-5, "fp16": 5e-3, "bf16": 4e-2}[problem.dtype.value] * (8 if problem.direction.backward else 1)
     return None if error <= limit else f"{other.name} differs from ours by {error:.3g}"
 
 
@@ -101,7 +119,7 @@ def measure(problem: Problem, rounds: int, threads: int, ceiling: Ceiling, clock
         if isinstance(found, str):
             notes.append(found)
             continue
-        wrong = check(contenders[0], found, problem.dtype.value)
+        wrong = check(contenders[0], found, problem)
         notes.extend([wrong] if wrong else [])
         contenders.extend([] if wrong else [found])
     rates: list[float] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numerics.faults import Fault
+from numerics.faults import BackwardFault, Fault
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -12,16 +12,36 @@ from fmha_cli.domain.kernel import KernelSpec
 BLOCKS = 2
 """Register tiles per block of keys: few, so that a small problem has several blocks and shows block-loop faults."""
 
+CHOSEN = "planted_fault"
+"""The variable of a library of :func:`planted_backward` that chooses the fault; 0 is none."""
 
-def planted(kernel: KernelSpec, fault: Fault | None) -> str:
+
+def planted(kernel: KernelSpec, fault: Fault | BackwardFault | None) -> str:
     """The source of a kernel with a fault. Decode blocks are multiples of the lanes, because it uses whole vectors."""
-    text, algorithm = emit(kernel), algorithm_of(kernel)
     if fault is None:
-        return text
+        return emit(kernel)
+    return _with(_short_blocks(kernel), {f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} 1\n"})
+
+
+def planted_backward(kernel: KernelSpec) -> str:
+    """The source of a backward kernel with every fault, of which a variable chooses one: all cost one compile."""
+    macros = {
+        f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} ({CHOSEN} == {number})\n"
+        for number, fault in enumerate(BackwardFault, 1)
+    }
+    variable = f'extern "C" {{ __attribute__((visibility("default"))) int {CHOSEN} = 0; }}\n'
+    return _with(f"{variable}{_short_blocks(kernel)}", macros)
+
+
+def _short_blocks(kernel: KernelSpec) -> str:
+    algorithm = algorithm_of(kernel)
     lanes = algorithm.simd.lanes if algorithm.kind is Kind.DECODE else 1
     block = min(algorithm.block_k, BLOCKS * max(algorithm.rows_s, lanes))
-    macro = f"#define FAULT_{fault.name}"
-    for old, new in ((f"{macro} 0\n", f"{macro} 1\n"), (f" BC = {algorithm.block_k},", f" BC = {block},")):
+    return _with(emit(kernel), {f" BC = {algorithm.block_k},": f" BC = {block},"})
+
+
+def _with(text: str, changes: dict[str, str]) -> str:
+    for old, new in changes.items():
         assert text.count(old) == 1, old
         text = text.replace(old, new)
     return text

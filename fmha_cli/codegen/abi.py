@@ -1,7 +1,11 @@
-"""``FmhaCpuArgs``: the only argument of the CPU kernels' only entry, ``int fmha_cpu_fwd(const FmhaCpuArgs*)``."""
+"""The argument blocks of the CPU kernels. A kernel has one entry with one argument:
+
+``int fmha_cpu_fwd(const FmhaCpuArgs*)`` or ``int fmha_cpu_bwd(const FmhaCpuBwdArgs*)``.
+"""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import ClassVar
 
@@ -25,6 +29,9 @@ ENTRY = "fmha_cpu_fwd"
 RELEASE = "fmha_cpu_release"
 """Stops the pool's threads and frees its scratch memory. Call it before unloading the library."""
 VERSION = 2
+
+BACKWARD_PREFIX = "fmha_cpu_bwd"
+BACKWARD_ENTRY = "fmha_cpu_bwd"
 
 
 class Status(IntEnum):
@@ -98,3 +105,48 @@ class FmhaCpuArgs(ArgumentBlock):
         (Int32, "has_left has_right top_left", 0),
         (Int32, "threads", 1),
     )
+
+
+class FmhaCpuBwdArgs(FmhaCpuArgs):
+    """Everything that a backward launch needs: the forward launch's own arguments, then dO and the gradients.
+
+    q, k, v and o are read, and so is lse if it is there; without it, a pass over all scores finds it. Every element of the
+    gradients is written once.
+
+    Attributes:
+        dout: dO, like o.
+        dq: like q. dk: like k. dv: like v.
+        dbias: like bias, or absent. A stride of 0 sums over that axis.
+    """
+
+    rows: ClassVar[Rows] = (
+        (ConstPointer, "dout"),
+        (Pointer, "dq dk dv"),
+        (Pointer, "dbias", 0),
+        (
+            Int64,
+            "dout_batch_stride dout_head_stride dout_row_stride dq_batch_stride dq_head_stride dq_row_stride"
+            " dk_batch_stride dk_head_stride dk_row_stride dv_batch_stride dv_head_stride dv_row_stride"
+            " dbias_batch_stride dbias_head_stride dbias_row_stride",
+            0,
+        ),
+    )
+
+
+@dataclass(frozen=True)
+class Interface:
+    """How a kernel is called.
+
+    Attributes:
+        entry: the name of its entry.
+        prefix: of the exported table of its argument block.
+        block: its argument block.
+    """
+
+    entry: str
+    prefix: str
+    block: type[FmhaCpuArgs]
+
+
+FORWARD = Interface(ENTRY, PREFIX, FmhaCpuArgs)
+BACKWARD = Interface(BACKWARD_ENTRY, BACKWARD_PREFIX, FmhaCpuBwdArgs)

@@ -23,6 +23,9 @@ MOST = 1.2e6
 RARE_MOST = 5e6
 """The maximum of scores for the few larger problems."""
 
+BACKWARD_PASSES = 3
+"""The reference of a backward pass takes about as long as so many of forward passes."""
+
 _RARE = 0.03
 
 
@@ -41,7 +44,8 @@ def supported(n: int) -> Problem:
     most = RARE_MOST if rng.random() < _RARE else MOST
     while True:
         problem = _split(rng, Problem.from_cli(words_of(_flags(rng))))
-        if problem.heads * (problem.dense_pairs() + sum(problem.key_lengths())) <= most:
+        passes = BACKWARD_PASSES if problem.direction.backward else 1
+        if passes * problem.heads * (problem.dense_pairs() + sum(problem.key_lengths())) <= most:
             return problem
 
 
@@ -57,7 +61,7 @@ def refused(n: int) -> Refused:
 
 def _split(rng: random.Random, problem: Problem) -> Problem:
     """Give some problems a number of splits; it exceeds 1 only where few rows share each key."""
-    if rng.random() > 0.2:
+    if rng.random() > 0.2 or not problem.direction.forward:
         return problem
     return replace(problem, splits=rng.randint(1, 9) if group_rows(problem) <= DECODE_ROWS else 1)
 
@@ -80,8 +84,18 @@ def _flags(rng: random.Random) -> Flags:
         flags["--softcap"] = rng.choice(["0.5", "5", "20", "30", "50", f"{rng.uniform(0.1, 80):.3f}"])
     flags |= {"--sink-logits": "filled"} if rng.random() < 0.15 else {}
     flags |= {"--lse": None} if rng.random() < 0.5 else {}
+    flags |= _backward(rng, flags)
     flags |= {"--deterministic": None} if rng.random() < 0.03 else {}
     return flags
+
+
+def _backward(rng: random.Random, flags: Flags) -> Flags:
+    """A backward pass, alone or after its forward pass, for every fourth problem that can have one."""
+    if "--kv-cache" in flags or rng.random() > 0.25:
+        return {}
+    biased = (flags.get("--bias") or "").startswith("elementwise")
+    direction = rng.choice(["bwd", "bwd", "fwd+bwd"])
+    return {"--direction": direction} | ({"--dbias": None} if biased and rng.random() < 0.8 else {})
 
 
 def _dtype(rng: random.Random) -> str:
@@ -223,9 +237,8 @@ REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "paged cache": ("K101", _paged),
     "appended keys": ("K015", _appended),
     "rotary": ("K016", _rotated),
-    "backward": ("K100", lambda rng: {"--direction": "bwd"}),
-    "both passes": ("K100", lambda rng: {"--direction": "fwd+bwd", "--deterministic": None}),
-    "gradient of the bias": ("K020", lambda rng: {"--direction": "bwd", "--bias": "elementwise", "--dbias": None}),
+    "backward in splits": ("K017", lambda rng: {"--direction": "bwd", "--splits": str(rng.randint(2, 9))}),
+    "both passes in fp8": ("K001", lambda rng: {"--dtype": "fp8_e4m3:bf16", "--direction": "fwd+bwd"}),
     "hdim": ("K012", lambda rng: {"-d": str(rng.randint(257, 600))}),
     "hdim-v": ("K012", lambda rng: {"--hdim-v": str(rng.randint(257, 600))}),
     "scales": ("K018", lambda rng: {"--qscale": rng.choice(["tensor", "block", "kv-block", "head"])}),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cli.conftest import Fmha
 from numerics.campaign import can_matter, sample_problem
-from numerics.faults import Fault
+from numerics.faults import BackwardFault, Fault
 from numerics.kernel_model import model_forward
 from planted_cpu import planted
 
@@ -39,17 +39,19 @@ MANY_KEYS = 600
 
 COPIES = 4
 
+FORWARD_KINDS = (Kind.PREFILL, Kind.DECODE)
+
 EACH = 3
 """Problems per fault and kind of kernel; the default suite tries the first, in fp32, on one kind."""
 
-Plant = Callable[[Fault], None]
+Plant = Callable[[Fault | BackwardFault], None]
 
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     """``plant(fault)``: from now on, every CPU kernel is built with the fault."""
 
-    def put(fault: Fault) -> None:
+    def put(fault: Fault | BackwardFault) -> None:
         monkeypatch.setattr(building, "emit", partial(planted, fault=fault))
 
     return put
@@ -110,10 +112,9 @@ def validated(problems: list[Problem], registry: Registry, kind: Kind) -> Iterat
 
 def cases() -> Iterator[Any]:
     """A fault, dtype, count of problems and kind of kernel; the default suite plants every fault in one kind, by turns."""
-    kinds = tuple(Kind)
     for number, fault in enumerate(Fault):
-        yield pytest.param(fault, DType.FP32, 1, kinds[number % len(kinds)])
-        for dtype, kind in product((DType.FP32, DType.FP16, DType.BF16), kinds):
+        yield pytest.param(fault, DType.FP32, 1, FORWARD_KINDS[number % len(FORWARD_KINDS)])
+        for dtype, kind in product((DType.FP32, DType.FP16, DType.BF16), FORWARD_KINDS):
             yield pytest.param(fault, dtype, EACH, kind, marks=pytest.mark.slow)
 
 
@@ -129,6 +130,46 @@ def test_a_planted_fault_is_caught(
         assert record.verdict is Verdict.WRONG, f"{fault.value} is not seen in: {record.repro}"
         assert exit_code_of([record.verdict]) is ExitCode.WRONG
         assert len(record.comparisons) == len(FILLS)
+
+
+BACKWARD = "-b 2 -H 4 --kv-heads 2 -s 40 --seqlen-k 150 -d 32 --hdim-v 24 --direction bwd"
+NEEDS = {
+    BackwardFault.WINDOW_SIDE: "--mask window:20,3",
+    BackwardFault.MASK_OFF_BY_ONE: "--causal",
+    BackwardFault.DROPOUT_INVERTED: "--dropout 0.3",
+    BackwardFault.DROPOUT_OFFSET: "--dropout 0.3",
+    BackwardFault.DV_KEEP_MISSING: "--dropout 0.3",
+    BackwardFault.ALIBI_SIGN: "--alibi",
+    BackwardFault.SLOPE_MISSING: "--softcap 1",
+    BackwardFault.DBIAS_HEAD_LOST: "--bias elementwise --dbias",
+}
+"""What a problem needs for the fault to have an effect."""
+
+NEVER_SHOWN = {
+    *(BackwardFault.LSE_LOG2, BackwardFault.EMPTY_ROW, BackwardFault.HIDDEN_LEAKS, BackwardFault.ZERO_WEIGHT),
+}
+"""Faults that need data which no fill has: a missing LSE, infinities, NaN. ``tests/backends/cpu`` shows them."""
+
+IN_CI = (BackwardFault.DROPOUT_OFFSET, "fp32")
+"""The default suite plants this one; ``tests/backends/cpu`` shows all of them against the formula."""
+
+
+def backward_cases() -> Iterator[Any]:
+    for fault in sorted(set(BackwardFault) - NEVER_SHOWN):
+        for dtype in ("fp32", "fp16", "bf16"):
+            yield pytest.param(fault, dtype, marks=() if (fault, dtype) == IN_CI else pytest.mark.slow)
+
+
+@pytest.mark.parametrize(("fault", "dtype"), list(backward_cases()))
+def test_a_fault_planted_in_backward_is_caught(
+    registry: Registry, plant: Plant, fault: BackwardFault, dtype: str
+) -> None:
+    problem = Problem.from_cli(f"{BACKWARD} --dtype {dtype} {NEEDS.get(fault, '')}")
+    for record in validated([problem], registry, Kind.BACKWARD):
+        assert record.verdict is Verdict.PASSED, record.comparisons
+    plant(fault)
+    for record in validated([problem], registry, Kind.BACKWARD):
+        assert record.verdict is Verdict.WRONG, f"{fault.value} is not seen in: {record.repro}"
 
 
 def test_pasting_the_line_of_a_failure_shows_it_again(registry: Registry, plant: Plant, fmha: Fmha) -> None:

@@ -9,19 +9,23 @@ import sys
 from pathlib import Path
 
 import pytest
-from numerics.faults import Fault
-from planted_cpu import planted
+from numerics.faults import BackwardFault, Fault
+from planted_cpu import planted, planted_backward
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
-from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.backends.cpu.kernels import cpu_kernels, interface_of
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
+from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
 from fmha_cli.codegen.cpu.emit import FAULTS, emit
+from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
 from fmha_cli.domain.arch import load_arch
-from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.kernel import Family, KernelSpec
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "cpu"
 KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]
+BACKWARD = [kernel for kernel in KERNELS if kernel.family is Family.BWD_DQ_DK_DV]
 UPDATE = "python tests/codegen/update_golden.py"
 
 
@@ -39,6 +43,9 @@ def tiles() -> dict[str, str]:
         "columns_12_8_4_1.h": value_columns((12, 8, 4, 1)),
         "dot_4_of_16.h": dot_tile(16, 4, pairs=False, half=False),
         "mix_4x4.h": mix_tile(4, 4, partial=False, half=False),
+        "product_4x4.h": product_tile(4, pairs=False),
+        "gradient_4x3_pairs.h": gradient_tile(3, pairs=True),
+        "gradient_columns_4_3_2_1.h": gradient_columns((4, 3, 2, 1)),
     }
 
 
@@ -60,7 +67,8 @@ def test_text_is_whole_and_plain(kernel: KernelSpec) -> None:
     text = emit(kernel)
     assert text == emit(kernel)
     assert text.startswith(f"// {kernel.name}\n")
-    assert text.count('extern "C" EXPORT int fmha_cpu_fwd') == 1
+    assert text.count('extern "C" EXPORT int fmha_cpu_') == 1
+    assert f'extern "C" EXPORT int {interface_of(kernel).entry}' in text
     assert text.count("{") == text.count("}")
     assert '#include "' not in text
     assert "/work" not in text
@@ -68,6 +76,28 @@ def test_text_is_whole_and_plain(kernel: KernelSpec) -> None:
 
 def test_the_text_has_a_macro_for_every_fault() -> None:
     assert list(FAULTS) == [fault.name for fault in Fault]
+    assert [*SHARED_FAULTS, *BACKWARD_FAULTS] == [fault.name for fault in BackwardFault]
+    assert set(SHARED_FAULTS) < set(FAULTS)
+
+
+@pytest.mark.parametrize("kernel", BACKWARD, ids=short)
+def test_every_fault_of_a_backward_kernel_is_used(kernel: KernelSpec) -> None:
+    text = emit(kernel)
+    for fault in BackwardFault:
+        assert text.count(f"FAULT_{fault.name}") >= 2, fault
+        assert planted(kernel, fault).count(f"#define FAULT_{fault.name} 1\n") == 1
+    assert len(planted_backward(kernel).splitlines()) == len(text.splitlines()) + 1
+
+
+@pytest.mark.parametrize("kernel", BACKWARD, ids=short)
+def test_a_tile_of_queries_is_whole_register_tiles_and_vectors(kernel: KernelSpec) -> None:
+    algorithm = kernel.algorithm
+    assert isinstance(algorithm, CpuAlgorithm)
+    queries = tile_queries(algorithm)
+    assert 48 <= queries <= 96
+    assert [queries % n for n in (algorithm.lanes_q * algorithm.simd.lanes, algorithm.simd.lanes, ROWS, 2)] == [0] * 4
+    assert (algorithm.rows_s, algorithm.block_k % ROWS) == (ROWS, 0)
+    assert [*algorithm.rows_o] == [*range(algorithm.rows_o[0], 0, -1)]
 
 
 @pytest.mark.parametrize("fault", Fault)

@@ -66,6 +66,19 @@ def test_further_tensors() -> None:
     np.testing.assert_allclose(done.o, v, rtol=1e-5)
 
 
+def test_with_do_the_gradients_come_too() -> None:
+    """They are the slopes of sum(O * dO) along any direction."""
+    inputs, do = dict(zip("qkv", tensors(1, 2, 9, 8), strict=True)), tensors(1, 2, 9, 8, seed=1)[0]
+    done = api.attention(**inputs, do=do, causal=True, backend="cpu")
+    assert (done.verdict, done.record.problem["direction"]) == (Verdict.PASSED, "fwd+bwd")
+    np.testing.assert_allclose(done.o, softmax_attention(**inputs, causal=True), rtol=1e-4, atol=1e-5)
+    step, along = 1e-4, tensors(1, 2, 9, 8, seed=2)[0].astype(np.float64)
+    for name in "qkv":
+        ends = (softmax_attention(**{**inputs, name: inputs[name] + n * step * along}, causal=True) for n in (1, -1))
+        upper, lower = ((o * do).sum() for o in ends)
+        np.testing.assert_allclose((done.outputs[f"d{name}"] * along).sum(), (upper - lower) / (2 * step), rtol=1e-4)
+
+
 def test_the_inputs_are_not_changed() -> None:
     given = tensors(1, 2, 5, 8)
     copies = [x.copy() for x in given]

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from fmha_cli.codegen.abi import FmhaCpuArgs
+from fmha_cli.codegen.abi import FmhaCpuArgs, FmhaCpuBwdArgs
 from fmha_cli.domain.errors import InternalError
 from fmha_cli.domain.features import CacheKind, Layout, Mode
 from fmha_cli.domain.mask import Align
@@ -16,17 +16,23 @@ from fmha_cli.domain.tensors import offsets
 
 _WORD = 2**32
 
+_FORWARD = {"q": "q", "k": "k", "v": "v", "o": "o"}
+_BACKWARD = {"do": "dout", "dq": "dq", "dk": "dk", "dv": "dv"}
+"""Names of the tensors of rows -> their names in the argument block."""
+
 
 class Arguments:
     """The block of one binding, and the arrays of lengths to which it points.
 
     Args:
+        block: the kernel's argument block.
         base: address of the arena's first byte.
         settings: members of the block that depend on the processor; one that is missing has the kernel's own value.
     """
 
     def __init__(
         self,
+        block: type[FmhaCpuArgs],
         problem: Problem,
         tensors: Mapping[str, BoundTensor],
         base: int,
@@ -35,15 +41,14 @@ class Arguments:
     ) -> None:
         self._arrays: list[ctypes.Array[ctypes.c_int64]] = []
         dropped = int(problem.dropout * _WORD)
-        self.block = FmhaCpuArgs(
-            **{name: base + tensors[name].offset for name in ("q", "k", "v", "o")},
-            **{
-                name: base + tensors[name].offset
-                for name in ("lse", "bias", "alibi_slopes", "sink_logits")
-                if name in tensors
-            },
+        backward = issubclass(block, FmhaCpuBwdArgs)
+        rows = _FORWARD | (_BACKWARD if backward else {})
+        others = ("lse", "bias", "alibi_slopes", "sink_logits", *(("dbias",) if backward else ()))
+        self.block = block(
+            **{field: base + tensors[name].offset for name, field in rows.items()},
+            **{name: base + tensors[name].offset for name in others if name in tensors},
             **self._lengths(problem),
-            **_strides(problem, tensors),
+            **_strides(problem, tensors, rows),
             batch=problem.batch,
             heads=problem.heads,
             kv_heads=problem.kv_heads,
@@ -89,18 +94,19 @@ class Arguments:
         return ctypes.addressof(array)
 
 
-def _strides(problem: Problem, tensors: Mapping[str, BoundTensor]) -> dict[str, int]:
-    """Batch, head and row strides of every tensor that the problem has."""
+def _strides(problem: Problem, tensors: Mapping[str, BoundTensor], rows: Mapping[str, str]) -> dict[str, int]:
+    """Batch, head and row strides of every tensor that the block holds."""
     out = {}
-    for name in ("q", "k", "v", "o"):
-        layout = problem.layout_out if name == "o" else problem.layout
-        out.update(_named(name, _rows(tensors[name], layout)))
+    for name, field in rows.items():
+        layout = problem.layout_out if name in ("o", "do") else problem.layout
+        out.update(_named(field, _rows(tensors[name], layout)))
     if "lse" in tensors:
         out.update(_named("lse", (0, *tensors["lse"].strides)[-3:]))
-    if "bias" in tensors:
-        bias = tensors["bias"]
-        kept = tuple(s if n > 1 else 0 for s, n in zip(bias.strides[:3], bias.shape[:3], strict=True))
-        out.update(_named("bias", kept))
+    for name in ("bias", "dbias") if "do" in rows else ("bias",):
+        if name in tensors:
+            bias = tensors[name]
+            kept = tuple(s if n > 1 else 0 for s, n in zip(bias.strides[:3], bias.shape[:3], strict=True))
+            out.update(_named(name, kept))
     slopes = tensors.get("alibi_slopes")
     if slopes is not None:
         if slopes.strides[-1] != 1:

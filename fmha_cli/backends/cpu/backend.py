@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
@@ -14,6 +14,7 @@ from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
 from fmha_cli.domain.device import Availability, DeviceFacts, State
 from fmha_cli.domain.kernel import Algorithm, KernelSpec
+from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Artifact, Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import this_processor
@@ -47,23 +48,10 @@ class CpuBackend:
         return CPU_RULES
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
-        rows = max(problem.query_lengths(), default=0)
-        few = rows <= DECODE_QUERIES
-        for place, arch in enumerate(a for a in device.archs if a in ARCHS):
-            for kernel in cpu_kernels(load_arch(arch)):
-                reasons = reasons_against(CPU_RULES, problem, kernel, device)
-                if reasons:
-                    yield Unsupported(self.name, arch, kernel, tuple(reasons))
-                else:
-                    decode = algorithm_of(kernel).kind is Kind.DECODE
-                    note = _note(rows, decode=decode, few=few, first=device.archs[0] if place else None)
-                    yield Supported(kernel, (place, int(decode is not few)), note)
+        return _PASSES.decide(problem, device)
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-        algorithm = algorithm_of(kernel)
-        lanes = algorithm.simd.lanes * algorithm.lanes_q
-        detail = (("kind", algorithm.kind.value), ("tile", f"{lanes}x{algorithm.rows_s}x{algorithm.block_k}"))
-        return Plan(problem, (Stage(kernel, detail),))
+        return _PASSES.plan(problem, kernel, device)
 
     def build(self, stage: Stage, context: BuildContext) -> Artifact:
         from fmha_cli.backends.cpu.building import build_cpu  # listing kernels needs no compiler
@@ -119,11 +107,46 @@ class CpuBackend:
         return run_canary(artifact, threads, memory=memory)
 
 
+def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
+    """The decision about every kernel, for a problem of one direction."""
+    rows = max(problem.query_lengths(), default=0)
+    few = rows <= DECODE_QUERIES
+    for place, arch in enumerate(a for a in device.archs if a in ARCHS):
+        for kernel in cpu_kernels(load_arch(arch)):
+            reasons = reasons_against(CPU_RULES, problem, kernel, device)
+            if reasons:
+                yield Unsupported(BACKEND, arch, kernel, tuple(reasons))
+                continue
+            kind, first = algorithm_of(kernel).kind, device.archs[0] if place else None
+            if kind is Kind.BACKWARD:
+                yield Supported(kernel, (place, 0), _late(first) if first else "the architecture's backward kernel")
+            else:
+                decode = kind is Kind.DECODE
+                note = _note(rows, decode=decode, few=few, first=first)
+                yield Supported(kernel, (place, int(decode is not few)), note)
+
+
+def _plan(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
+    """The plan of one pass: a single stage. Raises as ``algorithm_of``."""
+    algorithm = algorithm_of(kernel)
+    lanes = algorithm.simd.lanes * algorithm.lanes_q
+    detail = (("kind", algorithm.kind.value), ("tile", f"{lanes}x{algorithm.rows_s}x{algorithm.block_k}"))
+    return Plan(problem, (Stage(kernel, detail),))
+
+
+_PASSES = TwoPasses(_decide, _plan)
+"""Backward kernels read O and LSE where forward kernels leave them, so every pair of kernels is possible."""
+
+
+def _late(first: str) -> str:
+    return f"not the first choice: {first} comes first"
+
+
 def _note(rows: int, *, decode: bool, few: bool, first: str | None) -> str:
     """The reason for a kernel's rank. ``first`` names the architecture that comes before the kernel's, if one does."""
     late = [f"{first} comes first"] if first else []
     if decode is few:
         kind = "a decode kernel streams K and V once" if decode else "in a prefill kernel many rows share each key"
-        return f"not the first choice: {late[0]}" if late else f"{rows} query rows: {kind}"
+        return _late(first) if first else f"{rows} query rows: {kind}"
     late.append(f"a {'decode' if few else 'prefill'} kernel is faster for {rows} query rows")
     return f"not the first choice: {' and '.join(late)}"

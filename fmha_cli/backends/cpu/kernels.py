@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from fmha_cli.codegen.abi import BACKWARD, FORWARD, Interface
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
-from fmha_cli.codegen.cpu.emit import MAX_HDIM
+from fmha_cli.codegen.cpu.parts import MAX_HDIM
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
@@ -21,7 +22,7 @@ def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
         algorithm = _algorithm(row)
         yield KernelSpec(
             backend=BACKEND,
-            family=Family.FWD,
+            family=Family.BWD_DQ_DK_DV if algorithm.kind is Kind.BACKWARD else Family.FWD,
             arch=arch.name,
             signature=_signature(DType(row["dtype"]), algorithm.kind),
             algorithm=algorithm,
@@ -37,6 +38,11 @@ def algorithm_of(kernel: KernelSpec) -> CpuAlgorithm:
     if not isinstance(kernel.algorithm, CpuAlgorithm):
         raise TypeError(f"{kernel.name} is not a CPU kernel")
     return kernel.algorithm
+
+
+def interface_of(kernel: KernelSpec) -> Interface:
+    """How the kernel is called. Raises as :func:`algorithm_of`."""
+    return BACKWARD if algorithm_of(kernel).kind is Kind.BACKWARD else FORWARD
 
 
 def _algorithm(row: Mapping[str, Any]) -> CpuAlgorithm:
@@ -67,7 +73,8 @@ def _signature(dtype: DType, kind: Kind) -> Signature:
         dropout=Need.ANY,
         lse=Need.ANY,
         gqa=Need.ANY,
-        cache=CacheKey.ANY,
+        cache=CacheKey.NONE if kind is Kind.BACKWARD else CacheKey.ANY,
         split=Need.ANY if kind is Kind.DECODE else Need.NO,
         deterministic=Need.ANY,
+        dbias=Need.ANY if kind is Kind.BACKWARD else Need.NO,
     )

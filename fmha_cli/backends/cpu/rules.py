@@ -18,12 +18,6 @@ def group_rows(problem: Problem) -> int:
     return max(problem.query_lengths(), default=0) * (problem.heads // problem.kv_heads)
 
 
-def _forward(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
-    if not problem.direction.backward:
-        return None
-    return Refusal(f"direction {problem.direction.value}: the CPU kernels run forward only", "--direction fwd")
-
-
 def _unpaged(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     if not problem.paged:
         return None
@@ -49,13 +43,6 @@ def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
 
 CPU_RULES: tuple[Rule, ...] = (
     *LEFTPAD_CORE_RULES,
-    Rule(
-        "K100",
-        "the CPU kernels run forward only",
-        _forward,
-        "Gradients are computed by the oracle (for checking) and by GPU backends.",
-        "fmha_cli/codegen/cpu/src",
-    ),
     Rule(
         "K101",
         "K and V are strided tensors",

@@ -5,17 +5,46 @@ from __future__ import annotations
 import ctypes
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.backends.cpu.arguments import Arguments
+from fmha_cli.backends.cpu.kernels import interface_of
 from fmha_cli.codegen import abi
 from fmha_cli.codegen.struct import ctypes_structure, layout_faults, pack
 from fmha_cli.domain.device import DeviceFacts, usable_cores
 from fmha_cli.domain.errors import InternalError, KernelFailure
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
+from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
 
 _DEFAULT_LLC = 64 << 20
+
+
+@dataclass
+class _Launch:
+    """One stage: its pass's problem, its library, how it is called, and its argument block once tensors are bound."""
+
+    problem: Problem
+    library: ctypes.CDLL
+    interface: abi.Interface
+    arguments: Arguments | None = None
+    block: ctypes.Structure | None = None
+
+    def run(self) -> int:
+        """Launch once. Returns nanoseconds. Raises as ``Session.launch``."""
+        if self.block is None:
+            raise InternalError("launch before bind")
+        entry, argument = self.library[self.interface.entry], ctypes.byref(self.block)
+        start = time.perf_counter_ns()
+        status = entry(argument)
+        elapsed = time.perf_counter_ns() - start
+        if status == abi.Status.OUT_OF_MEMORY:
+            raise MemoryError("the kernel's scratch could not be allocated")
+        if status != abi.Status.OK:
+            raise KernelFailure(f"the kernel refused its arguments (status {status})", code="K112")
+        return elapsed
 
 
 class CpuSession:
@@ -24,57 +53,33 @@ class CpuSession:
     def __init__(self, device: DeviceFacts) -> None:
         self._device = device
         self._plan: Plan | None = None
-        self._library: ctypes.CDLL | None = None
-        self._arguments: Arguments | None = None
-        self._block: ctypes.Structure | None = None
+        self._launches: list[_Launch] = []
         self._arena: ctypes.Array[ctypes.c_char] | None = None
         self._evictor: ctypes.Array[ctypes.c_char] | None = None
 
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         self.close()
-        (path,) = artifacts
-        try:
-            library = ctypes.CDLL(str(path))
-            entry = library[abi.ENTRY]
-        except (OSError, AttributeError) as fault:
-            raise KernelFailure(f"{plan.main.name} does not load: {fault}", code="K110", where=str(path)) from fault
-        faults = layout_faults(library, abi.FmhaCpuArgs, abi.PREFIX, abi.VERSION)
-        if faults:
-            raise KernelFailure(
-                f"{plan.main.name} was compiled for another argument block: {faults[0]}",
-                code="K111",
-                where=str(path),
-                why="; ".join(faults),
-                help="fmha cache prune, then build again",
-            )
-        entry.restype = ctypes.c_int
-        entry.argtypes = [ctypes.POINTER(ctypes_structure(abi.FmhaCpuArgs))]
-        self._plan, self._library = plan, library
+        parts = [(part.problem, stage.kernel) for part in plan.passes() for stage in part.stages]
+        self._launches = [_loaded(*part, path) for part, path in zip(parts, artifacts, strict=True)]
+        self._plan = plan
 
     def bind(self, arena: memoryview, tensors: Mapping[str, BoundTensor], threads: int) -> None:
         if self._plan is None:
             raise InternalError("bind before load")
         self._arena = (ctypes.c_char * arena.nbytes).from_buffer(arena)
         base = ctypes.addressof(self._arena)
-        settings = dict(self._device.settings)
-        self._arguments = Arguments(self._plan.problem, tensors, base, threads or usable_cores(), settings)
-        self._block = pack(self._arguments.block)
+        cores, settings = threads or usable_cores(), dict(self._device.settings)
+        for launch in self._launches:
+            launch.arguments = Arguments(launch.interface.block, launch.problem, tensors, base, cores, settings)
+            launch.block = pack(launch.arguments.block)
 
     def upload(self) -> None:
         """Nothing to do: the arena is the device's memory."""
 
     def launch(self) -> tuple[int, ...]:
-        if self._library is None or self._block is None:
-            raise InternalError("launch before bind")
-        entry, argument = self._library[abi.ENTRY], ctypes.byref(self._block)
-        start = time.perf_counter_ns()
-        status = entry(argument)
-        elapsed = time.perf_counter_ns() - start
-        if status == abi.Status.OUT_OF_MEMORY:
-            raise MemoryError("the kernel's scratch could not be allocated")
-        if status != abi.Status.OK:
-            raise KernelFailure(f"the kernel refused its arguments (status {status})", code="K112")
-        return (elapsed,)
+        if self._plan is None:
+            raise InternalError("launch before load")
+        return tuple(launch.run() for launch in self._launches)
 
     def download(self) -> None:
         """Nothing to do."""
@@ -85,6 +90,30 @@ class CpuSession:
         ctypes.memset(self._evictor, 1, len(self._evictor))
 
     def close(self) -> None:
-        if self._library is not None:
-            self._library[abi.RELEASE]()
-        self._plan = self._library = self._arguments = self._block = self._arena = None
+        for launch in self._launches:
+            launch.library[abi.RELEASE]()
+        self._launches = []
+        self._plan = self._arena = None
+
+
+def _loaded(problem: Problem, kernel: KernelSpec, path: Path) -> _Launch:
+    """The library of a kernel, whose argument block is the host's. Raises as ``Session.load``."""
+    interface = interface_of(kernel)
+    block: type = interface.block
+    try:
+        library = ctypes.CDLL(str(path))
+        entry = library[interface.entry]
+    except (OSError, AttributeError) as fault:
+        raise KernelFailure(f"{kernel.name} does not load: {fault}", code="K110", where=str(path)) from fault
+    faults = layout_faults(library, block, interface.prefix, abi.VERSION)
+    if faults:
+        raise KernelFailure(
+            f"{kernel.name} was compiled for another argument block: {faults[0]}",
+            code="K111",
+            where=str(path),
+            why="; ".join(faults),
+            help="fmha cache prune, then build again",
+        )
+    entry.restype = ctypes.c_int
+    entry.argtypes = [ctypes.POINTER(ctypes_structure(block))]
+    return _Launch(problem, library, interface)

@@ -15,6 +15,8 @@ class Kind(StrEnum):
     """Lanes are queries: many rows share each key."""
     DECODE = "decode"
     """Lanes are columns: few rows, K and V streamed once, keys split over threads."""
+    BACKWARD = "backward"
+    """Scores with lanes of queries, gradients with lanes of columns; blocks of keys outside, tiles of queries inside."""
 
 
 class Simd(StrEnum):
@@ -38,9 +40,10 @@ class CpuAlgorithm(Algorithm):
         kind: prefill or decode.
         simd: the vector header.
         pairs: products of bf16 pairs (AVX512-BF16) instead of fp32 products.
-        lanes_q: vectors of queries in a register tile (prefill), or of columns (decode).
+        lanes_q: vectors of queries in a register tile (prefill, backward), or of columns (decode).
         rows_s: keys in a register tile of the score product.
-        rows_o: columns of V in a register tile of the value product, largest first, ending with 1.
+        rows_o: columns of V in a register tile of the value product, largest first, ending with 1. Backward: vectors of
+            columns in the register tiles of the gradients, every number from the largest to 1.
         block_k: the most keys whose scores are computed before their weights; a multiple of ``rows_s``.
         prefetch: bytes ahead of their use at which decode asks for K and V in the first-level cache, unless the caller knows
             better; 0 = not.

@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib import resources
-
 from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile, weights
+from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, joined, source_text
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 
-MAX_HDIM = 256
-"""The largest head dim. It is limited because the row-by-row path keeps one row of sums on the stack."""
-
 DECODE_ROWS = 64
 """The most query rows of one key/value head in a decode kernel. Its scores and sums are in arrays of this size."""
 
-_ELEMENT = {DType.FP32: "float", DType.FP16: "f16", DType.BF16: "bf16"}
 FAULTS = (
     *(
         "LAST_KEY_DROPPED",
@@ -35,12 +30,6 @@ FAULTS = (
 """Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
 
 
-@cache
-def source_text(name: str) -> str:
-    """One file of C++ text of this package."""
-    return resources.files(__package__).joinpath("src", name).read_text("utf-8")
-
-
 def emit(kernel: KernelSpec) -> str:
     """The complete source of a kernel.
 
@@ -51,6 +40,8 @@ def emit(kernel: KernelSpec) -> str:
     algorithm = kernel.algorithm
     if not isinstance(algorithm, CpuAlgorithm):
         raise TypeError(f"{kernel.name} is not a CPU kernel")
+    if algorithm.kind is Kind.BACKWARD:
+        return joined(backward_parts(kernel, algorithm))
     parts = [
         f"// {kernel.name}",
         source_text("base.h"),
@@ -65,7 +56,7 @@ def emit(kernel: KernelSpec) -> str:
         *(_prefill(algorithm) if algorithm.kind is Kind.PREFILL else _decode(algorithm, kernel.signature.dtype)),
         source_text("entry.h"),
     ]
-    return "\n".join(part.rstrip("\n") + "\n" for part in parts)
+    return joined(parts)
 
 
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
@@ -87,11 +78,10 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "PREFETCH": algorithm.prefetch,
         "COLUMN_ELEMENTS": 2 if algorithm.pairs else 1,
     }
-    lines = [f"#define {name} {int(on)}" for name, on in flags.items()]
-    lines.append(f"enum {{ {', '.join(f'{name} = {value}' for name, value in sizes.items())} }};")
-    lines.append(f"typedef {_ELEMENT[dtype]} T;")
+    lines = constants(flags, sizes)
+    lines.append(f"typedef {ELEMENT[dtype]} T;")
     lines.append(f"typedef {'bf16' if algorithm.pairs else 'float'} KEY;")
-    lines.append(f"typedef {'bf16' if dtype is DType.FP32 else _ELEMENT[dtype]} LOW;")
+    lines.append(f"typedef {'bf16' if dtype is DType.FP32 else ELEMENT[dtype]} LOW;")
     return "\n".join([*lines, ""])
 
 

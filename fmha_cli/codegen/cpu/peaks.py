@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fmha_cli.codegen.cpu.emit import source_text
+from fmha_cli.codegen.cpu.parts import source_text
 
 
 def emit_peaks(vector_bits: int, *, dot: bool) -> str:

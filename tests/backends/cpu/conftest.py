@@ -3,33 +3,53 @@
 from __future__ import annotations
 
 import ctypes
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
 from cpu_cases import Load, kernel_of
-from numerics.faults import Fault
-from planted_cpu import planted
+from numerics.faults import BackwardFault, Fault
+from planted_cpu import CHOSEN, planted, planted_backward
 
 from fmha_cli.backends.cpu import backend, building
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
+
+Emit = Callable[[KernelSpec], str]
+
+
+def built(kernel: KernelSpec, cache: Path, emit: Emit) -> ctypes.CDLL:
+    """The library of a kernel whose text another function emits; skips the test if this machine cannot run it."""
+    if kernel.arch not in backend.probe().devices[0].archs:
+        pytest.skip(f"this machine does not run {kernel.arch} kernels")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(building, "emit", emit)
+        return ctypes.CDLL(str(building.build_cpu(kernel, BuildContext(cache_root=cache)).path))
 
 
 @pytest.fixture(scope="session")
 def load(shared_cache: Path) -> Load:
-    """``load(arch, dtype, kind, fault=None)``: the library; skips the test if this machine cannot run it."""
-    accepted = backend.probe().devices[0].archs
-    loaded: dict[tuple[object, ...], ctypes.CDLL] = {}
+    """``load(arch, dtype, kind, fault=None)``: the library, with a fault planted at compile time."""
 
+    @cache
     def get(arch: str, dtype: str, kind: str, fault: Fault | None = None) -> ctypes.CDLL:
-        if arch not in accepted:
-            pytest.skip(f"this machine does not run {arch} kernels")
-        key = (arch, dtype, kind, fault)
-        if key not in loaded:
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(building, "emit", partial(planted, fault=fault))
-                artifact = building.build_cpu(kernel_of(arch, dtype, kind), BuildContext(cache_root=shared_cache))
-            loaded[key] = ctypes.CDLL(str(artifact.path))
-        return loaded[key]
+        return built(kernel_of(arch, dtype, kind), shared_cache, partial(planted, fault=fault))
 
     return get
+
+
+@pytest.fixture(scope="session")
+def load_faulty(shared_cache: Path) -> Load:
+    """``load_faulty(arch, dtype, fault)``: a backward kernel with short blocks of keys, in which the fault (or none) is on."""
+
+    @cache
+    def get(arch: str, dtype: str) -> ctypes.CDLL:
+        return built(kernel_of(arch, dtype, "backward"), shared_cache, planted_backward)
+
+    def chosen(arch: str, dtype: str, fault: BackwardFault | None) -> ctypes.CDLL:
+        library = get(arch, dtype)
+        ctypes.c_int.in_dll(library, CHOSEN).value = 0 if fault is None else [*BackwardFault].index(fault) + 1
+        return library
+
+    return chosen

@@ -50,7 +50,7 @@ def test_names_read_back(kernel: object) -> None:
 
 
 def test_few_kernels_and_all_different() -> None:
-    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 24
+    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 36
 
 
 @pytest.mark.parametrize(
@@ -62,6 +62,9 @@ def test_few_kernels_and_all_different() -> None:
         ("-s 16 --seqlen-k 8192 -H 40 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 17 --seqlen-k 8192 -H 8 --dtype fp32", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 1 --seqlen-k 64 -H 2 --dtype fp32 --splits 4 --softcap 3 --dropout 0.1", "x86_64_v4_bf16", Kind.DECODE),
+        ("-s 1 --seqlen-k 64 -H 2 --dtype bf16 --direction bwd", "x86_64_v4_bf16", Kind.BACKWARD),
+        ("-s 64 -H 2 --bias elementwise --direction bwd --dbias --deterministic", "x86_64_v4_bf16", Kind.BACKWARD),
+        ("-s 64 -H 2 --direction fwd+bwd --splits 1", "x86_64_v4_bf16", Kind.BACKWARD),
     ],
 )
 def test_the_best_kernel(line: str, arch: str, kind: Kind) -> None:
@@ -72,17 +75,33 @@ def test_the_best_kernel(line: str, arch: str, kind: Kind) -> None:
 @pytest.mark.parametrize(
     ("line", "ids"),
     [
-        ("-s 64 --direction bwd", {"K100"}),
+        ("-s 64 -H 2 --direction bwd --splits 3", {"K017"}),
+        ("-s 64 --direction bwd --dropout 0.5 --offset 4294967296", {"K102"}),
+        ("-s 65 -H 2 --direction fwd+bwd --splits 3", {"K017", "K103"}),
+        ("-s 64 --direction fwd+bwd --dtype fp8_e4m3 -d 300", {"K001", "K012"}),
         ("-s 64 --dtype fp8_e4m3", {"K001"}),
         ("-s 64 -d 512", {"K012"}),
         ("-s 1 --seqlen-k 64 --kv-cache paged:16 --append 1", {"K101", "K015"}),
         ("-s 64 --dropout 0.5 --offset 4294967296", {"K102"}),
         ("-s 65 -H 2 --splits 3", {"K017", "K103"}),
-        ("-s 64 --dtype fp8_e4m3 --direction bwd -d 300", {"K100", "K001", "K012"}),
+        ("-s 64 --dtype fp8_e4m3 --direction bwd -d 300", {"K025", "K001", "K012"}),
     ],
 )
 def test_refusals_carry_all_reasons(line: str, ids: set[str]) -> None:
     assert ids <= reason_ids(line)
+
+
+@pytest.mark.parametrize(("rows", "kind"), [(16, Kind.DECODE), (17, Kind.PREFILL)])
+def test_both_passes_are_one_plan(rows: int, kind: Kind) -> None:
+    """Every architecture pairs its own kernels; the forward kernel is the one that it would take alone."""
+    problem = Problem.from_cli(f"-s {rows} -H 2 --dtype bf16 --direction fwd+bwd")
+    found = [d for d in backend.decide(problem, DEVICE) if isinstance(d, Supported)]
+    assert [d.arch for d in sorted(found, key=lambda d: d.rank)] == list(ARCHS)
+    for decision in found:
+        first, second = backend.plan(problem, decision.kernel, DEVICE).stages
+        assert (dict(first.detail)["kind"], first.kernel.arch) == (kind, decision.arch)
+        assert second.kernel == decision.kernel
+        assert decision.note.endswith(f"; after fwd {first.kernel.digest[:8]}")
 
 
 def test_archs_by_cpu_flags() -> None:
@@ -108,7 +127,7 @@ def test_listing_needs_no_numpy_and_no_ctypes_library() -> None:
         "print(len([k.digest for k in backend.kernels(load_arch('x86_64_v4'))]), 'numpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["6", "False"]
+    assert done.stdout.split() == ["9", "False"]
 
 
 def test_inspection_of_a_listing() -> None:

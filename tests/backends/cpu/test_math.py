@@ -11,7 +11,7 @@ import pytest
 
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.building import compile_flags
-from fmha_cli.codegen.cpu.emit import source_text
+from fmha_cli.codegen.cpu.parts import source_text
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 

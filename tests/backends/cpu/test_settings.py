@@ -101,11 +101,14 @@ def test_the_kernels_own_settings_are_tried_first_and_each_once(kind: Kind) -> N
     assert worth_measuring(problem, kernel(kind), DEVICE)
 
 
-def test_the_facts_of_every_row_are_settings_of_every_kernel() -> None:
+def test_the_facts_of_every_row_are_settings_of_every_forward_kernel() -> None:
     kernels = [one for arch in ARCHS for one in cpu_kernels(load_arch(arch))]
     members = {name for _, names, *_ in FmhaCpuArgs.rows for name in names.split()}
     for row, one in product(microarchitectures(), kernels):
         found = default_settings(one, processor(row.name))
+        if algorithm_of(one).kind is Kind.BACKWARD:
+            assert found is None
+            continue
         assert found is not None
         assert set(found.values) <= members
         assert all(isinstance(value, int) and value >= 0 for value in found.values.values()), (row.name, one.name)
@@ -195,8 +198,8 @@ def test_settings_reach_the_argument_block() -> None:
     problem = Problem.from_cli("-b 1 -H 1 -s 1 --seqlen-k 8 -d 8 --dtype fp32")
     tensors, size = dense(problem)
     assert size >= problem.bytes()
-    own = Arguments(problem, tensors, 4096, 1).block
-    given = Arguments(problem, tensors, 4096, 1, {FAR: 4096, NEAR: 1024}).block
+    own = Arguments(FmhaCpuArgs, problem, tensors, 4096, 1).block
+    given = Arguments(FmhaCpuArgs, problem, tensors, 4096, 1, {FAR: 4096, NEAR: 1024}).block
     assert (own.prefetch_near, own.prefetch_far, own.block_keys) == (-1, 0, 0)
     assert (given.prefetch_near, given.prefetch_far, given.block_keys) == (1024, 4096, 0)
 

@@ -1,0 +1,83 @@
+"""The parts of a backward kernel's source."""
+
+from __future__ import annotations
+
+from fmha_cli.codegen.abi import BACKWARD_PREFIX, VERSION, FmhaCpuArgs, FmhaCpuBwdArgs, Status
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
+from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
+from fmha_cli.codegen.cpu.micro import MIX, transpositions
+from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, source_text
+from fmha_cli.codegen.struct import struct_text, table_text
+from fmha_cli.domain.kernel import KernelSpec
+
+TILE_QUERIES = 64
+"""The wanted number of queries in a tile: its Q and dO fill half of a first-level cache of 48 KiB at hdim 128, its dQ too."""
+
+SHARED_FAULTS = (
+    *("LAST_KEY_DROPPED", "MASK_OFF_BY_ONE", "SCALE_WRONG", "GQA_HEADS_SWAPPED", "WINDOW_SIDE", "LSE_LOG2"),
+    *("DROPOUT_INVERTED", "ALIBI_SIGN"),
+)
+"""Faults of forward kernels that the shared text can have here too."""
+
+BACKWARD_FAULTS = (
+    *("DELTA_MISSING", "DROPOUT_OFFSET", "DQ_CHUNK_LOST", "DK_SCALE_MISSING", "DK_WRONG_HEAD", "DV_KEEP_MISSING"),
+    *("SLOPE_MISSING", "DBIAS_HEAD_LOST", "HIDDEN_LEAKS", "ZERO_WEIGHT", "EMPTY_ROW"),
+)
+"""Faults of backward kernels alone, as macros like ``emit.FAULTS``."""
+
+
+def tile_queries(algorithm: CpuAlgorithm) -> int:
+    """Queries in a tile: the multiple of a register tile that is nearest to ``TILE_QUERIES``."""
+    strip = algorithm.lanes_q * algorithm.simd.lanes
+    return strip * max(1, round(TILE_QUERIES / strip))
+
+
+def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
+    """The parts of the source, in order.
+
+    Raises:
+        KeyError: no CPU kernel has the dtype.
+    """
+    pairs, lanes = algorithm.pairs, algorithm.simd.lanes
+    # The functions that both directions use take the forward block's name; the backward block begins with its fields.
+    args = [struct_text(FmhaCpuBwdArgs), f"typedef {FmhaCpuBwdArgs.__name__} {FmhaCpuArgs.__name__};"]
+    return [
+        f"// {kernel.name}",
+        source_text("base.h"),
+        _constants(kernel, algorithm),
+        source_text(f"simd_{algorithm.simd.value}.h"),
+        source_text("vmath.h"),
+        *args,
+        table_text(FmhaCpuBwdArgs, BACKWARD_PREFIX, VERSION),
+        source_text("context.h"),
+        source_text("threads.h"),
+        source_text("backward_context.h"),
+        source_text("backward_pairs.h" if pairs else "backward_plain.h"),
+        MIX,
+        transpositions(lanes, tile_queries(algorithm) // lanes),
+        source_text("pack.h"),
+        product_tile(algorithm.lanes_q, pairs),
+        *(gradient_tile(n, pairs) for n in algorithm.rows_o),
+        gradient_columns(algorithm.rows_o),
+        *(source_text(f"backward_{name}.h") for name in ("strip", "rows", "block", "exact", "slab", "bias")),
+        source_text("launch_backward.h"),
+        source_text("backward_entry.h"),
+    ]
+
+
+def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
+    faults = {f"FAULT_{name}": False for name in (*SHARED_FAULTS, *BACKWARD_FAULTS)}
+    queries = tile_queries(algorithm)
+    sizes = {
+        **{f"STATUS_{s.name}": s.value for s in Status},
+        "MAX_HDIM": MAX_HDIM,
+        "BQ": queries,
+        "NZ": queries // algorithm.simd.lanes,
+        "NS": algorithm.lanes_q,
+        "ROWS": ROWS,
+        "BC": algorithm.block_k,
+        "COLUMN_ELEMENTS": 2 if algorithm.pairs else 1,
+    }
+    return "\n".join(
+        [*constants({"PAIRS": algorithm.pairs, **faults}, sizes), f"typedef {ELEMENT[kernel.signature.dtype]} T;", ""]
+    )
