@@ -17,8 +17,18 @@ LARGEST = {"fp32": 2e-6, "fp16": 2e-3, "bf16": 2e-2}
 """The largest error, as a share of the largest element of the gradient."""
 
 
+DAILY = "window:90,40"
+"""The mask of the default suite."""
+
+
 @pytest.mark.parametrize("dtype", LARGEST)
-@pytest.mark.parametrize("mask", ["none", "causal", "window:90,40", "window-tl:30,12"])
+@pytest.mark.parametrize(
+    "mask",
+    [
+        pytest.param(mask, marks=() if mask == DAILY else pytest.mark.slow)
+        for mask in ("none", "causal", DAILY, "window-tl:30,12")
+    ],
+)
 @pytest.mark.parametrize(
     "flags", [*FEATURES, "--sink-logits filled", "--softcap 3 --bias elementwise:1hss --dropout 0.2"]
 )

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from backward_cases import DTYPES, backward_complaints, make_backward, random_backward, run_backward
 from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case, run
 
 from fmha_cli.backends.cpu import backend
@@ -24,7 +25,7 @@ from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
 pytestmark = pytest.mark.slow
-DTYPES, KINDS = ["fp32", "fp16", "bf16"], ["prefill", "decode"]
+COMPILERS, KINDS = ["clang++", "zig"], ["prefill", "decode"]
 
 
 def cases(dtype: str, kind: str, count: int) -> list[Case]:
@@ -36,11 +37,8 @@ def cases(dtype: str, kind: str, count: int) -> list[Case]:
     return out
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("compiler", ["clang++", "zig"])
-def test_compiler(compiler: str, arch: str, dtype: str, kind: str, tmp_path: Path) -> None:
+def compiled(compiler: str, arch: str, dtype: str, kind: str, folder: Path) -> ctypes.CDLL:
+    """The library of a kernel by another compiler. Skips the test if that or the architecture is not here."""
     if arch not in backend.probe().devices[0].archs:
         pytest.skip(f"this machine does not run {arch}")
     if compiler == "zig":
@@ -51,13 +49,34 @@ def test_compiler(compiler: str, arch: str, dtype: str, kind: str, tmp_path: Pat
         if shutil.which(compiler) is None:
             pytest.skip(f"no {compiler}")
         command, family = [compiler], ToolchainKind.CLANG
-    (tmp_path / "k.cpp").write_text(emit(kernel_of(arch, dtype, kind)))
+    (folder / "k.cpp").write_text(emit(kernel_of(arch, dtype, kind)))
     flags = compile_flags(load_arch(arch), family)
-    subprocess.run([*command, *flags, "k.cpp", "-o", "k.so"], cwd=tmp_path, check=True)
-    library = ctypes.CDLL(str(tmp_path / "k.so"))
+    subprocess.run([*command, *flags, "k.cpp", "-o", "k.so"], cwd=folder, check=True)
+    return ctypes.CDLL(str(folder / "k.so"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_compiler(compiler: str, arch: str, dtype: str, kind: str, tmp_path: Path) -> None:
+    library = compiled(compiler, arch, dtype, kind, tmp_path)
     for case in cases(dtype, kind, 12):
         run(library, case)
         assert complaints(case) == [], case
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_backward_by_a_compiler(compiler: str, arch: str, dtype: str, tmp_path: Path) -> None:
+    library = compiled(compiler, arch, dtype, "backward", tmp_path)
+    for seed in range(12):
+        rng = np.random.default_rng([seed, 99])
+        case = random_backward(rng, dtype)
+        make_backward(case, rng)
+        run_backward(library, case)
+        assert backward_complaints(case) == [], case
 
 
 DRIVER = """
