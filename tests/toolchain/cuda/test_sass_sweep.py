@@ -38,12 +38,13 @@ NOT_FIRST = {"mov_indexedRF": None, "ucgabar_arrive": "UCGABAR_ARV", "ucgabar_wa
 """Classes whose mnemonic is not their first word alone; ``None``: it was never seen."""
 _CLASS = re.compile(r"Opclass '([^']+)'.* at address (0x[0-9a-f]+)")
 PREDICATE_TRUE, UNDEFINED = 7 << 12, 0x000FE00000000000
+NARROWING = 0x202000
 
 
 def patterns(draws: int) -> list[tuple[int, int]]:
-    """Low and high words around an opcode: none of the other bits, then a few random ones."""
+    """Low and high words around an opcode: none of the other bits, those of a conversion to fewer bits, then a few random ones."""
     source = random.Random(1)
-    return [(0, 0)] + [
+    return [(0, 0), (0, NARROWING)] + [
         (
             sum(1 << bit for bit in source.sample(range(16, 64), source.randint(0, 4))),
             sum(1 << bit for bit in source.sample(range(41), source.randint(1, 4))),
