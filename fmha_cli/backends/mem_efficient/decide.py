@@ -19,16 +19,15 @@ def _supported(s: Situation, place: int, candidate: Candidate) -> Supported:
     """A kernel that fits. Upstream takes the first of its order.
 
     The ``rank``: the place of the kernel's architecture among the device's; 1 if upstream's host would pass over the kernel
-    because of the strides of heads, so that the host must pad them first, else 0; the kernel's place in upstream's order.
+    because of strides, so that the host must pad the tensors first, else 0; the kernel's place in upstream's order.
     """
     p, m = s.problem, storage_of(s.problem, candidate.kernel)
-    odd = any(stride % m.traits.tested for stride in m.head_strides)
+    odd = [str(stride) for stride in m.tested_strides if stride % m.traits.tested]
     why = "upstream takes the first in its order that fits"
     if odd:
-        strides = ", ".join(map(str, m.head_strides))
-        why = f"upstream would pass over it: strides of heads ({strides}) are not multiples of {m.traits.tested}"
+        why = f"upstream would pass over it: strides of {', '.join(odd)} are not multiples of {m.traits.tested}"
     why += "" if m.hdims == (p.hdim, p.hdim_v) else f"; the host pads head dims to {m.hdims[0]} and {m.hdims[1]}"
-    return Supported(candidate.kernel, (place, int(odd), candidate.position), f"{m.traits.name}: {why}")
+    return Supported(candidate.kernel, (place, int(bool(odd)), candidate.position), f"{m.traits.name}: {why}")
 
 
 FEW = Few(

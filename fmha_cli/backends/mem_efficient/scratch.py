@@ -63,13 +63,15 @@ class Storage(Staging):
         return row, 0 if self.shared and name in ("k", "v") else head
 
     @cached_property
-    def head_strides(self) -> tuple[int, ...]:
-        """Strides of heads that upstream's host tests before it takes a kernel: of tensors without gaps or padded head dims.
+    def tested_strides(self) -> tuple[int, ...]:
+        """Strides by which upstream's host takes or passes over the kernel: of tensors without gaps or padded head dims.
 
-        In a forward pass V's is not among them, whose alignment it takes to be 1.
+        It tests those of heads; in a forward pass not V's, whose alignment it takes to be 1. For rows it throws later. The host
+        must pad those, and for padded tensors upstream takes an aligned kernel: rows count against the other kernels alone.
         """
-        unpadded = replace(self, hdims=(self.problem.hdim, self.problem.hdim_v))
-        return tuple(unpadded.dense_strides(name)[1] for name in ("qk" if self.traits.forward else "qkv"))
+        unpadded, a = replace(self, hdims=(self.problem.hdim, self.problem.hdim_v)), self.traits.algorithm
+        found = [unpadded.dense_strides(name) for name in ("qk" if self.traits.forward else "qkv")]
+        return tuple(head for _, head in found) + (() if a.aligned else tuple(row for row, _ in found))
 
     @cached_property
     def splits(self) -> int:

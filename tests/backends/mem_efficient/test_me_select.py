@@ -6,6 +6,7 @@ from random import Random
 from typing import Any
 
 import pytest
+from me_chain import plans_of
 
 from fmha_cli.backends.mem_efficient.upstream import UPSTREAM
 from fmha_cli.codegen.mem_efficient.traits import Traits, kernels_of, traits_of
@@ -22,7 +23,8 @@ HDIMS = (3, 4, 6, 8, 10, 12, 16, 20, 30, 32, 33, 40, 64, 65, 72, 80, 96, 100, 12
 
 def upstreams(problem: Problem, arch: str) -> str | None:
     """The kernel that upstream launches for tensors without gaps; None where it throws. Groups of heads are repeated, and one
-    key head has the stride 0."""
+    key head has the stride 0. Where it throws for the rows of an aligned kernel, that one: it launches it for padded tensors.
+    """
     facts = load_arch(arch)
     major, minor = facts.fact("compute_capability")
     cc, limit = 10 * major + minor, facts.fact("shared_per_block_optin")
@@ -33,12 +35,16 @@ def upstreams(problem: Problem, arch: str) -> str | None:
     q, k, v = (d if bshd else d * n for d, n in ((p.hdim, rows), (p.hdim, keys), (p.hdim_v, keys)))
     if p.kv_heads < p.heads:
         k, v = (0, 0) if p.kv_heads == 1 else (p.hdim, p.hdim_v)
+    own = 1 if p.kv_heads == 1 else p.heads
+    dense = [(p.hdim, p.heads), (p.hdim, own), *([] if forward else [(p.hdim_v, own)])]
+    in_rows = [d * n if bshd or (1 < p.kv_heads < p.heads and place) else d for place, (d, n) in enumerate(dense)]
     for t in kernels_of(Family.FWD if forward else Family.BWD_DQ_DK_DV):
         if t.dtype is not p.dtype or t.algorithm.tag != tag or (t.only_cc and cc not in t.only_cc):
             continue
         if _passed_over(t, p, (q, k, v), packed=packed, forward=forward, limit=limit):
             continue
-        return t.name
+        width = t.facts["kAlignmentQ" if forward else "kMinimumAlignment"]
+        return t.name if t.algorithm.aligned or not any(row % width for row in in_rows) else None
     return None
 
 
@@ -94,6 +100,22 @@ def test_the_choice_is_upstreams(arch: str) -> None:
         assert traits_of(first.kernel).name == wanted or (wanted is None and first.rank[1] == 1), problem.repro()
         assert ("upstream would pass over it" in (first.note or "")) == (wanted is None)
     assert thrown or arch == "sm_75"
+
+
+@pytest.mark.parametrize(
+    ("line", "alignment"),
+    [
+        ("-b 2 -H 1 -s 300 -d 127 --seqlen-k 64", "aligned"),
+        ("-b 2 -H 1 -s 300 -d 100 --seqlen-k 64", "aligned"),
+        ("-b 2 -H 1 -s 301 -d 100 --seqlen-k 64", "notaligned"),
+        ("-b 2 -H 4 --kv-heads 2 -s 300 -d 100 --layout bshd", "notaligned"),
+        ("-b 2 -H 2 -s 302 -d 98 --direction bwd", "aligned"),
+    ],
+)
+def test_rows_that_must_be_padded_take_the_largest_loads(line: str, alignment: str) -> None:
+    """fp16 on sm_75. Upstream picks by the heads (a multiple of 8, else of 4) and then throws for rows that are no multiple."""
+    plan = plans_of(Problem.from_cli(line), DeviceFacts.of_arch("sm_75"))[0]
+    assert f"_{alignment}_" in traits_of(plan.main).name
 
 
 def test_what_upstream_passes_over_has_a_reason() -> None:

@@ -121,7 +121,7 @@ def _taken_for_gaps(one: Bound, kernel: str) -> bool:
     Rows with gaps start at whole loads, whatever the head dim.
     """
     theirs = next(traits for traits in kernels_of(one.kernel.family) if traits.name == kernel)
-    return one.case.gaps and any(stride % theirs.tested for stride in one.storage.head_strides)
+    return one.case.gaps and any(stride % theirs.tested for stride in one.storage.tested_strides)
 
 
 def _shared(theirs: int, one: Bound) -> int:
