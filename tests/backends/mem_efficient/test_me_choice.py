@@ -40,6 +40,15 @@ def test_twenty_thousand_choices_are_upstreams(host: XformersHost) -> None:
     print(f"{len(able)} kernels of tag 75 and 80; never chosen:", *sorted(set(able) - found.kernels.keys()))
 
 
+def test_head_dims_that_are_no_whole_loads(host: XformersHost) -> None:
+    """On compute capability 7.5 alone there are kernels of both alignments, between which strides decide."""
+    odd = [c for c in random_cases(6, 12_000) if c.problem.hdim % 8 or c.problem.hdim_v % 8]
+    found = choice.choices(host, [replace(case, arch="sm_75") for case in odd])
+    print(f"\n{len(odd)} problems, {len(found.faults)} mismatches\n{found.lines()}")
+    assert not found.faults, "\n".join(found.faults[:40])
+    assert found.counts["the same kernel, padded by the host"] >= 200
+
+
 def test_launches_parameters_and_blocks_are_upstreams(host: XformersHost) -> None:
     found = members.compare(host, random_cases(2, 4_500))
     print(f"\n{found.lines()}")
