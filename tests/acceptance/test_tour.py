@@ -85,7 +85,9 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture
-def terminal(folder: Path) -> Iterator[Terminal]:
+def terminal(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Terminal]:
+    """A newcomer's cache is empty; that of the session may have the sources of other tests."""
+    monkeypatch.setenv("FMHA_CACHE_DIR", str(folder / "cache"))
     one = Terminal(folder, LIMIT)
     yield one
     one.close()
