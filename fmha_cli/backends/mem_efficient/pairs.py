@@ -29,7 +29,7 @@ def _findings(before: Before, kernel: KernelSpec) -> Iterator[tuple[str, Found]]
     yield "K536", told(forward != backward, forward=forward, backward=backward)
 
 
-OF_PAIRS = ("K534", "K535", "K536")
+OF_PAIRS = tuple(f"K{number}" for number in range(534, 537))
 _RULES = told_conditions(NAME, OF_PAIRS, _findings)
 
 
