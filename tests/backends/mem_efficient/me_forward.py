@@ -135,7 +135,9 @@ def _attention(f: Flags, p: SimpleNamespace, memory: Memory, query_start: int) -
         alpha = (np.float32(1) / s_prime if last else np.ones(f.rows, np.float32))[:, None]
         total = alpha * part
         if start != first_key:
-            held = units(f, memory, p.output_accum_ptr, p.head_dim_value * p.num_heads, rows, width, f.store, np.float32)
+            held = units(
+                f, memory, p.output_accum_ptr, p.head_dim_value * p.num_heads, rows, width, f.store, np.float32
+            )
             total[:rows] += alpha[:rows] * rescale[:rows, None] * held
         _store(f, p, memory, total, rows, last=last)
     if f.in_registers:
