@@ -1,6 +1,6 @@
 """Execute CK-Tile's kernels on emulated AMD devices and judge what they compute.
 
-    python benchmarks/emulator_check.py [--arch A ...] [--only TEXT] [--sample N --seed S] [--list] [--json FILE] [--markdown FILE]
+    python benchmarks/emulator_check.py [--arch A ...] [--only TEXT] [--sample N --seed S] [--list] [--json FILE [--resume]] [--markdown FILE]
 
 ``emulator_cases.py`` defines the problems. Each goes through the same walk as ``fmha run``: the kernel is chosen, built
 and launched on the device ``emu:ARCH``; its result is compared with the reference, and its findings are examined. The
@@ -11,6 +11,9 @@ A kernel may have known findings (``arch_specs/_known_bad.json``, ``finding``). 
 order of its waves. Such a row is therefore executed again with waves in step, and is *known* if its numbers are then
 right. (A missing wait changes numbers on a GPU, but not on the emulator, where loads deliver at once.) Known rows are
 not counted among the correct kernels. The script exits with 1 unless every row passed or is known.
+
+All kernels take hours to compile. The file of ``--json`` is therefore written after every row. With ``--resume``, the
+sound rows in it are kept, each with the revision of this tool that executed it, and only the others are executed.
 """
 
 from __future__ import annotations
@@ -18,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import random
+import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
@@ -33,11 +37,13 @@ from fmha_cli.api import Registry, build_registry, run, select
 from fmha_cli.backends.ck_tile.kernel_rules_target import known_bad
 from fmha_cli.discovery.wanted import Wanted
 from fmha_cli.domain.problem import Problem
+from fmha_cli.toolchain.cache.files import replacing
 
 ARCHS = ("gfx90a", "gfx942", "gfx950", "gfx1201")
 BACKEND = "ck_tile"
 Point = tuple[str, Case]
 
+SCHEMA = "fmha.emulator-check/2"
 KNOWN = "known"
 STEP = 4
 """Instructions per turn of a wave that keep the waves in step."""
@@ -80,8 +86,9 @@ def in_turns(every: Sequence[Point], seed: int, registry: Registry) -> Iterator[
 
 def executed(every: Sequence[Point], registry: Registry, seed: int) -> Iterator[dict[str, Any]]:
     """Yields a row for each point as soon as it is complete."""
+    code = revision()
     for number, (arch, case) in enumerate(every, 1):
-        row = row_of((arch, case), registry, seed)
+        row = row_of((arch, case), registry, seed) | {"revision": code, "seed": seed}
         kinds = ", ".join(f["kind"] for f in row["findings"])
         print(
             f"{number}/{len(every)} {arch} {case.name}: {row['verdict']} {kinds} {row['seconds']} s",
@@ -140,6 +147,22 @@ def sound(row: Mapping[str, Any]) -> bool:
     return verdict == "PASSED" or verdict.endswith(f", {KNOWN}")
 
 
+def revision() -> str:
+    """The revision of the checkout that holds this script, ``-dirty`` if files differ from it."""
+    asked = ("git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty", "--exclude=*")
+    return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def kept_rows(path: Path, every: Sequence[Point], seed: int) -> dict[Point, dict[str, Any]]:
+    """The sound rows of an earlier run for those of its points that are still the same problem, with the same fills."""
+    if not path.exists():
+        return {}
+    document = json.loads(path.read_text("utf-8"))
+    known = {(row["arch"], row["case"], row["flags"]): row for row in document["rows"] if sound(row)}
+    rows = {point: known.get((point[0], point[1].name, point[1].flags)) for point in every}
+    return {point: row for point, row in rows.items() if row is not None and row["seed"] == seed}
+
+
 def _figures(record: Mapping[str, Any]) -> dict[str, Any]:
     checks = {name: check for name, check in (record["checks"] or {}).items() if check}
     return {
@@ -172,6 +195,8 @@ def table(rows: Sequence[Mapping[str, Any]]) -> str:
     for verdict in sorted({v for counts in verdicts for v in counts}):
         lines.append(f"| problems {verdict} | {' | '.join(str(counts[verdict]) for counts in verdicts)} |")
     lines += ["", *worst_errors(rows)]
+    revisions = Counter(row["revision"] for row in rows)
+    lines += ["", "Executed by " + ", ".join(f"{code} ({n})" for code, n in sorted(revisions.items())) + "."]
     failed = [row for row in rows if row["verdict"] != "PASSED"]
     lines += ["", *(f"- {r['arch']}, {r['case']}: {r['verdict']}: {_why(r)}" for r in failed)]
     return "\n".join(lines)
@@ -211,9 +236,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--sample", type=int, help="only so many, drawn by --seed over architectures and families")
     parser.add_argument("--seed", type=int, default=0, help="of the sample and of the fills")
     parser.add_argument("--list", action="store_true", help="print the points and stop")
-    parser.add_argument("--json", type=Path, help="write all rows")
+    parser.add_argument("--json", type=Path, help="write all rows, after each one")
+    parser.add_argument("--resume", action="store_true", help="keep the sound rows in the file of --json")
     parser.add_argument("--markdown", type=Path, help="write the table")
     given = parser.parse_args(arguments)
+    if given.resume and not given.json:
+        parser.error("--resume needs --json, the file whose rows it keeps")
     registry = build_registry()
     every = candidates(given.arch, given.only)
     if given.sample is not None:
@@ -223,11 +251,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.list:
         print("\n".join(f"{arch} {case.name}: {case.flags}" for arch, case in every))
         return 0
-    rows = list(executed(every, registry, given.seed))
+    kept = kept_rows(given.json, every, given.seed) if given.resume else {}
+    rows = list(kept.values())
+    for row in executed([point for point in every if point not in kept], registry, given.seed):
+        rows.append(row)
+        if given.json:
+            with replacing(given.json) as file:
+                file.write((json.dumps({"schema": SCHEMA, "rows": rows}, indent=1) + "\n").encode())
     text = table(rows)
     print(text)
-    if given.json:
-        given.json.write_text(json.dumps({"schema": "fmha.emulator-check/1", "rows": rows}, indent=1) + "\n", "utf-8")
     if given.markdown:
         given.markdown.write_text(text + "\n", "utf-8")
     return int(not all(map(sound, rows)))

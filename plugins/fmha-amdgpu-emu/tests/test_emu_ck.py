@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from functools import cache
+from pathlib import Path
 
 import pytest
-from emulator_check import ARCHS, Point, candidates, exists, in_turns, row_of, sound
+from emulator_check import ARCHS, Point, candidates, exists, in_turns, kept_rows, row_of, sound
 from harness import tool
 
 from fmha_cli.api import build_registry
@@ -74,3 +76,18 @@ def test_every_kernel(arch: str) -> None:
     for point in candidates([arch]):
         if exists(point, build_registry()):
             execute(point, 0)
+
+
+def test_a_resumed_check_keeps_only_sound_rows_of_the_same_problems_and_fills(tmp_path: Path) -> None:
+    first, second, third, fourth = candidates(["gfx942"])[:4]
+    rows = [
+        {"arch": arch, "case": case.name, "flags": case.flags, "verdict": "PASSED", "seed": 0}
+        for arch, case in (first, second, third, fourth)
+    ]
+    rows[1]["verdict"] = "FAILED"
+    rows[2]["flags"] += " --lse"
+    rows[3]["seed"] = 1
+    path = tmp_path / "check.json"
+    assert kept_rows(path, [first], 0) == {}
+    path.write_text(json.dumps({"rows": rows}), "utf-8")
+    assert kept_rows(path, [first, second, third, fourth], 0) == {first: rows[0]}
