@@ -40,7 +40,9 @@ BUILTINS: Mapping[str, Builtin] = {
         suites=("basic", "smoke", "smoke_fwd", "smoke_bwd", "smoke_fwd_splitkv", "smoke_fwd_appendkv"),
         variables=("FMHA_HIPCC",),
     ),
-    "cpu": Builtin("fmha_cli.backends.cpu", device="cpu", variables=("FMHA_CXX",)),
+    "cpu": Builtin(
+        "fmha_cli.backends.cpu", device="cpu", variables=("FMHA_CXX", "FMHA_CXX_AARCH64", "FMHA_CXX_X86_64")
+    ),
     "flash_attn": Builtin(
         "fmha_cli.backends.flash_attn", device="cuda:N", options=((_FA_HOME, Use.SOURCES), (_FA_AS, Use.SOURCES))
     ),

@@ -15,6 +15,7 @@ from fmha_cli.domain.members import Count
 
 FILE, SCHEMA = "_processors.json", "fmha.processors/1"
 CPUINFO = Path("/proc/cpuinfo")
+_OTHER_NAMES = {"amd64": "x86_64", "arm64": "aarch64"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,6 +123,12 @@ def processor_of(text: str) -> Processor:
 def this_processor(cpuinfo: Path = CPUINFO) -> Processor:
     """The processor of this machine, as far as Linux describes it."""
     return processor_of(cpu_text(cpuinfo))
+
+
+def machine_here() -> str:
+    """The instruction set of this machine as Linux spells it; Windows and macOS have other names for the same."""
+    machine = platform.machine().lower()
+    return _OTHER_NAMES.get(machine, machine)
 
 
 def cpu_text(cpuinfo: Path = CPUINFO) -> str:

@@ -16,6 +16,7 @@ from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.kernels import cpu_kernels, interface_of
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
+from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit import FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
@@ -45,6 +46,11 @@ def tiles() -> dict[str, str]:
         "mix_4x4.h": mix_tile(4, 4, partial=False, half=False),
         "product_4x4.h": product_tile(4, pairs=False),
         "gradient_4x3_pairs.h": gradient_tile(3, pairs=True),
+        "score_elements_2x4.h": score_elements(2, 4, pairs=False),
+        "score_elements_1x4_pairs.h": score_elements(1, 4, pairs=True),
+        "value_elements_2x4.h": value_elements(2, 4, pairs=False),
+        "product_elements_1.h": product_elements(1, pairs=False),
+        "gradient_elements_1_pairs.h": gradient_elements(1, pairs=True),
         "gradient_columns_4_3_2_1.h": gradient_columns((4, 3, 2, 1)),
     }
 

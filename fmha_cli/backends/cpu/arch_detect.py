@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
-import platform
+import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts, usable_cores
-from fmha_cli.domain.processor import cpu_fields, cpu_text, processor_of
+from fmha_cli.domain.processor import cpu_fields, cpu_text, machine_here, processor_of
 
-ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
-"""Architectures with CPU kernels, best first."""
+ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "aarch64_bf16", "aarch64", "generic")
+"""Architectures with CPU kernels, best first. No machine has those of two instruction sets."""
+
+_SYSCTL = {"bf16": b"hw.optional.arm.FEAT_BF16"}
+"""What macOS calls a flag (Apple, "Determining instruction set characteristics")."""
 
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 
@@ -23,19 +26,46 @@ def accepted(flags: Iterable[str]) -> tuple[str, ...]:
     return tuple(name for name in ARCHS if have.issuperset(load_arch(name).fact("cpu_flags")))
 
 
+def cpu_flags(machine: str, text: str, system: str = sys.platform) -> frozenset[str]:
+    """The features of a processor, as Linux spells them.
+
+    Args:
+        machine: the instruction set.
+        text: the content of ``/proc/cpuinfo``; empty on systems without it.
+        system: ``sys.platform``. macOS is asked for what every AArch64 processor need not have.
+    """
+    fields = cpu_fields(text)
+    if machine == "x86_64":
+        return frozenset(fields.get("flags", "").split())
+    if machine != "aarch64":
+        return frozenset()
+    if system == "darwin":
+        return frozenset({"asimd", *(flag for flag, name in _SYSCTL.items() if _sysctl(name))})
+    return frozenset(fields.get("features", "").split())
+
+
 def detect() -> DeviceFacts:
-    """This machine's CPU. Without ``/proc/cpuinfo`` (not Linux) only the generic kernels are accepted."""
+    """This machine's CPU. Where its features are unknown, only the generic kernels are accepted."""
     text = cpu_text()
-    flags = cpu_fields(text).get("flags", "").split()
-    on_x86 = platform.machine().lower() in ("x86_64", "amd64")
     return DeviceFacts(
         id="cpu",
-        archs=accepted(flags if on_x86 else ()),
+        archs=accepted(cpu_flags(machine_here(), text)),
         name=processor_of(text).name,
         units=usable_cores(),
         memory_bytes=_memory(),
         llc_bytes=_last_level_cache(),
     )
+
+
+def _sysctl(name: bytes) -> int:
+    """An integer that macOS's kernel knows by a name; 0 where it does not know it."""
+    import ctypes  # listing kernels needs no foreign functions
+
+    ask = getattr(ctypes.CDLL(None), "sysctlbyname", None)
+    value = ctypes.c_int32(0)
+    size = ctypes.c_size_t(ctypes.sizeof(value))
+    known = ask is not None and ask(name, ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)) == 0
+    return value.value if known else 0
 
 
 def _read(path: Path) -> str:

@@ -24,14 +24,21 @@ def compile_flags(arch: ArchSpec, kind: ToolchainKind) -> tuple[str, ...]:
     return (*_COMMON, *arch.backends["cpu"]["compile"][kind.value])
 
 
+def machine_of(arch: ArchSpec) -> str:
+    """The instruction set of the machines that run an architecture's kernels, as ``toolchain_for`` takes it."""
+    return str(arch.fact("machine"))
+
+
 def build_cpu(kernel: KernelSpec, context: BuildContext) -> Artifact:
     """The library of a kernel, from the cache or compiled now. Raises as ``build_cpp``."""
-    return build_cpp(kernel_build(kernel, emit(kernel)), context, _flags(kernel))
+    return build_cpp(
+        kernel_build(kernel, emit(kernel)), context, _flags(kernel), machine=machine_of(load_arch(kernel.arch))
+    )
 
 
 def cpu_key(kernel: KernelSpec, context: BuildContext) -> BuildKey:
     """The key under which :func:`build_cpu` keeps the kernel. Raises as ``cpp_key``."""
-    return cpp_key(kernel_build(kernel, emit(kernel)), context, _flags(kernel))
+    return cpp_key(kernel_build(kernel, emit(kernel)), context, _flags(kernel), machine_of(load_arch(kernel.arch)))
 
 
 def _flags(kernel: KernelSpec) -> Callable[[Toolchain], tuple[str, ...]]:

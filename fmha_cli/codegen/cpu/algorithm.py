@@ -24,12 +24,18 @@ class Simd(StrEnum):
 
     AVX512 = "avx512"
     AVX2 = "avx2"
+    NEON = "neon"
     GENERIC = "generic"
 
     @property
     def lanes(self) -> int:
         """Floats in a vector."""
-        return {Simd.AVX512: 16, Simd.AVX2: 8, Simd.GENERIC: 4}[self]
+        return {Simd.AVX512: 16, Simd.AVX2: 8, Simd.NEON: 4, Simd.GENERIC: 4}[self]
+
+    @property
+    def by_element(self) -> bool:
+        """Whether an instruction multiplies a vector by one element of another."""
+        return self is Simd.NEON
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +45,7 @@ class CpuAlgorithm(Algorithm):
     Attributes:
         kind: prefill or decode.
         simd: the vector header.
-        pairs: products of bf16 pairs (AVX512-BF16) instead of fp32 products.
+        pairs: products of bf16 pairs (AVX512-BF16, BFDOT) instead of fp32 products.
         lanes_q: vectors of queries in a register tile (prefill, backward), or of columns (decode).
         rows_s: keys in a register tile of the score product.
         rows_o: columns of V in a register tile of the value product, largest first, ending with 1. Backward: vectors of

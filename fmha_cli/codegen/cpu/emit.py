@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile, weights
 from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, joined, source_text
@@ -86,7 +87,9 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
 
 
 def _prefill(algorithm: CpuAlgorithm) -> list[str]:
-    vectors, pairs = algorithm.lanes_q, algorithm.pairs
+    vectors, pairs, element = algorithm.lanes_q, algorithm.pairs, algorithm.simd.by_element
+    score = score_elements if element else score_tile
+    values = {rows: value_elements if element and rows % WORDS == 0 else value_tile for rows in algorithm.rows_o}
     return [
         "enum { BQ = NZ * NL };\n",
         source_text("operands_pairs.h" if pairs else "operands_plain.h"),
@@ -94,8 +97,8 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
         transpositions(algorithm.simd.lanes, vectors),
         source_text("pack.h"),
         weights(vectors, pairs),
-        score_tile(vectors, algorithm.rows_s, pairs),
-        *(value_tile(vectors, rows, pairs) for rows in algorithm.rows_o),
+        score(vectors, algorithm.rows_s, pairs),
+        *(tile(vectors, rows, pairs) for rows, tile in values.items()),
         value_columns(algorithm.rows_o),
         source_text("prefill.h"),
         source_text("launch_prefill.h"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from fmha_cli.codegen.abi import BACKWARD_PREFIX, VERSION, FmhaCpuArgs, FmhaCpuBwdArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
+from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements
 from fmha_cli.codegen.cpu.micro import MIX, transpositions
 from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, source_text
 from fmha_cli.codegen.struct import struct_text, table_text
@@ -38,7 +39,8 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
     Raises:
         KeyError: no CPU kernel has the dtype.
     """
-    pairs, lanes = algorithm.pairs, algorithm.simd.lanes
+    pairs, lanes, element = algorithm.pairs, algorithm.simd.lanes, algorithm.simd.by_element
+    product, gradient = (product_elements, gradient_elements) if element else (product_tile, gradient_tile)
     # The functions that both directions use take the forward block's name; the backward block begins with its fields.
     args = [struct_text(FmhaCpuBwdArgs), f"typedef {FmhaCpuBwdArgs.__name__} {FmhaCpuArgs.__name__};"]
     return [
@@ -56,8 +58,8 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         MIX,
         transpositions(lanes, tile_queries(algorithm) // lanes),
         source_text("pack.h"),
-        product_tile(algorithm.lanes_q, pairs),
-        *(gradient_tile(n, pairs) for n in algorithm.rows_o),
+        product(algorithm.lanes_q, pairs),
+        *(gradient(n, pairs) for n in algorithm.rows_o),
         gradient_columns(algorithm.rows_o),
         *(source_text(f"backward_{name}.h") for name in ("strip", "rows", "block", "exact", "slab", "bias")),
         source_text("launch_backward.h"),

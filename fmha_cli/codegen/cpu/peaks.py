@@ -10,7 +10,7 @@ def emit_peaks(vector_bits: int, *, dot: bool) -> str:
 
     Args:
         vector_bits: width of the vectors that the kernels use.
-        dot: the architecture has AVX512-BF16 dot products.
+        dot: the architecture has dot products of bf16 pairs.
     """
     constants = {"VECTOR_BYTES": vector_bits // 8, "HAS_DOT": int(dot)}
     lines = [f"#define {name} {value}" for name, value in constants.items()]

@@ -9,7 +9,7 @@ import os
 import platform
 import shutil
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -68,8 +68,8 @@ def cpp_search(
         kind=Toolchain,
         candidates=candidates(environ),
         question=lambda candidate: {"machine": platform.machine(), "probe": 2},
-        prove=partial(_prove, notify),
-        still_good=lambda candidate, known: not _is_wrapper(candidate) or _version(candidate, layout) == known.version,
+        prove=partial(prove, notify, _load),
+        still_good=lambda candidate, known: unchanged(candidate, known, layout),
         layout=layout,
         notify=notify,
     )
@@ -97,6 +97,11 @@ def check_compilers(here: Surroundings) -> Iterator[DoctorCheck]:
         yield DoctorCheck(name="compiler", subject="c++", state=CheckState.FAILED, what=what, help=INSTALL_HELP)
 
 
+def unchanged(candidate: Candidate, known: Toolchain, layout: CacheLayout) -> bool:
+    """Whether a proven compiler is still the same, where the stamps of its files cannot show it."""
+    return not _is_wrapper(candidate) or _version(candidate, layout) == known.version
+
+
 def _version(candidate: Candidate, layout: CacheLayout) -> str | None:
     """The version that a wrapper reports now; its own file does not change with the compiler behind it."""
     work = layout.new_tmp()
@@ -109,11 +114,19 @@ def _version(candidate: Candidate, layout: CacheLayout) -> str | None:
         remove_tree(work)
 
 
-def _prove(notify: Notify, candidate: Candidate, work: Path) -> Probed[Toolchain]:
+def _load(library: Path, work: Path) -> None:
+    if not ask((sys.executable, "-I", "-S", "-c", _LOAD, str(library)), work).ok:
+        raise ProbeError("builds a shared library that this Python cannot load")
+
+
+def prove(notify: Notify, check: Callable[[Path, Path], None], candidate: Candidate, work: Path) -> Probed[Toolchain]:
     """Prove one compiler in an empty directory of the cache.
 
+    Args:
+        check: looks at the library that it built, with the directory; raises ``ProbeError`` if it is of no use.
+
     Raises:
-        ProbeError: it is missing, fails, or builds what this Python cannot load.
+        ProbeError: it is missing, fails, or builds what is of no use.
         OSError: the directory cannot be written.
     """
     if candidate.origin == ZIG:
@@ -135,8 +148,7 @@ def _prove(notify: Notify, candidate: Candidate, work: Path) -> Probed[Toolchain
         compile_library(toolchain, _SOURCE, _FLAGS, out, limit, work / "probe.log")
     except BuildError as fault:
         raise ProbeError(f"cannot build a shared library: {fault.summary}") from fault
-    if not ask((sys.executable, "-I", "-S", "-c", _LOAD, str(out)), work).ok:
-        raise ProbeError("builds a shared library that this Python cannot load")
+    check(out, work)
     return Probed(toolchain, before)
 
 

@@ -14,7 +14,7 @@ from fmha_cli.toolchain.cache.key import BuildKey, BuildKind, BuildSpec, expande
 from fmha_cli.toolchain.cache.layout import ARTIFACT, LOG, PTX
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct, Cache
 from fmha_cli.toolchain.cpp.compile import compile_library
-from fmha_cli.toolchain.cpp.find import find_toolchain
+from fmha_cli.toolchain.cpp.cross import ANY, toolchain_for
 from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
 from fmha_cli.toolchain.notice import as_text
 
@@ -31,36 +31,41 @@ Flags = Sequence[str] | Callable[[Toolchain], Sequence[str]]
 
 
 def build_cpp(
-    spec: BuildSpec, context: BuildContext, flags: Flags = PORTABLE_FLAGS, places: Mapping[str, str] | None = None
+    spec: BuildSpec,
+    context: BuildContext,
+    flags: Flags = PORTABLE_FLAGS,
+    places: Mapping[str, str] | None = None,
+    machine: str = ANY,
 ) -> Artifact:
     """The shared library of a C++ text, from the cache or compiled now by whatever compiler works here.
 
     Args:
         spec: what to build; its source is C++.
         places: the folder that each ``${name}`` in the flags means on this machine; not part of the key.
+        machine: the instruction set of the machine that runs it, as :func:`toolchain_for` takes it.
 
     Raises:
         KernelFailure: it does not compile; the full log is kept and named.
         EnvironmentProblem: no compiler works here, or the cache cannot be used.
         Interrupted: ``context.stop`` was set.
     """
-    cache, toolchain, key = _prepared(spec, context, flags)
+    cache, toolchain, key = _prepared(spec, context, flags, machine)
     return build_kernel(cache, key, toolchain, timeout=context.timeout, cancel=context.stop, places=places)
 
 
-def cpp_key(spec: BuildSpec, context: BuildContext, flags: Flags = PORTABLE_FLAGS) -> BuildKey:
+def cpp_key(spec: BuildSpec, context: BuildContext, flags: Flags = PORTABLE_FLAGS, machine: str = ANY) -> BuildKey:
     """The key under which :func:`build_cpp` keeps its result.
 
     Raises:
         EnvironmentProblem: no compiler works here, or the cache cannot be used.
     """
-    return _prepared(spec, context, flags)[2]
+    return _prepared(spec, context, flags, machine)[2]
 
 
-def _prepared(spec: BuildSpec, context: BuildContext, flags: Flags) -> tuple[Cache, Toolchain, BuildKey]:
+def _prepared(spec: BuildSpec, context: BuildContext, flags: Flags, machine: str) -> tuple[Cache, Toolchain, BuildKey]:
     notify = as_text(context.notify, context.phase)
     cache = Cache(context.cache_root, notify=notify)
-    toolchain = find_toolchain(cache.layout, notify)
+    toolchain = toolchain_for(machine, cache.layout, notify)
     return cache, toolchain, key_for(spec, flags(toolchain) if callable(flags) else flags, toolchain)
 
 

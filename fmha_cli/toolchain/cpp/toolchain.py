@@ -50,7 +50,7 @@ class Compiler:
 
 @dataclass(frozen=True, kw_only=True)
 class Toolchain(Compiler):
-    """A compiler that has built a shared library that this Python could load."""
+    """A compiler that has built a shared library: one that this Python could load, or one for another machine."""
 
     kind: ToolchainKind
 
@@ -78,7 +78,6 @@ class Candidate:
 
 
 _NEWEST, _OLDEST = 40, 10
-_VERSIONED = tuple(f"{name}-{version}" for name in ("g++", "clang++") for version in range(_NEWEST, _OLDEST - 1, -1))
 
 
 def candidates(environ: Mapping[str, str] | None = None) -> Iterator[Candidate]:
@@ -100,18 +99,34 @@ def candidates(environ: Mapping[str, str] | None = None) -> Iterator[Candidate]:
 def _all_candidates(env: Mapping[str, str]) -> Iterator[Candidate]:
     search = env.get("PATH", os.defpath)
     for variable in ("FMHA_CXX", "CXX"):
-        words = split_command(env.get(variable, ""))
-        if words:
-            path = shutil.which(words[0], path=search)
-            argv0 = (os.path.abspath(path) if path else words[0], *words[1:])
-            yield Candidate(argv0, variable, found=path is not None, wished=variable == "FMHA_CXX")
-    for name in ("g++", "clang++", "c++", *_VERSIONED):
-        path = shutil.which(name, path=search)
-        if path:
-            yield Candidate((os.path.abspath(path),), "PATH")
-    zig = _zig_command()
+        yield from named_by(variable, env, wished=variable == "FMHA_CXX")
+    for name in ("g++", "clang++", "c++", *_versioned("g++"), *_versioned("clang++")):
+        yield from (Candidate((path,), "PATH") for path in _programs(search, name))
+    zig = zig_command()
     if zig:
         yield Candidate(zig, ZIG)
+
+
+def named_by(variable: str, env: Mapping[str, str], *, wished: bool) -> Iterator[Candidate]:
+    """The compiler that a variable names, if it is set."""
+    words = split_command(env.get(variable, ""))
+    if words:
+        path = shutil.which(words[0], path=env.get("PATH", os.defpath))
+        argv0 = (os.path.abspath(path) if path else words[0], *words[1:])
+        yield Candidate(argv0, variable, found=path is not None, wished=wished)
+
+
+def on_path(search: str, name: str) -> Iterator[str]:
+    """A program, then those with a version in their names, newest first; each under its own path."""
+    yield from _programs(search, name, *_versioned(name))
+
+
+def _versioned(name: str) -> tuple[str, ...]:
+    return tuple(f"{name}-{version}" for version in range(_NEWEST, _OLDEST - 1, -1))
+
+
+def _programs(search: str, *names: str) -> Iterator[str]:
+    yield from (os.path.abspath(path) for name in names if (path := shutil.which(name, path=search)))
 
 
 def split_command(command: str) -> list[str]:
@@ -122,7 +137,7 @@ def split_command(command: str) -> list[str]:
         return [command]
 
 
-def _zig_command() -> tuple[str, ...] | None:
+def zig_command() -> tuple[str, ...] | None:
     """How to start the ``ziglang`` package's C++ compiler, or None when it is not installed."""
     spec = importlib.util.find_spec("ziglang")
     if spec is None or spec.origin is None:

@@ -8,9 +8,9 @@ import sys
 
 import pytest
 
-from fmha_cli.backends.cpu import backend
-from fmha_cli.backends.cpu.arch_detect import ARCHS, accepted
-from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu import arch_detect, backend
+from fmha_cli.backends.cpu.arch_detect import ARCHS, accepted, cpu_flags
+from fmha_cli.backends.cpu.building import compile_flags, machine_of
 from fmha_cli.backends.cpu.inspection import summarise
 from fmha_cli.backends.cpu.kernels import cpu_kernels
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
@@ -50,7 +50,7 @@ def test_names_read_back(kernel: object) -> None:
 
 
 def test_few_kernels_and_all_different() -> None:
-    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 36
+    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 54
 
 
 @pytest.mark.parametrize(
@@ -109,8 +109,36 @@ def test_archs_by_cpu_flags() -> None:
     assert accepted(()) == ("generic",)
     assert accepted(flags["x86_64_v3"]) == ("x86_64_v3", "generic")
     assert accepted(flags["x86_64_v4"]) == ("x86_64_v4", "x86_64_v3", "generic")
-    assert accepted(flags["x86_64_v4_bf16"]) == ARCHS
+    assert accepted(flags["x86_64_v4_bf16"]) == ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
     assert accepted(flags["x86_64_v4_bf16"] - {"fma"}) == ("generic",)
+    assert accepted(flags["aarch64"]) == ("aarch64", "generic")
+    assert accepted(flags["aarch64_bf16"]) == ("aarch64_bf16", "aarch64", "generic")
+
+
+ARM_INFO = "processor\t: 0\nFeatures\t: fp asimd evtstrm aes bf16 i8mm\nCPU implementer\t: 0x41\n\nprocessor\t: 1\n"
+
+
+def test_flags_of_a_processor() -> None:
+    assert {"asimd", "bf16"} <= cpu_flags("aarch64", ARM_INFO, "linux")
+    assert cpu_flags("x86_64", "flags\t\t: fma avx2\n") == {"fma", "avx2"}
+    assert cpu_flags("x86_64", ARM_INFO) == cpu_flags("aarch64", "", "linux") == cpu_flags("riscv64", ARM_INFO) == set()
+
+
+@pytest.mark.parametrize(("known", "archs"), [(1, ("aarch64_bf16", "aarch64", "generic")), (0, ("aarch64", "generic"))])
+def test_flags_on_macos(known: int, archs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every Apple processor has Advanced SIMD; the system is asked for BF16."""
+    monkeypatch.setattr(arch_detect, "_sysctl", lambda name: known * (name == b"hw.optional.arm.FEAT_BF16"))
+    assert accepted(cpu_flags("aarch64", "", "darwin")) == archs
+
+
+def test_a_system_without_sysctl_knows_no_name() -> None:
+    if sys.platform == "linux":
+        assert arch_detect._sysctl(b"hw.optional.arm.FEAT_BF16") == 0
+
+
+def test_every_architecture_names_its_machine() -> None:
+    machines = {arch: machine_of(load_arch(arch)) for arch in ARCHS}
+    assert {arch: machine for arch, machine in machines.items() if not arch.startswith(machine)} == {"generic": "any"}
 
 
 @pytest.mark.parametrize("kind", ToolchainKind)

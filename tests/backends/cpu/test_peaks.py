@@ -53,6 +53,7 @@ def test_loops_that_do_not_run_are_an_environment_problem(shared_cache: Path) ->
             supervisor.peaks("fmha_cli.backends.cpu", "cpu", replace(artifact, sha256="0"), 1)
 
 
-def test_each_architecture_has_its_own_text() -> None:
-    texts = {emit_peaks(vector_bits(load_arch(a)), dot=a.endswith("bf16")) for a in ARCHS}
-    assert len(texts) == len(ARCHS)
+def test_each_width_and_product_has_its_own_text() -> None:
+    """``aarch64`` and ``generic`` have the same: vectors of 128 bits, no dot products."""
+    wanted = {(vector_bits(load_arch(a)), a.endswith("bf16")) for a in ARCHS}
+    assert len({emit_peaks(bits, dot=dot) for bits, dot in wanted}) == len(wanted) == len(ARCHS) - 1

@@ -25,7 +25,7 @@ needs_compiler = pytest.mark.skipif(REAL is None, reason="there is no g++ or cla
 @pytest.fixture(autouse=True)
 def no_zig(monkeypatch: pytest.MonkeyPatch) -> None:
     """Exclude zig, which compiles its C++ runtime for half a minute on first use."""
-    monkeypatch.setattr(toolchain_module, "_zig_command", lambda: None)
+    monkeypatch.setattr(toolchain_module, "zig_command", lambda: None)
 
 
 @pytest.fixture

@@ -5,8 +5,16 @@
 #include <cstdlib>
 #include <thread>
 #include <vector>
-#if HAS_DOT
+#if HAS_DOT && defined(__aarch64__)
+#include <arm_neon.h>
+typedef bfloat16x8_t Pairs;
+#define PAIRS_OF(x) vreinterpretq_bf16_f32(x)
+#define DOT(sum, a, b) vbfdotq_f32(sum, a, b)
+#elif HAS_DOT
 #include <immintrin.h>
+typedef __m512bh Pairs;
+#define PAIRS_OF(x) (__m512bh) _mm512_castps_si512(x)
+#define DOT(sum, a, b) _mm512_dpbf16_ps(sum, a, b)
 #endif
 
 // As many independent chains as there are registers for, and what the compiler calls such a register.
@@ -74,17 +82,18 @@ static void multiply_add(int64_t steps, float factor, float term) {
 
 #if HAS_DOT
 static void dot(int64_t steps, float factor) {
-  const __m512bh m = (__m512bh)_mm512_castps_si512(_mm512_set1_ps(factor));
-#define DECLARE_DOT(n) __m512 d##n = _mm512_set1_ps(float(n));
+  const Vec all = factor - Vec{};
+  const Pairs m = PAIRS_OF(all);
+#define DECLARE_DOT(n) Vec d##n = float(n) - Vec{};
   EACH(DECLARE_DOT)
   for (int64_t i = 0; i < steps; ++i) {
-#define STEP_DOT(n) d##n = _mm512_dpbf16_ps(d##n, m, m);
+#define STEP_DOT(n) d##n = DOT(d##n, m, m);
     EACH(STEP_DOT)
-#define KEEP_DOT(n) asm volatile("" : "+v"(d##n));
+#define KEEP_DOT(n) asm volatile("" : "+" REGISTER(d##n));
     EACH(KEEP_DOT)
   }
-  __m512 total = _mm512_setzero_ps();
-#define ADD_DOT(n) total = _mm512_add_ps(total, d##n);
+  Vec total = {};
+#define ADD_DOT(n) total += d##n;
   EACH(ADD_DOT)
   sink = total[0];
 }
@@ -149,7 +158,7 @@ EXPORT double fmha_peak_fma(int threads, int rounds, int64_t steps, float factor
 // FLOP/s of bf16 dot products with float32 accumulation; 0 where the instruction is absent.
 EXPORT double fmha_peak_dot(int threads, int rounds, int64_t steps, float factor) {
 #if HAS_DOT
-  const double work = 2.0 * CHAINS * 32 * double(steps);
+  const double work = 2.0 * CHAINS * (VECTOR_BYTES / 2) * double(steps);
   return best_rate(threads, rounds, work, [=](int) { dot(steps, factor); });
 #else
   (void)threads, (void)rounds, (void)steps, (void)factor;
