@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numerics.faults import BackwardFault, Fault
+from numerics.faults import BackwardFault, CacheFault, Fault
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -16,11 +16,16 @@ CHOSEN = "planted_fault"
 """The variable of a library of :func:`planted_backward` that chooses the fault; 0 is none."""
 
 
-def planted(kernel: KernelSpec, fault: Fault | BackwardFault | None) -> str:
-    """The source of a kernel with a fault. Decode blocks are multiples of the lanes, because it uses whole vectors."""
-    if fault is None:
+def planted(kernel: KernelSpec, fault: Fault | BackwardFault | CacheFault | None) -> str:
+    """The source of a kernel with a fault. Decode blocks are multiples of the lanes, because it uses whole vectors.
+
+    A backward kernel cannot have the faults of caches.
+    """
+    cacheless = isinstance(fault, CacheFault) and algorithm_of(kernel).kind is Kind.BACKWARD
+    if fault is None or cacheless:
         return emit(kernel)
-    return _with(_short_blocks(kernel), {f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} 1\n"})
+    text = emit(kernel) if algorithm_of(kernel).kind is Kind.APPEND else _short_blocks(kernel)
+    return _with(text, {f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} 1\n"})
 
 
 def planted_backward(kernel: KernelSpec) -> str:
@@ -35,7 +40,7 @@ def planted_backward(kernel: KernelSpec) -> str:
 
 def _short_blocks(kernel: KernelSpec) -> str:
     algorithm = algorithm_of(kernel)
-    lanes = algorithm.simd.lanes if algorithm.kind is Kind.DECODE else 1
+    lanes = algorithm.simd.lanes if algorithm.kind in (Kind.DECODE, Kind.SPLIT) else 1
     block = min(algorithm.block_k, BLOCKS * max(algorithm.rows_s, lanes))
     return _with(emit(kernel), {f" BC = {algorithm.block_k},": f" BC = {block},"})
 

@@ -42,6 +42,24 @@ class Fault(StrEnum):
     """The ALiBi bias has the wrong sign."""
 
 
+class CacheFault(StrEnum):
+    """A planted fault of the CPU's caches, split keys and appended keys; the macro ``FAULT_<NAME>`` enables it."""
+
+    STALE_PAGE = "stale_page"
+    """Every key behind the first page is read from the page before its own."""
+    PAGE_TABLE_END = "page_table_end"
+    """The page after a key's own is read, also behind the end of the sequence's table."""
+    SPLIT_LOST = "split_lost"
+    """The combine kernel leaves out the last split."""
+    ROTARY_OFF_BY_ONE = "rotary_off_by_one"
+    """Rows are rotated by the position after their own, new keys and queries alike, which leaves their products alone: the
+    cache and products with cached keys differ."""
+    ROTARY_STYLE = "rotary_style"
+    """Pairs of the other style are rotated."""
+    APPEND_ROW = "append_row"
+    """New keys are written one row early."""
+
+
 class BackwardFault(StrEnum):
     """A planted fault of the CPU's backward kernels; the macro ``FAULT_<NAME>`` enables it. Names of ``Fault`` mean the same."""
 

@@ -1,6 +1,7 @@
 """The argument blocks of the CPU kernels. A kernel has one entry with one argument:
 
-``int fmha_cpu_fwd(const FmhaCpuArgs*)`` or ``int fmha_cpu_bwd(const FmhaCpuBwdArgs*)``.
+``int fmha_cpu_fwd(const FmhaCpuArgs*)``, ``int fmha_cpu_bwd(const FmhaCpuBwdArgs*)`` or
+``int fmha_cpu_append(const FmhaCpuAppendArgs*)``.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import ClassVar
 from fmha_cli.codegen.struct import (
     ArgumentBlock,
     ConstFloats,
+    ConstInt32s,
     ConstInts,
     ConstPointer,
     Float32,
@@ -28,10 +30,13 @@ PREFIX = "fmha_cpu"
 ENTRY = "fmha_cpu_fwd"
 RELEASE = "fmha_cpu_release"
 """Stops the pool's threads and frees its scratch memory. Call it before unloading the library."""
-VERSION = 2
+VERSION = 3
 
 BACKWARD_PREFIX = "fmha_cpu_bwd"
 BACKWARD_ENTRY = "fmha_cpu_bwd"
+
+APPEND_PREFIX = "fmha_cpu_append"
+APPEND_ENTRY = "fmha_cpu_append"
 
 
 class Status(IntEnum):
@@ -50,7 +55,9 @@ class FmhaCpuArgs(ArgumentBlock):
     ``b * batch_stride + h * head_stride + (start[b] + r) * row_stride``. Packed tensors have batch
     stride 0 and a start for each sequence.
 
-    A linear KV cache needs ``k_len`` only; one with left padding needs ``k_start`` too.
+    A linear KV cache needs ``k_len`` only; one with left padding needs ``k_start`` too. In a paged cache, key j of
+    sequence b is row ``j % page`` of page ``block_table[b * block_table_stride + j // page]``; pages are
+    ``k_page_stride`` and ``v_page_stride`` apart, and the batch strides of k and v are not read.
 
     Attributes:
         q_start: first query row of each sequence, int64, ``batch`` elements. If absent, 0.
@@ -74,6 +81,10 @@ class FmhaCpuArgs(ArgumentBlock):
         prefetch_near: bytes ahead of their use at which decode kernels ask for K and V in the first-level cache; 0 = not,
             below 0 = the kernel's own.
         prefetch_far: the same for the second-level cache; 0 = not.
+        block_table: pages of each sequence, or absent. Entries behind a sequence's last key are not read.
+        page: keys in a page.
+        parts: what split kernels leave for the combine kernel: ``splits`` parts for each (sequence, key/value head), each
+            of ``part_floats`` floats (:func:`part_floats`). Other kernels do not read it.
         block_keys: the most keys whose scores a prefill kernel computes before their weights, if that is fewer than
             its own; 0 = its own.
     """
@@ -97,6 +108,9 @@ class FmhaCpuArgs(ArgumentBlock):
         (Int64, "left right sink splits", 0),
         (Int64, "prefetch_near", -1),
         (Int64, "prefetch_far block_keys", 0),
+        (ConstInt32s, "block_table", 0),
+        (Floats, "parts", 0),
+        (Int64, "block_table_stride page k_page_stride v_page_stride part_floats", 0),
         (UInt64, "seed", 0),
         (Float32, "scale"),
         (Float32, "softcap", 0.0),
@@ -133,6 +147,47 @@ class FmhaCpuBwdArgs(FmhaCpuArgs):
     )
 
 
+class FmhaCpuAppendArgs(FmhaCpuArgs):
+    """Everything that appending keys to a cache needs: the arguments of the launch that attends to them, then the new rows.
+
+    Row t of k_new and v_new becomes key ``k_len[b] - append + t`` of sequence b in k and v, which are written. With
+    ``rotary_dim``, new keys are rotated, and all queries are written to q_rotated, rotated. Row r of a sequence of the cache
+    has position ``k_start[b] + r``; query i has position ``k_start[b] + k_len[b] - q_len[b] + i``. o is not written.
+
+    Attributes:
+        q_rotated: like q.
+        append: new rows of each sequence.
+        rotary_dim: leading elements of a row that are rotated, even; 0 = none.
+        rotary_base: pair t of the row at position n is rotated by n * rotary_base^(-2t / rotary_dim).
+        interleaved: pairs are neighbours (2t, 2t + 1), else (t, t + rotary_dim / 2).
+    """
+
+    rows: ClassVar[Rows] = (
+        (ConstPointer, "k_new v_new"),
+        (Pointer, "q_rotated", 0),
+        (
+            Int64,
+            "k_new_batch_stride k_new_head_stride k_new_row_stride v_new_batch_stride v_new_head_stride"
+            " v_new_row_stride q_rotated_batch_stride q_rotated_head_stride q_rotated_row_stride",
+            0,
+        ),
+        (Int64, "append"),
+        (Int64, "rotary_dim", 0),
+        (Float32, "rotary_base", 10000.0),
+        (Int32, "interleaved", 0),
+    )
+
+
+def part_floats(rows: int, hdim_v: int) -> int:
+    """Floats of one part: the top and the sum of each row, each in whole lines, then rows of O in whole lines.
+
+    Args:
+        rows: the most query rows that share a key/value head in one sequence.
+    """
+    line = 16
+    return 2 * -(-rows // line) * line + rows * -(-hdim_v // line) * line
+
+
 @dataclass(frozen=True)
 class Interface:
     """How a kernel is called.
@@ -150,3 +205,4 @@ class Interface:
 
 FORWARD = Interface(ENTRY, PREFIX, FmhaCpuArgs)
 BACKWARD = Interface(BACKWARD_ENTRY, BACKWARD_PREFIX, FmhaCpuBwdArgs)
+APPEND = Interface(APPEND_ENTRY, APPEND_PREFIX, FmhaCpuAppendArgs)

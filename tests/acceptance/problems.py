@@ -84,7 +84,7 @@ def _flags(rng: random.Random) -> Flags:
         flags["--softcap"] = rng.choice(["0.5", "5", "20", "30", "50", f"{rng.uniform(0.1, 80):.3f}"])
     flags |= {"--sink-logits": "filled"} if rng.random() < 0.15 else {}
     flags |= {"--lse": None} if rng.random() < 0.5 else {}
-    flags |= _backward(rng, flags)
+    flags |= _backward(rng, flags) | _rotated(rng, flags)
     flags |= {"--deterministic": None} if rng.random() < 0.03 else {}
     return flags
 
@@ -124,11 +124,11 @@ def _sizes(rng: random.Random) -> Flags:
 
 
 def _lengths(rng: random.Random) -> Flags:
-    form = rng.choices(("square", "oblong", "decode", "group", "linear"), (20, 25, 20, 20, 15))[0]
+    form = rng.choices(("square", "oblong", "decode", "group", "cache"), (20, 25, 20, 20, 30))[0]
     batch: Flags = {"-b": str(rng.choice([1, 1, 1, 2, 2, 3, 5]))}
     if form == "group":
         return _packed(rng)
-    if form == "linear":
+    if form == "cache":
         return _cached(rng)
     low = rng.choice([1, 17, 60])
     if form == "square":
@@ -151,16 +151,19 @@ def _packed(rng: random.Random) -> Flags:
 
 
 def _cached(rng: random.Random) -> Flags:
-    """A linear cache of unequal lengths, for a batch or for packed queries."""
-    batch = rng.randint(1, 4)
+    """A linear or paged cache of unequal lengths, for a batch or for packed queries; keys may be appended, and rotated."""
+    paged, batch = rng.random() < 0.5, rng.randint(1, 4)
     held = ["0" if rng.random() < 0.06 else str(_size(rng, 1, rng.choice([60, 1000]))) for _ in range(batch)]
-    flags: Flags = {"--kv-cache": "linear", "--cache-seqlens": ",".join(held)}
+    cache = f"paged:{rng.choice([1, 3, 16, 16, 64, 128, 300])}" if paged else "linear"
+    flags: Flags = {"--kv-cache": cache, "--cache-seqlens": ",".join(held)}
+    if rng.random() < 0.4:
+        flags["--append"] = str(rng.choice([1, 1, 2, 4, 16, rng.randint(1, 60)]))
     if rng.random() < 0.3:
         return flags | {"--seqlens-q": ",".join(str(rng.choice([0, 1, 1, 2, 5, 20, 70])) for _ in range(batch))}
     flags = {"-b": str(batch), "-s": str(rng.choice([1, 1, 2, 4, 9, 16, 40, 120]))} | flags
     if rng.random() < 0.2:  # one length for all
         flags["--cache-seqlens"] = held[0]
-    if rng.random() < 0.7:
+    if not paged and rng.random() < 0.7:
         flags["--cache-leftpad"] = ",".join(str(rng.choice([0, 1, 7, 64, 100])) for _ in range(batch))
     return flags
 
@@ -217,26 +220,18 @@ def _scale(rng: random.Random) -> Flags:
     return {"--scale": rng.choice(["0.05", "0.125", "0.25", "1", "0", "-0.1", f"{rng.uniform(0.001, 0.4):.6f}"])}
 
 
-def _paged(rng: random.Random) -> Flags:
-    return {"--kv-cache": f"paged:{rng.choice([1, 16, 64, 256])}", "--cache-seqlens": str(_size(rng, 1, 300))}
-
-
-def _appended(rng: random.Random) -> Flags:
-    return {"--kv-cache": "linear", "--cache-seqlens": str(rng.randint(0, 200)), "--append": str(rng.randint(1, 9))}
-
-
-def _rotated(rng: random.Random) -> Flags:
-    style = rng.choice(["", ":half", ":interleaved"])
-    return _appended(rng) | {"-d": "64", "--rotary": rng.choice(["8", "32", "64"]) + style}
+def _rotated(rng: random.Random, flags: Flags) -> Flags:
+    """Rotary embedding for half of the problems that append keys and have room for a pair."""
+    if "--append" not in flags or rng.random() < 0.5 or int(flags["-d"] or 0) < 2:
+        return {}
+    dim = 2 * rng.randint(1, int(flags["-d"] or 0) // 2)
+    return {"--rotary": f"{dim}{rng.choice(['', ':half', ':interleaved'])}"}
 
 
 REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "fp8": ("K001", lambda rng: {"--dtype": rng.choice(["fp8_e4m3", "fp8_e5m2", "fp8_e4m3:bf16", "fp8_e5m2:fp32"])}),
     "mx": ("K001", lambda rng: {"--dtype": rng.choice(["mxfp8", "mxfp4"])}),
     "other output type": ("K001 K002", lambda rng: {"--dtype": rng.choice(["fp16:fp32", "bf16:fp32", "fp32:bf16"])}),
-    "paged cache": ("K101", _paged),
-    "appended keys": ("K015", _appended),
-    "rotary": ("K016", _rotated),
     "backward in splits": ("K017", lambda rng: {"--direction": "bwd", "--splits": str(rng.randint(2, 9))}),
     "both passes in fp8": ("K001", lambda rng: {"--dtype": "fp8_e4m3:bf16", "--direction": "fwd+bwd"}),
     "hdim": ("K012", lambda rng: {"-d": str(rng.randint(257, 600))}),

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cli.conftest import Fmha
 from numerics.campaign import can_matter, sample_problem
-from numerics.faults import BackwardFault, Fault
+from numerics.faults import BackwardFault, CacheFault, Fault
 from numerics.kernel_model import model_forward
 from planted_cpu import planted
 
@@ -46,14 +46,14 @@ EACH = 3
 DEFAULT_EVERY = 5
 """The default suite plants every fifth fault. Each compiles a kernel; CI plants the others afterwards."""
 
-Plant = Callable[[Fault | BackwardFault], None]
+Plant = Callable[[Fault | BackwardFault | CacheFault], None]
 
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     """``plant(fault)``: from now on, every CPU kernel is built with the fault."""
 
-    def put(fault: Fault | BackwardFault) -> None:
+    def put(fault: Fault | BackwardFault | CacheFault) -> None:
         monkeypatch.setattr(building, "emit", partial(planted, fault=fault))
 
     return put
@@ -173,6 +173,38 @@ def test_a_fault_planted_in_backward_is_caught(
     plant(fault)
     for record in validated([problem], registry, Kind.BACKWARD):
         assert record.verdict is Verdict.WRONG, f"{fault.value} is not seen in: {record.repro}"
+
+
+CACHE = "-b 2 -H 4 --kv-heads 2 -s 3 -d 32 --cache-seqlens 40,90"
+CACHE_NEEDS = {
+    CacheFault.STALE_PAGE: "--kv-cache paged:16",
+    CacheFault.PAGE_TABLE_END: "--kv-cache paged:16",
+    CacheFault.SPLIT_LOST: "--kv-cache paged:16 --splits 4",
+    CacheFault.ROTARY_OFF_BY_ONE: "--kv-cache paged:16 --append 3 --rotary 16",
+    CacheFault.ROTARY_STYLE: "--kv-cache linear --append 3 --rotary 16:interleaved",
+    CacheFault.APPEND_ROW: "--kv-cache linear --append 2",
+}
+
+
+def cache_cases() -> Iterator[Any]:
+    """The default suite plants the first fault; CI the others, in fp32."""
+    for number, (fault, dtype) in enumerate((f, d) for d in ("fp32", "fp16", "bf16") for f in CacheFault):
+        ci = (pytest.mark.ci,) if dtype == "fp32" else ()
+        yield pytest.param(fault, dtype, marks=(pytest.mark.slow, *ci) if number else ())
+
+
+@pytest.mark.parametrize(("fault", "dtype"), list(cache_cases()))
+def test_a_fault_planted_around_a_cache_is_caught(
+    registry: Registry, plant: Plant, fault: CacheFault, dtype: str
+) -> None:
+    problem = Problem.from_cli(f"{CACHE} --dtype {dtype} {CACHE_NEEDS[fault]}")
+    kind = Kind.SPLIT if problem.splits > 1 else Kind.DECODE
+    for record in validated([problem], registry, kind):
+        assert record.verdict is Verdict.PASSED, record.comparisons
+    plant(fault)
+    caught = {Verdict.WRONG, Verdict.CRASHED} if fault is CacheFault.PAGE_TABLE_END else {Verdict.WRONG}
+    for record in validated([problem], registry, kind):
+        assert record.verdict in caught, f"{fault.value} is not seen in: {record.repro}"
 
 
 def test_pasting_the_line_of_a_failure_shows_it_again(registry: Registry, plant: Plant, fmha: Fmha) -> None:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from numerics.faults import BackwardFault, Fault
+from numerics.faults import BackwardFault, CacheFault, Fault
 from planted_cpu import planted, planted_backward
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
@@ -17,7 +17,7 @@ from fmha_cli.backends.cpu.kernels import cpu_kernels, interface_of
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, score_elements, value_elements
-from fmha_cli.codegen.cpu.emit import FAULTS, emit
+from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
@@ -27,7 +27,7 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 GOLDEN = Path(__file__).parent.parent / "golden" / "cpu"
 KERNELS = [kernel for arch in ARCHS for kernel in cpu_kernels(load_arch(arch))]
 BACKWARD = [kernel for kernel in KERNELS if kernel.family is Family.BWD_DQ_DK_DV]
-UPDATE = "python tests/codegen/update_golden.py"
+UPDATE = "PYTHONPATH=tests:benchmarks python tests/codegen/update_golden.py"
 
 
 def short(kernel: KernelSpec) -> str:
@@ -82,6 +82,7 @@ def test_text_is_whole_and_plain(kernel: KernelSpec) -> None:
 
 def test_the_text_has_a_macro_for_every_fault() -> None:
     assert list(FAULTS) == [fault.name for fault in Fault]
+    assert list(CACHE_FAULTS) == [fault.name for fault in CacheFault]
     assert [*SHARED_FAULTS, *BACKWARD_FAULTS] == [fault.name for fault in BackwardFault]
     assert set(SHARED_FAULTS) < set(FAULTS)
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
+from math import prod
 from types import MappingProxyType
 
-from fmha_cli.codegen.abi import FmhaCpuArgs, FmhaCpuBwdArgs
+from fmha_cli.backends.cpu.rules import group_rows
+from fmha_cli.codegen.abi import FmhaCpuAppendArgs, FmhaCpuArgs, FmhaCpuBwdArgs, part_floats
 from fmha_cli.domain.errors import InternalError
-from fmha_cli.domain.features import CacheKind, Layout, Mode
+from fmha_cli.domain.features import CacheKind, Layout, Mode, RotaryStyle
 from fmha_cli.domain.mask import Align
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
-from fmha_cli.domain.tensors import offsets
+from fmha_cli.domain.tensors import offsets, shapes_of
 
 _WORD = 2**32
 
 _FORWARD = {"q": "q", "k": "k", "v": "v", "o": "o"}
 _BACKWARD = {"do": "dout", "dq": "dq", "dk": "dk", "dv": "dv"}
+_APPEND = {"k_new": "k_new", "v_new": "v_new"}
 """Names of the tensors of rows -> their names in the argument block."""
+
+Q_ROTATED, PARTS = "q_rotated", "parts"
+"""Workspaces: rotated queries, dense and laid out like q; and what split kernels leave for the combine kernel."""
 
 
 class Arguments:
@@ -41,14 +47,21 @@ class Arguments:
     ) -> None:
         self._arrays: list[ctypes.Array[ctypes.c_int64]] = []
         dropped = int(problem.dropout * _WORD)
-        backward = issubclass(block, FmhaCpuBwdArgs)
-        rows = _FORWARD | (_BACKWARD if backward else {})
+        backward, append = issubclass(block, FmhaCpuBwdArgs), issubclass(block, FmhaCpuAppendArgs)
+        rows = _FORWARD | (_BACKWARD if backward else _APPEND if append else {})
+        rotated = _rotated(problem, tensors)
+        if rotated is not None:
+            tensors = {**tensors, Q_ROTATED if append else "q": rotated}
+            rows |= {Q_ROTATED: Q_ROTATED} if append else {}
         others = ("lse", "bias", "alibi_slopes", "sink_logits", *(("dbias",) if backward else ()))
         self.block = block(
             **{field: base + tensors[name].offset for name, field in rows.items()},
             **{name: base + tensors[name].offset for name in others if name in tensors},
             **self._lengths(problem),
             **_strides(problem, tensors, rows),
+            **(_paging(problem, tensors, base) if problem.paged else {}),
+            **(_parts(problem, tensors[PARTS], base) if PARTS in tensors and not append and not backward else {}),
+            **(_appending(problem) if append else {}),
             batch=problem.batch,
             heads=problem.heads,
             kv_heads=problem.kv_heads,
@@ -99,7 +112,8 @@ def _strides(problem: Problem, tensors: Mapping[str, BoundTensor], rows: Mapping
     out = {}
     for name, field in rows.items():
         layout = problem.layout_out if name in ("o", "do") else problem.layout
-        out.update(_named(field, _rows(tensors[name], layout)))
+        paged = problem.paged and name in ("k", "v")
+        out.update(_named(field, (0, *_page(tensors[name])[1:]) if paged else _rows(tensors[name], layout)))
     if "lse" in tensors:
         out.update(_named("lse", (0, *tensors["lse"].strides)[-3:]))
     for name in ("bias", "dbias") if "do" in rows else ("bias",):
@@ -113,6 +127,41 @@ def _strides(problem: Problem, tensors: Mapping[str, BoundTensor], rows: Mapping
             raise InternalError("alibi_slopes must be contiguous over the heads")
         out["alibi_batch_stride"] = slopes.strides[0] if len(slopes.shape) == 2 else 0
     return out
+
+
+def _paging(problem: Problem, tensors: Mapping[str, BoundTensor], base: int) -> dict[str, int]:
+    table = tensors["block_table"]
+    return {
+        "block_table": base + table.offset,
+        "block_table_stride": table.strides[0],
+        "page": problem.kv_cache.page,
+        "k_page_stride": _page(tensors["k"])[0],
+        "v_page_stride": _page(tensors["v"])[0],
+    }
+
+
+def _page(tensor: BoundTensor) -> tuple[int, int, int]:
+    """(page, head, row) strides of a paged cache (pages, page, kv_heads, d)."""
+    page, row, head, _ = tensor.strides
+    return page, head, row
+
+
+def _parts(problem: Problem, space: BoundTensor, base: int) -> dict[str, int]:
+    return {PARTS: base + space.offset, "part_floats": part_floats(group_rows(problem), problem.hdim_v)}
+
+
+def _appending(problem: Problem) -> dict[str, int]:
+    interleaved = problem.rotary.style is RotaryStyle.INTERLEAVED
+    return {"append": problem.append, "rotary_dim": problem.rotary.dim, "interleaved": int(interleaved)}
+
+
+def _rotated(problem: Problem, tensors: Mapping[str, BoundTensor]) -> BoundTensor | None:
+    """The workspace of rotated queries as a tensor like q without gaps, or None."""
+    if Q_ROTATED not in tensors:
+        return None
+    shape = shapes_of(problem)["q"].shape
+    strides = tuple(prod(shape[axis + 1 :]) for axis in range(len(shape)))
+    return BoundTensor(Q_ROTATED, tensors[Q_ROTATED].offset, tensors["q"].dtype, shape, strides)
 
 
 def _named(name: str, strides: Sequence[int]) -> dict[str, int]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from fmha_cli.backends.cpu.arch_detect import ARCHS, detect
 from fmha_cli.backends.cpu.kernels import BACKEND, algorithm_of, cpu_kernels
 from fmha_cli.backends.cpu.rules import CPU_RULES
+from fmha_cli.backends.cpu.stages import plan_of
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
@@ -113,28 +114,25 @@ def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
     few = rows <= DECODE_QUERIES
     for place, arch in enumerate(a for a in device.archs if a in ARCHS):
         for kernel in cpu_kernels(load_arch(arch)):
+            if algorithm_of(kernel).kind in (Kind.COMBINE, Kind.APPEND):
+                continue  # stages around other kernels
             reasons = reasons_against(CPU_RULES, problem, kernel, device)
             if reasons:
                 yield Unsupported(BACKEND, arch, kernel, tuple(reasons))
                 continue
             kind, first = algorithm_of(kernel).kind, device.archs[0] if place else None
-            if kind is Kind.BACKWARD:
-                yield Supported(kernel, (place, 0), _late(first) if first else "the architecture's backward kernel")
+            if kind in _ALONE:
+                yield Supported(kernel, (place, 0), _late(first) if first else f"the architecture's {_ALONE[kind]}")
             else:
                 decode = kind is Kind.DECODE
                 note = _note(rows, decode=decode, few=few, first=first)
                 yield Supported(kernel, (place, int(decode is not few)), note)
 
 
-def _plan(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
-    """The plan of one pass: a single stage. Raises as ``algorithm_of``."""
-    algorithm = algorithm_of(kernel)
-    lanes = algorithm.simd.lanes * algorithm.lanes_q
-    detail = (("kind", algorithm.kind.value), ("tile", f"{lanes}x{algorithm.rows_s}x{algorithm.block_k}"))
-    return Plan(problem, (Stage(kernel, detail),))
+_ALONE = {Kind.BACKWARD: "backward kernel", Kind.SPLIT: "kernel for split keys, a combine kernel after it"}
+"""Kinds whose kernels no other kind of the architecture competes with."""
 
-
-_PASSES = TwoPasses(_decide, _plan)
+_PASSES = TwoPasses(_decide, plan_of)
 """Backward kernels read O and LSE where forward kernels leave them, so every pair of kernels is possible."""
 
 

@@ -3,30 +3,57 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from fmha_cli.codegen.abi import BACKWARD, FORWARD, Interface
+from fmha_cli.codegen.abi import APPEND, BACKWARD, FORWARD, Interface
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
 from fmha_cli.codegen.cpu.parts import MAX_HDIM
-from fmha_cli.domain.arch import ArchSpec
+from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, Signature
+from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, RotaryKey, Signature
 
 BACKEND = "cpu"
 
 
+FAMILIES = {
+    Kind.PREFILL: Family.FWD,
+    Kind.DECODE: Family.FWD,
+    Kind.SPLIT: Family.FWD_SPLITKV,
+    Kind.COMBINE: Family.FWD_SPLITKV_COMBINE,
+    Kind.APPEND: Family.FWD_APPENDKV,
+    Kind.BACKWARD: Family.BWD_DQ_DK_DV,
+}
+
+
 def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
-    """One kernel for each row of the architecture's table. Everything but dtype and kind is a run-time value."""
+    """The kernels of an architecture. Everything but dtype and kind is a run-time value.
+
+    Each row of the architecture's table is a kernel. The kernels that split keys, combine splits and append keys have the
+    vectors of the decode kernel of their dtype.
+    """
     for row in arch.backends.get(BACKEND, {}).get("kernels", ()):
-        algorithm = _algorithm(row)
-        yield KernelSpec(
-            backend=BACKEND,
-            family=Family.BWD_DQ_DK_DV if algorithm.kind is Kind.BACKWARD else Family.FWD,
-            arch=arch.name,
-            signature=_signature(DType(row["dtype"]), algorithm.kind),
-            algorithm=algorithm,
-        )
+        algorithm, dtype = _algorithm(row), DType(row["dtype"])
+        yield _kernel(arch.name, dtype, algorithm)
+        if algorithm.kind is Kind.DECODE:
+            for kind in (Kind.SPLIT, Kind.COMBINE, Kind.APPEND):
+                yield _kernel(arch.name, dtype, replace(algorithm, kind=kind))
+
+
+def stage_kernel(main: KernelSpec, kind: Kind) -> KernelSpec:
+    """The kernel of another stage around a main kernel.
+
+    Raises:
+        StopIteration: the architecture has none.
+    """
+    kernels = cpu_kernels(load_arch(main.arch))
+    return next(k for k in kernels if algorithm_of(k).kind is kind and k.signature.dtype is main.signature.dtype)
+
+
+def _kernel(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> KernelSpec:
+    family, signature = FAMILIES[algorithm.kind], _signature(dtype, algorithm.kind)
+    return KernelSpec(backend=BACKEND, family=family, arch=arch, signature=signature, algorithm=algorithm)
 
 
 def algorithm_of(kernel: KernelSpec) -> CpuAlgorithm:
@@ -42,7 +69,7 @@ def algorithm_of(kernel: KernelSpec) -> CpuAlgorithm:
 
 def interface_of(kernel: KernelSpec) -> Interface:
     """How the kernel is called. Raises as :func:`algorithm_of`."""
-    return BACKWARD if algorithm_of(kernel).kind is Kind.BACKWARD else FORWARD
+    return {Kind.BACKWARD: BACKWARD, Kind.APPEND: APPEND}.get(algorithm_of(kernel).kind, FORWARD)
 
 
 def _algorithm(row: Mapping[str, Any]) -> CpuAlgorithm:
@@ -59,6 +86,7 @@ def _algorithm(row: Mapping[str, Any]) -> CpuAlgorithm:
 
 
 def _signature(dtype: DType, kind: Kind) -> Signature:
+    backward = kind is Kind.BACKWARD
     return Signature(
         dtype=dtype,
         dtype_out=dtype,
@@ -73,8 +101,10 @@ def _signature(dtype: DType, kind: Kind) -> Signature:
         dropout=Need.ANY,
         lse=Need.ANY,
         gqa=Need.ANY,
-        cache=CacheKey.NONE if kind is Kind.BACKWARD else CacheKey.ANY,
-        split=Need.ANY if kind is Kind.DECODE else Need.NO,
+        cache=CacheKey.NONE if backward else CacheKey.ANY,
+        append=Need.NO if backward else Need.ANY,
+        rotary=RotaryKey.NONE if backward else RotaryKey.ANY,
+        split=Need.of(kind in (Kind.SPLIT, Kind.COMBINE)),
         deterministic=Need.ANY,
-        dbias=Need.ANY if kind is Kind.BACKWARD else Need.NO,
+        dbias=Need.ANY if backward else Need.NO,
     )

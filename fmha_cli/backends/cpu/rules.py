@@ -18,13 +18,6 @@ def group_rows(problem: Problem) -> int:
     return max(problem.query_lengths(), default=0) * (problem.heads // problem.kv_heads)
 
 
-def _unpaged(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
-    if not problem.paged:
-        return None
-    text = f"kv-cache {problem.kv_cache.text()}: the CPU kernels read K and V by strides, not through a block table"
-    return Refusal(text, "--kv-cache linear")
-
-
 def _offset(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     if not problem.dropout or problem.offset < _WORD:
         return None
@@ -34,7 +27,7 @@ def _offset(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusa
 
 def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     rows = group_rows(problem)
-    if algorithm_of(kernel).kind is not Kind.DECODE or rows <= DECODE_ROWS:
+    if algorithm_of(kernel).kind not in (Kind.DECODE, Kind.SPLIT) or rows <= DECODE_ROWS:
         return None
     text = f"{rows} query rows for each key/value head: a decode kernel holds {DECODE_ROWS}"
     fitting = DECODE_ROWS // (problem.heads // problem.kv_heads)
@@ -43,13 +36,6 @@ def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
 
 CPU_RULES: tuple[Rule, ...] = (
     *LEFTPAD_CORE_RULES,
-    Rule(
-        "K101",
-        "K and V are strided tensors",
-        _unpaged,
-        "A linear cache (batch-shaped, with lengths) is read in place; a paged one is not.",
-        "fmha_cli/codegen/abi.py FmhaCpuArgs",
-    ),
     Rule(
         "K102",
         "the dropout offset fits the stream's counter word",

@@ -58,8 +58,9 @@ LONG = 1024
 def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | None:
     """The settings of a kernel by the facts, else its own; None if it takes none."""
     algorithm, known = algorithm_of(kernel), microarchitecture(processor)
-    fact = None if known is None else known.fact({Kind.DECODE: "decode_prefetch"}.get(algorithm.kind, "block_keys"))
-    if algorithm.kind is Kind.DECODE:
+    streams = algorithm.kind in (Kind.DECODE, Kind.SPLIT)
+    fact = None if known is None else known.fact("decode_prefetch" if streams else "block_keys")
+    if streams:
         own = {NEAR: algorithm.prefetch, FAR: 0}
         found = None if fact is None else {NEAR: fact["near"], FAR: fact["far"]}
     elif algorithm.kind is Kind.PREFILL:
@@ -76,6 +77,8 @@ def default_settings(kernel: KernelSpec, processor: Processor) -> Settings | Non
 
 def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> bool:
     """Whether the settings matter for a problem: K and V that no cache holds, or several blocks of keys and rows."""
+    if algorithm_of(kernel).kind is Kind.SPLIT:
+        return False  # the decode kernel is the one to measure
     if algorithm_of(kernel).kind is Kind.DECODE:
         keys = sum(problem.key_lengths()) * problem.kv_heads * (problem.hdim + problem.hdim_v)
         return keys * problem.dtype.bits // 8 > max(2 * device.llc_bytes, LEAST_BYTES)

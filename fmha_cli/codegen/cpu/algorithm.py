@@ -15,6 +15,12 @@ class Kind(StrEnum):
     """Lanes are queries: many rows share each key."""
     DECODE = "decode"
     """Lanes are columns: few rows, K and V streamed once, keys split over threads."""
+    SPLIT = "split"
+    """Decode's loop; the parts of all splits of the keys are left for a combine kernel."""
+    COMBINE = "combine"
+    """The parts of split keys become rows of O."""
+    APPEND = "append"
+    """New keys are written to a cache, rotated by their positions, and queries are rotated."""
     BACKWARD = "backward"
     """Scores with lanes of queries, gradients with lanes of columns; blocks of keys outside, tiles of queries inside."""
 
@@ -43,7 +49,7 @@ class CpuAlgorithm(Algorithm):
     """Tile and instruction choices.
 
     Attributes:
-        kind: prefill or decode.
+        kind: the loop.
         simd: the vector header.
         pairs: products of bf16 pairs (AVX512-BF16, BFDOT) instead of fp32 products.
         lanes_q: vectors of queries in a register tile (prefill, backward), or of columns (decode).

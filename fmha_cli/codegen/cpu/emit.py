@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fmha_cli.codegen.abi import PREFIX, VERSION, FmhaCpuArgs, Status
+from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, FmhaCpuAppendArgs, FmhaCpuArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
@@ -13,8 +13,8 @@ from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
 
-DECODE_ROWS = 64
-"""The most query rows of one key/value head in a decode kernel. Its scores and sums are in arrays of this size."""
+DECODE_ROWS = 128
+"""The most query rows of one key/value head in a decode kernel. Its factors are in arrays of this size."""
 
 FAULTS = (
     *(
@@ -30,6 +30,9 @@ FAULTS = (
 )
 """Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
 
+CACHE_FAULTS = ("STALE_PAGE", "PAGE_TABLE_END", "SPLIT_LOST", "ROTARY_OFF_BY_ONE", "ROTARY_STYLE", "APPEND_ROW")
+"""Faults of caches and of the stages around attention, as macros like ``FAULTS``."""
+
 
 def emit(kernel: KernelSpec) -> str:
     """The complete source of a kernel.
@@ -43,21 +46,42 @@ def emit(kernel: KernelSpec) -> str:
         raise TypeError(f"{kernel.name} is not a CPU kernel")
     if algorithm.kind is Kind.BACKWARD:
         return joined(backward_parts(kernel, algorithm))
+    block = FmhaCpuAppendArgs if algorithm.kind is Kind.APPEND else FmhaCpuArgs
+    # The functions that all launches use take the forward block's name; other blocks begin with its fields.
+    renamed = [] if block is FmhaCpuArgs else [f"typedef {block.__name__} {FmhaCpuArgs.__name__};"]
     parts = [
         f"// {kernel.name}",
         source_text("base.h"),
         _constants(kernel, algorithm),
         source_text(f"simd_{algorithm.simd.value}.h"),
         source_text("vmath.h"),
-        struct_text(FmhaCpuArgs),
-        table_text(FmhaCpuArgs, PREFIX, VERSION),
+        struct_text(block),
+        *renamed,
+        table_text(block, PREFIX if block is FmhaCpuArgs else APPEND_PREFIX, VERSION),
         source_text("context.h"),
-        source_text("exact_row.h"),
-        source_text("threads.h"),
-        *(_prefill(algorithm) if algorithm.kind is Kind.PREFILL else _decode(algorithm, kernel.signature.dtype)),
-        source_text("entry.h"),
+        source_text("key_rows.h"),
+        *_loop(kernel, algorithm),
     ]
     return joined(parts)
+
+
+def _loop(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
+    if algorithm.kind is Kind.APPEND:
+        return _files("threads", "append", "launch_append")
+    kind, shared = algorithm.kind, _files("exact_row", "threads")
+    if kind is Kind.PREFILL:
+        return [*shared, *_prefill(algorithm), *_files("entry")]
+    loop = [] if kind is Kind.COMBINE else [*_decode(algorithm, kernel.signature.dtype), *_files("decode")]
+    tasks = {
+        Kind.DECODE: ("attend_task", "merge_task", "launch_decode"),
+        Kind.SPLIT: ("attend_task", "launch_split"),
+        Kind.COMBINE: ("merge_task", "launch_combine"),
+    }[kind]
+    return [*shared, *_files("decode_group"), *loop, *_files("decode_job", *tasks, "entry")]
+
+
+def _files(*names: str) -> list[str]:
+    return [source_text(f"{name}.h") for name in names]
 
 
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
@@ -67,7 +91,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "PAIRS": algorithm.pairs,
         "COPY_K": copied and not algorithm.pairs,
         "COPY_V": copied,
-        **{f"FAULT_{name}": False for name in FAULTS},
+        **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS)},
     }
     sizes = {
         **{f"STATUS_{s.name}": s.value for s in Status},
@@ -115,6 +139,4 @@ def _decode(algorithm: CpuAlgorithm, dtype: DType) -> list[str]:
         MIX,
         *(dot_tile(lanes, rows, algorithm.pairs, half and not algorithm.pairs) for rows in (many, 1)),
         *tiles,
-        source_text("decode.h"),
-        source_text("launch_decode.h"),
     ]

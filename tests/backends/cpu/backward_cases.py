@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -42,7 +42,7 @@ class BackwardCase(Case):
 
 def random_backward(rng: np.random.Generator, dtype: str) -> BackwardCase:
     """A case over the whole surface; a cache has no backward pass, so every key of a batch is there."""
-    plain = random_case(rng, dtype, few_rows=False)
+    plain = replace(random_case(rng, dtype, few_rows=False), page=0)
     values = {f.name: getattr(plain, f.name) for f in fields(Case)} | {"data": {}, "splits": 0}
     if not plain.packed:
         values["k_len"] = (plain.capacity,) * plain.batch

@@ -36,7 +36,10 @@ def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
 
 @dataclass
 class Case:
-    """One problem. ``q_len`` and ``k_len`` are per sequence; ``capacity`` is the rows of K and V in batch mode."""
+    """One problem. ``q_len`` and ``k_len`` are per sequence; ``capacity`` is the rows of K and V in batch mode.
+
+    With a ``page``, the kernel reads K and V from pages of so many rows, which are copies of ``k`` and ``v``.
+    """
 
     dtype: str
     heads: int = 2
@@ -63,6 +66,7 @@ class Case:
     offset: int = 0
     threads: int = 2
     splits: int = 0
+    page: int = 0
     data: dict[str, Array] = field(default_factory=dict, repr=False)
 
     @property
@@ -107,6 +111,7 @@ def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case
         bias=bias, alibi=pick(1, batch) if wanted[2] and bias is None else None, sink_logits=bool(wanted[3]),
         dropout=pick(0.1, 0.5) if wanted[4] else 0.0, seed=int(rng.integers(2**63)), offset=int(rng.integers(2**32)),
         threads=pick(1, 2), splits=pick(0, 0, 1, 3) if few_rows else 0,
+        page=pick(1, 3, 16, 64, 100) if rng.random() < 0.3 else 0,
     )  # fmt: skip
 
 
@@ -136,6 +141,8 @@ def make_data(case: Case, rng: np.random.Generator) -> None:
     if not case.packed:
         for b, n in enumerate(case.k_len):
             d["k"][b, :, n:], d["v"][b, :, n:] = np.nan, np.nan
+    if case.page:
+        make_pages(case, rng)
     d["lse"] = np.full(d["o"].shape[:3], np.nan, np.float32)
     d["q_len"], d["k_len"] = (np.array(x, np.int64) for x in (case.q_len, case.k_len))
     d["q_start"], d["k_start"] = (np.cumsum(d[n]) - d[n] for n in ("q_len", "k_len"))
@@ -148,6 +155,33 @@ def make_data(case: Case, rng: np.random.Generator) -> None:
         d["alibi_slopes"] = (2.0 ** -rng.uniform(0, 8, (case.alibi, case.heads))).astype(np.float32)
     if case.sink_logits:
         d["sink_logits"] = (rng.standard_normal(case.heads) * 3).astype(np.float32)
+
+
+def make_pages(case: Case, rng: np.random.Generator) -> None:
+    """Copies of K and V on pages in random order, and their table. What holds no key is NaN, unused entries are -1."""
+    d = case.data
+    used = [-(-n // case.page) for n in case.k_len]
+    order = rng.permutation(sum(used) + 1)
+    table = np.full((case.batch, max(used) + 1), -1, np.int32)
+    for b, count in enumerate(used):
+        table[b, :count] = order[sum(used[:b]) :][:count]
+    d["block_table"] = table
+    starts = np.cumsum(case.k_len) - case.k_len if case.packed else [0] * case.batch
+    for name, dim in (("k", case.hdim), ("v", case.hdim_v)):
+        pages = np.full((len(order), case.page, case.kv_heads, dim + case.gap), np.nan, NUMPY[case.dtype])[..., :dim]
+        for b, n in enumerate(case.k_len):
+            j = np.arange(n)
+            rows = d[name][0 if case.packed else b, :, starts[b] : starts[b] + n]
+            pages[table[b, j // case.page], j % case.page] = rows.transpose(1, 0, 2)
+        d[f"{name}_pages"] = pages
+
+
+def _paging(case: Case) -> dict[str, int]:
+    d, values = case.data, {"page": case.page, "block_table_stride": case.data["block_table"].shape[1]}
+    for name in ("k", "v"):
+        page, row, head, _ = (s // d[name].itemsize for s in d[f"{name}_pages"].strides)
+        values |= {f"{name}_page_stride": page, f"{name}_row_stride": row, f"{name}_head_stride": head}
+    return values | {f"{name}_batch_stride": 0 for name in ("k", "v")}
 
 
 def arguments(case: Case) -> FmhaCpuArgs:
@@ -170,8 +204,12 @@ def arguments(case: Case) -> FmhaCpuArgs:
         values["alibi_batch_stride"] = case.heads * (case.alibi > 1)
     names = ["q", "k", "v", "o", "lse", *(n for n in ("bias", "alibi_slopes", "sink_logits") if n in d)]
     names += ["q_start", "q_len", "k_start", "k_len"] if case.packed else ["k_len"]
+    pointers = {n: d[n].ctypes.data for n in names}
+    if case.page:
+        values |= _paging(case)
+        pointers |= {"block_table": d["block_table"].ctypes.data} | {n: d[f"{n}_pages"].ctypes.data for n in ("k", "v")}
     return FmhaCpuArgs(
-        **{n: d[n].ctypes.data for n in names}, **values, batch=case.batch, heads=case.heads, kv_heads=case.kv_heads,
+        **pointers, **values, batch=case.batch, heads=case.heads, kv_heads=case.kv_heads,
         seqlen_q=max(case.q_len), seqlen_k=case.capacity or max(case.k_len), hdim=case.hdim, hdim_v=case.hdim_v,
         left=case.left or 0, right=case.right or 0, sink=case.sink, splits=case.splits, seed=case.seed,
         scale=case.scale, softcap=case.softcap, keep_scale=WORD / (WORD - case.threshold),

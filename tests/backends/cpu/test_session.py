@@ -23,12 +23,13 @@ from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor, BuildContext
 from fmha_cli.domain.tensors import shapes_of
+from fmha_cli.oracle.fills import block_table
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import forward
 
 LARGEST = {"fp32": 3e-6, "fp16": 2e-3, "bf16": 2e-2}
 """The largest error, as a share of the largest element."""
-NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16}
+NUMPY = {"fp32": np.float32, "fp16": np.float16, "bf16": ml_dtypes.bfloat16, "int32": np.int32}
 OUTPUTS = ("o", "lse", "dq", "dk", "dv", "dbias")
 LINES = [
     "-b 2 -H 4 --kv-heads 2 -s 33 --seqlen-k 65 -d 40 --dtype fp32 --causal --lse",
@@ -39,6 +40,17 @@ LINES = [
     "--seqlens-q 3,20 -H 2 --kv-cache linear --cache-seqlens 30,64 --cache-leftpad 5 -d 32 --dtype fp16 --layout bshd --alibi",
     "-b 2 -H 8 --kv-heads 2 -s 2 --seqlen-k 500 -d 64 --dtype fp16 --splits 3 --dropout 0.25 --seed 77 --offset 5",
 ]
+PAGED = "-b 2 -H 4 --kv-heads 2 -s 3 --kv-cache paged:8 --cache-seqlens 30,61 --append 3 -d 32 --dtype fp32"
+FAMILIES = {
+    LINES[-1]: [Family.FWD_SPLITKV, Family.FWD_SPLITKV_COMBINE],
+    f"{PAGED} --causal": [Family.FWD_APPENDKV, Family.FWD],
+    f"{PAGED} --rotary 16 --layout bshd": [Family.FWD_APPENDKV, Family.FWD],
+    f"{PAGED} --rotary 32:interleaved --splits 3": [
+        *(Family.FWD_APPENDKV, Family.FWD_SPLITKV, Family.FWD_SPLITKV_COMBINE),
+    ],
+}
+"""The stages of plans with several."""
+LINES = list(dict.fromkeys([*LINES, *FAMILIES]))
 BACKWARD = [
     "-b 2 -H 4 --kv-heads 2 -s 33 --seqlen-k 65 -d 40 --dtype fp32 --mask window:9,2 --bias elementwise:1hss --dbias",
     "-H 4 --kv-heads 1 --seqlens-q 3,0,40 --seqlens-k 50,7,60 -d 24 --hdim-v 16 --dtype bf16 --alibi --layout bshd:bhsd",
@@ -52,10 +64,12 @@ def plan_of(line: str) -> Plan:
     return backend.plan(problem, min(found, key=lambda d: d.rank).kernel, device)
 
 
-def arena_of(problem: Problem) -> tuple[bytearray, dict[str, BoundTensor], dict[str, np.ndarray]]:
+def arena_of(plan: Plan) -> tuple[bytearray, dict[str, BoundTensor], dict[str, np.ndarray]]:
+    """The arena of a plan with random inputs."""
+    problem = plan.problem
     tensors, arrays, at = {}, {}, 4096
     sizes = sum(s.nbytes + 4096 for s in shapes_of(problem).values())
-    arena = bytearray(at + sizes)
+    arena = bytearray(at + sizes + sum(space.bytes + 4096 for space in plan.workspaces))
     rng = np.random.default_rng(0)
     for name, shape in shapes_of(problem).items():
         strides = tuple(accumulate(shape.shape[:0:-1], lambda a, b: a * b, initial=1))[::-1]
@@ -65,7 +79,12 @@ def arena_of(problem: Problem) -> tuple[bytearray, dict[str, BoundTensor], dict[
             arrays[name][...] = rng.standard_normal(shape.shape).astype(arrays[name].dtype)
         if name == "alibi_slopes":
             arrays[name][...] = 2.0 ** -np.arange(1, shape.elements + 1)
+        if name == "block_table":
+            arrays[name][...] = block_table(problem, 0)
         at += (shape.nbytes + 4095) // 64 * 64
+    for space in plan.workspaces:
+        tensors[space.name] = BoundTensor(space.name, at, "bytes", (space.bytes,), (1,))
+        at += (space.bytes + 4095) // 64 * 64
     return arena, tensors, arrays
 
 
@@ -94,10 +113,13 @@ def error_of(got: np.ndarray, expected: np.ndarray) -> float:
 @pytest.mark.parametrize("line", LINES)
 def test_a_walk(line: str, shared_cache: Path) -> None:
     plan = plan_of(line)
-    arena, tensors, arrays = arena_of(plan.problem)
-    (elapsed,) = launched(plan, arena, tensors, shared_cache)
-    assert elapsed > 0
-    expected = forward(plan.problem, inputs_of(arrays)).o_tensor(plan.problem)
+    arena, tensors, arrays = arena_of(plan)
+    given = {name: array.copy() for name, array in inputs_of(arrays).items()}
+    times = launched(plan, arena, tensors, shared_cache)
+    assert [stage.family for stage in plan.stages] == FAMILIES.get(line, [Family.FWD])
+    assert len(times) == len(plan.stages)
+    assert min(times) > 0
+    expected = forward(plan.problem, given).o_tensor(plan.problem)
     assert error_of(arrays["o"], expected) < LARGEST[plan.problem.dtype.value]
 
 
@@ -105,7 +127,7 @@ def test_a_walk(line: str, shared_cache: Path) -> None:
 def test_both_passes(line: str, shared_cache: Path) -> None:
     """The backward kernel finds the O and the LSE that the forward kernel has just written."""
     plan = plan_of(f"{line} --direction fwd+bwd")
-    arena, tensors, arrays = arena_of(plan.problem)
+    arena, tensors, arrays = arena_of(plan)
     for name in OUTPUTS:
         if name in arrays:
             arrays[name][...] = np.nan
@@ -125,7 +147,7 @@ def test_both_passes(line: str, shared_cache: Path) -> None:
 def test_a_backward_pass_alone_reads_o_and_lse(shared_cache: Path) -> None:
     """What it is given decides: with O of 0, dS lacks the part that O stands for."""
     whole, alone = (plan_of(f"{BACKWARD[0]} --direction {direction}") for direction in ("fwd+bwd", "bwd"))
-    arena, tensors, arrays = arena_of(whole.problem)
+    arena, tensors, arrays = arena_of(whole)
     launched(whole, arena, tensors, shared_cache)
     first = {name: np.array(arrays[name]) for name in ("dq", "dv")}
     (elapsed,) = launched(alone, arena, tensors, shared_cache)

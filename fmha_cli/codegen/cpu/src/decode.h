@@ -1,52 +1,13 @@
-// Decode: few query rows for each key/value head (a group), so K and V are read once, row by row, at the speed
-// of memory, for all of them. Lanes are columns. An item is a group and a range of its blocks of BC keys.
-struct Group {
-  const Context* x;
-  Sequence s;
-  i64 b, hk, rows;
-  i64 head, lo, hi;  // keys [0, head) and [lo, hi): what any row sees, lo and head at block borders
-};
-
-// What an item leaves: for each row the top (exponent of 2), the sum and O.
-struct Part {
-  float top[MAX_ROWS], sum[MAX_ROWS];
-  float o[1];  // [row][o_stride]
-};
-
+// Blocks of keys against all rows of a group, into a part.
 struct DecodeScratch {
   float *q, *p;  // [row][q_stride], [row][BC]
-  Part* part;
+  Part part;
 };
 
-INLINE i64 o_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim_v, NL) * NL; }
 INLINE i64 q_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim, QUERY_STEP) * NL; }
-INLINE i64 part_floats(const FmhaCpuArgs& a) { return (2 * MAX_ROWS + MAX_ROWS * o_stride_of(a) + 15) / 16 * 16; }
-INLINE i64 decode_floats(const FmhaCpuArgs& a) {
-  return (MAX_ROWS * (q_stride_of(a) + BC) + part_floats(a) + 63) / 64 * 64;
+INLINE i64 decode_floats(const FmhaCpuArgs& a, i64 rows) {
+  return (rows * (q_stride_of(a) + BC) + part_floats(a, rows) + 63) / 64 * 64;
 }
-
-INLINE i64 head_of(const Group& g, i64 row) {
-  const i64 n = row / g.s.nq;
-  return FAULT_GQA_HEADS_SWAPPED ? g.hk + n * g.x->a->kv_heads : g.hk * (g.x->a->heads / g.x->a->kv_heads) + n;
-}
-INLINE i64 query_of(const Group& g, i64 row) { return row % g.s.nq; }
-
-static Group group_at(const Context& x, i64 index) {
-  Group g;
-  g.x = &x;
-  g.b = index / x.a->kv_heads;
-  g.hk = index % x.a->kv_heads;
-  g.s = sequence_of(x, g.b);
-  g.rows = g.s.nq * (x.a->heads / x.a->kv_heads);
-  const Span span = span_of(x, g.s, 0, g.s.nq - 1);
-  g.hi = span.hi;
-  g.lo = min64(span.lo, span.hi) / BC * BC;
-  g.head = min64(ceil_div(span.head, BC) * BC, g.lo);
-  return g;
-}
-
-INLINE i64 blocks_of(const Group& g) { return g.head / BC + ceil_div(g.hi - g.lo, BC); }
-INLINE i64 block_start(const Group& g, i64 n) { return n * BC < g.head ? n * BC : g.lo + n * BC - g.head; }
 
 static void load_queries(const Group& g, float* q) {
   const FmhaCpuArgs& a = *g.x->a;
@@ -56,25 +17,22 @@ static void load_queries(const Group& g, float* q) {
   }
 }
 
-// Raw scores of keys [j0, j0 + n) into p.
-template <bool FAR>
-static void score_keys(const Group& g, const float* q, float* p, i64 j0, i64 n) {
+// Raw scores of n keys into p.
+template <Read R>
+static void score_keys(const Group& g, const float* q, float* p, const Lines& keys, i64 n) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 q_stride = q_stride_of(a);
-  const T* k = k_rows(a, g.s, g.b, g.hk) + j0 * a.k_row_stride;
-  const Ahead ahead = ahead_of(a, a.k_row_stride, a.hdim);
   enum { FEW = NL / MANY };
   i64 row = 0;
   for (; row + MANY <= g.rows; row += MANY)
     for (i64 j = 0; j < n; j += FEW) {
       float s[NL];
-      vstore(s, DOT_MANY<FAR>(q + row * q_stride, q_stride, k + j * a.k_row_stride, a.k_row_stride, n - 1 - j, a.hdim, ahead));
+      vstore(s, DOT_MANY<R>(q + row * q_stride, q_stride, from_line<R>(keys, j), n - 1 - j, a.hdim));
       for (i64 r = 0; r < MANY; ++r) memcpy(p + (row + r) * BC + j, s + r * FEW, FEW * sizeof(float));
     }
   for (; row < g.rows; ++row)
     for (i64 j = 0; j < n; j += NL)
-      vstore(p + row * BC + j,
-             dot_1<FAR>(q + row * q_stride, q_stride, k + j * a.k_row_stride, a.k_row_stride, n - 1 - j, a.hdim, ahead));
+      vstore(p + row * BC + j, dot_1<R>(q + row * q_stride, q_stride, from_line<R>(keys, j), n - 1 - j, a.hdim));
 }
 
 // Lane by lane whether keys j.. are kept; weights that are not become 0.
@@ -131,18 +89,17 @@ static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& 
   return FAULT_STALE_MAX ? 1.0f : shrink;
 }
 
-// O += weights times V.
-template <bool FAR>
-static void mix_values(const Group& g, const float* p, float* o, i64 j0, i64 n, const float* shrink) {
+// O += weights times V of n keys.
+template <Read R>
+static void mix_values(const Group& g, const float* p, float* o, const Lines& values, i64 n, const float* shrink) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 o_stride = o_stride_of(a);
-  const Ahead ahead = ahead_of(a, a.v_row_stride, a.hdim_v);
-  const T* v = v_rows(a, g.s, g.b, g.hk) + j0 * a.v_row_stride;
   enum { KEYS = 16 };  // their rows of V stay in the first-level cache for all rows and columns
   float ones[MAX_ROWS];
   for (i64 row = 0; row < MAX_ROWS; ++row) ones[row] = 1;
-  for (i64 j = 0; j < n; j += KEYS, v += KEYS * a.v_row_stride) {
+  for (i64 j = 0; j < n; j += KEYS) {
     const i64 keys = min64(KEYS, n - j);
+    const Lines v = from_line<R>(values, j);
     const float* factor = j ? ones : shrink;
     for (i64 row = 0; row < g.rows;) {
       const bool many = row + MANY <= g.rows;
@@ -150,10 +107,9 @@ static void mix_values(const Group& g, const float* p, float* o, i64 j0, i64 n, 
       float* out = o + row * o_stride;
       i64 c = 0;
       for (; c + NZ * NL <= a.hdim_v; c += NZ * NL)
-        (many ? MIX_MANY<FAR> : MIX_ONE<FAR>)(out + c, o_stride, w, BC, v + c, a.v_row_stride, keys, factor + row, NL, ahead);
+        (many ? MIX_MANY<R> : MIX_ONE<R>)(out + c, o_stride, w, BC, v, c, keys, factor + row, NL);
       for (; c < a.hdim_v; c += NL)
-        (many ? MIX_MANY_N<FAR> : MIX_ONE_N<FAR>)(out + c, o_stride, w, BC, v + c, a.v_row_stride, keys, factor + row,
-                                                  min64(NL, a.hdim_v - c), ahead);
+        (many ? MIX_MANY_N<R> : MIX_ONE_N<R>)(out + c, o_stride, w, BC, v, c, keys, factor + row, min64(NL, a.hdim_v - c));
       row += many ? MANY : 1;
     }
   }
@@ -166,10 +122,10 @@ static void mix_values(const Group& g, const float* p, float* o, i64 j0, i64 n, 
 }
 
 // Blocks [first, end) of a group into a part; the part that leads holds what every row starts with.
-template <bool FAR>
-static void attend(const Group& g, i64 first, i64 end, bool leads, DecodeScratch& work) {
+template <Read R>
+static void attend(const Group& g, i64 first, i64 end, bool leads, const DecodeScratch& work) {
   const FmhaCpuArgs& a = *g.x->a;
-  Part& part = *work.part;
+  const Part& part = work.part;
   const i64 blocks = blocks_of(g);
   for (i64 row = 0; row < g.rows; ++row) {
     part.top[row] = NEG_INF, part.sum[row] = 0;
@@ -177,52 +133,25 @@ static void attend(const Group& g, i64 first, i64 end, bool leads, DecodeScratch
   }
   memset(part.o, 0, (size_t)(g.rows * o_stride_of(a)) * sizeof(float));
   load_queries(g, work.q);
+  const KeyRows k = key_rows(a, g.s, g.b, g.hk), v = value_rows(a, g.s, g.b, g.hk);
+  Lines keys = lines_of(a, k, a.hdim), values = lines_of(a, v, a.hdim_v);
+  const T* listed[R == PAGES ? 2 : 1][R == PAGES ? BC + MOST_AHEAD + NL : 1];
   for (i64 n = first; n < end; ++n) {
     const i64 j0 = block_start(g, n);
-    i64 keys = min64(BC, (n * BC < g.head ? g.head : g.hi) - j0);
+    i64 count = min64(BC, (n * BC < g.head ? g.head : g.hi) - j0);
     if (FAULT_TILE_SKIPPED && n == 1) continue;
-    if (FAULT_TILE_SKIPPED && blocks == 1) keys = max64(1, keys / 2);
+    if (FAULT_TILE_SKIPPED && blocks == 1) count = max64(1, count / 2);
+    if (R == PAGES) {
+      const i64 reach = count + MOST_AHEAD + NL;
+      list_rows(k, j0, reach, g.hi - 1, listed[0]);
+      list_rows(v, j0, reach, g.hi - 1, listed[R == PAGES]);
+      keys.rows = listed[0], values.rows = listed[R == PAGES];
+    }
+    const i64 at = R == PAGES ? 0 : j0;
     float shrink[MAX_ROWS];
-    score_keys<FAR>(g, work.q, work.p, j0, keys);
+    score_keys<R>(g, work.q, work.p, from_line<R>(keys, at), count);
     for (i64 row = 0; row < g.rows; ++row)
-      shrink[row] = weigh_row(g, row, work.p + row * BC, j0, keys, part.top[row], part.sum[row], n == blocks - 1);
-    mix_values<FAR>(g, work.p, part.o, j0, keys, shrink);
-  }
-}
-
-// Writes the rows of a group from a part.
-static void finish(const Group& g, const Part& part) {
-  const FmhaCpuArgs& a = *g.x->a;
-  for (i64 row = 0; row < g.rows; ++row) {
-    const i64 h = head_of(g, row), i = query_of(g, row);
-    const float sum = part.sum[row], *o = part.o + row * o_stride_of(a);
-    const vf factor = vset(sum == 0 ? 0 : a.keep_scale / sum);
-    T* out = o_row(a, g.s, g.b, h, i);
-    vf bad = vset(sum) * vset(0);
-    for (i64 c = 0; c < a.hdim_v; c += NL) {
-      const i64 n = min64(NL, a.hdim_v - c);
-      const vf y = vload_n(o + c, n) * factor;
-      bad = vfma(y, vset(0), bad);
-      vstore_n(out + c, y, n);
-    }
-    if (a.lse) *lse_at(a, g.s, g.b, h, i) = lse_of(part.top[row], sum);
-    if (vsum(bad) != 0) exact_row(*g.x, g.b, h, i);
-    if (FAULT_NAN_ROW && g.b == a.batch - 1 && h == a.heads - 1 && i == g.s.nq - 1)
-      for (i64 c = 0; c < a.hdim_v; ++c) from_float(out + c, __builtin_nanf(""));
-  }
-}
-
-// Adds a part of the same rows to another.
-static void merge(const Group& g, Part& into, const Part& from) {
-  const i64 o_stride = o_stride_of(*g.x->a);
-  for (i64 row = 0; row < g.rows; ++row) {
-    const float top = vmax(into.top[row], from.top[row]), floor = top == NEG_INF ? 0 : top;
-    const float ours = __builtin_exp2f(into.top[row] - floor), theirs = __builtin_exp2f(from.top[row] - floor);
-    for (i64 c = 0; c < o_stride; c += NL) {
-      float* o = into.o + row * o_stride + c;
-      vstore(o, vfma(vload(o), vset(ours), vload(from.o + row * o_stride + c) * vset(theirs)));
-    }
-    into.top[row] = top;
-    into.sum[row] = into.sum[row] * ours + from.sum[row] * theirs;
+      shrink[row] = weigh_row(g, row, work.p + row * BC, j0, count, part.top[row], part.sum[row], n == blocks - 1);
+    mix_values<R>(g, work.p, part.o, from_line<R>(values, at), count, shrink);
   }
 }

@@ -1,20 +1,47 @@
-// How far ahead K and V are asked for, in elements: at least so many bytes, whole rows. Which hint is fast depends on the
-// processor: the caller says. An address outside of every mapping is ignored by the processor.
-struct Ahead {
-  i64 near, far;  // into the first-level cache, and into the second; 0 = not
+// How the tiles read rows of K and V. Rows of a linear tensor are asked for some bytes ahead, at the processor's pace: which
+// hint is fast depends on it, so the caller says. A second hint costs several per cent where it does not help. Rows on pages
+// come from a list that reaches further than the block, and are asked for by it. An address outside of every mapping is
+// ignored by the processor.
+enum Read { NEAR, FAR, PAGES };
+
+struct Lines {
+  const T* first;   // NEAR, FAR: row 0, rows `stride` apart
+  i64 stride;
+  const T** rows;   // PAGES: every row
+  i64 near, far;    // elements ahead (PAGES: rows) into the first-level cache, and into the second; 0 = not
 };
 
-INLINE i64 rows_ahead(i64 bytes, i64 stride, i64 columns) { return bytes > 0 ? (bytes / (columns * (i64)sizeof(T)) + 1) * stride : 0; }
-INLINE Ahead ahead_of(const FmhaCpuArgs& a, i64 stride, i64 columns) {
-  const i64 near = a.prefetch_near < 0 ? PREFETCH : a.prefetch_near;
-  return {rows_ahead(near, stride, columns), rows_ahead(a.prefetch_far, stride, columns)};
+template <Read R>
+INLINE const T* line(const Lines& l, i64 n) { return R == PAGES ? l.rows[n] : l.first + n * l.stride; }
+template <Read R>
+INLINE Lines from_line(const Lines& l, i64 n) { return R == PAGES ? Lines{nullptr, 0, l.rows + n, l.near, 0} : Lines{l.first + n * l.stride, l.stride, nullptr, l.near, l.far}; }
+
+// Asks for what follows column c of row n, which is at p.
+template <Read R>
+INLINE void ask(const Lines& l, i64 n, const T* p, i64 c) {
+  __builtin_prefetch(R == PAGES ? l.rows[n + l.near] + c : p + l.near, 0, 3);
+  if (R == FAR) __builtin_prefetch(p + l.far, 0, 2);
 }
 
-// Two loops are compiled, because a second hint costs several per cent where it does not help.
-template <bool FAR>
-INLINE void ask(const T* p, Ahead ahead) {
-  __builtin_prefetch(p + ahead.near, 0, 3);
-  if (FAR) __builtin_prefetch(p + ahead.far, 0, 2);
+enum { MOST_AHEAD = 64 };  // rows of the list behind the block
+INLINE i64 rows_ahead(i64 bytes, i64 columns) { return bytes > 0 ? bytes / (columns * (i64)sizeof(T)) + 1 : 0; }
+INLINE i64 near_of(const FmhaCpuArgs& a) { return a.prefetch_near < 0 ? PREFETCH : a.prefetch_near; }
+
+INLINE Lines lines_of(const FmhaCpuArgs& a, const KeyRows& rows, i64 columns) {
+  const i64 near = rows_ahead(near_of(a), columns), far = rows_ahead(a.prefetch_far, columns);
+  if (rows.pages) return {nullptr, 0, nullptr, min64(near, MOST_AHEAD), 0};
+  return {rows.first, rows.stride, nullptr, near * rows.stride, far * rows.stride};
+}
+
+// Rows j0 .. j0 + n - 1; behind row `last` that one again.
+static void list_rows(const KeyRows& from, i64 j0, i64 n, i64 last, const T** rows) {
+  i64 slot = j0 % from.page, number = j0 / from.page;
+  const T* at = row_at(from, j0);
+  for (i64 t = 0; t < n; ++t) {
+    rows[t] = at;
+    if (j0 + t >= last) continue;
+    at = ++slot < from.page ? at + from.stride : (slot = 0, page_at(from, ++number));
+  }
 }
 
 #if PAIRS

@@ -2,7 +2,7 @@
 extern "C" EXPORT int fmha_cpu_fwd(const FmhaCpuArgs* a) {
   const bool sizes = a->batch >= 0 && a->heads >= 1 && a->kv_heads >= 1 && a->heads % a->kv_heads == 0 &&
                      a->seqlen_q >= 0 && a->seqlen_k >= 0 && a->hdim >= 1 && a->hdim <= MAX_HDIM && a->hdim_v >= 1 &&
-                     a->hdim_v <= MAX_HDIM && a->threads >= 1;
+                     a->hdim_v <= MAX_HDIM && a->threads >= 1 && (!a->block_table || a->page >= 1);
   if (!sizes || !a->q || !a->o) return STATUS_BAD_ARGUMENT;
   return launch(a);
 }

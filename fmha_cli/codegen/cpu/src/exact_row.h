@@ -4,18 +4,20 @@ NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   const FmhaCpuArgs& a = *x.a;
   const Sequence s = sequence_of(x, b);
   const i64 hk = kv_head(a, h);
-  const T *q = q_row(a, s, b, h, i), *k = k_rows(a, s, b, hk), *v = v_rows(a, s, b, hk);
+  const T* q = q_row(a, s, b, h, i);
+  const KeyRows keys = key_rows(a, s, b, hk), values = value_rows(a, s, b, hk);
   const Span span = span_of(x, s, i, i);
   const float down = down_of(a, b, h);
   const Finish f = finish_of(x);
   T* o = o_row(a, s, b, h, i);
-  float top, sum, acc[256], dropped = 0;
+  float top, sum, acc[MAX_HDIM], dropped = 0;
   start_row(x, h, top, sum);
   top *= LN2;
   for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = 0;
   for (i64 j = span.head ? 0 : span.lo; j < span.hi; j = j + 1 == span.head ? span.lo : j + 1) {
     float score = 0, bias = a.bias ? to_float(bias_row(a, b, h, i)[j]) : 0;
-    for (i64 d = 0; d < a.hdim; ++d) score = vfma(to_float(q[d]), to_float(k[j * a.k_row_stride + d]), score);
+    const T *k = row_at(keys, j), *v = row_at(values, j);
+    for (i64 d = 0; d < a.hdim; ++d) score = vfma(to_float(q[d]), to_float(k[d]), score);
     const float distance = (float)(i + s.delta - j);
     score = f.cap > 0 ? finish_score<true>(f, score, bias, distance, down)
                       : finish_score<false>(f, score, bias, distance, down);
@@ -32,8 +34,7 @@ NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
       philox(c, a.seed);
       if (!kept(c[j & 3], a.dropout_threshold)) p *= dropped;
     }
-    const T* row = v + j * a.v_row_stride;
-    for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = vfma(p, to_float(row[d]), acc[d]);
+    for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = vfma(p, to_float(v[d]), acc[d]);
   }
   float factor = sum == 0 ? 0 : a.keep_scale / sum;
   for (i64 d = 0; d < a.hdim_v; ++d) from_float(o + d, sum == 0 ? 0 : acc[d] * factor);

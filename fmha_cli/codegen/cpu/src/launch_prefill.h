@@ -1,7 +1,9 @@
 // A launch: groups of (sequence, key/value head), as many at a time as the prepared copies of K and V have
 // room for; in a group all heads and tiles, longest first. Threads draw work from a counter.
+// The tile loop reads K and V by strides and in its own types, so paged and other rows are copied first.
 struct Job {
   Context x;
+  bool copy_k, copy_v;
   i64 threads, tile_stride;
   float *tiles, *copies;
   i64* first_item;  // by group of the current round, and the end
@@ -9,12 +11,15 @@ struct Job {
   i64 g0, g1, next;
 };
 
-enum { CONVERT_ROWS = 128, NO_COPY = !COPY_K && !COPY_V };
+enum { CONVERT_ROWS = 128 };
 const i64 COPY_FLOATS = (i64)1 << 21;  // bounds the scratch: 8 MiB, or one group
 
-INLINE i64 copy_rows(i64 keys) { return COPY_V ? (keys + V_STEP - 1) / V_STEP : 0; }
-INLINE i64 copy_floats(const FmhaCpuArgs& a, i64 keys) {
-  return ((COPY_K ? keys * a.hdim : 0) + copy_rows(keys) * a.hdim_v + 15) / 16 * 16;
+INLINE i64 key_copy_floats(const Job& job, i64 keys) {
+  return job.copy_k ? ceil_div(keys * key_copy_stride(job.x.a->hdim) * (i64)sizeof(KEY), (i64)sizeof(float)) : 0;
+}
+INLINE i64 copy_floats(const Job& job, i64 keys) {
+  const i64 values = job.copy_v ? ceil_div(keys, V_STEP) * job.x.a->hdim_v : 0;
+  return (key_copy_floats(job, keys) + values + 15) / 16 * 16;
 }
 INLINE i64 conversions(i64 keys) { return ceil_div(keys, CONVERT_ROWS); }
 
@@ -22,8 +27,8 @@ static KeysValues operands_of(const Job& job, const Sequence& s, i64 g, i64 b, i
   const FmhaCpuArgs& a = *job.x.a;
   KeysValues kv = {(const KEY*)k_rows(a, s, b, hk), a.k_row_stride, (const VALUE*)v_rows(a, s, b, hk), a.v_row_stride};
   float* copy = job.copies + job.first_copy[g - job.g0];
-  if (COPY_K) kv.k = (const KEY*)copy, kv.k_stride = a.hdim, copy += s.nk * a.hdim;
-  if (COPY_V) kv.v = (const VALUE*)copy, kv.v_stride = a.hdim_v;
+  if (job.copy_k) kv.k = (const KEY*)copy, kv.k_stride = key_copy_stride(a.hdim);
+  if (job.copy_v) kv.v = (const VALUE*)(copy + key_copy_floats(job, s.nk)), kv.v_stride = a.hdim_v;
   return kv;
 }
 
@@ -44,15 +49,11 @@ static void convert_task(void* context, i64) {
   for (i64 item; (item = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < end;) {
     const i64 at = group_of(job, item), g = job.g0 + at, b = g / a.kv_heads, hk = g % a.kv_heads;
     const Sequence s = sequence_of(job.x, b);
-    [[maybe_unused]] const i64 row = (item - job.first_item[at]) * CONVERT_ROWS, rows = min64(CONVERT_ROWS, s.nk - row);
-    [[maybe_unused]] const KeysValues kv = operands_of(job, s, g, b, hk);
-#if COPY_K
-    convert_rows((float*)kv.k + row * a.hdim, k_rows(a, s, b, hk) + row * a.k_row_stride, a.k_row_stride, rows, a.hdim);
-#endif
-#if COPY_V
-    prepare_values((VALUE*)kv.v + row / V_STEP * a.hdim_v, v_rows(a, s, b, hk) + row * a.v_row_stride, a.v_row_stride,
-                   rows, s.nk - row, a.hdim_v);
-#endif
+    const i64 row = (item - job.first_item[at]) * CONVERT_ROWS, rows = min64(CONVERT_ROWS, s.nk - row);
+    const KeysValues kv = operands_of(job, s, g, b, hk);
+    if (job.copy_k) copy_keys((KEY*)kv.k + row * kv.k_stride, key_rows(a, s, b, hk), row, rows, a.hdim);
+    if (job.copy_v)
+      copy_values((VALUE*)kv.v + row / V_STEP * kv.v_stride, value_rows(a, s, b, hk), row, rows, s.nk - row, a.hdim_v);
   }
 }
 
@@ -86,18 +87,21 @@ static int launch(const FmhaCpuArgs* args) {
   const FmhaCpuArgs& a = *args;
   Job job;
   job.x = make_context(args);
+  job.copy_k = COPY_K || a.block_table;
+  job.copy_v = COPY_V || a.block_table;
+  const bool copies = job.copy_k || job.copy_v;
   const i64 groups = a.batch * a.kv_heads;
   i64 room = 0, work = 0, tiles = 0, longest = 0;
   for (i64 b = 0; b < a.batch; ++b) {
     const Sequence s = sequence_of(job.x, b);
-    const i64 copy = copy_floats(a, s.nk);
+    const i64 copy = copy_floats(job, s.nk);
     longest = max64(longest, copy);
     room += copy * a.kv_heads;
     tiles += ceil_div(s.nq, BQ) * a.heads;
     work += s.nq * s.nk * a.heads * (a.hdim + a.hdim_v);
   }
   if (!tiles) return STATUS_OK;
-  room = NO_COPY ? 0 : min64(room, max64(longest, COPY_FLOATS));
+  room = min64(room, max64(longest, COPY_FLOATS));
   job.threads = clamp64(min64(a.threads, min64(tiles, 1 + (work >> 20))), 1, MAX_THREADS);
   job.tile_stride = tile_floats(a.hdim, a.hdim_v);
   const i64 floats = job.threads * job.tile_stride + room;
@@ -113,12 +117,12 @@ static int launch(const FmhaCpuArgs* args) {
   for (job.g0 = 0; job.g0 < groups; job.g0 = job.g1) {
     i64 used = 0;
     for (job.g1 = job.g0; job.g1 < groups; ++job.g1) {
-      const i64 copy = NO_COPY ? 0 : copy_floats(a, sequence_of(job.x, job.g1 / a.kv_heads).nk);
+      const i64 copy = copy_floats(job, sequence_of(job.x, job.g1 / a.kv_heads).nk);
       if (job.g1 > job.g0 && used + copy > room) break;
       job.first_copy[job.g1 - job.g0] = used;
       used += copy;
     }
-    if (!NO_COPY) {
+    if (copies) {
       number_items(job, false);
       run_on(job.threads, lease.pooled, convert_task, &job);
     }

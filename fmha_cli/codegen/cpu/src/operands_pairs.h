@@ -11,13 +11,20 @@ INLINE void drop_weight(float* p, i64 j, int z, vf keep) {
 INLINE i64 query_columns(i64 hdim) { return (hdim + 1) / 2; }
 INLINE vf load_columns(const T* p, i64 n) { return vload_pairs(p, n); }
 
+INLINE i64 key_copy_stride(i64 columns) { return (columns + 1) / 2 * 2; }
+static void copy_keys(KEY* out, const KeyRows& in, i64 first, i64 rows, i64 columns) {
+  for (i64 r = 0; r < rows; ++r, out += key_copy_stride(columns))
+    memcpy(out, row_at(in, first + r), (size_t)columns * sizeof(KEY));
+}
 // Rows r and r + 1 of V as one row of pairs; behind the last key stand zeros.
-static void prepare_values(VALUE* out, const T* in, i64 in_stride, i64 rows, i64 rows_left, i64 columns) {
-  for (i64 r = 0; r < rows; r += 2, out += columns)
+static void copy_values(VALUE* out, const KeyRows& in, i64 first, i64 rows, i64 rows_left, i64 columns) {
+  for (i64 r = 0; r < rows; r += 2, out += columns) {
+    const T* at = row_at(in, first + r);
+    const T* next = r + 1 < rows_left ? row_at(in, first + r + 1) : nullptr;
     for (i64 d = 0; d < columns; d += NL) {
       const i64 n = min64(NL, columns - d);
-      const T* at = in + r * in_stride + d;
-      const vf a = vload_n(at, n), b = r + 1 < rows_left ? vload_n(at + in_stride, n) : vset(0);
+      const vf a = vload_n(at + d, n), b = next ? vload_n(next + d, n) : vset(0);
       vstore_n(out + d, vzip(a, b), n);
     }
+  }
 }
