@@ -1,6 +1,6 @@
 """Measure how good the rules of ``fmha_cli.oracle.tolerance`` are; print the tables of docs/numerics.md.
 
-    python benchmarks/tolerance.py [--honest 12000] [--per-cell 40] [--gradients 1500] [--seed 0] [--jobs 2] [--write]
+    python benchmarks/tolerance.py [--honest 12000] [--narrow 5000] [--per-cell 40] [--gradients 1500] [--seed 0] [--jobs 2] [--write]
 
 Units: row, element and rms are shares of their budget (above 1 fails); lse is relative to its allowance.
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from numerics.campaign import (
     FILLS,
     GROSS,
+    NARROW,
     OTHERS,
     RULES,
     Run,
@@ -26,6 +27,7 @@ from numerics.campaign import (
     honest_run,
     plan_faulty,
     plan_honest,
+    plan_narrow,
     plan_others,
 )
 from numerics.faults import Fault
@@ -108,6 +110,7 @@ def main() -> None:
     """Run the campaign and print its tables."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--honest", type=int, default=12000)
+    parser.add_argument("--narrow", type=int, default=5000, help="honest runs with fp8 and MX inputs")
     parser.add_argument("--per-cell", type=int, default=40)
     parser.add_argument("--gradients", type=int, default=1500)
     parser.add_argument("--seed", type=int, default=0)
@@ -118,7 +121,9 @@ def main() -> None:
     with ProcessPoolExecutor(args.jobs) as pool:
         honest = list(pool.map(honest_run, *zip(*plan_honest(args.honest, args.seed), strict=True), chunksize=50))
         others = list(pool.map(honest_run, *zip(*plan_others(args.honest // 3, args.seed), strict=True), chunksize=50))
-        cells = [(*cell[:1], dtype, *cell[2:], backend) for dtype, backend in OTHERS for cell in _cells(args)]
+        others += pool.map(honest_run, *zip(*plan_narrow(args.narrow, args.seed), strict=True), chunksize=50)
+        separate = (*OTHERS, *NARROW)
+        cells = [(*cell[:1], dtype, *cell[2:], backend) for dtype, backend in separate for cell in _cells(args)]
         missed = list(pool.map(faulty_run, *zip(*cells, strict=True), chunksize=50))
         faulty = list(pool.map(faulty_run, *zip(*plan_faulty(args.per_cell, args.seed), strict=True), chunksize=50))
         planned = list(plan_honest(args.gradients, args.seed))
@@ -138,7 +143,7 @@ def main() -> None:
     largest_table(f"{len(others)} honest forward runs with separate budgets", dict(sorted(groups.items())))
     print(f"{len(missed)} faulty runs under the separate budgets, accepted\n")
     rows = []
-    for dtype, backend in OTHERS:
+    for dtype, backend in separate:
         members = [r for r in missed if (r.dtype, r.backend) == (dtype.value, backend)]
         gross = [r for r in members if r.fault in GROSS]
         rows.append([f"{dtype.value} {backend}", accepted(members, RULES[-1]), accepted(gross, RULES[-1])])

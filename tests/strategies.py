@@ -40,6 +40,7 @@ def lengths(draw: st.DrawFn) -> list[str]:
     out += ["--kv-cache", f"paged:{draw(st.sampled_from([1, 16, 64]))}" if form != "linear" else "linear"]
     held = draw(st.lists(st.integers(0, 200), min_size=batch, max_size=batch))
     out += ["--cache-seqlens", ",".join(map(str, held))]
+    out += ["--kv-dtype", draw(st.sampled_from(["same", "int8", "fp8_e4m3", "fp8_e5m2"]))]
     if form == "linear" and draw(st.booleans()):
         padding = draw(st.lists(st.integers(0, 20), min_size=batch, max_size=batch))
         out += ["--cache-leftpad", ",".join(map(str, padding))]
@@ -56,6 +57,8 @@ def problem_lines(draw: st.DrawFn) -> list[str]:
     out = ["-H", str(kv_heads * draw(st.integers(1, 4))), "--kv-heads", str(kv_heads)]
     out += ["-d", str(draw(st.integers(8, 300))), "--hdim-v", str(draw(st.integers(1, 300)))]
     out += ["--dtype", draw(st.sampled_from(["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e4m3:bf16", "fp8_e5m2:fp32"]))]
+    out += ["--fp8-encoding", draw(st.sampled_from(["ocp", "fnuz"]))]
+    out += ["--qscale", draw(st.sampled_from(["none", "tensor", "head", "block", "kv-block"]))]
     out += draw(masks()) + draw(lengths())
     bias = ["--bias", "elementwise"], ["--bias", "elementwise:1hss"], ["--bias", "elementwise:bhss"]
     slopes = ["--alibi"], ["--alibi-slopes", "filled:h"], ["--alibi-slopes", "filled:bh"]

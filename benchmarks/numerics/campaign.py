@@ -39,6 +39,17 @@ OTHERS = ((DType.FP16, CK), (DType.FP8_E4M3, ANY))
 (``cast_tile_pkrtz_fp16_fp32`` of ck_tile/core/tensor/tile_elementwise.hpp); the other has P in fp8.
 """
 
+CPU = "cpu"
+NARROW = (
+    (DType.FP8_E4M3, CPU),
+    (DType.FP8_E5M2, CPU),
+    (DType.FP8_E5M2, ANY),
+    (DType.MXFP8, ANY),
+    (DType.MXFP4, ANY),
+)
+"""(dtype, backend) of further kernels with narrow inputs. The CPU's widen K and V to the last bit, and have P in bf16 or fp32;
+the others have P in the inputs' type, MX in blocks of 32 keys."""
+
 FP8_FLAGS = ("--dtype", "fp8_e4m3:bf16", "--qscale", "tensor")
 FP8_STRETCH = 240.0
 """The largest number of e4m3 FNUZ; in OCP's range up to 448, it leaves room for dropout's factor."""
@@ -62,7 +73,15 @@ MANY_TILES, SMALL_TILE = 8, 16
 SIDES_APART = 8
 """If the window bounds are closer than this, an exchange affects only a few keys and is not a gross fault."""
 
-CK_TOLERANCE = {DType.FP32: 1e-5, DType.FP16: 1e-3, DType.BF16: 1e-2, DType.FP8_E4M3: 16e-2}
+CK_TOLERANCE = {
+    DType.FP32: 1e-5,
+    DType.FP16: 1e-3,
+    DType.BF16: 1e-2,
+    DType.FP8_E4M3: 16e-2,
+    DType.FP8_E5M2: 16e-2,
+    DType.MXFP8: 18e-2,
+    DType.MXFP4: 26e-2,
+}
 """rtol = atol of ROCm/composable_kernel ``example/ck_tile/01_fmha/fmha_fwd_runner.hpp`` ``get_elimit``."""
 
 
@@ -97,6 +116,7 @@ def sample_problem(rng: np.random.Generator, dtype: DType, fault: Fault | None, 
         groups, kv_heads = max(2, groups), 2
     rows, keys = int(rng.integers(16, 161)), int(rng.integers(low_k, 161))
     kind = FP8_FLAGS if dtype is DType.FP8_E4M3 else ("--dtype", dtype.value)
+    kind = ("--dtype", "fp8_e5m2:bf16", "--qscale", "head") if dtype is DType.FP8_E5M2 else kind
     words: list[Any] = [*kind, "-H", groups * kv_heads, "--kv-heads", kv_heads, "--lse"]
     words += ["-d", rng.choice([16, 32, 40, 64, 128]), "--hdim-v", rng.choice([16, 32, 40, 64, 128])]
     if rng.integers(5) == 0:
@@ -137,6 +157,10 @@ def sample_style(
     """A random build style of the modelled kernel."""
     tile = SMALL_TILE if fault is Fault.LOW_PRECISION_ACC else int(rng.choice([SMALL_TILE, 32, 64]))
     style = Style(tile, bool(rng.integers(4)), bool(rng.integers(2)))
+    if backend == CPU:
+        return replace(style, p_type=DType(str(rng.choice(["bf16", "fp32"]))))
+    if dtype in (DType.FP8_E5M2, DType.MXFP8, DType.MXFP4):
+        return replace(style, round_p=True)
     if dtype is DType.FP8_E4M3:
         return replace(style, round_p=True, stretch_p=float(rng.choice([1.0, FP8_STRETCH])))
     return replace(style, truncate_p=True) if backend == CK and dtype is DType.FP16 else style
@@ -257,6 +281,12 @@ def plan_others(count: int, first_seed: int = 0) -> Iterator[tuple[int, DType, s
     """(seed, dtype, fill, backend) of ``count`` honest runs of kernels with separate budgets."""
     for n in range(count):
         yield first_seed + n, OTHERS[n % 2][0], FILLS[n // 2 % len(FILLS)], OTHERS[n % 2][1]
+
+
+def plan_narrow(count: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str, str]]:
+    """(seed, dtype, fill, backend) of ``count`` honest runs of the kernels of ``NARROW``."""
+    for n in range(count):
+        yield first_seed + n, NARROW[n % 5][0], FILLS[n // 5 % len(FILLS)], NARROW[n % 5][1]
 
 
 def plan_faulty(per_cell: int, first_seed: int = 0) -> Iterator[tuple[int, DType, str, Fault]]:

@@ -18,6 +18,7 @@ from fmha_cli.domain.features import Mode
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, lse_shape, offsets, shapes_of
 from fmha_cli.oracle.dropout import keep_scale, stream_of
+from fmha_cli.oracle.mx import decoded_rows, encoded_rows
 from fmha_cli.oracle.reference import flushed
 from fmha_cli.oracle.scores import visible_range
 from fmha_cli.oracle.tensors import Array, Inputs, SequenceView, head_rows, numpy_dtype, round_to
@@ -41,6 +42,8 @@ class Style:
         truncate_p: P is rounded towards zero, as AMD's packed conversion to fp16 does.
         stretch_p: the factor of P before rounding, and the divisor of the product, as in fp8 kernels with scales.
         flush: P and dS that are subnormal in the input type count as zero (``reference.flushed``).
+        p_type: the type to which P is rounded, if that is not the input type; FP32 = not at all. MX types round P in blocks
+            of 32 keys.
     """
 
     tile: int = 64
@@ -49,6 +52,7 @@ class Style:
     truncate_p: bool = False
     stretch_p: float = 1.0
     flush: bool = False
+    p_type: DType | None = None
 
 
 @dataclass(frozen=True)
@@ -113,8 +117,12 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
         if not (fault is Fault.ROW_SUM_SHORT and n == len(tiles) - 1):
             total = total + weights.sum(axis=-1, dtype=np.float32)
         weights = _dropped(view, weights, first, end, fault)
-        if style.round_p and p.dtype is not DType.FP32:
-            weights = _rounded(weights, Element.of(p.dtype), style)
+        p_type = style.p_type or p.dtype
+        if style.round_p and p_type is not DType.FP32:
+            if p_type.is_mx:
+                weights = decoded_rows(*encoded_rows(weights, Element.of(p_type))).astype(np.float32)
+            else:
+                weights = _rounded(weights, Element.of(p_type), style)
             if style.flush:
                 weights = weights - flushed(weights, p.dtype)
         if fault is not Fault.STALE_MAX:
@@ -122,7 +130,7 @@ def _sequence(view: SequenceView, fault: Fault | None, style: Style) -> tuple[F3
         acc = acc + weights @ _values(v, first, end, fault)
         if fault is Fault.LOW_PRECISION_ACC:
             low = Element.BF16 if p.dtype is DType.FP32 else Element.of(p.dtype)
-            acc = round_to(acc, low).astype(np.float32)
+            acc = round_to(acc, Element.BF16 if p.dtype.is_mx else low).astype(np.float32)
         top = new_top
     return _finish(view, acc, total, top, fault)
 

@@ -35,6 +35,8 @@ _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "directions": _members("features", "Direction"),
     "dtypes": _members("dtypes", "DType"),
     "fills": lambda: (*FILLS, *CLOSED_FILLS),
+    "fp8-encodings": _members("dtypes", "Fp8Encoding"),
+    "kv-dtypes": _members("dtypes", "KvDType"),
     "layouts": _members("features", "Layout"),
     "masks": lambda: ("none", "causal", "causal-tl", "window:", "window-tl:", "generic:"),
     "qscales": _members("features", "QScale"),

@@ -15,9 +15,11 @@ from fmha_cli.report.form import Format
 _S, _N, _T, _F, _B = FlagKind.SIZE, FlagKind.NUMBER, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 
 _SIZES = ("batch", "heads", "kv-heads", "seqlen", "seqlen-k", "hdim", "hdim-v", "dtype", "layout", "scale", "lse")
-_CACHE = ("kv-cache", "cache-seqlens", "cache-leftpad", "block-table", "append", "rotary", "splits")
+_CACHE = ("kv-cache", "cache-seqlens", "cache-leftpad", "block-table", "append", "rotary", "splits", "kv-dtype")
 _PASSES = ("direction", "deterministic", "dbias")
-_COMPLETED = {"dtype": "dtypes", "mask": "masks", "layout": "layouts", "direction": "directions", "qscale": "qscales"}
+_COMPLETED = {
+    name: f"{name}s" for name in ("dtype", "mask", "layout", "direction", "qscale", "kv-dtype", "fp8-encoding")
+}
 
 
 def _panel(name: str) -> str:

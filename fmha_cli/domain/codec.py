@@ -5,6 +5,9 @@ values. Reading follows the type hints and is strict: an unknown member, a missi
 outside the limits of its annotation is an error that names the path of the member. ``members`` lists what an annotation
 may add.
 
+A class may name later members in ``json_later``: fields that were added when documents and digests existed already. JSON has
+them only where they differ from their defaults.
+
 If a class sets the attribute ``json_kept`` to true, each object keeps its JSON values, because many kernels share one
 signature or Reason. Such a class must be frozen and flat. A class that hides fields without defaults has a class method
 ``from_members``, which makes an object from all its members.
@@ -47,12 +50,14 @@ class Member:
         key: the member's name in JSON.
         hint: the type with its annotations.
         stored: true for a field; false for a property that is derived from the fields.
+        default: the value at which the member is left out, in a tuple; empty for a member that is always present.
     """
 
     name: str
     key: str
     hint: Any
     stored: bool
+    default: tuple[Any, ...] = ()
 
     @property
     def written(self) -> Callable[[Any], Any]:
@@ -63,13 +68,13 @@ class Member:
 
 def _members(kind: Any) -> tuple[Member, ...]:
     """The members of a dataclass's JSON form, in the order of its fields."""
-    hints = get_type_hints(kind, include_extras=True)
+    hints, later = get_type_hints(kind, include_extras=True), getattr(kind, "json_later", ())
     found: list[Member] = []
     for field in dataclasses.fields(kind):
         hint, notes = hints[field.name], extras(hints[field.name])
         if not any(isinstance(note, Hidden) for note in notes):
             key = next((note.text for note in notes if isinstance(note, Key)), field.name)
-            found.append(Member(field.name, key, hint, True))
+            found.append(Member(field.name, key, hint, True, (field.default,) if field.name in later else ()))
         for name in (name for note in notes if isinstance(note, Then) for name in note.names):
             returned = get_type_hints(getattr(kind, name).fget, include_extras=True)["return"]
             found.append(Member(name, name, returned, False))
@@ -127,16 +132,17 @@ def to_json(noun: object) -> dict[str, Any]:
 
 def _written(noun: object) -> dict[str, Any]:
     out = {}
-    for name, key, written in _writers_of(cast(Any, type(noun))):
+    for name, key, written, default in _writers_of(cast(Any, type(noun))):
         value = getattr(noun, name)
-        out[key] = value if type(value) in _AS_THEY_ARE else written(value)
+        if not default or value != default[0]:
+            out[key] = value if type(value) in _AS_THEY_ARE else written(value)
     return out
 
 
 @cache
-def _writers_of(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any]], ...]:
-    """Name, key and conversion of each member."""
-    return tuple((member.name, member.key, member.written) for member in members_of(kind))
+def _writers_of(kind: Any) -> tuple[tuple[str, str, Callable[[Any], Any], tuple[Any, ...]], ...]:
+    """Name, key, conversion and default of each member."""
+    return tuple((member.name, member.key, member.written, member.default) for member in members_of(kind))
 
 
 def once(noun: object, key: str, make: Callable[[], T]) -> T:
@@ -274,7 +280,7 @@ def _read_mapping(key: Any, item: Any, value: Any) -> dict[Any, Any]:
 
 def _read_object(kind: Any, value: Any) -> Any:
     _checked(value, isinstance(value, Mapping), "not an object")
-    members = members_of(kind)
+    members = tuple(m for m in members_of(kind) if m.key in value or not m.default)
     _check_keys(value, frozenset(m.key for m in members))
     values = {m.name: _read_part(f".{m.key}", m.hint, value[m.key]) for m in members}
     try:

@@ -23,8 +23,8 @@ _COST: Mapping[str, float] = {
     **dict.fromkeys(("batch", "seqlen", "seqlen_k", "cache_seqlens", "cache_leftpad", "append", "rotary"), 3),
     **dict.fromkeys(("hdim", "hdim_v", "heads", "kv_heads", "dbias", "scale"), 4),
     **dict.fromkeys(("softcap", "dropout", "sink", "sink_logits", "seqlens_q", "seqlens_k"), 5),
-    **dict.fromkeys(("bias", "alibi", "alibi_slopes", "mask", "causal", "qscale"), 6),
-    **dict.fromkeys(("dtype", "kv_cache"), 7),
+    **dict.fromkeys(("bias", "alibi", "alibi_slopes", "mask", "causal", "qscale", "fp8_encoding"), 6),
+    **dict.fromkeys(("dtype", "kv_dtype", "kv_cache"), 7),
     "direction": 10,
 }
 """How much a problem changes with a flag: storage 1, outputs 2, lengths 3, head dims 4, options 5, kinds 6 and more."""

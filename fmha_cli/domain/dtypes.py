@@ -25,6 +25,16 @@ class DType(StrEnum):
         return _BITS[self]
 
     @property
+    def is_fp8(self) -> bool:
+        """Whether the elements are fp8 without block scales; ``Fp8Encoding`` says how their bits are read."""
+        return self in (DType.FP8_E4M3, DType.FP8_E5M2)
+
+    @property
+    def is_mx(self) -> bool:
+        """Whether every ``MX_BLOCK`` elements share a power of two (OCP Microscaling Formats)."""
+        return self in (DType.MXFP8, DType.MXFP4)
+
+    @property
     def default_output(self) -> DType:
         """The output type if only an input type is named (8-bit and 4-bit inputs give bf16)."""
         return self if self in (DType.FP32, DType.FP16, DType.BF16) else DType.BF16
@@ -37,6 +47,28 @@ class DType(StrEnum):
         """
         return DType.FP32 if self in (DType.FP8_E4M3, DType.MXFP8, DType.MXFP4) else self
 
+
+class Fp8Encoding(StrEnum):
+    """How the bits of fp8 are read. MX types always are OCP's."""
+
+    OCP = "ocp"
+    """OCP 8-bit Floating Point: e4m3 has NaN and no infinity, e5m2 has both."""
+    FNUZ = "fnuz"
+    """AMD gfx90a and gfx942, Graphcore: half the value of OCP's bits; no infinity, no -0, whose bits are the only NaN."""
+
+
+class KvDType(StrEnum):
+    """Element type of a KV cache."""
+
+    SAME = "same"
+    """That of Q."""
+    INT8 = "int8"
+    FP8_E4M3 = "fp8_e4m3"
+    FP8_E5M2 = "fp8_e5m2"
+
+
+MX_BLOCK = 32
+"""Elements that share one scale (OCP Microscaling Formats 1.0, section 5.2)."""
 
 _BITS = {
     DType.FP32: 32,

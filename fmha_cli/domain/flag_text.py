@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from fmha_cli.domain.dtypes import DType, dtypes_text
+from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType, dtypes_text
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, Direction, Layout, QScale, layouts_text
 from fmha_cli.domain.flags import FILLED, PROBLEM_FLAGS, FlagKind
@@ -65,7 +65,9 @@ def flags_of(p: Problem) -> list[str]:
     add("--append", p.append, 0)
     add("--rotary", p.rotary.text(), "0")
     add("--splits", p.splits, 0)
-    add("--qscale", p.qscale.value, QScale.NONE.value)
+    add("--kv-dtype", p.kv_dtype.value, KvDType.SAME.value)
+    add("--fp8-encoding", p.fp8_encoding.value, Fp8Encoding.OCP.value)
+    add("--qscale", p.qscale.value, (QScale.MX if p.dtype.is_mx else QScale.NONE).value)
     add("--direction", p.direction.value, Direction.FWD.value)
     out.extend(["--deterministic"] if p.deterministic else [])
     out.extend(["--dbias"] if p.dbias else [])

@@ -31,12 +31,12 @@ ON = "on"
 """The value of a switch in a change."""
 
 _STEP = re.compile(
-    r"(?:[a-z ]+: )?(?P<drop>drop )?--(?P<flag>[a-z][a-z-]*)(?: (?P<value>[^\s()]+))?(?: or (?:less|more))?"
+    r"(?:[a-z ]+: )?(?P<drop>drop )?--(?P<flag>[a-z][a-z0-9-]*)(?: (?P<value>[^\s()]+))?(?: or (?:less|more))?"
     r"(?: instead of --(?P<less>[a-z][a-z-]*))?(?: \([^()]*\))?\Z"
 )
 
 _WITHOUT: Mapping[str, tuple[str, ...]] = {
-    "kv_cache": ("cache_seqlens", "cache_leftpad", "block_table", "append", "rotary"),
+    "kv_cache": ("cache_seqlens", "cache_leftpad", "block_table", "append", "rotary", "kv_dtype"),
     "append": ("rotary",),
     "bias": ("bias_file", "dbias", "alibi", "alibi_slopes"),
     "alibi": ("alibi_slopes",),

@@ -8,7 +8,7 @@ from enum import Enum
 from functools import cache
 from typing import Annotated, ClassVar, Literal
 
-from fmha_cli.domain.dtypes import DType, dtypes_text
+from fmha_cli.domain.dtypes import MX_BLOCK, DType, Fp8Encoding, KvDType, dtypes_text
 from fmha_cli.domain.features import (
     Alibi,
     Bias,
@@ -61,6 +61,9 @@ class Problem:
         seed, offset: select the dropout stream (0 without dropout).
         scale: factor of q.k before the softmax.
         splits: number of key splits, 0 = chosen by the backend.
+        kv_dtype: element type of the cache, where it is not that of Q. Appended keys and values have Q's type, and are
+            quantised as they are written.
+        fp8_encoding: how fp8 of Q, the cache and O is read; ``ocp`` without fp8.
         json_always: the members of the JSON form that are always present; others are absent at their defaults.
     """
 
@@ -104,6 +107,8 @@ class Problem:
     append: Count
     rotary: Annotated[Rotary, ShownAs(Annotated[str, Pattern("^[1-9][0-9]*(:interleaved)?$")])]
     splits: Annotated[int, Least(1)]
+    kv_dtype: Annotated[KvDType, ShownAs(Literal["int8", "fp8_e4m3", "fp8_e5m2"])]
+    fp8_encoding: Annotated[Fp8Encoding, ShownAs(Literal["fnuz"])]
     qscale: Annotated[QScale, ShownAs(Literal["tensor", "block", "kv-block", "mx", "head"])]
     deterministic: bool
     dbias: bool
@@ -131,6 +136,11 @@ class Problem:
         return self.cache_leftpad if self.cache_leftpad is not None else (0,) * self.batch
 
     @property
+    def kv_bits(self) -> int:
+        """Bits of an element of K and V, without scales."""
+        return self.dtype.bits if self.kv_dtype is KvDType.SAME else 8
+
+    @property
     def cache_rows(self) -> int:
         """Rows of K and V that a linear cache has for each sequence: the longest keys after the longest padding."""
         return self.seqlen_k + max(self.leftpads())
@@ -156,7 +166,8 @@ class Problem:
         rows, keys = sum(self.query_lengths()), sum(self.key_lengths())
         q, o = self.heads * rows * self.hdim, self.heads * rows * self.hdim_v
         k, v = self.kv_heads * keys * self.hdim, self.kv_heads * keys * self.hdim_v
-        bits = (q + k + v) * self.dtype.bits + o * self.dtype_out.bits
+        bits = q * self.dtype.bits + (k + v) * self.kv_bits + o * self.dtype_out.bits
+        bits += (q + k + v) // MX_BLOCK * 8 if self.dtype.is_mx else 0
         bits += self._bias_elements() * self.dtype.bias.bits
         bits += {Alibi.NONE: 0, Alibi.BATCH_HEADS: self.batch * self.heads}.get(self.alibi, self.heads) * 32
         bits += self.heads * 32 if self.sink_logits else 0

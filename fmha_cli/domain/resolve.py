@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from enum import StrEnum
 from typing import Any, TypeVar
 
-from fmha_cli.domain.dtypes import parse_dtypes
+from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType, parse_dtypes
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import (
     Alibi,
@@ -57,6 +57,7 @@ def resolve_fields(raw: RawFlags) -> dict[str, Any]:
     _bias(given, out)
     _numbers(given, out)
     _rest(given, out)
+    _quantised(given, out)
     _passes(given, out)
     return out
 
@@ -295,7 +296,8 @@ def _numbers(given: dict[str, Any], out: dict[str, Any]) -> None:
 def _choice(kind: type[E], text: str, flag: str) -> E:
     if text not in kind._value2member_map_:
         known = ", ".join(m.value for m in kind)
-        near = suggest(text, kind, Kind(flag), otherwise="")
+        spoken = Kind(flag) if flag in Kind._value2member_map_ else None
+        near = suggest(text, kind, spoken, otherwise="")
         raise impossible("P014", f"--{flag} {text}", f"--{flag}", f"one of {known}", near or None)
     return kind(text)
 
@@ -310,10 +312,30 @@ def _rest(given: dict[str, Any], out: dict[str, Any]) -> None:
     out["splits"] = 0 if splits == "auto" else parse_size(splits, "--splits")
     if splits != "auto":
         _at_least(1, {"splits": out["splits"]})
-    out["qscale"] = _choice(QScale, given.get("qscale", "none"), "qscale")
+
+
+def _quantised(given: dict[str, Any], out: dict[str, Any]) -> None:
+    """Element type of the cache, encoding of fp8, scales."""
+    dtype: DType = out["dtype"]
+    text = given.get("kv_dtype", KvDType.SAME.value)
+    kv = out["kv_dtype"] = KvDType.SAME if text == dtype.value else _choice(KvDType, text, "kv-dtype")
+    if kv is not KvDType.SAME and out["kv_cache"].kind is CacheKind.NONE:
+        raise _conflict(f"--kv-dtype {text}", "no --kv-cache", "it describes a KV cache")
+    encoding = _choice(Fp8Encoding, given.get("fp8_encoding", "ocp"), "fp8-encoding")
+    coded = dtype.is_fp8 or out["dtype_out"].is_fp8 or kv in (KvDType.FP8_E4M3, KvDType.FP8_E5M2)
+    out["fp8_encoding"] = encoding if coded else Fp8Encoding.OCP  # without fp8 it changes nothing
+    default = QScale.MX if dtype.is_mx else QScale.NONE
+    scales = out["qscale"] = _choice(QScale, given.get("qscale", default.value), "qscale")
+    if (scales is QScale.MX) is not dtype.is_mx:
+        why = "MX types have one scale for every 32 elements, and no other type has"
+        raise _conflict(f"--dtype {dtype.value}", f"--qscale {scales.value}", why)
     for flag in ("q_descale", "k_descale", "v_descale"):
-        if flag in given and out["qscale"] is QScale.NONE:
+        if flag in given and scales is QScale.NONE:
             raise _conflict(f"--{flag.replace('_', '-')}", "--qscale none", "scales need a granularity")
+        if flag in given and scales is QScale.MX:
+            raise _conflict(f"--{flag.replace('_', '-')}", "--qscale mx", "an MX file holds its scales: FILE:q_scale")
+    if "q_descale" in given and kv is not KvDType.SAME and not dtype.is_fp8:
+        raise _conflict("--q-descale", f"--kv-dtype {text}", f"only the cache is quantised, Q is {dtype.value}")
 
 
 def _passes(given: dict[str, Any], out: dict[str, Any]) -> None:

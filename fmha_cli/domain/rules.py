@@ -138,6 +138,8 @@ _SIGNATURE_ROWS = (
     ("qscale", "K018", Severity.KIND),
     ("deterministic", "K019", Severity.OPTION),
     ("dbias", "K020", Severity.OPTION),
+    ("fp8_encoding", "K027", Severity.KIND),
+    ("kv_dtype", "K028", Severity.KIND),
 )
 """Field of the signature, id of its rule, severity."""
 

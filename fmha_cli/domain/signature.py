@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import ClassVar
 
-from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, Mode, QScale
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.members import Count
@@ -88,6 +88,24 @@ class QScaleKey(StrEnum):
     ANY = "any"
 
 
+class Fp8Key(StrEnum):
+    """Encoding of fp8, or any."""
+
+    OCP = "ocp"
+    FNUZ = "fnuz"
+    ANY = "any"
+
+
+class KvKey(StrEnum):
+    """Element type of the cache, where it is not that of Q; ``8-bit`` admits all of them, and not Q's own."""
+
+    SAME = "same"
+    INT8 = "int8"
+    FP8_E4M3 = "fp8_e4m3"
+    FP8_E5M2 = "fp8_e5m2"
+    BYTE = "8-bit"
+
+
 @dataclass(frozen=True, kw_only=True)
 class Signature:
     """The dispatch key without architecture and family.
@@ -101,6 +119,8 @@ class Signature:
     """
 
     json_kept: ClassVar[bool] = True
+    json_later: ClassVar[tuple[str, ...]] = ("fp8_encoding", "kv_dtype")
+    """Fields that came later: JSON, and so every digest, leaves them out at their defaults."""
 
     dtype: DType
     dtype_out: DType
@@ -123,6 +143,8 @@ class Signature:
     qscale: QScaleKey = QScaleKey.NONE
     deterministic: Need = Need.NO
     dbias: Need = Need.NO
+    fp8_encoding: Fp8Key = Fp8Key.OCP
+    kv_dtype: KvKey = KvKey.SAME
 
     @staticmethod
     def of(problem: Problem) -> Signature:
@@ -151,19 +173,21 @@ class Signature:
             qscale=QScaleKey(problem.qscale.value),
             deterministic=Need.of(problem.deterministic),
             dbias=Need.of(problem.dbias),
+            fp8_encoding=Fp8Key(problem.fp8_encoding.value),
+            kv_dtype=KvKey(problem.kv_dtype.value),
         )
 
     def misfits(self, wanted: Signature) -> tuple[str, ...]:
         """Names of the fields in which this kernel's signature does not admit the wanted one.
 
-        The backend's padding rules judge head dims. A page of 0 admits every page size.
+        The backend's padding rules judge head dims. A page of 0 admits every page size, an ``8-bit`` cache every such type.
         """
         out = []
         for field in fields(self):
             have, want = getattr(self, field.name), getattr(wanted, field.name)
             if field.name in ("hdim", "hdim_v") or have == want or str(have) == "any":
                 continue
-            if field.name == "page" and have == 0:
+            if (field.name == "page" and have == 0) or (have is KvKey.BYTE and want is not KvKey.SAME):
                 continue
             out.append(field.name)
         return tuple(out)
@@ -172,3 +196,5 @@ class Signature:
 assert {m.value for m in MaskKind} | {"any"} == {m.value for m in MaskKey}
 assert {m.value for m in CacheKind} | {"any"} == {m.value for m in CacheKey}
 assert {m.value for m in QScale} | {"any"} == {m.value for m in QScaleKey}
+assert {m.value for m in Fp8Encoding} | {"any"} == {m.value for m in Fp8Key}
+assert {m.value for m in KvDType} | {"8-bit"} == {m.value for m in KvKey}

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from fmha_cli.domain.features import Alibi, Bias, Mode
+from fmha_cli.domain.features import Alibi, Bias, CacheKind, Mode
 from fmha_cli.domain.mask import MaskKind
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.signature import Need
+from fmha_cli.domain.signature import KvKey, Need
 
 Hint = Callable[[Problem, str], str | None]
 """Returns the flags, given the problem and the kernel's value of the field. It reads nothing else of the kernel, because
@@ -78,6 +78,13 @@ def _dbias_help(problem: Problem, have: str) -> str | None:
     return "--dbias" if problem.bias is not Bias.NONE else None
 
 
+def _kv_dtype_help(problem: Problem, have: str) -> str | None:
+    if have == KvKey.SAME.value:
+        return f"--kv-dtype {problem.dtype.value}"
+    cached = problem.kv_cache.kind is not CacheKind.NONE
+    return f"--kv-dtype {'int8' if have == KvKey.BYTE.value else have}" if cached else None
+
+
 SIGNATURE_HINTS: Mapping[str, Hint] = MappingProxyType(
     {
         "dtype": _value("--dtype {have}"),
@@ -96,8 +103,10 @@ SIGNATURE_HINTS: Mapping[str, Hint] = MappingProxyType(
         "append": _switch("--append 0"),
         "rotary": _rotary_help,
         "split": _switch("--splits 1", "--splits 2"),
-        "qscale": _value("--qscale {have}"),
+        "qscale": lambda p, have: None if (have == "mx") is not p.dtype.is_mx else f"--qscale {have}",
         "deterministic": _switch("drop --deterministic", "--deterministic"),
         "dbias": _dbias_help,
+        "fp8_encoding": _value("--fp8-encoding {have}"),
+        "kv_dtype": _kv_dtype_help,
     }
 )

@@ -11,7 +11,9 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
 - lse is fp32 (batch, heads, seqlen_q) or, packed, (heads, total_q), in both layouts;
 - bias is (1, 1, S, K), (1, heads, S, K) or (batch, heads, S, K) with S and K the largest lengths, also in
   group mode, where row i and key j count inside the sequence and the rest is padding. Its type is ``DType.bias``;
-- do has the shape and layout of o; a gradient has its tensor's shape, layout and element type.
+- do has the shape and layout of o; a gradient has its tensor's shape, layout and element type;
+- k and v of a cache have its own type (``--kv-dtype``), k_new and v_new that of q;
+- q_scale and k_scale (MX) have the shape of q and k with ceil(d / 32) scales for d; v_scale that of v with ceil(s / 32) for s.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ from enum import StrEnum
 from itertools import accumulate
 from math import prod
 
-from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.dtypes import MX_BLOCK, DType, Fp8Encoding, KvDType
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.features import Alibi, Bias, CacheKind, Layout, Mode, QScale
 from fmha_cli.domain.problem import Problem
@@ -32,35 +34,45 @@ SCALE_BLOCK = 128
 
 
 class Element(StrEnum):
-    """Storage type of one element."""
+    """Storage type of one element, each in bytes of its own: fp4 has one code in the low half of a byte."""
 
     FP32 = "fp32"
     FP16 = "fp16"
     BF16 = "bf16"
     FP8_E4M3 = "fp8_e4m3"
     FP8_E5M2 = "fp8_e5m2"
+    FP8_E4M3_FNUZ = "fp8_e4m3_fnuz"
+    FP8_E5M2_FNUZ = "fp8_e5m2_fnuz"
+    FP4_E2M1 = "fp4_e2m1"
+    E8M0 = "e8m0"
+    """A scale of MX types: a power of two, or NaN."""
+    INT8 = "int8"
     INT32 = "int32"
 
     @property
     def nbytes(self) -> int:
         """Bytes of one element."""
-        return 4 if self is Element.INT32 else DType(self.value).bits // 8
+        return _BYTES.get(self, 1)
 
     @classmethod
-    def of(cls, dtype: DType) -> Element:
-        """The storage type of a problem's dtype.
+    def of(cls, dtype: DType, encoding: Fp8Encoding = Fp8Encoding.OCP) -> Element:
+        """The storage type of a dtype's elements, block scales apart."""
+        return _MX.get(dtype) or _coded(dtype.value, encoding)
 
-        Raises:
-            UnsupportedError: T001, an MX type, whose block scales have no agreed tensor form in this tool.
-        """
-        if dtype.value not in cls._value2member_map_:
-            raise UnsupportedError(
-                f"--dtype {dtype.value} has no tensor form",
-                code="T001",
-                where="--dtype",
-                why="MX block scales are not laid out",
-            )
-        return cls(dtype.value)
+    @classmethod
+    def of_keys(cls, problem: Problem) -> Element:
+        """The storage type of K and V."""
+        if problem.kv_dtype is KvDType.SAME:
+            return cls.of(problem.dtype, problem.fp8_encoding)
+        return _coded(problem.kv_dtype.value, problem.fp8_encoding)
+
+
+_BYTES = {Element.FP32: 4, Element.FP16: 2, Element.BF16: 2, Element.INT32: 4}
+_MX = {DType.MXFP8: Element.FP8_E4M3, DType.MXFP4: Element.FP4_E2M1}
+
+
+def _coded(name: str, encoding: Fp8Encoding) -> Element:
+    return Element(f"{name}_fnuz" if encoding is Fp8Encoding.FNUZ and name.startswith("fp8") else name)
 
 
 class Role(StrEnum):
@@ -107,22 +119,28 @@ def shapes_of(problem: Problem) -> dict[str, TensorShape]:
     """Every tensor that a run of ``problem`` reads or writes, by its project-wide name.
 
     Names: q k v, block_table, k_new v_new, bias, alibi_slopes, sink_logits, q_descale k_descale v_descale,
-    o, lse, do, dq dk dv dbias. Standard ALiBi slopes are a tensor too (the caller fills them).
+    q_scale k_scale v_scale, o, lse, do, dq dk dv dbias. Standard ALiBi slopes are a tensor too (the caller fills them).
 
     Raises:
-        UnsupportedError: T001, an MX dtype or ``--qscale mx``.
+        UnsupportedError: T001, a form of an MX problem that would need new scales: an MX output, gradients, appended keys
+            or a cache of another type.
     """
     return dict(_tensors(problem))
 
 
 def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
-    element, out = Element.of(p.dtype), Element.of(p.dtype_out)
+    _check_mx(p)
+    element, out, held = (
+        Element.of(p.dtype, p.fp8_encoding),
+        Element.of(p.dtype_out, p.fp8_encoding),
+        Element.of_keys(p),
+    )
     q, k, v = _rows(p, p.heads, p.hdim, p.layout), _keys(p, p.hdim), _keys(p, p.hdim_v)
     o = _rows(p, p.heads, p.hdim_v, p.layout_out)
     cache = Role.INOUT if p.append else Role.INPUT
     yield "q", TensorShape(q, element)
-    yield "k", TensorShape(k, element, cache)
-    yield "v", TensorShape(v, element, cache)
+    yield "k", TensorShape(k, held, cache)
+    yield "v", TensorShape(v, held, cache)
     if p.paged:
         yield "block_table", TensorShape((p.batch, max(1, pages_of(p.seqlen_k, p.kv_cache.page))), Element.INT32)
     if p.append:
@@ -137,6 +155,7 @@ def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
     if p.sink_logits:
         yield "sink_logits", TensorShape((p.heads,), Element.FP32)
     yield from ((name, TensorShape(shape, Element.FP32)) for name, shape in _descales(p))
+    yield from ((name, TensorShape(shape, Element.E8M0)) for name, shape in _mx_scales(p))
     result = Role.OUTPUT if p.direction.forward else Role.INPUT
     yield "o", TensorShape(o, out, result)
     if p.lse or p.direction.backward:
@@ -185,10 +204,6 @@ def _axes(sizes: tuple[int, int, int], layout: Layout) -> tuple[int, int, int]:
 
 def _descales(p: Problem) -> Iterator[tuple[str, tuple[int, ...]]]:
     """Shapes of the scales by granularity: one number, (batch, kv_heads), one per SCALE_BLOCK rows, or one per page."""
-    if p.qscale is QScale.MX:
-        raise UnsupportedError(
-            "--qscale mx has no tensor form", code="T001", where="--qscale", why="MX block scales are not laid out"
-        )
     per_head = (p.batch, p.kv_heads)
     blocks_q, blocks_k = (-(-n // SCALE_BLOCK) for n in (p.seqlen_q, p.seqlen_k))
     forms: dict[QScale, tuple[tuple[int, ...], tuple[int, ...]]] = {
@@ -199,4 +214,42 @@ def _descales(p: Problem) -> Iterator[tuple[str, tuple[int, ...]]]:
     }
     if p.qscale in forms:
         q, kv = forms[p.qscale]
-        yield from (("q_descale", q), ("k_descale", kv), ("v_descale", kv))
+        if p.kv_dtype is KvDType.SAME or p.dtype.is_fp8:  # else only the cache is quantised
+            yield "q_descale", q
+        yield from (("k_descale", kv), ("v_descale", kv))
+
+
+def _check_mx(p: Problem) -> None:
+    """Refuse MX problems that have no tensor form. Raises as ``shapes_of``."""
+    facts = {
+        f"an output in {p.dtype_out.value}": p.dtype_out.is_mx,
+        f"--direction {p.direction.value}": p.dtype.is_mx and p.direction.backward,
+        f"--append {p.append}": p.dtype.is_mx and p.append > 0,
+        f"--kv-dtype {p.kv_dtype.value}": p.dtype.is_mx and p.kv_dtype is not KvDType.SAME,
+    }
+    for what, wrong in facts.items():
+        if wrong:
+            why = "a kernel would have to find new block scales, and no rule says how"
+            raise UnsupportedError(f"{what} has no tensor form with MX types", code="T001", where="--dtype", why=why)
+
+
+def blocks_before(lengths: tuple[int, ...]) -> tuple[int, ...]:
+    """Number of the first MX block of keys of each packed sequence, and their total. Every sequence starts a block."""
+    return offsets(tuple(-(-n // MX_BLOCK) for n in lengths))
+
+
+def _mx_scales(p: Problem) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Shapes of the block scales: those of q and k have one for every MX_BLOCK elements of a row, those of v one for every
+    MX_BLOCK rows of an element. Blocks of v count the rows of a linear cache, of a page, or of a packed sequence."""
+    if not p.dtype.is_mx:
+        return
+    dim = -(-p.hdim // MX_BLOCK)
+    yield "q_scale", _rows(p, p.heads, dim, p.layout)
+    yield "k_scale", _keys(p, dim)
+    if p.paged:
+        shape: tuple[int, ...] = (page_count(p), -(-p.kv_cache.page // MX_BLOCK), p.kv_heads, p.hdim_v)
+    elif p.mode is Mode.GROUP and p.kv_cache.kind is CacheKind.NONE:
+        shape = _axes((p.kv_heads, blocks_before(p.key_lengths())[-1], p.hdim_v), p.layout)
+    else:
+        shape = (p.batch, *_axes((p.kv_heads, -(-p.cache_rows // MX_BLOCK), p.hdim_v), p.layout))
+    yield "v_scale", shape

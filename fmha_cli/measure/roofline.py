@@ -98,9 +98,9 @@ def must_read_bytes(problem: Problem) -> int:
     spans = [_seen(problem, q, k) for q, k in zip(problem.query_lengths(), problem.key_lengths(), strict=True)]
     rows = sum(r for r, _ in spans)
     keys = max(k for _, k in spans) if problem.paged else sum(k for _, k in spans)
-    q_bits = problem.heads * rows * problem.hdim
-    kv_bits = problem.kv_heads * keys * (problem.hdim + problem.hdim_v)
-    return (q_bits + kv_bits) * problem.dtype.bits // 8
+    q_bits = problem.heads * rows * problem.hdim * problem.dtype.bits
+    kv_bits = problem.kv_heads * keys * (problem.hdim + problem.hdim_v) * problem.kv_bits
+    return (q_bits + kv_bits) // 8
 
 
 def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:

@@ -17,12 +17,28 @@ from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.problem import Problem
 
-EPS = {DType.FP32: 2.0**-24, DType.FP16: 2.0**-11, DType.BF16: 2.0**-8, DType.FP8_E4M3: 2.0**-4}
+EPS = {
+    DType.FP32: 2.0**-24,
+    DType.FP16: 2.0**-11,
+    DType.BF16: 2.0**-8,
+    DType.FP8_E4M3: 2.0**-4,
+    DType.FP8_E5M2: 2.0**-3,
+    DType.MXFP8: 2.0**-4,
+    DType.MXFP4: 2.0**-2,
+}
 """Unit roundoff: the largest relative error of one rounding to nearest."""
 
-HALF_STEP = {DType.FP32: 2.0**-126, DType.FP16: 2.0**-25, DType.BF16: 2.0**-126, DType.FP8_E4M3: 2.0**-10}
-"""Largest absolute error of a number that is too small for a relative one: half a step of subnormal fp16 or fp8. fp32 and
-bf16 kernels may treat a number below the smallest normal one as zero (every fast exp2 and the matrix units do)."""
+HALF_STEP = {
+    DType.FP32: 2.0**-126,
+    DType.FP16: 2.0**-25,
+    DType.BF16: 2.0**-126,
+    DType.FP8_E4M3: 2.0**-10,
+    DType.FP8_E5M2: 2.0**-17,
+    DType.MXFP8: 2.0**-18,
+    DType.MXFP4: 2.0**-4,
+}
+"""Largest absolute error of a number that is too small for a relative one: half a step of subnormal fp16 or fp8; for MX types
+half a step of a block whose largest weight is 1. fp32 and bf16 kernels may treat a number below the smallest normal one as zero (every fast exp2 and the matrix units do)."""
 
 LEAST_NORMAL = {DType.FP16: 2.0**-14}
 """Smallest normal number of the types whose subnormal numbers a softmax can reach. An architecture that states

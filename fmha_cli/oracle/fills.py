@@ -15,8 +15,10 @@ means         Q is 0, so O is the mean of the visible rows of V, which is coded 
 pointer       every query selects one visible key, so O is that key's row of V, which is coded (``pointer``)
 ============  ==========================================================================================
 
-Rows of K and V that hold no key are NaN: the padding and the rest of a cache, unused pages, and slots for appended keys.
-The padding of a packed bias is NaN too.
+Rows of K and V that hold no key are NaN: the padding and the rest of a cache, unused pages, and slots for appended keys. In
+int8 and fp4, which have no NaN, they hold the largest magnitude. The padding of a packed bias is NaN too.
+
+An int8 cache with scales holds 32 steps for 1, and its scales are near 1/32. MX types are made in float32 and converted (``mx``).
 """
 
 from __future__ import annotations
@@ -29,10 +31,11 @@ import numpy as np
 import numpy.typing as npt
 
 from fmha_cli.domain.errors import UsageError
-from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Alibi
+from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Alibi, QScale
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import Role, TensorShape, page_count, pages_of, shapes_of
+from fmha_cli.domain.tensors import Element, Role, TensorShape, page_count, pages_of, shapes_of
 from fmha_cli.oracle.coded import UNUSED, code, stored_ids
+from fmha_cli.oracle.mx import SCALED, encoded, made_as
 from fmha_cli.oracle.pointer import pointing
 from fmha_cli.oracle.tensors import Array, Inputs, numpy_dtype, packed_bias, round_to
 
@@ -43,6 +46,8 @@ CustomFill = Callable[[tuple[int, ...], np.random.Generator], F32]
 CODED = ("coded", *CLOSED_FILLS)
 """Fills whose V is coded."""
 
+INT8_STEPS = 32
+"""Steps of int8 for a filled number of 1, where scales undo it: 127 steps are nearly 4 standard deviations."""
 _CHUNK = 1 << 18
 _LARGE_STD = 24.0
 _EVEN = np.uint64(0x0000FFFF0000FFFF)
@@ -79,14 +84,17 @@ def fill(
     out: dict[str, Array] = {name: (given or {})[name] for name in shapes if name in (given or {})}
     if problem.paged and "block_table" not in out:
         out["block_table"] = block_table(problem, seed)
-    for name, shape in shapes.items():
-        if name not in out:
+    for name in shapes:
+        if name not in out and not name.endswith("_scale"):
+            shape = made_as(problem, name)
             if kind in CODED and name in ("v", "v_new"):
                 ids = stored_ids(problem, name, out.get("block_table"))
-                out[name] = round_to(code(ids, problem.hdim_v), shape.dtype)
+                out[name] = round_to(code(ids, problem.hdim_v) * _steps(problem, shape), shape.dtype)
             else:
                 made = pointing(problem, name, seed, out.get("block_table")) if kind == "pointer" else None
                 out[name] = _tensor(problem, kind, seed, name, shape, custom) if made is None else made
+            if problem.dtype.is_mx and name in SCALED:
+                out[name], out[f"{name}_scale"] = encoded(problem, name, out[name])
             _poison(problem, name, out)
     return out
 
@@ -100,7 +108,9 @@ def _tensor(
             return standard_slopes(problem.heads)
         return _uniform(bits, shape.elements).reshape(shape.shape)
     if name.endswith("_descale"):
-        return (_uniform(bits, shape.elements) + np.float32(0.5)).reshape(shape.shape)
+        whole = shapes_of(problem)["q" if name == "q_descale" else "k"].dtype is Element.INT8
+        steps = np.float32(1 / INT8_STEPS if whole else 1)
+        return ((_uniform(bits, shape.elements) + np.float32(0.5)) * steps).reshape(shape.shape)
     if kind == "means" and name == "q":
         return np.zeros(shape.shape, numpy_dtype(shape.dtype))
     if kind in custom:
@@ -109,9 +119,15 @@ def _tensor(
         # k_new uses the rows of k, so that appended keys tie with cached ones
         few = _integers(generator(seed, "k"), 4 * shape.shape[-1]).reshape(4, -1)
         choice = bits.random_raw(shape.elements // max(1, shape.shape[-1])) & np.uint64(3)
-        return round_to(few[choice.astype(np.int64)].reshape(shape.shape), shape.dtype)
+        return round_to(few[choice.astype(np.int64)].reshape(shape.shape) * _steps(problem, shape), shape.dtype)
     integers = kind == "sparse_int" or (kind == "ties" and name in ("q", "bias", "sink_logits"))
-    return _chunked(bits, shape, _integers if integers else normals, _factor(problem, kind, name))
+    factor = _factor(problem, kind, name) * _steps(problem, shape)
+    return _chunked(bits, shape, _integers if integers else normals, factor)
+
+
+def _steps(problem: Problem, shape: TensorShape) -> float:
+    """The factor of numbers that become integers, which their scale divides again."""
+    return INT8_STEPS if shape.dtype is Element.INT8 and problem.qscale is not QScale.NONE else 1
 
 
 def standard_slopes(heads: int) -> F32:
@@ -181,8 +197,12 @@ def block_table(problem: Problem, seed: int) -> npt.NDArray[np.int32]:
 
 
 def _poison(problem: Problem, name: str, tensors: dict[str, Array]) -> None:
-    """Set the unused elements to NaN."""
+    """Set the unused elements to NaN, or to the largest magnitude."""
     if name == "bias" and (used := packed_bias(problem)) is not None:
         tensors[name][~used] = np.nan
     elif name in ("k", "v") and problem.cache_seqlens is not None:
-        tensors[name][stored_ids(problem, name, tensors.get("block_table")) == UNUSED] = np.nan
+        unused = stored_ids(problem, name, tensors.get("block_table")) == UNUSED
+        values = tensors[name]
+        values[unused] = {Element.INT8: -128, Element.FP4_E2M1: 6}.get(shapes_of(problem)[name].dtype, np.nan)
+        if name == "k" and "k_scale" in tensors:
+            tensors["k_scale"][unused] = np.nan

@@ -16,11 +16,13 @@ from zlib import crc32
 
 import numpy as np
 
+from fmha_cli.domain.dtypes import DType, KvDType
 from fmha_cli.domain.features import Alibi
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import Element, shapes_of
+from fmha_cli.domain.tensors import Element
 from fmha_cli.oracle.budgets import EPS
 from fmha_cli.oracle.coded import UNUSED, key_id, mix, stored_ids
+from fmha_cli.oracle.mx import made_as
 from fmha_cli.oracle.scores import sunk, visible_range
 from fmha_cli.oracle.tensors import (
     F64,
@@ -62,13 +64,21 @@ def length_of(problem: Problem) -> float:
     words = problem.hdim // bits_of(problem)
     apart = 2.0 * words
     if problem.rotary.dim:
-        apart -= _ROTATED * EPS.get(problem.dtype, 1.0) * problem.hdim
+        apart -= _ROTATED * _rounding(problem) * problem.hdim
     if apart < max(1, words) or not problem.scale:
         return 0.0
     gap = _REST + log(max(1, problem.seqlen_k)) + 2 * _TERMS  # above other keys, and above a sink logit
     if problem.alibi is not Alibi.NONE:
         gap += NEAR
     return float(2.0 ** ceil(log2(gap / (abs(problem.scale) * min(apart, problem.hdim)))))
+
+
+def _rounding(problem: Problem) -> float:
+    """Unit roundoff of rotated keys as the cache keeps them; 1 for integers, of which a sign is one step."""
+    kv = problem.kv_dtype
+    if kv in (KvDType.SAME, KvDType.INT8):
+        return 1.0 if kv is KvDType.INT8 else EPS.get(problem.dtype, 1.0)
+    return EPS[DType(kv.value)]
 
 
 def why_not(problem: Problem) -> str | None:
@@ -83,8 +93,9 @@ def why_not(problem: Problem) -> str | None:
         return f"hdim {problem.hdim} has too few directions for {problem.seqlen_k} keys"
     length = length_of(problem)
     if not length:
-        return f"rotated keys in {problem.dtype.value} are not far enough apart"
-    if 2 * length > largest(Element.of(problem.dtype)):
+        held = problem.dtype if problem.kv_dtype is KvDType.SAME else problem.kv_dtype
+        return f"rotated keys in {held.value} are not far enough apart"
+    if not problem.dtype.is_mx and 2 * length > largest(Element.of(problem.dtype, problem.fp8_encoding)):
         return f"a one-hot softmax needs queries of {length:g}, too large for {problem.dtype.value}"
     return None
 
@@ -124,7 +135,7 @@ def directions(problem: Problem, ids: Ints, seed: int) -> F64:
 
 def pointing(problem: Problem, name: str, seed: int, block_table: Array | None) -> Array | None:
     """The tensor ``name`` of this fill; None for one that has the values of ``normal``."""
-    shape = shapes_of(problem)[name]
+    shape = made_as(problem, name)
     if name in ("q_descale", "k_descale"):
         return np.ones(shape.shape, np.float32)
     if name == "k":
@@ -146,7 +157,7 @@ def pointing(problem: Problem, name: str, seed: int, block_table: Array | None) 
 
 
 def _queries(problem: Problem, seed: int) -> Array:
-    shape, length = shapes_of(problem)["q"], np.copysign(length_of(problem) or 1.0, problem.scale)
+    shape, length = made_as(problem, "q"), np.copysign(length_of(problem) or 1.0, problem.scale)
     out = np.zeros(shape.shape, numpy_dtype(shape.dtype))
     ratio = problem.heads // problem.kv_heads
     for b, (count, keys) in enumerate(zip(problem.query_lengths(), problem.key_lengths(), strict=True)):

@@ -10,9 +10,10 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
+from fmha_cli.domain.dtypes import MX_BLOCK, KvDType
 from fmha_cli.domain.features import Layout, Mode, QScale, Rotary, RotaryStyle
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.tensors import SCALE_BLOCK, Element, bias_shape, offsets
+from fmha_cli.domain.tensors import SCALE_BLOCK, Element, bias_shape, blocks_before, offsets
 
 Array = npt.NDArray[Any]
 F64 = npt.NDArray[np.float64]
@@ -27,6 +28,11 @@ _NUMPY: Mapping[Element, npt.DTypeLike] = {
     Element.BF16: ml_dtypes.bfloat16,
     Element.FP8_E4M3: ml_dtypes.float8_e4m3fn,
     Element.FP8_E5M2: ml_dtypes.float8_e5m2,
+    Element.FP8_E4M3_FNUZ: ml_dtypes.float8_e4m3fnuz,
+    Element.FP8_E5M2_FNUZ: ml_dtypes.float8_e5m2fnuz,
+    Element.FP4_E2M1: ml_dtypes.float4_e2m1fn,
+    Element.E8M0: ml_dtypes.float8_e8m0fnu,
+    Element.INT8: np.int8,
     Element.INT32: np.int32,
 }
 
@@ -34,20 +40,39 @@ ROTARY_BASE = 10000.0
 
 
 def numpy_dtype(element: Element) -> np.dtype[Any]:
-    """The numpy type of a storage type (bf16 and the OCP fp8 types from ``ml_dtypes``)."""
+    """The numpy type of a storage type (bf16, fp8, fp4 and e8m0 from ``ml_dtypes``)."""
     return np.dtype(_NUMPY[element])
 
 
 def largest(element: Element) -> float:
     """The largest finite number of a storage type."""
+    if element is Element.INT8:
+        return float(np.iinfo(np.int8).max)
     finfo: Any = ml_dtypes.finfo
     return float(finfo(numpy_dtype(element)).max)
 
 
 def round_to(values: npt.ArrayLike, element: Element) -> Array:
-    """Round to nearest even in a storage type. Overflow becomes inf, or NaN in e4m3fn, which has no inf."""
+    """Round to nearest even in a storage type. Overflow becomes inf; NaN in types without inf, the largest number in int8
+    and fp4, which have neither. Other values that are not finite are 0 in int8."""
+    if element is Element.INT8:
+        with np.errstate(invalid="ignore"):
+            whole: Array = np.nan_to_num(np.clip(np.rint(values), -128, 127)).astype(np.int8)
+        return whole
     with np.errstate(over="ignore"):
         return np.asarray(values).astype(numpy_dtype(element))
+
+
+def quantised(values: F64, factor: F64, element: Element) -> Array:
+    """Rows as a cache of a narrower type keeps them: divided by their de-quantisation factors in single precision, limited to
+    the type's finite numbers, rounded to nearest even. NaN stays NaN (0 in int8).
+
+    Args:
+        factor: (rows, 1) or (1,).
+    """
+    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        scaled = values.astype(np.float32) / factor.astype(np.float32)
+    return round_to(np.clip(scaled, -largest(element), largest(element)), element)
 
 
 def rotate(x: npt.ArrayLike, positions: npt.ArrayLike, rotary: Rotary) -> F64:
@@ -95,7 +120,7 @@ class SequenceView:
         return self.problem.leftpads()[self.b]
 
     def rows(self, name: str, h: int) -> Array:
-        """(seqlen_q, d) of q, dq (layout) or o, do (layout_out); a view into the tensor."""
+        """(seqlen_q, d) of q, q_scale, dq (layout) or o, do (layout_out); a view into the tensor."""
         p = self.problem
         layout = p.layout_out if name in ("o", "do") else p.layout
         return head_rows(self.inputs[name], p, layout, p.query_lengths(), self.b, h)
@@ -120,31 +145,60 @@ class SequenceView:
         return self.inputs["block_table"][self.b].astype(np.int64)[j // page], j % page
 
     def appended(self, name: str, g: int) -> Array:
-        """(append, d): the new rows as the cache keeps them (keys rotated at leftpad + cache_seqlen + t, then rounded)."""
+        """(append, d): the new rows as the cache keeps them (keys rotated at leftpad + cache_seqlen + t, then rounded, and
+        quantised where the cache has a type of its own)."""
         p = self.problem
         new = batched_rows(self.inputs[f"{name}_new"], p.layout, self.b, g)
-        if name == "v" or not p.rotary.dim or p.cache_seqlens is None:
+        narrow, held = p.kv_dtype is not KvDType.SAME, Element.of_keys(p)
+        if p.cache_seqlens is None or not (narrow or (name == "k" and p.rotary.dim)):
             return new
-        positions = self.leftpad + p.cache_seqlens[self.b] + np.arange(p.append)
-        return round_to(rotate(new, positions, p.rotary), Element.of(p.dtype))
+        index = p.cache_seqlens[self.b] + np.arange(p.append)
+        rows = rotate(new, self.leftpad + index, p.rotary if name == "k" else Rotary())
+        return quantised(rows, self.descale(name, g, index), held) if narrow else round_to(rows, held)
 
     def queries(self, h: int, i: Ints) -> F64:
         """(rows, hdim) float64 of the chosen rows: de-quantised, and rotated when the problem rotates."""
         q = self.rows("q", h)[i].astype(np.float64)
-        q *= self.descale("q", h, i)
+        q *= self.descale("q", h, i) * self.block_scale("q", h, self.seqlen_q)[i, : q.shape[1]]
         return rotate(q, self.leftpad + self.seqlen_k - self.seqlen_q + i, self.problem.rotary)
 
     def keys64(self, name: str, g: int) -> F64:
         """(seqlen_k, d) float64 of k or v, de-quantised."""
         out = self.keys(name, g).astype(np.float64)
         if self.problem.qscale is not QScale.NONE:
-            out *= self.descale(name, g, np.arange(self.seqlen_k))
+            with np.errstate(invalid="ignore"):
+                out *= self.descale(name, g, np.arange(self.seqlen_k))
+                out *= self.block_scale(name, g, self.seqlen_k)[:, : out.shape[1]]
         return out
 
-    def descale(self, name: str, head: int, index: Ints) -> F64:
-        """(rows, 1), or (1,), factors of the rows ``index`` of q, k or v."""
+    def block_scale(self, name: str, head: int, rows: int) -> F64:
+        """(rows, d or more) the MX scale of every element of q, k or v; (rows, 1) of ones for other types."""
         p = self.problem
-        if p.qscale is QScale.NONE:
+        if not p.dtype.is_mx:
+            return np.ones((1, 1)).repeat(rows, axis=0)
+        if name == "v":
+            blocks, index = self._value_blocks(head)
+            return blocks[index]
+        stored = self.rows(f"{name}_scale", head) if name == "q" else self.keys(f"{name}_scale", head)
+        return stored.astype(np.float64).repeat(MX_BLOCK, axis=1)
+
+    def _value_blocks(self, g: int) -> tuple[F64, Ints]:
+        """Scales of V by block (blocks, hdim_v), and the block of every key."""
+        p, scale = self.problem, self.inputs["v_scale"]
+        j = np.arange(self.seqlen_k)
+        if p.paged:
+            page, slot = self.slots(0, self.seqlen_k)
+            return scale[page, slot // MX_BLOCK, g].astype(np.float64), j
+        if p.mode is Mode.GROUP and p.cache_seqlens is None:
+            first, end = blocks_before(p.key_lengths())[self.b : self.b + 2]
+            mine = scale[g, first:end] if p.layout is Layout.BHSD else scale[first:end, g]
+            return mine.astype(np.float64), j // MX_BLOCK
+        return batched_rows(scale, p.layout, self.b, g).astype(np.float64), (self.leftpad + j) // MX_BLOCK
+
+    def descale(self, name: str, head: int, index: Ints) -> F64:
+        """(rows, 1), or (1,), factors of the rows ``index`` of q, k or v; 1 where the tensor has none."""
+        p = self.problem
+        if f"{name}_descale" not in self.inputs:
             return np.ones(1)
         scale: F64 = self.inputs[f"{name}_descale"].astype(np.float64)
         if scale.size == 1:

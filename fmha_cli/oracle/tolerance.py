@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from fmha_cli.domain.dtypes import KvDType
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element
 from fmha_cli.domain.verdict import Check, Comparison
@@ -73,7 +74,7 @@ def compare(
     """
     budget = budget_of(problem, "o", family, backend)
     total = problem.heads * sum(problem.query_lengths())
-    limit = largest(Element.of(problem.dtype_out))
+    limit = largest(Element.of(problem.dtype_out, problem.fp8_encoding))
     per_reach = LSE_SPREAD * score_error(problem) / budget.lse
     rows, errors, lse_parts, worths = [], [], [], []
     suspect: tuple[float, Array, Reference, int] | None = None
@@ -99,7 +100,7 @@ def compare(
     if lse is not None:
         checks.append(("lse", lse_check(LseErrors.joined(lse_parts), budget, fill, judged, total)))
     for name, tensor in (cache or {}).items():
-        checks.append((name, cache_check(tensor, reference.cache[name], budget, fill)))
+        checks.append((name, cache_check(tensor, reference.cache[name], cache_budget(problem, budget), fill)))
     return Comparison(
         checks=tuple(checks),
         distrust=distrust_of(Worth.joined(worths), fill),
@@ -206,6 +207,14 @@ def lse_check(errors: LseErrors, budget: Budget, fill: str, rows: Rows, total: i
         fill=fill,
         worst=None if worst is None else rows.name(worst),
     )
+
+
+def cache_budget(problem: Problem, budget: Budget) -> Budget:
+    """The budget of a cache after an append: that of O, with the unit roundoff of the cache's own type."""
+    eps = {KvDType.INT8: 2.0**-8, KvDType.FP8_E4M3: 2.0**-4, KvDType.FP8_E5M2: 2.0**-3}.get(
+        problem.kv_dtype, budget.eps
+    )
+    return budget if eps <= budget.eps else replace(budget, eps=eps)
 
 
 def cache_check(actual: Array, expected: Array, budget: Budget, fill: str) -> Check:

@@ -91,7 +91,9 @@ class SchemaWriter:
         if isinstance(kind, type) and issubclass(kind, Enum):
             return {"enum": [member.value for member in kind]}
         if is_dataclass(kind):
-            return self._object({m.key: m.hint for m in members_of(kind)}, getattr(kind, "json_always", None))
+            members = members_of(kind)
+            always = getattr(kind, "json_always", None) or [m.key for m in members if not m.default]
+            return self._object({m.key: m.hint for m in members}, always)
         return {}
 
     def _union(self, kinds: list[Any], nullable: bool) -> Node:

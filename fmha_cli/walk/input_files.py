@@ -7,14 +7,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.dtypes import DType, Fp8Encoding, KvDType
 from fmha_cli.domain.errors import ImpossibleProblem, UsageError
 from fmha_cli.domain.flags import FILLED, parse_list, parse_size
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.tensors import Element, pages_of, shapes_of
+from fmha_cli.oracle.mx import SCALED, encoded
 from fmha_cli.oracle.tensors import Array, numpy_dtype, round_to
 from fmha_cli.walk.request import TENSOR_OF_FLAG
-from fmha_cli.walk.tensor_read import read_tensor
+from fmha_cli.walk.tensor_read import file_of, read_tensor
 
 _PAGED = ("pages", "page", "heads", "d")
 _AXES: Mapping[tuple[bool, bool], tuple[str, ...]] = {
@@ -25,7 +26,17 @@ _AXES: Mapping[tuple[bool, bool], tuple[str, ...]] = {
 }
 """(bshd, packed) -> axes of q, k and v (``fmha_cli.domain.tensors`` defines the forms)."""
 
-_DTYPE_OF = {str(numpy_dtype(Element.of(d))): d for d in DType if d.value in Element._value2member_map_}
+_DTYPE_OF = {
+    str(numpy_dtype(Element.of(dtype, encoding))): (dtype, encoding)
+    for encoding in (Fp8Encoding.FNUZ, Fp8Encoding.OCP)
+    for dtype in DType
+    if not dtype.is_mx
+}
+"""Name of a numpy type -> dtype, and the encoding of fp8."""
+_CACHE_TYPES = {"int8": (KvDType.INT8, Fp8Encoding.OCP)} | {
+    name: (KvDType(dtype.value), encoding) for name, (dtype, encoding) in _DTYPE_OF.items() if dtype.is_fp8
+}
+"""Name of a numpy type that a cache can have beside another type of Q -> its type, and the encoding of fp8."""
 
 _FLAG_OF = {tensor: f"--{flag.replace('_', '-')}" for flag, tensor in TENSOR_OF_FLAG.items()}
 
@@ -49,7 +60,19 @@ def read_input_files(files: Mapping[str, str]) -> InputFiles:
     for key, spec in named.items():
         name = TENSOR_OF_FLAG[key]
         arrays[name] = read_tensor(spec, f"--{key.replace('_', '-')}", name)
+        if name in SCALED:
+            arrays |= _scales(spec, name)
     return InputFiles(arrays, {TENSOR_OF_FLAG[key]: spec for key, spec in named.items()})
+
+
+def _scales(spec: str, name: str) -> dict[str, Array]:
+    """The block scales beside a tensor of an MX type, under the key NAME_scale of the same file; empty without it."""
+    try:
+        return {f"{name}_scale": read_tensor(f"{file_of(spec)[0]}:{name}_scale", f"--{name}", f"{name}_scale")}
+    except UsageError as fault:
+        if fault.code != "E032":
+            raise
+        return {}
 
 
 def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[str, str | bool]:
@@ -107,9 +130,26 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
     if bias is not None and "bias" not in raw and bias.ndim == 4:
         out["bias"] = f"elementwise:{('bhss' if bias.shape[0] > 1 else '1hss') if bias.shape[1] > 1 else '11ss'}"
     dtypes = {name: given.arrays[name].dtype for name in ("q", "k", "v") if name in given.arrays}
+    if "kv_dtype" not in raw and cache != "none":
+        out |= _cache_type(dtypes)
     if dtypes and "dtype" not in raw:
-        out["dtype"] = _common_dtype(dtypes)
+        out |= _common_dtype(dtypes)
     return out
+
+
+def _cache_type(dtypes: dict[str, np.dtype[np.generic]]) -> dict[str, str]:
+    """The flags of a cache with a type of its own, whose tensors are taken out of ``dtypes``; empty without one."""
+    held = {str(dtypes[name]) for name in ("k", "v") if name in dtypes}
+    if "q" not in dtypes or len(held) != 1 or str(dtypes["q"]) in held or not held <= _CACHE_TYPES.keys():
+        return {}
+    for name in ("k", "v"):
+        dtypes.pop(name, None)
+    kv, encoding = _CACHE_TYPES[held.pop()]
+    return {"kv_dtype": kv.value, **_encoded(encoding)}
+
+
+def _encoded(encoding: Fp8Encoding) -> dict[str, str]:
+    return {"fp8_encoding": encoding.value} if encoding is Fp8Encoding.FNUZ else {}
 
 
 def _refuse_other_layout(
@@ -144,7 +184,8 @@ def _contradiction(what: str, flag: str) -> ImpossibleProblem:
     return ImpossibleProblem(what, code="P015", where=flag, why="shapes come from the files", help=f"leave {flag} out")
 
 
-def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]]) -> str:
+def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]]) -> dict[str, str]:
+    """The flags of the one type of several tensors. Raises UsageError: E035, they have none."""
     names = {str(d) for d in dtypes.values()}
     if len(names) != 1:
         listed = ", ".join(f"{k} {v}" for k, v in dtypes.items())
@@ -153,7 +194,8 @@ def _common_dtype(dtypes: Mapping[str, np.dtype[np.generic]]) -> str:
     if name not in _DTYPE_OF:
         help = "fp32, fp16, bf16 or fp8, or name one with --dtype"
         raise UsageError(f"element type {name} of the files", code="E035", help=help)
-    return _DTYPE_OF[name].value
+    dtype, encoding = _DTYPE_OF[name]
+    return {"dtype": dtype.value, **_encoded(encoding)}
 
 
 def check_fit(problem: Problem, given: InputFiles) -> None:
@@ -165,7 +207,7 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
             which do not exist.
     """
     shapes = shapes_of(problem)
-    for name, array in given.arrays.items():
+    for name, array in _used(problem, given).items():
         flag = _FLAG_OF.get(name, f"--{name}")
         if name not in shapes:
             raise _contradiction(f"the problem has no tensor {name}", flag)
@@ -181,6 +223,23 @@ def check_fit(problem: Problem, given: InputFiles) -> None:
             raise UsageError(what, code="E035", where=flag, help=help)
     if "block_table" in given.arrays:
         _check_block_table(problem, given.arrays["block_table"])
+
+
+def _used(problem: Problem, given: InputFiles) -> dict[str, Array]:
+    """The files' arrays that the problem has a use for: scales of MX types lie beside other arrays in a file.
+
+    Raises:
+        UsageError: E032, elements of an MX type without their scales.
+    """
+    if not problem.dtype.is_mx:
+        return {name: array for name, array in given.arrays.items() if not name.endswith("_scale")}
+    for name in SCALED:
+        array = given.arrays.get(name)
+        if array is not None and f"{name}_scale" not in given.arrays and str(array.dtype) not in ("float32", "float64"):
+            what = f"--{name}: {array.dtype} elements of {problem.dtype.value} without their scales"
+            help = f"add an array {name}_scale to the file, or save float32, which is converted"
+            raise UsageError(what, code="E032", where=f"--{name}", help=help)
+    return dict(given.arrays)
 
 
 def _check_block_table(problem: Problem, table: Array) -> None:
@@ -206,9 +265,12 @@ def fitted(problem: Problem, given: InputFiles) -> tuple[dict[str, Array], list[
     shapes = shapes_of(problem)
     out: dict[str, Array] = {}
     notes: list[str] = []
-    for name, array in given.arrays.items():
+    for name, array in _used(problem, given).items():
         want = shapes[name]
-        if array.dtype == numpy_dtype(want.dtype):
+        if problem.dtype.is_mx and name in SCALED and f"{name}_scale" not in given.arrays:
+            out[name], out[f"{name}_scale"] = encoded(problem, name, array.astype(np.float32))
+            notes.append(f"{name}: {array.dtype} converted to {problem.dtype.value} (OCP Microscaling, section 6.3)")
+        elif array.dtype == numpy_dtype(want.dtype):
             out[name] = np.array(array)
         elif want.dtype is Element.INT32:
             out[name] = array.astype(np.int32)

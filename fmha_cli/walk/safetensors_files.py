@@ -25,8 +25,12 @@ _READ: Mapping[str, npt.DTypeLike] = {
     "BF16": ml_dtypes.bfloat16,
     "F8_E4M3": ml_dtypes.float8_e4m3fn,
     "F8_E5M2": ml_dtypes.float8_e5m2,
+    "F8_E4M3FNUZ": ml_dtypes.float8_e4m3fnuz,
+    "F8_E5M2FNUZ": ml_dtypes.float8_e5m2fnuz,
+    "F8_E8M0": ml_dtypes.float8_e8m0fnu,
     "I64": np.int64,
     "I32": np.int32,
+    "I8": np.int8,
 }
 _BITS = re.compile(r"(?:BOOL|[A-Z]+?(\d+)(?:_\w+)?)\Z")
 """``BOOL`` (8 bits), or a name that says its bits: ``F32``, ``BF16``, ``F8_E4M3``."""

@@ -16,7 +16,8 @@ Array = npt.NDArray[Any]
 
 
 def write_tensors(path: Path, arrays: Mapping[str, Array], flag: str = "--out") -> None:
-    """Write results atomically; ``.npy`` holds only ``o``. bf16 and fp8 become float32 in ``.npy`` and ``.npz``.
+    """Write results atomically; ``.npy`` holds only ``o``. bf16 and fp8 become float32 in ``.npy`` and ``.npz``, types that the
+    format has no name for (``UNNAMED``) in ``.safetensors`` too.
 
     Raises:
         EnvironmentProblem: X040, the file cannot be written.
@@ -33,6 +34,10 @@ def write_tensors(path: Path, arrays: Mapping[str, Array], flag: str = "--out") 
             file.write(stream.getbuffer())
 
 
+UNNAMED = frozenset({"float4_e2m1fn"})
+"""numpy types that the safetensors library does not write: its fp4 has two codes in a byte."""
+
+
 def _plain(array: Array) -> Array:
     native = array.dtype.kind in "fi" and array.dtype.isbuiltin == 1
     return array if native else array.astype(np.float32)
@@ -41,4 +46,7 @@ def _plain(array: Array) -> Array:
 def _safetensors(arrays: Mapping[str, Array]) -> bytes:
     from safetensors.numpy import save
 
-    return save({name: np.ascontiguousarray(array) for name, array in arrays.items()})
+    def named(array: Array) -> Array:
+        return array.astype(np.float32) if array.dtype.name in UNNAMED else array
+
+    return save({name: np.ascontiguousarray(named(array)) for name, array in arrays.items()})

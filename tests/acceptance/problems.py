@@ -230,6 +230,11 @@ def _rotated(rng: random.Random, flags: Flags) -> Flags:
 
 REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "fp8": ("K001", lambda rng: {"--dtype": rng.choice(["fp8_e4m3", "fp8_e5m2", "fp8_e4m3:bf16", "fp8_e5m2:fp32"])}),
+    "fnuz": ("K027", lambda rng: {"--dtype": rng.choice(["fp8_e4m3:bf16", "fp8_e5m2:fp16"]), "--fp8-encoding": "fnuz"}),
+    "cache of its own type": (
+        "K028",
+        lambda rng: _cached(rng) | {"--kv-dtype": rng.choice(["int8", "fp8_e4m3", "fp8_e5m2"])},
+    ),
     "mx": ("K001", lambda rng: {"--dtype": rng.choice(["mxfp8", "mxfp4"])}),
     "other output type": ("K001 K002", lambda rng: {"--dtype": rng.choice(["fp16:fp32", "bf16:fp32", "fp32:bf16"])}),
     "backward in splits": ("K017", lambda rng: {"--direction": "bwd", "--splits": str(rng.randint(2, 9))}),

@@ -188,3 +188,19 @@ def test_an_object_takes_its_fields_from_another() -> None:
     assert taken_from(Leaf("a", Colour.RED), Row, colour="green") == Row("a", "green")
     with pytest.raises(AttributeError, match="name"):
         taken_from(object(), Row, colour="green")
+
+
+@dataclass(frozen=True)
+class Grown:
+    json_later: ClassVar[tuple[str, ...]] = ("size",)
+    name: str
+    size: int = 3
+
+
+def test_later_members_are_absent_at_their_defaults() -> None:
+    assert to_json(Grown("a")) == {"name": "a"}
+    assert to_json(Grown("a", 4)) == {"name": "a", "size": 4}
+    assert from_json(Grown, {"name": "a"}) == from_json(Grown, {"name": "a", "size": 3}) == Grown("a")
+    assert from_json(Grown, {"name": "a", "size": 4}) == Grown("a", 4)
+    with pytest.raises(DecodeError, match="lacks name"):
+        from_json(Grown, {"size": 4})

@@ -13,6 +13,7 @@ from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Comparison, Verdict
+from fmha_cli.oracle.budgets import budget_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.measure import row_errors
 from fmha_cli.oracle.reference import forward
@@ -88,11 +89,9 @@ def test_lse_must_be_minus_infinity_exactly_where_a_row_sees_nothing() -> None:
 
 
 def test_unsupported_dtype_has_no_budget() -> None:
-    problem = Problem.from_cli("-s 4 -d 8 --dtype fp8_e5m2")
-    inputs = fill(problem)
-    reference = forward(problem, inputs)
-    with pytest.raises(UnsupportedError, match="fp8_e5m2"):
-        compare(problem, reference.o_tensor(problem), None, reference)
+    problem = Problem.from_cli("-s 4 -d 8 --dtype fp8_e5m2 --direction bwd")
+    with pytest.raises(UnsupportedError, match="dq in fp8_e5m2"):
+        budget_of(problem, "dq")
 
 
 @pytest.mark.parametrize(

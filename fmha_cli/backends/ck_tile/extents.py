@@ -21,7 +21,7 @@ MX = (DType.MXFP8, DType.MXFP4)
 
 
 def wide_strides(problem: Problem) -> Iterator[tuple[str, int]]:
-    """(tensor, elements) of each stride that does not fit in 32 bits. MX tensors have no layout, hence no strides."""
+    """(tensor, elements) of each stride that does not fit in 32 bits. No kernel reads MX tensors."""
     return ((name, stride) for name, stride in _strides(problem) if stride >= INDEX_END)
 
 

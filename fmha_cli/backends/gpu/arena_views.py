@@ -22,6 +22,11 @@ DTYPES: Mapping[str, np.dtype[np.generic]] = MappingProxyType(
         "bf16": np.dtype(ml_dtypes.bfloat16),
         "fp8_e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
         "fp8_e5m2": np.dtype(ml_dtypes.float8_e5m2),
+        "fp8_e4m3_fnuz": np.dtype(ml_dtypes.float8_e4m3fnuz),
+        "fp8_e5m2_fnuz": np.dtype(ml_dtypes.float8_e5m2fnuz),
+        "fp4_e2m1": np.dtype(ml_dtypes.float4_e2m1fn),
+        "e8m0": np.dtype(ml_dtypes.float8_e8m0fnu),
+        "int8": np.dtype(np.int8),
         "int32": np.dtype(np.int32),
         "uint8": np.dtype(np.uint8),
     }
