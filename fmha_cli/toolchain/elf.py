@@ -6,6 +6,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 _HEADER = struct.Struct("<16sHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
@@ -14,6 +15,9 @@ _NOTE = struct.Struct("<III")
 _SHT_SYMTAB, _SHT_NOTE, _SHT_NOBITS, _SHT_DYNSYM = 2, 7, 8, 11
 _STT_OBJECT, _STT_FUNC = 1, 2
 _LONGEST_NAME = 1 << 16
+
+MACHINES = {62: "x86_64", 183: "aarch64"}
+"""Hosts by ``e_machine`` (System V ABI, ELF header: EM_X86_64, EM_AARCH64), as Linux spells them."""
 
 
 class MalformedObject(ValueError):
@@ -151,6 +155,17 @@ class Elf:
         if offset + size > len(self._raw):
             raise MalformedObject("a section is outside the file")
         return self._raw[offset : offset + size]
+
+
+def machine_of_file(path: Path) -> str | None:
+    """The host that a file's code is for; None if it is no ELF file, or for something else.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with path.open("rb") as file:
+        head = file.read(20)
+    return MACHINES.get(int.from_bytes(head[18:20], "little")) if head[:4] == b"\x7fELF" else None
 
 
 def _unpacked(form: struct.Struct, raw: bytes, offset: int, what: str) -> tuple[int, ...]:

@@ -8,10 +8,10 @@ import subprocess
 from collections import Counter
 from pathlib import Path
 
-_LINE = re.compile(r"^\s+[0-9a-f]+:\s+(\S+)\s*(.*)$")
-_SPILL = re.compile(
-    r"^v?mov[au]p[sd]\s+%[xyz]mm\d+,-?0x[0-9a-f]+\(%r[sb]p\)|^v?mov[au]p[sd]\s+-?0x[0-9a-f]+\(%r[sb]p\),%[xyz]mm"
-)
+from fmha_cli.backends.cpu.listing import disassembler, instructions
+from fmha_cli.domain.processor import machine_here
+from fmha_cli.toolchain.elf import machine_of_file
+
 _MATRIX = re.compile(r"^(vdpbf16ps|vpdp\w+|tdp\w+|bfdot|bfmmla|[us]?mmla|fmmla|fmopa)$")
 _WIDTHS = (("%zmm", 512), ("%ymm", 256), ("%xmm", 128))
 _ARM = re.compile(r"\bv\d+\.(4s|2d|8h|16b)")
@@ -24,9 +24,11 @@ def inspect_library(path: Path) -> dict[str, object]:
     ``spills`` counts vector moves between a register and the stack frame. It is an estimate, because a C++ array on the
     stack looks the same. Without objdump every figure is null and ``why`` states the reason.
     """
-    tool = shutil.which("objdump")
+    machine = machine_of_file(path)
+    tool = disassembler(machine)
     if tool is None:
-        return _nothing("objdump is not installed (package binutils)")
+        package = "binutils" if machine in (None, machine_here()) else f"binutils-{machine}-linux-gnu".replace("_", "-")
+        return _nothing(f"objdump is not installed (package {package})")
     try:
         listing = _printed(tool, "-d", "--no-show-raw-insn", str(path))
     except (OSError, subprocess.SubprocessError) as fault:
@@ -42,14 +44,10 @@ def summarise(listing: str) -> dict[str, object]:
     """The figures of one ``objdump -d`` listing."""
     counts: Counter[str] = Counter()
     spills, widest = 0, 0
-    for line in listing.splitlines():
-        match = _LINE.match(line)
-        if match is None:
-            continue
-        mnemonic, operands = match.groups()
-        counts[mnemonic] += 1
-        spills += bool(_SPILL.match(f"{mnemonic} {operands}"))
-        widest = max(widest, _width(operands))
+    for one in instructions(listing):
+        counts[one.mnemonic] += 1
+        spills += one.moves_to_stack
+        widest = max(widest, _width(one.operands))
     matrix = sum(n for name, n in counts.items() if _MATRIX.match(name))
     return {
         "instructions": dict(sorted(counts.items())),

@@ -11,16 +11,12 @@ from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cpp.find import find_toolchain, prove, unchanged
 from fmha_cli.toolchain.cpp.toolchain import ZIG, Candidate, Toolchain, named_by, on_path, zig_command
+from fmha_cli.toolchain.elf import machine_of_file
 from fmha_cli.toolchain.notice import Notify, log_notice
 from fmha_cli.toolchain.proving import ProbeError, Search
 
 ANY = "any"
 """The machine of what is compiled for the machine that builds it."""
-
-_ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
-"""``e_machine`` (System V ABI, ELF header: EM_X86_64, EM_AARCH64)."""
-
-_HEADER = 20
 
 
 def toolchain_for(
@@ -90,6 +86,5 @@ def _check(machine: str, library: Path, work: Path) -> None:
     Raises:
         ProbeError: it is not.
     """
-    head = library.read_bytes()[:_HEADER]
-    if head[:4] != b"\x7fELF" or int.from_bytes(head[18:20], "little") != _ELF_MACHINES[machine]:
+    if machine_of_file(library) != machine:
         raise ProbeError(f"builds no shared library for {machine}")

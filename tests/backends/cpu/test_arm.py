@@ -6,13 +6,16 @@ kernel. It says nothing about speed.
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 from arm_emulated import Emulator, emulator
 from backward_cases import DTYPES, backward_arguments, backward_complaints, make_backward, random_backward
-from cpu_cases import arguments, complaints, kernel_of, make_data, random_case
+from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case
+from numerics.faults import Fault
+from planted_cpu import planted
 
 ARCHS = ("aarch64", "aarch64_bf16", "generic")
 KINDS = ("prefill", "decode", "backward")
@@ -52,6 +55,47 @@ def check(arm: Emulator, arch: str, dtype: str, kind: str, seeds: range, work: P
 @pytest.mark.parametrize(("arch", "dtype", "kind"), SAMPLED)
 def test_sample(arm: Emulator, arch: str, dtype: str, kind: str, tmp_path: Path) -> None:
     check(arm, arch, dtype, kind, range(SAMPLE), tmp_path)
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_a_planted_fault_is_seen(arm: Emulator, tmp_path: Path) -> None:
+    """The same problem with a kernel that drops the last key: the comparison would notice a wrong Arm kernel."""
+    kernel, case = kernel_of("aarch64", "fp32", "prefill"), Case("fp32")
+    make_data(case, np.random.default_rng(0))
+    for fault, wrong in ((None, False), (Fault.LAST_KEY_DROPPED, True)):
+        assert arm.run(kernel, arm.build(kernel, planted(kernel, fault)), arguments(case), case.data, tmp_path) == 0
+        assert (complaints(case) != []) == wrong
+
+
+@pytest.mark.ci
+@pytest.mark.slow
+def test_a_processor_without_bf16_is_no_place_for_its_kernels(arm: Emulator, tmp_path: Path) -> None:
+    """A negative test of the emulator too: it does not execute what the processor lacks."""
+    old, case = arm.on("cortex-a76"), Case("bf16")
+    make_data(case, np.random.default_rng(0))
+    statuses = {}
+    for arch in ("aarch64", "aarch64_bf16"):
+        kernel = kernel_of(arch, "bf16", "prefill")
+        statuses[arch] = old.run(kernel, arm.build(kernel), arguments(case), case.data, tmp_path)
+    assert statuses == {"aarch64": 0, "aarch64_bf16": -signal.SIGILL}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_hidden_numbers_do_not_leak(arm: Emulator, arch: str, dtype: str, tmp_path: Path) -> None:
+    """Keys that no row sees are NaN or infinite."""
+    for kind in ("prefill", "decode"):
+        kernel = kernel_of(arch, dtype, kind)
+        for hdim in (64, 33):
+            case = Case(dtype, q_len=(7,), k_len=(100,), capacity=100, hdim=hdim, hdim_v=hdim, left=20, right=0, sink=4)
+            make_data(case, np.random.default_rng(hdim))
+            for name, value in (("k", np.nan), ("v", np.inf)):
+                case.data[name][:, :, 4:73] = value
+            assert arm.run(kernel, arm.build(kernel), arguments(case), case.data, tmp_path) == 0
+            assert np.isfinite(case.data["o"].astype(np.float32)).all()
+            assert complaints(case) == [], (kind, hdim)
 
 
 @pytest.mark.slow

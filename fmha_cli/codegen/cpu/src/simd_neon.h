@@ -69,7 +69,7 @@ INLINE float vtop(vf x) { return vmaxvq_f32(x); }
 INLINE vf vquotient(vf p, vf q) { return vdivq_f32(p, q); }
 // At -127 the sum of exponents is 0 and the fraction 1: exactly 0. A NaN converts to 0.
 INLINE vf vexp2(vf x) {
-  x = vmax(vset(-127.0f), x);
+  x = vmaxq_f32(x, vset(-127.0f));
   const vf whole = vrndmq_f32(x), p = exp2_fraction(vsubq_f32(x, whole));
   return vreinterpretq_f32_s32(vaddq_s32(vreinterpretq_s32_f32(p), vshlq_n_s32(vcvtq_s32_f32(whole), 23)));
 }

@@ -1,0 +1,112 @@
+"""The innermost loops of AArch64 kernels in the disassembly, against what their register tiles need at least. No claim about speed."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+import pytest
+from cpu_cases import kernel_of
+
+from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu.kernels import algorithm_of
+from fmha_cli.backends.cpu.listing import Loop, disassembler, innermost_loops
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
+from fmha_cli.codegen.cpu.elements import WORDS
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.cpp.cross import cross_search
+from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
+
+pytestmark = [pytest.mark.slow, pytest.mark.ci]
+PAGE = Path(__file__).parents[3] / "docs" / "cpu-kernel.md"
+PRODUCTS = ("fmla", "bfdot")
+MOST = 1.35
+"""The most instructions of a loop, as a share of the least: pointers, the counter and the jump come on top."""
+
+Loops = Callable[[KernelSpec], tuple[Loop, ...]]
+
+
+def least(vectors: int, rows: int, words: int) -> int:
+    """Instructions that a tile of products needs: the products, a load for 4 words of a row, one for two vectors."""
+    return vectors * rows * words + -(-rows * words // WORDS) + -(-vectors * words // 2)
+
+
+LEAST = {
+    ("prefill", "scores"): least(4, 4, 4),
+    ("prefill", "values"): least(4, 4, 1),
+    ("backward", "scores"): least(4, 4, 4),
+    ("backward", "dV, dK"): least(4, 4, 4),
+    ("backward", "dQ"): least(4, 4, 1),
+}
+"""Kind and product -> the least instructions of its widest tile."""
+
+
+@pytest.fixture(scope="module", params=[ToolchainKind.GCC, ToolchainKind.CLANG])
+def compiled(request: pytest.FixtureRequest, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Loops:
+    """The loops of a kernel by one compiler; skips the test where that is not here."""
+    search = cross_search("aarch64", Cache(shared_cache).layout)
+    wanted = [c for c in search.candidates if ("--target=aarch64-linux-gnu" in c.argv0) == (request.param == "clang")]
+    tools = next(filter(None, (search.examine(c).toolchain for c in wanted)), None)
+    program = disassembler("aarch64")
+    if tools is None or tools.kind is not request.param or program is None:
+        pytest.skip(f"no {request.param} for AArch64, or no disassembler")
+
+    @cache
+    def loops(kernel: KernelSpec) -> tuple[Loop, ...]:
+        folder = tmp_path_factory.mktemp("loops")
+        (folder / "k.cpp").write_text(emit(kernel))
+        flags = compile_flags(load_arch(kernel.arch), tools.kind)
+        subprocess.run([*tools.argv0, *flags, "k.cpp", "-o", "k.so"], cwd=folder, check=True)
+        command = [program, "-d", "--no-show-raw-insn", "k.so"]
+        text = subprocess.run(command, cwd=folder, check=True, capture_output=True, text=True).stdout
+        return innermost_loops(text)
+
+    return loops
+
+
+def products_in(loop: Loop) -> int:
+    return sum(loop.counts[name] for name in PRODUCTS)
+
+
+def tile_loop(loops: tuple[Loop, ...], kind: str, product: str) -> Loop:
+    """The loop of a product's widest tile: the shortest with so many products in its function."""
+    many = 64 if LEAST[kind, product] > 64 else 16
+    inside = {"scores": "QK_FULL" if kind == "prefill" else "products", "dV, dK": "3add", "dQ": "3add"}.get(product)
+    found = [
+        loop
+        for loop in loops
+        if products_in(loop) == many
+        and (inside is None or inside in loop.symbol)
+        and (product != "values" or "QK_FULL" not in loop.symbol)
+    ]
+    return min(found, key=lambda loop: len(loop.body))
+
+
+def few(arch: str, dtype: str, kind: str) -> KernelSpec:
+    return kernel_of(arch, dtype, kind)
+
+
+@pytest.mark.parametrize(("kind", "product"), LEAST)
+@pytest.mark.parametrize(("arch", "dtype"), [("aarch64", "fp32"), ("aarch64_bf16", "bf16")])
+def test_instructions_of_the_innermost_loops(compiled: Loops, arch: str, dtype: str, kind: str, product: str) -> None:
+    loop = tile_loop(compiled(few(arch, dtype, kind)), kind, product)
+    assert loop.stack_moves == 0
+    assert LEAST[kind, product] <= len(loop.body) <= MOST * LEAST[kind, product]
+    assert set(PRODUCTS) & set(loop.counts) == {"bfdot" if dtype == "bf16" else "fmla"}
+    assert not {"dup", "ld1r"} & set(loop.counts), "a word is broadcast by an instruction of its own"
+
+
+def test_too_many_accumulators_are_seen(compiled: Loops) -> None:
+    """A planted spill: 32 accumulators, 8 rows of words and 4 vectors do not fit 32 registers."""
+    kernel = few("aarch64", "fp32", "prefill")
+    algorithm = algorithm_of(kernel)
+    assert isinstance(algorithm, CpuAlgorithm)
+    wide = replace(kernel, algorithm=replace(algorithm, rows_s=8))
+    found = [loop for loop in compiled(wide) if products_in(loop) == 4 * 8 * WORDS]
+    assert [loop.stack_moves > 0 for loop in found] == [True]
