@@ -7,6 +7,7 @@ kernel. It says nothing about speed.
 from __future__ import annotations
 
 import signal
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,13 @@ from backward_cases import DTYPES, backward_arguments, backward_complaints, make
 from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case
 from numerics.faults import Fault
 from planted_cpu import planted
+
+from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.toolchain.cache.store import Cache
+from fmha_cli.toolchain.cpp.cross import cross_search
+from fmha_cli.toolchain.cpp.toolchain import ToolchainKind, zig_command
 
 ARCHS = ("aarch64", "aarch64_bf16", "generic")
 KINDS = ("prefill", "decode", "backward")
@@ -96,6 +104,37 @@ def test_hidden_numbers_do_not_leak(arm: Emulator, arch: str, dtype: str, tmp_pa
             assert arm.run(kernel, arm.build(kernel), arguments(case), case.data, tmp_path) == 0
             assert np.isfinite(case.data["o"].astype(np.float32)).all()
             assert complaints(case) == [], (kind, hdim)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("arch", "dtype"), [("aarch64", "fp32"), ("aarch64_bf16", "bf16")])
+@pytest.mark.parametrize("compiler", [ToolchainKind.CLANG, ToolchainKind.ZIG])
+def test_another_compiler(
+    arm: Emulator, compiler: str, arch: str, dtype: str, kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    search = cross_search("aarch64", Cache(arm.cache).layout)
+    tools = [search.examine(candidate).toolchain for candidate in search.candidates]
+    found = next((one for one in tools if one is not None and one.kind is compiler), None)
+    if found is None:
+        pytest.skip(f"no {compiler} that builds for AArch64")
+    monkeypatch.setenv("FMHA_CXX_AARCH64", found.identity)
+    check(arm, arch, dtype, kind, range(500, 506), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("arch", "dtype"), [("aarch64", "fp32"), ("aarch64_bf16", "bf16")])
+def test_kernels_compile_for_macos(arch: str, dtype: str, kind: str, tmp_path: Path) -> None:
+    """zig has Apple's headers. Without OpenMP; nothing here runs the result."""
+    zig = zig_command()
+    if zig is None:
+        pytest.skip("no ziglang package")
+    (tmp_path / "k.cpp").write_text(emit(kernel_of(arch, dtype, kind)))
+    flags = compile_flags(load_arch(arch), ToolchainKind.ZIG)
+    command = [*zig, "-target", "aarch64-macos", *flags, "k.cpp", "-o", "k.dylib"]
+    subprocess.run(command, cwd=tmp_path, check=True, timeout=600)
+    assert (tmp_path / "k.dylib").read_bytes()[:4] == bytes.fromhex("cffaedfe"), "no 64-bit Mach-O file"
 
 
 @pytest.mark.slow
