@@ -14,12 +14,13 @@ import numpy.typing as npt
 import pytest
 
 from fmha_cli.backends.cpu.building import compile_flags
-from fmha_cli.codegen.abi import BACKWARD_ENTRY, ENTRY, FmhaCpuArgs
+from fmha_cli.backends.cpu.kernels import interface_of
+from fmha_cli.codegen.abi import FmhaCpuArgs
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.codegen.struct import c_fields, ctypes_structure, host_layout, pack
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.domain.kernel import Family, KernelSpec
+from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.cross import toolchain_for
@@ -98,8 +99,7 @@ class Emulator:
 
     def run(self, kernel: KernelSpec, library: Path, block: FmhaCpuArgs, arrays: dict[str, Array], work: Path) -> int:
         """Launch a kernel once; as :meth:`call`."""
-        entry = BACKWARD_ENTRY if kernel.family is Family.BWD_DQ_DK_DV else ENTRY
-        return self.call(library, entry, block, arrays, work)
+        return self.call(library, interface_of(kernel).entry, block, arrays, work)
 
 
 def ctypes_size(block: type) -> int:

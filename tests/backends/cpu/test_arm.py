@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,8 +18,10 @@ from backward_cases import DTYPES, backward_arguments, backward_complaints, make
 from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case
 from numerics.faults import Fault
 from planted_cpu import planted
+from test_append import Appended
 
 from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.codegen.abi import part_floats
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cache.store import Cache
@@ -87,6 +90,36 @@ def test_a_processor_without_bf16_is_no_place_for_its_kernels(arm: Emulator, tmp
         kernel = kernel_of(arch, "bf16", "prefill")
         statuses[arch] = old.run(kernel, arm.build(kernel), arguments(case), case.data, tmp_path)
     assert statuses == {"aarch64": 0, "aarch64_bf16": -signal.SIGILL}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_split_keys(arm: Emulator, arch: str, dtype: str, tmp_path: Path) -> None:
+    """The split kernel's parts, NaN before, and the combine kernel's rows."""
+    for seed in range(6):
+        rng = np.random.default_rng([seed, len(dtype), 98])
+        case = replace(random_case(rng, dtype, few_rows=True), splits=(1, 2, 3, 64)[seed % 4])
+        make_data(case, rng)
+        floats = part_floats(max(case.q_len) * (case.heads // case.kv_heads), case.hdim_v)
+        parts = np.full(case.batch * case.kv_heads * case.splits * floats, np.nan, np.float32)
+        block = replace(arguments(case), parts=parts.ctypes.data, part_floats=floats)
+        for kernel in (kernel_of(arch, dtype, kind) for kind in ("split", "combine")):
+            assert arm.run(kernel, arm.build(kernel), block, {**case.data, "parts": parts}, tmp_path) == 0
+        assert complaints(case) == [], f"seed {seed}: {case}"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("arch", ARCHS)
+def test_appended_keys(arm: Emulator, arch: str, dtype: str, tmp_path: Path) -> None:
+    kernel = kernel_of(arch, dtype, "append")
+    for page, rotary, interleaved in ((0, 0, False), (1, 8, False), (16, 8, True), (0, 20, True)):
+        case = Appended(dtype, page, rotary, interleaved)
+        before, block = {name: array.copy() for name, array in case.data.items()}, case.block()
+        arrays = {**case.data, "lengths": case.lengths, "table": case.table}
+        assert arm.run(kernel, arm.build(kernel), block, arrays, tmp_path) == 0
+        assert case.wrong(before) == [], case
 
 
 @pytest.mark.slow
