@@ -45,7 +45,16 @@ from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, Session
-from fmha_cli.domain.rules import CORE_RULES, LEFTPAD_CORE_RULES, Reason, Refusal, Rule, Severity, reasons_against
+from fmha_cli.domain.rules import (
+    CORE_RULES,
+    LEFTPAD_CORE_RULES,
+    OWN_V_RULE,
+    Reason,
+    Refusal,
+    Rule,
+    Severity,
+    reasons_against,
+)
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
 from fmha_cli.domain.verdict import Verdict
@@ -190,7 +199,7 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 
 __all__ = [
-    "CORE_RULES", "LEFTPAD_CORE_RULES", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec", "Artifact", "Attached", "Attention",
+    "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec", "Artifact", "Attached", "Attention",
     "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "BuildKind", "BuildSpec",
     "CacheKey", "CacheKind", "Call", "Canary", "CheckState", "CubinBackend", "Cuda", "CudaSession", "DType", "Decision",
     "DeviceFacts", "DeviceLost", "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem",

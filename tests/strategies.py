@@ -55,7 +55,9 @@ def problem_lines(draw: st.DrawFn) -> list[str]:
     """Argument lists of possible problems, most of which no kernel supports."""
     kv_heads = draw(st.integers(1, 4))
     out = ["-H", str(kv_heads * draw(st.integers(1, 4))), "--kv-heads", str(kv_heads)]
-    out += ["-d", str(draw(st.integers(8, 300))), "--hdim-v", str(draw(st.integers(1, 300)))]
+    hdim = draw(st.integers(8, 300))
+    inside = ["--mla-rope", str(draw(st.integers(1, hdim - 1)))] if draw(st.integers(0, 7)) == 0 else None
+    out += ["-d", str(hdim), *(inside or ["--hdim-v", str(draw(st.integers(1, 300)))])]
     out += ["--dtype", draw(st.sampled_from(["fp32", "fp16", "bf16", "fp8_e4m3", "fp8_e4m3:bf16", "fp8_e5m2:fp32"]))]
     out += ["--fp8-encoding", draw(st.sampled_from(["ocp", "fnuz"]))]
     out += ["--qscale", draw(st.sampled_from(["none", "tensor", "head", "block", "kv-block"]))]

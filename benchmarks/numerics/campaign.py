@@ -63,6 +63,7 @@ GROSS = frozenset(
         Fault.LSE_LOG2,
         Fault.DROPOUT_INVERTED,
         Fault.ALIBI_SIGN,
+        Fault.V_COLUMNS,
     }
 )
 """Faults that mistake a whole tile, row, head, bound, term or unit for another."""
@@ -119,6 +120,8 @@ def sample_problem(rng: np.random.Generator, dtype: DType, fault: Fault | None, 
     kind = ("--dtype", "fp8_e5m2:bf16", "--qscale", "head") if dtype is DType.FP8_E5M2 else kind
     words: list[Any] = [*kind, "-H", groups * kv_heads, "--kv-heads", kv_heads, "--lse"]
     words += ["-d", rng.choice([16, 32, 40, 64, 128]), "--hdim-v", rng.choice([16, 32, 40, 64, 128])]
+    if fault is Fault.V_COLUMNS:
+        words[-2:] = ["--mla-rope", rng.choice([4, 8, 12])]
     if rng.integers(5) == 0:
         words += ["--seqlens-q", f"{rows},{rng.integers(0, 40)}", "--seqlens-k", f"{keys},{rng.integers(1, 40)}"]
     else:
@@ -179,6 +182,8 @@ def can_matter(fault: Fault, problem: Problem) -> bool:
         return problem.alibi is not Alibi.NONE
     if fault is Fault.LSE_LOG2:
         return problem.lse
+    if fault is Fault.V_COLUMNS:
+        return problem.v_in_k
     return True
 
 

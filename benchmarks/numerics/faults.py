@@ -40,6 +40,8 @@ class Fault(StrEnum):
     """Dropout is inverted: elements that should be kept are dropped, and the other way round."""
     ALIBI_SIGN = "alibi_sign"
     """The ALiBi bias has the wrong sign."""
+    V_COLUMNS = "v_columns"
+    """Where V is in K, it is read from the last columns instead of the first."""
 
 
 class CacheFault(StrEnum):
@@ -72,6 +74,7 @@ class BackwardFault(StrEnum):
     """The LSE that the kernel finds where it is given none is in base 2."""
     DROPOUT_INVERTED = "dropout_inverted"
     ALIBI_SIGN = "alibi_sign"
+    V_COLUMNS = "v_columns"
     DELTA_MISSING = "delta_missing"
     """The sum of dO * O is left out of dS."""
     DROPOUT_OFFSET = "dropout_offset"
@@ -88,6 +91,8 @@ class BackwardFault(StrEnum):
     """dS lacks the derivative of the softcap."""
     DBIAS_HEAD_LOST = "dbias_head_lost"
     """A sum over the heads that share dBias misses the last one."""
+    DV_IN_K_LOST = "dv_in_k_lost"
+    """Where V is in K, dK misses dV's share."""
     HIDDEN_LEAKS = "hidden_leaks"
     """A row that is not finite is not computed again from visible pairs alone."""
     ZERO_WEIGHT = "zero_weight"

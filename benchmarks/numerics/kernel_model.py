@@ -181,6 +181,8 @@ def operands(view: SequenceView, fault: Fault | None) -> tuple[F32, F32, F32]:
     swapped = fault is Fault.GQA_HEADS_SWAPPED
     group = [h % p.kv_heads if swapped else h // ratio for h in range(p.heads)]
     k, v = (np.stack([view.keys64(name, g) for g in range(p.kv_heads)]).astype(np.float32) for name in ("k", "v"))
+    if fault is Fault.V_COLUMNS and p.v_in_k:
+        v = k[..., p.mla_rope :]
     if fault is Fault.MASK_OFF_BY_ONE and p.mask.right is None:
         k, v = (np.concatenate([x, np.zeros_like(x, shape=(len(x), 1, x.shape[-1]))], axis=1) for x in (k, v))
     return q, k[group], v[group]

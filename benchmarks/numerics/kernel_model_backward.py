@@ -22,14 +22,15 @@ F32 = npt.NDArray[np.float32]
 
 
 def model_backward(problem: Problem, inputs: Inputs, *, style: Style | None = None) -> dict[str, Array]:
-    """dq, dk, dv, and dbias when there is a bias, in the problem's dtype and layout.
+    """dq, dk, dv, and dbias when there is a bias, in the problem's dtype and layout. Where V is in K, dk holds dv's share.
 
     Raises:
         UnsupportedError: O001, O002 (dropout), T001 (tensors without a form).
     """
     style = style or Style()
     element, shapes = Element.of(problem.dtype), shapes_of(problem)
-    out: dict[str, F32] = {f"d{name}": np.zeros(shapes[name].shape, np.float32) for name in ("q", "k", "v")}
+    out: dict[str, F32] = {f"d{name}": np.zeros(shapes[name].shape, np.float32) for name in ("q", "k")}
+    out["dv"] = np.zeros((*out["dk"].shape[:-1], problem.hdim_v), np.float32)
     bias = bias_shape(problem)
     if bias is not None:
         out["dbias"] = np.zeros(bias, np.float32)
@@ -38,6 +39,8 @@ def model_backward(problem: Problem, inputs: Inputs, *, style: Style | None = No
         view = SequenceView(problem, inputs, b)
         if view.seqlen_q and view.seqlen_k:
             _sequence(view, {**inputs, "o": o}, style, out)
+    if problem.v_in_k:
+        out["dk"][..., : problem.hdim_v] += out.pop("dv")
     return {name: round_to(x, element) for name, x in out.items()}
 
 

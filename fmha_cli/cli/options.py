@@ -15,7 +15,19 @@ from fmha_cli.report.form import Format
 _S, _N, _T, _F, _B = FlagKind.SIZE, FlagKind.NUMBER, FlagKind.TEXT, FlagKind.FILE, FlagKind.SWITCH
 
 _SIZES = ("batch", "heads", "kv-heads", "seqlen", "seqlen-k", "hdim", "hdim-v", "dtype", "layout", "scale", "lse")
-_CACHE = ("kv-cache", "cache-seqlens", "cache-leftpad", "block-table", "append", "rotary", "splits", "kv-dtype")
+_CACHE = (
+    *(
+        "kv-cache",
+        "cache-seqlens",
+        "cache-leftpad",
+        "block-table",
+        "append",
+        "rotary",
+        "splits",
+        "kv-dtype",
+        "mla-rope",
+    ),
+)
 _PASSES = ("direction", "deterministic", "dbias")
 _COMPLETED = {
     name: f"{name}s" for name in ("dtype", "mask", "layout", "direction", "qscale", "kv-dtype", "fp8-encoding")
@@ -148,6 +160,8 @@ EXCLUDES: Mapping[str, tuple[str, ...]] = {
     "bias_file": ("alibi", "alibi_slopes"),
     "alibi": ("bias", "bias_file"),
     "alibi_slopes": ("bias", "bias_file"),
+    "hdim_v": ("mla_rope",),
+    "mla_rope": ("hdim_v",),
     **dict.fromkeys(("q", "k", "v"), ("batch", "heads", "kv_heads", "seqlen", "seqlen_k", "hdim", "hdim_v", "dtype")),
     **{form.value: tuple(other.value for other in FORMATS if other is not form) for form in FORMATS},
     "quiet": ("verbose",),

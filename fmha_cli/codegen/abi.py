@@ -55,6 +55,8 @@ class FmhaCpuArgs(ArgumentBlock):
     ``b * batch_stride + h * head_stride + (start[b] + r) * row_stride``. Packed tensors have batch
     stride 0 and a start for each sequence.
 
+    v may be k, with the strides of k: V is then the first hdim_v columns of K.
+
     A linear KV cache needs ``k_len`` only; one with left padding needs ``k_start`` too. In a paged cache, key j of
     sequence b is row ``j % page`` of page ``block_table[b * block_table_stride + j // page]``; pages are
     ``k_page_stride`` and ``v_page_stride`` apart, and the batch strides of k and v are not read.
@@ -125,18 +127,18 @@ class FmhaCpuBwdArgs(FmhaCpuArgs):
     """Everything that a backward launch needs: the forward launch's own arguments, then dO and the gradients.
 
     q, k, v and o are read, and so is lse if it is there; without it, a pass over all scores finds it. Every element of the
-    gradients is written once.
+    gradients is written once. Where v is k, dv may be absent: the first hdim_v columns of dk then hold its sums too.
 
     Attributes:
         dout: dO, like o.
-        dq: like q. dk: like k. dv: like v.
+        dq: like q. dk: like k. dv: like v, or absent.
         dbias: like bias, or absent. A stride of 0 sums over that axis.
     """
 
     rows: ClassVar[Rows] = (
         (ConstPointer, "dout"),
-        (Pointer, "dq dk dv"),
-        (Pointer, "dbias", 0),
+        (Pointer, "dq dk"),
+        (Pointer, "dv dbias", 0),
         (
             Int64,
             "dout_batch_stride dout_head_stride dout_row_stride dq_batch_stride dq_head_stride dq_row_stride"
@@ -152,7 +154,8 @@ class FmhaCpuAppendArgs(FmhaCpuArgs):
 
     Row t of k_new and v_new becomes key ``k_len[b] - append + t`` of sequence b in k and v, which are written. With
     ``rotary_dim``, new keys are rotated, and all queries are written to q_rotated, rotated. Row r of a sequence of the cache
-    has position ``k_start[b] + r``; query i has position ``k_start[b] + k_len[b] - q_len[b] + i``. o is not written.
+    has position ``k_start[b] + r``; query i has position ``k_start[b] + k_len[b] - q_len[b] + i``. o is not written. Where v is
+    k, v_new may be absent.
 
     Attributes:
         q_rotated: like q.
@@ -163,7 +166,8 @@ class FmhaCpuAppendArgs(FmhaCpuArgs):
     """
 
     rows: ClassVar[Rows] = (
-        (ConstPointer, "k_new v_new"),
+        (ConstPointer, "k_new"),
+        (ConstPointer, "v_new", 0),
         (Pointer, "q_rotated", 0),
         (
             Int64,

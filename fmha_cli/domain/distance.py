@@ -23,7 +23,7 @@ _COST: Mapping[str, float] = {
     **dict.fromkeys(("batch", "seqlen", "seqlen_k", "cache_seqlens", "cache_leftpad", "append", "rotary"), 3),
     **dict.fromkeys(("hdim", "hdim_v", "heads", "kv_heads", "dbias", "scale"), 4),
     **dict.fromkeys(("softcap", "dropout", "sink", "sink_logits", "seqlens_q", "seqlens_k"), 5),
-    **dict.fromkeys(("bias", "alibi", "alibi_slopes", "mask", "causal", "qscale", "fp8_encoding"), 6),
+    **dict.fromkeys(("bias", "alibi", "alibi_slopes", "mask", "causal", "qscale", "fp8_encoding", "mla_rope"), 6),
     **dict.fromkeys(("dtype", "kv_dtype", "kv_cache"), 7),
     "direction": 10,
 }

@@ -59,6 +59,7 @@ PROBLEM_FLAGS: tuple[Flag, ...] = (
     Flag("seqlen-k", _S, "Key length [default: = seqlen]", None, True),
     Flag("hdim", _S, "Head dim of Q and K (and V) [default: 128]", "d", True),
     Flag("hdim-v", _S, "Head dim of V [default: = hdim]", None, True),
+    Flag("mla-rope", _S, "V = the first hdim - N columns of K, no tensor of its own [default: 0, off]"),
     Flag("dtype", _T, "fp32 fp16 bf16 fp8_e4m3 fp8_e5m2 mxfp8 mxfp4, or IN:OUT [default: fp16]", None, True),
     Flag(
         "mask",

@@ -52,6 +52,7 @@ _WITH: Mapping[str, tuple[str, ...]] = {
     "bias": ("alibi", "alibi_slopes"),
     "alibi": ("bias", "bias_file", "dbias", "alibi_slopes"),
     "seqlens_q": ("batch", "seqlen", "seqlen_k"),
+    "hdim_v": ("mla_rope",),
 }
 """Flag -> flags that contradict it once it is on."""
 _OFF = (None, "none", "0", "0.0", "fwd")

@@ -51,6 +51,9 @@ class Problem:
     Attributes:
         seqlen_q: the largest number of queries over the batch.
         seqlen_k: the largest number of keys over the batch, appended keys included.
+        mla_rope: columns of K behind those that are also V: V = the first hdim - mla_rope columns of K, a view without a
+            tensor of its own, and dK holds the sums of both; 0 = V is a tensor (multi-head latent attention, DeepSeek-AI,
+            "DeepSeek-V2" (2024), section 2.1: the latent vector and the decoupled rotary key in one cache row).
         seqlens_q, seqlens_k: one length per sequence in group mode, else None.
         cache_seqlens: keys in the cache before the append, one number per sequence, with a KV cache, else None.
         cache_leftpad: padding rows of a linear cache before each sequence's keys, else None. These rows are not
@@ -79,6 +82,7 @@ class Problem:
     seqlen_k: Annotated[int, Least(0), "keys, appended ones included; the largest over the batch"]
     hdim: Annotated[int, Least(1), "head dim of Q and K"]
     hdim_v: Annotated[int, Least(1), "head dim of V"]
+    mla_rope: Annotated[int, Least(0), "V = the first hdim - N columns of K"]
     dtype: Annotated[DType, ShownAs(_DTYPES), "IN, or IN:OUT where the output differs from the default"]
     dtype_out: Annotated[DType, Hidden()]
     mask: Annotated[Mask, ShownAs(_MASK), "canonical spelling", Then("mode")]
@@ -145,6 +149,11 @@ class Problem:
         """Rows of K and V that a linear cache has for each sequence: the longest keys after the longest padding."""
         return self.seqlen_k + max(self.leftpads())
 
+    @property
+    def v_in_k(self) -> bool:
+        """Whether V is a view of K's first hdim_v columns."""
+        return self.mla_rope > 0
+
     def visible_pairs(self) -> int:
         """Exact number of visible (row, key) pairs of one head, summed over the sequences."""
         lengths = zip(self.query_lengths(), self.key_lengths(), strict=True)
@@ -165,7 +174,7 @@ class Problem:
         """Bytes of every tensor, each counted once; K and V are counted with their own heads (contract, section 2)."""
         rows, keys = sum(self.query_lengths()), sum(self.key_lengths())
         q, o = self.heads * rows * self.hdim, self.heads * rows * self.hdim_v
-        k, v = self.kv_heads * keys * self.hdim, self.kv_heads * keys * self.hdim_v
+        k, v = self.kv_heads * keys * self.hdim, 0 if self.v_in_k else self.kv_heads * keys * self.hdim_v
         bits = q * self.dtype.bits + (k + v) * self.kv_bits + o * self.dtype_out.bits
         bits += (q + k + v) // MX_BLOCK * 8 if self.dtype.is_mx else 0
         bits += self._bias_elements() * self.dtype.bias.bits

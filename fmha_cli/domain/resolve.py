@@ -46,7 +46,7 @@ def resolve_fields(raw: RawFlags) -> dict[str, Any]:
     """The keyword arguments of ``Problem`` for the given flags, with defaults applied and equal problems made equal.
 
     Raises:
-        ImpossibleProblem: P001-P017, naming the rule and the values.
+        ImpossibleProblem: P001-P018, naming the rule and the values.
     """
     given = _read(raw)
     out: dict[str, Any] = {}
@@ -103,7 +103,11 @@ def _sizes(given: dict[str, Any], out: dict[str, Any]) -> None:
     heads = out["heads"] = given.get("heads", 8)
     kv_heads = out["kv_heads"] = given.get("kv_heads", heads)
     out["hdim"] = given.get("hdim", 128)
-    out["hdim_v"] = given.get("hdim_v", out["hdim"])
+    out["mla_rope"] = given.get("mla_rope", 0)
+    _at_least(0, {"mla-rope": out["mla_rope"]})
+    out["hdim_v"] = given.get("hdim_v", out["hdim"] - out["mla_rope"])
+    if out["mla_rope"]:
+        _values_in_keys(given, out)
     _at_least(1, {"heads": heads, "kv-heads": kv_heads, "hdim": out["hdim"], "hdim-v": out["hdim_v"]})
     if heads % kv_heads:
         divisors = ", ".join(str(n) for n in range(1, min(heads, _DIVISORS) + 1) if heads % n == 0)
@@ -114,6 +118,20 @@ def _sizes(given: dict[str, Any], out: dict[str, Any]) -> None:
             "every key/value head serves the same number of query heads",
             f"--kv-heads one of {divisors}" + (", ..." if heads > _DIVISORS else ""),
         )
+
+
+def _values_in_keys(given: dict[str, Any], out: dict[str, Any]) -> None:
+    """Refuse what contradicts a V that is the first columns of K."""
+    rope, hdim = out["mla_rope"], out["hdim"]
+    if rope >= hdim:
+        help = f"--mla-rope {hdim - 1} or less" if hdim > 1 else None
+        raise impossible(
+            "P018", f"--mla-rope {rope}", "--mla-rope", f"V = the first {hdim} - {rope} columns of K", help
+        )
+    if out["hdim_v"] != hdim - rope:
+        raise _conflict(f"--mla-rope {rope}", f"--hdim-v {out['hdim_v']}", f"V = the first {hdim - rope} columns of K")
+    if "v_descale" in given:
+        raise _conflict(f"--mla-rope {rope}", "--v-descale", "V is a part of K and has K's scales")
 
 
 def _conflict(first: str, second: str, why: str) -> ImpossibleProblem:

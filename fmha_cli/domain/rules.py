@@ -179,6 +179,13 @@ def _leftpad_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) ->
     return Refusal(text, "--cache-leftpad 0")
 
 
+def _own_v_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    if not problem.v_in_k:
+        return None
+    text = f"mla-rope {problem.mla_rope}: {kernel.backend} reads V from a tensor of its own, not from the columns of K"
+    return Refusal(text, f"--hdim-v {problem.hdim_v} instead of --mla-rope")
+
+
 SIGNATURE_RULES: tuple[Rule, ...] = tuple(
     Rule(
         id,
@@ -199,6 +206,14 @@ LEFTPAD_RULE = Rule(
     "rule out of its table; every other one refuses.",
     "Dao-AILab/flash-attention csrc/flash_attn/src/block_info.h BlockInfo::leftpad_k",
     Severity.OPTION,
+)
+OWN_V_RULE = Rule(
+    "K029",
+    "V is a tensor of its own",
+    _own_v_check,
+    "With --mla-rope, V is a view of K's first columns, and dK holds the sums of both. Like left padding it is in no signature. "
+    "A backend that passes V as a view leaves this rule out of its table; every other one refuses.",
+    "DeepSeek-AI, DeepSeek-V2 (2024), section 2.1: one cache row holds the latent vector and the rotary key",
 )
 HDIM_RULE = Rule(
     "K012",
@@ -225,7 +240,7 @@ DIRECTION_RULE = Rule(
     "fmha_cli/domain/kernel.py Family, fmha_cli/domain/passes.py",
 )
 
-CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)
+CORE_RULES: tuple[Rule, ...] = (*SIGNATURE_RULES, HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE, OWN_V_RULE)
 """Rules that hold for every backend; a backend adds its own."""
 
 LEFTPAD_CORE_RULES = tuple(rule for rule in CORE_RULES if rule is not LEFTPAD_RULE)

@@ -7,6 +7,8 @@ Axes, with ``s`` rows of a sequence, ``d`` the head dim, and ``heads`` the tenso
 - a linear cache is batch-shaped in group mode too. It has cache_rows rows: the largest cache_seqlen + append after
   the largest left padding. The keys of sequence b start at row leftpads()[b];
 - a paged cache is (pages, page, kv_heads, d) in both layouts;
+- where V is in K (``Problem.v_in_k``) there is no v, v_new, v_descale or dv: V is the first hdim_v columns of k, with k's
+  scales, appended keys are values too, and dk holds the sums of both;
 - k_new and v_new (appended keys) are batch-shaped with ``append`` rows;
 - lse is fp32 (batch, heads, seqlen_q) or, packed, (heads, total_q), in both layouts;
 - bias is (1, 1, S, K), (1, heads, S, K) or (batch, heads, S, K) with S and K the largest lengths, also in
@@ -140,12 +142,14 @@ def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
     cache = Role.INOUT if p.append else Role.INPUT
     yield "q", TensorShape(q, element)
     yield "k", TensorShape(k, held, cache)
-    yield "v", TensorShape(v, held, cache)
+    if not p.v_in_k:
+        yield "v", TensorShape(v, held, cache)
     if p.paged:
         yield "block_table", TensorShape((p.batch, max(1, pages_of(p.seqlen_k, p.kv_cache.page))), Element.INT32)
     if p.append:
         yield "k_new", TensorShape((p.batch, *_axes((p.kv_heads, p.append, p.hdim), p.layout)), element)
-        yield "v_new", TensorShape((p.batch, *_axes((p.kv_heads, p.append, p.hdim_v), p.layout)), element)
+        if not p.v_in_k:
+            yield "v_new", TensorShape((p.batch, *_axes((p.kv_heads, p.append, p.hdim_v), p.layout)), element)
     bias = bias_shape(p)
     if bias is not None:
         yield "bias", TensorShape(bias, Element.of(p.dtype.bias))
@@ -164,7 +168,8 @@ def _tensors(p: Problem) -> Iterator[tuple[str, TensorShape]]:
         yield "do", TensorShape(o, element)
         yield "dq", TensorShape(q, element, Role.OUTPUT)
         yield "dk", TensorShape(k, element, Role.OUTPUT)
-        yield "dv", TensorShape(v, element, Role.OUTPUT)
+        if not p.v_in_k:
+            yield "dv", TensorShape(v, element, Role.OUTPUT)
         if p.dbias and bias is not None:
             yield "dbias", TensorShape(bias, Element.of(p.dtype.bias), Role.OUTPUT)
 
@@ -216,7 +221,9 @@ def _descales(p: Problem) -> Iterator[tuple[str, tuple[int, ...]]]:
         q, kv = forms[p.qscale]
         if p.kv_dtype is KvDType.SAME or p.dtype.is_fp8:  # else only the cache is quantised
             yield "q_descale", q
-        yield from (("k_descale", kv), ("v_descale", kv))
+        yield "k_descale", kv
+        if not p.v_in_k:
+            yield "v_descale", kv
 
 
 def _check_mx(p: Problem) -> None:
@@ -224,6 +231,7 @@ def _check_mx(p: Problem) -> None:
     facts = {
         f"an output in {p.dtype_out.value}": p.dtype_out.is_mx,
         f"--direction {p.direction.value}": p.dtype.is_mx and p.direction.backward,
+        f"--mla-rope {p.mla_rope}": p.dtype.is_mx and p.v_in_k,  # V's blocks are along keys, K's along columns
         f"--append {p.append}": p.dtype.is_mx and p.append > 0,
         f"--kv-dtype {p.kv_dtype.value}": p.dtype.is_mx and p.kv_dtype is not KvDType.SAME,
     }

@@ -1,6 +1,6 @@
 """Other inputs whose answer follows from a known one: attention is linear in V, its gradients are linear in dO.
 
-Negating V negates O exactly, and leaves LSE as it is: every product, sum and rounding of a kernel is symmetric about
+Negating V negates O exactly, and leaves LSE as it is (where V is in K, both are negated with Q, which leaves Q K): every product, sum and rounding of a kernel is symmetric about
 zero. So a launch on other data is judged without a second reference, and a kernel that returns the result of an earlier
 launch gives itself away.
 """
@@ -41,11 +41,15 @@ class Negated:
 
 
 def negated_inputs(problem: Problem, inputs: Inputs) -> Negated | None:
-    """The inputs with V negated, or dO in a backward pass alone; None if their type has no sign bit.
+    """The inputs with V negated (with Q and K, where V is in K), or dO in a backward pass alone; None if their type has no
+    sign bit.
 
     The outputs include a cache that the kernel appends to (``v``).
     """
-    if problem.direction.forward:
+    if problem.direction.forward and problem.v_in_k:
+        names, what = {"q", "k", "k_new"} & set(inputs), "Q and K"
+        flipped = {"o", "k", *(("dbias",) if problem.direction.backward else ())}
+    elif problem.direction.forward:
         names, what = {"v", "v_new"} & set(inputs), "V"
         flipped = {"o", "v", *(("dq", "dk", "dbias") if problem.direction.backward else ())}
     else:

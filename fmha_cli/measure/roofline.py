@@ -99,8 +99,8 @@ def must_read_bytes(problem: Problem) -> int:
     rows = sum(r for r, _ in spans)
     keys = max(k for _, k in spans) if problem.paged else sum(k for _, k in spans)
     q_bits = problem.heads * rows * problem.hdim * problem.dtype.bits
-    kv_bits = problem.kv_heads * keys * (problem.hdim + problem.hdim_v) * problem.kv_bits
-    return (q_bits + kv_bits) // 8
+    columns = problem.hdim + (0 if problem.v_in_k else problem.hdim_v)
+    return (q_bits + problem.kv_heads * keys * columns * problem.kv_bits) // 8
 
 
 def _seen(problem: Problem, rows: int, keys: int) -> tuple[int, int]:

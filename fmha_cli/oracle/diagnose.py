@@ -30,7 +30,7 @@ def diagnose(problem: Problem, got: Array, reference: Reference, worst: int, fil
     other = int(distance.argmin())
     if other != worst and distance[other] <= _SAME * np.linalg.norm(row):
         notes.append(f"row {name} holds the answer of row {reference.rows.name(other)}")
-    if fill in CODED:
+    if fill in CODED and not (problem.v_in_k and fill == "pointer"):  # there V is as K, whose rows point
         notes += _name_key(problem, row, expected, reference, worst)
     return notes
 

@@ -8,11 +8,12 @@ not depend on numpy's version, the C library or the platform. Numbers are made i
 ============  ==========================================================================================
 normal        bell-shaped, mean 0, variance 1 (sum of four uniform 16-bit numbers, so within 3.5)
 sparse_int    integers -2..2, five of eight zero: sums are exact, many scores are equal
-coded         Q and K as normal; V encodes the position of its own row (``coded``)
-ties          Q small integers, K rows out of four: every row of scores holds many equal maxima
+coded         Q and K as normal; V encodes the position of its own row (``coded``), also where it is in K
+ties          Q small integers, K rows out of four: every row of scores holds many equal maxima. Where V is in K, this
+              concerns the other columns, and Q is 0 in V's
 large         scores with a standard deviation of 24: overflow without a running maximum, nearly one-hot
 means         Q is 0, so O is the mean of the visible rows of V, which is coded (``means``)
-pointer       every query selects one visible key, so O is that key's row of V, which is coded (``pointer``)
+pointer       every query selects one visible key, so O is that key's row of V, which is coded (``pointer``; in K, it is as K)
 ============  ==========================================================================================
 
 Rows of K and V that hold no key are NaN: the padding and the rest of a cache, unused pages, and slots for appended keys. In
@@ -88,15 +89,22 @@ def fill(
         if name not in out and not name.endswith("_scale"):
             shape = made_as(problem, name)
             if kind in CODED and name in ("v", "v_new"):
-                ids = stored_ids(problem, name, out.get("block_table"))
-                out[name] = round_to(code(ids, problem.hdim_v) * _steps(problem, shape), shape.dtype)
+                out[name] = _coded(problem, name, shape, out)
             else:
                 made = pointing(problem, name, seed, out.get("block_table")) if kind == "pointer" else None
                 out[name] = _tensor(problem, kind, seed, name, shape, custom) if made is None else made
+                if problem.v_in_k and kind in CODED and made is None and name in ("k", "k_new"):
+                    out[name][..., : problem.hdim_v] = _coded(problem, name, shape, out)
             if problem.dtype.is_mx and name in SCALED:
                 out[name], out[f"{name}_scale"] = encoded(problem, name, out[name])
             _poison(problem, name, out)
     return out
+
+
+def _coded(problem: Problem, name: str, shape: TensorShape, made: Inputs) -> Array:
+    """Codes of the positions of the values in v, v_new, or the columns of k and k_new that are V."""
+    ids = stored_ids(problem, name, made.get("block_table"))
+    return round_to(code(ids, problem.hdim_v) * _steps(problem, shape), shape.dtype)
 
 
 def _tensor(
@@ -119,10 +127,16 @@ def _tensor(
         # k_new uses the rows of k, so that appended keys tie with cached ones
         few = _integers(generator(seed, "k"), 4 * shape.shape[-1]).reshape(4, -1)
         choice = bits.random_raw(shape.elements // max(1, shape.shape[-1])) & np.uint64(3)
-        return round_to(few[choice.astype(np.int64)].reshape(shape.shape) * _steps(problem, shape), shape.dtype)
+        tied = few[choice.astype(np.int64)].reshape(shape.shape)
+        if problem.v_in_k:  # rows of V differ, so only the other columns tie
+            tied[..., : problem.hdim_v] = normals(bits, shape.elements).reshape(shape.shape)[..., : problem.hdim_v]
+        return round_to(tied * _steps(problem, shape), shape.dtype)
     integers = kind == "sparse_int" or (kind == "ties" and name in ("q", "bias", "sink_logits"))
     factor = _factor(problem, kind, name) * _steps(problem, shape)
-    return _chunked(bits, shape, _integers if integers else normals, factor)
+    out = _chunked(bits, shape, _integers if integers else normals, factor)
+    if kind == "ties" and name == "q" and problem.v_in_k:
+        out[..., : problem.hdim_v] = 0
+    return out
 
 
 def _steps(problem: Problem, shape: TensorShape) -> float:

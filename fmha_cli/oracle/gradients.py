@@ -7,7 +7,7 @@ With P the probabilities, Z the kept-and-scaled dropout factors and D_i = sum_e 
     dQ_i = scale sum_j dS_ij c_ij K_j  dK_j = scale sum_i dS_ij c_ij Q_i
 
 c_ij = 1 - tanh^2(s / cap) with a softcap, else 1. Source: Dao et al., "FlashAttention" (2022), appendix B.4; a
-learned sink only enlarges the denominator of P. Memory is O((rows + keys) x d + block), and dBias itself.
+learned sink only enlarges the denominator of P. Where V is K's first columns, dK_j holds dV_j in those. Memory is O((rows + keys) x d + block), and dBias itself.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from math import sqrt
+from typing import Any
 
 import numpy as np
 
@@ -25,7 +26,7 @@ from fmha_cli.domain.tensors import bias_shape, shapes_of
 from fmha_cli.oracle.budgets import EPS, HALF_STEP
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor
 from fmha_cli.oracle.finite import nonfinite_elements
-from fmha_cli.oracle.reference import RowResult, attend, flushed, squares, weigh
+from fmha_cli.oracle.reference import RowResult, attend, equal_keys, flushed, latent_noise, squares, weigh
 from fmha_cli.oracle.rows import all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
 from fmha_cli.oracle.tensors import F64, Bools, Inputs, SequenceView, head_rows
@@ -34,6 +35,8 @@ from fmha_cli.oracle.tensors import F64, Bools, Inputs, SequenceView, head_rows
 @dataclass(frozen=True)
 class Gradients:
     """float64 gradients, shaped like q, k, v (in ``layout``) and bias; dbias is None without a bias.
+
+    Where V is in K, dk, its noise, width and lost part hold V's share too, and dv is that share alone.
 
     Attributes:
         noise: by name, for every row (for dbias every element): the size of the error that relative errors of the terms
@@ -81,21 +84,38 @@ def backward(
     for b, g, part in rows.groups(problem):
         view = SequenceView(problem, inputs, b)
         k64, v64 = view.keys64("k", g), view.keys64("v", g)
+        equal = equal_keys(problem, k64)
         for block in row_blocks(view, rows.h[part], rows.i[part]):
             with np.errstate(invalid="ignore", over="ignore"):
-                top, size = _block(block, g, k64, v64, stream, out)
+                top, size = _block(block, g, k64, v64, stream, out, equal)
             reach, done = max(reach, top), done + len(block.i)
             told(done, len(rows))
             sizes = np.maximum(sizes, [size, squares(k64).max(initial=0.0), squares(block.q).max()])
     for square in (*(out.noise[name] for name in out.noise if name != "dq"), *out.lost.values()):
         np.sqrt(square, out=square)
-    return replace(out, reach=reach, widths=_widths(problem, *np.sqrt(sizes)), leaks=_leaks(problem, inputs, out))
+    out = replace(out, reach=reach, widths=_widths(problem, *np.sqrt(sizes)), leaks=_leaks(problem, inputs, out))
+    return _joined(problem, out) if problem.v_in_k else out
+
+
+def _joined(p: Problem, out: Gradients) -> Gradients:
+    """The gradients with V's share added to the columns of dK that it concerns.
+
+    A budget spreads the noise of a row evenly over its elements. V's noise is in hdim_v of them, so it counts as that of
+    a row in which all elements had it.
+    """
+    dk, spread = out.dk.copy(), sqrt(p.hdim / p.hdim_v)
+    dk[..., : p.hdim_v] += out.dv
+
+    def both(of: dict[str, Any]) -> dict[str, Any]:
+        return of | {"dk": np.hypot(of["dk"], of["dv"] * spread)}
+
+    return replace(out, dk=dk, noise=both(out.noise), lost=both(out.lost), widths=both(out.widths))
 
 
 def _leaks(p: Problem, inputs: Inputs, out: Gradients) -> dict[str, Bools]:
     """``Gradients.leaks``; a bias may be shared by all heads."""
     biased = "bias" in inputs and nonfinite_elements(p, {"bias": inputs["bias"]}) > 0
-    if not biased and all(np.isfinite(inputs[name]).all() for name in ("q", "k", "v", "do")):
+    if not biased and all(np.isfinite(inputs[name]).all() for name in ("q", "k", "v", "do") if name in inputs):
         return {}
     leaks = {name: np.zeros(noise.shape, np.bool_) for name, noise in out.noise.items()}
     ratio = p.heads // p.kv_heads
@@ -128,7 +148,8 @@ def _widths(p: Problem, do: float, k: float, q: float) -> dict[str, float]:
 
 
 def _zeros(problem: Problem) -> Gradients:
-    shapes = {f"d{name}": shapes_of(problem)[name].shape for name in ("q", "k", "v")}
+    shapes = {f"d{name}": shapes_of(problem)[name].shape for name in ("q", "k")}
+    shapes["dv"] = (*shapes["dk"][:-1], problem.hdim_v)
     bias = bias_shape(problem)
     noise = {name: shape[:-1] for name, shape in shapes.items()} | ({} if bias is None else {"dbias": bias})
     dq, dk, dv = map(np.zeros, shapes.values())
@@ -142,7 +163,7 @@ def _zeros(problem: Problem) -> Gradients:
     )
 
 
-def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradients) -> tuple[float, float]:
+def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradients, equal: int) -> tuple[float, float]:
     """Add the share of a block of key/value head ``g`` to ``out``. Return the largest reach and |dO|^2 of its rows.
 
     Until all blocks are done, the noise of dk, dv and dbias is stored as squares, and so is ``lost``.
@@ -154,7 +175,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         for tensor in (out.dk, out.dv, out.noise["dk"], out.noise["dv"], out.lost["dk"], out.lost["dv"])
     ]
     dk, dv, dk_square, dv_square, dk_lost, dv_lost = of_keys
-    forward = attend(block, k, v, stream)
+    forward = attend(block, k, v, stream, equal=equal)
     do = np.empty_like(forward.o)
     for head in np.unique(block.h):
         mine = block.h == head
@@ -163,7 +184,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
     dot_noise = np.linalg.norm(do * forward.o, axis=1) + np.linalg.norm(do, axis=1) * _output_noise(p, forward)
     lse = np.where(np.isneginf(forward.lse), np.inf, forward.lse)
     dq, mean_key = np.zeros_like(block.q), np.zeros_like(block.q)
-    dq_square, dq_lost, do_size, q_size = np.zeros(len(block.i)), np.zeros(len(block.i)), squares(do), squares(block.q)
+    dq_square, dq_lost, dq_whole, do_size, q_size = *np.zeros((3, len(block.i))), squares(do), squares(block.q)
     for first, end in block.key_blocks():
         keys = _clean(block, k, first, end)
         s, capped = block.scores(keys, first, end)
@@ -195,13 +216,15 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         spread *= p.scale
         dq += weigh(block, ds, keys, first, end)
         dq_square += (spread**2) @ squares(keys)
+        dq_whole += spread @ np.sqrt(squares(keys))
         dq_lost += (lost**2) @ squares(keys)
         mean_key += weigh(block, weights * p.scale, keys, first, end)
         dk[first:end] += _summed(ds, block.q)
         dk_square[first:end] += (spread**2).T @ q_size
         dk_lost[first:end] += (lost**2).T @ q_size
     # an error of D moves all terms of a row together
-    dq_noise = np.sqrt(dq_square) + dot_noise * np.linalg.norm(mean_key, axis=1)
+    terms_noise = latent_noise(p, np.sqrt(dq_square), dq_whole, equal) if p.v_in_k else np.sqrt(dq_square)
+    dq_noise = terms_noise + dot_noise * np.linalg.norm(mean_key, axis=1)
     for head in np.unique(block.h):
         mine = block.h == head
         for tensor, rows in ((out.dq, dq), (out.noise["dq"], dq_noise), (out.lost["dq"], dq_lost)):

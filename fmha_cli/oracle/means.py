@@ -11,7 +11,7 @@ import numpy as np
 
 from fmha_cli.domain.features import Alibi, Bias
 from fmha_cli.domain.problem import Problem
-from fmha_cli.oracle.reference import RowResult, flushed, squares
+from fmha_cli.oracle.reference import RowResult, equal_keys, flushed, latent_noise, squares
 from fmha_cli.oracle.scores import sunk, visible_range
 from fmha_cli.oracle.tensors import F64, Ints, SequenceView
 
@@ -30,6 +30,10 @@ class Averaged:
         v = view.keys64("v", g)
         size = squares(v)
         self._sums, self._squares = _prefix_sums(v), _prefix_sums(size[:, None])[:, 0]
+        self._sizes, self._equal = (
+            _prefix_sums(np.sqrt(size)[:, None])[:, 0],
+            equal_keys(view.problem, view.keys64("k", g)),
+        )
         self._value = float(size.max(initial=0.0)) ** 0.5
 
     def rows(self, h: int, i: Ints) -> RowResult:
@@ -38,7 +42,10 @@ class Averaged:
         low, high = visible_range(self._view, i)
         front, high = sunk(p, low, high), np.maximum(high, low)
         visible = high - low + front
-        sums, sizes = (total[high] - total[low] + total[front] for total in (self._sums, self._squares))
+        sums, sizes, whole = (
+            total[high] - total[low] + total[front] for total in (self._sums, self._squares, self._sizes)
+        )
+        noise = latent_noise(p, np.sqrt(sizes), whole, self._equal) if p.v_in_k else np.sqrt(sizes)
         sinks = self._view.sinks()
         with np.errstate(divide="ignore"):
             count = np.log(visible)
@@ -50,7 +57,7 @@ class Averaged:
         return RowResult(
             o=sums * weight[:, None],
             lse=lse,
-            noise=np.sqrt(sizes) * weight,
+            noise=noise * weight,
             reach=np.zeros(len(i)),
             width=np.sqrt(visible) * self._value * weight * np.exp(top),
             peak=weight,

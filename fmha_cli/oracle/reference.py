@@ -26,7 +26,7 @@ from fmha_cli.oracle.budgets import LEAST_NORMAL
 from fmha_cli.oracle.dropout import Stream, fmha_stream, keep_factor, keep_scale
 from fmha_cli.oracle.rows import Rows, all_rows
 from fmha_cli.oracle.scores import RowBlock, row_blocks
-from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, Ints, SequenceView, appended_cache
+from fmha_cli.oracle.tensors import F64, Array, Bools, Inputs, Ints, SequenceView, appended_cache, value_tensors
 
 MAX_THREADS = 8
 """Each works on a block of some 20 MB."""
@@ -125,7 +125,7 @@ def forward(
     shapes_of(problem)
     none = np.zeros(0)
     leaks = [np.zeros((0, problem.hdim_v), np.bool_)]
-    finite = all(np.isfinite(inputs[name]).all() for name in ("v", "v_new") if name in inputs)
+    finite = all(np.isfinite(values).all() for values in value_tensors(problem, inputs))
     results = [RowResult(np.zeros((0, problem.hdim_v)), none, none, none, none, none, np.zeros(0, np.int64), none)]
     done = 0
     with _mapping() as each:
@@ -133,7 +133,8 @@ def forward(
             view = SequenceView(problem, inputs, b)
             k, v = view.keys64("k", g), view.keys64("v", g)
             blocks = list(row_blocks(view, rows.h[part], rows.i[part]))
-            for block, result in zip(blocks, each(partial(_attended, k=k, v=v, stream=stream), blocks), strict=True):
+            one = partial(_attended, k=k, v=v, stream=stream, equal=equal_keys(problem, k))
+            for block, result in zip(blocks, each(one, blocks), strict=True):
                 results.append(result)
                 done += len(block.i)
                 told(done, len(rows))
@@ -159,9 +160,26 @@ def _mapping() -> Iterator[Callable[[Callable[[RowBlock], RowResult], list[RowBl
         yield pool.map
 
 
-def _attended(block: RowBlock, k: F64, v: F64, stream: Stream) -> RowResult:
+def _attended(block: RowBlock, k: F64, v: F64, stream: Stream, equal: int) -> RowResult:
     with np.errstate(invalid="ignore", over="ignore"):  # each thread has its own
-        return attend(block, k, v, stream)
+        return attend(block, k, v, stream, equal=equal)
+
+
+def equal_keys(problem: Problem, k: F64) -> int:
+    """The most keys (rows of k) that are equal, where V is in K; else 1."""
+    return int(np.unique(k, axis=0, return_counts=True)[1].max()) if problem.v_in_k and len(k) else 1
+
+
+def latent_noise(problem: Problem, noise: F64, whole: F64, equal: int) -> F64:
+    """The noise of rows where V is in K. ``noise`` (R,) takes the errors of P as independent; ``whole`` (R,) is the sum of the
+    terms' sizes, which no error exceeds.
+
+    A value is a part of its key, and the key decides the weight's error. Equal keys have one error and one value, so their
+    errors add up. And an error that depends on the score (that of exp2) goes with each of hdim columns that make the score, by
+    about 1 / sqrt(hdim).
+    """
+    out: F64 = np.minimum(noise * equal**0.5 + whole / problem.hdim**0.5, whole)
+    return out
 
 
 def _leaks(block: RowBlock, v: F64) -> Bools:
@@ -183,10 +201,12 @@ def flat_values(problem: Problem, inputs: Inputs, heads: Iterable[tuple[int, int
     return several
 
 
-def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int, int] | None = None) -> RowResult:
+def attend(
+    block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int, int] | None = None, equal: int = 1
+) -> RowResult:
     """Attention of one block of rows; ``key_range`` limits it to one split of the keys (no learned sink then).
 
-    k (seqlen_k, hdim) and v (seqlen_k, hdim_v) are float64.
+    k (seqlen_k, hdim) and v (seqlen_k, hdim_v) are float64; ``equal`` is ``equal_keys`` of them.
     """
     p = block.view.problem
     count = len(block.i)
@@ -194,7 +214,7 @@ def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int
     top = np.full(count, -np.inf) if sinks is None else sinks[block.h]
     total = np.zeros(count) if sinks is None else np.ones(count)
     peak, square, lost = np.full(count, -np.inf), np.zeros(count), np.zeros(count)
-    acc, left = np.zeros((count, v.shape[1])), np.zeros(count)
+    acc, left, whole = np.zeros((count, v.shape[1])), np.zeros(count), np.zeros(count)
     key_norm, value_norm = 0.0, 0.0
     for first, end in _clipped(block, key_range):
         keys, values = k[first:end], v[first:end]
@@ -213,6 +233,8 @@ def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int
         acc = acc * shrink[:, None] + weigh(block, weights, values, first, end)
         sizes = squares(values)
         square = square * shrink**2 + (weights**2) @ sizes
+        if p.v_in_k:
+            whole = whole * shrink + weights @ np.sqrt(sizes)
         if scores is not None:
             left = left * shrink**2 + ((weights * scores) ** 2) @ sizes
         lost = lost * shrink**2 + flushed(weights, p.dtype) ** 2 @ sizes
@@ -228,10 +250,11 @@ def attend(block: RowBlock, k: F64, v: F64, stream: Stream, key_range: tuple[int
     root = np.sqrt(square)
     far = np.divide(np.sqrt(left), root, where=root > 0, out=np.zeros(count))
     size = np.maximum(np.where(np.isfinite(peak), np.abs(peak), 0.0), far)
+    noise = latent_noise(p, root, whole, equal) if p.v_in_k else root
     return RowResult(
         o=acc * inverse[:, None],
         lse=lse,
-        noise=root * inverse,
+        noise=noise * inverse,
         reach=reach + size + block.lift(),
         width=np.sqrt(block.visible()) * value_norm * inverse * keep_scale(p.dropout),
         peak=np.exp(np.where(np.isneginf(lse), -np.inf, peak - np.where(np.isneginf(lse), 0.0, lse))),

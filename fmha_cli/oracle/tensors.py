@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,6 +127,8 @@ class SequenceView:
 
     def keys(self, name: str, g: int) -> Array:
         """(seqlen_k, d) of k or v for key/value head ``g``, without padding; appended keys come last, rotated and rounded."""
+        if name == "v" and self.problem.v_in_k:
+            return self.keys("k", g)[:, : self.problem.hdim_v]
         p, tensor = self.problem, self.inputs[name]
         if p.cache_seqlens is None:
             return head_rows(tensor, p, p.layout, p.key_lengths(), self.b, g)
@@ -200,6 +202,7 @@ class SequenceView:
         p = self.problem
         if f"{name}_descale" not in self.inputs:
             return np.ones(1)
+        name = "k" if name == "v" and p.v_in_k else name
         scale: F64 = self.inputs[f"{name}_descale"].astype(np.float64)
         if scale.size == 1:
             return scale.reshape(1)
@@ -235,6 +238,13 @@ class SequenceView:
         return None if sinks is None else sinks.astype(np.float64)
 
 
+def value_tensors(problem: Problem, inputs: Inputs) -> Iterator[Array]:
+    """What values come from: v and v_new, or the first columns of k and k_new; views."""
+    for name in ("k", "k_new") if problem.v_in_k else ("v", "v_new"):
+        if name in inputs:
+            yield inputs[name][..., : problem.hdim_v]
+
+
 def packed_bias(problem: Problem) -> npt.NDArray[np.bool_] | None:
     """Where the bias of packed sequences, and its gradient, have elements; the others are padding. None if all are."""
     shape = bias_shape(problem)
@@ -266,7 +276,7 @@ def appended_cache(problem: Problem, inputs: Inputs) -> dict[str, Array]:
     """Copies of k and v after the append, in their storage form; empty when nothing is appended."""
     if not problem.append or problem.cache_seqlens is None:
         return {}
-    out = {name: np.array(inputs[name]) for name in ("k", "v")}
+    out = {name: np.array(inputs[name]) for name in ("k", "v") if name in inputs}
     for b, held in enumerate(problem.cache_seqlens):
         view = SequenceView(problem, inputs, b)
         for name, tensor in out.items():

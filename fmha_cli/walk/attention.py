@@ -51,7 +51,7 @@ class Attention:
 def attention(
     q: object,
     k: object,
-    v: object,
+    v: object = None,
     *,
     do: object = None,
     tensors: Mapping[str, object] | None = None,
@@ -70,7 +70,7 @@ def attention(
         q: (batch, heads, seqlen_q, hdim), or as ``layout`` and ``seqlens_q`` say; a numpy array or any object with
             ``__dlpack__`` in host memory (a ``torch`` tensor on the CPU).
         k: (batch, kv_heads, seqlen_k, hdim) likewise.
-        v: (batch, kv_heads, seqlen_k, hdim_v) likewise.
+        v: (batch, kv_heads, seqlen_k, hdim_v) likewise; None with ``mla_rope``, where V is K's first columns.
         do: (batch, heads, seqlen_q, hdim_v): dQ, dK and dV are computed, and O too.
         tensors: further tensors by name: bias, alibi_slopes, sink_logits, block_table, q_descale, k_descale, v_descale.
         check: compare with the float64 reference; without it, the verdict is UNCHECKED.
@@ -85,7 +85,8 @@ def attention(
         KernelFailure: the kernel did not build, launch or end.
         KeyboardInterrupt: the user interrupted.
     """
-    named = {"q": q, "k": k, "v": v, **({} if do is None else {"do": do}), **(tensors or {})}
+    optional = {"v": v, "do": do}
+    named = {"q": q, "k": k, **{n: t for n, t in optional.items() if t is not None}, **(tensors or {})}
     if unknown := sorted(named.keys() - set(TENSOR_OF_FLAG.values())):
         help = ", ".join(sorted(set(TENSOR_OF_FLAG.values()) - {"q", "k", "v", "do"}))
         raise UsageError(f"there is no tensor {unknown[0]}", code="E039", where="tensors", help=help)

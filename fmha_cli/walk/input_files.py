@@ -112,7 +112,10 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
             say("batch", size["batch"], name)
         if "s" in size and (name == "q" or cache == "none"):
             say("seqlen" if name == "q" else "seqlen_k", size["s"], name)
-    if "v" not in given.arrays and "hdim" in said and "hdim_v" not in raw:
+    inside = parse_size(str(raw.get("mla_rope", "0")), "--mla-rope") != 0
+    if inside and "v" in given.arrays:
+        raise _contradiction(f"--mla-rope {raw['mla_rope']}, but there is a file of v", "--mla-rope")
+    if "v" not in given.arrays and "hdim" in said and "hdim_v" not in raw and not inside:
         said.setdefault("hdim_v", said["hdim"])
     if "k" not in given.arrays and "v" not in given.arrays and "heads" in said and "kv_heads" not in raw:
         said.setdefault("kv_heads", said["heads"])

@@ -100,7 +100,7 @@ def run_points(
         runs = not request.dry_run and any(row.choice is not None and row.choice.runnable for row in rows)
         emulation = emulation_of(request, registry, building) if runs else None
         context = Context(
-            request=_fitting_fills(request, files),
+            request=_fitting_fills(request, files, rows),
             registry=registry,
             supervisor=supervisor,
             building=building,
@@ -154,7 +154,7 @@ def _timed(rows: Sequence[Row], context: Context) -> list[tuple[Conditions, str]
     ]
 
 
-def _fitting_fills(request: Request, files: InputFiles) -> Request:
+def _fitting_fills(request: Request, files: InputFiles, rows: Sequence[Row]) -> Request:
     """With Q, K and V from files there is only one data set, whichever fills were requested."""
-    whole = {"q", "k", "v"} <= set(files.arrays)
+    whole = all({"q", "k", *(() if row.problem.v_in_k else ("v",))} <= set(files.arrays) for row in rows)
     return replace(request, fills=request.fills[:1]) if whole and request.command is Command.VALIDATE else request

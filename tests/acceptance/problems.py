@@ -27,6 +27,10 @@ BACKWARD_PASSES = 3
 """The reference of a backward pass takes about as long as so many of forward passes."""
 
 _RARE = 0.03
+_LONG = 0.06
+"""The share of head dims above 256."""
+_IN_K = 0.08
+"""The share of problems whose V is in K."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,10 @@ def refused(n: int) -> Refused:
     flags = _sizes(rng) | {"--dtype": _dtype(rng)}
     flags |= {"-b": str(rng.randint(1, 3)), "-s": str(_size(rng, 20, 300)), "--mask": _mask(rng)}
     flags |= {"--lse": None} if rng.random() < 0.3 else {}
-    return Refused(kind, tuple(rules.split()), Problem.from_cli(words_of(flags | spoil(rng))))
+    spoiled = spoil(rng)
+    if "--seqlens-q" in spoiled:
+        flags = {flag: value for flag, value in flags.items() if flag not in ("-b", "-s")}
+    return Refused(kind, tuple(rules.split()), Problem.from_cli(words_of(flags | spoiled)))
 
 
 def _split(rng: random.Random, problem: Problem) -> Problem:
@@ -112,6 +119,8 @@ def _size(rng: random.Random, low: int, high: int) -> int:
 
 def _hdim(rng: random.Random) -> int:
     common = (8, 16, 32, 40, 48, 64, 72, 80, 96, 112, 128, 160, 192, 256)
+    if rng.random() < _LONG:
+        return rng.choice([320, 512, 576, rng.randint(257, 576)])
     return rng.choice(common) if rng.random() < 0.6 else rng.randint(1, 256)
 
 
@@ -120,6 +129,8 @@ def _sizes(rng: random.Random) -> Flags:
     ratio = rng.choice([1, 1, 1, 2, 2, 3, 4, 5, 8])
     hdim = _hdim(rng)
     flags: Flags = {"-H": str(kv_heads * ratio), "--kv-heads": str(kv_heads), "-d": str(hdim)}
+    if hdim > 1 and rng.random() < _IN_K:
+        return flags | {"--mla-rope": str(rng.choice([n for n in (8, 16, 64) if n < hdim] or [1]))}
     return flags | ({"--hdim-v": str(_hdim(rng))} if rng.random() < 0.3 else {})
 
 
@@ -228,6 +239,11 @@ def _rotated(rng: random.Random, flags: Flags) -> Flags:
     return {"--rotary": f"{dim}{rng.choice(['', ':half', ':interleaved'])}"}
 
 
+def _long_latent(rng: random.Random) -> Flags:
+    hdim = rng.randint(577, 900)
+    return {"-d": str(hdim), "--mla-rope": "64", "--hdim-v": str(hdim - 64)}
+
+
 REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "fp8": ("K001", lambda rng: {"--dtype": rng.choice(["fp8_e4m3", "fp8_e5m2", "fp8_e4m3:bf16", "fp8_e5m2:fp32"])}),
     "fnuz": ("K027", lambda rng: {"--dtype": rng.choice(["fp8_e4m3:bf16", "fp8_e5m2:fp16"]), "--fp8-encoding": "fnuz"}),
@@ -239,8 +255,9 @@ REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "other output type": ("K001 K002", lambda rng: {"--dtype": rng.choice(["fp16:fp32", "bf16:fp32", "fp32:bf16"])}),
     "backward in splits": ("K017", lambda rng: {"--direction": "bwd", "--splits": str(rng.randint(2, 9))}),
     "both passes in fp8": ("K001", lambda rng: {"--dtype": "fp8_e4m3:bf16", "--direction": "fwd+bwd"}),
-    "hdim": ("K012", lambda rng: {"-d": str(rng.randint(257, 600))}),
-    "hdim-v": ("K012", lambda rng: {"--hdim-v": str(rng.randint(257, 600))}),
+    "hdim": ("K012", lambda rng: {"-d": str(rng.randint(577, 900))}),
+    "hdim-v": ("K012", lambda rng: {"--hdim-v": str(rng.randint(577, 900)), "--mla-rope": "0"}),
+    "V in a K that is too long": ("K012", _long_latent),
     "scales": ("K018", lambda rng: {"--qscale": rng.choice(["tensor", "block", "kv-block", "head"])}),
     "splits of many rows": (
         "K017 K103",

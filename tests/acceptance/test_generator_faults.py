@@ -145,6 +145,8 @@ NEEDS = {
     BackwardFault.ALIBI_SIGN: "--alibi",
     BackwardFault.SLOPE_MISSING: "--softcap 1",
     BackwardFault.DBIAS_HEAD_LOST: "--bias elementwise --dbias",
+    BackwardFault.V_COLUMNS: "--mla-rope 8",
+    BackwardFault.DV_IN_K_LOST: "--mla-rope 8",
 }
 """What a problem needs for the fault to have an effect."""
 

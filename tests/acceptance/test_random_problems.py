@@ -22,6 +22,7 @@ from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.oracle.fills import fill
 from fmha_cli.oracle.gradients import backward
 from fmha_cli.oracle.reference import Reference, forward
+from fmha_cli.oracle.tensors import value_tensors
 from fmha_cli.oracle.worth import ONE_HOT
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
@@ -116,7 +117,11 @@ def _means_little(problem: Problem, record: Record, request: Request) -> bool:
     if not problem.direction.forward:
         return False
     reference = forward(problem.passes()[0], inputs)
-    return _all_zero(reference) or _flat(problem, inputs["v"]) or (name != "large" and _one_hot(reference))
+    return (
+        _all_zero(reference)
+        or _flat(problem, next(value_tensors(problem, inputs)))
+        or (name != "large" and _one_hot(reference))
+    )
 
 
 def _all_zero(reference: Reference) -> bool:
@@ -165,6 +170,7 @@ def test_the_problems_cover_the_surface() -> None:
         "cache_leftpad",
         "cache_seqlens",
         "dropout",
+        "mla_rope",
         "offset",
         "seed",
         "seqlens_k",
@@ -182,6 +188,8 @@ def test_the_problems_cover_the_surface() -> None:
     directions = Counter(problem.direction for problem in problems)
     assert min(directions[Direction.BWD] // 2, directions[Direction.FWD_BWD]) >= 100, directions
     assert sum(problem.hdim % 8 > 0 for problem in problems) >= 400
+    assert sum(max(problem.hdim, problem.hdim_v) > 256 for problem in problems) >= 80
+    assert sum(problem.v_in_k and problem.direction.backward for problem in problems) >= 15
     assert sum(min(problem.key_lengths()) == 0 for problem in problems) >= 100
     assert sum(problem.seqlen_q <= 16 for problem in problems) >= 400
 

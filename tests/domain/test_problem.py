@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -119,6 +120,11 @@ def test_defaults_of_the_contract() -> None:
         ("--direction bwd --kv-cache linear", "P007", "inference"),
         ("--scale nan", "P003", "nan"),
         ("--q-descale x.npy", "P007", "granularity"),
+        ("-d 64 --mla-rope 64", "P018", "--mla-rope 63 or less"),
+        ("-d 1 --mla-rope 1", "P018", "1"),
+        ("--mla-rope -1", "P005", "-1"),
+        ("-d 64 --mla-rope 16 --hdim-v 64", "P007", "first 48 columns"),
+        ("--mla-rope 16 --qscale tensor --v-descale x.npy", "P007", "K's scales"),
     ],
 )
 def test_the_impossible_names_rule_and_values(line: str, code: str, says: str) -> None:
@@ -169,3 +175,22 @@ def test_no_left_padding_has_one_form() -> None:
     assert Problem.from_cli("-b 2 --kv-cache paged:16 --cache-leftpad 0") == Problem.from_cli(
         "-b 2 --kv-cache paged:16"
     )
+
+
+def test_v_in_the_columns_of_k() -> None:
+    plain = Problem.from_cli("-b 2 -H 16 --kv-heads 1 -s 3 -d 576 --hdim-v 512 --direction fwd+bwd --lse")
+    inside = Problem.from_cli("-b 2 -H 16 --kv-heads 1 -s 3 -d 576 --mla-rope 64 --direction fwd+bwd --lse")
+    assert (inside.hdim_v, inside.v_in_k, plain.v_in_k) == (512, True, False)
+    assert replace(inside, mla_rope=0) == plain
+    assert "mla_rope" not in plain.to_dict()
+    assert inside.to_dict()["mla_rope"] == 64
+    assert inside.repro() == plain.repro().replace("--hdim-v 512", "--mla-rope 64")
+    assert Problem.from_cli(inside.repro()) == inside == Problem.from_cli(f"{inside.repro()} --hdim-v 512")
+    assert Problem.from_cli("--mla-rope 0") == Problem.from_cli("")
+    assert inside.flops() == plain.flops()
+    v_and_dv = 2 * 2 * 3 * 512 * 2
+    assert plain.bytes() - inside.bytes() == v_and_dv
+    assert {*shapes_of(plain)} - {*shapes_of(inside)} == {"v", "dv"}
+    appended = Problem.from_cli("-s 1 -d 64 --mla-rope 16 --kv-cache linear --cache-seqlens 9 --append 1 --qscale head")
+    assert not {"v", "v_new", "v_descale"} & {*shapes_of(appended)}
+    assert {"k", "k_new", "k_descale"} < {*shapes_of(appended)}

@@ -16,7 +16,7 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain import rules
 from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.hints import changes_in
+from fmha_cli.domain.hints import applied, changes_in
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import (
@@ -48,9 +48,10 @@ HERE = DeviceFacts(id="cpu", archs=("a",))
 
 @given(problems())
 def test_a_kernel_made_for_the_problem_is_not_refused(problem: Problem) -> None:
-    assert reasons_against(LEFTPAD_CORE_RULES, problem, kernel_for(problem), HERE) == []
+    inside = ["K029"] if problem.v_in_k else []
+    assert [r.id for r in reasons_against(LEFTPAD_CORE_RULES, problem, kernel_for(problem), HERE)] == inside
     refused = [r.id for r in reasons_against(CORE_RULES, problem, kernel_for(problem), HERE)]
-    assert refused == (["K026"] if problem.cache_leftpad else [])
+    assert refused == (["K026"] if problem.cache_leftpad else []) + inside
 
 
 def test_every_field_of_the_signature_has_a_rule() -> None:
@@ -100,6 +101,35 @@ def test_who_can_start_behind_padding(name: str, arch: str) -> None:
         if isinstance(d, Unsupported) and d.kernel and [r.id for r in d.reasons] == ["K026"]
     }
     assert before <= only if name == "ck_tile" else before == only
+
+
+def test_v_in_k_is_refused_unless_a_backend_says_otherwise() -> None:
+    problem = Problem.from_cli("-H 8 --kv-heads 1 -s 1 -d 64 --mla-rope 16")
+    (reason,) = reasons_against(CORE_RULES, problem, kernel_for(problem), HERE)
+    assert (reason.id, reason.hint) == ("K029", "--hdim-v 48 instead of --mla-rope")
+    (change,) = changes_in(reason.hint)
+    assert applied(problem, change) == Problem.from_cli("-H 8 --kv-heads 1 -s 1 -d 64 --hdim-v 48")
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"),
+    [
+        *(("null", "null"), ("cpu", "x86_64_v3"), ("ck_tile", "gfx942"), ("flash_attn", "sm_90")),
+        *(("mem_efficient", "sm_80"), ("cudnn_oss", "sm_90a")),
+    ],
+)
+@pytest.mark.parametrize("direction", ["fwd", "bwd", "fwd+bwd"])
+def test_who_reads_v_from_k(name: str, arch: str, direction: str) -> None:
+    problem = Problem.from_cli(f"-H 4 -s 128 -d 64 --dtype fp16 --mla-rope 16 --direction {direction}")
+    answers = list(build_registry().backend(name).decide(problem, DeviceFacts(id=name, archs=(arch,))))
+    if name == "cpu":
+        assert any(isinstance(d, Supported) for d in answers)
+        return
+    refused = [d for d in answers if isinstance(d, Unsupported) and d.kernel]
+    assert len(refused) == len(answers) > 0 or name in ("null", "cudnn_oss")
+    assert not any(isinstance(d, Supported) for d in answers)
+    forward_only = direction != "fwd" and name == "cudnn_oss"
+    assert forward_only or all("K029" in {r.id for r in d.reasons} for d in refused)
 
 
 def id_ranges() -> dict[str, range]:

@@ -31,6 +31,8 @@ PROBLEMS = [
     "-b 1 -H 2 -s 9 -d 8 --dtype bf16 --direction fwd+bwd --bias elementwise:1hss --dbias --dropout 0.2",
     "-b 2 -H 2 -s 3 -d 8 --dtype fp16 --causal --append 2 --rotary 8 --cache-seqlens 5,9 --kv-cache linear",
     "-b 2 -H 2 -s 3 -d 8 --dtype bf16 --causal --append 2 --cache-seqlens 5,9 --kv-cache paged:4 --lse --layout bshd",
+    "-b 2 -H 2 --kv-heads 1 -s 3 -d 9 --mla-rope 3 --dtype bf16 --causal --append 2 --cache-seqlens 5,9 --kv-cache paged:4",
+    "-b 1 -H 4 --kv-heads 2 -s 9 -d 9 --mla-rope 3 --dtype fp16 --direction fwd+bwd --bias elementwise:1hss --dbias",
 ]
 
 
@@ -110,7 +112,8 @@ def test_negating_twice_restores_every_bit(flags: str) -> None:
     made = negated_inputs(problem, inputs)
     assert made is not None
     changed = {name for name in inputs if made.inputs[name] is not inputs[name]}
-    assert changed == ({"do"} if problem.direction.value == "bwd" else {"v", "v_new"} & set(inputs))
+    signed = {"q", "k", "k_new"} if problem.v_in_k else {"v", "v_new"}
+    assert changed == ({"do"} if problem.direction.value == "bwd" else signed & set(inputs))
     assert all(negated(made.inputs[name]).tobytes() == inputs[name].tobytes() for name in changed)
 
 

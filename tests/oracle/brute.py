@@ -63,14 +63,15 @@ def sequence(p: Problem, t: Tensors, b: int, h: int) -> tuple[list[list[float]],
     held = p.cache_seqlens[b] if p.cache_seqlens is not None else keys
     q = [row_of(p, t["q"], p.layout.value, p.query_lengths(), b, h, i) for i in range(rows)]
     k = [key_of(p, t, "k", b, g, j) for j in range(held)]
-    v = [key_of(p, t, "v", b, g, j) for j in range(held)]
+    v = [] if p.v_in_k else [key_of(p, t, "v", b, g, j) for j in range(held)]
     q = [turned(x, pad_of(p, b) + keys - rows + i, p) for i, x in enumerate(q)]
     for n in range(p.append):
         new = t["k_new"][b, g, n] if p.layout.value == "bhsd" else t["k_new"][b, n, g]
         kept = np.array(turned([float(x) for x in new], pad_of(p, b) + held + n, p)).astype(t["k"].dtype)
         k.append([float(x) for x in kept])
-        v.append([float(x) for x in (t["v_new"][b, g, n] if p.layout.value == "bhsd" else t["v_new"][b, n, g])])
-    return q, k, v
+        if not p.v_in_k:
+            v.append([float(x) for x in (t["v_new"][b, g, n] if p.layout.value == "bhsd" else t["v_new"][b, n, g])])
+    return q, k, [row[: p.hdim_v] for row in k] if p.v_in_k else v
 
 
 def standard_slope(heads: int, h: int) -> float:

@@ -34,6 +34,9 @@ LINES = [
     f"{EVERYTHING}-s 9 --kv-cache linear --cache-seqlens 100,31 --cache-leftpad 0,7 --layout bshd",
     "--seqlens-q 3,0,40 --seqlens-k 9,5,70 -H 4 -d 24 --lse --layout bshd --mask causal-tl --dtype fp32",
     "-b 2 -H 2 -s 30 -d 32 --lse --dtype fp8_e4m3 --qscale head",
+    "-b 2 -H 6 --kv-heads 2 -s 70 --seqlen-k 50 -d 40 --mla-rope 9 --dtype bf16 --lse --causal",
+    "-b 2 -H 6 --kv-heads 1 -s 9 -d 40 --mla-rope 9 --dtype bf16 --kv-cache paged:16 --cache-seqlens 100,31 --append 3 --rotary 16",
+    "-b 2 -H 4 -s 20 -d 40 --mla-rope 9 --dtype fp8_e4m3 --qscale head --lse",
 ]
 
 

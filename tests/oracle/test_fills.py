@@ -22,6 +22,7 @@ LINES = [
     "-b 2 -H 2 -s 2 -d 8 --kv-cache paged:4 --cache-seqlens 5,2 --append 3 --alibi-slopes filled:bh",
     "-b 2 -H 2 -s 2 -d 8 --kv-cache linear --cache-seqlens 5,2 --append 3 --dtype fp8_e4m3 --qscale head",
     "-b 2 -H 2 -s 2 -d 8 --kv-cache linear --cache-seqlens 5,2 --cache-leftpad 1,4 --append 3 --layout bshd",
+    "-b 2 -H 2 -s 2 -d 9 --mla-rope 2 --kv-cache paged:4 --cache-seqlens 5,2 --append 3",
 ]
 
 # made with numpy 2.4 on x86-64; independent of numpy's version, the platform and the date

@@ -60,6 +60,10 @@ CASES = [
     "-b 2 -H 2 -s 4 -d 8 --kv-cache linear --cache-seqlens 1,9 --cache-leftpad 4,1 --append 2 --rotary 8 --dtype fp32",
     "--seqlens-q 3,1 -H 2 -d 8 --kv-cache linear --cache-seqlens 4,6 --cache-leftpad 2 --layout bshd --dtype fp32 --alibi",
     "--seqlens-q 3,1 -H 2 -d 8 --kv-cache paged:2 --cache-seqlens 4,6 --append 1 --rotary 4 --dtype fp32 --alibi",
+    "-b 2 -H 4 --kv-heads 1 -s 5 --seqlen-k 7 -d 9 --mla-rope 3 --dtype fp32 --causal",
+    "--seqlens-q 3,0,6 --seqlens-k 5,2,0 -H 4 --kv-heads 2 -d 8 --mla-rope 7 --dtype bf16 --layout bshd --dropout 0.2",
+    "-b 3 -H 4 --kv-heads 2 -s 2 -d 8 --mla-rope 2 --kv-cache paged:4 --cache-seqlens 0,9,3 --append 3 --rotary 6 --dtype fp32",
+    "-b 2 -H 2 -s 4 -d 8 --mla-rope 1 --kv-cache linear --cache-seqlens 1,9 --cache-leftpad 4,1 --append 2 --dtype fp16",
 ]
 
 

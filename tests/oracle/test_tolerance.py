@@ -25,6 +25,7 @@ RICH = {
     Fault.DROPOUT_INVERTED: f"{BASE} --dropout 0.25 --seed 5",
     Fault.ALIBI_SIGN: f"{BASE} --alibi",
     Fault.MASK_OFF_BY_ONE: f"{BASE} --causal",
+    Fault.V_COLUMNS: f"{BASE} --mla-rope 8",
 }
 
 

@@ -57,6 +57,21 @@ def test_the_files_say_the_shapes_and_the_dtype(tmp_path: Path) -> None:
     assert problem == api.Problem.from_cli(f"{LINE} --dtype bf16")
 
 
+def test_with_v_in_k_the_files_are_q_and_k(tmp_path: Path) -> None:
+    line = "-b 2 -H 4 --kv-heads 1 -s 9 --seqlen-k 13 -d 24 --mla-rope 8 --dtype bf16"
+    inputs = tensors(line)
+    assert {"q", "k"} <= set(inputs)
+    write_tensors(tmp_path / "t.safetensors", inputs)
+    files = {name: str(tmp_path / "t.safetensors") for name in "qk"}
+    raw = flags_from_files({"mla_rope": "8"}, read_input_files(files))
+    assert api.Problem.of(**raw) == api.Problem.from_cli(line)
+    (record,) = api.run(api.Problem.from_cli(line), backend="cpu", files=files, out=str(tmp_path / "o.npy"))
+    assert record.verdict is api.Verdict.PASSED
+    assert np.load(tmp_path / "o.npy").shape == (2, 4, 9, 16)
+    with pytest.raises(ImpossibleProblem, match="file of v"):
+        flags_from_files({"mla_rope": "8"}, InputFiles({**inputs, "v": inputs["k"][..., :16]}, {}))
+
+
 @pytest.mark.parametrize(
     "flags", [{"heads": "5"}, {"seqlen_k": "14"}, {"hdim": "17"}, {"batch": "3"}, {"kv_heads": "1"}]
 )

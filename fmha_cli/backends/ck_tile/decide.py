@@ -35,6 +35,7 @@ from fmha_cli.domain.rules import (
     DIRECTION_RULE,
     HDIM_RULE,
     LEFTPAD_RULE,
+    OWN_V_RULE,
     SIGNATURE_RULES,
     Reason,
 )
@@ -98,7 +99,7 @@ def family_candidates(arch: str, family: Family, revision: str = BASELINE) -> Ca
     questions = (
         *core_questions(SIGNATURE_RULES),
         *(_known_at_once(rule, facts) for rule in target_rules(facts, family, revision)),
-        *core_questions((HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE)),
+        *core_questions((HDIM_RULE, ARCH_RULE, DIRECTION_RULE, LEFTPAD_RULE, OWN_V_RULE)),
         *(Question(condition.against, condition.key) for condition in conditions_for(family, CONDITIONS)),
     )
     buckets: dict[Case, int] = {}

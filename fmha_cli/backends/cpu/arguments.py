@@ -49,6 +49,9 @@ class Arguments:
         dropped = int(problem.dropout * _WORD)
         backward, append = issubclass(block, FmhaCpuBwdArgs), issubclass(block, FmhaCpuAppendArgs)
         rows = _FORWARD | (_BACKWARD if backward else _APPEND if append else {})
+        if problem.v_in_k:  # V is a view of K, an appended key brings its value, and the kernel adds dV to dK
+            tensors = {**tensors, "v": tensors["k"]}
+            rows = {name: field for name, field in rows.items() if name not in ("dv", "v_new")}
         rotated = _rotated(problem, tensors)
         if rotated is not None:
             tensors = {**tensors, Q_ROTATED if append else "q": rotated}

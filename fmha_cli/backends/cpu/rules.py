@@ -8,7 +8,7 @@ from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.rules import LEFTPAD_CORE_RULES, Refusal, Rule, Severity
+from fmha_cli.domain.rules import LEFTPAD_CORE_RULES, OWN_V_RULE, Refusal, Rule, Severity
 
 _WORD = 2**32
 
@@ -35,7 +35,7 @@ def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
 
 
 CPU_RULES: tuple[Rule, ...] = (
-    *LEFTPAD_CORE_RULES,
+    *(rule for rule in LEFTPAD_CORE_RULES if rule is not OWN_V_RULE),  # V is passed as a view
     Rule(
         "K102",
         "the dropout offset fits the stream's counter word",

@@ -19,10 +19,10 @@ from fmha_cli.backends.flash_attn.situation import Situation, situation_of
 from fmha_cli.backends.gpu.conditions import Condition
 from fmha_cli.backends.gpu.rule_rows import unchecked_rules
 from fmha_cli.domain.device import DeviceFacts
-from fmha_cli.domain.rules import ARCH_RULE, DIRECTION_RULE, Reason, Rule, Severity
+from fmha_cli.domain.rules import ARCH_RULE, DIRECTION_RULE, OWN_V_RULE, Reason, Rule, Severity
 
 CONDITIONS: tuple[Condition[Situation], ...] = (*LIMITS, *CACHE_LIMITS, *WIDTHS, *FIT)
-PLACE_RULES = (ARCH_RULE, DIRECTION_RULE)
+PLACE_RULES = (ARCH_RULE, DIRECTION_RULE, OWN_V_RULE)
 SHARED_RULES: tuple[Rule, ...] = (*COMPARED_RULES, *PLACE_RULES)
 """The core's rules that apply to this backend. The conditions replace the others, except the one about left padding,
 which the kernels serve."""

@@ -27,6 +27,7 @@ FAULTS = (
         "V_ROWS_SWAPPED",
     ),
     *("NAN_ROW", "LOW_PRECISION_ACC", "GQA_HEADS_SWAPPED", "WINDOW_SIDE", "LSE_LOG2", "DROPOUT_INVERTED", "ALIBI_SIGN"),
+    "V_COLUMNS",
 )
 """Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
 

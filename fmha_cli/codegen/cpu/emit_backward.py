@@ -16,13 +16,13 @@ TILE_QUERIES = 64
 
 SHARED_FAULTS = (
     *("LAST_KEY_DROPPED", "MASK_OFF_BY_ONE", "SCALE_WRONG", "GQA_HEADS_SWAPPED", "WINDOW_SIDE", "LSE_LOG2"),
-    *("DROPOUT_INVERTED", "ALIBI_SIGN"),
+    *("DROPOUT_INVERTED", "ALIBI_SIGN", "V_COLUMNS"),
 )
 """Faults of forward kernels that the shared text can have here too."""
 
 BACKWARD_FAULTS = (
     *("DELTA_MISSING", "DROPOUT_OFFSET", "DQ_CHUNK_LOST", "DK_SCALE_MISSING", "DK_WRONG_HEAD", "DV_KEEP_MISSING"),
-    *("SLOPE_MISSING", "DBIAS_HEAD_LOST", "HIDDEN_LEAKS", "ZERO_WEIGHT", "EMPTY_ROW"),
+    *("SLOPE_MISSING", "DBIAS_HEAD_LOST", "DV_IN_K_LOST", "HIDDEN_LEAKS", "ZERO_WEIGHT", "EMPTY_ROW"),
 )
 """Faults of backward kernels alone, as macros like ``emit.FAULTS``."""
 

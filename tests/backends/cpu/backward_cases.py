@@ -89,7 +89,7 @@ def backward_arguments(case: BackwardCase) -> FmhaCpuBwdArgs:
     """The kernel's argument block."""
     d, plain = case.data, arguments(case)
     values = {f.name: getattr(plain, f.name) for f in fields(FmhaCpuArgs)}
-    for name in (*OF_ROWS, *OF_KEYS):
+    for name in (*OF_ROWS, *(name for name in OF_KEYS if name != "dv" or not case.v_in_k)):
         strides = [s // d[name].itemsize for s in d[name].strides[:3]]
         strides[0] = 0 if case.packed else strides[0]
         values |= {f"{name}_{a}_stride": s for a, s in zip(("batch", "head", "row"), strides, strict=True)}
@@ -118,7 +118,7 @@ class Sums:
 
 
 def gradients(case: BackwardCase) -> dict[str, Sums]:
-    """dq, dk, dv, and dbias when asked for. O and LSE are taken from ``case.data``, as the kernel takes them."""
+    """dq, dk, dv, and dbias when asked for; where V is in K, dk holds dv's share. O and LSE are taken from ``case.data``, as the kernel takes them."""
     d = case.data
     out = {}
     for name in ("dq", "dk", "dv"):
@@ -131,6 +131,10 @@ def gradients(case: BackwardCase) -> dict[str, Sums]:
     for b in range(case.batch):
         for h in range(case.heads if case.q_len[b] else 0):
             _add_head(case, values, sizes, b, h)
+    if case.v_in_k:
+        dv = out.pop("dv")
+        out["dk"].value[..., : case.hdim_v] += dv.value
+        out["dk"].parts += dv.parts
     for sums in out.values():
         np.sqrt(sums.parts, out=sums.parts)
     return out

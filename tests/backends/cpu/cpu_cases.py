@@ -38,7 +38,8 @@ def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
 class Case:
     """One problem. ``q_len`` and ``k_len`` are per sequence; ``capacity`` is the rows of K and V in batch mode.
 
-    With a ``page``, the kernel reads K and V from pages of so many rows, which are copies of ``k`` and ``v``.
+    With a ``page``, the kernel reads K and V from pages of so many rows, which are copies of ``k`` and ``v``. ``v_in_k``: V
+    is the first columns of K.
     """
 
     dtype: str
@@ -67,6 +68,7 @@ class Case:
     threads: int = 2
     splits: int = 0
     page: int = 0
+    v_in_k: bool = False
     data: dict[str, Array] = field(default_factory=dict, repr=False)
 
     @property
@@ -93,7 +95,8 @@ def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case
     if not packed:
         q_len, capacity = [max(1, q_len[0])] * batch, pick(1, 7, 50, 130, 517)
         k_len = [int(rng.integers(0, capacity + 1)) for _ in range(batch)] if rng.random() < 0.2 else [capacity] * batch
-    hdim = pick(1, 3, 8, 16, 20, 32, 33, 64, 72, 80, 128, 200, 256)
+    hdim = pick(1, 3, 8, 16, 20, 32, 33, 64, 72, 80, 128, 200, 256, 320, 576)
+    v_in_k = bool(hdim > 1 and rng.random() < 0.15)
     left, right, top_left = {
         "none": lambda: (None, None, False),
         "causal": lambda: (None, 0, bool(rng.random() < 0.4)),
@@ -104,7 +107,8 @@ def random_case(rng: np.random.Generator, dtype: str, *, few_rows: bool) -> Case
     bias = pick((1, 1), (1, group * kv_heads), (batch, group * kv_heads)) if wanted[1] else None
     return Case(
         dtype=dtype, heads=group * kv_heads, kv_heads=kv_heads, hdim=hdim,
-        hdim_v=pick(hdim, 1, 2, 5, 8, 17, 24, 32, 64, 100, 128, 256), q_len=tuple(q_len), k_len=tuple(k_len),
+        hdim_v=int(rng.integers(1, hdim)) if v_in_k else pick(hdim, 1, 2, 5, 8, 17, 24, 32, 64, 100, 128, 256, 512, 576),
+        v_in_k=v_in_k, q_len=tuple(q_len), k_len=tuple(k_len),
         packed=packed, capacity=capacity, bshd=bool(rng.random() < 0.5), gap=pick(0, 0, 3, 5),
         left=left, right=right, top_left=top_left, sink=pick(0, 4, 9, 100) if left is not None else 0,
         scale=pick(hdim**-0.5, hdim**-0.5, -0.1, 0.0, 0.2), softcap=pick(1.0, 15.0, 50.0) if wanted[0] else 0.0,
@@ -134,6 +138,9 @@ def make_data(case: Case, rng: np.random.Generator) -> None:
         ("q", case.heads, case.hdim), ("k", case.kv_heads, case.hdim),
         ("v", case.kv_heads, case.hdim_v), ("o", case.heads, case.hdim_v),
     ):  # fmt: skip
+        if name == "v" and case.v_in_k:
+            d["v"] = d["k"][..., : case.hdim_v]
+            continue
         lengths, rows = (case.k_len, case.capacity or max(case.k_len)) if name in "kv" else (case.q_len, case.q_len[0])
         d[f"{name}_buffer"], d[name] = _rows(case, heads, lengths, rows, dim)
         if name != "o":

@@ -82,12 +82,12 @@ def test_the_best_kernel(line: str, arch: str, kind: Kind) -> None:
         ("-s 64 -H 2 --direction bwd --splits 3", {"K017"}),
         ("-s 64 --direction bwd --dropout 0.5 --offset 4294967296", {"K102"}),
         ("-s 129 -H 2 --direction fwd+bwd --splits 3", {"K017", "K103"}),
-        ("-s 64 --direction fwd+bwd --dtype fp8_e4m3 -d 300", {"K001", "K012"}),
+        ("-s 64 --direction fwd+bwd --dtype fp8_e4m3 -d 600", {"K001", "K012"}),
         ("-s 64 --dtype fp8_e4m3", {"K001"}),
-        ("-s 64 -d 512", {"K012"}),
+        ("-s 64 -d 577", {"K012"}),
         ("-s 64 --dropout 0.5 --offset 4294967296", {"K102"}),
         ("-s 129 -H 2 --splits 3", {"K017", "K103"}),
-        ("-s 64 --dtype fp8_e4m3 --direction bwd -d 300", {"K025", "K001", "K012"}),
+        ("-s 64 --dtype fp8_e4m3 --direction bwd -d 600", {"K025", "K001", "K012"}),
     ],
 )
 def test_refusals_carry_all_reasons(line: str, ids: set[str]) -> None:

@@ -112,7 +112,15 @@ def test_statuses(load: Load) -> None:
         return int(library[BACKWARD_ENTRY](ctypes.byref(pack(FmhaCpuBwdArgs(**{**tensors, **sizes, **changes})))))
 
     assert status(seqlen_k=1 << 40) == Status.OUT_OF_MEMORY
-    for wrong in ({"heads": 3, "kv_heads": 2}, {"hdim": 257}, {"hdim_v": 0}, {"threads": 0}, {"dq": 0}, {"dout": 0}):
+    for wrong in (
+        {"heads": 3, "kv_heads": 2},
+        {"hdim": 577},
+        {"hdim_v": 0},
+        {"dv": 0, "hdim_v": 9},
+        {"threads": 0},
+        {"dq": 0},
+        {"dout": 0},
+    ):
         assert status(**wrong) == Status.BAD_ARGUMENT, wrong
 
 

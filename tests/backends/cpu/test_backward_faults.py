@@ -24,6 +24,8 @@ NEEDS: dict[BackwardFault, dict[str, object]] = {
     BackwardFault.HIDDEN_LEAKS: {"right": 0},
     BackwardFault.ZERO_WEIGHT: {"right": 0, "bias": (1, 4), "dbias": True},
     BackwardFault.EMPTY_ROW: {"bias": (1, 4), "dbias": True},
+    BackwardFault.V_COLUMNS: {"v_in_k": True},
+    BackwardFault.DV_IN_K_LOST: {"v_in_k": True},
 }
 """What a problem needs for the fault to have an effect; the other faults affect any problem."""
 

@@ -17,6 +17,7 @@ NEEDS: dict[Fault, dict[str, object]] = {
     Fault.MASK_OFF_BY_ONE: {"right": 0},
     Fault.DROPOUT_INVERTED: {"dropout": 0.3},
     Fault.ALIBI_SIGN: {"alibi": 1},
+    Fault.V_COLUMNS: {"hdim_v": 24, "v_in_k": True},
 }
 """What a problem needs for the fault to have an effect; the other faults affect any problem."""
 

@@ -27,8 +27,9 @@ static void append_row(const Context& x, const Sequence& s, i64 b, i64 t, const 
   const i64 key = s.nk - a.append + t - FAULT_APPEND_ROW;
   for (i64 hk = 0; hk < a.kv_heads; ++hk) {
     const T* k = (const T*)a.k_new + b * a.k_new_batch_stride + hk * a.k_new_head_stride + t * a.k_new_row_stride;
-    const T* v = (const T*)a.v_new + b * a.v_new_batch_stride + hk * a.v_new_head_stride + t * a.v_new_row_stride;
     rotate_row(a, by, (T*)row_at(key_rows(a, s, b, hk), key), k);
+    if (!a.v_new) continue;
+    const T* v = (const T*)a.v_new + b * a.v_new_batch_stride + hk * a.v_new_head_stride + t * a.v_new_row_stride;
     memcpy((T*)row_at(value_rows(a, s, b, hk), key), v, (size_t)a.hdim_v * sizeof(T));
   }
 }

@@ -65,7 +65,12 @@ NOINLINE void exact_key(const Head& first, i64 hk, i64 j) {
       add_row(dv, p.used, do_row(a, s, head.b, head.h, i), a.hdim_v);
     }
   }
-  T *out_k = dk_row(a, s, first.b, hk, j), *out_v = dv_row(a, s, first.b, hk, j);
+  T* out_k = dk_row(a, s, first.b, hk, j);
+  if (!a.dv) {
+    for (i64 c = 0; c < a.hdim; ++c) from_float(out_k + c, vfma(dk[c], x.scale, dv[c] * a.keep_scale));
+    return;
+  }
+  T* out_v = dv_row(a, s, first.b, hk, j);
   for (i64 c = 0; c < a.hdim; ++c) from_float(out_k + c, dk[c] * x.scale);
   for (i64 c = 0; c < a.hdim_v; ++c) from_float(out_v + c, dv[c] * a.keep_scale);
 }
@@ -81,14 +86,26 @@ INLINE bool write_row(T* out, const float* sum, float factor, i64 n) {
   return FAULT_HIDDEN_LEAKS || vsum(bad) == 0;
 }
 
+// Where V is in K: finishes the sums of a row of dK, and adds those of dV to the columns that are V.
+static void join_values(float* dk, float dk_factor, const float* dv, float dv_factor, const FmhaCpuArgs& a) {
+  for (i64 c = 0; c < a.hdim; c += NL) {
+    const i64 n = FAULT_DV_IN_K_LOST ? 0 : a.hdim_v - c;
+    const vf y = n >= NL ? vload(dv + c) : n > 0 ? vload_n(dv + c, n) : vset(0);
+    vstore(dk + c, vfma(y, vset(dv_factor), vload(dk + c) * vset(dk_factor)));
+  }
+}
+
 // Keys [j0, j1) of a group: dK and dV from its sums.
 static void finish_keys(const Head& first, i64 hk, const Group& g, i64 j0, i64 j1) {
   const Context& x = *first.x;
   const FmhaCpuArgs& a = *x.a;
   const float dk_factor = FAULT_DK_SCALE_MISSING ? 1 : x.scale, dv_factor = FAULT_DV_KEEP_MISSING ? 1 : a.keep_scale;
+  const bool joined = !a.dv;
   for (i64 j = j0; j < j1; ++j) {
-    const bool k = write_row(dk_row(a, first.s, first.b, hk, j), g.dk + j * padded(a.hdim), dk_factor, a.hdim);
-    const bool v = write_row(dv_row(a, first.s, first.b, hk, j), g.dv + j * padded(a.hdim_v), dv_factor, a.hdim_v);
+    float *dk = g.dk + j * padded(a.hdim), *dv = g.dv + j * padded(a.hdim_v);
+    if (joined) join_values(dk, dk_factor, dv, dv_factor, a);
+    const bool k = write_row(dk_row(a, first.s, first.b, hk, j), dk, joined ? 1 : dk_factor, a.hdim);
+    const bool v = joined || write_row(dv_row(a, first.s, first.b, hk, j), dv, dv_factor, a.hdim_v);
     if (!k || !v) exact_key(first, hk, j);
   }
 }

@@ -124,8 +124,11 @@ INLINE const T* q_row(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 h, i64
 INLINE const T* k_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
   return (const T*)a.k + b * a.k_batch_stride + hk * a.k_head_stride + s.k0 * a.k_row_stride;
 }
+INLINE const T* v_base(const FmhaCpuArgs& a) {
+  return (const T*)a.v + (FAULT_V_COLUMNS && a.v == a.k ? a.hdim - a.hdim_v : 0);
+}
 INLINE const T* v_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
-  return (const T*)a.v + b * a.v_batch_stride + hk * a.v_head_stride + s.k0 * a.v_row_stride;
+  return v_base(a) + b * a.v_batch_stride + hk * a.v_head_stride + s.k0 * a.v_row_stride;
 }
 INLINE const T* bias_row(const FmhaCpuArgs& a, i64 b, i64 h, i64 i) {
   return (const T*)a.bias + b * a.bias_batch_stride + h * a.bias_head_stride + i * a.bias_row_stride;

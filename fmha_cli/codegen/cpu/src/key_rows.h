@@ -12,7 +12,7 @@ INLINE KeyRows key_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) 
 }
 INLINE KeyRows value_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
   if (!a.block_table) return {v_rows(a, s, b, hk), a.v_row_stride, nullptr, 0, 0};
-  return {(const T*)a.v + hk * a.v_head_stride, a.v_row_stride, a.block_table + b * a.block_table_stride, a.page, a.v_page_stride};
+  return {v_base(a) + hk * a.v_head_stride, a.v_row_stride, a.block_table + b * a.block_table_stride, a.page, a.v_page_stride};
 }
 INLINE const T* page_at(const KeyRows& r, i64 n) {
   if (FAULT_STALE_PAGE && n) --n;

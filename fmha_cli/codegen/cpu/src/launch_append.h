@@ -23,7 +23,8 @@ extern "C" EXPORT int fmha_cpu_append(const FmhaCpuArgs* args) {
                      a.append >= 0 && a.seqlen_k >= a.append && a.hdim >= 1 && a.hdim <= MAX_HDIM && a.hdim_v >= 1 &&
                      a.hdim_v <= MAX_HDIM && a.threads >= 1 && (!a.block_table || a.page >= 1);
   const bool rotary = a.rotary_dim >= 0 && a.rotary_dim % 2 == 0 && a.rotary_dim <= a.hdim && !a.q_rotated == !a.rotary_dim;
-  if (!sizes || !rotary || !a.k || !a.v || !a.k_new || !a.v_new) return STATUS_BAD_ARGUMENT;
+  if (!sizes || !rotary || !a.k || !a.v || !a.k_new || (!a.v_new && a.v != a.k))
+    return STATUS_BAD_ARGUMENT;
   Job job;
   job.x = make_context(args);
   job.items = a.batch * (a.append + (a.q_rotated ? a.seqlen_q : 0));
