@@ -249,7 +249,11 @@ REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
     "fnuz": ("K027", lambda rng: {"--dtype": rng.choice(["fp8_e4m3:bf16", "fp8_e5m2:fp16"]), "--fp8-encoding": "fnuz"}),
     "cache of its own type": (
         "K028",
-        lambda rng: _cached(rng) | {"--kv-dtype": rng.choice(["int8", "fp8_e4m3", "fp8_e5m2"])},
+        lambda rng: {
+            "--kv-cache": rng.choice(["linear", "paged:16"]),
+            "--cache-seqlens": str(rng.randint(0, 200)),
+            "--kv-dtype": rng.choice(["int8", "fp8_e4m3", "fp8_e5m2"]),
+        },
     ),
     "mx": ("K001", lambda rng: {"--dtype": rng.choice(["mxfp8", "mxfp4"])}),
     "other output type": ("K001 K002", lambda rng: {"--dtype": rng.choice(["fp16:fp32", "bf16:fp32", "fp32:bf16"])}),
