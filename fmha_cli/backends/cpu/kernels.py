@@ -77,6 +77,7 @@ def _algorithm(row: Mapping[str, Any]) -> CpuAlgorithm:
         kind=Kind(row["kind"]),
         simd=Simd(row["simd"]),
         pairs=row["pairs"],
+        blocks=row.get("blocks", False),
         lanes_q=row["lanes_q"],
         rows_s=row["rows_s"],
         rows_o=tuple(row["rows_o"]),

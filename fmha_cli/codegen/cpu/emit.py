@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, FmhaCpuAppendArgs, FmhaCpuArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile, weights
@@ -112,21 +113,33 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
 
 
 def _prefill(algorithm: CpuAlgorithm) -> list[str]:
-    vectors, pairs, element = algorithm.lanes_q, algorithm.pairs, algorithm.simd.by_element
-    score = score_elements if element else score_tile
-    values = {rows: value_elements if element and rows % WORDS == 0 else value_tile for rows in algorithm.rows_o}
+    operands = "blocks" if algorithm.blocks else "pairs" if algorithm.pairs else "plain"
     return [
         "enum { BQ = NZ * NL };\n",
-        source_text("operands_pairs.h" if pairs else "operands_plain.h"),
+        source_text(f"operands_{operands}.h"),
         MIX,
-        transpositions(algorithm.simd.lanes, vectors),
-        source_text("pack.h"),
+        transpositions(algorithm.simd.lanes, algorithm.lanes_q),
+        *(() if algorithm.blocks else (source_text("pack.h"),)),
+        *_tiles(algorithm),
+        source_text("prefill.h"),
+        source_text("launch_prefill.h"),
+    ]
+
+
+def _tiles(algorithm: CpuAlgorithm) -> list[str]:
+    """The register tiles of a prefill kernel."""
+    vectors, pairs, sizes = algorithm.lanes_q, algorithm.pairs, algorithm.rows_o
+    if algorithm.blocks:
+        tiles = [score_blocks(vectors, algorithm.rows_s), *(value_blocks(vectors, rows) for rows in sizes)]
+        return [block_weights(vectors), *tiles, value_columns(sizes, width=2)]
+    element = algorithm.simd.by_element
+    score = score_elements if element else score_tile
+    values = {rows: value_elements if element and rows % WORDS == 0 else value_tile for rows in sizes}
+    return [
         weights(vectors, pairs),
         score(vectors, algorithm.rows_s, pairs),
         *(tile(vectors, rows, pairs) for rows, tile in values.items()),
-        value_columns(algorithm.rows_o),
-        source_text("prefill.h"),
-        source_text("launch_prefill.h"),
+        value_columns(sizes),
     ]
 
 

@@ -122,18 +122,21 @@ def value_tile(vectors: int, rows: int, pairs: bool) -> str:
     return "\n".join([*out, "}", ""])
 
 
-def value_columns(sizes: Sequence[int]) -> str:
+def value_columns(sizes: Sequence[int], width: int = 1) -> str:
     """``values``: processes all columns of V by register tiles of the given sizes, largest first.
 
     A size is skipped if exactly one or two tiles of the next size cover the remaining columns. 64 columns are therefore
     4 x 12 + 2 x 8 and not 5 x 12 + 4, because small tiles wait for their own sums.
+
+    Args:
+        width: words of a prepared column.
     """
-    lines = []
+    lines, at = [], "d" if width == 1 else f"{width} * d"
     for size, below in zip(sizes, [*sizes[1:], 0], strict=True):
         keep = f"columns - d >= {size}"
         if below > 1 and size % below:
             keep += f" && (columns - d > {2 * below} || (columns - d) % {below})"
-        lines.append(f"  for (; {keep}; d += {size}) pv_{size}(v + d, stride, p, steps, o + d * BQ, shrink, first);")
+        lines.append(f"  for (; {keep}; d += {size}) pv_{size}(v + {at}, stride, p, steps, o + d * BQ, shrink, first);")
     return "\n".join(
         [
             "static void values(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, i64 columns,",

@@ -11,6 +11,8 @@ INLINE void drop_weight(float* p, i64 j, int z, vf keep) {
 INLINE i64 query_columns(i64 hdim) { return (hdim + 1) / 2; }
 INLINE vf load_columns(const T* p, i64 n) { return vload_pairs(p, n); }
 
+INLINE i64 whole_columns(i64 columns) { return columns; }
+INLINE i64 value_copy_stride(i64 columns) { return columns; }
 INLINE i64 key_copy_stride(i64 columns) { return (columns + 1) / 2 * 2; }
 static void copy_keys(KEY* out, const KeyRows& in, i64 first, i64 rows, i64 columns) {
   for (i64 r = 0; r < rows; ++r, out += key_copy_stride(columns))

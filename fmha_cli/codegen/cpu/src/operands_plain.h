@@ -15,6 +15,8 @@ static void copy_row(float* out, const T* in, i64 columns) {
     n == NL ? vstore(out + d, vload(in + d)) : vstore_n(out + d, vload_n(in + d, n), n);
   }
 }
+INLINE i64 whole_columns(i64 columns) { return columns; }
+INLINE i64 value_copy_stride(i64 columns) { return columns; }
 INLINE i64 key_copy_stride(i64 columns) { return columns; }
 static void copy_keys(KEY* out, const KeyRows& in, i64 first, i64 rows, i64 columns) {
   for (i64 r = 0; r < rows; ++r, out += columns) copy_row(out, row_at(in, first + r), columns);

@@ -23,7 +23,7 @@ struct Tile {
 };
 
 INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
-  return (BQ * (hdim + hdim_v + BC + NL) + RS * hdim + (i64)(sizeof(Tile) / sizeof(float)) + 127) / 64 * 64;
+  return (BQ * (whole_columns(hdim) + whole_columns(hdim_v) + BC + NL) + RS * hdim + (i64)(sizeof(Tile) / sizeof(float)) + 127) / 64 * 64;
 }
 
 // S of keys [j0, j1) into p, and the running maximum of the raw scores into top.
@@ -151,7 +151,7 @@ static void drop_block(Tile& t, i64 j0, i64 j1) {
 
 static void value_block(Tile& t, i64 j0, i64 n) {
   const VALUE* v = t.kv.v + (j0 / V_STEP) * t.kv.v_stride;
-  const i64 columns = t.x->a->hdim_v, steps = (n + V_STEP - 1) / V_STEP;
+  const i64 columns = whole_columns(t.x->a->hdim_v), steps = (n + V_STEP - 1) / V_STEP;
   const bool first = !t.started;
   values(v, t.kv.v_stride, t.p, steps, t.o, columns, t.shrink, first);
   t.started = true;
@@ -227,8 +227,8 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   Tile& t = *(Tile*)scratch;
   float* free_at = scratch + (sizeof(Tile) / sizeof(float) + 63) / 64 * 64;
   t.q = free_at;
-  t.o = t.q + BQ * a.hdim;
-  t.p = t.o + BQ * a.hdim_v;
+  t.o = t.q + BQ * whole_columns(a.hdim);
+  t.p = t.o + BQ * whole_columns(a.hdim_v);
   t.bias = t.p + BQ * BC;
   t.k_tail = t.bias + BQ * NL;
   t.x = &x;
