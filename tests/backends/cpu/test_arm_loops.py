@@ -23,7 +23,7 @@ from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.cross import cross_search
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
+pytestmark = pytest.mark.slow
 PRODUCTS = ("fmla", "bfdot", "bfmmla")
 MOST = 1.35
 """The most instructions of a loop, as a share of the least: pointers, the counter and the jump come on top."""
@@ -58,7 +58,7 @@ TILES = {
 """Architecture, dtype, kind and product -> the instruction, how many there are in its widest tile, the least instructions."""
 
 
-@pytest.fixture(scope="module", params=[ToolchainKind.GCC, ToolchainKind.CLANG])
+@pytest.fixture(scope="module", params=[pytest.param(ToolchainKind.GCC, marks=pytest.mark.ci), ToolchainKind.CLANG])
 def compiled(request: pytest.FixtureRequest, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Loops:
     """The loops of a kernel by one compiler; skips the test where that is not here."""
     search = cross_search("aarch64", Cache(shared_cache).layout)
