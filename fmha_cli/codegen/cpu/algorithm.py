@@ -52,6 +52,7 @@ class CpuAlgorithm(Algorithm):
         kind: the loop.
         simd: the vector header.
         pairs: products of bf16 pairs (AVX512-BF16, BFDOT) instead of fp32 products.
+        blocks: products of 2 x 4 blocks of bf16 (BFMMLA) instead of pairs; only where ``pairs`` is set.
         lanes_q: vectors of queries in a register tile (prefill, backward), or of columns (decode).
         rows_s: keys in a register tile of the score product.
         rows_o: columns of V in a register tile of the value product, largest first, ending with 1. Backward: vectors of
@@ -64,6 +65,7 @@ class CpuAlgorithm(Algorithm):
     kind: Kind
     simd: Simd
     pairs: bool = False
+    blocks: bool = False
     lanes_q: int
     rows_s: int
     rows_o: tuple[int, ...] = (1,)

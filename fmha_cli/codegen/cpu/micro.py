@@ -60,12 +60,11 @@ def weights(vectors: int, pairs: bool) -> str:
     zs = range(vectors)
 
     def weight(name: str, at: str, z: int) -> str:
-        return f"    vf {name}{z} = vexp2(vfma(vload({at} + {z} * NL), c, floor{z}));"
+        return f"    const vf {name}{z} = vexp2(vfma(vload({at} + {z} * NL), c, floor{z}));"
 
     both = [line for z in zs for line in (weight("a", "s", z), weight("b", "s + BQ", z))]
     for z in zs:
         both.append(f"    sum{z} += a{z} + b{z};")
-        both.append(f"    if (BYTES && by) a{z} *= vset(by[j]), b{z} *= vset(by[j + 1]);")
         if pairs:
             both.append(f"    vstore(out + {z} * NL, vjoin(a{z}, b{z}));")
         else:
@@ -73,13 +72,10 @@ def weights(vectors: int, pairs: bool) -> str:
     one = []
     for z in zs:
         last = f"vjoin(a{z}, vset(0))" if pairs else f"a{z}"
-        factor = f"    if (BYTES && by) a{z} *= vset(by[j]);"
-        one += [weight("a", "s", z), f"    sum{z} += a{z};", factor, f"    vstore(out + {z} * NL, {last});"]
+        one += [weight("a", "s", z), f"    sum{z} += a{z};", f"    vstore(out + {z} * NL, {last});"]
     return "\n".join(
         [
-            "// by: factors of the keys, after the sum; null, or always null without 8-bit values.",
-            "static void weigh(float* s, i64 n, vf c, const float* floor, float* sum, const float* shrink, bool keep,",
-            "                  const float* by) {",
+            "static void weigh(float* s, i64 n, vf c, const float* floor, float* sum, const float* shrink, bool keep) {",
             "  float* out = s;",
             *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
@@ -126,18 +122,21 @@ def value_tile(vectors: int, rows: int, pairs: bool) -> str:
     return "\n".join([*out, "}", ""])
 
 
-def value_columns(sizes: Sequence[int]) -> str:
+def value_columns(sizes: Sequence[int], width: int = 1) -> str:
     """``values``: processes all columns of V by register tiles of the given sizes, largest first.
 
     A size is skipped if exactly one or two tiles of the next size cover the remaining columns. 64 columns are therefore
     4 x 12 + 2 x 8 and not 5 x 12 + 4, because small tiles wait for their own sums.
+
+    Args:
+        width: words of a prepared column.
     """
-    lines = []
+    lines, at = [], "d" if width == 1 else f"{width} * d"
     for size, below in zip(sizes, [*sizes[1:], 0], strict=True):
         keep = f"columns - d >= {size}"
         if below > 1 and size % below:
             keep += f" && (columns - d > {2 * below} || (columns - d) % {below})"
-        lines.append(f"  for (; {keep}; d += {size}) pv_{size}(v + d, stride, p, steps, o + d * BQ, shrink, first);")
+        lines.append(f"  for (; {keep}; d += {size}) pv_{size}(v + {at}, stride, p, steps, o + d * BQ, shrink, first);")
     return "\n".join(
         [
             "static void values(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, i64 columns,",
@@ -188,8 +187,8 @@ def transpositions(lanes: int, vectors: int) -> str:
             "}",
             "",
             "// Up to NL columns of up to BQ rows; n elements are left in each row. Whole squares take no decisions.",
-            "template <bool COLUMNS, class E>",
-            "static void transpose_in(float* out, const E* in, i64 stride, i64 rows, i64 n) {",
+            "template <bool COLUMNS>",
+            "static void transpose_in(float* out, const T* in, i64 stride, i64 rows, i64 n) {",
             "  const i64 count = min64(NL, COLUMNS ? query_columns(n) : n);",
             "  for (i64 z = 0; z < NZ; ++z, out += NL, in += NL * stride, rows -= NL) {",
             f"    vf {', '.join(f'r{i} = vset(0)' for i in rs)};",

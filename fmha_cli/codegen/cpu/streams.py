@@ -9,7 +9,7 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     """``dot_<rows>``: computes the scores of ``rows`` queries and ``lanes // rows`` keys as one vector.
 
     Lane r * keys + n holds the score of query r and key n. Keys past the last one repeat it. Each read of a cache line
-    asks for one that follows. With ``half``, two vectors share a line.
+    asks for lines that follow. With ``half``, two vectors share a line.
     """
     keys = lanes // rows
     acc = [[f"a{r * keys + n}" for n in range(keys)] for r in range(rows)]
@@ -17,7 +17,7 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     width = "QUERY_STEP"
 
     def body(left: str, ahead: bool) -> list[str]:
-        asks = [f"    ask<R>(k, {n}, r{n} + c, c);" for n in range(keys)] if ahead else []
+        asks = [f"    ask<FAR>(k, {n}, r{n} + c, c);" for n in range(keys)] if ahead else []
         lines = [f"    const vf k{n} = {get if left else 'load_keys'}(r{n} + c{left});" for n in range(keys)]
         for r in range(rows):
             lines.append(f"    {{ const vf q = vload(query + {r} * q_stride + at);")
@@ -29,10 +29,10 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     twice = [f"  while (c + 2 * {width} <= columns) {{", *body("", True), *body("", False), "  }"] if half else []
     return "\n".join(
         [
-            "template <Read R>",
+            "template <bool FAR>",
             f"INLINE vf dot_{rows}(const float* query, i64 q_stride, const Lines& k, i64 last, i64 columns) {{",
             f"  vf {', '.join(f'a{n} = vset(0)' for n in range(lanes))};",
-            *(f"  const ROW* r{n} = line<R>(k, min64({n}, last));" for n in range(keys)),
+            *(f"  const T* r{n} = k.first + min64({n}, last) * k.stride;" for n in range(keys)),
             "  i64 c = 0, at = 0;",
             *twice,
             f"  while (c + {width} <= columns) {{",
@@ -55,15 +55,15 @@ def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
     It handles ``vectors`` vectors of columns from c on. ``mix_<rows>_n`` handles n columns, at most one vector."""
     acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
     out = [
-        "template <Read R>",
+        "template <bool FAR>",
         f"static void mix_{rows}_{'n' if partial else vectors}(float* o, i64 o_stride, const float* p, i64 p_stride,",
         "                    const Lines& lines, i64 c, i64 keys, const float* shrink, i64 n) {",
     ]
     for r in range(rows):
         out += [f"  vf {acc[r][z]} = vload(o + {r} * o_stride + {z} * NL) * vset(shrink[{r}]);" for z in range(vectors)]
-    out += ["  for (i64 j = 0; j < keys; ++j) {", "    const ROW* v = line<R>(lines, j) + c;"]
+    out += ["  for (i64 j = 0; j < keys; ++j) {", "    const T* v = lines.first + j * lines.stride + c;"]
     for z in range(vectors):
-        out += [f"    ask<R>(lines, j, v + {z} * NL, c + {z} * NL);"] if not (half and z % 2) else []
+        out += [f"    ask<FAR>(lines, j, v + {z} * NL, c + {z} * NL);"] if not (half and z % 2) else []
         out.append(f"    const vf v{z} = {'vload_n(v, n)' if partial else f'vload(v + {z} * NL)'};")
     for r in range(rows):
         out.append(f"    const vf p{r} = vset(p[{r} * p_stride + j]);")

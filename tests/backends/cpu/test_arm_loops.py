@@ -23,9 +23,8 @@ from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.cross import cross_search
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
-pytestmark = [pytest.mark.slow, pytest.mark.ci]
-PAGE = Path(__file__).parents[3] / "docs" / "cpu-kernel.md"
-PRODUCTS = ("fmla", "bfdot")
+pytestmark = pytest.mark.slow
+PRODUCTS = ("fmla", "bfdot", "bfmmla")
 MOST = 1.35
 """The most instructions of a loop, as a share of the least: pointers, the counter and the jump come on top."""
 
@@ -37,17 +36,29 @@ def least(vectors: int, rows: int, words: int) -> int:
     return vectors * rows * words + -(-rows * words // WORDS) + -(-vectors * words // 2)
 
 
-LEAST = {
-    ("prefill", "scores"): least(4, 4, 4),
-    ("prefill", "values"): least(4, 4, 1),
-    ("backward", "scores"): least(4, 4, 4),
-    ("backward", "dV, dK"): least(4, 4, 4),
-    ("backward", "dQ"): least(4, 4, 1),
+def least_of_blocks(vectors: int, rows: int, packed: bool) -> int:
+    """The same for products of blocks: two steps of rows that lie in memory, with one zip for each block, or one packed step."""
+    steps, blocks = (1, rows // 2) if packed else (2, rows)
+    loads = -(-blocks // 2) if packed else rows
+    return steps * rows // 2 * 2 * vectors + loads + (0 if packed else blocks) + steps * vectors
+
+
+TILES = {
+    ("aarch64", "fp32", "prefill", "scores"): ("fmla", 64, least(4, 4, 4)),
+    ("aarch64", "fp32", "prefill", "values"): ("fmla", 16, least(4, 4, 1)),
+    ("aarch64", "fp32", "backward", "scores"): ("fmla", 64, least(4, 4, 4)),
+    ("aarch64", "fp32", "backward", "dV, dK"): ("fmla", 64, least(4, 4, 4)),
+    ("aarch64", "fp32", "backward", "dQ"): ("fmla", 16, least(4, 4, 1)),
+    ("aarch64_bf16", "bf16", "prefill", "scores"): ("bfmmla", 32, least_of_blocks(4, 4, packed=False)),
+    ("aarch64_bf16", "bf16", "prefill", "values"): ("bfmmla", 16, least_of_blocks(4, 4, packed=True)),
+    ("aarch64_bf16", "bf16", "backward", "scores"): ("bfdot", 64, least(4, 4, 4)),
+    ("aarch64_bf16", "bf16", "backward", "dV, dK"): ("bfdot", 64, least(4, 4, 4)),
+    ("aarch64_bf16", "bf16", "backward", "dQ"): ("bfdot", 16, least(4, 4, 1)),
 }
-"""Kind and product -> the least instructions of its widest tile."""
+"""Architecture, dtype, kind and product -> the instruction, how many there are in its widest tile, the least instructions."""
 
 
-@pytest.fixture(scope="module", params=[ToolchainKind.GCC, ToolchainKind.CLANG])
+@pytest.fixture(scope="module", params=[pytest.param(ToolchainKind.GCC, marks=pytest.mark.ci), ToolchainKind.CLANG])
 def compiled(request: pytest.FixtureRequest, shared_cache: Path, tmp_path_factory: pytest.TempPathFactory) -> Loops:
     """The loops of a kernel by one compiler; skips the test where that is not here."""
     search = cross_search("aarch64", Cache(shared_cache).layout)
@@ -74,37 +85,26 @@ def products_in(loop: Loop) -> int:
     return sum(loop.counts[name] for name in PRODUCTS)
 
 
-def tile_loop(loops: tuple[Loop, ...], kind: str, product: str) -> Loop:
+def tile_loop(loops: tuple[Loop, ...], kind: str, product: str, many: int) -> Loop:
     """The loop of a product's widest tile: the shortest with so many products in its function."""
-    many = 64 if LEAST[kind, product] > 64 else 16
-    inside = {"scores": "QK_FULL" if kind == "prefill" else "products", "dV, dK": "3add", "dQ": "3add"}.get(product)
-    found = [
-        loop
-        for loop in loops
-        if products_in(loop) == many
-        and (inside is None or inside in loop.symbol)
-        and (product != "values" or "QK_FULL" not in loop.symbol)
-    ]
-    return min(found, key=lambda loop: len(loop.body))
+    inside = {"scores": "QK_FULL" if kind == "prefill" else "products", "dV, dK": "3add", "dQ": "3add"}.get(product, "")
+    found = [loop for loop in loops if products_in(loop) == many and inside in loop.symbol]
+    return min((loop for loop in found if inside or "QK_FULL" not in loop.symbol), key=lambda loop: len(loop.body))
 
 
-def few(arch: str, dtype: str, kind: str) -> KernelSpec:
-    return kernel_of(arch, dtype, kind)
-
-
-@pytest.mark.parametrize(("kind", "product"), LEAST)
-@pytest.mark.parametrize(("arch", "dtype"), [("aarch64", "fp32"), ("aarch64_bf16", "bf16")])
+@pytest.mark.parametrize(("arch", "dtype", "kind", "product"), TILES)
 def test_instructions_of_the_innermost_loops(compiled: Loops, arch: str, dtype: str, kind: str, product: str) -> None:
-    loop = tile_loop(compiled(few(arch, dtype, kind)), kind, product)
+    instruction, many, fewest = TILES[arch, dtype, kind, product]
+    loop = tile_loop(compiled(kernel_of(arch, dtype, kind)), kind, product, many)
     assert loop.stack_moves == 0
-    assert LEAST[kind, product] <= len(loop.body) <= MOST * LEAST[kind, product]
-    assert set(PRODUCTS) & set(loop.counts) == {"bfdot" if dtype == "bf16" else "fmla"}
+    assert fewest <= len(loop.body) <= MOST * fewest
+    assert set(PRODUCTS) & set(loop.counts) == {instruction}
     assert not {"dup", "ld1r"} & set(loop.counts), "a word is broadcast by an instruction of its own"
 
 
 def test_too_many_accumulators_are_seen(compiled: Loops) -> None:
     """A planted spill: 32 accumulators, 8 rows of words and 4 vectors do not fit 32 registers."""
-    kernel = few("aarch64", "fp32", "prefill")
+    kernel = kernel_of("aarch64", "fp32", "prefill")
     algorithm = algorithm_of(kernel)
     assert isinstance(algorithm, CpuAlgorithm)
     wide = replace(kernel, algorithm=replace(algorithm, rows_s=8))

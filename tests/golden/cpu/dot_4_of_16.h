@@ -1,17 +1,17 @@
-template <Read R>
+template <bool FAR>
 INLINE vf dot_4(const float* query, i64 q_stride, const Lines& k, i64 last, i64 columns) {
   vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0), a4 = vset(0), a5 = vset(0), a6 = vset(0), a7 = vset(0), a8 = vset(0), a9 = vset(0), a10 = vset(0), a11 = vset(0), a12 = vset(0), a13 = vset(0), a14 = vset(0), a15 = vset(0);
-  const ROW* r0 = line<R>(k, min64(0, last));
-  const ROW* r1 = line<R>(k, min64(1, last));
-  const ROW* r2 = line<R>(k, min64(2, last));
-  const ROW* r3 = line<R>(k, min64(3, last));
+  const T* r0 = k.first + min64(0, last) * k.stride;
+  const T* r1 = k.first + min64(1, last) * k.stride;
+  const T* r2 = k.first + min64(2, last) * k.stride;
+  const T* r3 = k.first + min64(3, last) * k.stride;
   i64 c = 0, at = 0;
   while (c + QUERY_STEP <= columns) {
   {
-    ask<R>(k, 0, r0 + c, c);
-    ask<R>(k, 1, r1 + c, c);
-    ask<R>(k, 2, r2 + c, c);
-    ask<R>(k, 3, r3 + c, c);
+    ask<FAR>(k, 0, r0 + c, c);
+    ask<FAR>(k, 1, r1 + c, c);
+    ask<FAR>(k, 2, r2 + c, c);
+    ask<FAR>(k, 3, r3 + c, c);
     const vf k0 = load_keys(r0 + c);
     const vf k1 = load_keys(r1 + c);
     const vf k2 = load_keys(r2 + c);
@@ -44,10 +44,10 @@ INLINE vf dot_4(const float* query, i64 q_stride, const Lines& k, i64 last, i64 
   }
   if (c < columns) {
   {
-    ask<R>(k, 0, r0 + c, c);
-    ask<R>(k, 1, r1 + c, c);
-    ask<R>(k, 2, r2 + c, c);
-    ask<R>(k, 3, r3 + c, c);
+    ask<FAR>(k, 0, r0 + c, c);
+    ask<FAR>(k, 1, r1 + c, c);
+    ask<FAR>(k, 2, r2 + c, c);
+    ask<FAR>(k, 3, r3 + c, c);
     const vf k0 = vload_n(r0 + c, columns - c);
     const vf k1 = vload_n(r1 + c, columns - c);
     const vf k2 = vload_n(r2 + c, columns - c);

@@ -1,4 +1,4 @@
-template <Read R>
+template <bool FAR>
 static void mix_4_4(float* o, i64 o_stride, const float* p, i64 p_stride,
                     const Lines& lines, i64 c, i64 keys, const float* shrink, i64 n) {
   vf o0_0 = vload(o + 0 * o_stride + 0 * NL) * vset(shrink[0]);
@@ -18,14 +18,14 @@ static void mix_4_4(float* o, i64 o_stride, const float* p, i64 p_stride,
   vf o3_2 = vload(o + 3 * o_stride + 2 * NL) * vset(shrink[3]);
   vf o3_3 = vload(o + 3 * o_stride + 3 * NL) * vset(shrink[3]);
   for (i64 j = 0; j < keys; ++j) {
-    const ROW* v = line<R>(lines, j) + c;
-    ask<R>(lines, j, v + 0 * NL, c + 0 * NL);
+    const T* v = lines.first + j * lines.stride + c;
+    ask<FAR>(lines, j, v + 0 * NL, c + 0 * NL);
     const vf v0 = vload(v + 0 * NL);
-    ask<R>(lines, j, v + 1 * NL, c + 1 * NL);
+    ask<FAR>(lines, j, v + 1 * NL, c + 1 * NL);
     const vf v1 = vload(v + 1 * NL);
-    ask<R>(lines, j, v + 2 * NL, c + 2 * NL);
+    ask<FAR>(lines, j, v + 2 * NL, c + 2 * NL);
     const vf v2 = vload(v + 2 * NL);
-    ask<R>(lines, j, v + 3 * NL, c + 3 * NL);
+    ask<FAR>(lines, j, v + 3 * NL, c + 3 * NL);
     const vf v3 = vload(v + 3 * NL);
     const vf p0 = vset(p[0 * p_stride + j]);
     o0_0 = vfma(p0, v0, o0_0);

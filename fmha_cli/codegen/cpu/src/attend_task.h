@@ -1,10 +1,14 @@
 // Items of a launch into their parts; without splits, straight into O.
+INLINE i64 scratch_floats(const Job& job) { return job.together * decode_floats(*job.x.a, job.rows); }
 INLINE DecodeScratch scratch_of(const Job& job, i64 thread) {
   const FmhaCpuArgs& a = *job.x.a;
   DecodeScratch work;
-  work.q = job.scratch + thread * decode_floats(a, job.rows);
-  work.p = work.q + job.rows * q_stride_of(a);
-  work.part = part_in(work.p + job.rows * BC, job.rows);
+  work.q = job.scratch + thread * scratch_floats(job);
+  work.p = work.q + job.together * job.rows * q_stride_of(a);
+  work.parts = work.p + job.together * job.rows * BC;
+  work.part_stride = part_floats(a, job.rows);
+  work.rows = job.rows;
+  work.copy = (T*)(work.parts + job.together * work.part_stride);
   return work;
 }
 
@@ -12,14 +16,16 @@ static void attend_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   DecodeScratch work = scratch_of(job, thread);
   const FmhaCpuArgs& a = *job.x.a;
-  const i64 items = job.groups * job.splits;
+  const i64 items = items_of(job), own = part_floats(a, job.rows);
   for (i64 item; (item = draw(job)) < items;) {
-    const Group g = group_at(job.x, item / job.splits);
+    const i64 split = item % job.splits, band = item / job.splits % bands(job), b = item / job.splits / bands(job);
+    const i64 hk = band * job.together, heads = min64(job.together, a.kv_heads - hk);
+    Group g = group_at(job.x, b * a.kv_heads + hk);
     if (g.rows == 0) continue;
-    const i64 blocks = blocks_of(g), split = item % job.splits;
-    if (job.parts) work.part = part_at(job, item);
-    (a.block_table ? attend<PAGES> : a.prefetch_far > 0 ? attend<FAR> : attend<NEAR>)(
-        g, blocks * split / job.splits, blocks * (split + 1) / job.splits, split == 0, work);
-    if (!job.parts) finish(g, work.part);
+    const i64 blocks = blocks_of(g);
+    if (job.parts) work.parts = job.parts + ((b * a.kv_heads + hk) * job.splits + split) * own, work.part_stride = job.splits * own;
+    (a.prefetch_far > 0 ? attend<true> : attend<false>)(
+        g, heads, blocks * split / job.splits, blocks * (split + 1) / job.splits, split == 0, work);
+    for (i64 h = 0; h < heads && !job.parts; ++h, ++g.hk) finish(g, part_in(work.parts + h * own, job.rows));
   }
 }

@@ -1,24 +1,37 @@
-// Blocks of keys against all rows of a group, into a part.
+// Blocks of keys against all rows of some groups of one sequence, into a part for each.
 struct DecodeScratch {
-  float *q, *p;  // [row][q_stride], [row][BC]
-  Part part;
+  float *q, *p;  // [head][row][q_stride], [head][row][BC]
+  float* parts;  // one for each head, part_stride apart, laid out for `rows`
+  i64 part_stride, rows;
+  T* copy;  // [key of a step][head][column]
 };
 
 INLINE i64 q_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim, QUERY_STEP) * NL; }
 INLINE i64 decode_floats(const FmhaCpuArgs& a, i64 rows) {
-  return (rows * (q_stride_of(a) + BC) + part_floats(a, rows) + 63) / 64 * 64;
+  const i64 copy = a.block_table ? STEP * max64(a.hdim, a.hdim_v) : 0;
+  return (rows * (q_stride_of(a) + BC) + part_floats(a, rows) + copy + 63) / 64 * 64;
+}
+
+INLINE Part part_of(const DecodeScratch& work, i64 h) { return part_in(work.parts + h * work.part_stride, work.rows); }
+
+static void start_part(const Group& g, const Part& part, bool leads) {
+  for (i64 row = 0; row < g.rows; ++row) {
+    part.top[row] = NEG_INF, part.sum[row] = 0;
+    if (leads) start_row(*g.x, head_of(g, row), part.top[row], part.sum[row]);
+  }
+  memset(part.o, 0, (size_t)(g.rows * o_stride_of(*g.x->a)) * sizeof(float));
 }
 
 static void load_queries(const Group& g, float* q) {
   const FmhaCpuArgs& a = *g.x->a;
   for (i64 row = 0; row < g.rows; ++row) {
-    const QT* from = q_row(a, g.s, g.b, head_of(g, row), query_of(g, row));
+    const T* from = q_row(a, g.s, g.b, head_of(g, row), query_of(g, row));
     for (i64 c = 0; c < a.hdim; c += QUERY_STEP, q += NL) vstore(q, load_query(from + c, min64(QUERY_STEP, a.hdim - c)));
   }
 }
 
 // Raw scores of n keys into p.
-template <Read R>
+template <bool FAR>
 static void score_keys(const Group& g, const float* q, float* p, const Lines& keys, i64 n) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 q_stride = q_stride_of(a);
@@ -27,27 +40,12 @@ static void score_keys(const Group& g, const float* q, float* p, const Lines& ke
   for (; row + MANY <= g.rows; row += MANY)
     for (i64 j = 0; j < n; j += FEW) {
       float s[NL];
-      vstore(s, DOT_MANY<R>(q + row * q_stride, q_stride, from_line<R>(keys, j), n - 1 - j, a.hdim));
+      vstore(s, DOT_MANY<FAR>(q + row * q_stride, q_stride, from_line(keys, j), n - 1 - j, a.hdim));
       for (i64 r = 0; r < MANY; ++r) memcpy(p + (row + r) * BC + j, s + r * FEW, FEW * sizeof(float));
     }
   for (; row < g.rows; ++row)
     for (i64 j = 0; j < n; j += NL)
-      vstore(p + row * BC + j, dot_1<R>(q + row * q_stride, q_stride, from_line<R>(keys, j), n - 1 - j, a.hdim));
-}
-
-// Factors of the keys of a block, where they change from key to key; 1 behind the last one.
-struct Factors {
-  float k[BYTES ? BC : 1], v[BYTES ? BC : 1];
-};
-
-static const Factors* factors_of(const Group& g, i64 j0, i64 n, Factors& out) {
-  const FmhaCpuArgs& a = *g.x->a;
-  if (!by_key(a)) return nullptr;
-  for (i64 t = 0; t < BC; ++t) {
-    out.k[t] = t < n ? key_factor(a, a.k_scale, g.b, g.hk, j0 + t) : 1;
-    out.v[t] = t < n ? key_factor(a, a.v_scale, g.b, g.hk, j0 + t) : 1;
-  }
-  return &out;
+      vstore(p + row * BC + j, dot_1<FAR>(q + row * q_stride, q_stride, from_line(keys, j), n - 1 - j, a.hdim));
 }
 
 // Lane by lane whether keys j.. are kept; weights that are not become 0.
@@ -61,23 +59,21 @@ static vf drop(const Context& x, vf weight, i64 b, i64 h, i64 i, i64 j) {
 }
 
 // Scores of one row to weights, in place; updates top and sum, returns the factor for the past.
-static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& top, float& sum, bool last, const Factors* by) {
+static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& top, float& sum, bool last) {
   const Context& x = *g.x;
   const FmhaCpuArgs& a = *x.a;
   const i64 h = head_of(g, row), i = query_of(g, row);
   const Span span = span_of(x, g.s, i, i);
-  const BT* bias = a.bias ? bias_row(a, g.b, h, i) + j0 : nullptr;
+  const T* bias = a.bias ? bias_row(a, g.b, h, i) + j0 : nullptr;
   const vf down = vset(down_of(a, g.b, h));
-  const Scaled scaled = scaled_of(x, g.b, h, i);
-  const Finish f = scaled.finish;
+  const Finish f = finish_of(x);
   // Without features the scale is part of the exponent's factor; its sign is not.
-  const vf sign = vset(scaled.flip ? -1.0f : 1.0f), hidden = vset(NEG_INF);
+  const vf sign = vset(x.q_flip ? -1.0f : 1.0f), hidden = vset(NEG_INF);
   vf peak = hidden;
   for (i64 t = 0; t < n; t += NL) {
     const i64 j = j0 + t, count = min64(NL, n - t);
     vf s = vload(p + t) * sign;
-    if (BYTES && by) s = s * vload(by->k + t);
-    if (scaled.featured) {
+    if (x.featured) {
       const vf add = bias ? vload_n(bias + t, count) : vset(0), distance = vset((float)(i + g.s.delta - j)) - viota();
       s = f.cap > 0 ? finish_score<true>(f, s, add, distance, down) : finish_score<false>(f, s, add, distance, down);
     }
@@ -87,15 +83,14 @@ static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& 
     vstore(p + t, s);
     peak = vmax(s, peak);
   }
-  const float raised = vmax(vtop(peak) * scaled.exponent, top), floor = raised == NEG_INF ? 0 : raised;
+  const float raised = vmax(vtop(peak) * x.exponent, top), floor = raised == NEG_INF ? 0 : raised;
   const float shrink = __builtin_exp2f(top - floor);
-  const vf c = vset(scaled.exponent), base = vset(-floor);
+  const vf c = vset(x.exponent), base = vset(-floor);
   vf total = vset(0);
   for (i64 t = 0; t < n; t += NL) {
     vf w = vexp2(vfma(vload(p + t), c, base));
     total += w;
     if (a.dropout_threshold) w = drop(x, w, g.b, h, i, j0 + t);
-    if (BYTES && by) w = w * vload(by->v + t);
     vstore(p + t, w);
   }
   top = raised;
@@ -107,29 +102,21 @@ static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& 
   return FAULT_STALE_MAX ? 1.0f : shrink;
 }
 
-// O += weights times V of n keys.
-template <Read R>
-static void mix_values(const Group& g, const float* p, float* o, const Lines& values, i64 n, const float* shrink) {
+// O = O times factors + weights times V of n keys, n so small that their rows of V stay in the first-level cache.
+template <bool FAR>
+static void mix_values(const Group& g, const float* p, float* o, const Lines& v, i64 n, const float* factor) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 o_stride = o_stride_of(a);
-  enum { KEYS = 16 };  // their rows of V stay in the first-level cache for all rows and columns
-  float ones[MAX_ROWS];
-  for (i64 row = 0; row < MAX_ROWS; ++row) ones[row] = 1;
-  for (i64 j = 0; j < n; j += KEYS) {
-    const i64 keys = min64(KEYS, n - j);
-    const Lines v = from_line<R>(values, j);
-    const float* factor = j ? ones : shrink;
-    for (i64 row = 0; row < g.rows;) {
-      const bool many = row + MANY <= g.rows;
-      const float* w = p + row * BC + j;
-      float* out = o + row * o_stride;
-      i64 c = 0;
-      for (; c + NZ * NL <= a.hdim_v; c += NZ * NL)
-        (many ? MIX_MANY<R> : MIX_ONE<R>)(out + c, o_stride, w, BC, v, c, keys, factor + row, NL);
-      for (; c < a.hdim_v; c += NL)
-        (many ? MIX_MANY_N<R> : MIX_ONE_N<R>)(out + c, o_stride, w, BC, v, c, keys, factor + row, min64(NL, a.hdim_v - c));
-      row += many ? MANY : 1;
-    }
+  for (i64 row = 0; row < g.rows;) {
+    const bool many = row + MANY <= g.rows;
+    const float* w = p + row * BC;
+    float* out = o + row * o_stride;
+    i64 c = 0;
+    for (; c + NZ * NL <= a.hdim_v; c += NZ * NL)
+      (many ? MIX_MANY<FAR> : MIX_ONE<FAR>)(out + c, o_stride, w, BC, v, c, n, factor + row, NL);
+    for (; c < a.hdim_v; c += NL)
+      (many ? MIX_MANY_N<FAR> : MIX_ONE_N<FAR>)(out + c, o_stride, w, BC, v, c, n, factor + row, min64(NL, a.hdim_v - c));
+    row += many ? MANY : 1;
   }
   if (FAULT_LOW_PRECISION_ACC)
     for (i64 e = 0; e < g.rows * o_stride; ++e) {
@@ -139,83 +126,53 @@ static void mix_values(const Group& g, const float* p, float* o, const Lines& va
     }
 }
 
-#if BYTES
-enum { STAGE = 16 };  // keys that are widened at a time; they stay in the first-level cache
-INLINE i64 staged_stride(i64 columns) { return ceil_div(columns, 64) * 64; }
-
-template <Read R>
-static Lines staged(const Context& x, const Source& from, i64 n, i64 columns, ROW* room) {
-  const i64 stride = staged_stride(columns);
-  for (i64 j = 0; j < n; ++j) {
-    const KT* row = line<R>(from, j);
-    for (i64 c = 0; c < columns; c += 64) ask<R>(from, j, row + c, c);
-    widen(x.keys, room + j * stride, row, columns);
-  }
-  return {room, stride, nullptr, 0, 0};
-}
-
-template <Read R>
-static void score_block(const Group& g, const float* q, float* p, const Source& keys, i64 n) {
-  const i64 columns = g.x->a->hdim;
-  ROW room[STAGE * ((MAX_HDIM + 63) / 64 * 64)];
-  for (i64 t = 0; t < n; t += STAGE) {
-    const i64 count = min64(STAGE, n - t);
-    score_keys<STAGED>(g, q, p + t, staged<R>(*g.x, from_line<R>(keys, t), count, columns, room), count);
-  }
-}
-template <Read R>
-static void mix_block(const Group& g, const float* p, float* o, const Source& values, i64 n, const float* shrink) {
-  const i64 columns = g.x->a->hdim_v;
-  ROW room[STAGE * ((MAX_HDIM + 63) / 64 * 64)];
-  float ones[MAX_ROWS];
-  for (i64 row = 0; row < MAX_ROWS; ++row) ones[row] = 1;
-  for (i64 t = 0; t < n; t += STAGE) {
-    const i64 count = min64(STAGE, n - t);
-    mix_values<STAGED>(g, p + t, o, staged<R>(*g.x, from_line<R>(values, t), count, columns, room), count, t ? ones : shrink);
-  }
-}
-#else
-template <Read R>
-INLINE void score_block(const Group& g, const float* q, float* p, const Source& keys, i64 n) { score_keys<R>(g, q, p, keys, n); }
-template <Read R>
-INLINE void mix_block(const Group& g, const float* p, float* o, const Source& values, i64 n, const float* shrink) {
-  mix_values<R>(g, p, o, values, n, shrink);
-}
-#endif
-
-// Blocks [first, end) of a group into a part; the part that leads holds what every row starts with.
-template <Read R>
-static void attend(const Group& g, i64 first, i64 end, bool leads, const DecodeScratch& work) {
+// Blocks [first, end) of the groups of `heads` key/value heads from g on into their parts; those that lead hold what every
+// row starts with. A step of keys goes through all heads, so that memory is read in order where rows of heads are neighbours.
+template <bool FAR>
+static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const DecodeScratch& work) {
   const FmhaCpuArgs& a = *g.x->a;
-  const Part& part = work.part;
-  const i64 blocks = blocks_of(g);
-  for (i64 row = 0; row < g.rows; ++row) {
-    part.top[row] = NEG_INF, part.sum[row] = 0;
-    if (leads) start_row(*g.x, head_of(g, row), part.top[row], part.sum[row]);
+  const i64 blocks = blocks_of(g), hk = g.hk, last = g.hi - 1, q_size = g.rows * q_stride_of(a), p_size = g.rows * BC;
+  const KeyRows k = key_rows(a, g.s, g.b, hk), v = value_rows(a, g.s, g.b, hk);
+  float ones[MAX_ROWS], shrink[MAX_ROWS];
+  for (i64 row = 0; row < MAX_ROWS; ++row) ones[row] = 1;
+  for (i64 h = 0; h < heads; ++h) {
+    g.hk = hk + h;
+    start_part(g, part_of(work, h), leads);
+    load_queries(g, work.q + h * q_size);
   }
-  memset(part.o, 0, (size_t)(g.rows * o_stride_of(a)) * sizeof(float));
-  load_queries(g, work.q);
-  const KeyRows k = key_rows(a, g.s, g.b, g.hk), v = value_rows(a, g.s, g.b, g.hk);
-  Source keys = lines_of(a, k, a.hdim), values = lines_of(a, v, a.hdim_v);
-  const KT* listed[R == PAGES ? 2 : 1][R == PAGES ? BC + MOST_AHEAD + NL : 1];
+  const bool whole = heads == 1 && !k.pages;   // a block of one head is read as one run
+  const bool torn = k.pages && k.page % STEP;  // steps are on several pages
   for (i64 n = first; n < end; ++n) {
     const i64 j0 = block_start(g, n);
     i64 count = min64(BC, (n * BC < g.head ? g.head : g.hi) - j0);
     if (FAULT_TILE_SKIPPED && n == 1) continue;
     if (FAULT_TILE_SKIPPED && blocks == 1) count = max64(1, count / 2);
-    if (R == PAGES) {
-      const i64 reach = count + MOST_AHEAD + NL;
-      list_rows(k, j0, reach, g.hi - 1, listed[0]);
-      list_rows(v, j0, reach, g.hi - 1, listed[R == PAGES]);
-      keys.rows = listed[0], values.rows = listed[R == PAGES];
+    const i64 step = whole ? count : (i64)STEP;
+    for (i64 j = 0; j < count; j += step) {
+      const i64 keys = min64(step, count - j);
+      const Lines step_k = whole  ? lines_of(a, k, j0, a.hdim)
+                           : torn ? gather(k, j0 + j, keys, last, heads, a.k_head_stride, a.hdim, work.copy)
+                                  : step_lines(k, j0 + j, last);
+      for (i64 h = 0; h < heads; ++h)
+        score_keys<FAR>(g, work.q + h * q_size, work.p + h * p_size + j,
+                        for_head(step_k, h, heads, torn ? a.hdim : a.k_head_stride, a.hdim), keys);
     }
-    const i64 at = R == PAGES ? 0 : j0;
-    float shrink[MAX_ROWS];
-    Factors room;
-    const Factors* by = factors_of(g, j0, count, room);
-    score_block<R>(g, work.q, work.p, from_line<R>(keys, at), count);
-    for (i64 row = 0; row < g.rows; ++row)
-      shrink[row] = weigh_row(g, row, work.p + row * BC, j0, count, part.top[row], part.sum[row], n == blocks - 1, by);
-    mix_block<R>(g, work.p, part.o, from_line<R>(values, at), count, shrink);
+    for (i64 h = 0; h < heads; ++h) {
+      const Part part = part_of(work, h);
+      g.hk = hk + h;
+      for (i64 row = 0; row < g.rows; ++row)
+        shrink[h * g.rows + row] = weigh_row(g, row, work.p + h * p_size + row * BC, j0, count, part.top[row], part.sum[row],
+                                             n == blocks - 1);
+    }
+    for (i64 j = 0; j < count; j += STEP) {
+      const i64 keys = min64(STEP, count - j);
+      const Lines step_v = whole  ? lines_of(a, v, j0 + j, a.hdim_v)
+                           : torn ? gather(v, j0 + j, keys, last, heads, a.v_head_stride, a.hdim_v, work.copy)
+                                  : step_lines(v, j0 + j, last);
+      for (i64 h = 0; h < heads; ++h)
+        mix_values<FAR>(g, work.p + h * p_size + j, part_of(work, h).o,
+                        for_head(step_v, h, heads, torn ? a.hdim_v : a.v_head_stride, a.hdim_v), keys,
+                        j ? ones : shrink + h * g.rows);
+    }
   }
 }

@@ -1,61 +1,76 @@
-// How the tiles read rows of K and V. Rows of a linear tensor are asked for some bytes ahead, at the processor's pace: which
-// hint is fast depends on it, so the caller says. A second hint costs several per cent where it does not help. Rows on pages
-// come from a list that reaches further than the block, and are asked for by it. An address outside of every mapping is
-// ignored by the processor.
-enum Read { NEAR, FAR, PAGES, STAGED };  // STAGED: rows that were just widened, asked for already
-
-template <class E>
-struct LinesOf {
-  const E* first;   // NEAR, FAR, STAGED: row 0, rows `stride` apart
+// How the tiles read rows of K and V, and what they ask for meanwhile. Which hint is fast depends on the processor, so the
+// caller says; a second one (FAR) costs several per cent where it does not help, so that the loop is there twice. An address
+// outside of every mapping is ignored by the processor.
+struct Lines {
+  const T* first;   // row 0, rows `stride` apart
   i64 stride;
-  const E** rows;   // PAGES: every row
-  i64 near, far;    // elements ahead (PAGES: rows) into the first-level cache, and into the second; 0 = not
+  i64 near;         // elements ahead, into the first-level cache
+  const T* far_at;  // into the second: what row 0 asks for, rows `far_stride` apart
+  i64 far_stride;
 };
 
-typedef LinesOf<KT> Source;  // in memory
-typedef LinesOf<ROW> Lines;  // as the tiles read them
-
-template <Read R, class E>
-INLINE const E* line(const LinesOf<E>& l, i64 n) { return R == PAGES ? l.rows[n] : l.first + n * l.stride; }
-template <Read R, class E>
-INLINE LinesOf<E> from_line(const LinesOf<E>& l, i64 n) { return R == PAGES ? LinesOf<E>{nullptr, 0, l.rows + n, l.near, 0} : LinesOf<E>{l.first + n * l.stride, l.stride, nullptr, l.near, l.far}; }
+INLINE Lines from_line(const Lines& l, i64 n) {
+  return {l.first + n * l.stride, l.stride, l.near, l.far_at + n * l.far_stride, l.far_stride};
+}
 
 // Asks for what follows column c of row n, which is at p.
-template <Read R, class E>
-INLINE void ask(const LinesOf<E>& l, i64 n, const E* p, i64 c) {
-  if (R == STAGED) return;
-  __builtin_prefetch(R == PAGES ? l.rows[n + l.near] + c : p + l.near, 0, 3);
-  if (R == FAR) __builtin_prefetch(p + l.far, 0, 2);
+template <bool FAR>
+INLINE void ask(const Lines& l, i64 n, const T* p, i64 c) {
+  __builtin_prefetch(p + l.near, 0, 3);
+  if (FAR) __builtin_prefetch(l.far_at + n * l.far_stride + c, 0, 2);
 }
 
-enum { MOST_AHEAD = 64 };  // rows of the list behind the block
-INLINE i64 rows_ahead(i64 bytes, i64 columns) { return bytes > 0 ? bytes / (columns * (i64)sizeof(KT)) + 1 : 0; }
-INLINE i64 near_of(const FmhaCpuArgs& a) { return a.prefetch_near < 0 ? PREFETCH : a.prefetch_near; }
-
-INLINE Source lines_of(const FmhaCpuArgs& a, const KeyRows& rows, i64 columns) {
-  const i64 near = rows_ahead(near_of(a), columns), far = rows_ahead(a.prefetch_far, columns);
-  if (rows.pages) return {nullptr, 0, nullptr, min64(near, MOST_AHEAD), 0};
-  return {rows.first, rows.stride, nullptr, near * rows.stride, far * rows.stride};
+// Rows of one head: the caller says how many bytes ahead, at least; whole rows.
+INLINE i64 rows_ahead(i64 bytes, i64 columns) { return bytes > 0 ? bytes / (columns * (i64)sizeof(T)) + 1 : 0; }
+INLINE Lines lines_of(const FmhaCpuArgs& a, const KeyRows& from, i64 j, i64 columns) {
+  const i64 near = rows_ahead(a.prefetch_near < 0 ? PREFETCH : a.prefetch_near, columns);
+  const i64 far = rows_ahead(a.prefetch_far, columns);
+  const T* at = from.first + j * from.stride;
+  return {at, from.stride, near * from.stride, at + far * from.stride, from.stride};
 }
 
-// Rows j0 .. j0 + n - 1; behind row `last` that one again.
-static void list_rows(const KeyRows& from, i64 j0, i64 n, i64 last, const KT** rows) {
-  i64 slot = j0 % from.page, number = j0 / from.page;
-  const KT* at = row_at(from, j0);
+enum {
+  STEP = 16,        // keys that go through all heads of an item before the next ones
+  STEPS_AHEAD = 3,  // into the second-level cache
+};
+
+// A step of keys from j on, on one page or linear, for head 0; behind row `last` nothing is asked for but that row.
+INLINE Lines step_lines(const KeyRows& from, i64 j, i64 last) {
+  const T* at = row_at(from, j);
+  const i64 next = row_at(from, min64(j + STEP, last)) - at;
+  return {at, from.stride, next, row_at(from, min64(j + STEPS_AHEAD * STEP, last)), from.stride};
+}
+
+// A step whose keys are on several pages: rows of all heads are copied, `columns` of each of `heads`.
+static Lines gather(const KeyRows& from, i64 j, i64 n, i64 last, i64 heads, i64 head_stride, i64 columns, T* copy) {
+  const i64 width = heads * columns, line = 64 / sizeof(T), run = head_stride == columns ? width : columns;
   for (i64 t = 0; t < n; ++t) {
-    rows[t] = at;
-    if (j0 + t >= last) continue;
-    at = ++slot < from.page ? at + from.stride : (slot = 0, page_at(from, ++number));
+    const T *row = row_at(from, j + t), *later = row_at(from, min64(j + t + STEPS_AHEAD * STEP, last));
+    for (T* to = copy + t * width; to < copy + (t + 1) * width; to += run, row += head_stride, later += head_stride) {
+      for (i64 c = 0; c < run; c += line) __builtin_prefetch(later + c, 0, 2);
+      memcpy(to, row, (size_t)run * sizeof(T));
+    }
   }
+  return {copy, width, 0, copy, 0};
+}
+
+// The same for head h of several whose rows are neighbours. It asks for the next head's rows, the last one for the first one's
+// of the next step. A later step is asked for in the order of memory, which hardware follows: each head for its share.
+INLINE Lines for_head(Lines l, i64 h, i64 heads, i64 head_stride, i64 columns) {
+  l.first += h * head_stride;
+  if (heads == 1) return l;
+  l.near = h + 1 < heads ? head_stride : l.near - h * head_stride;
+  l.far_at += h * STEP * columns, l.far_stride = columns;
+  return l;
 }
 
 #if PAIRS
 // Queries as they lie in memory, pairs of neighbouring columns, zeros behind the last one.
-INLINE vf load_query(const QT* p, i64 n) { return vload_pairs(p, n); }
-INLINE vf load_keys(const ROW* p) { return vload((const float*)p); }
+INLINE vf load_query(const T* p, i64 n) { return vload_pairs(p, n); }
+INLINE vf load_keys(const T* p) { return vload((const float*)p); }
 enum { QUERY_STEP = 2 * NL };
 #else
-INLINE vf load_query(const QT* p, i64 n) { return n < NL ? vload_n(p, n) : vload(p); }
-INLINE vf load_keys(const ROW* p) { return vload(p); }
+INLINE vf load_query(const T* p, i64 n) { return n < NL ? vload_n(p, n) : vload(p); }
+INLINE vf load_keys(const T* p) { return vload(p); }
 enum { QUERY_STEP = NL };
 #endif

@@ -2,8 +2,9 @@
 static i64 choose_splits(const Job& job, i64 threads) {
   enum { ITEMS = 4, LEAST_BLOCKS = 4 };  // items for each thread; blocks in an item
   if (job.x.a->splits > 0) return job.x.a->splits;
-  if (threads == 1 || job.groups >= ITEMS * threads) return 1;
-  return max64(1, min64(ceil_div(ITEMS * threads, job.groups), job.longest / LEAST_BLOCKS));
+  const i64 items = job.x.a->batch * bands(job);
+  if (threads == 1 || items >= ITEMS * threads) return 1;
+  return max64(1, min64(ceil_div(ITEMS * threads, items), job.longest / LEAST_BLOCKS));
 }
 
 static int launch(const FmhaCpuArgs* args) {
@@ -12,8 +13,8 @@ static int launch(const FmhaCpuArgs* args) {
   if (!job.groups || !job.rows) return STATUS_OK;
   const i64 threads = threads_for(job);
   job.splits = choose_splits(job, threads);
-  job.threads = min64(threads, job.groups * job.splits);
-  const i64 own = job.threads * decode_floats(*args, job.rows), parts = job.splits > 1 ? all_parts(job) : 0;
+  job.threads = min64(threads, items_of(job));
+  const i64 own = job.threads * scratch_floats(job), parts = job.splits > 1 ? all_parts(job) : 0;
   Lease lease = lease_scratch((size_t)(own + parts) * sizeof(float));
   if (!lease.memory) {
     end_lease(lease);

@@ -18,7 +18,7 @@ INLINE i64 key_copy_floats(const Job& job, i64 keys) {
   return job.copy_k ? ceil_div(keys * key_copy_stride(job.x.a->hdim) * (i64)sizeof(KEY), (i64)sizeof(float)) : 0;
 }
 INLINE i64 copy_floats(const Job& job, i64 keys) {
-  const i64 values = job.copy_v ? ceil_div(keys, V_STEP) * job.x.a->hdim_v : 0;
+  const i64 values = job.copy_v ? ceil_div(keys, V_STEP) * value_copy_stride(job.x.a->hdim_v) : 0;
   return (key_copy_floats(job, keys) + values + 15) / 16 * 16;
 }
 INLINE i64 conversions(i64 keys) { return ceil_div(keys, CONVERT_ROWS); }
@@ -28,7 +28,7 @@ static KeysValues operands_of(const Job& job, const Sequence& s, i64 g, i64 b, i
   KeysValues kv = {(const KEY*)k_rows(a, s, b, hk), a.k_row_stride, (const VALUE*)v_rows(a, s, b, hk), a.v_row_stride};
   float* copy = job.copies + job.first_copy[g - job.g0];
   if (job.copy_k) kv.k = (const KEY*)copy, kv.k_stride = key_copy_stride(a.hdim);
-  if (job.copy_v) kv.v = (const VALUE*)(copy + key_copy_floats(job, s.nk)), kv.v_stride = a.hdim_v;
+  if (job.copy_v) kv.v = (const VALUE*)(copy + key_copy_floats(job, s.nk)), kv.v_stride = value_copy_stride(a.hdim_v);
   return kv;
 }
 
@@ -51,9 +51,9 @@ static void convert_task(void* context, i64) {
     const Sequence s = sequence_of(job.x, b);
     const i64 row = (item - job.first_item[at]) * CONVERT_ROWS, rows = min64(CONVERT_ROWS, s.nk - row);
     const KeysValues kv = operands_of(job, s, g, b, hk);
-    if (job.copy_k) copy_keys(job.x, (KEY*)kv.k + row * kv.k_stride, key_rows(a, s, b, hk), row, rows, a.hdim);
+    if (job.copy_k) copy_keys((KEY*)kv.k + row * kv.k_stride, key_rows(a, s, b, hk), row, rows, a.hdim);
     if (job.copy_v)
-      copy_values(job.x, (VALUE*)kv.v + row / V_STEP * kv.v_stride, value_rows(a, s, b, hk), row, rows, s.nk - row, a.hdim_v);
+      copy_values((VALUE*)kv.v + row / V_STEP * kv.v_stride, value_rows(a, s, b, hk), row, rows, s.nk - row, a.hdim_v);
   }
 }
 

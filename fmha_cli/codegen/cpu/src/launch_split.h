@@ -6,8 +6,8 @@ static int launch(const FmhaCpuArgs* args) {
   if (!job.groups || !job.rows) return STATUS_OK;
   job.splits = args->splits;
   job.parts = args->parts;
-  job.threads = min64(threads_for(job), job.groups * job.splits);
-  Lease lease = lease_scratch((size_t)(job.threads * decode_floats(*args, job.rows)) * sizeof(float));
+  job.threads = min64(threads_for(job), items_of(job));
+  Lease lease = lease_scratch((size_t)(job.threads * scratch_floats(job)) * sizeof(float));
   if (!lease.memory) {
     end_lease(lease);
     return STATUS_OUT_OF_MEMORY;

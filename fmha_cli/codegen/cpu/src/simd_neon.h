@@ -99,6 +99,16 @@ INLINE vf vdot_word(vf acc, vf words, vf x) {
   __asm__("bfdot %0.4s, %1.8h, %2.2h[%3]" : "+w"(acc) : "w"(x), "w"(words), "i"(LANE));
   return acc;
 }
+// Adds the products of two blocks, each two rows of 4 bf16: 2 x 2 sums.
+INLINE vf vblock(vf acc, vf a, vf b) { return vbfmmlaq_f32(acc, as_pairs(a), as_pairs(b)); }
+INLINE vf rows_low(vf a, vf b) {
+  return vreinterpretq_f32_u64(vzip1q_u64(vreinterpretq_u64_f32(a), vreinterpretq_u64_f32(b)));
+}
+INLINE vf rows_high(vf a, vf b) {
+  return vreinterpretq_f32_u64(vzip2q_u64(vreinterpretq_u64_f32(a), vreinterpretq_u64_f32(b)));
+}
+INLINE vf words_low(vf a, vf b) { return vzip1q_f32(a, b); }
+INLINE vf words_high(vf a, vf b) { return vzip2q_f32(a, b); }
 // Up to 2 * NL elements as NL pairs, zeros behind them.
 INLINE vf vload_pairs(const bf16* p, i64 n) {
   if (n >= 2 * NL) return vload((const float*)p);
