@@ -16,7 +16,7 @@ from fmha_cli.backends.cpu.arch_detect import ARCHS
 from fmha_cli.backends.cpu.kernels import cpu_kernels, interface_of
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
-from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_blocks
+from fmha_cli.codegen.cpu.blocks import block_weights, gradient_blocks, product_blocks, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
@@ -53,6 +53,8 @@ def tiles() -> dict[str, str]:
         "score_blocks_1x2.h": score_blocks(1, 2),
         "value_blocks_1x2.h": value_blocks(1, 2),
         "block_weights_1.h": block_weights(1),
+        "product_blocks_1.h": product_blocks(1),
+        "gradient_blocks_1.h": gradient_blocks(1),
         "product_elements_1.h": product_elements(1, pairs=False),
         "gradient_elements_1_pairs.h": gradient_elements(1, pairs=True),
         "gradient_columns_4_3_2_1.h": gradient_columns((4, 3, 2, 1)),

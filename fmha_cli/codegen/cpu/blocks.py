@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fmha_cli.codegen.cpu.backward import ROWS
+
 
 def _names(pairs: int, vectors: int, letter: str) -> list[list[str]]:
     return [[f"{letter}{b}_{i}" for i in range(2 * vectors)] for b in range(pairs)]
@@ -17,37 +19,58 @@ def _declared(acc: Sequence[Sequence[str]]) -> str:
     return ", ".join(f"{a} = vset(0)" for row in acc for a in row)
 
 
-def _products(acc: Sequence[Sequence[str]], blocks: Sequence[str], at: str, pad: str) -> list[str]:
-    """The packed blocks at an address, and their products with one block for each row of accumulators."""
-    lines = [f"{pad}const vf x{i} = vload({at} + {i} * NL);" for i in range(len(acc[0]))]
+def _products(
+    acc: Sequence[Sequence[str]], blocks: Sequence[str], at: str, second: str, pad: str, vector: str = "NL"
+) -> list[str]:
+    """The packed blocks at an address, and their products with one block for each row of accumulators.
+
+    Args:
+        second: what leads from the first block of 4 rows to the second.
+        vector: what leads from there to the next 4 rows.
+    """
+    lines = []
+    for i in range(len(acc[0])):
+        place = f"{at} + {i // 2} * {vector}" + (f" + {second}" if i % 2 else "")
+        lines.append(f"{pad}const vf x{i} = vload({place});")
     return lines + [
         f"{pad}{a} = vblock({a}, {blocks[b]}, x{i});" for b, row in enumerate(acc) for i, a in enumerate(row)
     ]
+
+
+def _rows_in_memory(acc: Sequence[Sequence[str]], where: Sequence[str], at: str, row: str) -> list[str]:
+    """Two steps of 4 elements of rows as they lie in memory; packed blocks begin at ``at``, with ``row`` words in a row."""
+    names = [[f"{half}{b}" for b in range(len(acc))] for half in ("low", "high")]
+    lines = [f"    const vf row{r} = vload((const float*)({place}));" for r, place in enumerate(where)]
+    for b in range(len(acc)):
+        lines += [f"    const vf {half}{b} = rows_{half}(row{2 * b}, row{2 * b + 1});" for half in ("low", "high")]
+    for half, blocks in enumerate(names):
+        start = f"{at} + 2 * {row}" if half else at
+        lines += ["    {", *_products(acc, blocks, start, row, "      "), "    }"]
+    return lines
+
+
+def _rest_of_rows(acc: Sequence[Sequence[str]], where: Sequence[str], at: str, row: str, n: str) -> list[str]:
+    """One step of n elements."""
+    places = zip(where[::2], where[1::2], strict=True)
+    blocks = [f"    const vf low{b} = block_of({first}, {second}, {n});" for b, (first, second) in enumerate(places)]
+    return [*blocks, *_products(acc, [f"low{b}" for b in range(len(acc))], at, row, "    ")]
 
 
 def score_blocks(vectors: int, rows: int) -> str:
     """``QK_FULL``, as ``micro.score_tile``; ``rows`` is even."""
     acc = _names(rows // 2, vectors, "m")
     where = [f"b{r - r % 3} + t" + (f" + {r % 3} * stride" if r % 3 else "") for r in range(rows)]
-    halves = [[f"{half}{b}" for b in range(rows // 2)] for half in ("low", "high")]
     out = [
         "static void QK_FULL(const char* b0, const i64 stride, const float* q, i64 columns, float* s, float* top) {",
         *(f"  const char* b{b} = b0 + {b} * stride;" for b in range(3, rows, 3)),
         f"  vf {_declared(acc)};",
         "  i64 t = 0;",
         "  for (; columns >= 2 * BLOCK; columns -= 2 * BLOCK, t += 4 * BLOCK, q += 4 * BQ) {",
-        *(f"    const vf k{r} = vload((const float*)({where[r]}));" for r in range(rows)),
-    ]
-    for b in range(rows // 2):
-        out += [f"    const vf {half}{b} = rows_{half}(k{2 * b}, k{2 * b + 1});" for half in ("low", "high")]
-    for half, names in enumerate(halves):
-        out += ["    {", *_products(acc, names, f"q + {half} * 2 * BQ", "      "), "    }"]
-    out += [
+        *_rows_in_memory(acc, where, "q", "BQ"),
         "  }",
         "  for (; columns > 0; columns -= BLOCK, t += 2 * BLOCK, q += 2 * BQ) {",
         "    const i64 n = min64(BLOCK, columns);",
-        *(f"    const vf low{b} = block_of({where[2 * b]}, {where[2 * b + 1]}, n);" for b in range(rows // 2)),
-        *_products(acc, halves[0], "q", "    "),
+        *_rest_of_rows(acc, where, "q", "BQ", "n"),
         "  }",
         *(f"  vf top{z} = vload(top + {z} * NL);" for z in range(vectors)),
         "  vf score;",
@@ -124,11 +147,69 @@ def value_blocks(vectors: int, rows: int) -> str:
         "  }",
         "  for (i64 n = 0; n < steps; ++n, p += 2 * BQ, v += stride) {",
         *(f"    const vf v{b} = vload(v + {b} * NL);" for b in range(rows // 2)),
-        *_products(acc, [f"v{b}" for b in range(rows // 2)], "p", "    "),
+        *_products(acc, [f"v{b}" for b in range(rows // 2)], "p", "NL", "    ", "2 * NL"),
         "  }",
     ]
     for b, z in cells:
         low, high = acc[b][2 * z : 2 * z + 2]
         out.append(f"  vstore(o + {2 * b} * BQ + {z} * NL, rows_low({low}, {high}));")
         out.append(f"  vstore(o + {2 * b + 1} * BQ + {z} * NL, rows_high({low}, {high}));")
+    return "\n".join([*out, "}", ""])
+
+
+def product_blocks(vectors: int) -> str:
+    """``products``, as ``backward.product_tile``. Words come in twos, with zeros behind the last column."""
+    acc = _names(ROWS // 2, vectors, "m")
+    where = ("k", "k + stride", "k + 2 * stride", "k3")
+    out = [
+        "NOINLINE void products(const char* k, const i64 stride, const float* q, i64 words, float* s) {",
+        "  const char* k3 = k + 3 * stride;",
+        f"  vf {_declared(acc)};",
+        "  for (; words >= BLOCK; words -= BLOCK, k += 4 * BLOCK, k3 += 4 * BLOCK, q += 4 * BQ) {",
+        *_rows_in_memory(acc, where, "q", "BQ"),
+        "  }",
+        "  if (words > 0) {",
+        *_rest_of_rows(acc, where, "q", "BQ", "BLOCK"),
+        "  }",
+    ]
+    for b in range(ROWS // 2):
+        for z in range(vectors):
+            both = ", ".join(acc[b][2 * z : 2 * z + 2])
+            for r, half in ((2 * b, "low"), (2 * b + 1, "high")):
+                out.append(f"  vstore(s + {r * vectors + z} * NL, rows_{half}({both}));")
+    return "\n".join([*out, "}", ""])
+
+
+def gradient_blocks(vectors: int) -> str:
+    """``add_<vectors>``, as ``backward.gradient_tile``. Steps come in twos; the words of rows that are side by side are packed."""
+    acc = _names(ROWS // 2, vectors, "a")
+    where = ("w", "w + w_row", "w + 2 * w_row", "w3")
+    cells = [(b, z) for b in range(ROWS // 2) for z in range(vectors)]
+    out = [
+        f"INLINE void add_{vectors}(const char* w, i64 w_step, i64 w_row, const float* x, i64 x_step, i64 steps, float* a,",
+        "                  i64 a_row) {",
+        f"  vf {_declared(acc)};",
+    ]
+    for b, z in cells:
+        first, second = (f"vload(a + {r} * a_row + {z} * NL)" for r in (2 * b, 2 * b + 1))
+        out.append(f"  {{ const vf x0 = {first}, x1 = {second};")
+        out.append(f"    {acc[b][2 * z]} = rows_low(x0, x1); {acc[b][2 * z + 1]} = rows_high(x0, x1); }}")
+    out += [
+        "  if (w_row == 4)",
+        "    for (; steps > 0; steps -= 2, w += 2 * w_step, x += 2 * x_step) {",
+        "      const vf w0 = vload((const float*)w), w1 = vload((const float*)(w + w_step));",
+        *_products(acc, ("w0", "w1"), "x", "x_step", "      "),
+        "    }",
+        "  const char* w3 = w + 3 * w_row;",
+        "  for (; steps >= 4; steps -= 4, w += 4 * BLOCK, w3 += 4 * BLOCK, x += 4 * x_step) {",
+        *_rows_in_memory(acc, where, "x", "x_step"),
+        "  }",
+        "  if (steps > 0) {",
+        *_rest_of_rows(acc, where, "x", "x_step", "BLOCK"),
+        "  }",
+    ]
+    for b, z in cells:
+        both = ", ".join(acc[b][2 * z : 2 * z + 2])
+        for r, half in ((2 * b, "low"), (2 * b + 1, "high")):
+            out.append(f"  vstore(a + {r} * a_row + {z} * NL, rows_{half}({both}));")
     return "\n".join([*out, "}", ""])

@@ -116,7 +116,7 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
     operands = "blocks" if algorithm.blocks else "pairs" if algorithm.pairs else "plain"
     return [
         "enum { BQ = NZ * NL };\n",
-        source_text(f"operands_{operands}.h"),
+        *_files(*(("pack_blocks",) if algorithm.blocks else ()), f"operands_{operands}"),
         MIX,
         transpositions(algorithm.simd.lanes, algorithm.lanes_q),
         *(() if algorithm.blocks else (source_text("pack.h"),)),

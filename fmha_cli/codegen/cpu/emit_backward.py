@@ -5,6 +5,7 @@ from __future__ import annotations
 from fmha_cli.codegen.abi import BACKWARD_PREFIX, VERSION, FmhaCpuArgs, FmhaCpuBwdArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
+from fmha_cli.codegen.cpu.blocks import gradient_blocks, product_blocks
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements
 from fmha_cli.codegen.cpu.micro import MIX, transpositions
 from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, source_text
@@ -39,8 +40,8 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
     Raises:
         KeyError: no CPU kernel has the dtype.
     """
-    pairs, lanes, element = algorithm.pairs, algorithm.simd.lanes, algorithm.simd.by_element
-    product, gradient = (product_elements, gradient_elements) if element else (product_tile, gradient_tile)
+    lanes, blocks = algorithm.simd.lanes, algorithm.blocks
+    operands = "blocks" if blocks else "pairs" if algorithm.pairs else "plain"
     # The functions that both directions use take the forward block's name; the backward block begins with its fields.
     args = [struct_text(FmhaCpuBwdArgs), f"typedef {FmhaCpuBwdArgs.__name__} {FmhaCpuArgs.__name__};"]
     return [
@@ -54,17 +55,27 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         source_text("context.h"),
         source_text("threads.h"),
         source_text("backward_context.h"),
-        source_text("backward_pairs.h" if pairs else "backward_plain.h"),
+        *((source_text("pack_blocks.h"),) if blocks else ()),
+        source_text(f"backward_{operands}.h"),
         MIX,
         transpositions(lanes, tile_queries(algorithm) // lanes),
-        source_text("pack.h"),
-        product(algorithm.lanes_q, pairs),
-        *(gradient(n, pairs) for n in algorithm.rows_o),
+        *(() if blocks else (source_text("pack.h"),)),
+        *_tiles(algorithm),
         gradient_columns(algorithm.rows_o),
         *(source_text(f"backward_{name}.h") for name in ("strip", "rows", "block", "exact", "slab", "bias")),
         source_text("launch_backward.h"),
         source_text("backward_entry.h"),
     ]
+
+
+def _tiles(algorithm: CpuAlgorithm) -> list[str]:
+    """The register tiles of the products."""
+    vectors, pairs, sizes = algorithm.lanes_q, algorithm.pairs, algorithm.rows_o
+    if algorithm.blocks:
+        return [product_blocks(vectors), *map(gradient_blocks, sizes)]
+    if algorithm.simd.by_element:
+        return [product_elements(vectors, pairs), *(gradient_elements(n, pairs) for n in sizes)]
+    return [product_tile(vectors, pairs), *(gradient_tile(n, pairs) for n in sizes)]
 
 
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:

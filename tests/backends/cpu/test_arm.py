@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +19,7 @@ from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_
 from numerics.faults import Fault
 from planted_cpu import planted
 from test_append import Appended
+from test_backward import LONG
 
 from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.codegen.abi import part_floats
@@ -90,6 +91,34 @@ def test_a_processor_without_bf16_is_no_place_for_its_kernels(arm: Emulator, tmp
         kernel = kernel_of(arch, "bf16", "prefill")
         statuses[arch] = old.run(kernel, arm.build(kernel), arguments(case), case.data, tmp_path)
     assert statuses == {"aarch64": 0, "aarch64_bf16": -signal.SIGILL}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"left": 300, "right": 10, "hdim": 64, "hdim_v": 80},
+        {"left": 100, "sink": 500, "heads": 4, "right": 3},
+        {"softcap": 5.0, "alibi": 1, "with_lse": False},
+        {"bias": (1, 1), "dbias": True, "heads": 4, "dropout": 0.3, "hdim": 7, "hdim_v": 5},
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize(("arch", "dtype"), [("aarch64", "fp32"), ("aarch64_bf16", "bf16")])
+def test_many_blocks_of_keys(arm: Emulator, arch: str, dtype: str, change: dict[str, object], tmp_path: Path) -> None:
+    case = replace(LONG, dtype=dtype, data={}, **change)
+    make_backward(case, np.random.default_rng(5))
+    kernel = kernel_of(arch, dtype, "backward")
+    assert arm.run(kernel, arm.build(kernel), backward_arguments(case), case.data, tmp_path) == 0
+    assert backward_complaints(case) == []
+    for kind in ("prefill", "decode"):
+        plain = replace(Case(**{f.name: getattr(case, f.name) for f in fields(Case)}), data={})
+        if kind == "decode":
+            plain = replace(plain, q_len=(11,))
+        make_data(plain, np.random.default_rng(6))
+        kernel = kernel_of(arch, dtype, kind)
+        assert arm.run(kernel, arm.build(kernel), arguments(plain), plain.data, tmp_path) == 0
+        assert complaints(plain) == [], kind
 
 
 @pytest.mark.slow

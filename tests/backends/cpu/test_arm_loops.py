@@ -24,7 +24,7 @@ from fmha_cli.toolchain.cpp.cross import cross_search
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
 
 pytestmark = pytest.mark.slow
-PRODUCTS = ("fmla", "bfdot", "bfmmla")
+PRODUCTS = ("fmla", "bfmmla")
 MOST = 1.35
 """The most instructions of a loop, as a share of the least: pointers, the counter and the jump come on top."""
 
@@ -51,9 +51,9 @@ TILES = {
     ("aarch64", "fp32", "backward", "dQ"): ("fmla", 16, least(4, 4, 1)),
     ("aarch64_bf16", "bf16", "prefill", "scores"): ("bfmmla", 32, least_of_blocks(4, 4, packed=False)),
     ("aarch64_bf16", "bf16", "prefill", "values"): ("bfmmla", 16, least_of_blocks(4, 4, packed=True)),
-    ("aarch64_bf16", "bf16", "backward", "scores"): ("bfdot", 64, least(4, 4, 4)),
-    ("aarch64_bf16", "bf16", "backward", "dV, dK"): ("bfdot", 64, least(4, 4, 4)),
-    ("aarch64_bf16", "bf16", "backward", "dQ"): ("bfdot", 16, least(4, 4, 1)),
+    ("aarch64_bf16", "bf16", "backward", "scores"): ("bfmmla", 32, least_of_blocks(4, 4, packed=False)),
+    ("aarch64_bf16", "bf16", "backward", "dV, dK"): ("bfmmla", 32, least_of_blocks(4, 4, packed=False)),
+    ("aarch64_bf16", "bf16", "backward", "dQ"): ("bfmmla", 16, least_of_blocks(4, 4, packed=True)),
 }
 """Architecture, dtype, kind and product -> the instruction, how many there are in its widest tile, the least instructions."""
 

@@ -8,8 +8,8 @@ static void pv_2(const VALUE* v, i64 stride, const float* p, i64 steps, float* o
   }
   for (i64 n = 0; n < steps; ++n, p += 2 * BQ, v += stride) {
     const vf v0 = vload(v + 0 * NL);
-    const vf x0 = vload(p + 0 * NL);
-    const vf x1 = vload(p + 1 * NL);
+    const vf x0 = vload(p + 0 * 2 * NL);
+    const vf x1 = vload(p + 0 * 2 * NL + NL);
     o0_0 = vblock(o0_0, v0, x0);
     o0_1 = vblock(o0_1, v0, x1);
   }

@@ -87,16 +87,16 @@ INLINE void query_steps(const Tile& t, i64 j, i64& from, i64& to) {
   rows_that_see(t, j, from, unused);
   const bool sink = j < t.head.x->a->sink;
   rows_that_see(t, sink ? j : min64(j + ROWS, t.head.s.keys) - 1, unused, to);
-  from /= STEP;
-  to = ceil_div(to, STEP);
+  from = from / (STEP * GROUP) * GROUP;
+  to = ceil_div(to, STEP * GROUP) * GROUP;
 }
 INLINE void key_steps(const Tile& t, i64 q, i64 j0, i64 j1, i64& from, i64& to) {
   const Context& x = *t.head.x;
   const i64 row = t.i0 + q + t.head.s.delta;
   from = x.has_left && j0 >= x.a->sink ? clamp64(row - x.left, j0, j1) : j0;
   to = x.has_right ? clamp64(row + ROWS + x.right, from, j1) : j1;
-  from = (from - j0) / STEP;
-  to = ceil_div(to - j0, STEP);
+  from = (from - j0) / (STEP * GROUP) * GROUP;
+  to = ceil_div(to - j0, STEP * GROUP) * GROUP;
 }
 
 // Keys whose rows of K stay in the first-level cache while all rows of a tile meet them.

@@ -1,6 +1,6 @@
 // Operands of the backward products in fp32: a word is one float, a step is one row.
 typedef float WEIGHT;
-enum { STEP = 1, ONE_FORM = 1 };  // rows in a step; whether rows of words and rows of steps look the same
+enum { STEP = 1, GROUP = 1, ONE_FORM = 1 };  // rows in a step; steps that belong together; whether rows of words and rows of steps look the same
 
 INLINE vf vword(const char* p) { return vset(*(const float*)p); }
 INLINE i64 query_columns(i64 d) { return d; }
