@@ -53,7 +53,11 @@ TILES = {
     ("aarch64_bf16", "bf16", "prefill", "values"): ("bfmmla", 16, least_of_blocks(4, 4, packed=True)),
     ("aarch64_bf16", "bf16", "backward", "scores"): ("bfmmla", 32, least_of_blocks(4, 4, packed=False)),
     ("aarch64_bf16", "bf16", "backward", "dV, dK"): ("bfmmla", 32, least_of_blocks(4, 4, packed=False)),
-    ("aarch64_bf16", "bf16", "backward", "dQ"): ("bfmmla", 16, least_of_blocks(4, 4, packed=True)),
+    ("aarch64_bf16", "bf16", "backward", "dQ"): (
+        "bfmmla",
+        16,
+        least_of_blocks(4, 4, packed=True) + 1,
+    ),  # blocks lie apart
 }
 """Architecture, dtype, kind and product -> the instruction, how many there are in its widest tile, the least instructions."""
 

@@ -100,7 +100,10 @@ INLINE vf vdot_word(vf acc, vf words, vf x) {
   return acc;
 }
 // Adds the products of two blocks, each two rows of 4 bf16: 2 x 2 sums.
-INLINE vf vblock(vf acc, vf a, vf b) { return vbfmmlaq_f32(acc, as_pairs(a), as_pairs(b)); }
+INLINE vf vblock(vf acc, vf a, vf b) {
+  __asm__("bfmmla %0.4s, %1.8h, %2.8h" : "+w"(acc) : "w"(a), "w"(b));  // GCC 12 copies the intrinsic's accumulators
+  return acc;
+}
 INLINE vf rows_low(vf a, vf b) {
   return vreinterpretq_f32_u64(vzip1q_u64(vreinterpretq_u64_f32(a), vreinterpretq_u64_f32(b)));
 }
