@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from numerics.faults import BackwardFault, CacheFault, Fault
+from numerics.faults import BackwardFault, ByteFault, CacheFault, Fault
 
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -16,7 +16,7 @@ CHOSEN = "planted_fault"
 """The variable of a library of :func:`planted_backward` that chooses the fault; 0 is none."""
 
 
-def planted(kernel: KernelSpec, fault: Fault | BackwardFault | CacheFault | None) -> str:
+def planted(kernel: KernelSpec, fault: Fault | BackwardFault | ByteFault | CacheFault | None) -> str:
     """The source of a kernel with a fault. Decode blocks are multiples of the lanes, because it uses whole vectors.
 
     A backward kernel cannot have the faults of caches.

@@ -62,6 +62,15 @@ class CacheFault(StrEnum):
     """New keys are written one row early."""
 
 
+class ByteFault(StrEnum):
+    """A planted fault of the CPU's 8-bit keys and values; the macro ``FAULT_<NAME>`` enables it."""
+
+    WRONG_ENCODING = "wrong_encoding"
+    """Bytes are read in the other encoding: every fp8 number is half of what it should be."""
+    SCALE_BLOCK = "scale_block"
+    """Keys behind the first block or page have the scale of the one before."""
+
+
 class BackwardFault(StrEnum):
     """A planted fault of the CPU's backward kernels; the macro ``FAULT_<NAME>`` enables it. Names of ``Fault`` mean the same."""
 

@@ -30,7 +30,7 @@ PREFIX = "fmha_cpu"
 ENTRY = "fmha_cpu_fwd"
 RELEASE = "fmha_cpu_release"
 """Stops the pool's threads and frees its scratch memory. Call it before unloading the library."""
-VERSION = 3
+VERSION = 4
 
 BACKWARD_PREFIX = "fmha_cpu_bwd"
 BACKWARD_ENTRY = "fmha_cpu_bwd"
@@ -68,7 +68,7 @@ class FmhaCpuArgs(ArgumentBlock):
         k_len: keys of each sequence, int64, ``batch`` elements. If absent, ``seqlen_k``.
         seqlen_q: the uniform or the largest number of query rows.
         seqlen_k: the uniform or the largest number of keys.
-        bias: elements of the same type as q. A stride of 0 broadcasts.
+        bias: elements of the same type as q, or fp32 beside 8-bit ones. A stride of 0 broadcasts.
         lse: fp32, or absent. Its rows are arranged like those of o.
         sink_logits: one natural-logarithm logit for each query head.
         scale: factor of q.k.
@@ -87,6 +87,12 @@ class FmhaCpuArgs(ArgumentBlock):
         page: keys in a page.
         parts: what split kernels leave for the combine kernel: ``splits`` parts for each (sequence, key/value head), each
             of ``part_floats`` floats (:func:`part_floats`). Other kernels do not read it.
+        q_table: the numbers that the 256 bytes of an 8-bit Q mean; k_table: those of 8-bit keys and values. Other kernels read
+            neither, and no scales.
+        q_scale: factors of Q, or absent: that of row i of head h is
+            ``q_scale[b * q_scale_batch_stride + h / q_scale_ratio * q_scale_head_stride + i / SCALE_ROWS * q_scale_block_stride]``.
+        k_scale, v_scale: factors of K and V, or absent: those of key j at ``b * kv_scale_batch_stride + hk *
+            kv_scale_head_stride + j / SCALE_ROWS * kv_scale_block_stride``; with ``scale_pages`` at the key's page in place of b.
         block_keys: the most keys whose scores a prefill kernel computes before their weights, if that is fewer than
             its own; 0 = its own.
     """
@@ -96,7 +102,7 @@ class FmhaCpuArgs(ArgumentBlock):
         (Pointer, "o"),
         (Floats, "lse", 0),
         (ConstPointer, "bias", 0),
-        (ConstFloats, "alibi_slopes sink_logits", 0),
+        (ConstFloats, "alibi_slopes sink_logits q_table k_table q_scale k_scale v_scale", 0),
         (ConstInts, "q_start q_len k_start k_len", 0),
         (
             Int64,
@@ -113,12 +119,19 @@ class FmhaCpuArgs(ArgumentBlock):
         (ConstInt32s, "block_table", 0),
         (Floats, "parts", 0),
         (Int64, "block_table_stride page k_page_stride v_page_stride part_floats", 0),
+        (
+            Int64,
+            "q_scale_batch_stride q_scale_head_stride q_scale_block_stride kv_scale_batch_stride kv_scale_head_stride"
+            " kv_scale_block_stride",
+            0,
+        ),
+        (Int64, "q_scale_ratio", 1),
         (UInt64, "seed", 0),
         (Float32, "scale"),
         (Float32, "softcap", 0.0),
         (Float32, "keep_scale", 1.0),
         (UInt32, "dropout_threshold offset", 0),
-        (Int32, "has_left has_right top_left", 0),
+        (Int32, "has_left has_right top_left scale_pages", 0),
         (Int32, "threads", 1),
     )
 

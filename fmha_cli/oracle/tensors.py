@@ -200,9 +200,9 @@ class SequenceView:
     def descale(self, name: str, head: int, index: Ints) -> F64:
         """(rows, 1), or (1,), factors of the rows ``index`` of q, k or v; 1 where the tensor has none."""
         p = self.problem
+        name = "k" if name == "v" and p.v_in_k else name
         if f"{name}_descale" not in self.inputs:
             return np.ones(1)
-        name = "k" if name == "v" and p.v_in_k else name
         scale: F64 = self.inputs[f"{name}_descale"].astype(np.float64)
         if scale.size == 1:
             return scale.reshape(1)

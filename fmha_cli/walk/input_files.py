@@ -133,8 +133,8 @@ def flags_from_files(raw: Mapping[str, str | bool], given: InputFiles) -> dict[s
     if bias is not None and "bias" not in raw and bias.ndim == 4:
         out["bias"] = f"elementwise:{('bhss' if bias.shape[0] > 1 else '1hss') if bias.shape[1] > 1 else '11ss'}"
     dtypes = {name: given.arrays[name].dtype for name in ("q", "k", "v") if name in given.arrays}
-    if "kv_dtype" not in raw and cache != "none":
-        out |= _cache_type(dtypes)
+    if cache != "none":
+        out |= {key: text for key, text in _cache_type(dtypes).items() if key not in raw}
     if dtypes and "dtype" not in raw:
         out |= _common_dtype(dtypes)
     return out

@@ -70,7 +70,8 @@ def _split(rng: random.Random, problem: Problem) -> Problem:
     """Give some problems a number of splits; it exceeds 1 only where few rows share each key."""
     if rng.random() > 0.2 or not problem.direction.forward:
         return problem
-    return replace(problem, splits=rng.randint(1, 9) if group_rows(problem) <= DECODE_ROWS else 1)
+    few = group_rows(problem) <= DECODE_ROWS and not problem.dtype.is_fp8
+    return replace(problem, splits=rng.randint(1, 9) if few else 1)
 
 
 def words_of(flags: Flags) -> list[str]:
@@ -80,6 +81,7 @@ def words_of(flags: Flags) -> list[str]:
 
 def _flags(rng: random.Random) -> Flags:
     flags: Flags = {"--dtype": _dtype(rng)} | _sizes(rng) | _lengths(rng)
+    flags |= _narrow(rng, flags)
     if rng.random() < 0.75:
         flags |= {"--causal": None} if rng.random() < 0.15 else {"--mask": _mask(rng)}
     if rng.random() < 0.25:
@@ -91,14 +93,16 @@ def _flags(rng: random.Random) -> Flags:
         flags["--softcap"] = rng.choice(["0.5", "5", "20", "30", "50", f"{rng.uniform(0.1, 80):.3f}"])
     flags |= {"--sink-logits": "filled"} if rng.random() < 0.15 else {}
     flags |= {"--lse": None} if rng.random() < 0.5 else {}
+    if (flags["--dtype"] or "").startswith("fp8_e5m2") and "elementwise" in (flags.get("--bias") or ""):
+        del flags["--bias"]  # K104
     flags |= _backward(rng, flags) | _rotated(rng, flags)
     flags |= {"--deterministic": None} if rng.random() < 0.03 else {}
     return flags
 
 
 def _backward(rng: random.Random, flags: Flags) -> Flags:
-    """A backward pass, alone or after its forward pass, for every fourth problem that can have one."""
-    if "--kv-cache" in flags or rng.random() > 0.25:
+    """A backward pass, alone or after its forward pass, for every third problem that can have one."""
+    if "--kv-cache" in flags or (flags["--dtype"] or "").startswith("fp8") or rng.random() > 0.33:
         return {}
     biased = (flags.get("--bias") or "").startswith("elementwise")
     direction = rng.choice(["bwd", "bwd", "fwd+bwd"])
@@ -107,6 +111,18 @@ def _backward(rng: random.Random, flags: Flags) -> Flags:
 
 def _dtype(rng: random.Random) -> str:
     return rng.choice(["fp32", "fp16", "bf16"])
+
+
+def _narrow(rng: random.Random, flags: Flags) -> Flags:
+    """fp8 inputs, or a cache of a type of its own, each with scales or without."""
+    scales = {"--qscale": rng.choice(["none", "tensor", "tensor", "head", "block", "kv-block"])}
+    encoding = {"--fp8-encoding": "fnuz"} if rng.random() < 0.4 else {}
+    if "--kv-cache" in flags and rng.random() < 0.4:
+        return {"--kv-dtype": rng.choice(["int8", "fp8_e4m3", "fp8_e5m2"])} | encoding | scales
+    if "--append" in flags or rng.random() > 0.15:
+        return {}
+    dtype = f"{rng.choice(['fp8_e4m3', 'fp8_e5m2'])}:{rng.choice(['bf16', 'bf16', 'fp16', 'fp32'])}"
+    return {"--dtype": dtype} | encoding | scales
 
 
 def _size(rng: random.Random, low: int, high: int) -> int:
@@ -245,16 +261,17 @@ def _long_latent(rng: random.Random) -> Flags:
 
 
 REFUSALS: dict[str, tuple[str, Callable[[random.Random], Flags]]] = {
-    "fp8": ("K001", lambda rng: {"--dtype": rng.choice(["fp8_e4m3", "fp8_e5m2", "fp8_e4m3:bf16", "fp8_e5m2:fp32"])}),
-    "fnuz": ("K027", lambda rng: {"--dtype": rng.choice(["fp8_e4m3:bf16", "fp8_e5m2:fp16"]), "--fp8-encoding": "fnuz"}),
-    "cache of its own type": (
-        "K028",
-        lambda rng: {
-            "--kv-cache": rng.choice(["linear", "paged:16"]),
-            "--cache-seqlens": str(rng.randint(0, 200)),
-            "--kv-dtype": rng.choice(["int8", "fp8_e4m3", "fp8_e5m2"]),
-        },
+    "fp8 output": ("K002", lambda rng: {"--dtype": rng.choice(["fp8_e4m3:fp8_e4m3", "fp8_e5m2:fp8_e5m2"])}),
+    "gradients in fp8": ("K001", lambda rng: {"--dtype": rng.choice(["fp8_e4m3", "fp8_e5m2"]), "--direction": "bwd"}),
+    "other cache of fp8 queries": (
+        "K001 K028",
+        lambda rng: {"--dtype": "fp8_e4m3", "--kv-cache": "linear", "--kv-dtype": rng.choice(["int8", "fp8_e5m2"])},
     ),
+    "keys appended to fp8": (
+        "K001 K015",
+        lambda rng: _cached(rng) | {"--dtype": "fp8_e4m3", "--append": str(rng.randint(1, 20))},
+    ),
+    "fp8 bias": ("K104", lambda rng: {"--dtype": "fp8_e5m2:bf16", "--bias": "elementwise"}),
     "mx": ("K001", lambda rng: {"--dtype": rng.choice(["mxfp8", "mxfp4"])}),
     "other output type": ("K001 K002", lambda rng: {"--dtype": rng.choice(["fp16:fp32", "bf16:fp32", "fp32:bf16"])}),
     "backward in splits": ("K017", lambda rng: {"--direction": "bwd", "--splits": str(rng.randint(2, 9))}),

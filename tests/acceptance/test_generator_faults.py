@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from cli.conftest import Fmha
 from numerics.campaign import can_matter, sample_problem
-from numerics.faults import BackwardFault, CacheFault, Fault
+from numerics.faults import BackwardFault, ByteFault, CacheFault, Fault
 from numerics.kernel_model import model_forward
 from planted_cpu import planted
 
@@ -46,14 +46,14 @@ EACH = 3
 DEFAULT_EVERY = 5
 """The default suite plants every fifth fault. Each compiles a kernel; CI plants the others afterwards."""
 
-Plant = Callable[[Fault | BackwardFault | CacheFault], None]
+Plant = Callable[[Fault | BackwardFault | ByteFault | CacheFault], None]
 
 
 @pytest.fixture
 def plant(monkeypatch: pytest.MonkeyPatch) -> Plant:
     """``plant(fault)``: from now on, every CPU kernel is built with the fault."""
 
-    def put(fault: Fault | BackwardFault | CacheFault) -> None:
+    def put(fault: Fault | BackwardFault | ByteFault | CacheFault) -> None:
         monkeypatch.setattr(building, "emit", partial(planted, fault=fault))
 
     return put
@@ -207,6 +207,37 @@ def test_a_fault_planted_around_a_cache_is_caught(
     caught = {Verdict.WRONG, Verdict.CRASHED} if fault is CacheFault.PAGE_TABLE_END else {Verdict.WRONG}
     for record in validated([problem], registry, kind):
         assert record.verdict in caught, f"{fault.value} is not seen in: {record.repro}"
+
+
+BYTES = "-b 2 -H 4 --kv-heads 2 -s {rows} -d 32 --cache-seqlens 300,90"
+BYTE_NEEDS = {
+    (ByteFault.WRONG_ENCODING, Kind.DECODE): "--kv-cache linear --kv-dtype fp8_e4m3 --dtype bf16",
+    (
+        ByteFault.WRONG_ENCODING,
+        Kind.PREFILL,
+    ): "--kv-cache paged:16 --kv-dtype fp8_e5m2 --fp8-encoding fnuz --dtype fp32",
+    (ByteFault.SCALE_BLOCK, Kind.DECODE): "--kv-cache paged:16 --kv-dtype int8 --qscale kv-block --dtype fp16",
+    (ByteFault.SCALE_BLOCK, Kind.PREFILL): "--kv-cache linear --qscale block --dtype fp8_e4m3:bf16",
+}
+
+
+def byte_cases() -> Iterator[Any]:
+    """CI plants all but the first, which is in the default suite."""
+    for number, (fault, kind) in enumerate(BYTE_NEEDS):
+        yield pytest.param(fault, kind, marks=(pytest.mark.slow, pytest.mark.ci) if number else ())
+
+
+@pytest.mark.parametrize(("fault", "kind"), list(byte_cases()))
+def test_a_fault_planted_in_8_bit_keys_is_caught(
+    registry: Registry, plant: Plant, fault: ByteFault, kind: Kind
+) -> None:
+    rows = 2 if kind is Kind.DECODE else 40
+    problem = Problem.from_cli(f"{BYTES.format(rows=rows)} {BYTE_NEEDS[fault, kind]}")
+    for record in validated([problem], registry, kind):
+        assert record.verdict is Verdict.PASSED, record.comparisons
+    plant(fault)
+    for record in validated([problem], registry, kind):
+        assert record.verdict is Verdict.WRONG, f"{fault.value} is not seen in: {record.repro}"
 
 
 def test_pasting_the_line_of_a_failure_shows_it_again(registry: Registry, plant: Plant, fmha: Fmha) -> None:

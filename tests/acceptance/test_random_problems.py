@@ -169,6 +169,8 @@ def test_the_problems_cover_the_surface() -> None:
         "bias",
         "cache_leftpad",
         "cache_seqlens",
+        "kv_dtype",
+        "qscale",
         "dropout",
         "mla_rope",
         "offset",
@@ -179,7 +181,19 @@ def test_the_problems_cover_the_surface() -> None:
         "softcap",
     )
     assert min(seen[key] for key in often) >= 100, seen
-    for name in ("dtype", "layout", "layout_out", "bias", "alibi", "lse", "mode", "kv_cache", "dbias"):
+    for name in (
+        "dtype",
+        "layout",
+        "layout_out",
+        "bias",
+        "alibi",
+        "lse",
+        "mode",
+        "kv_cache",
+        "dbias",
+        "kv_dtype",
+        "qscale",
+    ):
         values = Counter(getattr(problem, name) for problem in problems)
         assert min(values.values()) >= 25, (name, values)
     masks = Counter(problem.mask.kind for problem in problems)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from types import MappingProxyType
 
+from fmha_cli.backends.cpu.meanings import meanings, scales
 from fmha_cli.backends.cpu.rules import group_rows
 from fmha_cli.codegen.abi import FmhaCpuAppendArgs, FmhaCpuArgs, FmhaCpuBwdArgs, part_floats
 from fmha_cli.domain.errors import InternalError
@@ -14,7 +15,7 @@ from fmha_cli.domain.features import CacheKind, Layout, Mode, RotaryStyle
 from fmha_cli.domain.mask import Align
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import BoundTensor
-from fmha_cli.domain.tensors import offsets, shapes_of
+from fmha_cli.domain.tensors import Element, offsets, shapes_of
 
 _WORD = 2**32
 
@@ -45,7 +46,7 @@ class Arguments:
         threads: int,
         settings: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        self._arrays: list[ctypes.Array[ctypes.c_int64]] = []
+        self._arrays: list[ctypes.Array[ctypes.c_int64] | ctypes.Array[ctypes.c_float]] = []
         dropped = int(problem.dropout * _WORD)
         backward, append = issubclass(block, FmhaCpuBwdArgs), issubclass(block, FmhaCpuAppendArgs)
         rows = _FORWARD | (_BACKWARD if backward else _APPEND if append else {})
@@ -61,6 +62,8 @@ class Arguments:
             **{field: base + tensors[name].offset for name, field in rows.items()},
             **{name: base + tensors[name].offset for name in others if name in tensors},
             **self._lengths(problem),
+            **self._tables(problem),
+            **scales(problem, tensors, base),
             **_strides(problem, tensors, rows),
             **(_paging(problem, tensors, base) if problem.paged else {}),
             **(_parts(problem, tensors[PARTS], base) if PARTS in tensors and not append and not backward else {}),
@@ -102,6 +105,17 @@ class Arguments:
             out["k_start"] = self._array(offsets(problem.key_lengths())[:-1])
         if problem.cache_leftpad is not None:
             out["k_start"] = self._array(problem.cache_leftpad)
+        return out
+
+    def _tables(self, problem: Problem) -> dict[str, int]:
+        """What the bytes of Q, and of K and V, mean; nothing for wider ones."""
+        elements = {"q_table": Element.of(problem.dtype, problem.fp8_encoding), "k_table": Element.of_keys(problem)}
+        out = {}
+        for name, element in elements.items():
+            if element.nbytes == 1:
+                table = (ctypes.c_float * 256)(*meanings(element))
+                self._arrays.append(table)
+                out[name] = ctypes.addressof(table)
         return out
 
     def _array(self, values: Sequence[int]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import product
 from typing import Any
 
 from fmha_cli.codegen.abi import APPEND, BACKWARD, FORWARD, Interface
@@ -12,7 +13,18 @@ from fmha_cli.codegen.cpu.parts import MAX_HDIM
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family, KernelSpec
-from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, RotaryKey, Signature
+from fmha_cli.domain.signature import (
+    BiasKey,
+    CacheKey,
+    Fp8Key,
+    KvKey,
+    MaskKey,
+    ModeKey,
+    Need,
+    QScaleKey,
+    RotaryKey,
+    Signature,
+)
 
 BACKEND = "cpu"
 
@@ -31,14 +43,52 @@ def cpu_kernels(arch: ArchSpec) -> Iterator[KernelSpec]:
     """The kernels of an architecture. Everything but dtype and kind is a run-time value.
 
     Each row of the architecture's table is a kernel. The kernels that split keys, combine splits and append keys have the
-    vectors of the decode kernel of their dtype.
+    vectors of the decode kernel of their dtype. After these come the kernels of 8-bit inputs (:func:`_narrow`).
     """
-    for row in arch.backends.get(BACKEND, {}).get("kernels", ()):
-        algorithm, dtype = _algorithm(row), DType(row["dtype"])
+    rows = [(DType(row["dtype"]), _algorithm(row)) for row in arch.backends.get(BACKEND, {}).get("kernels", ())]
+    for dtype, algorithm in rows:
         yield _kernel(arch.name, dtype, algorithm)
         if algorithm.kind is Kind.DECODE:
             for kind in (Kind.SPLIT, Kind.COMBINE, Kind.APPEND):
                 yield _kernel(arch.name, dtype, replace(algorithm, kind=kind))
+    for dtype, algorithm in rows:
+        if algorithm.simd not in WITHOUT_BYTES:
+            yield from _narrow(arch.name, dtype, algorithm)
+
+
+WITHOUT_BYTES = (Simd.NEON,)
+"""Vectors for which kernels of 8-bit inputs are not offered: they have not been executed."""
+
+
+def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[KernelSpec]:
+    """The kernels with 8-bit inputs that have a wide kernel's tiles.
+
+    What a byte means is a table, so one kernel reads every type of cache beside queries of ``dtype``, and every encoding. Kernels of
+    fp8 queries have bf16's tiles, because every fp8 number is one of bf16.
+    """
+    if algorithm.kind not in (Kind.PREFILL, Kind.DECODE):
+        return
+    for kind in (algorithm.kind, *((Kind.APPEND,) if algorithm.kind is Kind.DECODE else ())):
+        wide = _kernel(arch, dtype, replace(algorithm, kind=kind))
+        any_cache = replace(
+            wide.signature,
+            fp8_encoding=Fp8Key.ANY,
+            kv_dtype=KvKey.BYTE,
+            qscale=QScaleKey.ANY,
+            split=Need.ANY if kind is Kind.DECODE else Need.NO,  # it merges the parts itself
+        )
+        yield replace(wide, signature=any_cache)
+    if algorithm.kind is Kind.PREFILL and dtype is DType.BF16:
+        for narrow, out in product((DType.FP8_E4M3, DType.FP8_E5M2), (DType.BF16, DType.FP16, DType.FP32)):
+            signature = replace(
+                _signature(narrow, Kind.PREFILL),
+                dtype_out=out,
+                append=Need.NO,
+                rotary=RotaryKey.NONE,
+                fp8_encoding=Fp8Key.ANY,
+                qscale=QScaleKey.ANY,
+            )
+            yield replace(_kernel(arch, dtype, algorithm), signature=signature)
 
 
 def stage_kernel(main: KernelSpec, kind: Kind) -> KernelSpec:
@@ -48,7 +98,10 @@ def stage_kernel(main: KernelSpec, kind: Kind) -> KernelSpec:
         StopIteration: the architecture has none.
     """
     kernels = cpu_kernels(load_arch(main.arch))
-    return next(k for k in kernels if algorithm_of(k).kind is kind and k.signature.dtype is main.signature.dtype)
+    same = (main.signature.dtype, main.signature.kv_dtype)
+    return next(
+        k for k in kernels if algorithm_of(k).kind is kind and (k.signature.dtype, k.signature.kv_dtype) == same
+    )
 
 
 def _kernel(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> KernelSpec:

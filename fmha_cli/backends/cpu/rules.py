@@ -6,6 +6,8 @@ from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.cpu.emit import DECODE_ROWS
 from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.features import Bias
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import LEFTPAD_CORE_RULES, OWN_V_RULE, Refusal, Rule, Severity
@@ -34,6 +36,15 @@ def _decode_rows(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> R
     return Refusal(text, f"--seqlen {fitting} or less" if fitting else None)
 
 
+def _narrow_bias(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    if problem.bias is Bias.NONE or problem.dtype is not DType.FP8_E5M2 or kernel.signature.dtype is not problem.dtype:
+        return None
+    return Refusal(
+        "bias: beside fp8_e5m2 inputs it is fp8_e5m2 too, and kernels of 8-bit inputs read a bias in fp32",
+        "--bias none",
+    )
+
+
 CPU_RULES: tuple[Rule, ...] = (
     *(rule for rule in LEFTPAD_CORE_RULES if rule is not OWN_V_RULE),  # V is passed as a view
     Rule(
@@ -51,6 +62,14 @@ CPU_RULES: tuple[Rule, ...] = (
         "Decode kernels keep all query rows of a key/value head side by side and stream K and V once.",
         "fmha_cli/codegen/cpu/emit.py DECODE_ROWS",
         severity=Severity.SHAPE,
+    ),
+    Rule(
+        "K104",
+        "the bias beside 8-bit inputs is fp32",
+        _narrow_bias,
+        "An elementwise bias has the type of fp8_e5m2 inputs, and is fp32 beside fp8_e4m3.",
+        "fmha_cli/domain/dtypes.py DType.bias",
+        severity=Severity.OPTION,
     ),
 )
 """All rules of the backend, core rules first."""

@@ -17,12 +17,14 @@ from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import algorithm_of
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.dtypes import dtypes_text
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import Processor, microarchitecture
 from fmha_cli.domain.protocols import BoundTensor
 from fmha_cli.domain.settings import Settings, SettingsFrom
+from fmha_cli.domain.signature import KvKey, Signature
 from fmha_cli.domain.tensors import shapes_of
 
 NEAR, FAR, BLOCK = "prefetch_near", "prefetch_far", "block_keys"
@@ -81,7 +83,7 @@ def worth_measuring(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -
         return False  # the decode kernel is the one to measure
     if algorithm_of(kernel).kind is Kind.DECODE:
         keys = sum(problem.key_lengths()) * problem.kv_heads * (problem.hdim + problem.hdim_v)
-        return keys * problem.dtype.bits // 8 > max(2 * device.llc_bytes, LEAST_BYTES)
+        return keys * problem.kv_bits // 8 > max(2 * device.llc_bytes, LEAST_BYTES)
     return min(problem.seqlen_q, problem.seqlen_k) >= LONG
 
 
@@ -135,13 +137,20 @@ def chosen(tried: list[dict[str, int]], times: list[list[int]]) -> dict[str, int
 
 def measurement_of(kernel: KernelSpec, device: DeviceFacts, threads: int) -> tuple[Problem, list[dict[str, int]]]:
     """The problem of the measurement, and the settings that it tries, the kernel's own first."""
-    algorithm, dtype = algorithm_of(kernel), kernel.signature.dtype
+    algorithm, flags = algorithm_of(kernel), _type_flags(kernel.signature)
+    cached = kernel.signature.kv_dtype is not KvKey.SAME
     tried = list({tuple(values.items()): values for values in _candidates(algorithm)}.values())
     if algorithm.kind is Kind.PREFILL:
-        return Problem.of(heads=threads, seqlen=LONG, hdim=128, dtype=dtype.value), tried
-    one = 2 * 8 * 4096 * 128 * dtype.bits // 8
+        return Problem.of(heads=threads, seqlen=LONG, hdim=128, **flags), tried
+    one = 2 * 8 * 4096 * 128 * (8 if cached else kernel.signature.dtype.bits) // 8
     batch = -(-min(max(4 * device.llc_bytes, LEAST_BYTES), MOST_BYTES) // one)
-    return Problem.of(batch=batch, heads=8, seqlen=1, seqlen_k=4096, hdim=128, dtype=dtype.value), tried
+    return Problem.of(batch=batch, heads=8, seqlen=1, seqlen_k=4096, hdim=128, **flags), tried
+
+
+def _type_flags(signature: Signature) -> dict[str, str]:
+    """The flags of a problem whose types a kernel reads. Any 8-bit type stands for all: none takes longer than another."""
+    dtype = {"dtype": dtypes_text(signature.dtype, signature.dtype_out)}
+    return dtype if signature.kv_dtype is KvKey.SAME else {**dtype, "kv_cache": "linear", "kv_dtype": "int8"}
 
 
 def _candidates(algorithm: CpuAlgorithm) -> Iterator[dict[str, int]]:

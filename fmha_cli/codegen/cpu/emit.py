@@ -8,11 +8,12 @@ from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_block
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile, weights
-from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, joined, source_text
+from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, element_types, is_bytes, joined, source_text
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
+from fmha_cli.domain.signature import Signature
 
 DECODE_ROWS = 128
 """The most query rows of one key/value head in a decode kernel. Its factors are in arrays of this size."""
@@ -31,6 +32,9 @@ FAULTS = (
     "V_COLUMNS",
 )
 """Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
+
+BYTE_FAULTS = ("WRONG_ENCODING", "SCALE_BLOCK")
+"""Faults of 8-bit keys and values."""
 
 CACHE_FAULTS = ("STALE_PAGE", "PAGE_TABLE_END", "SPLIT_LOST", "ROTARY_OFF_BY_ONE", "ROTARY_STYLE", "APPEND_ROW")
 """Faults of caches and of the stages around attention, as macros like ``FAULTS``."""
@@ -57,11 +61,13 @@ def emit(kernel: KernelSpec) -> str:
         _constants(kernel, algorithm),
         source_text(f"simd_{algorithm.simd.value}.h"),
         source_text("vmath.h"),
+        *(_files("bytes") if is_bytes(kernel.signature) else []),
         struct_text(block),
         *renamed,
         table_text(block, PREFIX if block is FmhaCpuArgs else APPEND_PREFIX, VERSION),
         source_text("context.h"),
         source_text("key_rows.h"),
+        *_files("scales" if is_bytes(kernel.signature) else "scaled"),
         *_loop(kernel, algorithm),
     ]
     return joined(parts)
@@ -73,7 +79,7 @@ def _loop(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
     kind, shared = algorithm.kind, _files("exact_row", "threads")
     if kind is Kind.PREFILL:
         return [*shared, *_prefill(algorithm), *_files("entry")]
-    loop = [] if kind is Kind.COMBINE else [*_decode(algorithm, kernel.signature.dtype), *_files("decode")]
+    loop = [] if kind is Kind.COMBINE else [*_decode(algorithm, kernel.signature), *_files("decode")]
     tasks = {
         Kind.DECODE: ("attend_task", "merge_task", "launch_decode"),
         Kind.SPLIT: ("attend_task", "launch_split"),
@@ -87,13 +93,15 @@ def _files(*names: str) -> list[str]:
 
 
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
-    dtype = kernel.signature.dtype
-    copied = dtype is not DType.FP32
+    dtype, narrow = kernel.signature.dtype_out, is_bytes(kernel.signature)
+    copied = narrow or dtype is not DType.FP32
     flags = {
         "PAIRS": algorithm.pairs,
-        "COPY_K": copied and not algorithm.pairs,
+        "BYTES": narrow,
+        "BYTES_Q": kernel.signature.dtype.is_fp8,
+        "COPY_K": copied and (narrow or not algorithm.pairs),
         "COPY_V": copied,
-        **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS)},
+        **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS, *(BYTE_FAULTS if narrow else ()))},
     }
     sizes = {
         **{f"STATUS_{s.name}": s.value for s in Status},
@@ -106,7 +114,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "COLUMN_ELEMENTS": 2 if algorithm.pairs else 1,
     }
     lines = constants(flags, sizes)
-    lines.append(f"typedef {ELEMENT[dtype]} T;")
+    lines += element_types(kernel.signature, pairs=algorithm.pairs)
     lines.append(f"typedef {'bf16' if algorithm.pairs else 'float'} KEY;")
     lines.append(f"typedef {'bf16' if dtype is DType.FP32 else ELEMENT[dtype]} LOW;")
     return "\n".join([*lines, ""])
@@ -143,8 +151,9 @@ def _tiles(algorithm: CpuAlgorithm) -> list[str]:
     ]
 
 
-def _decode(algorithm: CpuAlgorithm, dtype: DType) -> list[str]:
-    lanes, many, half = algorithm.simd.lanes, algorithm.rows_s, dtype is not DType.FP32
+def _decode(algorithm: CpuAlgorithm, signature: Signature) -> list[str]:
+    lanes, many = algorithm.simd.lanes, algorithm.rows_s
+    half = algorithm.pairs if is_bytes(signature) else signature.dtype is not DType.FP32
     tiles = [mix_tile(n, rows, partial=n == 1, half=half) for rows in (many, 1) for n in (algorithm.lanes_q, 1)]
     return [
         f"#define MANY {many}\n#define DOT_MANY dot_{many}\n#define MIX_MANY mix_{many}_{algorithm.lanes_q}\n"

@@ -8,7 +8,7 @@ from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile,
 from fmha_cli.codegen.cpu.blocks import gradient_blocks, product_blocks
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements
 from fmha_cli.codegen.cpu.micro import MIX, transpositions
-from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, source_text
+from fmha_cli.codegen.cpu.parts import MAX_HDIM, constants, element_types, source_text
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.kernel import KernelSpec
 
@@ -92,5 +92,9 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "COLUMN_ELEMENTS": 2 if algorithm.pairs else 1,
     }
     return "\n".join(
-        [*constants({"PAIRS": algorithm.pairs, **faults}, sizes), f"typedef {ELEMENT[kernel.signature.dtype]} T;", ""]
+        [
+            *constants({"PAIRS": algorithm.pairs, "BYTES": False, **faults}, sizes),
+            *element_types(kernel.signature, pairs=algorithm.pairs),
+            "",
+        ]
     )

@@ -60,11 +60,12 @@ def weights(vectors: int, pairs: bool) -> str:
     zs = range(vectors)
 
     def weight(name: str, at: str, z: int) -> str:
-        return f"    const vf {name}{z} = vexp2(vfma(vload({at} + {z} * NL), c, floor{z}));"
+        return f"    vf {name}{z} = vexp2(vfma(vload({at} + {z} * NL), c, floor{z}));"
 
     both = [line for z in zs for line in (weight("a", "s", z), weight("b", "s + BQ", z))]
     for z in zs:
         both.append(f"    sum{z} += a{z} + b{z};")
+        both.append(f"    if (BYTES && by) a{z} *= vset(by[j]), b{z} *= vset(by[j + 1]);")
         if pairs:
             both.append(f"    vstore(out + {z} * NL, vjoin(a{z}, b{z}));")
         else:
@@ -72,10 +73,13 @@ def weights(vectors: int, pairs: bool) -> str:
     one = []
     for z in zs:
         last = f"vjoin(a{z}, vset(0))" if pairs else f"a{z}"
-        one += [weight("a", "s", z), f"    sum{z} += a{z};", f"    vstore(out + {z} * NL, {last});"]
+        factor = f"    if (BYTES && by) a{z} *= vset(by[j]);"
+        one += [weight("a", "s", z), f"    sum{z} += a{z};", factor, f"    vstore(out + {z} * NL, {last});"]
     return "\n".join(
         [
-            "static void weigh(float* s, i64 n, vf c, const float* floor, float* sum, const float* shrink, bool keep) {",
+            "// by: factors of the keys, after the sum; null, or always null without 8-bit values.",
+            "static void weigh(float* s, i64 n, vf c, const float* floor, float* sum, const float* shrink, bool keep,",
+            "                  const float* by) {",
             "  float* out = s;",
             *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
@@ -187,8 +191,8 @@ def transpositions(lanes: int, vectors: int) -> str:
             "}",
             "",
             "// Up to NL columns of up to BQ rows; n elements are left in each row. Whole squares take no decisions.",
-            "template <bool COLUMNS>",
-            "static void transpose_in(float* out, const T* in, i64 stride, i64 rows, i64 n) {",
+            "template <bool COLUMNS, class E>",
+            "static void transpose_in(float* out, const E* in, i64 stride, i64 rows, i64 n) {",
             "  const i64 count = min64(NL, COLUMNS ? query_columns(n) : n);",
             "  for (i64 z = 0; z < NZ; ++z, out += NL, in += NL * stride, rows -= NL) {",
             f"    vf {', '.join(f'r{i} = vset(0)' for i in rs)};",

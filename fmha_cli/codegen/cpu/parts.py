@@ -7,6 +7,7 @@ from functools import cache
 from importlib import resources
 
 from fmha_cli.domain.dtypes import DType
+from fmha_cli.domain.signature import KvKey, Signature
 
 MAX_HDIM = 576
 """The largest head dim: that of absorbed multi-head latent attention. It is limited because the row-by-row path keeps one row
@@ -14,6 +15,26 @@ of sums on the stack (two in the backward kernels, 4.5 KiB)."""
 
 ELEMENT = {DType.FP32: "float", DType.FP16: "f16", DType.BF16: "bf16"}
 """The C++ type of an element."""
+
+
+def is_bytes(signature: Signature) -> bool:
+    """Whether a kernel reads keys and values of 8 bits, whose meaning is a table."""
+    return signature.dtype.is_fp8 or signature.kv_dtype is not KvKey.SAME
+
+
+def element_types(signature: Signature, *, pairs: bool) -> list[str]:
+    """Lines of C++: the types of O (and what is not named here), of Q, of K and V, of the bias, and of the rows of K and V that
+    tiles read: bytes are widened first, to bf16 where tiles multiply pairs."""
+    narrow, wide = is_bytes(signature), ELEMENT[signature.dtype_out]
+    key = "bf16" if pairs else "float"
+    types = {
+        "T": wide,
+        "QT": "byte8" if signature.dtype.is_fp8 else wide,
+        "KT": "byte8" if narrow else wide,
+        "BT": "float" if signature.dtype.is_fp8 else wide,
+        "ROW": key if narrow else wide,
+    }
+    return [f"typedef {text} {name};" for name, text in types.items()]
 
 
 @cache

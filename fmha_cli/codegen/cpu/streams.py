@@ -32,7 +32,7 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
             "template <bool FAR>",
             f"INLINE vf dot_{rows}(const float* query, i64 q_stride, const Lines& k, i64 last, i64 columns) {{",
             f"  vf {', '.join(f'a{n} = vset(0)' for n in range(lanes))};",
-            *(f"  const T* r{n} = k.first + min64({n}, last) * k.stride;" for n in range(keys)),
+            *(f"  const ROW* r{n} = k.first + min64({n}, last) * k.stride;" for n in range(keys)),
             "  i64 c = 0, at = 0;",
             *twice,
             f"  while (c + {width} <= columns) {{",
@@ -61,7 +61,7 @@ def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
     ]
     for r in range(rows):
         out += [f"  vf {acc[r][z]} = vload(o + {r} * o_stride + {z} * NL) * vset(shrink[{r}]);" for z in range(vectors)]
-    out += ["  for (i64 j = 0; j < keys; ++j) {", "    const T* v = lines.first + j * lines.stride + c;"]
+    out += ["  for (i64 j = 0; j < keys; ++j) {", "    const ROW* v = lines.first + j * lines.stride + c;"]
     for z in range(vectors):
         out += [f"    ask<FAR>(lines, j, v + {z} * NL, c + {z} * NL);"] if not (half and z % 2) else []
         out.append(f"    const vf v{z} = {'vload_n(v, n)' if partial else f'vload(v + {z} * NL)'};")

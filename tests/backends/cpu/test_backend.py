@@ -50,7 +50,7 @@ def test_names_read_back(kernel: object) -> None:
 
 
 def test_few_kernels_and_all_different() -> None:
-    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 108
+    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 168
 
 
 @pytest.mark.parametrize(
@@ -66,6 +66,10 @@ def test_few_kernels_and_all_different() -> None:
         ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16", "x86_64_v4_bf16", Kind.DECODE),
         ("-s 100 --kv-cache paged:1 --cache-seqlens 8k --append 100", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 9 --kv-cache paged:7 --cache-seqlens 500 --append 9 --rotary 64 --splits 2", "x86_64_v4_bf16", Kind.SPLIT),
+        ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_v4_bf16", Kind.DECODE),
+        ("-s 64 --kv-cache linear --dtype bf16 --kv-dtype fp8_e4m3 --qscale head", "x86_64_v4_bf16", Kind.PREFILL),
+        ("-s 64 --dtype fp8_e4m3:bf16 --qscale tensor", "x86_64_v4_bf16", Kind.PREFILL),
+        ("-s 1 --dtype fp8_e5m2:fp32 --qscale kv-block --fp8-encoding fnuz", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 1 --seqlen-k 64 -H 2 --dtype bf16 --direction bwd", "x86_64_v4_bf16", Kind.BACKWARD),
         ("-s 64 -H 2 --bias elementwise --direction bwd --dbias --deterministic", "x86_64_v4_bf16", Kind.BACKWARD),
         ("-s 64 -H 2 --direction fwd+bwd --splits 1", "x86_64_v4_bf16", Kind.BACKWARD),
@@ -83,7 +87,12 @@ def test_the_best_kernel(line: str, arch: str, kind: Kind) -> None:
         ("-s 64 --direction bwd --dropout 0.5 --offset 4294967296", {"K102"}),
         ("-s 129 -H 2 --direction fwd+bwd --splits 3", {"K017", "K103"}),
         ("-s 64 --direction fwd+bwd --dtype fp8_e4m3 -d 600", {"K001", "K012"}),
-        ("-s 64 --dtype fp8_e4m3", {"K001"}),
+        ("-s 64 --dtype fp8_e4m3 --direction bwd", {"K001"}),
+        ("-s 64 --dtype fp8_e4m3:bf16 --kv-cache linear --append 1", {"K015"}),
+        ("-s 64 --dtype fp8_e4m3:bf16 --splits 2", {"K017"}),
+        ("-s 64 --dtype fp8_e5m2:bf16 --bias elementwise", {"K104"}),
+        ("-s 64 --dtype fp8_e4m3:bf16 --kv-cache linear --kv-dtype int8", {"K028"}),
+        ("-s 64 --dtype bf16 --qscale tensor", {"K018"}),
         ("-s 64 -d 577", {"K012"}),
         ("-s 64 --dropout 0.5 --offset 4294967296", {"K102"}),
         ("-s 129 -H 2 --splits 3", {"K017", "K103"}),
@@ -158,7 +167,7 @@ def test_listing_needs_no_numpy_and_no_ctypes_library() -> None:
         "print(len([k.digest for k in backend.kernels(load_arch('x86_64_v4'))]), 'numpy' in sys.modules)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == ["18", "False"]
+    assert done.stdout.split() == ["33", "False"]
 
 
 def test_inspection_of_a_listing() -> None:

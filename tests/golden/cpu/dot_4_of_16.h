@@ -1,10 +1,10 @@
 template <bool FAR>
 INLINE vf dot_4(const float* query, i64 q_stride, const Lines& k, i64 last, i64 columns) {
   vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0), a4 = vset(0), a5 = vset(0), a6 = vset(0), a7 = vset(0), a8 = vset(0), a9 = vset(0), a10 = vset(0), a11 = vset(0), a12 = vset(0), a13 = vset(0), a14 = vset(0), a15 = vset(0);
-  const T* r0 = k.first + min64(0, last) * k.stride;
-  const T* r1 = k.first + min64(1, last) * k.stride;
-  const T* r2 = k.first + min64(2, last) * k.stride;
-  const T* r3 = k.first + min64(3, last) * k.stride;
+  const ROW* r0 = k.first + min64(0, last) * k.stride;
+  const ROW* r1 = k.first + min64(1, last) * k.stride;
+  const ROW* r2 = k.first + min64(2, last) * k.stride;
+  const ROW* r3 = k.first + min64(3, last) * k.stride;
   i64 c = 0, at = 0;
   while (c + QUERY_STEP <= columns) {
   {

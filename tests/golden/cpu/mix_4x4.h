@@ -18,7 +18,7 @@ static void mix_4_4(float* o, i64 o_stride, const float* p, i64 p_stride,
   vf o3_2 = vload(o + 3 * o_stride + 2 * NL) * vset(shrink[3]);
   vf o3_3 = vload(o + 3 * o_stride + 3 * NL) * vset(shrink[3]);
   for (i64 j = 0; j < keys; ++j) {
-    const T* v = lines.first + j * lines.stride + c;
+    const ROW* v = lines.first + j * lines.stride + c;
     ask<FAR>(lines, j, v + 0 * NL, c + 0 * NL);
     const vf v0 = vload(v + 0 * NL);
     ask<FAR>(lines, j, v + 1 * NL, c + 1 * NL);

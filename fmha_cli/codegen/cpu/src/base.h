@@ -16,6 +16,9 @@ struct f16 {
 struct bf16 {
   uint16_t bits;
 };
+struct byte8 {  // fp8 or int8: a table says what it means
+  uint8_t bits;
+};
 
 INLINE i64 min64(i64 a, i64 b) { return a < b ? a : b; }
 INLINE i64 max64(i64 a, i64 b) { return a > b ? a : b; }

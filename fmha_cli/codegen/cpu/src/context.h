@@ -10,6 +10,9 @@ struct Context {
   bool featured;     // scores need more than the scale
   bool has_left, has_right;
   i64 left, right;
+#if BYTES
+  Meaning keys, queries;  // of the bytes of K and V, and of Q
+#endif
 };
 
 // Lengths and first elements of one sequence.
@@ -65,6 +68,10 @@ NOINLINE Context make_context(const FmhaCpuArgs* a) {
     Context y = x;
     x.has_left = y.has_right, x.has_right = y.has_left, x.left = y.right, x.right = y.left;
   }
+#if BYTES
+  read_table(x.keys, a->k_table);
+  read_table(x.queries, a->q_table);
+#endif
   return x;
 }
 
@@ -118,20 +125,20 @@ INLINE bool kept(uint32_t word, uint32_t threshold) { return (word >= threshold)
 INLINE T* o_row(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 h, i64 i) {
   return (T*)a.o + b * a.o_batch_stride + h * a.o_head_stride + (s.q0 + i) * a.o_row_stride;
 }
-INLINE const T* q_row(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 h, i64 i) {
-  return (const T*)a.q + b * a.q_batch_stride + h * a.q_head_stride + (s.q0 + i) * a.q_row_stride;
+INLINE const QT* q_row(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 h, i64 i) {
+  return (const QT*)a.q + b * a.q_batch_stride + h * a.q_head_stride + (s.q0 + i) * a.q_row_stride;
 }
-INLINE const T* k_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
-  return (const T*)a.k + b * a.k_batch_stride + hk * a.k_head_stride + s.k0 * a.k_row_stride;
+INLINE const KT* k_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
+  return (const KT*)a.k + b * a.k_batch_stride + hk * a.k_head_stride + s.k0 * a.k_row_stride;
 }
-INLINE const T* v_base(const FmhaCpuArgs& a) {
-  return (const T*)a.v + (FAULT_V_COLUMNS && a.v == a.k ? a.hdim - a.hdim_v : 0);
+INLINE const KT* v_base(const FmhaCpuArgs& a) {
+  return (const KT*)a.v + (FAULT_V_COLUMNS && a.v == a.k ? a.hdim - a.hdim_v : 0);
 }
-INLINE const T* v_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
+INLINE const KT* v_rows(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 hk) {
   return v_base(a) + b * a.v_batch_stride + hk * a.v_head_stride + s.k0 * a.v_row_stride;
 }
-INLINE const T* bias_row(const FmhaCpuArgs& a, i64 b, i64 h, i64 i) {
-  return (const T*)a.bias + b * a.bias_batch_stride + h * a.bias_head_stride + i * a.bias_row_stride;
+INLINE const BT* bias_row(const FmhaCpuArgs& a, i64 b, i64 h, i64 i) {
+  return (const BT*)a.bias + b * a.bias_batch_stride + h * a.bias_head_stride + i * a.bias_row_stride;
 }
 INLINE float* lse_at(const FmhaCpuArgs& a, const Sequence& s, i64 b, i64 h, i64 i) {
   return a.lse + b * a.lse_batch_stride + h * a.lse_head_stride + (s.q0 + i) * a.lse_row_stride;

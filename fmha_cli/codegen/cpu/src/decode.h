@@ -25,7 +25,7 @@ static void start_part(const Group& g, const Part& part, bool leads) {
 static void load_queries(const Group& g, float* q) {
   const FmhaCpuArgs& a = *g.x->a;
   for (i64 row = 0; row < g.rows; ++row) {
-    const T* from = q_row(a, g.s, g.b, head_of(g, row), query_of(g, row));
+    const QT* from = q_row(a, g.s, g.b, head_of(g, row), query_of(g, row));
     for (i64 c = 0; c < a.hdim; c += QUERY_STEP, q += NL) vstore(q, load_query(from + c, min64(QUERY_STEP, a.hdim - c)));
   }
 }
@@ -48,6 +48,21 @@ static void score_keys(const Group& g, const float* q, float* p, const Lines& ke
       vstore(p + row * BC + j, dot_1<FAR>(q + row * q_stride, q_stride, from_line(keys, j), n - 1 - j, a.hdim));
 }
 
+// Factors of the keys of a block, where they change from key to key; 1 behind the last one.
+struct Factors {
+  float k[BYTES ? BC : 1], v[BYTES ? BC : 1];
+};
+
+static const Factors* factors_of(const Group& g, i64 j0, i64 n, Factors& out) {
+  const FmhaCpuArgs& a = *g.x->a;
+  if (!by_key(a)) return nullptr;
+  for (i64 t = 0; t < BC; ++t) {
+    out.k[t] = t < n ? key_factor(a, a.k_scale, g.b, g.hk, j0 + t) : 1;
+    out.v[t] = t < n ? key_factor(a, a.v_scale, g.b, g.hk, j0 + t) : 1;
+  }
+  return &out;
+}
+
 // Lane by lane whether keys j.. are kept; weights that are not become 0.
 static vf drop(const Context& x, vf weight, i64 b, i64 h, i64 i, i64 j) {
   const FmhaCpuArgs& a = *x.a;
@@ -59,21 +74,24 @@ static vf drop(const Context& x, vf weight, i64 b, i64 h, i64 i, i64 j) {
 }
 
 // Scores of one row to weights, in place; updates top and sum, returns the factor for the past.
-static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& top, float& sum, bool last) {
+static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& top, float& sum, bool last,
+                       const Factors* by) {
   const Context& x = *g.x;
   const FmhaCpuArgs& a = *x.a;
   const i64 h = head_of(g, row), i = query_of(g, row);
   const Span span = span_of(x, g.s, i, i);
-  const T* bias = a.bias ? bias_row(a, g.b, h, i) + j0 : nullptr;
+  const BT* bias = a.bias ? bias_row(a, g.b, h, i) + j0 : nullptr;
   const vf down = vset(down_of(a, g.b, h));
-  const Finish f = finish_of(x);
+  const Scaled scaled = scaled_of(x, g.b, h, i);
+  const Finish f = scaled.finish;
   // Without features the scale is part of the exponent's factor; its sign is not.
-  const vf sign = vset(x.q_flip ? -1.0f : 1.0f), hidden = vset(NEG_INF);
+  const vf sign = vset(scaled.flip ? -1.0f : 1.0f), hidden = vset(NEG_INF);
   vf peak = hidden;
   for (i64 t = 0; t < n; t += NL) {
     const i64 j = j0 + t, count = min64(NL, n - t);
     vf s = vload(p + t) * sign;
-    if (x.featured) {
+    if (BYTES && by) s = s * vload(by->k + t);
+    if (scaled.featured) {
       const vf add = bias ? vload_n(bias + t, count) : vset(0), distance = vset((float)(i + g.s.delta - j)) - viota();
       s = f.cap > 0 ? finish_score<true>(f, s, add, distance, down) : finish_score<false>(f, s, add, distance, down);
     }
@@ -83,14 +101,15 @@ static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& 
     vstore(p + t, s);
     peak = vmax(s, peak);
   }
-  const float raised = vmax(vtop(peak) * x.exponent, top), floor = raised == NEG_INF ? 0 : raised;
+  const float raised = vmax(vtop(peak) * scaled.exponent, top), floor = raised == NEG_INF ? 0 : raised;
   const float shrink = __builtin_exp2f(top - floor);
-  const vf c = vset(x.exponent), base = vset(-floor);
+  const vf c = vset(scaled.exponent), base = vset(-floor);
   vf total = vset(0);
   for (i64 t = 0; t < n; t += NL) {
     vf w = vexp2(vfma(vload(p + t), c, base));
     total += w;
     if (a.dropout_threshold) w = drop(x, w, g.b, h, i, j0 + t);
+    if (BYTES && by) w = w * vload(by->v + t);
     vstore(p + t, w);
   }
   top = raised;
@@ -126,6 +145,37 @@ static void mix_values(const Group& g, const float* p, float* o, const Lines& v,
     }
 }
 
+#if BYTES
+// A step of keys of K or V of an item's heads: each head's rows are widened in turn, and stay in the first-level cache.
+struct StepRows {
+  const Context& x;
+  const KeyRows& from;
+  i64 columns, head_stride, last, ahead;
+  ROW room[STEP * ((MAX_HDIM + 63) / 64 * 64)];
+
+  StepRows(const Context& context, const KeyRows& rows, i64 width, i64 apart, i64 end)
+      : x(context), from(rows), columns(width), head_stride(apart), last(end) {
+    const FmhaCpuArgs& a = *x.a;
+    const i64 bytes = a.prefetch_far > 0 ? a.prefetch_far : a.prefetch_near < 0 ? PREFETCH : a.prefetch_near;
+    ahead = from.pages ? STEPS_AHEAD * STEP : rows_ahead(bytes, columns);
+  }
+
+  template <bool FAR>
+  Lines widened(i64 j, i64 n, i64 h) {
+    const i64 stride = ceil_div(columns, 64) * 64;
+    const bool torn = from.pages && from.page % STEP;
+    const KT *at = row_at(from, j), *later = row_at(from, min64(j + ahead, last));
+    for (i64 t = 0; t < n; ++t) {
+      const KT* row = (torn ? row_at(from, j + t) : at + t * from.stride) + h * head_stride;
+      const KT* ask = (torn ? row_at(from, min64(j + t + ahead, last)) : later + t * from.stride) + h * head_stride;
+      for (i64 c = 0; c < columns; c += 64) FAR ? __builtin_prefetch(ask + c, 0, 2) : __builtin_prefetch(ask + c, 0, 3);
+      widen(x.keys, room + t * stride, row, columns);
+    }
+    return {room, stride, 0, room, 0};
+  }
+};
+#endif
+
 // Blocks [first, end) of the groups of `heads` key/value heads from g on into their parts; those that lead hold what every
 // row starts with. A step of keys goes through all heads, so that memory is read in order where rows of heads are neighbours.
 template <bool FAR>
@@ -140,8 +190,13 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
     start_part(g, part_of(work, h), leads);
     load_queries(g, work.q + h * q_size);
   }
+#if BYTES
+  const bool whole = false;
+  StepRows wide_k(*g.x, k, a.hdim, a.k_head_stride, last), wide_v(*g.x, v, a.hdim_v, a.v_head_stride, last);
+#else
   const bool whole = heads == 1 && !k.pages;   // a block of one head is read as one run
   const bool torn = k.pages && k.page % STEP;  // steps are on several pages
+#endif
   for (i64 n = first; n < end; ++n) {
     const i64 j0 = block_start(g, n);
     i64 count = min64(BC, (n * BC < g.head ? g.head : g.hi) - j0);
@@ -150,22 +205,34 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
     const i64 step = whole ? count : (i64)STEP;
     for (i64 j = 0; j < count; j += step) {
       const i64 keys = min64(step, count - j);
+#if BYTES
+      for (i64 h = 0; h < heads; ++h)
+        score_keys<FAR>(g, work.q + h * q_size, work.p + h * p_size + j, wide_k.template widened<FAR>(j0 + j, keys, h), keys);
+#else
       const Lines step_k = whole  ? lines_of(a, k, j0, a.hdim)
                            : torn ? gather(k, j0 + j, keys, last, heads, a.k_head_stride, a.hdim, work.copy)
                                   : step_lines(k, j0 + j, last);
       for (i64 h = 0; h < heads; ++h)
         score_keys<FAR>(g, work.q + h * q_size, work.p + h * p_size + j,
                         for_head(step_k, h, heads, torn ? a.hdim : a.k_head_stride, a.hdim), keys);
+#endif
     }
     for (i64 h = 0; h < heads; ++h) {
       const Part part = part_of(work, h);
       g.hk = hk + h;
+      Factors room;
+      const Factors* by = factors_of(g, j0, count, room);
       for (i64 row = 0; row < g.rows; ++row)
         shrink[h * g.rows + row] = weigh_row(g, row, work.p + h * p_size + row * BC, j0, count, part.top[row], part.sum[row],
-                                             n == blocks - 1);
+                                             n == blocks - 1, by);
     }
     for (i64 j = 0; j < count; j += STEP) {
       const i64 keys = min64(STEP, count - j);
+#if BYTES
+      for (i64 h = 0; h < heads; ++h)
+        mix_values<FAR>(g, work.p + h * p_size + j, part_of(work, h).o, wide_v.template widened<FAR>(j0 + j, keys, h), keys,
+                        j ? ones : shrink + h * g.rows);
+#else
       const Lines step_v = whole  ? lines_of(a, v, j0 + j, a.hdim_v)
                            : torn ? gather(v, j0 + j, keys, last, heads, a.v_head_stride, a.hdim_v, work.copy)
                                   : step_lines(v, j0 + j, last);
@@ -173,6 +240,7 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
         mix_values<FAR>(g, work.p + h * p_size + j, part_of(work, h).o,
                         for_head(step_v, h, heads, torn ? a.hdim_v : a.v_head_stride, a.hdim_v), keys,
                         j ? ones : shrink + h * g.rows);
+#endif
     }
   }
 }

@@ -51,7 +51,7 @@ static void finish(const Group& g, const Part& part) {
   for (i64 row = 0; row < g.rows; ++row) {
     const i64 h = head_of(g, row), i = query_of(g, row);
     const float sum = part.sum[row], *o = part.o + row * o_stride_of(a);
-    const vf factor = vset(sum == 0 ? 0 : a.keep_scale / sum);
+    const vf factor = vset(sum == 0 ? 0 : a.keep_scale * scaled_of(*g.x, g.b, h, i).values / sum);
     T* out = o_row(a, g.s, g.b, h, i);
     vf bad = vset(sum) * vset(0);
     for (i64 c = 0; c < a.hdim_v; c += NL) {

@@ -2,10 +2,10 @@
 // caller says; a second one (FAR) costs several per cent where it does not help, so that the loop is there twice. An address
 // outside of every mapping is ignored by the processor.
 struct Lines {
-  const T* first;   // row 0, rows `stride` apart
+  const ROW* first;   // row 0, rows `stride` apart
   i64 stride;
   i64 near;         // elements ahead, into the first-level cache
-  const T* far_at;  // into the second: what row 0 asks for, rows `far_stride` apart
+  const ROW* far_at;  // into the second: what row 0 asks for, rows `far_stride` apart
   i64 far_stride;
 };
 
@@ -15,24 +15,26 @@ INLINE Lines from_line(const Lines& l, i64 n) {
 
 // Asks for what follows column c of row n, which is at p.
 template <bool FAR>
-INLINE void ask(const Lines& l, i64 n, const T* p, i64 c) {
+INLINE void ask(const Lines& l, i64 n, const ROW* p, i64 c) {
+  if (BYTES) return;  // rows that were just widened
   __builtin_prefetch(p + l.near, 0, 3);
   if (FAR) __builtin_prefetch(l.far_at + n * l.far_stride + c, 0, 2);
 }
 
 // Rows of one head: the caller says how many bytes ahead, at least; whole rows.
-INLINE i64 rows_ahead(i64 bytes, i64 columns) { return bytes > 0 ? bytes / (columns * (i64)sizeof(T)) + 1 : 0; }
+INLINE i64 rows_ahead(i64 bytes, i64 columns) { return bytes > 0 ? bytes / (columns * (i64)sizeof(KT)) + 1 : 0; }
+enum {
+  STEP = 16,        // keys that go through all heads of an item before the next ones
+  STEPS_AHEAD = 3,  // into the second-level cache
+};
+
+#if !BYTES
 INLINE Lines lines_of(const FmhaCpuArgs& a, const KeyRows& from, i64 j, i64 columns) {
   const i64 near = rows_ahead(a.prefetch_near < 0 ? PREFETCH : a.prefetch_near, columns);
   const i64 far = rows_ahead(a.prefetch_far, columns);
   const T* at = from.first + j * from.stride;
   return {at, from.stride, near * from.stride, at + far * from.stride, from.stride};
 }
-
-enum {
-  STEP = 16,        // keys that go through all heads of an item before the next ones
-  STEPS_AHEAD = 3,  // into the second-level cache
-};
 
 // A step of keys from j on, on one page or linear, for head 0; behind row `last` nothing is asked for but that row.
 INLINE Lines step_lines(const KeyRows& from, i64 j, i64 last) {
@@ -63,14 +65,15 @@ INLINE Lines for_head(Lines l, i64 h, i64 heads, i64 head_stride, i64 columns) {
   l.far_at += h * STEP * columns, l.far_stride = columns;
   return l;
 }
+#endif
 
 #if PAIRS
 // Queries as they lie in memory, pairs of neighbouring columns, zeros behind the last one.
-INLINE vf load_query(const T* p, i64 n) { return vload_pairs(p, n); }
-INLINE vf load_keys(const T* p) { return vload((const float*)p); }
+INLINE vf load_query(const QT* p, i64 n) { return vload_pairs(p, n); }
+INLINE vf load_keys(const ROW* p) { return vload((const float*)p); }
 enum { QUERY_STEP = 2 * NL };
 #else
-INLINE vf load_query(const T* p, i64 n) { return n < NL ? vload_n(p, n) : vload(p); }
-INLINE vf load_keys(const T* p) { return vload(p); }
+INLINE vf load_query(const QT* p, i64 n) { return n < NL ? vload_n(p, n) : vload(p); }
+INLINE vf load_keys(const ROW* p) { return vload(p); }
 enum { QUERY_STEP = NL };
 #endif

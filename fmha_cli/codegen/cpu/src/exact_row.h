@@ -4,11 +4,11 @@ NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   const FmhaCpuArgs& a = *x.a;
   const Sequence s = sequence_of(x, b);
   const i64 hk = kv_head(a, h);
-  const T* q = q_row(a, s, b, h, i);
+  const QT* q = q_row(a, s, b, h, i);
   const KeyRows keys = key_rows(a, s, b, hk), values = value_rows(a, s, b, hk);
   const Span span = span_of(x, s, i, i);
   const float down = down_of(a, b, h);
-  const Finish f = finish_of(x);
+  const Scaled scaled = scaled_of(x, b, h, i);
   T* o = o_row(a, s, b, h, i);
   float top, sum, acc[MAX_HDIM], dropped = 0;
   start_row(x, h, top, sum);
@@ -16,8 +16,10 @@ NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
   for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = 0;
   for (i64 j = span.head ? 0 : span.lo; j < span.hi; j = j + 1 == span.head ? span.lo : j + 1) {
     float score = 0, bias = a.bias ? to_float(bias_row(a, b, h, i)[j]) : 0;
-    const T *k = row_at(keys, j), *v = row_at(values, j);
-    for (i64 d = 0; d < a.hdim; ++d) score = vfma(to_float(q[d]), to_float(k[d]), score);
+    const KT *k = row_at(keys, j), *v = row_at(values, j);
+    Finish f = scaled.finish;
+    if (by_key(a)) f.before *= key_factor(a, a.k_scale, b, hk, j);
+    for (i64 d = 0; d < a.hdim; ++d) score = vfma(query_value(x, q[d]), key_value(x, k[d]), score);
     const float distance = (float)(i + s.delta - j);
     score = f.cap > 0 ? finish_score<true>(f, score, bias, distance, down)
                       : finish_score<false>(f, score, bias, distance, down);
@@ -34,9 +36,10 @@ NOINLINE void exact_row(const Context& x, i64 b, i64 h, i64 i) {
       philox(c, a.seed);
       if (!kept(c[j & 3], a.dropout_threshold)) p *= dropped;
     }
-    for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = vfma(p, to_float(v[d]), acc[d]);
+    if (by_key(a)) p *= key_factor(a, a.v_scale, b, hk, j);
+    for (i64 d = 0; d < a.hdim_v; ++d) acc[d] = vfma(p, key_value(x, v[d]), acc[d]);
   }
-  float factor = sum == 0 ? 0 : a.keep_scale / sum;
+  float factor = sum == 0 ? 0 : a.keep_scale * scaled.values / sum;
   for (i64 d = 0; d < a.hdim_v; ++d) from_float(o + d, sum == 0 ? 0 : acc[d] * factor);
   if (a.lse) *lse_at(a, s, b, h, i) = lse_of(top * LOG2E, sum);
 }

@@ -51,9 +51,9 @@ static void convert_task(void* context, i64) {
     const Sequence s = sequence_of(job.x, b);
     const i64 row = (item - job.first_item[at]) * CONVERT_ROWS, rows = min64(CONVERT_ROWS, s.nk - row);
     const KeysValues kv = operands_of(job, s, g, b, hk);
-    if (job.copy_k) copy_keys((KEY*)kv.k + row * kv.k_stride, key_rows(a, s, b, hk), row, rows, a.hdim);
+    if (job.copy_k) copy_keys(job.x, (KEY*)kv.k + row * kv.k_stride, key_rows(a, s, b, hk), row, rows, a.hdim);
     if (job.copy_v)
-      copy_values((VALUE*)kv.v + row / V_STEP * kv.v_stride, value_rows(a, s, b, hk), row, rows, s.nk - row, a.hdim_v);
+      copy_values(job.x, (VALUE*)kv.v + row / V_STEP * kv.v_stride, value_rows(a, s, b, hk), row, rows, s.nk - row, a.hdim_v);
   }
 }
 

@@ -15,12 +15,12 @@ INLINE void drop_weight(float* p, i64 j, int z, vf keep) {
     if (!kept[lane]) at[lane * BLOCK].bits = 0;
 }
 
-static void copy_keys(KEY* out, const KeyRows& in, i64 first, i64 rows, i64 columns) {
+static void copy_keys(const Context&, KEY* out, const KeyRows& in, i64 first, i64 rows, i64 columns) {
   for (i64 r = 0; r < rows; ++r, out += key_copy_stride(columns))
     memcpy(out, row_at(in, first + r), (size_t)columns * sizeof(KEY));
 }
 // 4 rows of V as one row of [2 columns] blocks; behind the last key and column stand zeros.
-static void copy_values(VALUE* out, const KeyRows& in, i64 first, i64 rows, i64 rows_left, i64 columns) {
+static void copy_values(const Context&, VALUE* out, const KeyRows& in, i64 first, i64 rows, i64 rows_left, i64 columns) {
   for (i64 r = 0; r < rows; r += V_STEP)
     for (i64 d = 0; d < columns; d += NL, out += 2 * NL) {
       vf row[V_STEP];

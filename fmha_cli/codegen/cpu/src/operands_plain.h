@@ -7,20 +7,25 @@ INLINE void drop_weight(float* p, i64 j, int z, vf keep) {
   vstore(at, (vf)((vu)vload(at) & (vu)keep));
 }
 INLINE i64 query_columns(i64 hdim) { return hdim; }
-INLINE vf load_columns(const T* p, i64 n) { return n >= NL ? vload(p) : vload_n(p, n); }
+template <class E>
+INLINE vf load_columns(const E* p, i64 n) { return n >= NL ? vload(p) : vload_n(p, n); }
 
-static void copy_row(float* out, const T* in, i64 columns) {
+#if BYTES
+static void copy_row(const Context& x, float* out, const KT* in, i64 columns) { widen(x.keys, out, in, columns); }
+#else
+static void copy_row(const Context&, float* out, const KT* in, i64 columns) {
   for (i64 d = 0; d < columns; d += NL) {
     const i64 n = min64(NL, columns - d);
     n == NL ? vstore(out + d, vload(in + d)) : vstore_n(out + d, vload_n(in + d, n), n);
   }
 }
+#endif
 INLINE i64 whole_columns(i64 columns) { return columns; }
 INLINE i64 value_copy_stride(i64 columns) { return columns; }
 INLINE i64 key_copy_stride(i64 columns) { return columns; }
-static void copy_keys(KEY* out, const KeyRows& in, i64 first, i64 rows, i64 columns) {
-  for (i64 r = 0; r < rows; ++r, out += columns) copy_row(out, row_at(in, first + r), columns);
+static void copy_keys(const Context& x, KEY* out, const KeyRows& in, i64 first, i64 rows, i64 columns) {
+  for (i64 r = 0; r < rows; ++r, out += columns) copy_row(x, out, row_at(in, first + r), columns);
 }
-static void copy_values(VALUE* out, const KeyRows& in, i64 first, i64 rows, i64, i64 columns) {
-  copy_keys(out, in, first, rows, columns);
+static void copy_values(const Context& x, VALUE* out, const KeyRows& in, i64 first, i64 rows, i64, i64 columns) {
+  copy_keys(x, out, in, first, rows, columns);
 }

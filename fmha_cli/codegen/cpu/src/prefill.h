@@ -20,10 +20,12 @@ struct Tile {
   bool started;  // O holds something
   float *q, *o, *p, *bias, *k_tail;
   float top[BQ], sum[BQ], peak[BQ], shrink[BQ], floor[BQ];
+  Scaled scaled;
+  float k_factor[BYTES ? BC : 1], v_factor[BYTES ? BC : 1];  // of the keys of a block, if they change from key to key
 };
 
 INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
-  return (BQ * (whole_columns(hdim) + whole_columns(hdim_v) + BC + NL) + RS * hdim + (i64)(sizeof(Tile) / sizeof(float)) + 127) / 64 * 64;
+  return (BQ * (whole_columns(hdim) + whole_columns(hdim_v) + BC + NL) + RS * hdim + (BYTES_Q ? BQ * (hdim + 1) : 0) + (i64)(sizeof(Tile) / sizeof(float)) + 127) / 64 * 64;
 }
 
 // S of keys [j0, j1) into p, and the running maximum of the raw scores into top.
@@ -69,9 +71,11 @@ static void mask_block(Tile& t, i64 j0, i64 j1, float* p) {
 
 // Raw scores of up to NL keys of one vector of queries to finished ones; their maximum enters top.
 template <bool CAP>
-static void finish_keys(const Finish f, float* s, i64 count, const float* bias, vf distance, vf down, float* top) {
+static void finish_keys(Finish f, float* s, i64 count, const float* bias, vf distance, vf down, float* top, const float* by) {
+  const float before = f.before;
   vf peak = vload(top);
   for (i64 n = 0; n < count; ++n, s += BQ, bias += BQ) {
+    if (BYTES && by) f.before = before * by[n];
     const vf y = finish_score<CAP>(f, vload(s), f.bias ? vload(bias) : vset(0), distance, down);
     distance = distance - vset(1);
     vstore(s, y);
@@ -82,13 +86,14 @@ static void finish_keys(const Finish f, float* s, i64 count, const float* bias, 
 
 // The same for keys [j0, j1) of the tile.
 static void feature_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
-  const Finish f = finish_of(*t.x);
+  const Finish f = t.scaled.finish;
   const FmhaCpuArgs& a = *t.x->a;
+  const float* by = by_key(a) ? t.k_factor + (p - t.p) / BQ : nullptr;
   const vf down = vset(t.down);
   for (i64 j = j0; j < j1; j += NL, p += NL * BQ) {
     const i64 count = min64(NL, j1 - j);
     if (f.bias) {
-      const T* bias = bias_row(a, t.b, t.h, t.i0) + j;
+      const BT* bias = bias_row(a, t.b, t.h, t.i0) + j;
       // One line from each of many rows: no hardware prefetcher follows that.
       for (i64 r = 0; r < t.rows; ++r) __builtin_prefetch(bias + r * a.bias_row_stride + 4 * NL);
       transpose_in<false>(t.bias, bias, a.bias_row_stride, t.rows, count);
@@ -96,8 +101,9 @@ static void feature_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
     for (int z = 0; z < NZ; ++z) {
       const vf distance = viota() + vset((float)(t.i0 + t.s.delta + z * NL - j));
       (f.cap > 0 ? finish_keys<true> : finish_keys<false>)(f, p + z * NL, count, t.bias + z * NL, distance, down,
-                                                           top + z * NL);
+                                                           top + z * NL, by);
     }
+    if (by) by += NL;
   }
 }
 
@@ -107,7 +113,7 @@ INLINE void clear_peak(Tile& t) {
 
 // New maximum, the factor for what was summed before, and the floor that is subtracted from exponents.
 static void raise_top(Tile& t) {
-  const vf c = vset(t.x->exponent);
+  const vf c = vset(t.scaled.exponent);
   for (int z = 0; z < NZ; ++z) {
     const vf old = vload(t.top + z * NL), top = vmax(vload(t.peak + z * NL) * c, old);
     const vf floor = vpick(vabove(top, vset(NEG_INF)), top, vset(0));  // nothing seen yet: exponents stay -inf
@@ -119,14 +125,14 @@ static void raise_top(Tile& t) {
 
 // Scores of n keys to weights, in place (paired weights take half the room), and the sums.
 static void weigh_block(Tile& t, i64 n, bool last) {
-  const vf c = vset(t.x->exponent);
+  const vf c = vset(t.scaled.exponent);
   if (FAULT_V_ROWS_SWAPPED && n > 1)
     for (int lane = 0; lane < BQ; ++lane) {
       float keep = t.p[lane];
       t.p[lane] = t.p[BQ + lane];
       t.p[BQ + lane] = keep;
     }
-  weigh(t.p, n, c, t.floor, t.sum, t.shrink, FAULT_ROW_SUM_SHORT && last);
+  weigh(t.p, n, c, t.floor, t.sum, t.shrink, FAULT_ROW_SUM_SHORT && last, by_key(*t.x->a) ? t.v_factor : nullptr);
 }
 
 // Dropout on the scores' exponents would change the sum, so it is applied to the weights afterwards.
@@ -167,7 +173,15 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
   const i64 partial = first_partial(t, j0, j1);
   float unused[BQ], *p = t.p + (partial - j0) * BQ;
   clear_peak(t);
-  if (t.x->featured) {
+  if (by_key(*t.x->a)) {
+    const FmhaCpuArgs& a = *t.x->a;
+    const i64 hk = kv_head(a, t.h);
+    for (i64 j = j0; j < j1; ++j) {
+      t.k_factor[j - j0] = key_factor(a, a.k_scale, t.b, hk, j);
+      t.v_factor[j - j0] = key_factor(a, a.v_scale, t.b, hk, j);
+    }
+  }
+  if (t.scaled.featured) {
     score_block(t, j0, j1, t.p, unused);
     feature_block(t, j0, partial, t.p, t.peak);
     feature_block(t, partial, j1, p, unused);
@@ -204,7 +218,7 @@ static void finish(Tile& t) {
     const i64 rows = clamp64(t.rows - z * NL, 0, NL);
     if (!rows) break;
     const vf sum = vload(t.sum + z * NL), none = sum * vset(0);  // 0, or NaN where the sum is not finite
-    const vf factor = vpick(vabove(sum, vset(0)), vset(a.keep_scale) / sum, none);
+    const vf factor = vpick(vabove(sum, vset(0)), vset(a.keep_scale * t.scaled.values) / sum, none);
     vf found = none;
     T* out = o_row(a, t.s, t.b, t.h, t.i0 + z * NL);
     for (i64 d = 0; d < a.hdim_v; d += NL)
@@ -238,7 +252,16 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   t.rows = min64(BQ, t.s.nq - i0);
   t.down = down_of(a, b, h);
   t.started = false;
-  pack_queries(t.q, q_row(a, t.s, b, h, i0), a.q_row_stride, t.rows, a.hdim, x.q_flip);
+  t.scaled = scaled_of(x, b, h, i0);
+  const QT* q = q_row(a, t.s, b, h, i0);
+#if BYTES_Q
+  ROW* wide = (ROW*)(t.k_tail + RS * a.hdim);
+  const i64 stride = key_copy_stride(a.hdim);
+  for (i64 n = 0; n < t.rows; ++n) widen(x.queries, wide + n * stride, q + n * a.q_row_stride, a.hdim);
+  pack_queries(t.q, wide, stride, t.rows, a.hdim, t.scaled.flip);
+#else
+  pack_queries(t.q, q, a.q_row_stride, t.rows, a.hdim, t.scaled.flip);
+#endif
   float top, sum;
   start_row(x, h, top, sum);
   for (int z = 0; z < NZ; ++z) {
