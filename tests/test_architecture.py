@@ -196,11 +196,17 @@ def test_plugins_import_the_api_alone() -> None:
 
 @pytest.mark.parametrize("path", sorted((PACKAGE / "toolchain/cache").glob("*.py")), ids=lambda p: p.stem)
 def test_the_cache_knows_nothing_of_attention(path: Path) -> None:
-    """The cache stores any compiled text. Its part of the domain: encodings, errors, Artifact, the opening of files."""
+    """The cache stores any compiled text. Its part of the domain: encodings, errors, Artifact, the opening of files. It may
+    ask the operating system."""
     text = path.read_text("utf-8").replace("from fmha_cli.domain.plan import Artifact\n", "")
     for parts, line in imported_modules_of(text):
         encodings = {("domain", "codec"), ("domain", "encode"), ("domain", "members")}
-        neutral = parts[:2] in {*encodings, ("domain", "errors"), ("domain", "regular"), ("toolchain", "cache")}
+        neutral = parts[:1] == ("system",) or parts[:2] in {
+            *encodings,
+            ("domain", "errors"),
+            ("domain", "regular"),
+            ("toolchain", "cache"),
+        }
         assert neutral or parts in {("toolchain", "cpp", "toolchain"), ("toolchain", "notice")}, f"line {line}: {parts}"
 
 

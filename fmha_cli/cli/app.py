@@ -21,12 +21,13 @@ from fmha_cli.cli.terminal import terminal_width
 from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.domain.errors import FmhaError, InternalError
 from fmha_cli.report.form import Format
+from fmha_cli.system.processes import ending_signals
 
 
 def main() -> NoReturn:
     """``fmha`` as the shell calls it. SIGTERM (from CI, ``timeout``) and SIGHUP (a closed terminal) act like Ctrl-C: no
     compiler outlives the command, and its journal can be resumed."""
-    for ended_by in (signal.SIGTERM, signal.SIGHUP):
+    for ended_by in ending_signals():
         if signal.getsignal(ended_by) is signal.SIG_DFL:  # not where nohup ignores it
             signal.signal(ended_by, signal.default_int_handler)
     _open_streams()

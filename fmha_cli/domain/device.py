@@ -5,10 +5,11 @@ Both nouns can be made without hardware.
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+
+from fmha_cli.system.machine import usable_cores as usable_cores
 
 EMULATED = "emu:"
 """How the ids of emulated devices begin."""
@@ -81,13 +82,6 @@ class Availability:
 def is_emulated(id: str | None) -> bool:
     """Whether an id (``emu:gfx942``) names an emulated device."""
     return id is not None and id.startswith(EMULATED)
-
-
-def usable_cores() -> int:
-    """Number of logical cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 _SHARED_HUGE = Path("/sys/kernel/mm/transparent_hugepage/shmem_enabled")

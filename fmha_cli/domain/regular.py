@@ -8,6 +8,8 @@ import stat
 from io import BufferedReader
 from pathlib import Path
 
+from fmha_cli.system.files import BINARY, CLOEXEC, NONBLOCK
+
 _OTHERS = {
     stat.S_ISDIR: "a directory",
     stat.S_ISFIFO: "a pipe (FIFO)",
@@ -25,7 +27,7 @@ def open_regular(path: Path) -> BufferedReader:
             opened.
     """
     _refuse_others(os.stat(path))
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor = os.open(path, os.O_RDONLY | NONBLOCK | CLOEXEC | BINARY)
     try:
         _refuse_others(os.fstat(descriptor))  # it may have been exchanged meanwhile
         return os.fdopen(descriptor, "rb")

@@ -10,7 +10,6 @@ file).
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,6 +21,8 @@ from fmha_cli.domain.journal import Built, Done, Finished, Line, Planned, Start
 from fmha_cli.domain.regular import open_regular
 from fmha_cli.execution.history import History, Record, history_of, refused
 from fmha_cli.execution.identity import difference, rebuilt
+from fmha_cli.system.files import BINARY, CLOEXEC, sync_folder
+from fmha_cli.system.locks import try_lock
 
 
 class Journal:
@@ -153,16 +154,19 @@ class Journal:
 
 def _open(path: Path, flags: int) -> int:
     try:
-        fd = os.open(path, flags | os.O_CLOEXEC, 0o644)
+        fd = os.open(path, flags | CLOEXEC | BINARY, 0o644)
     except FileNotFoundError as fault:
         raise refused(path, "there is no such file") from fault
     except OSError as fault:
         raise _unusable("opened", path, fault) from fault
     try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        held = try_lock(fd)
     except OSError as fault:
         os.close(fd)
-        raise refused(path, "another process is writing it") from fault
+        raise refused(path, f"it cannot be locked ({fault.strerror})") from fault
+    if not held:
+        os.close(fd)
+        raise refused(path, "another process is writing it")
     return fd
 
 
@@ -194,8 +198,4 @@ def _publish(part: Path, path: Path) -> None:
             part.rename(path)
         except OSError as fault:
             raise _unusable("opened", path, fault) from fault
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    sync_folder(path.parent)

@@ -13,12 +13,13 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from fmha_cli.domain.blas import as_the_user_set_it
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.protocol import VERSION, Decoder, Message, ProtocolError, encode
+from fmha_cli.system import handover
+from fmha_cli.system.processes import ABORTED, KILLED, ended_for_memory, kill_group, new_group
 
 LOG_KEPT = 64 * 1024
 """Bytes of a worker's output that are kept, even if a kernel prints without end."""
@@ -51,6 +52,8 @@ class WorkerProcess:
     """
 
     def __init__(self) -> None:
+        if not handover.possible():
+            raise EnvironmentProblem("no worker process", code="X020", why=handover.WHY_NOT, help=handover.HELP)
         self._channel, theirs = socket.socketpair()
         life_read, lifeline = os.pipe()
         self._output, output_write = os.pipe()
@@ -68,7 +71,7 @@ class WorkerProcess:
                 stdout=output_write,
                 stderr=output_write,
                 pass_fds=descriptors,
-                start_new_session=True,
+                **new_group(),
                 env=_environment(),
             )
         except OSError as fault:
@@ -82,7 +85,7 @@ class WorkerProcess:
         self._log = bytearray()
         self._seq = 0
         self._greeted = False
-        self._oom_kills = _oom_kills()
+        self._oom_kills = ended_for_memory()
         self._selector = selectors.DefaultSelector()
         self._selector.register(self._channel, selectors.EVENT_READ)
         self._selector.register(self._output, selectors.EVENT_READ)
@@ -139,7 +142,7 @@ class WorkerProcess:
         try:
             frame = encode({"seq": self._seq, **request})
             self._channel.settimeout(START_S)
-            sent = socket.send_fds(self._channel, [frame], list(descriptors))
+            sent = handover.send(self._channel, frame, descriptors)
             self._channel.sendall(frame[sent:])
             return self._wait(deadline, timeout)
         except (OSError, EOFError):
@@ -196,17 +199,16 @@ class WorkerProcess:
         if status >= 0:
             return Death(Verdict.CRASHED, f"the worker exited with status {status}")
         name = _signal_name(-status)
-        if -status == signal.SIGKILL and _oom_kills() > self._oom_kills:
+        if status == KILLED and ended_for_memory() > self._oom_kills:
             return Death(Verdict.OUT_OF_MEMORY, "the system ran out of memory and killed the worker")
         self._drain_output()
-        if -status == signal.SIGABRT and _BAD_ALLOC in self._log:
+        if status == ABORTED and _BAD_ALLOC in self._log:
             return Death(Verdict.OUT_OF_MEMORY, "an allocation failed (std::bad_alloc)")
         return Death(Verdict.CRASHED, f"the worker died of {name}")
 
     def kill(self) -> None:
         """End the worker and everything in its process group now. May be called again."""
-        with suppress(ProcessLookupError, PermissionError):  # macOS refuses to signal a group of zombies
-            os.killpg(self._process.pid, signal.SIGKILL)
+        kill_group(self._process.pid)
         with suppress(subprocess.TimeoutExpired):  # a process stuck inside the system is left to it
             self._process.wait(_GRACE_S)
 
@@ -238,13 +240,3 @@ def _signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:  # a real-time signal
         return f"signal {number}"
-
-
-def _oom_kills() -> int:
-    """Processes that the system has killed for lack of memory since it started; 0 if unknown."""
-    try:
-        text = Path("/proc/vmstat").read_text("ascii")
-    except OSError:
-        return 0
-    counts = (line.split()[1] for line in text.splitlines() if line.startswith("oom_kill "))
-    return int(next(counts, "0"))

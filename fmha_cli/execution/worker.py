@@ -35,8 +35,6 @@ import hashlib
 import math
 import mmap
 import os
-import resource
-import signal
 import socket
 import sys
 import threading
@@ -60,8 +58,9 @@ from fmha_cli.execution.layout import LayoutMessage
 from fmha_cli.execution.loading import load
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
-
-_PR_SET_PDEATHSIG = 1  # linux/prctl.h
+from fmha_cli.system import handover
+from fmha_cli.system.processes import die_with_parent, end_first, end_own_group
+from fmha_cli.system.usage import no_core_dumps
 
 
 @dataclass
@@ -109,7 +108,7 @@ class Worker:
     def serve(self) -> None:
         """Answer requests until the channel ends."""
         while True:
-            data, descriptors, _, _ = socket.recv_fds(self._channel, 1 << 16, 4)
+            data, descriptors = handover.receive(self._channel, 1 << 16, 4)
             self._descriptors += descriptors
             if not data:
                 break
@@ -311,24 +310,20 @@ def confine(lifeline: int, parent: int, *, pdeathsig: bool) -> None:
     Raises:
         SystemExit: the parent has already ended.
     """
-    if pdeathsig and sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    if pdeathsig:
+        die_with_parent()
     if os.getppid() != parent:
         raise SystemExit(0)
     threading.Thread(target=_watch, args=(lifeline,), daemon=True, name="lifeline").start()
-    hard = resource.getrlimit(resource.RLIMIT_CORE)[1]
-    resource.setrlimit(resource.RLIMIT_CORE, (0, hard))  # a sweep of crashing kernels must not fill the disk
-    with suppress(OSError):  # when memory runs out, the worker goes first and the parent can report it
-        Path("/proc/self/oom_score_adj").write_text("500", encoding="ascii")
+    no_core_dumps()
+    end_first()  # the parent can then report it
 
 
 def _watch(lifeline: int) -> None:
     """Kill the whole group when the parent has ended, whatever the kernel is doing."""
     with suppress(OSError):
         os.read(lifeline, 1)
-    with suppress(ProcessLookupError):  # not the leader of its group, which then belongs to another process
-        os.killpg(os.getpid(), signal.SIGKILL)
-    os.kill(os.getpid(), signal.SIGKILL)
+    end_own_group()
 
 
 def main(arguments: list[str]) -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.system.files import BINARY, CLOEXEC, NOCTTY, set_mode
 
 _HELP = {
     errno.ENOENT: "create the folder first, or name one that exists",
@@ -106,10 +107,10 @@ class Target:
         if kind is Kind.REPLACED:
             with replacing(own) as file:
                 with suppress(FileNotFoundError):
-                    os.fchmod(file.fileno(), stat.S_IMODE(own.stat().st_mode))
+                    set_mode(file.fileno(), Path(file.name), stat.S_IMODE(own.stat().st_mode))
                 yield file
             return
-        descriptor = int(own.name) if kind is Kind.OWN else os.open(own, os.O_WRONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        descriptor = int(own.name) if kind is Kind.OWN else os.open(own, os.O_WRONLY | NOCTTY | CLOEXEC | BINARY)
         with os.fdopen(descriptor, "wb", closefd=kind is Kind.STREAM) as file:
             yield file
 

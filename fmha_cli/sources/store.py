@@ -24,7 +24,8 @@ from fmha_cli.sources.ranged import NoRanges, RangedFile
 from fmha_cli.sources.trees import intact
 from fmha_cli.sources.unpack import unpack_tar, unpack_zip
 from fmha_cli.sources.web import Web
-from fmha_cli.toolchain.cache.files import as_environment_problem, fsync_dir, make_private_dir, remove_tree
+from fmha_cli.system.files import sync_folder
+from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cache.lock import WaitingLock
 from fmha_cli.toolchain.cache.root import open_root
@@ -230,7 +231,7 @@ def _publish(pin: Pin, tree: Path, layout: CacheLayout) -> None:
         # Without a lock another process may have been quicker.
         if not intact(pin, layout):
             raise
-    fsync_dir(layout.sources)
+    sync_folder(layout.sources)
     if damaged is not None:
         remove_tree(damaged)
 

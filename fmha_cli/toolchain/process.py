@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import os
-import resource
-import signal
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
 from fmha_cli.domain.errors import Interrupted
+from fmha_cli.system.processes import Used, end_group, has_ended, new_group
+from fmha_cli.system.usage import own_peak
 
 _POLL_S = (0.001, 0.02)
 _JOIN_S = 0.2
@@ -153,37 +152,37 @@ def _run(
         stdin=subprocess.DEVNULL,
         stdout=outputs[0],
         stderr=outputs[1] or subprocess.STDOUT,
-        start_new_session=True,
+        **new_group(),
     )
-    own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss  # after the exec: other threads may have grown until then
+    own = own_peak()  # after the exec: other threads may have grown until then
     try:
         in_time = _wait(process, started + timeout, stops)
     finally:
-        usage = _kill_group_and_reap(process)
+        used = end_group(process)
     return Ended(
         returncode=process.returncode,
         timed_out=not in_time,
         seconds=time.monotonic() - started,
-        cpu_seconds=usage.ru_utime + usage.ru_stime if usage else None,
-        peak_bytes=_peak(usage, own),
+        cpu_seconds=used.cpu_seconds if used else None,
+        peak_bytes=_peak(used, own),
     )
 
 
-def _peak(usage: resource.struct_rusage | None, own: int) -> int | None:
+def _peak(used: Used | None, own: int) -> int | None:
     """Peak memory of the group in bytes; None where it is unknown.
 
     Linux starts a child's figure with its parent's peak at the exec, and counts pages per processor with some slack
     (``mm/memory.c``, ``percpu_counter``). A figure is therefore meaningful only if it is clearly above ``own``, the parent's.
     """
-    if usage is None or (sys.platform == "linux" and usage.ru_maxrss <= own * _CLEARLY_ABOVE):
+    if used is None or (sys.platform == "linux" and used.peak_bytes <= own * _CLEARLY_ABOVE):
         return None
-    return usage.ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return used.peak_bytes
 
 
 def _wait(process: subprocess.Popen[bytes], deadline: float, stops: tuple[threading.Event, threading.Event]) -> bool:
     """Wait until the process has ended (True) or the deadline has passed (False)."""
     pause, limit = _POLL_S
-    while not _has_ended(process):
+    while not has_ended(process):
         if time.monotonic() >= deadline:
             return False
         if any(stop.is_set() for stop in stops):
@@ -191,25 +190,3 @@ def _wait(process: subprocess.Popen[bytes], deadline: float, stops: tuple[thread
         time.sleep(pause)
         pause = min(limit, pause * 1.2)
     return True
-
-
-def _has_ended(process: subprocess.Popen[bytes]) -> bool:
-    """Whether the leader has ended. It stays a zombie where the system allows that.
-
-    While the zombie exists, its process id names this group and no other, so it is safe to kill the group.
-    """
-    if hasattr(os, "waitid"):
-        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
-    return process.poll() is not None
-
-
-def _kill_group_and_reap(process: subprocess.Popen[bytes]) -> resource.struct_rusage | None:
-    """End every process of the group and reap the leader. Returns the resources that it used."""
-    with suppress(ProcessLookupError, PermissionError):
-        # No such group: all are gone. macOS answers "not permitted" for a group of zombies.
-        os.killpg(process.pid, signal.SIGKILL)
-    if process.returncode is not None:
-        return None
-    _, status, usage = os.wait4(process.pid, 0)
-    process.returncode = os.waitstatus_to_exitcode(status)
-    return usage

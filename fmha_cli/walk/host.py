@@ -13,6 +13,7 @@ from typing import NamedTuple
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.processor import Processor, this_processor
+from fmha_cli.system.machine import memory_bytes
 
 _COMPILERS = ("g++", "clang++", "c++")
 
@@ -58,7 +59,6 @@ def this_host(root: Path = Path("/")) -> Host:
     Args:
         root: where the folders ``proc`` and ``sys`` are.
     """
-    pages, size = (os.sysconf(name) for name in ("SC_PHYS_PAGES", "SC_PAGE_SIZE"))
     cards = [_card(place) for place in sorted((root / "sys" / "bus" / "pci" / "devices").glob("*"))]
     versions = {card.driver: _text(root / "sys" / "module" / card.driver / "version").strip() for card in cards if card}
     found = {name: shutil.which(name) for name in _COMPILERS}
@@ -67,7 +67,7 @@ def this_host(root: Path = Path("/")) -> Host:
         machine=platform.machine(),
         processor=this_processor(root / "proc" / "cpuinfo"),
         cores=os.cpu_count() or 1,
-        memory_gib=round(pages * size / 2**30),
+        memory_gib=round(memory_bytes() / 2**30),
         accelerators=tuple(f"{card.model} {card.driver}" for card in cards if card),
         drivers={name: version for name, version in versions.items() if version},
         compilers={name: os.path.basename(os.path.realpath(path)) for name, path in found.items() if path},

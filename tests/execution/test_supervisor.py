@@ -258,7 +258,7 @@ def test_a_worker_of_another_version_is_refused(job: Job, monkeypatch: pytest.Mo
 
 def test_a_sigkill_after_an_oom_kill_is_out_of_memory(job: Job, monkeypatch: pytest.MonkeyPatch) -> None:
     kills = iter([3, 4])
-    monkeypatch.setattr(process, "_oom_kills", lambda: next(kills))
+    monkeypatch.setattr(process, "ended_for_memory", lambda: next(kills))
     worker = process.WorkerProcess()
     worker.greet()
     os.kill(worker.pid, signal.SIGKILL)

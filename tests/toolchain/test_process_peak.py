@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from fmha_cli.system.processes import Used
 from fmha_cli.toolchain.process import _peak
 
 CHILD = """
@@ -49,5 +49,5 @@ def test_a_program_smaller_than_its_parent_is_unknown(tmp_path: Path) -> None:
 @pytest.mark.skipif(sys.platform != "linux", reason="Linux alone hands the parent's peak down")
 @pytest.mark.parametrize(("figure", "known"), [(1_000_000, False), (1_010_000, False), (1_200_000, True)])
 def test_a_figure_within_the_slack_of_the_parents_is_unknown(figure: int, known: bool) -> None:
-    usage = resource.struct_rusage([0.0, 0.0, figure, *[0] * 13])
-    assert _peak(usage, 1_000_000) == (figure << 10 if known else None)
+    used = Used(0.0, figure << 10)
+    assert _peak(used, 1_000_000 << 10) == (figure << 10 if known else None)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,6 +9,7 @@ from pathlib import Path
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.device import DeviceFacts, usable_cores
 from fmha_cli.domain.processor import cpu_fields, cpu_text, machine_here, processor_of
+from fmha_cli.system.machine import kernel_number, memory_bytes
 
 ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "aarch64_bf16", "aarch64", "generic")
 """Architectures with CPU kernels, best first. No machine has those of two instruction sets."""
@@ -40,7 +40,7 @@ def cpu_flags(machine: str, text: str, system: str = sys.platform) -> frozenset[
     if machine != "aarch64":
         return frozenset()
     if system == "darwin":
-        return frozenset({"asimd", *(flag for flag, name in _SYSCTL.items() if _sysctl(name))})
+        return frozenset({"asimd", *(flag for flag, name in _SYSCTL.items() if kernel_number(name))})
     return frozenset(fields.get("features", "").split())
 
 
@@ -52,20 +52,9 @@ def detect() -> DeviceFacts:
         archs=accepted(cpu_flags(machine_here(), text)),
         name=processor_of(text).name,
         units=usable_cores(),
-        memory_bytes=_memory(),
+        memory_bytes=memory_bytes(),
         llc_bytes=_last_level_cache(),
     )
-
-
-def _sysctl(name: bytes) -> int:
-    """An integer that macOS's kernel knows by a name; 0 where it does not know it."""
-    import ctypes  # listing kernels needs no foreign functions
-
-    ask = getattr(ctypes.CDLL(None), "sysctlbyname", None)
-    value = ctypes.c_int32(0)
-    size = ctypes.c_size_t(ctypes.sizeof(value))
-    known = ask is not None and ask(name, ctypes.byref(value), ctypes.byref(size), None, ctypes.c_size_t(0)) == 0
-    return value.value if known else 0
 
 
 def _read(path: Path) -> str:
@@ -73,13 +62,6 @@ def _read(path: Path) -> str:
         return path.read_text("utf-8", errors="replace")
     except OSError:
         return ""
-
-
-def _memory() -> int:
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return 0
 
 
 def _last_level_cache() -> int:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.system.files import BINARY, NOFOLLOW, NONBLOCK, foreign_owner, set_mode, sync_folder, writable_by_others
 
 PRIVATE_DIR = 0o700
 SEALED_FILE = 0o400
@@ -73,20 +74,11 @@ def make_private_dir(path: Path) -> None:
     path.chmod(PRIVATE_DIR)
 
 
-def fsync_dir(path: Path) -> None:
-    """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def seal(path: Path) -> None:
     """Make a finished file durable and read-only."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    descriptor = os.open(path, os.O_RDONLY | NOFOLLOW)
     try:
-        os.fchmod(descriptor, SEALED_FILE)
+        set_mode(descriptor, path, SEALED_FILE)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
@@ -125,7 +117,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     except BaseException:
         beside.unlink(missing_ok=True)
         raise
-    fsync_dir(path.parent)
+    sync_folder(path.parent)
 
 
 def open_own(path: Path) -> int:
@@ -136,7 +128,7 @@ def open_own(path: Path) -> int:
         OSError: it does not exist or cannot be read.
     """
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+        descriptor = os.open(path, os.O_RDONLY | NOFOLLOW | NONBLOCK | BINARY)
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise UnsafeFileError("is a symlink") from error
@@ -145,9 +137,9 @@ def open_own(path: Path) -> int:
     fault = None
     if not stat.S_ISREG(status.st_mode):
         fault = "is not a regular file"
-    elif status.st_uid != os.geteuid():
-        fault = f"belongs to uid {status.st_uid}"
-    elif status.st_mode & 0o022:
+    elif (owner := foreign_owner(status)) is not None:
+        fault = f"belongs to uid {owner}"
+    elif writable_by_others(status):
         fault = f"is writable by others (mode {stat.S_IMODE(status.st_mode):04o})"
     if fault:
         os.close(descriptor)

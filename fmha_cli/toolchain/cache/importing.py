@@ -23,9 +23,10 @@ from typing import IO, Annotated, Any
 from fmha_cli.domain.errors import UsageError
 from fmha_cli.domain.members import Digests, Sha256, ShownAs
 from fmha_cli.domain.regular import open_regular
+from fmha_cli.system.files import sync_folder
 from fmha_cli.toolchain.cache.entry import EntryMeta, verify_entry
 from fmha_cli.toolchain.cache.exporting import PREFIX
-from fmha_cli.toolchain.cache.files import as_environment_problem, fsync_dir, make_private_dir, remove_tree, seal
+from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir, remove_tree, seal
 from fmha_cli.toolchain.cache.key import BuildKind
 from fmha_cli.toolchain.cache.layout import ARTIFACT, ENTRY_FILES, PTX, SCHEMA_VERSION, CacheLayout
 from fmha_cli.toolchain.cache.origin import Code, Origin, code_of, forget_origin, note_origin, origin_of
@@ -217,7 +218,7 @@ def _unpack_and_verify(archive: Path, home: Path, max_bytes: int) -> tuple[str, 
         if not isinstance(found, EntryMeta):
             reasons = found.reasons if found else ("it is gone",)
             raise _RefusedError(f"entry {digest} is damaged: {'; '.join(reasons)}")
-        fsync_dir(home / digest)
+        sync_folder(home / digest)
         metas[digest] = found
     return sha256, metas
 

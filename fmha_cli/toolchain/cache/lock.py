@@ -1,6 +1,6 @@
 """Advisory locks that save work. Correctness does not depend on them, but on the atomic rename of an entry.
 
-A lock is ``flock`` on a file under ``locks/``. The file is never deleted, because one process could then lock the old
+A lock is that of the system (``system.locks``) on a file under ``locks/``. The file is never deleted, because one process could then lock the old
 inode and another the new one. The kernel drops the lock when its holder dies. The file's content names the holder, for a
 person to read; it may be stale or half-written.
 """
@@ -8,7 +8,6 @@ person to read; it may be stale or half-written.
 from __future__ import annotations
 
 import errno
-import fcntl
 import json
 import os
 import socket
@@ -22,6 +21,8 @@ from pathlib import Path
 
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.errors import Interrupted
+from fmha_cli.system.files import BINARY, NOFOLLOW, write_at_start
+from fmha_cli.system.locks import try_lock as take_lock
 from fmha_cli.toolchain.cache.files import make_private_dir
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
@@ -62,7 +63,7 @@ def try_lock(path: Path) -> Iterator[bool]:
     Raises:
         OSError: the lock file cannot be opened.
     """
-    with _holding(_open(path), _flock) as held:
+    with _holding(_open(path), take_lock) as held:
         yield held
 
 
@@ -114,7 +115,7 @@ class WaitingLock:
         spoken, tries = False, 0
         while True:
             try:
-                if _flock(descriptor):
+                if take_lock(descriptor):
                     return True
             except OSError as error:
                 if error.errno not in _UNSUPPORTED:
@@ -147,16 +148,7 @@ class WaitingLock:
 def _open(path: Path) -> int:
     make_private_dir(path.parent)
     # Not inheritable (Python's default): a compiler that outlives its parent must not keep the lock.
-    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-
-
-def _flock(descriptor: int) -> bool:
-    """Take the lock without waiting; False when another process has it."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    return True
+    return os.open(path, os.O_RDWR | os.O_CREAT | NOFOLLOW | BINARY, 0o600)
 
 
 @contextmanager
@@ -171,8 +163,7 @@ def _holding(descriptor: int, take: Callable[[int], bool]) -> Iterator[bool]:
             holder = Holder(os.getpid(), socket.gethostname(), " ".join(sys.argv)[:200], time.time())
             data = json.dumps(to_json(holder)).encode()
             with suppress(OSError):
-                os.pwrite(descriptor, data, 0)
-                os.ftruncate(descriptor, len(data))
+                write_at_start(descriptor, data)
         try:
             yield held
         finally:

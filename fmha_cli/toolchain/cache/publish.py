@@ -6,8 +6,9 @@ import errno
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.system.files import sync_folder
 from fmha_cli.toolchain.cache.entry import Damage, EntryMeta, verify_entry
-from fmha_cli.toolchain.cache.files import fsync_dir, make_private_dir
+from fmha_cli.toolchain.cache.files import make_private_dir
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.notice import Notice, NoticeKind, Notify
 
@@ -46,8 +47,8 @@ def publish_entry(layout: CacheLayout, entry: Path, digest: str, notify: Notify)
             if error.errno not in _TAKEN:
                 raise
         else:
-            fsync_dir(place.parent)
-            fsync_dir(layout.entries)
+            sync_folder(place.parent)
+            sync_folder(layout.entries)
             return None
         winner = intact_entry(layout, digest)
         if winner is not None:

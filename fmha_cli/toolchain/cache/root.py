@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.system.files import foreign_owner, user_id, writable_by_others
 from fmha_cli.toolchain.cache.files import as_environment_problem, make_private_dir
 from fmha_cli.toolchain.cache.layout import CacheLayout
 
@@ -61,9 +62,9 @@ def open_root(root: Path, *, create: bool = True) -> CacheLayout:
 def _refuse_foreign_link(root: Path) -> None:
     """Refuse another user's link, because that user can change its target."""
     with as_environment_problem("checking the cache directory"):
-        owner = root.lstat().st_uid
-    if owner not in (os.geteuid(), 0):
-        raise _unsafe(root, f"it is a symlink that belongs to uid {owner}, not to you (uid {os.geteuid()})")
+        owner = foreign_owner(root.lstat())
+    if owner:  # root's links are trusted
+        raise _unsafe(root, f"it is a symlink that belongs to uid {owner}, not to you (uid {user_id()})")
 
 
 def _refuse_unsafe(path: Path, root: Path) -> None:
@@ -76,9 +77,9 @@ def _refuse_unsafe(path: Path, root: Path) -> None:
         raise _unsafe(path, f"it cannot be examined: {error.strerror}") from error
     if not stat.S_ISDIR(status.st_mode):
         raise _unsafe(path, "it is not a directory")
-    if status.st_uid != os.geteuid():
-        raise _unsafe(path, f"it belongs to uid {status.st_uid}, not to you (uid {os.geteuid()})")
-    if status.st_mode & 0o022:
+    if (owner := foreign_owner(status)) is not None:
+        raise _unsafe(path, f"it belongs to uid {owner}, not to you (uid {user_id()})")
+    if writable_by_others(status):
         mode = f"{stat.S_IMODE(status.st_mode):04o}"
         raise _unsafe(path, f"others may write to it (mode {mode})", help=f"chmod 700 {root}")
 

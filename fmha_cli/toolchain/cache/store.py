@@ -23,10 +23,10 @@ from pathlib import Path
 
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.plan import Artifact
+from fmha_cli.system.files import sync_folder
 from fmha_cli.toolchain.cache.entry import EntryMeta
 from fmha_cli.toolchain.cache.files import (
     as_environment_problem,
-    fsync_dir,
     hash_own,
     make_private_dir,
     remove_tree,
@@ -224,5 +224,5 @@ def _seal_product(key: BuildKey, product: BuildProduct, entry: Path) -> EntryMet
         peak_bytes=product.peak_bytes,
     )
     write_sealed(entry / META, meta.encode())
-    fsync_dir(entry)
+    sync_folder(entry)
     return meta

@@ -6,13 +6,13 @@ import errno
 import os
 import re
 import shlex
-import signal
 import threading
 from collections.abc import Sequence
 from pathlib import Path
 
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.quantities import size
+from fmha_cli.system.processes import KILLED
 from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import SOURCE
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct
@@ -97,7 +97,7 @@ def _failure(ended: Ended, timeout: float) -> str:
     """How the compiler failed, in words; empty when it did not."""
     if ended.timed_out:
         return f"the compiler was killed after its time limit of {timeout:g} s"
-    if ended.returncode == -signal.SIGKILL:
+    if ended.returncode == KILLED:
         return "the compiler was killed (SIGKILL), which usually means that memory ran out"
     if ended.returncode < 0:
         return f"the compiler was killed by signal {-ended.returncode}"

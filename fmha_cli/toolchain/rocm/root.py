@@ -15,7 +15,8 @@ from pathlib import Path
 
 from fmha_cli.domain.arch import arch_names, load_arch
 from fmha_cli.domain.encode import digest_of
-from fmha_cli.toolchain.cache.files import fsync_dir, make_private_dir, remove_tree
+from fmha_cli.system.files import sync_folder
+from fmha_cli.toolchain.cache.files import make_private_dir, remove_tree
 from fmha_cli.toolchain.cache.layout import CacheLayout
 from fmha_cli.toolchain.cpp.headers import tree_digest
 
@@ -131,7 +132,7 @@ def place_root(layout: CacheLayout, key: str, fresh: Path) -> Path:
         # Another process was first. Its root has the same key, so it is made of the same parts.
         if not place.is_dir():
             raise
-    fsync_dir(place.parent)
+    sync_folder(place.parent)
     remove_tree(away)
     return place
 

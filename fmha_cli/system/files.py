@@ -1,0 +1,66 @@
+"""Files: flags, owners and modes that not every system has. A flag that a system lacks is 0."""
+
+from __future__ import annotations
+
+import os
+import stat
+from contextlib import suppress
+from pathlib import Path
+
+NOFOLLOW = int(getattr(os, "O_NOFOLLOW", 0))
+"""Open no symlink. Windows opens one, but creating one there needs a privilege."""
+NONBLOCK = int(getattr(os, "O_NONBLOCK", 0))
+"""Do not wait for the other end of a pipe. Windows has no pipes in its file system."""
+CLOEXEC = int(getattr(os, "O_CLOEXEC", 0)) | int(getattr(os, "O_NOINHERIT", 0))
+NOCTTY = int(getattr(os, "O_NOCTTY", 0))
+BINARY = int(getattr(os, "O_BINARY", 0))
+"""Windows rewrites line ends without it."""
+_DIRECTORY = getattr(os, "O_DIRECTORY", None)
+
+
+def user_id() -> int | None:
+    """The user whose files these are; None where files have no numeric owner."""
+    ask = getattr(os, "geteuid", None)
+    return None if ask is None else int(ask())
+
+
+def foreign_owner(status: os.stat_result) -> int | None:
+    """The owner of a file, if it is not this user; None where that cannot be told."""
+    mine = user_id()
+    return None if mine is None or status.st_uid == mine else status.st_uid
+
+
+def writable_by_others(status: os.stat_result) -> bool:
+    """Whether the file's mode lets others write. Windows has no such mode: folders of a user are the user's."""
+    return user_id() is not None and bool(status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
+
+
+def set_mode(descriptor: int, path: Path, mode: int) -> None:
+    """The mode of an open file; where only a name has one (Windows), of the name."""
+    if hasattr(os, "fchmod"):
+        os.fchmod(descriptor, mode)
+    else:
+        path.chmod(mode)
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a folder durable, where a folder can be opened (not on Windows).
+
+    Raises:
+        OSError: it cannot be made durable.
+    """
+    if _DIRECTORY is None:
+        return
+    descriptor = os.open(path, os.O_RDONLY | _DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_at_start(descriptor: int, data: bytes) -> None:
+    """Replace the content of a small open file."""
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    os.write(descriptor, data)
+    with suppress(OSError):
+        os.ftruncate(descriptor, len(data))

@@ -1,0 +1,53 @@
+"""Advisory locks on open files: ``flock`` on Unix, ``msvcrt.locking`` on Windows."""
+
+from __future__ import annotations
+
+import errno
+import importlib
+from types import ModuleType
+
+
+def _module(name: str) -> ModuleType | None:
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        return None
+
+
+_FCNTL, _MSVCRT = _module("fcntl"), _module("msvcrt")
+_LAST = 0x7FFFFFFF
+"""The byte that Windows locks: far behind every file's end, because others could not read a locked one."""
+
+
+def try_lock(descriptor: int) -> bool:
+    """Take the lock of an open file without waiting; False when another process has it. It ends when the file is closed.
+
+    Raises:
+        OSError: the file system has no locks, or (``ENOTSUP``) this Python has none.
+    """
+    if _FCNTL is not None:
+        try:
+            _FCNTL.flock(descriptor, _FCNTL.LOCK_EX | _FCNTL.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+    if _MSVCRT is not None:
+        return _locked_byte(_MSVCRT, descriptor)
+    raise OSError(errno.ENOTSUP, "this Python has no file locks")
+
+
+def _locked_byte(msvcrt: ModuleType, descriptor: int) -> bool:
+    """Lock one byte, which Windows allows behind the end of a file; the position stays."""
+    import os
+
+    before = os.lseek(descriptor, 0, os.SEEK_CUR)
+    os.lseek(descriptor, _LAST, os.SEEK_SET)
+    try:
+        msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+    except OSError as fault:
+        if fault.errno in (errno.EACCES, errno.EDEADLK):
+            return False
+        raise
+    finally:
+        os.lseek(descriptor, before, os.SEEK_SET)
+    return True
