@@ -71,6 +71,15 @@ class ByteFault(StrEnum):
     """Keys behind the first block or page have the scale of the one before."""
 
 
+class TileFault(StrEnum):
+    """A planted fault of operands in matrix tiles; the macro ``FAULT_<NAME>`` enables it."""
+
+    TILE_PAIRS = "tile_pairs"
+    """The two keys of each pair of values are exchanged."""
+    TILE_TAIL = "tile_tail"
+    """The rows of the last tile of weights that belong to no key keep what they held."""
+
+
 class BackwardFault(StrEnum):
     """A planted fault of the CPU's backward kernels; the macro ``FAULT_<NAME>`` enables it. Names of ``Fault`` mean the same."""
 

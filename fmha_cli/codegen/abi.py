@@ -46,6 +46,8 @@ class Status(IntEnum):
     BAD_ARGUMENT = 1
     """A size is below its minimum or above what the kernel holds, or heads is not a multiple of kv_heads."""
     OUT_OF_MEMORY = 2
+    NOT_PERMITTED = 3
+    """The system does not let the process use matrix tiles."""
 
 
 class FmhaCpuArgs(ArgumentBlock):

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from numerics.faults import BackwardFault, CacheFault, Fault
+from numerics.faults import BackwardFault, CacheFault, Fault, TileFault
 from planted_cpu import planted, planted_backward
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
@@ -18,7 +18,7 @@ from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.backward import ROWS, gradient_columns, gradient_tile, product_tile
 from fmha_cli.codegen.cpu.blocks import block_weights, gradient_blocks, product_blocks, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, score_elements, value_elements
-from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, emit
+from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, TILE_FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
@@ -89,6 +89,7 @@ def test_text_is_whole_and_plain(kernel: KernelSpec) -> None:
 def test_the_text_has_a_macro_for_every_fault() -> None:
     assert list(FAULTS) == [fault.name for fault in Fault]
     assert list(CACHE_FAULTS) == [fault.name for fault in CacheFault]
+    assert list(TILE_FAULTS) == [fault.name for fault in TileFault]
     assert [*SHARED_FAULTS, *BACKWARD_FAULTS] == [fault.name for fault in BackwardFault]
     assert set(SHARED_FAULTS) < set(FAULTS)
 

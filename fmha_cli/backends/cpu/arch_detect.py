@@ -11,7 +11,7 @@ from fmha_cli.domain.device import DeviceFacts, usable_cores
 from fmha_cli.domain.processor import cpu_fields, cpu_text, machine_here, processor_of
 from fmha_cli.system.machine import kernel_number, memory_bytes
 
-ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "aarch64_bf16", "aarch64", "generic")
+ARCHS = ("x86_64_amx", "x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "aarch64_bf16", "aarch64", "generic")
 """Architectures with CPU kernels, best first. No machine has those of two instruction sets."""
 
 _SYSCTL = {"bf16": b"hw.optional.arm.FEAT_BF16"}

@@ -112,6 +112,7 @@ def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
     """The decision about every kernel, for a problem of one direction."""
     rows = max(problem.query_lengths(), default=0)
     few = rows <= DECODE_QUERIES
+    before: dict[Kind, str] = {}  # the first architecture whose kernel of a kind fits
     for place, arch in enumerate(a for a in device.archs if a in ARCHS):
         for kernel in cpu_kernels(load_arch(arch)):
             if algorithm_of(kernel).kind in (Kind.COMBINE, Kind.APPEND):
@@ -120,13 +121,15 @@ def _decide(problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
             if reasons:
                 yield Unsupported(BACKEND, arch, kernel, tuple(reasons))
                 continue
-            kind, first = algorithm_of(kernel).kind, device.archs[0] if place else None
+            kind = algorithm_of(kernel).kind
+            ahead = before.setdefault(kind, arch)
+            first = None if ahead == arch else ahead
             if kind in _ALONE:
-                yield Supported(kernel, (place, 0), _late(first) if first else f"the architecture's {_ALONE[kind]}")
+                yield Supported(kernel, (0, place), _late(first) if first else f"the architecture's {_ALONE[kind]}")
             else:
                 decode = kind is Kind.DECODE
                 note = _note(rows, decode=decode, few=few, first=first)
-                yield Supported(kernel, (place, int(decode is not few)), note)
+                yield Supported(kernel, (int(decode is not few), place), note)
 
 
 _ALONE = {Kind.BACKWARD: "backward kernel", Kind.SPLIT: "kernel for split keys, a combine kernel after it"}

@@ -48,10 +48,11 @@ def summarise(listing: str) -> dict[str, object]:
         counts[one.mnemonic] += 1
         spills += one.moves_to_stack
         widest = max(widest, _width(one.operands))
-    matrix = sum(n for name, n in counts.items() if _MATRIX.match(name))
+    matrix = {name: n for name, n in sorted(counts.items()) if _MATRIX.match(name)}
     return {
         "instructions": dict(sorted(counts.items())),
-        "matrix_instructions": matrix,
+        "matrix_instructions": sum(matrix.values()),
+        "matrix_mnemonics": matrix,
         "spills": spills,
         "vector_bits": widest or None,
         "registers": None,
@@ -77,5 +78,5 @@ def _symbols(path: Path) -> list[str]:
 
 
 def _nothing(why: str) -> dict[str, object]:
-    empty = ("instructions", "matrix_instructions", "spills", "vector_bits", "registers", "symbols")
+    empty = ("instructions", "matrix_instructions", "matrix_mnemonics", "spills", "vector_bits", "registers", "symbols")
     return {**dict.fromkeys(empty), "why": why}

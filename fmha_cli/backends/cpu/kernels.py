@@ -92,16 +92,21 @@ def _narrow(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> Iterator[Kernel
 
 
 def stage_kernel(main: KernelSpec, kind: Kind) -> KernelSpec:
-    """The kernel of another stage around a main kernel.
+    """The kernel of another stage around a main kernel: of its architecture, or of the one that has the others.
 
     Raises:
-        StopIteration: the architecture has none.
+        StopIteration: neither has one.
     """
-    kernels = cpu_kernels(load_arch(main.arch))
-    same = (main.signature.dtype, main.signature.kv_dtype)
+    arch, same = load_arch(main.arch), (main.signature.dtype, main.signature.kv_dtype)
+    kernels = (*cpu_kernels(arch), *(k for name in others_from(arch) for k in cpu_kernels(load_arch(name))))
     return next(
         k for k in kernels if algorithm_of(k).kind is kind and (k.signature.dtype, k.signature.kv_dtype) == same
     )
+
+
+def others_from(arch: ArchSpec) -> tuple[str, ...]:
+    """The architecture whose kernels serve what an architecture has none for; every machine of the second runs them."""
+    return (arch.fact("others_from"),) if "others_from" in arch.facts else ()
 
 
 def _kernel(arch: str, dtype: DType, algorithm: CpuAlgorithm) -> KernelSpec:

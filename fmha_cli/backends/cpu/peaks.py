@@ -8,6 +8,7 @@ from typing import Any
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.codegen.cpu.algorithm import Simd
 from fmha_cli.codegen.cpu.peaks import emit_peaks
 from fmha_cli.domain.arch import ArchSpec, load_arch
 from fmha_cli.domain.device import DeviceFacts
@@ -38,9 +39,10 @@ def build_peak_loops(device: DeviceFacts, context: BuildContext) -> Artifact:
         KernelFailure, EnvironmentProblem: as every build.
     """
     arch = load_arch(device.archs[0])
-    bits, dot = vector_bits(arch), _has_dot(arch)
-    identity = {"backend": "cpu", "dot": dot, "vector_bits": bits}
-    loops = BuildSpec(BuildKind.PEAK_LOOPS, f"cpu:peaks:{arch.name}", arch.name, identity, emit_peaks(bits, dot=dot))
+    bits, dot, tiles = vector_bits(arch), _has_dot(arch), _has_tiles(arch)
+    identity = {"backend": "cpu", "dot": dot, "vector_bits": bits, "tiles": tiles}
+    text = emit_peaks(bits, dot=dot, tiles=tiles)
+    loops = BuildSpec(BuildKind.PEAK_LOOPS, f"cpu:peaks:{arch.name}", arch.name, identity, text)
     return build_cpp(loops, context, lambda tools: (*compile_flags(arch, tools.kind), "-ffp-contract=fast"))
 
 
@@ -51,6 +53,10 @@ def vector_bits(arch: ArchSpec) -> int:
 
 def _has_dot(arch: ArchSpec) -> bool:
     return any(row["pairs"] for row in arch.backends["cpu"]["kernels"])
+
+
+def _has_tiles(arch: ArchSpec) -> bool:
+    return any(Simd(row["simd"]).tiles for row in arch.backends["cpu"]["kernels"])
 
 
 def run_peak_loops(artifact: Path, threads: int) -> dict[str, object]:

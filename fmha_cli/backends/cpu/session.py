@@ -13,7 +13,7 @@ from fmha_cli.backends.cpu.kernels import interface_of
 from fmha_cli.codegen import abi
 from fmha_cli.codegen.struct import ctypes_structure, layout_faults, pack
 from fmha_cli.domain.device import DeviceFacts, usable_cores
-from fmha_cli.domain.errors import InternalError, KernelFailure
+from fmha_cli.domain.errors import EnvironmentProblem, InternalError, KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
@@ -42,6 +42,13 @@ class _Launch:
         elapsed = time.perf_counter_ns() - start
         if status == abi.Status.OUT_OF_MEMORY:
             raise MemoryError("the kernel's scratch could not be allocated")
+        if status == abi.Status.NOT_PERMITTED:
+            raise EnvironmentProblem(
+                "the system does not let this process use the processor's matrix tiles",
+                code="K115",
+                why="Linux refused arch_prctl(ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA)",
+                help="run with --arch x86_64_v4_bf16, which needs no tiles",
+            )
         if status != abi.Status.OK:
             raise KernelFailure(f"the kernel refused its arguments (status {status})", code="K112")
         return elapsed

@@ -28,6 +28,8 @@ class Kind(StrEnum):
 class Simd(StrEnum):
     """The vector header that a kernel uses."""
 
+    AMX = "amx"
+    """AVX-512 vectors, and products of bf16 pairs in matrix tiles."""
     AVX512 = "avx512"
     AVX2 = "avx2"
     NEON = "neon"
@@ -36,7 +38,17 @@ class Simd(StrEnum):
     @property
     def lanes(self) -> int:
         """Floats in a vector."""
-        return {Simd.AVX512: 16, Simd.AVX2: 8, Simd.NEON: 4, Simd.GENERIC: 4}[self]
+        return {Simd.AMX: 16, Simd.AVX512: 16, Simd.AVX2: 8, Simd.NEON: 4, Simd.GENERIC: 4}[self]
+
+    @property
+    def header(self) -> str:
+        """The file of its vector operations."""
+        return f"simd_{Simd.AVX512 if self is Simd.AMX else self}.h"
+
+    @property
+    def tiles(self) -> bool:
+        """Whether instructions multiply whole tiles of a matrix."""
+        return self is Simd.AMX
 
     @property
     def by_element(self) -> bool:

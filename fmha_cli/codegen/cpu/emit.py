@@ -7,7 +7,7 @@ from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
-from fmha_cli.codegen.cpu.micro import MIX, score_tile, transpositions, value_columns, value_tile, weights
+from fmha_cli.codegen.cpu.micro import MIX, score_tile, square, transpositions, value_columns, value_tile, weights
 from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, element_types, is_bytes, joined, source_text
 from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
@@ -39,6 +39,9 @@ BYTE_FAULTS = ("WRONG_ENCODING", "SCALE_BLOCK")
 CACHE_FAULTS = ("STALE_PAGE", "PAGE_TABLE_END", "SPLIT_LOST", "ROTARY_OFF_BY_ONE", "ROTARY_STYLE", "APPEND_ROW")
 """Faults of caches and of the stages around attention, as macros like ``FAULTS``."""
 
+TILE_FAULTS = ("TILE_PAIRS", "TILE_TAIL")
+"""Faults of operands in matrix tiles."""
+
 
 def emit(kernel: KernelSpec) -> str:
     """The complete source of a kernel.
@@ -59,7 +62,7 @@ def emit(kernel: KernelSpec) -> str:
         f"// {kernel.name}",
         source_text("base.h"),
         _constants(kernel, algorithm),
-        source_text(f"simd_{algorithm.simd.value}.h"),
+        source_text(algorithm.simd.header),
         source_text("vmath.h"),
         *(_files("bytes") if is_bytes(kernel.signature) else []),
         struct_text(block),
@@ -95,13 +98,15 @@ def _files(*names: str) -> list[str]:
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
     dtype, narrow = kernel.signature.dtype_out, is_bytes(kernel.signature)
     copied = narrow or dtype is not DType.FP32
+    own = (*(BYTE_FAULTS if narrow else ()), *(TILE_FAULTS if algorithm.simd.tiles else ()))
     flags = {
         "PAIRS": algorithm.pairs,
         "BYTES": narrow,
         "BYTES_Q": kernel.signature.dtype.is_fp8,
         "COPY_K": copied and (narrow or not algorithm.pairs),
         "COPY_V": copied,
-        **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS, *(BYTE_FAULTS if narrow else ()))},
+        "TILES": algorithm.simd.tiles,
+        **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS, *own)},
     }
     sizes = {
         **{f"STATUS_{s.name}": s.value for s in Status},
@@ -125,6 +130,7 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
     return [
         "enum { BQ = NZ * NL };\n",
         *_files(*(("pack_blocks",) if algorithm.blocks else ()), f"operands_{operands}"),
+        *([] if algorithm.simd.tiles else _files("untiled")),
         MIX,
         transpositions(algorithm.simd.lanes, algorithm.lanes_q),
         *(() if algorithm.blocks else (source_text("pack.h"),)),
@@ -140,6 +146,8 @@ def _tiles(algorithm: CpuAlgorithm) -> list[str]:
     if algorithm.blocks:
         tiles = [score_blocks(vectors, algorithm.rows_s), *(value_blocks(vectors, rows) for rows in sizes)]
         return [block_weights(vectors), *tiles, value_columns(sizes, width=2)]
+    if algorithm.simd.tiles:
+        return [weights(vectors, pairs), *_tile_products(algorithm)]
     element = algorithm.simd.by_element
     score = score_elements if element else score_tile
     values = {rows: value_elements if element and rows % WORDS == 0 else value_tile for rows in sizes}
@@ -148,6 +156,14 @@ def _tiles(algorithm: CpuAlgorithm) -> list[str]:
         score(vectors, algorithm.rows_s, pairs),
         *(tile(vectors, rows, pairs) for rows, tile in values.items()),
         value_columns(sizes),
+    ]
+
+
+def _tile_products(algorithm: CpuAlgorithm) -> list[str]:
+    return [
+        "#define TILES_SOFTWARE 0\n",
+        square(algorithm.simd.lanes),
+        *_files("tiles", "operands_tiles", "tile_products"),
     ]
 
 

@@ -179,6 +179,21 @@ def butterfly(lanes: int, name: str, total: bool = False) -> list[str]:
     return out
 
 
+def square(lanes: int) -> str:
+    """``transpose_square``: lanes x lanes words without gaps, transposed into rows that are ``stride`` words apart."""
+    rs = range(lanes)
+    return "\n".join(
+        [
+            "INLINE void transpose_square(float* out, i64 stride, const float* in) {",
+            *(f"  vf r{i} = vload(in + {i} * NL);" for i in rs),
+            f"  transpose({', '.join(f'r{i}' for i in rs)});",
+            *(f"  vstore(out + {i} * stride, r{i});" for i in rs),
+            "}",
+            "",
+        ]
+    )
+
+
 def transpositions(lanes: int, vectors: int) -> str:
     """``transpose_in<RAW>`` (rows of a tensor to [column][query]) and ``transpose_out`` (back, scaled)."""
     rs = range(lanes)

@@ -11,6 +11,7 @@ import pytest
 from cpu_cases import Load, kernel_of
 from numerics.faults import BackwardFault, Fault
 from planted_cpu import CHOSEN, planted, planted_backward
+from software_tiles import AMX, software, tiles_kernel
 
 from fmha_cli.backends.cpu import backend, building
 from fmha_cli.domain.kernel import KernelSpec
@@ -29,12 +30,24 @@ def built(kernel: KernelSpec, cache: Path, emit: Emit) -> ctypes.CDLL:
 
 
 @pytest.fixture(scope="session")
+def build_text(shared_cache: Path) -> Callable[[KernelSpec, Emit], ctypes.CDLL]:
+    """``build_text(kernel, emit)``: the library of the text that ``emit`` makes of a kernel."""
+    return lambda kernel, emit: built(kernel, shared_cache, emit)
+
+
+@pytest.fixture(scope="session")
 def load(shared_cache: Path) -> Load:
-    """``load(arch, dtype, kind, fault=None)``: the library, with a fault planted at compile time."""
+    """``load(arch, dtype, kind, fault=None)``: the library, with a fault planted at compile time.
+
+    Without AMX here, the tiles of its kernels are software.
+    """
 
     @cache
     def get(arch: str, dtype: str, kind: str, fault: Fault | None = None) -> ctypes.CDLL:
-        return built(kernel_of(arch, dtype, kind), shared_cache, partial(planted, fault=fault))
+        kernel = kernel_of(arch, dtype, kind)
+        if kernel.arch == AMX and AMX not in backend.probe().devices[0].archs:
+            return built(tiles_kernel(), shared_cache, lambda kernel: software(kernel, planted(kernel, fault)))
+        return built(kernel, shared_cache, partial(planted, fault=fault))
 
     return get
 

@@ -11,8 +11,9 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+from numerics.faults import Fault
 
-from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.backends.cpu.kernels import cpu_kernels, others_from
 from fmha_cli.codegen.abi import ENTRY, FmhaCpuArgs
 from fmha_cli.codegen.cpu.algorithm import Kind
 from fmha_cli.codegen.struct import pack
@@ -29,8 +30,9 @@ Load = Callable[..., ctypes.CDLL]
 
 
 def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
-    """The kernel of an architecture, dtype and kind."""
-    found = [k for k in cpu_kernels(load_arch(arch)) if k.signature.dtype is DType(dtype)]
+    """The kernel of an architecture, dtype and kind; of the architecture that has the others, if it has none."""
+    archs = (arch, *others_from(load_arch(arch)))
+    found = [k for name in archs for k in cpu_kernels(load_arch(name)) if k.signature.dtype is DType(dtype)]
     return next(k for k in found if getattr(k.algorithm, "kind", None) is Kind(kind))
 
 
@@ -229,6 +231,12 @@ def run(library: ctypes.CDLL, case: Case, **settings: int) -> None:
     """Launch once; the results are in ``case.data``. ``settings`` are further members of the argument block."""
     status = library[ENTRY](ctypes.byref(pack(replace(arguments(case), **settings))))
     assert status == 0
+    assert not tile_faults(library)
+
+
+def tile_faults(library: ctypes.CDLL) -> int:
+    """What a processor with matrix tiles would have refused in a library with software tiles."""
+    return ctypes.c_int.in_dll(library, "fmha_tile_faults").value if hasattr(library, "fmha_tile_faults") else 0
 
 
 def philox(counter: list[Array], seed: int) -> list[Array]:
@@ -345,3 +353,13 @@ def _written_outside(case: Case) -> list[str]:
         index = index + (np.arange(n) * (stride // o.itemsize)).reshape(shape)
     outside[index.ravel()] = False
     return [] if np.isnan(buffer[outside].astype(np.float32)).all() else ["written outside of O"]
+
+
+FAULT_NEEDS: dict[Fault, dict[str, object]] = {
+    Fault.WINDOW_SIDE: {"left": 20, "right": 3},
+    Fault.MASK_OFF_BY_ONE: {"right": 0},
+    Fault.DROPOUT_INVERTED: {"dropout": 0.3},
+    Fault.ALIBI_SIGN: {"alibi": 1},
+    Fault.V_COLUMNS: {"hdim_v": 24, "v_in_k": True},
+}
+"""What a problem needs for the fault to have an effect; the other faults affect any problem."""

@@ -50,13 +50,15 @@ def test_names_read_back(kernel: object) -> None:
 
 
 def test_few_kernels_and_all_different() -> None:
-    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 168
+    assert len({k.digest for k in KERNELS}) == len(KERNELS) == 176
 
 
 @pytest.mark.parametrize(
     ("line", "arch", "kind"),
     [
-        ("-s 4096 -d 128 --dtype bf16 --causal", "x86_64_v4_bf16", Kind.PREFILL),
+        ("-s 4096 -d 128 --dtype bf16 --causal", "x86_64_amx", Kind.PREFILL),
+        ("-s 16 --seqlen-k 8192 -H 8 --dtype bf16", "x86_64_v4_bf16", Kind.DECODE),
+        ("-s 100 --kv-cache paged:1 --cache-seqlens 8k --append 100 --dtype bf16", "x86_64_amx", Kind.PREFILL),
         ("-s 1 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp16", "x86_64_v4_bf16", Kind.DECODE),
         ("-s 16 --seqlen-k 8192 -H 32 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.DECODE),
         ("-s 16 --seqlen-k 8192 -H 64 --kv-heads 8 --dtype fp32", "x86_64_v4_bf16", Kind.DECODE),
@@ -67,9 +69,9 @@ def test_few_kernels_and_all_different() -> None:
         ("-s 100 --kv-cache paged:1 --cache-seqlens 8k --append 100", "x86_64_v4_bf16", Kind.PREFILL),
         ("-s 9 --kv-cache paged:7 --cache-seqlens 500 --append 9 --rotary 64 --splits 2", "x86_64_v4_bf16", Kind.SPLIT),
         ("-s 1 --kv-cache paged:16 --cache-seqlens 8k --dtype bf16 --kv-dtype int8", "x86_64_v4_bf16", Kind.DECODE),
-        ("-s 64 --kv-cache linear --dtype bf16 --kv-dtype fp8_e4m3 --qscale head", "x86_64_v4_bf16", Kind.PREFILL),
-        ("-s 64 --dtype fp8_e4m3:bf16 --qscale tensor", "x86_64_v4_bf16", Kind.PREFILL),
-        ("-s 1 --dtype fp8_e5m2:fp32 --qscale kv-block --fp8-encoding fnuz", "x86_64_v4_bf16", Kind.PREFILL),
+        ("-s 64 --kv-cache linear --dtype bf16 --kv-dtype fp8_e4m3 --qscale head", "x86_64_amx", Kind.PREFILL),
+        ("-s 64 --dtype fp8_e4m3:bf16 --qscale tensor", "x86_64_amx", Kind.PREFILL),
+        ("-s 1 --dtype fp8_e5m2:fp32 --qscale kv-block --fp8-encoding fnuz", "x86_64_amx", Kind.PREFILL),
         ("-s 1 --seqlen-k 64 -H 2 --dtype bf16 --direction bwd", "x86_64_v4_bf16", Kind.BACKWARD),
         ("-s 64 -H 2 --bias elementwise --direction bwd --dbias --deterministic", "x86_64_v4_bf16", Kind.BACKWARD),
         ("-s 64 -H 2 --direction fwd+bwd --splits 1", "x86_64_v4_bf16", Kind.BACKWARD),
@@ -108,7 +110,7 @@ def test_both_passes_are_one_plan(rows: int, kind: Kind) -> None:
     """Every architecture pairs its own kernels; the forward kernel is the one that it would take alone."""
     problem = Problem.from_cli(f"-s {rows} -H 2 --dtype bf16 --direction fwd+bwd")
     found = [d for d in backend.decide(problem, DEVICE) if isinstance(d, Supported)]
-    assert [d.arch for d in sorted(found, key=lambda d: d.rank)] == list(ARCHS)
+    assert [d.arch for d in sorted(found, key=lambda d: d.rank)] == list(ARCHS[1:])  # no tiles backward
     for decision in found:
         first, second = backend.plan(problem, decision.kernel, DEVICE).stages
         assert (dict(first.detail)["kind"], first.kernel.arch) == (kind, decision.arch)
@@ -122,6 +124,8 @@ def test_archs_by_cpu_flags() -> None:
     assert accepted(flags["x86_64_v3"]) == ("x86_64_v3", "generic")
     assert accepted(flags["x86_64_v4"]) == ("x86_64_v4", "x86_64_v3", "generic")
     assert accepted(flags["x86_64_v4_bf16"]) == ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3", "generic")
+    assert accepted(flags["x86_64_amx"]) == ("x86_64_amx", *accepted(flags["x86_64_v4_bf16"]))
+    assert accepted(flags["x86_64_amx"] - {"amx_bf16"}) == accepted(flags["x86_64_v4_bf16"])
     assert accepted(flags["x86_64_v4_bf16"] - {"fma"}) == ("generic",)
     assert accepted(flags["aarch64"]) == ("aarch64", "generic")
     assert accepted(flags["aarch64_bf16"]) == ("aarch64_bf16", "aarch64", "generic")

@@ -6,20 +6,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, complaints, make_data, run
+from cpu_cases import FAULT_NEEDS, Case, Load, complaints, make_data, run
 from numerics.faults import Fault
 
 from fmha_cli.backends.cpu.arch_detect import detect
 
 BASE = Case("fp32", heads=4, kv_heads=2, q_len=(9,), k_len=(150,), capacity=150, hdim=32, hdim_v=32)
-NEEDS: dict[Fault, dict[str, object]] = {
-    Fault.WINDOW_SIDE: {"left": 20, "right": 3},
-    Fault.MASK_OFF_BY_ONE: {"right": 0},
-    Fault.DROPOUT_INVERTED: {"dropout": 0.3},
-    Fault.ALIBI_SIGN: {"alibi": 1},
-    Fault.V_COLUMNS: {"hdim_v": 24, "v_in_k": True},
-}
-"""What a problem needs for the fault to have an effect; the other faults affect any problem."""
 
 
 def results(load: Load, kind: str, dtype: str, case: Case, fault: Fault | None) -> list[str]:
@@ -33,7 +25,7 @@ def results(load: Load, kind: str, dtype: str, case: Case, fault: Fault | None) 
 @pytest.mark.parametrize("kind", ["prefill", "decode"])
 @pytest.mark.parametrize("fault", Fault)
 def test_fault_shows(load: Load, fault: Fault, kind: str) -> None:
-    case = replace(BASE, **NEEDS.get(fault, {}))
+    case = replace(BASE, **FAULT_NEEDS.get(fault, {}))
     assert results(load, kind, "fp32", case, None) == []
     assert results(load, kind, "fp32", case, fault) != []
 
@@ -48,5 +40,5 @@ def test_a_phantom_key_when_unmasked(load: Load) -> None:
 @pytest.mark.parametrize("fault", sorted(set(Fault) - {Fault.LOW_PRECISION_ACC}))
 def test_fault_shows_in_low_precision(load: Load, fault: Fault, kind: str, dtype: str) -> None:
     """The rounded accumulator is left out, because its error is near the budget. The oracle's rules judge it."""
-    case = replace(BASE, **NEEDS.get(fault, {}))
+    case = replace(BASE, **FAULT_NEEDS.get(fault, {}))
     assert results(load, kind, dtype, case, fault) != []

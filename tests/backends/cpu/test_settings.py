@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from cpu_cases import Case, Load, complaints, make_data, run
 from fmha_null.kernels import null_kernel
+from software_tiles import WHOLE
 
 from fmha_cli import api
 from fmha_cli.backends.cpu import settings
@@ -140,14 +141,14 @@ def test_the_measurement_runs_with_the_kernel_itself(
     monkeypatch.setattr(settings, "LEAST_BYTES", 1 << 20)
     monkeypatch.setattr(settings, "MOST_BYTES", 1 << 20)
     monkeypatch.setattr(settings, "LONG", 128)
-    one = kernel(kind, detect().archs[0])
+    one = kernel(kind, WHOLE[0])
     artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
     _, tried = measurement_of(one, detect(), 1)
     assert measured_settings(artifact.path, one, 1) in tried
 
 
 def test_the_worker_measures(shared_cache: Path) -> None:
-    one = kernel(Kind.PREFILL, detect().archs[0])
+    one = kernel(Kind.PREFILL, WHOLE[0])
     artifact = CpuBackend().build(Stage(one), BuildContext(cache_root=shared_cache))
     with Supervisor() as supervisor:
         found = supervisor.settings("fmha_cli.backends.cpu", "cpu", artifact, one.name, 1)
@@ -209,7 +210,7 @@ def test_planted_a_setting_that_no_kernel_has(monkeypatch: pytest.MonkeyPatch) -
     problem = Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32")
     (good,) = api.run(problem)
     assert good.verdict is Verdict.PASSED
-    assert good.settings == default_settings(kernel(Kind.DECODE, detect().archs[0]), this_processor())
+    assert good.settings == default_settings(kernel(Kind.DECODE, WHOLE[0]), this_processor())
     planted = Settings(values={"nobody": 1}, source=SettingsFrom.FACTS)
     monkeypatch.setattr(CpuBackend, "default_settings", lambda self, kernel, device: planted)
     (row,) = api.run(problem)

@@ -61,6 +61,7 @@ static void tile_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
   const i64 end = job.first_item[job.g1 - job.g0], ratio = a.heads / a.kv_heads;
+  configure_tiles();
   for (i64 item; (item = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < end;) {
     const i64 at = group_of(job, item), g = job.g0 + at, b = g / a.kv_heads, hk = g % a.kv_heads;
     const Sequence s = sequence_of(job.x, b);
@@ -68,6 +69,7 @@ static void tile_task(void* context, i64 thread) {
     const i64 h = FAULT_GQA_HEADS_SWAPPED ? hk + n % ratio * a.kv_heads : hk * ratio + n % ratio;
     attend(job.x, operands_of(job, s, g, b, hk), b, h, tile * BQ, job.tiles + thread * job.tile_stride);
   }
+  release_tiles();
 }
 
 // Fills the tables for a round of work; conversions or tiles.
@@ -85,9 +87,10 @@ static void number_items(Job& job, bool tiles) {
 
 static int launch(const FmhaCpuArgs* args) {
   const FmhaCpuArgs& a = *args;
+  if (!tiles_permitted()) return STATUS_NOT_PERMITTED;
   Job job;
   job.x = make_context(args);
-  job.copy_k = COPY_K || a.block_table;
+  job.copy_k = COPY_K || a.block_table || key_width(a.hdim) != a.hdim;
   job.copy_v = COPY_V || a.block_table;
   const bool copies = job.copy_k || job.copy_v;
   const i64 groups = a.batch * a.kv_heads;

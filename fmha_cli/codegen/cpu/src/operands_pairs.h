@@ -1,7 +1,9 @@
 // Operands of the tile loop in bf16 pairs: K and Q pair neighbouring columns (as they lie in memory), weights
 // and values pair neighbouring keys.
+#if !TILES
 typedef float VALUE;  // the bits of a pair
 enum { V_STEP = 2 };  // keys for each step of the value product
+#endif
 
 INLINE void drop_weight(float* p, i64 j, int z, vf keep) {
   float* at = p + (j / 2) * BQ + z * NL;
@@ -13,9 +15,6 @@ INLINE vf load_columns(const bf16* p, i64 n) { return vload_pairs(p, n); }
 template <class E>
 INLINE vf load_columns(const E* p, i64 n) { return vload_n(p, n); }  // not called: the bias has no columns of pairs
 
-INLINE i64 whole_columns(i64 columns) { return columns; }
-INLINE i64 value_copy_stride(i64 columns) { return columns; }
-INLINE i64 key_copy_stride(i64 columns) { return (columns + 1) / 2 * 2; }
 #if BYTES
 INLINE const bf16* wide_row(const Context& x, bf16* room, const KT* in, i64 columns) {
   widen(x.keys, room, in, columns);
@@ -24,6 +23,10 @@ INLINE const bf16* wide_row(const Context& x, bf16* room, const KT* in, i64 colu
 #else
 INLINE const bf16* wide_row(const Context&, bf16*, const KT* in, i64) { return in; }
 #endif
+#if !TILES
+INLINE i64 whole_columns(i64 columns) { return columns; }
+INLINE i64 value_copy_stride(i64 columns) { return columns; }
+INLINE i64 key_copy_stride(i64 columns) { return (columns + 1) / 2 * 2; }
 static void copy_keys(const Context& x, KEY* out, const KeyRows& in, i64 first, i64 rows, i64 columns) {
   bf16 room[BYTES ? MAX_HDIM : 1];
   for (i64 r = 0; r < rows; ++r, out += key_copy_stride(columns))
@@ -42,3 +45,4 @@ static void copy_values(const Context& x, VALUE* out, const KeyRows& in, i64 fir
     }
   }
 }
+#endif

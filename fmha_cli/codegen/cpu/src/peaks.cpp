@@ -1,5 +1,5 @@
 // Loops that measure what this machine can do at best: fused multiply-adds, bf16 dot products, reads from memory.
-// VECTOR_BYTES and HAS_DOT come before this text. Compile with -ffp-contract=fast.
+// VECTOR_BYTES, HAS_DOT and HAS_TILES come before this text. Compile with -ffp-contract=fast.
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
@@ -12,6 +12,10 @@ typedef bfloat16x8_t Pairs;
 #define DOT(sum, a, b) vbfdotq_f32(sum, a, b)
 #elif HAS_DOT
 #include <immintrin.h>
+#if HAS_TILES
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 typedef __m512bh Pairs;
 #define PAIRS_OF(x) (__m512bh) _mm512_castps_si512(x)
 #define DOT(sum, a, b) _mm512_dpbf16_ps(sum, a, b)
@@ -80,7 +84,26 @@ static void multiply_add(int64_t steps, float factor, float term) {
   sink = total[0];
 }
 
-#if HAS_DOT
+#if HAS_TILES
+// Six independent sums hide the latency of a product of tiles. All tiles are zero: no number slows them.
+enum { TILE_SUMS = 6, TILE_FLOPS = 2 * 16 * 16 * 32, TILE_SHARE = 8 };  // a step takes eight times as long as one of vectors
+static void dot(int64_t steps, float) {
+  alignas(64) const unsigned char config[64] = {1,  0, 0, 0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0,  //
+                                                64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0, 64, 0,  //
+                                                0,  0, 0, 0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0, 0,  0,  //
+                                                16, 16, 16, 16, 16, 16, 16, 16};
+  _tile_loadconfig(config);  // which clears the tiles
+  for (int64_t i = 0; i < steps / TILE_SHARE; ++i) {
+    _tile_dpbf16ps(0, 6, 7);
+    _tile_dpbf16ps(1, 6, 7);
+    _tile_dpbf16ps(2, 6, 7);
+    _tile_dpbf16ps(3, 6, 7);
+    _tile_dpbf16ps(4, 6, 7);
+    _tile_dpbf16ps(5, 6, 7);
+  }
+  _tile_release();
+}
+#elif HAS_DOT
 static void dot(int64_t steps, float factor) {
   const Vec all = factor - Vec{};
   const Pairs m = PAIRS_OF(all);
@@ -155,9 +178,14 @@ EXPORT double fmha_peak_fma(int threads, int rounds, int64_t steps, float factor
   return best_rate(threads, rounds, work, [=](int) { multiply_add(steps, factor, term); });
 }
 
-// FLOP/s of bf16 dot products with float32 accumulation; 0 where the instruction is absent.
+// FLOP/s of bf16 dot products with float32 accumulation; 0 where the instruction is absent, or the system
+// does not permit tiles.
 EXPORT double fmha_peak_dot(int threads, int rounds, int64_t steps, float factor) {
-#if HAS_DOT
+#if HAS_TILES
+  if (syscall(SYS_arch_prctl, 0x1023, 18) != 0) return 0;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  const double work = double(TILE_SUMS) * TILE_FLOPS * double(steps / TILE_SHARE);
+  return best_rate(threads, rounds, work, [=](int) { dot(steps, factor); });
+#elif HAS_DOT
   const double work = 2.0 * CHAINS * (VECTOR_BYTES / 2) * double(steps);
   return best_rate(threads, rounds, work, [=](int) { dot(steps, factor); });
 #else

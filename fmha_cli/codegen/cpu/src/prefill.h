@@ -25,12 +25,13 @@ struct Tile {
 };
 
 INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
-  return (BQ * (whole_columns(hdim) + whole_columns(hdim_v) + BC + NL) + RS * hdim + (BYTES_Q ? BQ * (hdim + 1) : 0) + (i64)(sizeof(Tile) / sizeof(float)) + 127) / 64 * 64;
+  const i64 width = key_width(hdim), tile = (i64)(sizeof(Tile) / sizeof(float)), wide = BYTES_Q ? BQ * (width + 1) : 0;
+  return (BQ * (whole_columns(hdim) + whole_columns(hdim_v) + BC + NL) + RS * width + wide + tile + 127) / 64 * 64;
 }
 
 // S of keys [j0, j1) into p, and the running maximum of the raw scores into top.
 static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
-  const i64 hdim = t.x->a->hdim;
+  const i64 hdim = t.x->a->hdim, width = key_width(hdim);
   i64 j = j0;
   for (; j + RS <= j1; j += RS)
     QK_FULL((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q, hdim, p + (j - j0) * BQ,
@@ -39,8 +40,8 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
   // The last rows alone: what lies behind them may not exist, and must not enter the maximum.
   KEY* tail = (KEY*)t.k_tail;
   for (i64 r = 0; r < RS; ++r)
-    memcpy(tail + r * hdim, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)hdim * sizeof(KEY));
-  QK_FULL((const char*)tail, hdim * (i64)sizeof(KEY), t.q, hdim, p + (j - j0) * BQ, top);
+    memcpy(tail + r * width, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)width * sizeof(KEY));
+  QK_FULL((const char*)tail, width * (i64)sizeof(KEY), t.q, hdim, p + (j - j0) * BQ, top);
 }
 
 // The first key of [j0, j1) that some row does not see; a multiple of RS from j0, or j1.
@@ -159,6 +160,7 @@ static void value_block(Tile& t, i64 j0, i64 n) {
   const VALUE* v = t.kv.v + (j0 / V_STEP) * t.kv.v_stride;
   const i64 columns = whole_columns(t.x->a->hdim_v), steps = (n + V_STEP - 1) / V_STEP;
   const bool first = !t.started;
+  pad_weights(t.p, n);
   values(v, t.kv.v_stride, t.p, steps, t.o, columns, t.shrink, first);
   t.started = true;
   if (FAULT_LOW_PRECISION_ACC)
@@ -255,13 +257,14 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   t.scaled = scaled_of(x, b, h, i0);
   const QT* q = q_row(a, t.s, b, h, i0);
 #if BYTES_Q
-  ROW* wide = (ROW*)(t.k_tail + RS * a.hdim);
+  ROW* wide = (ROW*)(t.k_tail + RS * key_width(a.hdim));
   const i64 stride = key_copy_stride(a.hdim);
   for (i64 n = 0; n < t.rows; ++n) widen(x.queries, wide + n * stride, q + n * a.q_row_stride, a.hdim);
   pack_queries(t.q, wide, stride, t.rows, a.hdim, t.scaled.flip);
 #else
   pack_queries(t.q, q, a.q_row_stride, t.rows, a.hdim, t.scaled.flip);
 #endif
+  pad_queries(t.q, a.hdim);
   float top, sum;
   start_row(x, h, top, sum);
   for (int z = 0; z < NZ; ++z) {

@@ -1,0 +1,147 @@
+"""The hardware build of kernels with matrix tiles: its disassembly, and the system's refusal. It is not executed."""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from cpu_cases import Case, arguments, kernel_of, make_data
+from software_tiles import AMX
+
+from fmha_cli import api
+from fmha_cli.backends.cpu import backend
+from fmha_cli.backends.cpu.building import build_cpu, compile_flags
+from fmha_cli.backends.cpu.inspection import inspect_library
+from fmha_cli.backends.cpu.listing import Instruction, disassembler, innermost_loops, instructions
+from fmha_cli.backends.cpu.peaks import build_peak_loops
+from fmha_cli.backends.cpu.session import CpuSession
+from fmha_cli.codegen.abi import ENTRY, Status
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.codegen.struct import pack
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import BoundTensor, BuildContext
+from fmha_cli.domain.tensors import shapes_of
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.toolchain.cpp.toolchain import ToolchainKind
+
+pytestmark = pytest.mark.skipif(AMX in backend.probe().devices[0].archs, reason="this machine has AMX: nothing refuses")
+PRODUCT, KERNEL = "tdpbf16ps", kernel_of(AMX, "bf16", "prefill")
+COMPILERS = {"g++": ToolchainKind.GCC, "clang++": ToolchainKind.CLANG, "zig": ToolchainKind.ZIG}
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(c, marks=() if c == "g++" else pytest.mark.slow) for c in COMPILERS]
+)
+def library(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kernel with the flags of ``fmha build``, by each compiler."""
+    name = request.param
+    if importlib.util.find_spec("ziglang") is None if name == "zig" else shutil.which(name) is None:
+        pytest.skip(f"no {name}")
+    command = [sys.executable, "-m", "ziglang", "c++"] if name == "zig" else [name]
+    folder = tmp_path_factory.mktemp("tiles")
+    (folder / "k.cpp").write_text(emit(KERNEL))
+    subprocess.run(
+        [*command, *compile_flags(load_arch(AMX), COMPILERS[name]), "k.cpp", "-o", "k.so"], cwd=folder, check=True
+    )
+    return folder / "k.so"
+
+
+@pytest.fixture(scope="module")
+def listing(library: Path) -> str:
+    program = disassembler("x86_64")
+    if program is None:
+        pytest.skip("no disassembler for x86_64")
+    command = [program, "-d", "--no-show-raw-insn", str(library)]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_products_are_in_the_innermost_loops(listing: str) -> None:
+    """Scores, and values of 32 and of 16 columns. A tile that is loaded is used twice; no vector goes to the stack."""
+    loops = [loop for loop in innermost_loops(listing) if loop.counts[PRODUCT]]
+    assert {loop.counts[PRODUCT] for loop in loops} == {4, 2}
+    for loop in loops:
+        assert loop.counts["tileloadd"] == {4: 4, 2: 3}[loop.counts[PRODUCT]]
+        assert {name for name in loop.counts if "tile" in name} == {"tileloadd"}
+        assert loop.stack_moves == 0
+        assert len(loop.body) <= 32
+    assert sum(loop.counts[PRODUCT] for loop in loops) == sum(one.mnemonic == PRODUCT for one in instructions(listing))
+
+
+def test_no_tile_is_spilled(listing: str) -> None:
+    """Sums are stored once for each product, and no other tile ever is."""
+    stored = [one.operands.split(",")[0] for one in instructions(listing) if one.mnemonic == "tilestored"]
+    assert set(stored) <= {f"%tmm{n}" for n in range(4)}
+    assert not any("rsp" in one.operands for one in instructions(listing) if one.mnemonic.startswith("tile"))
+
+
+def test_tiles_are_configured_before_their_first_use(listing: str) -> None:
+    """A task begins with the configuration and ends with the release; what it calls has neither."""
+    code = list(instructions(listing))
+    configured = [one for one in code if one.mnemonic == "ldtilecfg"]
+    assert len(configured) == 1
+    task = [one for one in code if one.symbol == configured[0].symbol]
+    assert "tile_task" in configured[0].symbol
+    assert task.index(configured[0]) < min((n for n, one in enumerate(task) if _uses_tiles(one)), default=len(task))
+    assert {one.symbol for one in code if one.mnemonic == "tilerelease"} == {configured[0].symbol}
+
+
+def _uses_tiles(one: Instruction) -> bool:
+    return one.mnemonic == PRODUCT or one.mnemonic.startswith("tile")
+
+
+def test_inspect_counts_and_names_the_products(library: Path) -> None:
+    seen = inspect_library(library)
+    if seen["why"] is not None:
+        pytest.skip(str(seen["why"]))
+    assert seen["matrix_mnemonics"] == {PRODUCT: seen["matrix_instructions"]}
+    assert seen["matrix_instructions"] >= 4 + 4 + 2  # type: ignore[operator]
+
+
+def test_a_system_without_tiles_is_a_status(library: Path) -> None:
+    """The launch asks first, so that no instruction is refused by a signal."""
+    case = Case("bf16")
+    make_data(case, np.random.default_rng(1))
+    assert ctypes.CDLL(str(library))[ENTRY](ctypes.byref(pack(arguments(case)))) == Status.NOT_PERMITTED
+
+
+def test_a_refusal_names_the_way_out(shared_cache: Path) -> None:
+    problem = Problem.from_cli("-H 1 -s 32 -d 32 --dtype bf16")
+    tensors, at = {}, 0
+    for name, shape in shapes_of(problem).items():
+        tensors[name] = BoundTensor(
+            name, at, shape.dtype.value, shape.shape, (32 * 32, 32 * 32, 32, 1)[: len(shape.shape)]
+        )
+        at += 4096
+    session = CpuSession(DeviceFacts(id="cpu", archs=(AMX,)))
+    plan = backend.plan(problem, KERNEL, DeviceFacts(id="cpu", archs=(AMX,)))
+    session.load(plan, [build_cpu(KERNEL, BuildContext(cache_root=shared_cache)).path])
+    session.bind(memoryview(bytearray(at)), tensors, 1)
+    with pytest.raises(EnvironmentProblem, match="matrix tiles") as caught:
+        session.launch()
+    assert caught.value.code == "K115"
+    session.close()
+
+
+def test_rows_are_not_run_and_kernels_are_built() -> None:
+    (row,) = api.run(Problem.from_cli("-H 1 -s 32 -d 32 --dtype bf16"), arch=AMX)
+    assert row.verdict is Verdict.NOT_RUN
+    assert "no device here accepts x86_64_amx" in " ".join(row.notes)
+
+
+def test_the_loop_of_the_peak_has_products_of_tiles(shared_cache: Path) -> None:
+    artifact = build_peak_loops(DeviceFacts(id="cpu", archs=(AMX,)), BuildContext(cache_root=shared_cache))
+    program = disassembler("x86_64")
+    if program is None:
+        pytest.skip("no disassembler for x86_64")
+    command = [program, "-d", "--no-show-raw-insn", str(artifact.path)]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert [loop.counts[PRODUCT] for loop in innermost_loops(text) if loop.counts[PRODUCT]] == [6]

@@ -1,0 +1,93 @@
+"""AMX kernels whose tile instructions are functions in C++: the generator's text with one macro set, for machines without AMX.
+
+With AVX512-BF16 nothing else changes. On other machines the vector operations are those of ``generic``, widened to 16 floats.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from numerics.faults import Fault, TileFault
+from planted_cpu import CHOSEN, _short_blocks, _with
+
+from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.backends.cpu.kernels import cpu_kernels
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.codegen.cpu.parts import source_text
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.kernel import KernelSpec
+
+AMX, VECTORS, ANYWHERE = "x86_64_amx", "x86_64_v4_bf16", "generic"
+HOSTS = (VECTORS, ANYWHERE)
+"""Architectures whose flags compile software tiles."""
+HOST = VECTORS if VECTORS in detect().archs else ANYWHERE
+WHOLE = tuple(arch for arch in detect().archs if arch != AMX)
+"""The architectures of this machine that have a kernel of every dtype and kind, best first."""
+TILE_FAULTS = "fmha_tile_faults"
+"""The variable of a library in which software tiles note what a processor would refuse."""
+
+FAULTS = (*Fault, *TileFault)
+
+_PAIRS = """
+INLINE vf vload_pairs(const bf16* p, i64 n) {
+  vf x = {};
+  memcpy(&x, p, (size_t)min64(n, 2 * NL) * sizeof(bf16));
+  return x;
+}
+INLINE vf vjoin(vf a, vf b) {
+  vu x;
+  for (int i = 0; i < NL; ++i) {
+    bf16 low, high;
+    from_float(&low, a[i]), from_float(&high, b[i]);
+    x[i] = (uint32_t)high.bits << 16 | low.bits;
+  }
+  return (vf)x;
+}
+INLINE vf vzip(vf a, vf b) { return (vf)(((vu)a >> 16) | (vu)b); }
+"""
+
+
+def tiles_kernel(host: str = HOST) -> KernelSpec:
+    """The AMX kernel, to be built with the flags of another architecture."""
+    return replace(next(iter(cpu_kernels(load_arch(AMX)))), arch=host)
+
+
+def software(kernel: KernelSpec, text: str | None = None) -> str:
+    """The text of :func:`tiles_kernel` with functions in place of instructions."""
+    text = _with(text or emit(kernel), {"#define TILES_SOFTWARE 0\n": "#define TILES_SOFTWARE 1\n"})
+    vectors = source_text("simd_avx512.h")
+    return text if kernel.arch == VECTORS else _with(text, {vectors: sixteen_floats() + _PAIRS})
+
+
+def planted_software(kernel: KernelSpec) -> str:
+    """The same with short blocks of keys and every fault, of which a variable chooses one: all cost one compile."""
+    macros = {
+        f"#define FAULT_{fault.name} 0\n": f"#define FAULT_{fault.name} ({CHOSEN} == {number})\n"
+        for number, fault in enumerate(FAULTS, 1)
+    }
+    variable = f'extern "C" {{ __attribute__((visibility("default"))) int {CHOSEN} = 0; }}\n'
+    return software(kernel, _with(f"{variable}{_short_blocks(kernel)}", macros))
+
+
+def sixteen_floats() -> str:
+    """``simd_generic.h`` with vectors of 16 floats."""
+    text = source_text("simd_generic.h")
+    assert text.count("vector_size(16)") == 3
+    lanes = range(16)
+    return _with(
+        text.replace("vector_size(16)", "vector_size(64)"),
+        {
+            "NL = 4": "NL = 16",
+            "(vf){x, x, x, x}": "x - vf{}",
+            "(vi){0, 1, 2, 3}": f"(vi){{{', '.join(map(str, lanes))}}}",
+            "(vu){0, 1, 2, 3}": f"(vu){{{', '.join(map(str, lanes))}}}",
+            "(vf){0, 1, 2, 3}": f"(vf){{{', '.join(map(str, lanes))}}}",
+            "(vf){to_float(p[0]), to_float(p[1]), to_float(p[2]), to_float(p[3])}": (
+                f"(vf){{{', '.join(f'to_float(p[{i}])' for i in lanes)}}}"
+            ),
+            "(x[0] + x[1]) + (x[2] + x[3])": " + ".join(f"x[{i}]" for i in lanes),
+            "float a = x[0] > x[1] ? x[0] : x[1], b = x[2] > x[3] ? x[2] : x[3];": (
+                "float a = x[0], b = a;\n  for (int i = 0; i < NL; ++i) b = b > x[i] ? b : x[i];"
+            ),
+        },
+    )
