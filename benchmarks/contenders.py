@@ -10,18 +10,21 @@ import ctypes
 import math
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from isa import ISAS
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported
+from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.processor import microarchitecture, this_processor
 from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
@@ -50,18 +53,31 @@ def context() -> BuildContext:
     return BuildContext(cache_root=root)
 
 
-def ours(problem: Problem, inputs: dict[str, Array], threads: int) -> Contender:
-    """This project's kernel through its backend and session, run as in the worker."""
-    backend, device = CpuBackend(), detect()
+def device_for(isa: str | None) -> DeviceFacts:
+    """This machine, held to an instruction set of ``ISAS``.
+
+    Raises:
+        KeyError: an unknown instruction set.
+        ValueError: the machine does not have it.
+    """
+    device = detect()
+    return device if isa is None else replace(device, archs=device.archs[device.archs.index(ISAS[isa].arch) :])
+
+
+def ours(problem: Problem, inputs: dict[str, Array], threads: int, isa: str | None = None) -> Contender:
+    """This project's kernel through its backend and session, run as in the worker, with the settings of this processor."""
+    backend, device = CpuBackend(), device_for(isa)
     found = [d for d in backend.decide(problem, device) if isinstance(d, Supported)]
     kernel = min(found, key=lambda d: d.rank).kernel
     plan = backend.plan(problem, kernel, device)
-    artifact = backend.build(plan.stages[0], context())
+    artifacts = [backend.build(stage, context()).path for stage in plan.stages]
+    settings = backend.default_settings(plan.main, device)
+    device = device if settings is None else replace(device, settings=tuple(settings.values.items()))
     arena = Arena(layout_of(problem, plan.workspaces))
     arena.write(inputs)
     arena.prepare()
     session = backend.open(device)
-    session.load(plan, [artifact.path])
+    session.load(plan, artifacts)
     session.bind(memoryview(arena._map), arena.layout.tensors, threads)
 
     def gradients() -> Array:
@@ -88,9 +104,10 @@ _STEPS, _ROUNDS, _CHAINS = 4_000_000, 2, 24
 _READ_BYTES, _READ_ROUNDS = 192 << 20, 8
 
 
-def ceilings(threads: int) -> dict[str, Ceiling]:
+def ceilings(threads: int, isa: str | None = None) -> dict[str, Ceiling]:
     """The peak loops, each tens of milliseconds long: fma, dot and read."""
-    library = ctypes.CDLL(str(build_peak_loops(detect(), context()).path))
+    device = device_for(isa)
+    library = ctypes.CDLL(str(build_peak_loops(device, context()).path))
     f32, i64 = ctypes.c_float, ctypes.c_int64
     for name in ("fmha_peak_fma", "fmha_peak_dot", "fmha_peak_read"):
         getattr(library, name).restype = ctypes.c_double
@@ -104,7 +121,7 @@ def ceilings(threads: int) -> dict[str, Ceiling]:
     def read() -> float:
         return float(library.fmha_peak_read(threads, _READ_ROUNDS, i64(_READ_BYTES)))
 
-    bits = vector_bits(load_arch(detect().archs[0]))
+    bits = vector_bits(load_arch(device.archs[0]))
     work = 2.0 * _ROUNDS * threads * _STEPS * (_CHAINS if bits == 512 else _CHAINS // 2) * (bits // 32)
     return {"fma": Ceiling(fma, work), "dot": Ceiling(dot, 2 * work), "read": Ceiling(read, None)}
 
@@ -115,9 +132,11 @@ def tensors(problem: Problem) -> dict[str, Array]:
     return dict(cases.case(problem, "normal", stream="fmha", check=False).inputs)
 
 
-def peers(problem: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
-    """Every peer that can run the problem, and a line for each that cannot."""
-    for maker in (torch_contenders, ort_contenders, openvino_contenders):
+def peers(
+    problem: Problem, inputs: dict[str, Array], threads: int, isa: str | None = None
+) -> Iterator[Contender | str]:
+    """Every peer that can run the problem, and a line for each that cannot. Only PyTorch can be held to an instruction set."""
+    for maker in (torch_contenders, ort_contenders, openvino_contenders) if isa is None else (torch_contenders,):
         try:
             yield from maker(problem, inputs, threads)
         except ImportError as fault:
@@ -263,10 +282,20 @@ def library_versions() -> dict[str, str]:
 
 def machine() -> dict[str, str | int]:
     """A description of the machine."""
-    device = detect()
-    return {"cpu": device.name, "arch": device.archs[0], "threads": device.units, "llc_bytes": device.llc_bytes} | {
-        "governor": _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))
+    device, processor = detect(), this_processor()
+    known = microarchitecture(processor)
+    named = {
+        "family": processor.family,
+        "model": processor.model,
+        "microarchitecture": known.name if known else "unknown",
     }
+    return {
+        "cpu": device.name,
+        **named,
+        "arch": device.archs[0],
+        "threads": device.units,
+        "llc_bytes": device.llc_bytes,
+    } | {"governor": _read(Path("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))}
 
 
 def _read(path: Path) -> str:

@@ -1,15 +1,16 @@
-"""Compare the CPU kernel with its peers and the machine's own ceilings, interleaved in one run.
+"""Compare the CPU kernels with their peers, with each other and with the machine's own ceilings, interleaved in one run.
 
-    python benchmarks/cpu_attention.py [--quick] [--only TEXT] [--rounds N] [--threads N] [--json FILE]
+    python benchmarks/cpu_attention.py [--quick] [--only TEXT] [--rounds N] [--threads N] [--isa avx2] [--alone] [--json FILE]
 
-Needs the extra ``peers``. Every round samples each contender and the ceiling loop once, in a new random order, with a
-pause before each sample (thread pools spin). A sample waits for a quiet machine and is repeated if other processes used
-the machine (``quiet.py``); the result shows how much they used.
+Needs the extra ``peers``. ``cpu_cells.py`` has the problems and what each must reach. Every round samples each contender and
+the ceiling loop once, in a new random order, with a pause before each sample (thread pools spin). A sample waits for a
+quiet machine and is repeated if other processes used the machine (``quiet.py``); the result shows how much they used.
 
-The script reports medians over the rounds: GFLOP/s (or GB/s), the share of the ceiling of the same round with its 95 %
-interval, and the time of each peer divided by our time, with its interval. Data are normally distributed. Before
-timing, every contender's output is compared with ours. ONNX Runtime's idle threads do not spin in this script, which
-may slow it down a little on small shapes.
+The script reports medians over the rounds with their 95 % intervals: GFLOP/s (or GB/s), the share of the ceiling of the same
+round, the time of each peer divided by our time, and our time for a unit of work divided by that of another problem of ours.
+Data are normally distributed. Before timing, every peer's output is compared with ours. ONNX Runtime's idle threads do not
+spin in this script, which may slow it down a little on small shapes. OpenVINO is left out with ``--isa``, because no switch
+of its own holds it to an instruction set.
 """
 
 from __future__ import annotations
@@ -20,82 +21,29 @@ import os
 import random
 import sys
 import time
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 _THREADS = str(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1)
 for _name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(_name, _THREADS)
+if "--isa" in sys.argv[1:-1]:
+    from isa import ISAS
+
+    os.environ.update(ISAS[sys.argv[sys.argv.index("--isa") + 1]].variables)
 
 import numpy as np  # noqa: E402 - the variables above must be set first
 from contenders import Ceiling, Contender, ceilings, library_versions, machine, ours, peers, tensors  # noqa: E402
+from cpu_cells import Cell, cells  # noqa: E402
 from quiet import Clock, repeats_for  # noqa: E402
 
 from fmha_cli.domain.problem import Problem  # noqa: E402
 from fmha_cli.measure.stats import median, median_interval  # noqa: E402
 
 PAUSE_S = 0.010
-CEILING = "ceiling"
-
-
-@dataclass(frozen=True)
-class Floor:
-    """The required minimum: share of the ceiling, x PyTorch (its best form), x the best other peer."""
-
-    regime: str
-    share: float
-    torch: float | None
-    other: float | None
-
-
-F32_D128, F32_D64 = Floor("fp32 full d128", 0.80, 2.2, 1.1), Floor("fp32 full d64", 0.72, 2.2, 1.1)
-CAUSAL = {
-    s: Floor(f"fp32 causal S={s}", f, 2.6, 1.4) for s, f in ((4096, 0.82), (2048, 0.82), (1024, 0.72), (512, 0.60))
-}
-BF16 = {
-    (128, False): Floor("bf16 d128 full", 0.78, 4.0, 1.4),
-    (128, True): Floor("bf16 d128 causal", 0.70, 5.0, 2.4),
-    (64, False): Floor("bf16 d64 full", 0.75, 3.5, 1.4),
-    (64, True): Floor("bf16 d64 causal", 0.65, 5.0, 2.2),
-}
-
-
-BACKWARD = {
-    ("fp32", False): Floor("backward fp32 full", 0.84, 2.2, None),
-    ("fp32", True): Floor("backward fp32 causal", 0.76, 2.6, None),
-    ("bf16", False): Floor("backward bf16 full", 0.80, 2.0, None),
-    ("bf16", True): Floor("backward bf16 causal", 0.70, 2.0, None),
-}
-
-
-def backward_cases() -> list[tuple[str, Floor]]:
-    """The backward passes; the last ones have fewer heads than threads."""
-    shapes = ((16, 1024, 64), (16, 1024, 128), (8, 4096, 128), (1, 2048, 128))
-    return [
-        (f"-b 1 -H {h} -s {s} -d {d} --dtype {dtype} --direction bwd{' --causal' * causal}", floor)
-        for h, s, d in shapes
-        for (dtype, causal), floor in BACKWARD.items()
-    ]
-
-
-def cases() -> list[tuple[str, Floor]]:
-    """The problems with their floors."""
-    shapes = [(1, 16, 16, 1024, 64), (1, 16, 16, 1024, 128), (1, 8, 8, 4096, 128), (1, 32, 8, 2048, 128)]
-    out: list[tuple[str, Floor]] = []
-    for b, h, g, s, d in shapes:
-        base = f"-b {b} -H {h} --kv-heads {g} -s {s} -d {d}"
-        out.append((f"{base} --dtype fp32", F32_D128 if d == 128 else F32_D64))
-        out.append((f"{base} --dtype fp32 --causal", CAUSAL[s]))
-        if g == h:
-            out.append((f"{base} --dtype bf16", BF16[d, False]))
-            out.append((f"{base} --dtype bf16 --causal", BF16[d, True]))
-    out.append(("-b 4 -H 16 -s 512 -d 64 --dtype fp32 --causal", CAUSAL[512]))
-    out.append(("-b 1 -H 16 -s 1024 -d 128 --dtype fp16", Floor("fp16 full d128", 0.75, None, 1.1)))
-    decode = "-b 4 -H 32 --kv-heads 8 -s 1 --seqlen-k 8192 -d 128"
-    out.append((f"{decode} --dtype fp32", Floor("decode fp32", 0.70, 1.6, None)))
-    out.append((f"{decode} --dtype bf16", Floor("decode bf16", 0.70, 3.0, None)))
-    return out + backward_cases()
+CEILING, OWN, BASE = "ceiling", "fmha", "base"
 
 
 def check(reference: Contender, other: Contender, problem: Problem) -> str | None:
@@ -110,21 +58,33 @@ def check(reference: Contender, other: Contender, problem: Problem) -> str | Non
     return None if error <= limit else f"{other.name} differs from ours by {error:.3g}"
 
 
-def measure(problem: Problem, rounds: int, threads: int, ceiling: Ceiling, clock: Clock) -> dict[str, Any]:
-    """Interleaved rounds of all contenders on one problem: nanoseconds per contender, ceiling rate per round."""
+def entrants(cell: Cell, threads: int, alone: bool) -> tuple[list[Contender], list[str]]:
+    """Ours, the base or the peers of a cell, and why peers are missing."""
+    problem, notes = cell.problem, []
     inputs = tensors(problem)
-    contenders = [ours(problem, inputs, threads)]
-    notes: list[str] = []
-    for found in peers(problem, inputs, threads):
-        if isinstance(found, str):
-            notes.append(found)
+    found = [ours(problem, inputs, threads, cell.isa)]
+    if cell.base is not None:
+        base = Problem.from_cli(cell.base)
+        other = ours(base, tensors(base), cell.base_threads or threads, cell.isa)
+        return [*found, Contender(BASE, other.run)], notes
+    for peer in peers(problem, inputs, threads, cell.isa) if cell.ahead and not alone else ():
+        if isinstance(peer, str):
+            notes.append(peer)
             continue
-        wrong = check(contenders[0], found, problem)
+        wrong = check(found[0], peer, problem)
         notes.extend([wrong] if wrong else [])
-        contenders.extend([] if wrong else [found])
+        found.extend([] if wrong else [peer])
+    return found, notes
+
+
+def measure(
+    cell: Cell, rounds: int, threads: int, ceiling: Ceiling, clock: Clock, *, alone: bool = False
+) -> dict[str, Any]:
+    """Interleaved rounds of all contenders of a cell: nanoseconds per contender, ceiling rate per round."""
+    contenders, notes = entrants(cell, threads, alone)
     rates: list[float] = []
     top = Contender(CEILING, lambda: rates.append(ceiling.run()))
-    everyone = [*contenders, top]
+    everyone = [*contenders, *([top] if cell.share is not None else [])]
     repeats = {c.name: repeats_for(c.run) for c in contenders} | {CEILING: 1}
     samples: dict[str, list[float]] = {c.name: [] for c in everyone}
     others: dict[str, list[float]] = {c.name: [] for c in everyone}
@@ -138,69 +98,85 @@ def measure(problem: Problem, rounds: int, threads: int, ceiling: Ceiling, clock
             rate = max(rates, default=0.0) if ceiling.work is None or not clock.cpu else ceiling.work / taken.ns * 1e9
             samples[contender.name].append(rate if contender is top else taken.ns)
             others[contender.name].append(taken.others)
-    return {"ceiling": samples.pop(CEILING), "samples_ns": samples, "others": others, "notes": notes}
+    return {"ceiling": samples.pop(CEILING, []), "samples_ns": samples, "others": others, "notes": notes}
 
 
-def summary(problem: Problem, floor: Floor, raw: dict[str, Any], unit: str) -> dict[str, Any]:
-    """The medians of per-round ratios."""
-    work = problem.bytes() if unit == "GB/s" else problem.flops()
-    mine = raw["samples_ns"]["fmha"]
-    shares = [work / t * 1e9 / rate for t, rate in zip(mine, raw["ceiling"], strict=True)]
-    ratios = {
-        name: [theirs / us for theirs, us in zip(times, mine, strict=True)]
-        for name, times in raw["samples_ns"].items()
-        if name != "fmha"
-    }
-    middle = {name: float(np.median(values)) for name, values in ratios.items()}
-    ends = {name: median_interval(values) for name, values in ratios.items()}
-    torch = min((v for n, v in middle.items() if n.startswith("torch")), default=None)
-    other = min((v for n, v in middle.items() if not n.startswith("torch")), default=None)
-    share = float(np.median(shares))
-    wanted = ((share, floor.share), (torch, floor.torch), (other, floor.other))
-    missed = [w for got, w in wanted if w is not None and got is not None and got < w]
-    interval = median_interval(shares)
-    return {
-        "problem": problem.repro(),
-        "regime": floor.regime,
+def work_of(problem: Problem, threads: int) -> float:
+    """Units of work of one thread: visible pairs of all heads, or bytes of a decode problem."""
+    return (problem.bytes() if problem.seqlen_q == 1 else problem.heads * problem.visible_pairs()) / threads
+
+
+def middle(values: Sequence[float]) -> dict[str, Any]:
+    """The median and its 95 % interval, which few values do not have."""
+    interval = median_interval(values)
+    return {"median": float(np.median(values)), "ci95": None if interval is None else list(interval)}
+
+
+def summary(cell: Cell, raw: dict[str, Any], threads: int) -> dict[str, Any]:
+    """The medians of per-round ratios, and which floors are missed."""
+    problem = cell.problem
+    decode = problem.seqlen_q == 1
+    work = problem.bytes() if decode else problem.flops()
+    mine = raw["samples_ns"][OWN]
+    row: dict[str, Any] = {
+        **{key: value for key, value in asdict(cell).items() if value is not None},
         "rate": work / median(mine),
-        "unit": unit,
-        "share": share,
-        "share_ci95": None if interval is None else list(interval),
-        "best_share": max(work / min(mine) * 1e9 / max(raw["ceiling"]), 0.0),
-        "ratios": middle,
-        "ratios_ci95": {name: None if e is None else list(e) for name, e in ends.items()},
-        "noise": float(np.median([x for shares_ in raw["others"].values() for x in shares_])),
-        "torch": torch,
-        "other": other,
-        "floor": vars(floor),
-        "met": not missed,
+        "unit": "GB/s" if decode else "GF",
+        "ms": median(mine) / 1e6,
         **raw,
+        "noise": float(np.median([x for shares in raw["others"].values() for x in shares])),
     }
+    missed = []
+    if cell.share is not None:
+        row["reached"] = middle([work / t * 1e9 / rate for t, rate in zip(mine, raw["ceiling"], strict=True)])
+        missed += ["share"] if row["reached"]["median"] < cell.share else []
+    if cell.base is not None:
+        unit = work_of(Problem.from_cli(cell.base), cell.base_threads or threads) / work_of(problem, threads)
+        row["relative"] = middle([t / b * unit for t, b in zip(mine, raw["samples_ns"][BASE], strict=True)])
+        missed += ["relative"] if cell.most is not None and row["relative"]["median"] > cell.most else []
+    elif cell.ahead:
+        row["peers"] = {
+            name: middle([theirs / us for theirs, us in zip(times, mine, strict=True)])
+            for name, times in raw["samples_ns"].items()
+            if name != OWN
+        }
+        missed += [name for name, ratio in row["peers"].items() if ratio["median"] <= 1]
+        torch = [ratio["median"] for name, ratio in row["peers"].items() if name.startswith("torch")]
+        missed += ["torch"] if cell.torch is not None and torch and min(torch) < cell.torch else []
+    missed += ["time"] if cell.microseconds is not None and median(mine) > 1e3 * cell.microseconds else []
+    return row | {"missed": missed}
 
 
-def line(row: dict[str, Any]) -> str:
+def span(found: Mapping[str, Any], form: str) -> str:
+    """A median with its interval."""
+    ends = found["ci95"]
+    text = format(found["median"], form)
+    return text if ends is None else f"{text} ({format(ends[0], form)}-{format(ends[1], form)})"
+
+
+def line(row: Mapping[str, Any]) -> str:
     """One row of the table, in Markdown."""
-    floor, ends = row["floor"], row["share_ci95"]
-    scale = "" if ends is None else f" ({ends[0]:.0%}-{ends[1]:.0%})"
-    peers_text = ", ".join(
-        f"{n} x{v:.2f}" + ("" if (e := row["ratios_ci95"][n]) is None else f" ({e[0]:.2f}-{e[1]:.2f})")
-        for n, v in sorted(row["ratios"].items())
-    )
-    wanted = f"{floor['share']:.0%}"
-    wanted += f", torch x{floor['torch']}" if floor["torch"] else ""
-    wanted += f", other x{floor['other']}" if floor["other"] else ""
-    cells = (
+    peers_text = ", ".join(f"{name} x{span(ratio, '.2f')}" for name, ratio in sorted(row.get("peers", {}).items()))
+    against = f"x{span(row['relative'], '.2f')} of the time" if "relative" in row else peers_text
+    wanted = [
+        *([f"{row['share']:.0%}, aim {row['aim']:.0%}"] if "share" in row else []),
+        *(["ahead"] if row["ahead"] else []),
+        *([f"torch x{row['torch']}"] if "torch" in row else []),
+        *([f"at most x{row['most']:.2f}"] if "most" in row else []),
+        *([f"at most {row['microseconds']} us"] if "microseconds" in row else []),
+    ]
+    rate = f"{1e3 * row['ms']:.1f} us" if "microseconds" in row else f"{row['rate']:.0f} {row['unit']}"
+    cells_of = (
         row["regime"],
-        row["problem"].replace(" --dtype fp32", ""),
-        f"{row['rate']:.0f} {row['unit']}",
-        f"{row['share']:.0%}{scale}",
-        f"{row['best_share']:.0%}",
-        peers_text,
+        row["flags"].replace(" --dtype fp32", "").replace(" --direction bwd", ""),
+        rate,
+        span(row["reached"], ".0%") if "reached" in row else "",
+        against,
         f"{row['noise']:.0%}",
-        wanted,
-        "met" if row["met"] else "NOT MET",
+        "; ".join(wanted),
+        "met" if not row["missed"] else f"NOT MET: {', '.join(row['missed'])}",
     )
-    return "| " + " | ".join(cells) + " |"
+    return "| " + " | ".join(cells_of) + " |"
 
 
 def main() -> None:
@@ -209,6 +185,8 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--threads", type=int, default=int(_THREADS))
     parser.add_argument("--only", default="", help="regimes that contain this text")
+    parser.add_argument("--alone", action="store_true", help="without the peers")
+    parser.add_argument("--isa", choices=("avx2",), help="hold ours and the peers to it: the cells of that set alone")
     parser.add_argument(
         "--clock", choices=("wall", "cpu"), default="wall", help="cpu: for --threads 1 on a busy machine"
     )
@@ -216,34 +194,37 @@ def main() -> None:
     parser.add_argument("--json", type=Path, help="write every sample")
     chosen = parser.parse_args()
     rounds = 3 if chosen.quick else chosen.rounds
-    rates = ceilings(chosen.threads)
+    rates = ceilings(chosen.threads, chosen.isa)
     clock = Clock(patience=chosen.patience, cpu=chosen.clock == "cpu")
     print(
         f"{machine()} {library_versions()} {chosen.threads} threads, {rounds} rounds, ORT spinning off", file=sys.stderr
     )
     print(
-        "| regime | problem | rate | share of ceiling (95 %) | best/best | time of peer / ours | others ran | floor | |"
+        "| regime | problem | rate | share of ceiling (95 %) | time of peer / ours, or ours / base | others ran | floor | |"
     )
-    print("|---|---|---|---|---|---|---|---|---|")
-    rows = []
-    for flags, floor in cases():
-        if chosen.only not in floor.regime:
+    print("|---|---|---|---|---|---|---|---|")
+    rows: list[dict[str, Any]] = []
+    for cell in cells():
+        if chosen.only not in cell.regime or cell.isa != chosen.isa or (cell.base_threads or 0) >= chosen.threads:
             continue
-        problem = Problem.from_cli(flags)
-        decode = problem.seqlen_q == 1
-        ceiling = "read" if decode else "dot" if problem.dtype.value == "bf16" else "fma"
-        raw = measure(problem, rounds, chosen.threads, rates[ceiling], clock)
-        rows.append(summary(problem, floor, raw, "GB/s" if decode else "GF"))
+        decode, dot = cell.problem.seqlen_q == 1, cell.problem.dtype.value == "bf16" and chosen.isa is None
+        raw = measure(
+            cell,
+            rounds,
+            chosen.threads,
+            rates["read" if decode else "dot" if dot else "fma"],
+            clock,
+            alone=chosen.alone,
+        )
+        rows.append(summary(cell, raw, chosen.threads))
         print(line(rows[-1]), flush=True)
         for note in raw["notes"]:
             print(f"  note: {note}", file=sys.stderr)
-    missed = [r["regime"] for r in rows if not r["met"]]
-    print(
-        f"\n{len(rows) - len(missed)} of {len(rows)} floors met" + (f"; not met: {', '.join(missed)}" if missed else "")
-    )
-    if chosen.json:
-        report = {"machine": machine(), "versions": library_versions(), "threads": chosen.threads, "rows": rows}
-        chosen.json.write_text(json.dumps(report, indent=1, sort_keys=True), "utf-8")
+        if chosen.json:
+            report = {"machine": machine(), "versions": library_versions(), "threads": chosen.threads, "rows": rows}
+            chosen.json.write_text(json.dumps(report, indent=1, sort_keys=True), "utf-8")
+    met = [row for row in rows if not row["missed"]]
+    print(f"\n{len(met)} of {len(rows)} cells met")
 
 
 if __name__ == "__main__":
