@@ -57,17 +57,47 @@ static void convert_task(void* context, i64) {
   }
 }
 
+// The tile of an item of this round.
+struct Place {
+  Sequence s;
+  i64 g, b, hk, h, i0;
+};
+
+INLINE Place place_of(const Job& job, i64 item) {
+  const FmhaCpuArgs& a = *job.x.a;
+  const i64 at = group_of(job, item), g = job.g0 + at, b = g / a.kv_heads, hk = g % a.kv_heads, ratio = a.heads / a.kv_heads;
+  const Sequence s = sequence_of(job.x, b);
+  const i64 n = item - job.first_item[at], tile = ceil_div(s.nq, BQ) - 1 - n / ratio;
+  const i64 h = FAULT_GQA_HEADS_SWAPPED ? hk + n % ratio * a.kv_heads : hk * ratio + n % ratio;
+  return {s, g, b, hk, h, tile * BQ};
+}
+
+// Q of a later tile, and the lines that its O will be written to, into the second-level cache: packing the one and storing the
+// other would wait for memory.
+static void ask_rows(const Job& job, i64 item) {
+  const FmhaCpuArgs& a = *job.x.a;
+  const Place p = place_of(job, item);
+  enum { LINE = 64 / sizeof(T) };
+  const T *q = q_row(a, p.s, p.b, p.h, p.i0), *o = o_row(a, p.s, p.b, p.h, p.i0);
+  for (i64 row = min64(BQ, p.s.nq - p.i0); row > 0; --row, q += a.q_row_stride, o += a.o_row_stride) {
+    for (i64 c = 0; c < a.hdim; c += LINE) __builtin_prefetch(q + c, 0, 2);
+    for (i64 c = 0; c < a.hdim_v; c += LINE) __builtin_prefetch(o + c, 1, 2);
+  }
+}
+
 static void tile_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
+<<<<<<< HEAD
   const FmhaCpuArgs& a = *job.x.a;
   const i64 end = job.first_item[job.g1 - job.g0], ratio = a.heads / a.kv_heads;
   configure_tiles();
+=======
+  const i64 end = job.first_item[job.g1 - job.g0];
+>>>>>>> 116c499 (Prefill asks for the next tile's Q and O lines: 1 to 3 % where sequences are short)
   for (i64 item; (item = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < end;) {
-    const i64 at = group_of(job, item), g = job.g0 + at, b = g / a.kv_heads, hk = g % a.kv_heads;
-    const Sequence s = sequence_of(job.x, b);
-    const i64 n = item - job.first_item[at], tile = ceil_div(s.nq, BQ) - 1 - n / ratio;
-    const i64 h = FAULT_GQA_HEADS_SWAPPED ? hk + n % ratio * a.kv_heads : hk * ratio + n % ratio;
-    attend(job.x, operands_of(job, s, g, b, hk), b, h, tile * BQ, job.tiles + thread * job.tile_stride);
+    if (item + job.threads < end) ask_rows(job, item + job.threads);
+    const Place p = place_of(job, item);
+    attend(job.x, operands_of(job, p.s, p.g, p.b, p.hk), p.b, p.h, p.i0, job.tiles + thread * job.tile_stride);
   }
   release_tiles();
 }
