@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fmha_cli.backends.cpu.arch_detect import detect
-from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu.building import compile_flags, machine_of
 from fmha_cli.codegen.cpu.algorithm import Simd
 from fmha_cli.codegen.cpu.peaks import emit_peaks
 from fmha_cli.domain.arch import ArchSpec, load_arch
@@ -43,7 +43,8 @@ def build_peak_loops(device: DeviceFacts, context: BuildContext) -> Artifact:
     identity = {"backend": "cpu", "dot": dot, "vector_bits": bits, "tiles": tiles}
     text = emit_peaks(bits, dot=dot, tiles=tiles)
     loops = BuildSpec(BuildKind.PEAK_LOOPS, f"cpu:peaks:{arch.name}", arch.name, identity, text)
-    return build_cpp(loops, context, lambda tools: (*compile_flags(arch, tools.kind), "-ffp-contract=fast"))
+    flags = "-ffp-contract=fast"
+    return build_cpp(loops, context, lambda tools: (*compile_flags(arch, tools.kind), flags), machine=machine_of(arch))
 
 
 def vector_bits(arch: ArchSpec) -> int:

@@ -22,12 +22,17 @@ from test_append import Appended
 from test_backward import LONG
 
 from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.backends.cpu.inspection import inspect_library
+from fmha_cli.backends.cpu.peaks import build_peak_loops
 from fmha_cli.codegen.abi import part_floats
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.protocols import BuildContext
 from fmha_cli.toolchain.cache.store import Cache
 from fmha_cli.toolchain.cpp.cross import cross_search
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind, zig_command
+from fmha_cli.toolchain.elf import machine_of_file
 
 ARCHS = ("aarch64", "aarch64_bf16", "generic")
 KINDS = ("prefill", "decode", "backward")
@@ -119,6 +124,18 @@ def test_many_blocks_of_keys(arm: Emulator, arch: str, dtype: str, change: dict[
         kernel = kernel_of(arch, dtype, kind)
         assert arm.run(kernel, arm.build(kernel), arguments(plain), plain.data, tmp_path) == 0
         assert complaints(plain) == [], kind
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ["aarch64", "aarch64_bf16"])
+def test_peak_loops_build(arm: Emulator, arch: str) -> None:
+    built = build_peak_loops(DeviceFacts(id="cpu", archs=(arch,)), BuildContext(cache_root=arm.cache))
+    assert machine_of_file(built.path) == "aarch64"
+    counts = inspect_library(built.path)["instructions"]
+    assert isinstance(counts, dict)
+    assert {name for name in ("fmla", "bfdot") if counts.get(name, 0) >= 24} >= {"fmla"} | (
+        {"bfdot"} if arch == "aarch64_bf16" else set()
+    )
 
 
 @pytest.mark.slow
