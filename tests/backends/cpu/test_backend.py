@@ -143,13 +143,13 @@ def test_flags_of_a_processor() -> None:
 @pytest.mark.parametrize(("known", "archs"), [(1, ("aarch64_bf16", "aarch64", "generic")), (0, ("aarch64", "generic"))])
 def test_flags_on_macos(known: int, archs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """Every Apple processor has Advanced SIMD; the system is asked for BF16."""
-    monkeypatch.setattr(arch_detect, "_sysctl", lambda name: known * (name == b"hw.optional.arm.FEAT_BF16"))
+    monkeypatch.setattr(arch_detect, "kernel_number", lambda name: known * (name == b"hw.optional.arm.FEAT_BF16"))
     assert accepted(cpu_flags("aarch64", "", "darwin")) == archs
 
 
 def test_a_system_without_sysctl_knows_no_name() -> None:
     if sys.platform == "linux":
-        assert arch_detect._sysctl(b"hw.optional.arm.FEAT_BF16") == 0
+        assert arch_detect.kernel_number(b"hw.optional.arm.FEAT_BF16") == 0
 
 
 def test_every_architecture_names_its_machine() -> None:
