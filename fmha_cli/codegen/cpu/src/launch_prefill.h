@@ -77,23 +77,18 @@ INLINE Place place_of(const Job& job, i64 item) {
 static void ask_rows(const Job& job, i64 item) {
   const FmhaCpuArgs& a = *job.x.a;
   const Place p = place_of(job, item);
-  enum { LINE = 64 / sizeof(T) };
-  const T *q = q_row(a, p.s, p.b, p.h, p.i0), *o = o_row(a, p.s, p.b, p.h, p.i0);
+  const auto* q = q_row(a, p.s, p.b, p.h, p.i0);
+  const auto* o = o_row(a, p.s, p.b, p.h, p.i0);
   for (i64 row = min64(BQ, p.s.nq - p.i0); row > 0; --row, q += a.q_row_stride, o += a.o_row_stride) {
-    for (i64 c = 0; c < a.hdim; c += LINE) __builtin_prefetch(q + c, 0, 2);
-    for (i64 c = 0; c < a.hdim_v; c += LINE) __builtin_prefetch(o + c, 1, 2);
+    for (i64 c = 0; c < a.hdim; c += 64 / (i64)sizeof *q) __builtin_prefetch(q + c, 0, 2);
+    for (i64 c = 0; c < a.hdim_v; c += 64 / (i64)sizeof *o) __builtin_prefetch(o + c, 1, 2);
   }
 }
 
 static void tile_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
-<<<<<<< HEAD
-  const FmhaCpuArgs& a = *job.x.a;
-  const i64 end = job.first_item[job.g1 - job.g0], ratio = a.heads / a.kv_heads;
-  configure_tiles();
-=======
   const i64 end = job.first_item[job.g1 - job.g0];
->>>>>>> 116c499 (Prefill asks for the next tile's Q and O lines: 1 to 3 % where sequences are short)
+  configure_tiles();
   for (i64 item; (item = __atomic_fetch_add(&job.next, 1, __ATOMIC_RELAXED)) < end;) {
     if (item + job.threads < end) ask_rows(job, item + job.threads);
     const Place p = place_of(job, item);
