@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, FmhaCpuAppendArgs, FmhaCpuArgs, Status
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
 from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_blocks
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
@@ -32,6 +32,9 @@ FAULTS = (
     "V_COLUMNS",
 )
 """Faults that can be planted in the source: each is a macro ``FAULT_<NAME>``, which is 0 unless a test sets it to 1."""
+
+VBMI = "x86_64_v4_bf16"
+"""The architecture whose processors look up 128 bytes in registers: AVX512-VBMI is among its flags."""
 
 BYTE_FAULTS = ("WRONG_ENCODING", "SCALE_BLOCK")
 """Faults of 8-bit keys and values."""
@@ -119,6 +122,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "COLUMN_ELEMENTS": 2 if algorithm.pairs else 1,
     }
     lines = constants(flags, sizes)
+    lines += [f"#define WIDE_BYTES {_widened(kernel, algorithm)}"] if narrow else []
     lines += element_types(kernel.signature, pairs=algorithm.pairs)
     lines.append(f"typedef {'bf16' if algorithm.pairs else 'float'} KEY;")
     lines.append(f"typedef {'bf16' if dtype is DType.FP32 else ELEMENT[dtype]} LOW;")
@@ -165,6 +169,13 @@ def _tile_products(algorithm: CpuAlgorithm) -> list[str]:
         square(algorithm.simd.lanes),
         *_files("tiles", "operands_tiles", "tile_products"),
     ]
+
+
+def _widened(kernel: KernelSpec, algorithm: CpuAlgorithm) -> int:
+    """Bytes that a kernel widens at a time; 0 = one by one."""
+    if algorithm.simd is Simd.AVX512 and kernel.arch == VBMI:
+        return 64
+    return 16 if algorithm.simd in (Simd.AVX512, Simd.AVX2) else 0
 
 
 def _decode(algorithm: CpuAlgorithm, signature: Signature) -> list[str]:

@@ -1,15 +1,131 @@
 // Keys and values of 8 bits, fp8 or int8: a table says what each byte means. Every meaning is exact in bf16.
 struct Meaning {
   float value[256];
+  uint8_t low[256], high[256];  // halves of the bf16 number
+  bool mirrored;                // the upper 128 bytes are the lower ones with the other sign
+  // Up to `limit` a byte without its sign, shifted, is a number of fp16 over `factor`; int8 is the number itself.
+  int shift, limit;
+  float factor;
+  bool whole, minus_zero;
 };
 
 static void read_table(Meaning& out, const float* table) {
-  for (int n = 0; table && n < 256; ++n) out.value[n] = FAULT_WRONG_ENCODING ? table[n] * 0.5f : table[n];
+  if (!table) return;
+  out.mirrored = true;
+  for (int n = 0; n < 256; ++n) {
+    out.value[n] = FAULT_WRONG_ENCODING ? table[n] * 0.5f : table[n];
+    const uint32_t bits = as_bits(out.value[n]) | (out.value[n] != out.value[n] ? 0x400000u : 0);
+    out.low[n] = (uint8_t)(bits >> 16), out.high[n] = (uint8_t)(bits >> 24);
+    const int same = n & 127;
+    const bool nan = out.value[n] != out.value[n] && out.value[same] != out.value[same];
+    const bool other_sign = out.low[n] == out.low[same] && (out.high[n] ^ out.high[same]) == 128;
+    out.mirrored = out.mirrored && (n < 128 || nan || other_sign);
+  }
+  out.whole = table[0x80] == -128;
+  out.minus_zero = table[0x80] == 0;
+  out.shift = table[9] == 9 * table[1] ? 7 : 8;  // subnormals go up to 7 in e4m3, and to 3 in e5m2
+  out.factor = out.value[1] / to_float(f16{(uint16_t)(1 << out.shift)});
+  for (out.limit = 0; out.limit < 127; ++out.limit) {
+    const int n = out.limit + 1;
+    if (to_float(f16{(uint16_t)(n << out.shift)}) * out.factor != out.value[n]) break;
+  }
 }
 
+INLINE void widen_one(const Meaning& by, float* out, byte8 in) { *out = by.value[in.bits]; }
+INLINE void widen_one(const Meaning& by, bf16* out, byte8 in) { out->bits = (uint16_t)(by.low[in.bits] | by.high[in.bits] << 8); }
+
+#if WIDE_BYTES == 64
+// 64 bytes at a time, by lookups in registers (AVX512-VBMI).
+struct Widener {
+  const Meaning* by;
+  __m512i low[2], high[2];
+};
+INLINE Widener widener_of(const Meaning& by) {
+  return {&by,
+          {_mm512_loadu_si512(by.low), _mm512_loadu_si512(by.low + 64)},
+          {_mm512_loadu_si512(by.high), _mm512_loadu_si512(by.high + 64)}};
+}
+INLINE __m512i looked_up(const __m512i table[2], const uint8_t* rest, __m512i x, __mmask64 upper, bool mirrored) {
+  const __m512i found = _mm512_permutex2var_epi8(table[0], x, table[1]);
+  if (mirrored) return found;
+  const __m512i other = _mm512_permutex2var_epi8(_mm512_loadu_si512(rest), x, _mm512_loadu_si512(rest + 64));
+  return _mm512_mask_mov_epi8(found, upper, other);
+}
+// Columns 0-31 and 32-63 as bf16.
+INLINE void widen_64(const Widener& w, __m512i x, __m512i& first, __m512i& second) {
+  x = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), x);  // unpacking stays inside 128 bits
+  const bool mirrored = w.by->mirrored;
+  const __mmask64 upper = mirrored ? 0 : _mm512_movepi8_mask(x);
+  const __m512i low = looked_up(w.low, w.by->low + 128, x, upper, mirrored);
+  __m512i high = looked_up(w.high, w.by->high + 128, x, upper, mirrored);
+  if (mirrored) high = _mm512_ternarylogic_epi32(high, x, _mm512_set1_epi8((char)0x80), 0x78);  // high ^ (x & 0x80)
+  first = _mm512_unpacklo_epi8(low, high), second = _mm512_unpackhi_epi8(low, high);
+}
+INLINE void widen(const Widener& w, bf16* out, const byte8* in, i64 n) {
+  __m512i a, b;
+  for (; n >= 64; n -= 64, in += 64, out += 64) {
+    widen_64(w, _mm512_loadu_si512(in), a, b);
+    _mm512_storeu_si512(out, a), _mm512_storeu_si512(out + 32, b);
+  }
+  if (n <= 0) return;
+  const __mmask64 left = _bzhi_u64(~0ull, (unsigned)n);
+  widen_64(w, _mm512_maskz_loadu_epi8(left, in), a, b);
+  _mm512_mask_storeu_epi16(out, (__mmask32)left, a);
+  _mm512_mask_storeu_epi16(out + 32, (__mmask32)(left >> 32), b);
+}
+INLINE void store_wide(float* out, __m256i x, __mmask16 left) {
+  _mm512_mask_storeu_epi32(out, left, _mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
+}
+INLINE void widen(const Widener& w, float* out, const byte8* in, i64 n) {
+  for (; n > 0; n -= 64, in += 64, out += 64) {
+    const __mmask64 left = n >= 64 ? ~0ull : _bzhi_u64(~0ull, (unsigned)n);
+    __m512i a, b;
+    widen_64(w, _mm512_maskz_loadu_epi8(left, in), a, b);
+    store_wide(out, _mm512_castsi512_si256(a), (__mmask16)left);
+    store_wide(out + 16, _mm512_extracti64x4_epi64(a, 1), (__mmask16)(left >> 16));
+    store_wide(out + 32, _mm512_castsi512_si256(b), (__mmask16)(left >> 32));
+    store_wide(out + 48, _mm512_extracti64x4_epi64(b, 1), (__mmask16)(left >> 48));
+  }
+}
+#else
+typedef const Meaning& Widener;
+INLINE Widener widener_of(const Meaning& by) { return by; }
+#if WIDE_BYTES == 16
+// 16 bytes at a time: fp8 by way of fp16, int8 by conversion. Bytes that fp16 cannot express are looked up.
+INLINE void widen_16(const Meaning& by, float* out, __m128i x) {
+  __m256i words = _mm256_cvtepi8_epi16(x);
+  if (by.whole) {
+    for (int half = 0; half < 2; ++half)
+      _mm256_storeu_ps(out + 8 * half, _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(half ? _mm_srli_si128(x, 8) : x)));
+    return;
+  }
+  const __m256i kept = _mm256_set1_epi16((short)(0x8000 | 0x7f << by.shift));
+  words = _mm256_and_si256(_mm256_sll_epi16(words, _mm_cvtsi32_si128(by.shift)), kept);
+  const __m256 factor = _mm256_set1_ps(by.factor);
+  _mm256_storeu_ps(out, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_castsi256_si128(words)), factor));
+  _mm256_storeu_ps(out + 8, _mm256_mul_ps(_mm256_cvtph_ps(_mm256_extracti128_si256(words, 1)), factor));
+}
+INLINE bool plain_16(const Meaning& by, __m128i x) {
+  if (by.whole) return true;
+  const __m128i size = _mm_and_si128(x, _mm_set1_epi8(0x7f)), minus = _mm_cmpeq_epi8(x, _mm_set1_epi8((char)0x80));
+  __m128i odd = _mm_cmpgt_epi8(size, _mm_set1_epi8((char)by.limit));
+  if (!by.minus_zero) odd = _mm_or_si128(odd, minus);
+  return !_mm_movemask_epi8(odd);
+}
 static void widen(const Meaning& by, float* out, const byte8* in, i64 n) {
-  for (i64 d = 0; d < n; ++d) out[d] = by.value[in[d].bits];
+  i64 d = 0;
+  for (; d + 16 <= n; d += 16) {
+    const __m128i x = _mm_loadu_si128((const __m128i*)(in + d));
+    if (__builtin_expect(plain_16(by, x), 1))
+      widen_16(by, out + d, x);
+    else
+      for (int t = 0; t < 16; ++t) widen_one(by, out + d + t, in[d + t]);
+  }
+  for (; d < n; ++d) widen_one(by, out + d, in[d]);
 }
-static void widen(const Meaning& by, bf16* out, const byte8* in, i64 n) {
-  for (i64 d = 0; d < n; ++d) out[d].bits = (uint16_t)(as_bits(by.value[in[d].bits]) >> 16);
+#endif
+template <class E>
+static void widen(const Meaning& by, E* out, const byte8* in, i64 n) {
+  for (i64 d = 0; d < n; ++d) widen_one(by, out + d, in[d]);
 }
+#endif

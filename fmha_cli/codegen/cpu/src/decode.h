@@ -165,11 +165,12 @@ struct StepRows {
     const i64 stride = ceil_div(columns, 64) * 64;
     const bool torn = from.pages && from.page % STEP;
     const KT *at = row_at(from, j), *later = row_at(from, min64(j + ahead, last));
+    const Widener by = widener_of(x.keys);
     for (i64 t = 0; t < n; ++t) {
       const KT* row = (torn ? row_at(from, j + t) : at + t * from.stride) + h * head_stride;
       const KT* ask = (torn ? row_at(from, min64(j + t + ahead, last)) : later + t * from.stride) + h * head_stride;
       for (i64 c = 0; c < columns; c += 64) FAR ? __builtin_prefetch(ask + c, 0, 2) : __builtin_prefetch(ask + c, 0, 3);
-      widen(x.keys, room + t * stride, row, columns);
+      widen(by, room + t * stride, row, columns);
     }
     return {room, stride, 0, room, 0};
   }

@@ -17,7 +17,7 @@ INLINE vf load_columns(const E* p, i64 n) { return vload_n(p, n); }  // not call
 
 #if BYTES
 INLINE const bf16* wide_row(const Context& x, bf16* room, const KT* in, i64 columns) {
-  widen(x.keys, room, in, columns);
+  widen(widener_of(x.keys), room, in, columns);
   return room;
 }
 #else

@@ -11,7 +11,7 @@ template <class E>
 INLINE vf load_columns(const E* p, i64 n) { return n >= NL ? vload(p) : vload_n(p, n); }
 
 #if BYTES
-static void copy_row(const Context& x, float* out, const KT* in, i64 columns) { widen(x.keys, out, in, columns); }
+static void copy_row(const Context& x, float* out, const KT* in, i64 columns) { widen(widener_of(x.keys), out, in, columns); }
 #else
 static void copy_row(const Context&, float* out, const KT* in, i64 columns) {
   for (i64 d = 0; d < columns; d += NL) {

@@ -259,7 +259,8 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
 #if BYTES_Q
   ROW* wide = (ROW*)(t.k_tail + RS * key_width(a.hdim));
   const i64 stride = key_copy_stride(a.hdim);
-  for (i64 n = 0; n < t.rows; ++n) widen(x.queries, wide + n * stride, q + n * a.q_row_stride, a.hdim);
+  const Widener by = widener_of(x.queries);
+  for (i64 n = 0; n < t.rows; ++n) widen(by, wide + n * stride, q + n * a.q_row_stride, a.hdim);
   pack_queries(t.q, wide, stride, t.rows, a.hdim, t.scaled.flip);
 #else
   pack_queries(t.q, q, a.q_row_stride, t.rows, a.hdim, t.scaled.flip);
