@@ -285,6 +285,16 @@ def test_words_of_the_repository() -> None:
             assert found is None, f"{name}: {found and found[0]}"
 
 
+def test_no_conflict_is_committed() -> None:
+    """C++ of the generator is text: no linter reads it, and a conflict in it would fail in the compiler alone."""
+    listed = subprocess.run(
+        ["git", "grep", "-lIE", "^(<{7}|>{7}) "], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if listed.returncode > 1:
+        pytest.skip("not a git checkout")
+    assert listed.stdout.split() == []
+
+
 def test_no_mutable_module_state() -> None:
     """Module-level lists, dicts and sets are named as constants, and nothing rebinds a global."""
     for path in modules():
