@@ -262,7 +262,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         rows.append(row)
         if given.json:
             with replacing(given.json) as file:
-                file.write((json.dumps({"schema": SCHEMA, "rows": [stored(r) for r in rows]}, indent=1) + "\n").encode())
+                file.write(
+                    (json.dumps({"schema": SCHEMA, "rows": [stored(r) for r in rows]}, indent=1) + "\n").encode()
+                )
     text = table(rows)
     print(text)
     if given.markdown:
