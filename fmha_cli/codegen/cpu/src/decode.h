@@ -151,7 +151,7 @@ struct StepRows {
   const Context& x;
   const KeyRows& from;
   i64 columns, head_stride, last, ahead;
-  ROW room[STEP * ((MAX_HDIM + 63) / 64 * 64)];
+  alignas(64) ROW room[STEP * ((MAX_HDIM + 63) / 64 * 64)];  // whole lines: no store is torn
 
   StepRows(const Context& context, const KeyRows& rows, i64 width, i64 apart, i64 end)
       : x(context), from(rows), columns(width), head_stride(apart), last(end) {
