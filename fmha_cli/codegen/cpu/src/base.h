@@ -4,7 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef _WIN32
+#include <malloc.h>
+#define EXPORT __attribute__((dllexport, used))
+#else
 #define EXPORT __attribute__((visibility("default"), used))
+#endif
 #define INLINE static inline __attribute__((always_inline))
 #define NOINLINE static __attribute__((noinline))
 
@@ -19,6 +24,18 @@ struct bf16 {
 struct byte8 {  // fp8 or int8: a table says what it means
   uint8_t bits;
 };
+
+// Memory that starts at a page; null when it is out.
+#ifdef _WIN32
+INLINE void* take_pages(size_t bytes) { return _aligned_malloc(bytes, 4096); }
+INLINE void give_pages(void* memory) { _aligned_free(memory); }
+#else
+INLINE void* take_pages(size_t bytes) {
+  void* memory = nullptr;
+  return posix_memalign(&memory, 4096, bytes) == 0 ? memory : nullptr;
+}
+INLINE void give_pages(void* memory) { free(memory); }
+#endif
 
 INLINE i64 min64(i64 a, i64 b) { return a < b ? a : b; }
 INLINE i64 max64(i64 a, i64 b) { return a > b ? a : b; }

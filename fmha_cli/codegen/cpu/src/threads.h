@@ -23,6 +23,22 @@ struct Pool {
 };
 static Pool pool;
 
+// Signals belong to the host's threads: new ones start with all of them held. Windows has none.
+#ifdef _WIN32
+typedef int SignalMask;
+INLINE SignalMask hold_signals() { return 0; }
+INLINE void let_signals(SignalMask) {}
+#else
+typedef sigset_t SignalMask;
+INLINE SignalMask hold_signals() {
+  sigset_t all, old;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &old);
+  return old;
+}
+INLINE void let_signals(SignalMask old) { pthread_sigmask(SIG_SETMASK, &old, nullptr); }
+#endif
+
 INLINE void pause_cpu() {
 #if defined(__x86_64__)
   __builtin_ia32_pause();
@@ -76,13 +92,11 @@ static void run_on(i64 threads, bool pooled, Task task, void* context) {
     // it; the real one follows when the number of threads is known.
     __atomic_store_n(&pool.word, next, __ATOMIC_RELEASE);
     next += (uint64_t)1 << 16;
-    sigset_t all, old;  // signals belong to the host's threads
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &old);
+    const SignalMask old = hold_signals();
     while (pool.count + 1 < threads &&
            pthread_create(&pool.threads[pool.count], nullptr, pool_thread, (void*)(intptr_t)(pool.count + 1)) == 0)
       ++pool.count;
-    pthread_sigmask(SIG_SETMASK, &old, nullptr);
+    let_signals(old);
   }
   threads = min64(threads, pool.count + 1);
   publish(next | (uint64_t)threads);
@@ -97,7 +111,7 @@ extern "C" EXPORT void fmha_cpu_release(void) {
     publish(~(uint64_t)0);
     for (i64 t = 0; t < pool.count; ++t) pthread_join(pool.threads[t], nullptr);
   }
-  free(pool.scratch);
+  give_pages(pool.scratch);
   pool.count = 0;
   pool.word = 0;
   pool.scratch = nullptr;
@@ -117,13 +131,12 @@ static Lease lease_scratch(size_t bytes) {
     lease.memory = pool.scratch;
     return lease;
   }
-  void* memory = nullptr;
   if (lease.pooled) {
-    free(pool.scratch);
+    give_pages(pool.scratch);
     pool.scratch = nullptr;
     pool.scratch_bytes = 0;
   }
-  if (posix_memalign(&memory, 4096, bytes) != 0) memory = nullptr;
+  void* memory = take_pages(bytes);
   if (lease.pooled && memory) {
     pool.scratch = (char*)memory;
     pool.scratch_bytes = bytes;
@@ -136,5 +149,5 @@ static void end_lease(Lease lease) {
   if (lease.pooled)
     pthread_mutex_unlock(&pool.busy);
   else
-    free(lease.memory);
+    give_pages(lease.memory);
 }

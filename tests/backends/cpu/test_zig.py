@@ -1,0 +1,90 @@
+"""zig, the compiler of last resort: every default kernel built and run here by it, and kernels for other systems."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cpu_cases import kernel_of
+
+from fmha_cli.backends.cpu.arch_detect import detect
+from fmha_cli.backends.cpu.building import compile_flags
+from fmha_cli.codegen.cpu.emit import emit
+from fmha_cli.domain.arch import load_arch
+from fmha_cli.toolchain.cpp.toolchain import ToolchainKind, zig_command
+
+ZIG = zig_command() or ()
+pytestmark = [
+    pytest.mark.skipif(not ZIG, reason="no ziglang package"),
+    pytest.mark.xdist_group("zig"),  # the first compile for a system also compiles its C library
+]
+TARGETS = {
+    "x86_64-windows-gnu": b"MZ",
+    "aarch64-macos": bytes.fromhex("cffaedfe"),
+    "x86_64-macos": bytes.fromhex("cffaedfe"),
+}
+"""Target -> the first bytes of its libraries."""
+PROBLEMS = (
+    "-b 2 -H 4 --kv-heads 2 -s 70 -d 40 --causal --direction fwd+bwd --bias elementwise --dbias",
+    "-b 2 -H 8 --kv-heads 2 -s 2 --kv-cache paged:16 --cache-seqlens 300,70 --append 2 --rotary 8 -d 40 --splits 3 --causal",
+    "-b 2 -H 8 --kv-heads 1 -s 1 --kv-cache linear --cache-seqlens 300,70 -d 72 --mla-rope 8",
+)
+"""Together they need a kernel of every kind."""
+
+
+def cross_compiled(target: str, arch: str, dtype: str, kind: str, folder: Path) -> Path:
+    """A kernel's library for another system."""
+    (folder / "k.cpp").write_text(emit(kernel_of(arch, dtype, kind)), "utf-8")
+    flags = [f for f in compile_flags(load_arch(arch), ToolchainKind.ZIG) if "windows" not in target or f != "-fPIC"]
+    out = folder / "kernel.library"
+    subprocess.run([*ZIG, "-target", target, *flags, "k.cpp", "-o", str(out)], cwd=folder, check=True, timeout=600)
+    return out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
+@pytest.mark.parametrize("arch", detect().archs)
+def test_every_default_kernel_runs_as_built_by_zig(arch: str, dtype: str, shared_cache: Path) -> None:
+    env = {**os.environ, "FMHA_CXX": shlex.join(ZIG), "FMHA_CACHE_DIR": str(shared_cache)}
+    kernels = set()
+    for problem in PROBLEMS:
+        words = ["validate", "--backend", "cpu", "--arch", arch, "--dtype", dtype, *problem.split(), "--json"]
+        done = subprocess.run(
+            [sys.executable, "-m", "fmha_cli", *words], env=env, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+        kernels |= {stage["kernel"] for record in json.loads(done.stdout)["records"] for stage in record["stages"]}
+    assert len(kernels) == 6, kernels  # prefill, decode, split, combine, append, backward
+
+
+SAMPLE = [("x86_64-windows-gnu", "x86_64_v3", "fp32", "decode"), ("x86_64-macos", "x86_64_v3", "fp32", "decode")]
+ALL = [
+    (target, arch, dtype, kind)
+    for target in TARGETS
+    for arch in (("aarch64", "generic") if target.startswith("aarch64") else ("x86_64_v3", "x86_64_v4_bf16", "generic"))
+    for dtype, kind in (("fp32", "prefill"), ("bf16", "decode"), ("fp16", "backward"))
+]
+
+
+def check_library(target: str, arch: str, dtype: str, kind: str, folder: Path) -> None:
+    made = cross_compiled(target, arch, dtype, kind, folder).read_bytes()
+    assert made.startswith(TARGETS[target])
+    assert b"fmha_cpu_fwd" in made or b"fmha_cpu_bwd" in made
+
+
+@pytest.mark.slow
+@pytest.mark.ci
+@pytest.mark.parametrize("asked", SAMPLE, ids=lambda asked: "-".join(asked))
+def test_a_sample_compiles_for_other_systems(asked: tuple[str, str, str, str], tmp_path: Path) -> None:
+    check_library(*asked, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", ALL, ids=lambda asked: "-".join(asked))
+def test_kernels_compile_for_other_systems(asked: tuple[str, str, str, str], tmp_path: Path) -> None:
+    check_library(*asked, tmp_path)
