@@ -65,15 +65,19 @@ def listing(library: Path) -> str:
 
 
 def test_products_are_in_the_innermost_loops(listing: str) -> None:
-    """Scores, and values of 32 and of 16 columns. A tile that is loaded is used twice; no vector goes to the stack."""
+    """Scores and values of 32 columns use a loaded tile twice, values of 16 columns two of three. No vector goes to the stack.
+
+    clang++ and zig repeat the body of a loop, and leave the rest of its steps behind it.
+    """
     loops = [loop for loop in innermost_loops(listing) if loop.counts[PRODUCT]]
-    assert {loop.counts[PRODUCT] for loop in loops} == {4, 2}
+    loads = {(loop.counts["tileloadd"] / loop.counts[PRODUCT]) for loop in loops}
+    assert loads == {4 / 4, 3 / 2}
     for loop in loops:
-        assert loop.counts["tileloadd"] == {4: 4, 2: 3}[loop.counts[PRODUCT]]
         assert {name for name in loop.counts if "tile" in name} == {"tileloadd"}
         assert loop.stack_moves == 0
-        assert len(loop.body) <= 32
-    assert sum(loop.counts[PRODUCT] for loop in loops) == sum(one.mnemonic == PRODUCT for one in instructions(listing))
+        assert len(loop.body) <= 8 * loop.counts[PRODUCT]
+    inside = sum(loop.counts[PRODUCT] for loop in loops)
+    assert 10 <= inside <= sum(one.mnemonic == PRODUCT for one in instructions(listing)) <= 2 * inside
 
 
 def test_no_tile_is_spilled(listing: str) -> None:
