@@ -206,7 +206,7 @@ def _headers(candidate: Candidate, work: Path) -> list[Path]:
 
 
 def _kind(candidate: Candidate, version: str) -> ToolchainKind:
-    if candidate.origin == ZIG:
+    if candidate.origin == ZIG or os.path.basename(candidate.argv0[0]) == "zig":
         return ToolchainKind.ZIG
     words = version.lower()
     if "clang" in words:
