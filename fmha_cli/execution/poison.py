@@ -1,7 +1,7 @@
 """The two byte patterns that mean "never written", and their meaning as elements.
 
-Both are NaN in every float type of this project (fp32, fp16, bf16, fp8_e4m3fn, fp8_e5m2) but the fp8 types of the kind fnuz,
-whose largest numbers they are. Neither is the NaN that
+Both are NaN in every float type that a kernel writes (fp32, fp16, bf16, fp8_e4m3fn, fp8_e5m2), except in the fp8 types of
+the kind fnuz, where they are the largest numbers. Neither is the NaN that
 arithmetic makes (0x7fc00000, 0xffc00000 and their short forms), so a NaN that a kernel computed differs from memory that
 it never wrote. Guards hold one pattern and outputs the other, and they swap from run to run. A kernel that copies a guard
 over another guard is therefore caught in the second run at the latest.

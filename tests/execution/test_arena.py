@@ -20,7 +20,7 @@ from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.poison import Pattern, fill_words, holds
 from fmha_cli.oracle.fills import fill
-from fmha_cli.oracle.tensors import numpy_dtype
+from fmha_cli.oracle.tensors import largest, numpy_dtype
 
 LINES = {
     "fp32": "-b 1 -H 2 -s 3 --seqlen-k 4 -d 5 --dtype fp32 --lse",
@@ -29,7 +29,10 @@ LINES = {
     "bf8": "-b 1 -H 2 -s 3 -d 3 --dtype fp8_e5m2:fp8_e5m2",
     "group": "--seqlens-q 3,0,2 -H 2 -d 4 --dtype bf16 --bias elementwise:1hss",
 }
-FLOATS = [element for element in Element if element is not Element.INT32]
+WITHOUT_POISON = {Element.INT8, Element.INT32, Element.E8M0, Element.FP4_E2M1}
+"""Integers, and types of inputs alone: no kernel writes them."""
+FNUZ = {Element.FP8_E4M3_FNUZ, Element.FP8_E5M2_FNUZ}
+FLOATS = [element for element in Element if element not in WITHOUT_POISON | FNUZ]
 
 
 @pytest.fixture(params=LINES)
@@ -57,6 +60,14 @@ def test_both_patterns_are_nan_in_every_float_type(element: Element, pattern: Pa
     for start in (0, 1):  # the byte at even and odd offsets
         if start % dtype.itemsize == 0:
             assert np.isnan(np.array(pattern.bytes(start, 4 * dtype.itemsize)).view(dtype).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("element", sorted(FNUZ))
+@pytest.mark.parametrize("pattern", Pattern)
+def test_both_patterns_are_the_largest_numbers_of_fnuz(element: Element, pattern: Pattern) -> None:
+    one = np.zeros(4, numpy_dtype(element))
+    fill_words(one, pattern)
+    assert (np.abs(one.astype(np.float32)) == largest(element)).all()
 
 
 @pytest.mark.parametrize("element", [Element.FP32, Element.FP16, Element.BF16])

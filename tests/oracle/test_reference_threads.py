@@ -31,9 +31,9 @@ def test_threads_do_not_change_a_bit(monkeypatch: pytest.MonkeyPatch, threads: i
     alone = forward(PROBLEM, inputs)
     attend = reference.attend
 
-    def watched(*args: object) -> RowResult:
+    def watched(*args: object, **named: object) -> RowResult:
         names.add(threading.current_thread().name.rpartition("_")[0])
-        return attend(*args)  # type: ignore[arg-type]
+        return attend(*args, **named)  # type: ignore[arg-type]
 
     monkeypatch.setenv(VARIABLE, variable)
     monkeypatch.setattr(reference, "usable_cores", lambda: threads)
