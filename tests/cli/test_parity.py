@@ -99,7 +99,7 @@ def test_a_program_that_hangs_costs_its_case(fmha: Fmha, programs: Path, tmp_pat
 
 def test_when_this_tool_supports_nothing(fmha: Fmha, programs: Path, tmp_path: Path) -> None:
     """A problem that the backend refuses is an agreement only if upstream reports it as unsupported."""
-    suite = suite_of(tmp_path, {"prec": "fp8bf16"}, {"prec": "fp8bf16", "h": "2"}, {"prec": "fp8bf16", "h": "3"})
+    suite = suite_of(tmp_path, {"prec": "fp8"}, {"prec": "fp8", "h": "2"}, {"prec": "fp8", "h": "3"})
     argv = ("parity", "--upstream-bin", str(programs), "--suite", suite, "--backend", "cpu", "--rounds", "0", "--json")
     done = fmha(*argv, STANDIN="unsupported@h=1;wrong@h=2;valid")
     assert (outcomes(done), done.code) == (["agree-unsupported", "they-fail", "we-fail"], 1)

@@ -109,7 +109,7 @@ PROBLEMS = (
     Wanted("a", "-b 1 -H 2 -s 40 -d 32 --dtype fp32 --causal", ("fwd",)),
     Wanted("b", "-b 2 -H 2 -s 3 -d 32 --dtype fp32 --kv-cache linear --cache-seqlens 9 --cache-leftpad 2,5", ("fwd",)),
     Wanted("c", "-b 1 -H 2 -s 40 -d 32 --dtype fp32", ("fwd_splitkv",)),
-    Wanted("d", "-b 1 -H 2 -s 40 -d 300 --dtype fp32"),
+    Wanted("d", "-b 1 -H 2 -s 40 -d 600 --dtype fp32"),
 )
 
 

@@ -33,7 +33,7 @@ from fmha_cli.walk.sides import Order
 CASES = (
     Case("plain", "-b 1 -H 2 -s 40 -d 64 --dtype bf16 --causal --splits 1", ("fwd",)),
     Case("packed", "--seqlens-q 9,3 -H 2 -d 64 --dtype bf16 --splits 1", ("fwd",)),
-    Case("refused", "-b 1 -H 2 -s 40 -d 300 --dtype bf16", ("fwd",)),
+    Case("refused", "-b 1 -H 2 -s 40 -d 600 --dtype bf16", ("fwd",)),
 )
 SUBJECT = Subject(
     backend="cpu",

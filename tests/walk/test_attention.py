@@ -97,7 +97,7 @@ def test_a_wrong_kernel_is_seen() -> None:
 def test_refusals_name_their_reason() -> None:
     q, k, v = tensors(1, 1, 8, 8)
     with pytest.raises(api.UnsupportedError, match="no kernel"):
-        api.attention(q, k, v, backend="cpu", qscale="tensor", dtype="fp8_e4m3")
+        api.attention(q, k, v, backend="cpu", dtype="fp32:bf16")
     with pytest.raises(api.UsageError, match="no tensor mask"):
         api.attention(q, k, v, tensors={"mask": q})
     with pytest.raises(api.UsageError):

@@ -8,7 +8,18 @@ from typing import Any
 
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import Family
-from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
+from fmha_cli.domain.signature import (
+    BiasKey,
+    CacheKey,
+    Fp8Key,
+    KvKey,
+    MaskKey,
+    ModeKey,
+    Need,
+    QScaleKey,
+    RotaryKey,
+    Signature,
+)
 
 NAME = "flash_attn"
 FAMILIES = (
@@ -29,6 +40,8 @@ _NOWHERE = {
     "sink": Need.NO,
     "sink_logits": Need.NO,
     "qscale": QScaleKey.NONE,
+    "fp8_encoding": Fp8Key.OCP,
+    "kv_dtype": KvKey.SAME,
     "dbias": Need.NO,
     "page": 0,
     "lse": Need.ANY,

@@ -62,6 +62,9 @@ CASES = (
     ("K017", "sm_90a", "splits=2", ""),
     ("K018", "sm_90a", "dtype=fp8_e4m3 qscale=tensor", ""),
     ("K025", "sm_90a", "direction=bwd", ""),
+    ("K027", "sm_90a", "dtype=fp8_e4m3 fp8_encoding=fnuz", ""),
+    ("K028", "sm_90a", f"{LINEAR} kv_dtype=int8", ""),
+    ("K029", "sm_90a", "mla_rope=64", ""),
     ("K026", "sm_90a", f"{LINEAR} cache_leftpad=3,0", ""),
 )
 

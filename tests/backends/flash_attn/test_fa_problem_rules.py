@@ -284,4 +284,4 @@ def test_few_questions_are_asked() -> None:
         index = family_index("sm_90", family)
         kernels = sum(len(case) for case in index.cases)
         assert kernels == len(family_kernels(load_arch("sm_90"), family))
-        assert len(index.questions) <= kernels / 4
+        assert len(index.questions) <= kernels / 3

@@ -300,7 +300,7 @@ def test_a_program_made_for_these_cases_proves_nothing_about_others(tmp_path: Pa
     programs = write_standins(tmp_path / "bin")
     binaries = Binaries({p: programs / BINARIES[p] for p in Program}, {})
     request = Request(backend="cpu", cache_root=os.environ["FMHA_CACHE_DIR"])
-    case = ck_case("x", Program.FWD, {"prec": "fp8bf16", "b": "1", "h": "1", "s": "16", "d": "32"})
+    case = ck_case("x", Program.FWD, {"prec": "fp8", "b": "1", "h": "1", "s": "16", "d": "32"})
     outcomes: list[Outcome] = []
     for own in (False, True):
         setup = Setup(
