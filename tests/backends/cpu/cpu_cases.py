@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 import numpy.typing as npt
+import pytest
 from numerics.faults import Fault
 
+from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.kernels import cpu_kernels, others_from
 from fmha_cli.codegen.abi import ENTRY, FmhaCpuArgs
 from fmha_cli.codegen.cpu.algorithm import Kind
@@ -27,6 +29,12 @@ WORD = 2**32
 GUARD = 64
 Load = Callable[..., ctypes.CDLL]
 """``load(arch, dtype, kind, fault=None)``: a compiled kernel."""
+
+
+def best_first(archs: Iterable[str]) -> list[Any]:
+    """Architectures as parameters: the default suite has this machine's best one, CI the others after it."""
+    best = detect().archs[0]
+    return [arch if arch == best else pytest.param(arch, marks=(pytest.mark.slow, pytest.mark.ci)) for arch in archs]
 
 
 def kernel_of(arch: str, dtype: str, kind: str) -> KernelSpec:
