@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from cpu_cases import best_first
 from software_tiles import WHOLE
 
 from fmha_cli import api
@@ -60,14 +61,14 @@ LATENT = (
 """V is a part of K, and has its scales."""
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", best_first(ARCHS))
 @pytest.mark.parametrize("line", range(len(FP8)))
 def test_fp8_inputs(arch: str, line: int) -> None:
     (record,) = api.run(api.Problem.from_cli(FP8[line]), backend="cpu", arch=arch, fills=("normal",))
     assert record.verdict is api.Verdict.PASSED, record.repro
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", best_first(ARCHS))
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
 def test_caches_of_every_type_and_scale(arch: str, dtype: str) -> None:
     lines = [
@@ -87,7 +88,7 @@ def test_latent_caches(rows: int, scales: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [2, 40])
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", best_first(ARCHS))
 @pytest.mark.parametrize("kv", CACHES)
 def test_every_byte_is_read_as_it_means(arch: str, kv: str, rows: int) -> None:
     """V holds all 256 bytes; the bytes that mean NaN or infinity appear in O, and in their own columns alone."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from cpu_cases import Case, Load, arguments, complaints, make_data, random_case, run
+from cpu_cases import Case, Load, arguments, best_first, complaints, make_data, random_case, run
 from numerics.faults import CacheFault
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
@@ -30,7 +30,7 @@ def run_both(load: Load, arch: str, case: Case, fault: CacheFault | None = None)
 
 
 @pytest.mark.parametrize("dtype", ["fp32", "fp16", "bf16"])
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("arch", best_first(ARCHS))
 def test_random_cases(load: Load, arch: str, dtype: str) -> None:
     for seed in range(10):
         rng = np.random.default_rng([seed, len(dtype), 99])
