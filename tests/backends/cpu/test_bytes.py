@@ -87,6 +87,13 @@ def test_latent_caches(rows: int, scales: str) -> None:
     assert record.verdict is api.Verdict.PASSED, record.comparisons
 
 
+def test_keys_are_appended_where_values_are_in_them() -> None:
+    """No new values come with the keys then."""
+    line = "-b 2 -H 4 --kv-heads 2 -s 3 -d 48 --mla-rope 16 --kv-cache paged:16 --cache-seqlens 20,7 --append 3 --kv-dtype int8"
+    (record,) = api.run(api.Problem.from_cli(line), backend="cpu", fills=("normal",))
+    assert record.verdict is api.Verdict.PASSED, record.notes
+
+
 @pytest.mark.parametrize("rows", [2, 40])
 @pytest.mark.parametrize("arch", best_first(ARCHS))
 @pytest.mark.parametrize("kv", CACHES)

@@ -56,12 +56,12 @@ static void append_row(const Context& x, const Sequence& s, i64 b, i64 t, const 
   const i64 key = s.nk - a.append + t - FAULT_APPEND_ROW;
   for (i64 hk = 0; hk < a.kv_heads; ++hk) {
     const T* k = (const T*)a.k_new + b * a.k_new_batch_stride + hk * a.k_new_head_stride + t * a.k_new_row_stride;
-    const T* v = (const T*)a.v_new + b * a.v_new_batch_stride + hk * a.v_new_head_stride + t * a.v_new_row_stride;
     float rotated[MAX_HDIM];
     rotate_row(a, by, rotated, k);
-    KT *k_out = (KT*)row_at(key_rows(a, s, b, hk), key), *v_out = (KT*)row_at(value_rows(a, s, b, hk), key);
-    write_row(x, k_out, rotated, a.hdim, key_factor(a, a.k_scale, b, hk, key));
-    write_row(x, v_out, v, a.hdim_v, key_factor(a, a.v_scale, b, hk, key));
+    write_row(x, (KT*)row_at(key_rows(a, s, b, hk), key), rotated, a.hdim, key_factor(a, a.k_scale, b, hk, key));
+    if (!a.v_new) continue;
+    const T* v = (const T*)a.v_new + b * a.v_new_batch_stride + hk * a.v_new_head_stride + t * a.v_new_row_stride;
+    write_row(x, (KT*)row_at(value_rows(a, s, b, hk), key), v, a.hdim_v, key_factor(a, a.v_scale, b, hk, key));
   }
 }
 #else
