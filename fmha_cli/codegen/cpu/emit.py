@@ -9,7 +9,7 @@ from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import MIX, score_tile, square, transpositions, value_columns, value_tile, weights
 from fmha_cli.codegen.cpu.parts import ELEMENT, MAX_HDIM, constants, element_types, is_bytes, joined, source_text
-from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
+from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
@@ -181,7 +181,8 @@ def _widened(kernel: KernelSpec, algorithm: CpuAlgorithm) -> int:
 def _decode(algorithm: CpuAlgorithm, signature: Signature) -> list[str]:
     lanes, many = algorithm.simd.lanes, algorithm.rows_s
     half = algorithm.pairs if is_bytes(signature) else signature.dtype is not DType.FP32
-    tiles = [mix_tile(n, rows, partial=n == 1, half=half) for rows in (many, 1) for n in (algorithm.lanes_q, 1)]
+    sizes = [(n, rows, n == 1) for rows in (many, 1) for n in (algorithm.lanes_q, 1)]
+    tiles = [pair_mix_tile(*size) if algorithm.pairs else mix_tile(*size, half=half) for size in sizes]
     return [
         f"#define MANY {many}\n#define DOT_MANY dot_{many}\n#define MIX_MANY mix_{many}_{algorithm.lanes_q}\n"
         f"#define MIX_MANY_N mix_{many}_n\n#define MIX_ONE mix_1_{algorithm.lanes_q}\n#define MIX_ONE_N mix_1_n\n",

@@ -17,7 +17,7 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     width = "QUERY_STEP"
 
     def body(left: str, ahead: bool) -> list[str]:
-        asks = [f"    ask<FAR>(k, {n}, r{n} + c, c);" for n in range(keys)] if ahead else []
+        asks = [f"    ask<FAR>(k, r{n} + c, next);" for n in range(keys)] if ahead else []
         lines = [f"    const vf k{n} = {get if left else 'load_keys'}(r{n} + c{left});" for n in range(keys)]
         for r in range(rows):
             lines.append(f"    {{ const vf q = vload(query + {r} * q_stride + at);")
@@ -34,6 +34,7 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
             f"  vf {', '.join(f'a{n} = vset(0)' for n in range(lanes))};",
             *(f"  const ROW* r{n} = k.first + min64({n}, last) * k.stride;" for n in range(keys)),
             "  i64 c = 0, at = 0;",
+            "  const ROW* next = k.far_at;",
             *twice,
             f"  while (c + {width} <= columns) {{",
             *body("", True),
@@ -61,13 +62,49 @@ def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
     ]
     for r in range(rows):
         out += [f"  vf {acc[r][z]} = vload(o + {r} * o_stride + {z} * NL) * vset(shrink[{r}]);" for z in range(vectors)]
+    out += ["  const ROW* next = lines.far_at + c * keys;"]
     out += ["  for (i64 j = 0; j < keys; ++j) {", "    const ROW* v = lines.first + j * lines.stride + c;"]
     for z in range(vectors):
-        out += [f"    ask<FAR>(lines, j, v + {z} * NL, c + {z} * NL);"] if not (half and z % 2) else []
+        out += [f"    ask<FAR>(lines, v + {z} * NL, next);"] if not (half and z % 2) else []
         out.append(f"    const vf v{z} = {'vload_n(v, n)' if partial else f'vload(v + {z} * NL)'};")
     for r in range(rows):
         out.append(f"    const vf p{r} = vset(p[{r} * p_stride + j]);")
         out += [f"    {acc[r][z]} = vfma(p{r}, v{z}, {acc[r][z]});" for z in range(vectors)]
+    out.append("  }")
+    for r in range(rows):
+        out += [f"  vstore(o + {r} * o_stride + {z} * NL, {acc[r][z]});" for z in range(vectors)]
+    return "\n".join([*out, "}", ""])
+
+
+def pair_mix_tile(vectors: int, rows: int, partial: bool) -> str:
+    """``mix_tile`` by dot products of bf16 pairs: two keys at a time, whose weights are bf16 and neighbours.
+
+    Behind an odd last key, its row is read again, with a weight of 0."""
+    acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
+    out = [
+        "template <bool FAR>",
+        f"static void mix_{rows}_{'n' if partial else vectors}(float* o, i64 o_stride, const float* p, i64 p_stride,",
+        "                    const Lines& lines, i64 c, i64 keys, const float* shrink, i64 n) {",
+    ]
+    for r in range(rows):
+        out += [f"  vf {acc[r][z]} = vload(o + {r} * o_stride + {z} * NL) * vset(shrink[{r}]);" for z in range(vectors)]
+    out += [
+        "  const ROW* next = lines.far_at + c * keys;",
+        "  for (i64 j = 0; j < keys; j += 2, ++p) {",
+        "    const ROW *a = lines.first + j * lines.stride + c, *b = j + 1 < keys ? a + lines.stride : a;",
+    ]
+    if partial:
+        out += ["    ask<FAR>(lines, a, next), ask<FAR>(lines, b, next);", "    const vf v0 = vzip(vload_n(a, n), vload_n(b, n));"]
+    for z in range(0, 0 if partial else vectors, 2):
+        at = f"{z} * NL"
+        out += [
+            f"    ask<FAR>(lines, a + {at}, next), ask<FAR>(lines, b + {at}, next);",
+            f"    const vf a{z} = vload((const float*)(a + {at})), b{z} = vload((const float*)(b + {at}));",
+            f"    const vf v{z} = vweave_low(a{z}, b{z}), v{z + 1} = vweave_high(a{z}, b{z});",
+        ]
+    for r in range(rows):
+        out.append(f"    const vf p{r} = vpair(load32(p + {r} * p_stride));")
+        out += [f"    {acc[r][z]} = vdot({acc[r][z]}, v{z}, p{r});" for z in range(vectors)]
     out.append("  }")
     for r in range(rows):
         out += [f"  vstore(o + {r} * o_stride + {z} * NL, {acc[r][z]});" for z in range(vectors)]

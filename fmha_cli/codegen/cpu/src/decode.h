@@ -110,25 +110,25 @@ static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& 
     total += w;
     if (a.dropout_threshold) w = drop(x, w, g.b, h, i, j0 + t);
     if (BYTES && by) w = w * vload(by->v + t);
-    vstore(p + t, w);
+    vstore((WEIGHT*)p + t, w);
   }
   top = raised;
   sum = FAULT_ROW_SUM_SHORT && last ? sum * shrink : sum * shrink + vsum(total);
   if (FAULT_V_ROWS_SWAPPED && n > 1) {
-    const float w = p[0];
-    p[0] = p[1], p[1] = w;
+    WEIGHT *first = (WEIGHT*)p, w = first[0];
+    first[0] = first[1], first[1] = w;
   }
   return FAULT_STALE_MAX ? 1.0f : shrink;
 }
 
-// O = O times factors + weights times V of n keys, n so small that their rows of V stay in the first-level cache.
+// O = O times factors + weights of n keys from j on times V, n so small that their rows of V stay in the first-level cache.
 template <bool FAR>
-static void mix_values(const Group& g, const float* p, float* o, const Lines& v, i64 n, const float* factor) {
+static void mix_values(const Group& g, const float* p, i64 j, float* o, const Lines& v, i64 n, const float* factor) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 o_stride = o_stride_of(a);
   for (i64 row = 0; row < g.rows;) {
     const bool many = row + MANY <= g.rows;
-    const float* w = p + row * BC;
+    const float* w = (const float*)((const WEIGHT*)(p + row * BC) + j);
     float* out = o + row * o_stride;
     i64 c = 0;
     for (; c + NZ * NL <= a.hdim_v; c += NZ * NL)
@@ -231,14 +231,14 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
       const i64 keys = min64(STEP, count - j);
 #if BYTES
       for (i64 h = 0; h < heads; ++h)
-        mix_values<FAR>(g, work.p + h * p_size + j, part_of(work, h).o, wide_v.template widened<FAR>(j0 + j, keys, h), keys,
+        mix_values<FAR>(g, work.p + h * p_size, j, part_of(work, h).o, wide_v.template widened<FAR>(j0 + j, keys, h), keys,
                         j ? ones : shrink + h * g.rows);
 #else
       const Lines step_v = whole  ? lines_of(a, v, j0 + j, a.hdim_v)
                            : torn ? gather(v, j0 + j, keys, last, heads, a.v_head_stride, a.hdim_v, work.copy)
                                   : step_lines(v, j0 + j, last);
       for (i64 h = 0; h < heads; ++h)
-        mix_values<FAR>(g, work.p + h * p_size + j, part_of(work, h).o,
+        mix_values<FAR>(g, work.p + h * p_size, j, part_of(work, h).o,
                         for_head(step_v, h, heads, torn ? a.hdim_v : a.v_head_stride, a.hdim_v), keys,
                         j ? ones : shrink + h * g.rows);
 #endif

@@ -13,12 +13,15 @@ INLINE Lines from_line(const Lines& l, i64 n) {
   return {l.first + n * l.stride, l.stride, l.near, l.far_at + n * l.far_stride, l.far_stride};
 }
 
-// Asks for what follows column c of row n, which is at p.
+// Asks for the near line of p, and for the next far line: those in the order of memory, whatever order the tile reads in, because
+// hardware that sees a run of lines follows it.
 template <bool FAR>
-INLINE void ask(const Lines& l, i64 n, const ROW* p, i64 c) {
+INLINE void ask(const Lines& l, const ROW* p, const ROW*& next) {
   if (BYTES) return;  // rows that were just widened
   __builtin_prefetch(p + l.near, 0, 3);
-  if (FAR) __builtin_prefetch(l.far_at + n * l.far_stride + c, 0, 2);
+  if (!FAR) return;
+  __builtin_prefetch(next, 0, 2);
+  next += 64 / (i64)sizeof(ROW);
 }
 
 // Rows of one head: the caller says how many bytes ahead, at least; whole rows.
@@ -72,8 +75,10 @@ INLINE Lines for_head(Lines l, i64 h, i64 heads, i64 head_stride, i64 columns) {
 INLINE vf load_query(const QT* p, i64 n) { return vload_pairs(p, n); }
 INLINE vf load_keys(const ROW* p) { return vload((const float*)p); }
 enum { QUERY_STEP = 2 * NL };
+typedef bf16 WEIGHT;  // weights of neighbouring keys are pairs
 #else
 INLINE vf load_query(const QT* p, i64 n) { return n < NL ? vload_n(p, n) : vload(p); }
 INLINE vf load_keys(const ROW* p) { return vload(p); }
 enum { QUERY_STEP = NL };
+typedef float WEIGHT;
 #endif

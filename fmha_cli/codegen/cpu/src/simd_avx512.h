@@ -95,6 +95,15 @@ INLINE vf vjoin(vf a, vf b) {
                                     4, 19, 3, 18, 2, 17, 1, 16, 0);
   return _mm512_castsi512_ps(_mm512_permutexvar_epi16(weave, (vi)_mm512_cvtne2ps_pbh(b, a)));
 }
+// Rows a and b of V as they lie in memory, 32 columns, as pairs: the first 16 columns, and the last.
+INLINE vf vweave(vf a, vf b, int first) {
+  const vi step = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37, 5, 36, 4,
+                                   35, 3, 34, 2, 33, 1, 32, 0);
+  const vi at = _mm512_add_epi16(step, _mm512_set1_epi16((short)first));
+  return _mm512_castsi512_ps(_mm512_permutex2var_epi16(_mm512_castps_si512(a), at, _mm512_castps_si512(b)));
+}
+INLINE vf vweave_low(vf a, vf b) { return vweave(a, b, 0); }
+INLINE vf vweave_high(vf a, vf b) { return vweave(a, b, 16); }
 // Rows a and b of V as pairs, 16 columns.
 INLINE vf vzip(vf a, vf b) {
   return _mm512_castsi512_ps(

@@ -124,6 +124,13 @@ INLINE vf vjoin(vf a, vf b) {
   const uint16x4_t low = half_bits(a, (const bf16*)0), high = half_bits(b, (const bf16*)0);
   return vreinterpretq_f32_u16(vcombine_u16(vzip1_u16(low, high), vzip2_u16(low, high)));
 }
+// Rows a and b of V as they lie in memory, 8 columns, as pairs: the first 4 columns, and the last.
+INLINE vf vweave_low(vf a, vf b) {
+  return vreinterpretq_f32_u16(vzip1q_u16(vreinterpretq_u16_f32(a), vreinterpretq_u16_f32(b)));
+}
+INLINE vf vweave_high(vf a, vf b) {
+  return vreinterpretq_f32_u16(vzip2q_u16(vreinterpretq_u16_f32(a), vreinterpretq_u16_f32(b)));
+}
 // Rows a and b of V as pairs, 4 columns.
 INLINE vf vzip(vf a, vf b) { return vreinterpretq_f32_u32(vsriq_n_u32(vreinterpretq_u32_f32(b), vreinterpretq_u32_f32(a), 16)); }
 #endif
