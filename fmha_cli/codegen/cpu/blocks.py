@@ -106,9 +106,8 @@ def block_weights(vectors: int) -> str:
     rest = [whole[0], *(f"j + {n} < n ? {whole[n]} : vset(0)" for n in (1, 2, 3))]
     return "\n".join(
         [
-            "static void weigh(float* s, i64 n, vf c, const float* floor, float* sum, const float* shrink, bool keep,",
-            "                  const float*) {",
-            "  float* out = s;",
+            "static void weigh(const float* s, float* out, i64 n, vf c, const float* floor, float* sum, const float* shrink,",
+            "                  bool keep, const float*) {",
             *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
             "  i64 j = 0;",

@@ -109,6 +109,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "COPY_K": copied and (narrow or not algorithm.pairs),
         "COPY_V": copied,
         "TILES": algorithm.simd.tiles,
+        "LATE_CAP": not algorithm.blocks,  # blocks have keys in fours
         **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS, *own)},
     }
     sizes = {
@@ -139,6 +140,7 @@ def _prefill(algorithm: CpuAlgorithm) -> list[str]:
         transpositions(algorithm.simd.lanes, algorithm.lanes_q),
         *(() if algorithm.blocks else (source_text("pack.h"),)),
         *_tiles(algorithm),
+        *_files("capped"),
         source_text("prefill.h"),
         source_text("launch_prefill.h"),
     ]

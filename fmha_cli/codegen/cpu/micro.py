@@ -53,7 +53,7 @@ def score_tile(vectors: int, rows: int, pairs: bool) -> str:
 
 
 def weights(vectors: int, pairs: bool) -> str:
-    """``weigh``: turns the scores of n keys into weights, in place, and sums them for each lane.
+    """``weigh``: turns the scores of n keys into weights, at out, and sums them for each lane. ``out`` is at or before the scores.
 
     Paired weights need half the space. Each pair of keys is written at or before the place from which it was read.
     """
@@ -78,9 +78,8 @@ def weights(vectors: int, pairs: bool) -> str:
     return "\n".join(
         [
             "// by: factors of the keys, after the sum; null, or always null without 8-bit values.",
-            "static void weigh(float* s, i64 n, vf c, const float* floor, float* sum, const float* shrink, bool keep,",
-            "                  const float* by) {",
-            "  float* out = s;",
+            "static void weigh(const float* s, float* out, i64 n, vf c, const float* floor, float* sum, const float* shrink,",
+            "                  bool keep, const float* by) {",
             *(f"  const vf floor{z} = -vload(floor + {z} * NL);" for z in zs),
             f"  vf {', '.join(f'sum{z} = vset(0)' for z in zs)};",
             "  i64 j = 0;",

@@ -21,6 +21,7 @@ struct Tile {
   float *q, *o, *p, *bias, *k_tail;
   float top[BQ], sum[BQ], peak[BQ], shrink[BQ], floor[BQ];
   Scaled scaled;
+  Capped capped;
   float k_factor[BYTES ? BC : 1], v_factor[BYTES ? BC : 1];  // of the keys of a block, if they change from key to key
 };
 
@@ -112,6 +113,12 @@ INLINE void clear_peak(Tile& t) {
   for (int z = 0; z < NZ; ++z) vstore(t.peak + z * NL, vset(NEG_INF));
 }
 
+// The maxima of raw scores as those of capped ones: tanh rises with its argument.
+static void cap_peak(Tile& t) {
+  const vf whole = vset(1 / t.scaled.exponent);
+  for (int z = 0; z < NZ; ++z) vstore(t.peak + z * NL, capped(t.capped, vload(t.peak + z * NL)) * whole);
+}
+
 // New maximum, the factor for what was summed before, and the floor that is subtracted from exponents.
 static void raise_top(Tile& t) {
   const vf c = vset(t.scaled.exponent);
@@ -124,8 +131,9 @@ static void raise_top(Tile& t) {
   }
 }
 
-// Scores of n keys to weights, in place (paired weights take half the room), and the sums.
-static void weigh_block(Tile& t, i64 n, bool last) {
+// Scores of n keys to weights, in place (paired weights take half the room), and the sums. The first `raw` of them are not capped
+// yet.
+static void weigh_block(Tile& t, i64 raw, i64 n, bool last) {
   const vf c = vset(t.scaled.exponent);
   if (FAULT_V_ROWS_SWAPPED && n > 1)
     for (int lane = 0; lane < BQ; ++lane) {
@@ -133,7 +141,17 @@ static void weigh_block(Tile& t, i64 n, bool last) {
       t.p[lane] = t.p[BQ + lane];
       t.p[BQ + lane] = keep;
     }
-  weigh(t.p, n, c, t.floor, t.sum, t.shrink, FAULT_ROW_SUM_SHORT && last, by_key(*t.x->a) ? t.v_factor : nullptr);
+  const bool kept = FAULT_ROW_SUM_SHORT && last;
+  float ones[BQ], *out = t.p;
+  const float* shrink = t.shrink;
+  if (raw > 0) {
+    weigh_capped(t.capped, t.p, raw, t.floor, t.sum, t.shrink, kept);
+    if (raw == n) return;
+    for (int z = 0; z < NZ; ++z) vstore(ones + z * NL, vset(1));
+    shrink = ones;
+    out += raw / V_STEP * BQ;
+  }
+  weigh(t.p + raw * BQ, out, n - raw, c, t.floor, t.sum, shrink, kept, by_key(*t.x->a) ? t.v_factor : nullptr);
 }
 
 // Dropout on the scores' exponents would change the sum, so it is applied to the weights afterwards.
@@ -183,7 +201,14 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
       t.v_factor[j - j0] = key_factor(a, a.v_scale, t.b, hk, j);
     }
   }
-  if (t.scaled.featured) {
+  i64 raw = 0;  // keys whose scores are capped with the exponent
+  if (t.capped.late && partial > j0) {
+    raw = partial - j0;
+    score_block(t, j0, partial, t.p, t.peak);
+    score_block(t, partial, j1, p, unused);
+    cap_peak(t);
+    feature_block(t, partial, j1, p, unused);
+  } else if (t.scaled.featured) {
     score_block(t, j0, j1, t.p, unused);
     feature_block(t, j0, partial, t.p, t.peak);
     feature_block(t, partial, j1, p, unused);
@@ -193,7 +218,7 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
   }
   mask_block(t, partial, j1, p);
   raise_top(t);
-  weigh_block(t, j1 - j0, last);
+  weigh_block(t, raw, j1 - j0, last);
   if (t.x->a->dropout_threshold) drop_block(t, j0, j1);
   if (FAULT_STALE_MAX)
     for (int z = 0; z < NZ; ++z) vstore(t.shrink + z * NL, vset(1));
@@ -255,6 +280,7 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   t.down = down_of(a, b, h);
   t.started = false;
   t.scaled = scaled_of(x, b, h, i0);
+  t.capped = capped_of(t.scaled, a);
   const QT* q = q_row(a, t.s, b, h, i0);
 #if BYTES_Q
   ROW* wide = (ROW*)(t.k_tail + RS * key_width(a.hdim));

@@ -16,19 +16,27 @@ INLINE vf exp2_fraction(vf f) {
   return vfma(p, f, vset(1.0f));
 }
 
-// x * P(x^2) / Q(x^2), minimax of degrees 3 and 4 on |x| <= 8 (1.5e-7 before rounding); beyond, 1 is as near.
+// tanh(x) = x * P(x^2) / Q(x^2), minimax of degrees 3 and 4 on |x| <= 8 (1.5e-7 before rounding); beyond, 1 is as near.
+const float TANH_P[4] = {0.9999998807907104f, 0.12925660610198975f, 0.002951021771878004f, 1.1428403013269417e-05f};
+const float TANH_Q[5] = {1.0f, 0.46258875727653503f, 0.023815546184778214f, 0.00023866890114732087f, 2.459204608840082e-07f};
+enum { TANH_END = 8 };
+
+template <class V>
+INLINE V tanh_by(V x, float end, const float* numerator, const float* denominator) {
+  x = vmin(vset_like(x, end), vmax(vset_like(x, -end), x));
+  const V z = x * x;
+  V p = vfma(vset_like(x, numerator[3]), z, vset_like(x, numerator[2]));
+  p = vfma(p, z, vset_like(x, numerator[1]));
+  p = vfma(p, z, vset_like(x, numerator[0]));
+  V q = vfma(vset_like(x, denominator[4]), z, vset_like(x, denominator[3]));
+  q = vfma(q, z, vset_like(x, denominator[2]));
+  q = vfma(q, z, vset_like(x, denominator[1]));
+  q = vfma(q, z, vset_like(x, denominator[0]));
+  return vquotient(x * p, q);
+}
 template <class V>
 INLINE V vtanh(V x) {
-  x = vmin(vset_like(x, 8.0f), vmax(vset_like(x, -8.0f), x));
-  V z = x * x;
-  V p = vfma(vset_like(x, 1.1428403013269417e-05f), z, vset_like(x, 0.002951021771878004f));
-  p = vfma(p, z, vset_like(x, 0.12925660610198975f));
-  p = vfma(p, z, vset_like(x, 0.9999998807907104f));
-  V q = vfma(vset_like(x, 2.459204608840082e-07f), z, vset_like(x, 0.00023866890114732087f));
-  q = vfma(q, z, vset_like(x, 0.023815546184778214f));
-  q = vfma(q, z, vset_like(x, 0.46258875727653503f));
-  q = vfma(q, z, vset_like(x, 1.0f));
-  return vquotient(x * p, q);
+  return tanh_by(x, (float)TANH_END, TANH_P, TANH_Q);
 }
 
 INLINE void vmul_wide(uint32_t a, uint32_t m, uint32_t& hi, uint32_t& lo) {
