@@ -109,6 +109,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "COPY_K": copied and (narrow or not algorithm.pairs),
         "COPY_V": copied,
         "TILES": algorithm.simd.tiles,
+        "UPPER": _upper(algorithm),
         "LATE_CAP": not algorithm.blocks,  # blocks have keys in fours
         **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS, *own)},
     }
@@ -162,6 +163,22 @@ def _tiles(algorithm: CpuAlgorithm) -> list[str]:
         score(vectors, algorithm.rows_s, pairs),
         *(tile(vectors, rows, pairs) for rows, tile in values.items()),
         value_columns(sizes),
+        *(_upper_tiles(algorithm) if _upper(algorithm) else ()),
+    ]
+
+
+def _upper(algorithm: CpuAlgorithm) -> bool:
+    """Whether keys that only the upper half of a tile's queries sees have register tiles of their own."""
+    simd = algorithm.simd
+    return algorithm.lanes_q >= 4 and not (algorithm.blocks or simd.tiles or simd.by_element)
+
+
+def _upper_tiles(algorithm: CpuAlgorithm) -> list[str]:
+    half, pairs, sizes = algorithm.lanes_q // 2, algorithm.pairs, algorithm.rows_o
+    return [
+        score_tile(half, algorithm.rows_s, pairs, "QK_UPPER"),
+        *(value_tile(half, rows, pairs, "upper") for rows in sizes),
+        value_columns(sizes, name="upper_values", tile="upper"),
     ]
 
 

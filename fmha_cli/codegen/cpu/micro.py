@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def score_tile(vectors: int, rows: int, pairs: bool) -> str:
-    """``QK_FULL``: computes and stores S of ``rows`` keys and the packed queries, and updates the maximum of each lane.
+def score_tile(vectors: int, rows: int, pairs: bool, name: str = "QK_FULL") -> str:
+    """``name``: computes and stores S of ``rows`` keys and the packed queries, and updates the maximum of each lane.
 
     Rows are addressed as base + {0, 1, 2} * stride, so that twelve rows need four pointers and one stride.
     """
@@ -33,7 +33,7 @@ def score_tile(vectors: int, rows: int, pairs: bool) -> str:
         return lines
 
     out = [
-        "static void QK_FULL(const char* b0, const i64 stride, const float* q, i64 columns, float* s, float* top) {",
+        f"static void {name}(const char* b0, const i64 stride, const float* q, i64 columns, float* s, float* top) {{",
         *(f"  const char* b{b} = b0 + {b} * stride;" for b in bases if b),
         f"  vf {names};",
     ]
@@ -100,11 +100,11 @@ def weights(vectors: int, pairs: bool) -> str:
     )
 
 
-def value_tile(vectors: int, rows: int, pairs: bool) -> str:
-    """``pv_<rows>``: loads O for ``rows`` columns of V, rescales it by ``shrink``, and adds V times the weights."""
+def value_tile(vectors: int, rows: int, pairs: bool, name: str = "pv") -> str:
+    """``<name>_<rows>``: loads O for ``rows`` columns of V, rescales it by ``shrink``, and adds V times the weights."""
     acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
     out = [
-        f"static void pv_{rows}(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, const float* shrink,",
+        f"static void {name}_{rows}(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, const float* shrink,",
         "                 bool first) {",
         f"  vf {', '.join(f'{a} = vset(0)' for row in acc for a in row)};",
         "  if (!first) {",
@@ -125,8 +125,8 @@ def value_tile(vectors: int, rows: int, pairs: bool) -> str:
     return "\n".join([*out, "}", ""])
 
 
-def value_columns(sizes: Sequence[int], width: int = 1) -> str:
-    """``values``: processes all columns of V by register tiles of the given sizes, largest first.
+def value_columns(sizes: Sequence[int], width: int = 1, name: str = "values", tile: str = "pv") -> str:
+    """``name``: processes all columns of V by register tiles of the given sizes, largest first.
 
     A size is skipped if exactly one or two tiles of the next size cover the remaining columns. 64 columns are therefore
     4 x 12 + 2 x 8 and not 5 x 12 + 4, because small tiles wait for their own sums.
@@ -139,10 +139,10 @@ def value_columns(sizes: Sequence[int], width: int = 1) -> str:
         keep = f"columns - d >= {size}"
         if below > 1 and size % below:
             keep += f" && (columns - d > {2 * below} || (columns - d) % {below})"
-        lines.append(f"  for (; {keep}; d += {size}) pv_{size}(v + {at}, stride, p, steps, o + d * BQ, shrink, first);")
+        lines.append(f"  for (; {keep}; d += {size}) {tile}_{size}(v + {at}, stride, p, steps, o + d * BQ, shrink, first);")
     return "\n".join(
         [
-            "static void values(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, i64 columns,",
+            f"static void {name}(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, i64 columns,",
             "                   const float* shrink, bool first) {",
             "  i64 d = 0;",
             *lines,

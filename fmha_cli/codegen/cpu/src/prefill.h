@@ -25,24 +25,55 @@ struct Tile {
   float k_factor[BYTES ? BC : 1], v_factor[BYTES ? BC : 1];  // of the keys of a block, if they change from key to key
 };
 
+// Factors of a second part of a block.
+struct Ones {
+  float of[BQ];
+  constexpr Ones() : of() {
+    for (auto& x : of) x = 1;
+  }
+};
+static constexpr Ones ONES;
+
 INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
   const i64 width = key_width(hdim), tile = (i64)(sizeof(Tile) / sizeof(float)), wide = BYTES_Q ? BQ * (width + 1) : 0;
   return (BQ * (whole_columns(hdim) + whole_columns(hdim_v) + BC + NL) + RS * width + wide + tile + 127) / 64 * 64;
 }
 
-// S of keys [j0, j1) into p, and the running maximum of the raw scores into top.
+// S of keys [j0, j1) into p, and the running maximum of the raw scores into top. UPPER_HALF: of the upper half of the queries.
+template <bool UPPER_HALF = false>
 static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
+#if UPPER
+  enum { FIRST = UPPER_HALF ? BQ / 2 : 0 };
+  const auto tile = UPPER_HALF ? QK_UPPER : QK_FULL;
+#else
+  enum { FIRST = 0 };
+  const auto tile = QK_FULL;
+#endif
   const i64 hdim = t.x->a->hdim, width = key_width(hdim);
   i64 j = j0;
   for (; j + RS <= j1; j += RS)
-    QK_FULL((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q, hdim, p + (j - j0) * BQ,
-            top);
+    tile((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q + FIRST, hdim,
+         p + (j - j0) * BQ + FIRST, top + FIRST);
   if (j == j1) return;
   // The last rows alone: what lies behind them may not exist, and must not enter the maximum.
   KEY* tail = (KEY*)t.k_tail;
   for (i64 r = 0; r < RS; ++r)
     memcpy(tail + r * width, t.kv.k + min64(j + r, j1 - 1) * t.kv.k_stride, (size_t)width * sizeof(KEY));
-  QK_FULL((const char*)tail, width * (i64)sizeof(KEY), t.q, hdim, p + (j - j0) * BQ, top);
+  tile((const char*)tail, width * (i64)sizeof(KEY), t.q + FIRST, hdim, p + (j - j0) * BQ + FIRST, top + FIRST);
+}
+
+// The first key of [j0, j1) from which on only the upper half of the queries sees any; a multiple of RS from j0, or j1.
+static i64 first_upper(const Tile& t, i64 j0, i64 j1) {
+  if (!UPPER || !t.x->has_right) return j1;
+  const i64 lower = t.i0 + BQ / 2 - 1 + t.s.delta + t.x->right;  // the last key that the lower half sees
+  return lower + 1 >= j1 ? j1 : min64(j1, j0 + ceil_div(max64(lower + 1 - j0, 0), RS) * RS);
+}
+
+// Scores whose maximum is found later, by the mask or with features; those of the lower half from `upper` on are not computed.
+static void score_hidden(Tile& t, i64 j0, i64 upper, i64 j1, float* p) {
+  float unused[BQ];
+  score_block(t, j0, upper, p, unused);
+  score_block<true>(t, upper, j1, p + (upper - j0) * BQ, unused);
 }
 
 // The first key of [j0, j1) that some row does not see; a multiple of RS from j0, or j1.
@@ -142,13 +173,12 @@ static void weigh_block(Tile& t, i64 raw, i64 n, bool last) {
       t.p[BQ + lane] = keep;
     }
   const bool kept = FAULT_ROW_SUM_SHORT && last;
-  float ones[BQ], *out = t.p;
+  float* out = t.p;
   const float* shrink = t.shrink;
   if (raw > 0) {
     weigh_capped(t.capped, t.p, raw, t.floor, t.sum, t.shrink, kept);
     if (raw == n) return;
-    for (int z = 0; z < NZ; ++z) vstore(ones + z * NL, vset(1));
-    shrink = ones;
+    shrink = ONES.of;
     out += raw / V_STEP * BQ;
   }
   weigh(t.p + raw * BQ, out, n - raw, c, t.floor, t.sum, shrink, kept, by_key(*t.x->a) ? t.v_factor : nullptr);
@@ -174,12 +204,16 @@ static void drop_block(Tile& t, i64 j0, i64 j1) {
     }
 }
 
-static void value_block(Tile& t, i64 j0, i64 n) {
+static void value_block(Tile& t, i64 j0, i64 upper, i64 n) {
   const VALUE* v = t.kv.v + (j0 / V_STEP) * t.kv.v_stride;
-  const i64 columns = whole_columns(t.x->a->hdim_v), steps = (n + V_STEP - 1) / V_STEP;
+  const i64 columns = whole_columns(t.x->a->hdim_v), steps = (n + V_STEP - 1) / V_STEP, all = ceil_div(upper, V_STEP);
   const bool first = !t.started;
   pad_weights(t.p, n);
-  values(v, t.kv.v_stride, t.p, steps, t.o, columns, t.shrink, first);
+  values(v, t.kv.v_stride, t.p, UPPER ? all : steps, t.o, columns, t.shrink, first);
+#if UPPER
+  if (all < steps)
+    upper_values(v + all * t.kv.v_stride, t.kv.v_stride, t.p + all * BQ + BQ / 2, steps - all, t.o + BQ / 2, columns, ONES.of, false);
+#endif
   t.started = true;
   if (FAULT_LOW_PRECISION_ACC)
     for (i64 e = 0; e < columns * BQ; ++e) {
@@ -190,7 +224,7 @@ static void value_block(Tile& t, i64 j0, i64 n) {
 }
 
 static void block(Tile& t, i64 j0, i64 j1, bool last) {
-  const i64 partial = first_partial(t, j0, j1);
+  const i64 partial = first_partial(t, j0, j1), upper = first_upper(t, partial, j1);
   float unused[BQ], *p = t.p + (partial - j0) * BQ;
   clear_peak(t);
   if (by_key(*t.x->a)) {
@@ -202,27 +236,25 @@ static void block(Tile& t, i64 j0, i64 j1, bool last) {
     }
   }
   i64 raw = 0;  // keys whose scores are capped with the exponent
-  if (t.capped.late && partial > j0) {
-    raw = partial - j0;
+  if (!t.scaled.featured || (t.capped.late && partial > j0)) {
     score_block(t, j0, partial, t.p, t.peak);
-    score_block(t, partial, j1, p, unused);
-    cap_peak(t);
-    feature_block(t, partial, j1, p, unused);
-  } else if (t.scaled.featured) {
-    score_block(t, j0, j1, t.p, unused);
-    feature_block(t, j0, partial, t.p, t.peak);
-    feature_block(t, partial, j1, p, unused);
+    if (t.scaled.featured) {
+      raw = partial - j0;
+      cap_peak(t);
+    }
   } else {
-    score_block(t, j0, partial, t.p, t.peak);
-    score_block(t, partial, j1, p, unused);
+    score_block(t, j0, partial, t.p, unused);
+    feature_block(t, j0, partial, t.p, t.peak);
   }
+  score_hidden(t, partial, upper, j1, p);
+  if (t.scaled.featured) feature_block(t, partial, j1, p, unused);
   mask_block(t, partial, j1, p);
   raise_top(t);
   weigh_block(t, raw, j1 - j0, last);
   if (t.x->a->dropout_threshold) drop_block(t, j0, j1);
   if (FAULT_STALE_MAX)
     for (int z = 0; z < NZ; ++z) vstore(t.shrink + z * NL, vset(1));
-  value_block(t, j0, j1 - j0);
+  value_block(t, j0, upper - j0, j1 - j0);
 }
 
 // Keys [lo, hi) in blocks of about equal size, each a multiple of the register tile.
