@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,19 +24,26 @@ _DEFAULT_LLC = 64 << 20
 
 @dataclass
 class _Launch:
-    """One stage: its pass's problem, its library, how it is called, and its argument block once tensors are bound."""
+    """One stage: its pass's problem, its library and function, how that is called, and its argument once tensors are bound."""
 
     problem: Problem
     library: ctypes.CDLL
+    entry: Callable[[object], int]
     interface: abi.Interface
     arguments: Arguments | None = None
     block: ctypes.Structure | None = None
+    argument: object = None
+
+    def pack(self, arguments: Arguments) -> None:
+        """Keep the arguments, and the block that holds them, for all launches."""
+        self.arguments, self.block = arguments, pack(arguments.block)
+        self.argument = ctypes.byref(self.block)
 
     def run(self) -> int:
         """Launch once. Returns nanoseconds. Raises as ``Session.launch``."""
-        if self.block is None:
+        if self.argument is None:
             raise InternalError("launch before bind")
-        entry, argument = self.library[self.interface.entry], ctypes.byref(self.block)
+        entry, argument = self.entry, self.argument
         start = time.perf_counter_ns()
         status = entry(argument)
         elapsed = time.perf_counter_ns() - start
@@ -77,8 +84,7 @@ class CpuSession:
         base = ctypes.addressof(self._arena)
         cores, settings = threads or usable_cores(), dict(self._device.settings)
         for launch in self._launches:
-            launch.arguments = Arguments(launch.interface.block, launch.problem, tensors, base, cores, settings)
-            launch.block = pack(launch.arguments.block)
+            launch.pack(Arguments(launch.interface.block, launch.problem, tensors, base, cores, settings))
 
     def upload(self) -> None:
         """Nothing to do: the arena is the device's memory."""
@@ -123,4 +129,4 @@ def _loaded(problem: Problem, kernel: KernelSpec, path: Path) -> _Launch:
         )
     entry.restype = ctypes.c_int
     entry.argtypes = [ctypes.POINTER(ctypes_structure(block))]
-    return _Launch(problem, library, interface)
+    return _Launch(problem, library, entry, interface)
