@@ -197,14 +197,20 @@ def _widened(kernel: KernelSpec, algorithm: CpuAlgorithm) -> int:
     return 16 if algorithm.simd in (Simd.AVX512, Simd.AVX2) else 0
 
 
+WIDE_ROWS = 2
+"""Query rows of the decode tile that is as wide as two others."""
+
+
 def _decode(algorithm: CpuAlgorithm, signature: Signature) -> list[str]:
     lanes, many = algorithm.simd.lanes, algorithm.rows_s
     half = algorithm.pairs if is_bytes(signature) else signature.dtype is not DType.FP32
-    sizes = [(n, rows, n == 1) for rows in (many, 1) for n in (algorithm.lanes_q, 1)]
+    wide = 2 * algorithm.lanes_q
+    sizes = [(n, rows, n == 1) for rows in (many, 1) for n in (algorithm.lanes_q, 1)] + [(wide, rows, False) for rows in (WIDE_ROWS, 1)]
     tiles = [pair_mix_tile(*size) if algorithm.pairs else mix_tile(*size, half=half) for size in sizes]
     return [
         f"#define MANY {many}\n#define DOT_MANY dot_{many}\n#define MIX_MANY mix_{many}_{algorithm.lanes_q}\n"
-        f"#define MIX_MANY_N mix_{many}_n\n#define MIX_ONE mix_1_{algorithm.lanes_q}\n#define MIX_ONE_N mix_1_n\n",
+        f"#define MIX_MANY_N mix_{many}_n\n#define MIX_ONE mix_1_{algorithm.lanes_q}\n#define MIX_ONE_N mix_1_n\n"
+        f"#define WIDE_ROWS {WIDE_ROWS}\n#define MIX_WIDE mix_{WIDE_ROWS}_{wide}\n#define MIX_ONE_WIDE mix_1_{wide}\n",
         source_text("decode_tiles.h"),
         MIX,
         *(dot_tile(lanes, rows, algorithm.pairs, half and not algorithm.pairs) for rows in (many, 1)),

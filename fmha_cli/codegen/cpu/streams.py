@@ -8,46 +8,48 @@ from fmha_cli.codegen.cpu.micro import butterfly
 def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     """``dot_<rows>``: computes the scores of ``rows`` queries and ``lanes // rows`` keys as one vector.
 
-    Lane r * keys + n holds the score of query r and key n. Keys past the last one repeat it. Each read of a cache line
+    Lane r * keys + n holds the score of query r and key n. Keys past the last one repeat it. A row of K is read whole before the
+    next one: the processor follows a run of lines by itself, and several rows in turns are none. Each read of a cache line
     asks for lines that follow. With ``half``, two vectors share a line.
     """
     keys = lanes // rows
-    acc = [[f"a{r * keys + n}" for n in range(keys)] for r in range(rows)]
-    get, product = ("vload_pairs", "vdot({a}, k{n}, q)") if pairs else ("vload_n", "vfma(k{n}, q, {a})")
+    get, product = ("vload_pairs", "vdot({a}, k, {q})") if pairs else ("vload_n", "vfma(k, {q}, {a})")
     width = "QUERY_STEP"
 
-    def body(left: str, ahead: bool) -> list[str]:
-        asks = [f"    ask<FAR>(k, r{n} + c, next);" for n in range(keys)] if ahead else []
-        lines = [f"    const vf k{n} = {get if left else 'load_keys'}(r{n} + c{left});" for n in range(keys)]
-        for r in range(rows):
-            lines.append(f"    {{ const vf q = vload(query + {r} * q_stride + at);")
-            lines += [f"      {acc[r][n]} = {product.format(a=acc[r][n], n=n)};" for n in range(keys)]
-            lines.append("    }")
-        return ["  {", *asks, *lines, f"  }} c += {width}, at += NL;"]
-
-    whole = ", columns - c"
-    twice = [f"  while (c + 2 * {width} <= columns) {{", *body("", True), *body("", False), "  }"] if half else []
-    return "\n".join(
-        [
-            "template <bool FAR>",
-            f"INLINE vf dot_{rows}(const float* query, i64 q_stride, const Lines& k, i64 last, i64 columns) {{",
-            f"  vf {', '.join(f'a{n} = vset(0)' for n in range(lanes))};",
-            *(f"  const ROW* r{n} = k.first + min64({n}, last) * k.stride;" for n in range(keys)),
-            "  i64 c = 0, at = 0;",
-            "  const ROW* next = k.far_at;",
-            *twice,
-            f"  while (c + {width} <= columns) {{",
-            *body("", True),
-            "  }",
-            "  if (c < columns) {",
-            *body(whole, True),
-            "  }",
-            *butterfly(lanes, "a", total=True),
-            "  return a0;",
-            "}",
-            "",
+    def body(n: int, left: str, ahead: bool) -> list[str]:
+        return [
+            "    {",
+            *(["      ask<FAR>(k, row + c, next);"] if ahead else []),
+            f"      const vf k = {get if left else 'load_keys'}(row + c{left});",
+            *(
+                "      {a} = ".format(a=f"a{r * keys + n}") + product.format(a=f"a{r * keys + n}", q=f"vload(query + {r} * q_stride + at)") + ";"
+                for r in range(rows)
+            ),
+            f"    }} c += {width}, at += NL;",
         ]
-    )
+
+    out = [
+        "template <bool FAR>",
+        f"INLINE vf dot_{rows}(const float* query, i64 q_stride, const Lines& lines, i64 last, i64 columns) {{",
+        f"  vf {', '.join(f'a{n} = vset(0)' for n in range(lanes))};",
+        "  const ROW* next = lines.far_at;",
+    ]
+    for n in range(keys):
+        twice = [f"    while (c + 2 * {width} <= columns) {{", *body(n, "", True), *body(n, "", False), "    }"] if half else []
+        out += [
+            "  {",
+            f"    const ROW* row = lines.first + min64({n}, last) * lines.stride;",
+            "    i64 c = 0, at = 0;",
+            *twice,
+            f"    while (c + {width} <= columns) {{",
+            *body(n, "", True),
+            "    }",
+            "    if (c < columns) {",
+            *body(n, ", columns - c", True),
+            "    }",
+            "  }",
+        ]
+    return "\n".join([*out, *butterfly(lanes, "a", total=True), "  return a0;", "}", ""]).replace("ask<FAR>(k,", "ask<FAR>(lines,")
 
 
 def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
@@ -95,13 +97,12 @@ def pair_mix_tile(vectors: int, rows: int, partial: bool) -> str:
     ]
     if partial:
         out += ["    ask<FAR>(lines, a, next), ask<FAR>(lines, b, next);", "    const vf v0 = vzip(vload_n(a, n), vload_n(b, n));"]
-    for z in range(0, 0 if partial else vectors, 2):
-        at = f"{z} * NL"
-        out += [
-            f"    ask<FAR>(lines, a + {at}, next), ask<FAR>(lines, b + {at}, next);",
-            f"    const vf a{z} = vload((const float*)(a + {at})), b{z} = vload((const float*)(b + {at}));",
-            f"    const vf v{z} = vweave_low(a{z}, b{z}), v{z + 1} = vweave_high(a{z}, b{z});",
-        ]
+    both = range(0, 0 if partial else vectors, 2)
+    for row in "ab":
+        for z in both:
+            out.append(f"    ask<FAR>(lines, {row} + {z} * NL, next);")
+            out.append(f"    const vf {row}{z} = vload((const float*)({row} + {z} * NL));")
+    out += [f"    const vf v{z} = vweave_low(a{z}, b{z}), v{z + 1} = vweave_high(a{z}, b{z});" for z in both]
     for r in range(rows):
         out.append(f"    const vf p{r} = vpair(load32(p + {r} * p_stride));")
         out += [f"    {acc[r][z]} = vdot({acc[r][z]}, v{z}, p{r});" for z in range(vectors)]

@@ -126,11 +126,20 @@ template <bool FAR>
 static void mix_values(const Group& g, const float* p, i64 j, float* o, const Lines& v, i64 n, const float* factor) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 o_stride = o_stride_of(a);
-  for (i64 row = 0; row < g.rows;) {
+  // Whole rows of V first, in the order of memory: a row in two parts is no run of lines.
+  const i64 wide = a.hdim_v / (2 * NZ * NL) * (2 * NZ * NL);
+  for (i64 row = 0; wide > 0 && row < g.rows;) {
+    const bool few = row + WIDE_ROWS <= g.rows;
+    const float* w = (const float*)((const WEIGHT*)(p + row * BC) + j);
+    for (i64 c = 0; c < wide; c += 2 * NZ * NL)
+      (few ? MIX_WIDE<FAR> : MIX_ONE_WIDE<FAR>)(o + row * o_stride + c, o_stride, w, BC, v, c, n, factor + row, NL);
+    row += few ? WIDE_ROWS : 1;
+  }
+  for (i64 row = 0; wide < a.hdim_v && row < g.rows;) {
     const bool many = row + MANY <= g.rows;
     const float* w = (const float*)((const WEIGHT*)(p + row * BC) + j);
     float* out = o + row * o_stride;
-    i64 c = 0;
+    i64 c = wide;
     for (; c + NZ * NL <= a.hdim_v; c += NZ * NL)
       (many ? MIX_MANY<FAR> : MIX_ONE<FAR>)(out + c, o_stride, w, BC, v, c, n, factor + row, NL);
     for (; c < a.hdim_v; c += NL)
