@@ -205,7 +205,9 @@ def _decode(algorithm: CpuAlgorithm, signature: Signature) -> list[str]:
     lanes, many = algorithm.simd.lanes, algorithm.rows_s
     half = algorithm.pairs if is_bytes(signature) else signature.dtype is not DType.FP32
     wide = 2 * algorithm.lanes_q
-    sizes = [(n, rows, n == 1) for rows in (many, 1) for n in (algorithm.lanes_q, 1)] + [(wide, rows, False) for rows in (WIDE_ROWS, 1)]
+    sizes = [(n, rows, n == 1) for rows in (many, 1) for n in (algorithm.lanes_q, 1)] + [
+        (wide, rows, False) for rows in (WIDE_ROWS, 1)
+    ]
     tiles = [pair_mix_tile(*size) if algorithm.pairs else mix_tile(*size, half=half) for size in sizes]
     return [
         f"#define MANY {many}\n#define DOT_MANY dot_{many}\n#define MIX_MANY mix_{many}_{algorithm.lanes_q}\n"

@@ -139,7 +139,9 @@ def value_columns(sizes: Sequence[int], width: int = 1, name: str = "values", ti
         keep = f"columns - d >= {size}"
         if below > 1 and size % below:
             keep += f" && (columns - d > {2 * below} || (columns - d) % {below})"
-        lines.append(f"  for (; {keep}; d += {size}) {tile}_{size}(v + {at}, stride, p, steps, o + d * BQ, shrink, first);")
+        lines.append(
+            f"  for (; {keep}; d += {size}) {tile}_{size}(v + {at}, stride, p, steps, o + d * BQ, shrink, first);"
+        )
     return "\n".join(
         [
             f"static void {name}(const VALUE* v, i64 stride, const float* p, i64 steps, float* o, i64 columns,",

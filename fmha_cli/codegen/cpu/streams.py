@@ -22,7 +22,9 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
             *(["      ask<FAR>(k, row + c, next);"] if ahead else []),
             f"      const vf k = {get if left else 'load_keys'}(row + c{left});",
             *(
-                "      {a} = ".format(a=f"a{r * keys + n}") + product.format(a=f"a{r * keys + n}", q=f"vload(query + {r} * q_stride + at)") + ";"
+                "      {a} = ".format(a=f"a{r * keys + n}")
+                + product.format(a=f"a{r * keys + n}", q=f"vload(query + {r} * q_stride + at)")
+                + ";"
                 for r in range(rows)
             ),
             f"    }} c += {width}, at += NL;",
@@ -35,7 +37,11 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
         "  const ROW* next = lines.far_at;",
     ]
     for n in range(keys):
-        twice = [f"    while (c + 2 * {width} <= columns) {{", *body(n, "", True), *body(n, "", False), "    }"] if half else []
+        twice = (
+            [f"    while (c + 2 * {width} <= columns) {{", *body(n, "", True), *body(n, "", False), "    }"]
+            if half
+            else []
+        )
         out += [
             "  {",
             f"    const ROW* row = lines.first + min64({n}, last) * lines.stride;",
@@ -49,7 +55,9 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
             "    }",
             "  }",
         ]
-    return "\n".join([*out, *butterfly(lanes, "a", total=True), "  return a0;", "}", ""]).replace("ask<FAR>(k,", "ask<FAR>(lines,")
+    return "\n".join([*out, *butterfly(lanes, "a", total=True), "  return a0;", "}", ""]).replace(
+        "ask<FAR>(k,", "ask<FAR>(lines,"
+    )
 
 
 def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
@@ -96,7 +104,10 @@ def pair_mix_tile(vectors: int, rows: int, partial: bool) -> str:
         "    const ROW *a = lines.first + j * lines.stride + c, *b = j + 1 < keys ? a + lines.stride : a;",
     ]
     if partial:
-        out += ["    ask<FAR>(lines, a, next), ask<FAR>(lines, b, next);", "    const vf v0 = vzip(vload_n(a, n), vload_n(b, n));"]
+        out += [
+            "    ask<FAR>(lines, a, next), ask<FAR>(lines, b, next);",
+            "    const vf v0 = vzip(vload_n(a, n), vload_n(b, n));",
+        ]
     both = range(0, 0 if partial else vectors, 2)
     for row in "ab":
         for z in both:

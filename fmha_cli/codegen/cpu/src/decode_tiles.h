@@ -28,7 +28,7 @@ INLINE void ask(const Lines& l, const ROW* p, const ROW*& next) {
 INLINE i64 rows_ahead(i64 bytes, i64 columns) { return bytes > 0 ? bytes / (columns * (i64)sizeof(KT)) + 1 : 0; }
 enum {
   STEP = 16,        // keys that go through all heads of an item before the next ones
-  STEPS_AHEAD = 3,  // into the second-level cache
+  STEPS_AHEAD = 1,  // into the second-level cache
 };
 
 #if !BYTES
