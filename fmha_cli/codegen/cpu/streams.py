@@ -5,6 +5,10 @@ from __future__ import annotations
 from fmha_cli.codegen.cpu.micro import butterfly
 
 
+UNROLLED = 4
+"""Keys whose code stands one behind the other: in a loop over single keys, the next row is begun late."""
+
+
 def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     """``dot_<rows>``: computes the scores of ``rows`` queries and ``lanes // rows`` keys as one vector.
 
@@ -16,47 +20,50 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     get, product = ("vload_pairs", "vdot({a}, k, {q})") if pairs else ("vload_n", "vfma(k, {q}, {a})")
     width = "QUERY_STEP"
 
-    def body(n: int, left: str, ahead: bool) -> list[str]:
+    def body(left: str, ahead: bool) -> list[str]:
+        products = [product.format(a=f"a{r}", q=f"vload(query + {r} * q_stride + at)") for r in range(rows)]
         return [
-            "    {",
-            *(["      ask<FAR>(k, row + c, next);"] if ahead else []),
-            f"      const vf k = {get if left else 'load_keys'}(row + c{left});",
-            *(
-                "      {a} = ".format(a=f"a{r * keys + n}")
-                + product.format(a=f"a{r * keys + n}", q=f"vload(query + {r} * q_stride + at)")
-                + ";"
-                for r in range(rows)
-            ),
-            f"    }} c += {width}, at += NL;",
+            *(["      ask<FAR>(lines, row + c, next);"] if ahead else []),
+            f"      {{ const vf k = {get if left else 'load_keys'}(row + c{left});",
+            *(f"        a{r} = {text};" for r, text in enumerate(products)),
+            f"      }} c += {width}, at += NL;",
         ]
 
-    out = [
-        "template <bool FAR>",
-        f"INLINE vf dot_{rows}(const float* query, i64 q_stride, const Lines& lines, i64 last, i64 columns) {{",
-        f"  vf {', '.join(f'a{n} = vset(0)' for n in range(lanes))};",
-        "  const ROW* next = lines.far_at;",
-    ]
-    for n in range(keys):
-        twice = (
-            [f"    while (c + 2 * {width} <= columns) {{", *body(n, "", True), *body(n, "", False), "    }"]
-            if half
-            else []
-        )
-        out += [
-            "  {",
-            f"    const ROW* row = lines.first + min64({n}, last) * lines.stride;",
+    twice = [f"    while (c + 2 * {width} <= columns) {{", *body("", True), *body("", False), "    }"] if half else []
+
+    def key(n: int) -> list[str]:
+        """One key: n of those that are unrolled, behind the first ``done``."""
+        return [
+            f"  {{ const ROW* row = lines.first + min64(done + {n}, last) * lines.stride;",
+            f"    vf {', '.join(f'a{r} = vset(0)' for r in range(rows))};",
             "    i64 c = 0, at = 0;",
             *twice,
             f"    while (c + {width} <= columns) {{",
-            *body(n, "", True),
+            *body("", True),
             "    }",
             "    if (c < columns) {",
-            *body(n, ", columns - c", True),
+            *body(", columns - c", True),
             "    }",
+            *(f"    vstore(sums + ({r * keys + n} + done) * NL, a{r});" for r in range(rows)),
             "  }",
         ]
-    return "\n".join([*out, *butterfly(lanes, "a", total=True), "  return a0;", "}", ""]).replace(
-        "ask<FAR>(k,", "ask<FAR>(lines,"
+
+    some = min(keys, UNROLLED)
+    return "\n".join(
+        [
+            "template <bool FAR>",
+            f"NOINLINE vf dot_{rows}(const float* query, i64 q_stride, const Lines& lines, i64 last, i64 columns) {{",
+            "  alignas(64) float sums[NL * NL];",
+            "  const ROW* next = lines.far_at;",
+            f"  for (i64 done = 0; done < {keys}; done += {some}) {{",
+            *(line for n in range(some) for line in key(n)),
+            "  }",
+            f"  vf {', '.join(f'a{n} = vload(sums + {n} * NL)' for n in range(lanes))};",
+            *butterfly(lanes, "a", total=True),
+            "  return a0;",
+            "}",
+            "",
+        ]
     )
 
 
