@@ -15,7 +15,7 @@ from fmha_cli.toolchain.cpp.toolchain import Toolchain, ToolchainKind
 from fmha_cli.toolchain.kernels import kernel_build
 
 _LIBRARY = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
-_COMMON = (*_LIBRARY, "-fno-math-errno", "-fno-trapping-math", "-pthread", "-w")
+_COMMON = (*_LIBRARY, "-fno-math-errno", "-fno-trapping-math", "-fno-tree-vectorize", "-pthread", "-w")
 """No -ffast-math: infinities and NaN have meaning in these kernels. -w: GCC 12 warns inside its own intrinsic headers."""
 
 

@@ -12,7 +12,7 @@ INLINE DecodeScratch scratch_of(const Job& job, i64 thread) {
   return work;
 }
 
-static void attend_task(void* context, i64 thread) {
+NOINLINE void attend_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   DecodeScratch work = scratch_of(job, thread);
   const FmhaCpuArgs& a = *job.x.a;

@@ -3,7 +3,7 @@ struct Job {
   i64 items, next;  // for each sequence its new rows, then its queries
 };
 
-static void append_task(void* context, i64) {
+NOINLINE void append_task(void* context, i64) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
   const i64 each = a.append + (a.q_rotated ? a.seqlen_q : 0);

@@ -28,7 +28,7 @@ INLINE Head group_head(const Job& job, i64 g, i64 n) {
 INLINE i64 tile_floats(const FmhaCpuArgs& a) { return BQ * padded(a.hdim); }
 INLINE i64 patch_floats() { return scores_floats() + NL * BQ; }
 
-static void numbers_task(void* context, i64 thread) {
+NOINLINE void numbers_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
   for (i64 item; draw(job, a.batch * a.heads * job.most_tiles, item);) {
@@ -58,7 +58,7 @@ static void own_head(const Head& head, i64 hk, const Group& g, float* room) {
     for (i64 n = 0; n < slab.tiles; ++n) finish_tile(head, hk, i0 + n * BQ, sum + n * tile_floats(a), any[n]);
   }
 }
-static void own_task(void* context, i64 thread) {
+NOINLINE void own_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
   for (i64 item; draw(job, job.groups, item);) {
@@ -92,7 +92,7 @@ static Share share_of(const Job& job, i64 group) {
   return {head, group % a.kv_heads, group_at(a, head.s.nk, store), blocks_of(head.s.nk),
           {job.i0, tiles, rows, rows_floats(a)}, rows + tiles * rows_floats(a)};
 }
-static void keys_task(void* context, i64) {
+NOINLINE void keys_task(void* context, i64) {
   Job& job = *(Job*)context;
   for (i64 item; draw(job, job.groups * ceil_div(job.most_keys, PIECE), item);) {
     const Share share = share_of(job, item % job.groups);
@@ -100,7 +100,7 @@ static void keys_task(void* context, i64) {
     if (j < end) prepare_keys(job.x, share.head.s, share.head.b, share.hk, share.g, j, end);
   }
 }
-static void rows_task(void* context, i64) {
+NOINLINE void rows_task(void* context, i64) {
   Job& job = *(Job*)context;
   for (i64 item; draw(job, job.groups * SHARED_TILES, item);) {
     const Share share = share_of(job, item % job.groups);
@@ -109,7 +109,7 @@ static void rows_task(void* context, i64) {
       prepare_rows(share.head, job.i0 + n * BQ, rows_at(*job.x.a, share.slab.rows + n * share.slab.row_step));
   }
 }
-static void chunks_task(void* context, i64 thread) {
+NOINLINE void chunks_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   for (i64 item; draw(job, job.groups * job.chunks, item);) {
     const Share share = share_of(job, item % job.groups);
@@ -119,7 +119,7 @@ static void chunks_task(void* context, i64 thread) {
                    share.parts + chunk * share.slab.tiles * tile_floats(*job.x.a), job.rooms + thread * job.room_step);
   }
 }
-static void sums_task(void* context, i64) {
+NOINLINE void sums_task(void* context, i64) {
   Job& job = *(Job*)context;
   for (i64 item; draw(job, job.groups * SHARED_TILES, item);) {
     const Share share = share_of(job, item % job.groups);
@@ -132,7 +132,7 @@ static void sums_task(void* context, i64) {
     finish_tile(share.head, share.hk, i0, sum, any);
   }
 }
-static void finish_task(void* context, i64) {
+NOINLINE void finish_task(void* context, i64) {
   Job& job = *(Job*)context;
   for (i64 item; draw(job, job.groups * ceil_div(job.most_keys, PIECE), item);) {
     const Share share = share_of(job, item % job.groups);
@@ -147,7 +147,7 @@ struct BiasPlanes {
 INLINE BiasPlanes planes_of(const FmhaCpuArgs& a) {
   return {a.dbias_batch_stride ? a.batch : 1, a.dbias_head_stride ? a.heads : 1};
 }
-static void bias_task(void* context, i64 thread) {
+NOINLINE void bias_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
   const BiasPlanes planes = planes_of(a);

@@ -42,7 +42,7 @@ INLINE i64 group_of(const Job& job, i64 item) {
   return lo;
 }
 
-static void convert_task(void* context, i64) {
+NOINLINE void convert_task(void* context, i64) {
   Job& job = *(Job*)context;
   const FmhaCpuArgs& a = *job.x.a;
   const i64 end = job.first_item[job.g1 - job.g0];
@@ -85,7 +85,7 @@ static void ask_rows(const Job& job, i64 item) {
   }
 }
 
-static void tile_task(void* context, i64 thread) {
+NOINLINE void tile_task(void* context, i64 thread) {
   Job& job = *(Job*)context;
   const i64 end = job.first_item[job.g1 - job.g0];
   configure_tiles();

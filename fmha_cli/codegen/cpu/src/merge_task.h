@@ -1,5 +1,5 @@
 // The parts of each group into O and LSE. The first part of a group takes in the others.
-static void merge_task(void* context, i64) {
+NOINLINE void merge_task(void* context, i64) {
   Job& job = *(Job*)context;
   for (i64 n; (n = draw(job)) < job.groups;) {
     const Group g = group_at(job.x, n);
