@@ -37,7 +37,7 @@ HINTS = (
     (16 * KIB, 0),
     (2 * KIB, 8 * KIB),
     (8 * KIB, 8 * KIB),
-    (4 * KIB, 16 * KIB),
+    (2 * KIB, 16 * KIB),
     (0, 8 * KIB),
 )
 """Distances into the first-level cache and the second that the measurement tries, besides the kernel's own."""
