@@ -74,7 +74,8 @@ def _forward() -> Iterator[Cell]:
     for dtype, share, aim in (("fp32", 0.75, 0.80), ("bf16", 0.65, 0.72)):
         flags = f"-b 4 -H 16 -s 512 -d 64 --dtype {dtype} --causal"
         yield Cell(regime=f"forward {dtype} causal S=512", flags=flags, share=share, aim=aim, ahead=True)
-    yield Cell(regime="one small call", flags="-H 1 -s 64 -d 64 --dtype fp32", microseconds=10)
+    for dtype in ("fp32", "bf16"):
+        yield Cell(regime=f"one small call {dtype}", flags=f"-H 1 -s 64 -d 64 --dtype {dtype}", microseconds=10)
 
 
 def _features() -> Iterator[Cell]:

@@ -21,7 +21,7 @@ from fmha_cli.codegen.cpu.elements import gradient_elements, product_elements, s
 from fmha_cli.codegen.cpu.emit import CACHE_FAULTS, FAULTS, TILE_FAULTS, emit
 from fmha_cli.codegen.cpu.emit_backward import BACKWARD_FAULTS, SHARED_FAULTS, tile_queries
 from fmha_cli.codegen.cpu.micro import score_tile, value_columns, value_tile
-from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile
+from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.kernel import Family, KernelSpec
 
@@ -45,6 +45,7 @@ def tiles() -> dict[str, str]:
         "columns_12_8_4_1.h": value_columns((12, 8, 4, 1)),
         "dot_4_of_16.h": dot_tile(16, 4, pairs=False, half=False),
         "mix_4x4.h": mix_tile(4, 4, partial=False, half=False),
+        "mix_pairs_2x8.h": pair_mix_tile(8, 2, partial=False),
         "product_4x4.h": product_tile(4, pairs=False),
         "gradient_4x3_pairs.h": gradient_tile(3, pairs=True),
         "score_elements_2x4.h": score_elements(2, 4, pairs=False),

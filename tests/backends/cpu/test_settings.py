@@ -67,7 +67,7 @@ def test_the_backend_is_tunable() -> None:
 @pytest.mark.parametrize(
     ("kind", "name", "wanted"),
     [
-        (Kind.DECODE, "zen4", Settings(values={NEAR: 2048, FAR: 8192}, source=SettingsFrom.FACTS)),
+        (Kind.DECODE, "zen4", Settings(values={NEAR: 2048, FAR: 16384}, source=SettingsFrom.FACTS)),
         (Kind.DECODE, "zen5", Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.FACTS)),
         (Kind.DECODE, "sapphire-rapids", Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.KERNEL)),
         (Kind.DECODE, None, Settings(values={NEAR: 8192, FAR: 0}, source=SettingsFrom.KERNEL)),

@@ -1,6 +1,5 @@
-static void weigh(float* s, i64 n, vf c, const float* floor, float* sum, const float* shrink, bool keep,
-                  const float*) {
-  float* out = s;
+static void weigh(const float* s, float* out, i64 n, vf c, const float* floor, float* sum, const float* shrink,
+                  bool keep, const float*) {
   const vf floor0 = -vload(floor + 0 * NL);
   vf sum0 = vset(0);
   i64 j = 0;

@@ -1,83 +1,114 @@
 template <bool FAR>
-INLINE vf dot_4(const float* query, i64 q_stride, const Lines& k, i64 last, i64 columns) {
-  vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0), a4 = vset(0), a5 = vset(0), a6 = vset(0), a7 = vset(0), a8 = vset(0), a9 = vset(0), a10 = vset(0), a11 = vset(0), a12 = vset(0), a13 = vset(0), a14 = vset(0), a15 = vset(0);
-  const ROW* r0 = k.first + min64(0, last) * k.stride;
-  const ROW* r1 = k.first + min64(1, last) * k.stride;
-  const ROW* r2 = k.first + min64(2, last) * k.stride;
-  const ROW* r3 = k.first + min64(3, last) * k.stride;
-  i64 c = 0, at = 0;
-  while (c + QUERY_STEP <= columns) {
-  {
-    ask<FAR>(k, 0, r0 + c, c);
-    ask<FAR>(k, 1, r1 + c, c);
-    ask<FAR>(k, 2, r2 + c, c);
-    ask<FAR>(k, 3, r3 + c, c);
-    const vf k0 = load_keys(r0 + c);
-    const vf k1 = load_keys(r1 + c);
-    const vf k2 = load_keys(r2 + c);
-    const vf k3 = load_keys(r3 + c);
-    { const vf q = vload(query + 0 * q_stride + at);
-      a0 = vfma(k0, q, a0);
-      a1 = vfma(k1, q, a1);
-      a2 = vfma(k2, q, a2);
-      a3 = vfma(k3, q, a3);
+NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last, i64 columns) {
+  alignas(64) float sums[NL * NL];
+  const ROW* next = lines.far_at;
+  for (i64 done = 0; done < 4; done += 4) {
+  { const ROW* row = lines.first + min64(done + 0, last) * lines.stride;
+    vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0);
+    i64 c = 0, at = 0;
+    while (c + QUERY_STEP <= columns) {
+      ask<FAR>(lines, row + c, next);
+      { const vf k = load_keys(row + c);
+        a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
+        a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
+        a2 = vfma(k, vload(query + 2 * q_stride + at), a2);
+        a3 = vfma(k, vload(query + 3 * q_stride + at), a3);
+      } c += QUERY_STEP, at += NL;
     }
-    { const vf q = vload(query + 1 * q_stride + at);
-      a4 = vfma(k0, q, a4);
-      a5 = vfma(k1, q, a5);
-      a6 = vfma(k2, q, a6);
-      a7 = vfma(k3, q, a7);
+    if (c < columns) {
+      ask<FAR>(lines, row + c, next);
+      { const vf k = vload_n(row + c, columns - c);
+        a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
+        a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
+        a2 = vfma(k, vload(query + 2 * q_stride + at), a2);
+        a3 = vfma(k, vload(query + 3 * q_stride + at), a3);
+      } c += QUERY_STEP, at += NL;
     }
-    { const vf q = vload(query + 2 * q_stride + at);
-      a8 = vfma(k0, q, a8);
-      a9 = vfma(k1, q, a9);
-      a10 = vfma(k2, q, a10);
-      a11 = vfma(k3, q, a11);
-    }
-    { const vf q = vload(query + 3 * q_stride + at);
-      a12 = vfma(k0, q, a12);
-      a13 = vfma(k1, q, a13);
-      a14 = vfma(k2, q, a14);
-      a15 = vfma(k3, q, a15);
-    }
-  } c += QUERY_STEP, at += NL;
+    vstore(sums + (0 + done) * NL, a0);
+    vstore(sums + (4 + done) * NL, a1);
+    vstore(sums + (8 + done) * NL, a2);
+    vstore(sums + (12 + done) * NL, a3);
   }
-  if (c < columns) {
-  {
-    ask<FAR>(k, 0, r0 + c, c);
-    ask<FAR>(k, 1, r1 + c, c);
-    ask<FAR>(k, 2, r2 + c, c);
-    ask<FAR>(k, 3, r3 + c, c);
-    const vf k0 = vload_n(r0 + c, columns - c);
-    const vf k1 = vload_n(r1 + c, columns - c);
-    const vf k2 = vload_n(r2 + c, columns - c);
-    const vf k3 = vload_n(r3 + c, columns - c);
-    { const vf q = vload(query + 0 * q_stride + at);
-      a0 = vfma(k0, q, a0);
-      a1 = vfma(k1, q, a1);
-      a2 = vfma(k2, q, a2);
-      a3 = vfma(k3, q, a3);
+  { const ROW* row = lines.first + min64(done + 1, last) * lines.stride;
+    vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0);
+    i64 c = 0, at = 0;
+    while (c + QUERY_STEP <= columns) {
+      ask<FAR>(lines, row + c, next);
+      { const vf k = load_keys(row + c);
+        a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
+        a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
+        a2 = vfma(k, vload(query + 2 * q_stride + at), a2);
+        a3 = vfma(k, vload(query + 3 * q_stride + at), a3);
+      } c += QUERY_STEP, at += NL;
     }
-    { const vf q = vload(query + 1 * q_stride + at);
-      a4 = vfma(k0, q, a4);
-      a5 = vfma(k1, q, a5);
-      a6 = vfma(k2, q, a6);
-      a7 = vfma(k3, q, a7);
+    if (c < columns) {
+      ask<FAR>(lines, row + c, next);
+      { const vf k = vload_n(row + c, columns - c);
+        a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
+        a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
+        a2 = vfma(k, vload(query + 2 * q_stride + at), a2);
+        a3 = vfma(k, vload(query + 3 * q_stride + at), a3);
+      } c += QUERY_STEP, at += NL;
     }
-    { const vf q = vload(query + 2 * q_stride + at);
-      a8 = vfma(k0, q, a8);
-      a9 = vfma(k1, q, a9);
-      a10 = vfma(k2, q, a10);
-      a11 = vfma(k3, q, a11);
-    }
-    { const vf q = vload(query + 3 * q_stride + at);
-      a12 = vfma(k0, q, a12);
-      a13 = vfma(k1, q, a13);
-      a14 = vfma(k2, q, a14);
-      a15 = vfma(k3, q, a15);
-    }
-  } c += QUERY_STEP, at += NL;
+    vstore(sums + (1 + done) * NL, a0);
+    vstore(sums + (5 + done) * NL, a1);
+    vstore(sums + (9 + done) * NL, a2);
+    vstore(sums + (13 + done) * NL, a3);
   }
+  { const ROW* row = lines.first + min64(done + 2, last) * lines.stride;
+    vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0);
+    i64 c = 0, at = 0;
+    while (c + QUERY_STEP <= columns) {
+      ask<FAR>(lines, row + c, next);
+      { const vf k = load_keys(row + c);
+        a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
+        a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
+        a2 = vfma(k, vload(query + 2 * q_stride + at), a2);
+        a3 = vfma(k, vload(query + 3 * q_stride + at), a3);
+      } c += QUERY_STEP, at += NL;
+    }
+    if (c < columns) {
+      ask<FAR>(lines, row + c, next);
+      { const vf k = vload_n(row + c, columns - c);
+        a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
+        a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
+        a2 = vfma(k, vload(query + 2 * q_stride + at), a2);
+        a3 = vfma(k, vload(query + 3 * q_stride + at), a3);
+      } c += QUERY_STEP, at += NL;
+    }
+    vstore(sums + (2 + done) * NL, a0);
+    vstore(sums + (6 + done) * NL, a1);
+    vstore(sums + (10 + done) * NL, a2);
+    vstore(sums + (14 + done) * NL, a3);
+  }
+  { const ROW* row = lines.first + min64(done + 3, last) * lines.stride;
+    vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0);
+    i64 c = 0, at = 0;
+    while (c + QUERY_STEP <= columns) {
+      ask<FAR>(lines, row + c, next);
+      { const vf k = load_keys(row + c);
+        a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
+        a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
+        a2 = vfma(k, vload(query + 2 * q_stride + at), a2);
+        a3 = vfma(k, vload(query + 3 * q_stride + at), a3);
+      } c += QUERY_STEP, at += NL;
+    }
+    if (c < columns) {
+      ask<FAR>(lines, row + c, next);
+      { const vf k = vload_n(row + c, columns - c);
+        a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
+        a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
+        a2 = vfma(k, vload(query + 2 * q_stride + at), a2);
+        a3 = vfma(k, vload(query + 3 * q_stride + at), a3);
+      } c += QUERY_STEP, at += NL;
+    }
+    vstore(sums + (3 + done) * NL, a0);
+    vstore(sums + (7 + done) * NL, a1);
+    vstore(sums + (11 + done) * NL, a2);
+    vstore(sums + (15 + done) * NL, a3);
+  }
+  }
+  vf a0 = vload(sums + 0 * NL), a1 = vload(sums + 1 * NL), a2 = vload(sums + 2 * NL), a3 = vload(sums + 3 * NL), a4 = vload(sums + 4 * NL), a5 = vload(sums + 5 * NL), a6 = vload(sums + 6 * NL), a7 = vload(sums + 7 * NL), a8 = vload(sums + 8 * NL), a9 = vload(sums + 9 * NL), a10 = vload(sums + 10 * NL), a11 = vload(sums + 11 * NL), a12 = vload(sums + 12 * NL), a13 = vload(sums + 13 * NL), a14 = vload(sums + 14 * NL), a15 = vload(sums + 15 * NL);
   { const vf x = a0, y = a8; a0 = MIX(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) + MIX(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31); }
   { const vf x = a1, y = a9; a1 = MIX(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) + MIX(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31); }
   { const vf x = a2, y = a10; a2 = MIX(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) + MIX(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30, 31); }

@@ -17,15 +17,16 @@ static void mix_4_4(float* o, i64 o_stride, const float* p, i64 p_stride,
   vf o3_1 = vload(o + 3 * o_stride + 1 * NL) * vset(shrink[3]);
   vf o3_2 = vload(o + 3 * o_stride + 2 * NL) * vset(shrink[3]);
   vf o3_3 = vload(o + 3 * o_stride + 3 * NL) * vset(shrink[3]);
+  const ROW* next = lines.far_at + c * keys;
   for (i64 j = 0; j < keys; ++j) {
     const ROW* v = lines.first + j * lines.stride + c;
-    ask<FAR>(lines, j, v + 0 * NL, c + 0 * NL);
+    ask<FAR>(lines, v + 0 * NL, next);
     const vf v0 = vload(v + 0 * NL);
-    ask<FAR>(lines, j, v + 1 * NL, c + 1 * NL);
+    ask<FAR>(lines, v + 1 * NL, next);
     const vf v1 = vload(v + 1 * NL);
-    ask<FAR>(lines, j, v + 2 * NL, c + 2 * NL);
+    ask<FAR>(lines, v + 2 * NL, next);
     const vf v2 = vload(v + 2 * NL);
-    ask<FAR>(lines, j, v + 3 * NL, c + 3 * NL);
+    ask<FAR>(lines, v + 3 * NL, next);
     const vf v3 = vload(v + 3 * NL);
     const vf p0 = vset(p[0 * p_stride + j]);
     o0_0 = vfma(p0, v0, o0_0);

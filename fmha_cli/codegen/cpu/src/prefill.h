@@ -179,7 +179,7 @@ static void weigh_block(Tile& t, i64 raw, i64 n, bool last) {
     weigh_capped(t.capped, t.p, raw, t.floor, t.sum, t.shrink, kept);
     if (raw == n) return;
     shrink = ONES.of;
-    out += raw / V_STEP * BQ;
+    out += raw / (PAIRS ? 2 : 1) * BQ;
   }
   weigh(t.p + raw * BQ, out, n - raw, c, t.floor, t.sum, shrink, kept, by_key(*t.x->a) ? t.v_factor : nullptr);
 }

@@ -1,0 +1,78 @@
+template <bool FAR>
+static void mix_2_8(float* o, i64 o_stride, const float* p, i64 p_stride,
+                    const Lines& lines, i64 c, i64 keys, const float* shrink, i64 n) {
+  vf o0_0 = vload(o + 0 * o_stride + 0 * NL) * vset(shrink[0]);
+  vf o0_1 = vload(o + 0 * o_stride + 1 * NL) * vset(shrink[0]);
+  vf o0_2 = vload(o + 0 * o_stride + 2 * NL) * vset(shrink[0]);
+  vf o0_3 = vload(o + 0 * o_stride + 3 * NL) * vset(shrink[0]);
+  vf o0_4 = vload(o + 0 * o_stride + 4 * NL) * vset(shrink[0]);
+  vf o0_5 = vload(o + 0 * o_stride + 5 * NL) * vset(shrink[0]);
+  vf o0_6 = vload(o + 0 * o_stride + 6 * NL) * vset(shrink[0]);
+  vf o0_7 = vload(o + 0 * o_stride + 7 * NL) * vset(shrink[0]);
+  vf o1_0 = vload(o + 1 * o_stride + 0 * NL) * vset(shrink[1]);
+  vf o1_1 = vload(o + 1 * o_stride + 1 * NL) * vset(shrink[1]);
+  vf o1_2 = vload(o + 1 * o_stride + 2 * NL) * vset(shrink[1]);
+  vf o1_3 = vload(o + 1 * o_stride + 3 * NL) * vset(shrink[1]);
+  vf o1_4 = vload(o + 1 * o_stride + 4 * NL) * vset(shrink[1]);
+  vf o1_5 = vload(o + 1 * o_stride + 5 * NL) * vset(shrink[1]);
+  vf o1_6 = vload(o + 1 * o_stride + 6 * NL) * vset(shrink[1]);
+  vf o1_7 = vload(o + 1 * o_stride + 7 * NL) * vset(shrink[1]);
+  const ROW* next = lines.far_at + c * keys;
+  for (i64 j = 0; j < keys; j += 2, ++p) {
+    const ROW *a = lines.first + j * lines.stride + c, *b = j + 1 < keys ? a + lines.stride : a;
+    ask<FAR>(lines, a + 0 * NL, next);
+    const vf a0 = vload((const float*)(a + 0 * NL));
+    ask<FAR>(lines, a + 2 * NL, next);
+    const vf a2 = vload((const float*)(a + 2 * NL));
+    ask<FAR>(lines, a + 4 * NL, next);
+    const vf a4 = vload((const float*)(a + 4 * NL));
+    ask<FAR>(lines, a + 6 * NL, next);
+    const vf a6 = vload((const float*)(a + 6 * NL));
+    ask<FAR>(lines, b + 0 * NL, next);
+    const vf b0 = vload((const float*)(b + 0 * NL));
+    ask<FAR>(lines, b + 2 * NL, next);
+    const vf b2 = vload((const float*)(b + 2 * NL));
+    ask<FAR>(lines, b + 4 * NL, next);
+    const vf b4 = vload((const float*)(b + 4 * NL));
+    ask<FAR>(lines, b + 6 * NL, next);
+    const vf b6 = vload((const float*)(b + 6 * NL));
+    const vf v0 = vweave_low(a0, b0), v1 = vweave_high(a0, b0);
+    const vf v2 = vweave_low(a2, b2), v3 = vweave_high(a2, b2);
+    const vf v4 = vweave_low(a4, b4), v5 = vweave_high(a4, b4);
+    const vf v6 = vweave_low(a6, b6), v7 = vweave_high(a6, b6);
+    const vf p0 = vpair(load32(p + 0 * p_stride));
+    o0_0 = vdot(o0_0, v0, p0);
+    o0_1 = vdot(o0_1, v1, p0);
+    o0_2 = vdot(o0_2, v2, p0);
+    o0_3 = vdot(o0_3, v3, p0);
+    o0_4 = vdot(o0_4, v4, p0);
+    o0_5 = vdot(o0_5, v5, p0);
+    o0_6 = vdot(o0_6, v6, p0);
+    o0_7 = vdot(o0_7, v7, p0);
+    const vf p1 = vpair(load32(p + 1 * p_stride));
+    o1_0 = vdot(o1_0, v0, p1);
+    o1_1 = vdot(o1_1, v1, p1);
+    o1_2 = vdot(o1_2, v2, p1);
+    o1_3 = vdot(o1_3, v3, p1);
+    o1_4 = vdot(o1_4, v4, p1);
+    o1_5 = vdot(o1_5, v5, p1);
+    o1_6 = vdot(o1_6, v6, p1);
+    o1_7 = vdot(o1_7, v7, p1);
+  }
+  vstore(o + 0 * o_stride + 0 * NL, o0_0);
+  vstore(o + 0 * o_stride + 1 * NL, o0_1);
+  vstore(o + 0 * o_stride + 2 * NL, o0_2);
+  vstore(o + 0 * o_stride + 3 * NL, o0_3);
+  vstore(o + 0 * o_stride + 4 * NL, o0_4);
+  vstore(o + 0 * o_stride + 5 * NL, o0_5);
+  vstore(o + 0 * o_stride + 6 * NL, o0_6);
+  vstore(o + 0 * o_stride + 7 * NL, o0_7);
+  vstore(o + 1 * o_stride + 0 * NL, o1_0);
+  vstore(o + 1 * o_stride + 1 * NL, o1_1);
+  vstore(o + 1 * o_stride + 2 * NL, o1_2);
+  vstore(o + 1 * o_stride + 3 * NL, o1_3);
+  vstore(o + 1 * o_stride + 4 * NL, o1_4);
+  vstore(o + 1 * o_stride + 5 * NL, o1_5);
+  vstore(o + 1 * o_stride + 6 * NL, o1_6);
+  vstore(o + 1 * o_stride + 7 * NL, o1_7);
+}
