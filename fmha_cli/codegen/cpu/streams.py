@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from fmha_cli.codegen.cpu.micro import butterfly
 
-
 UNROLLED = 4
 """Keys whose code stands one behind the other: in a loop over single keys, the next row is begun late."""
 
