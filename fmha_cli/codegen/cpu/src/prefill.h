@@ -11,11 +11,14 @@ struct KeysValues {
   i64 v_stride;
 };
 
+const i64 FAR_BYTES = 4 << 20;  // of K and V of a sequence
+
 struct Tile {
   const Context* x;
   Sequence s;
   KeysValues kv;
   i64 b, h, i0, rows;
+  i64 ahead;  // keys behind those at hand that are asked for; 0: none
   float down;     // minus the ALiBi slope
   bool started;  // O holds something
   float *q, *o, *p, *bias, *k_tail;
@@ -39,6 +42,16 @@ INLINE i64 tile_floats(i64 hdim, i64 hdim_v) {
   return (BQ * (whole_columns(hdim) + whole_columns(hdim_v) + BC + NL) + RS * width + wide + tile + 127) / 64 * 64;
 }
 
+// K and V of RS keys from j on, into the second-level cache: a sequence that it does not hold is read once for each tile.
+INLINE void ask_keys(const Tile& t, i64 j) {
+  const KEY* k = t.kv.k + j * t.kv.k_stride;
+  const VALUE* v = t.kv.v + j / V_STEP * t.kv.v_stride;
+  for (i64 r = 0; r < RS; ++r, k += t.kv.k_stride)
+    for (i64 c = 0; c < t.x->a->hdim; c += 64 / (i64)sizeof *k) __builtin_prefetch(k + c, 0, 2);
+  for (i64 r = 0; r < RS; r += V_STEP, v += t.kv.v_stride)
+    for (i64 c = 0; c < t.x->a->hdim_v; c += 64 / (i64)sizeof *v) __builtin_prefetch(v + c, 0, 2);
+}
+
 // S of keys [j0, j1) into p, and the running maximum of the raw scores into top. UPPER_HALF: of the upper half of the queries.
 template <bool UPPER_HALF = false>
 static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
@@ -51,9 +64,11 @@ static void score_block(Tile& t, i64 j0, i64 j1, float* p, float* top) {
 #endif
   const i64 hdim = t.x->a->hdim, width = key_width(hdim);
   i64 j = j0;
-  for (; j + RS <= j1; j += RS)
+  for (; j + RS <= j1; j += RS) {
+    if (t.ahead) ask_keys(t, j + t.ahead);
     tile((const char*)(t.kv.k + j * t.kv.k_stride), t.kv.k_stride * (i64)sizeof(KEY), t.q + FIRST, hdim,
          p + (j - j0) * BQ + FIRST, top + FIRST);
+  }
   if (j == j1) return;
   // The last rows alone: what lies behind them may not exist, and must not enter the maximum.
   KEY* tail = (KEY*)t.k_tail;
@@ -311,6 +326,7 @@ static void attend(const Context& x, const KeysValues& kv, i64 b, i64 h, i64 i0,
   t.rows = min64(BQ, t.s.nq - i0);
   t.down = down_of(a, b, h);
   t.started = false;
+  t.ahead = t.s.nk * (a.hdim + a.hdim_v) * (i64)sizeof(KEY) > FAR_BYTES ? 4 * RS : 0;
   t.scaled = scaled_of(x, b, h, i0);
   t.capped = capped_of(t.scaled, a);
   const QT* q = q_row(a, t.s, b, h, i0);
