@@ -45,7 +45,11 @@ class Cell:
 
 FORWARD = ("-H 16 -s 1024 -d 64", "-H 16 -s 1024 -d 128", "-H 8 -s 4096 -d 128")
 DECODE = "-b 4 -H 32 --kv-heads 8 -s 1 --seqlen-k 8192 -d 128"
+BYTES = "-b 4 -H 8 --kv-heads 8 -s 1 --cache-seqlens 8192 -d 128 --dtype bf16"
 CACHE = "-b 4 -H 32 --kv-heads 8 -s 1 --cache-seqlens 8192 -d 128"
+
+BYTES_MOST = 2 / 1.7
+"""The time of a byte of an 8-bit cache relative to one of a bf16 cache: there are half as many, and the whole must be 1.7 x as fast."""
 
 
 def cells() -> Iterator[Cell]:
@@ -126,6 +130,12 @@ def _decode() -> Iterator[Cell]:
         linear = f"{CACHE} --kv-cache linear --dtype {dtype}"
         paged = f"{CACHE} --kv-cache paged:16 --dtype {dtype}"
         yield Cell(regime=f"pages of 16 {dtype} against linear", flags=paged, base=linear, most=1.10)
+    for kv in ("fp8_e4m3", "fp8_e5m2", "int8"):
+        for cache in ("linear", "paged:16"):
+            base = f"{BYTES} --kv-cache {cache}"
+            floor, aim = (0.84, 0.90) if cache == "linear" else (None, None)
+            flags, regime = f"{base} --kv-dtype {kv}", f"{kv} cache against bf16 cache"
+            yield Cell(regime=regime, flags=flags, share=floor, aim=aim, base=base, most=BYTES_MOST)
 
 
 def _growth() -> Iterator[Cell]:

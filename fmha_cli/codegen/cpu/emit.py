@@ -5,6 +5,7 @@ from __future__ import annotations
 from fmha_cli.codegen.abi import APPEND_PREFIX, PREFIX, VERSION, FmhaCpuAppendArgs, FmhaCpuArgs, Status
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind, Simd
 from fmha_cli.codegen.cpu.blocks import block_weights, score_blocks, value_blocks
+from fmha_cli.codegen.cpu.byte_streams import dot_bytes, mix_bytes
 from fmha_cli.codegen.cpu.elements import WORDS, score_elements, value_elements
 from fmha_cli.codegen.cpu.emit_backward import backward_parts
 from fmha_cli.codegen.cpu.micro import MIX, score_tile, square, transpositions, value_columns, value_tile, weights
@@ -13,7 +14,6 @@ from fmha_cli.codegen.cpu.streams import dot_tile, mix_tile, pair_mix_tile
 from fmha_cli.codegen.struct import struct_text, table_text
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.signature import Signature
 
 DECODE_ROWS = 128
 """The most query rows of one key/value head in a decode kernel. Its factors are in arrays of this size."""
@@ -85,7 +85,7 @@ def _loop(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
     kind, shared = algorithm.kind, _files("exact_row", "threads")
     if kind is Kind.PREFILL:
         return [*shared, *_prefill(algorithm), *_files("entry")]
-    loop = [] if kind is Kind.COMBINE else [*_decode(algorithm, kernel.signature), *_files("decode")]
+    loop = [] if kind is Kind.COMBINE else [*_decode(kernel, algorithm), *_files("decode")]
     tasks = {
         Kind.DECODE: ("attend_task", "merge_task", "launch_decode"),
         Kind.SPLIT: ("attend_task", "launch_split"),
@@ -101,6 +101,7 @@ def _files(*names: str) -> list[str]:
 def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
     dtype, narrow = kernel.signature.dtype_out, is_bytes(kernel.signature)
     copied = narrow or dtype is not DType.FP32
+    streams = algorithm.kind in (Kind.DECODE, Kind.SPLIT, Kind.COMBINE)
     own = (*(BYTE_FAULTS if narrow else ()), *(TILE_FAULTS if algorithm.simd.tiles else ()))
     flags = {
         "PAIRS": algorithm.pairs,
@@ -109,6 +110,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
         "COPY_K": copied and (narrow or not algorithm.pairs),
         "COPY_V": copied,
         "TILES": algorithm.simd.tiles,
+        **({"DIRECT": _direct(kernel, algorithm)} if streams else {}),
         "UPPER": _upper(algorithm),
         "LATE_CAP": not algorithm.blocks,  # blocks have keys in fours
         **{f"FAULT_{name}": False for name in (*FAULTS, *CACHE_FAULTS, *own)},
@@ -125,7 +127,7 @@ def _constants(kernel: KernelSpec, algorithm: CpuAlgorithm) -> str:
     }
     lines = constants(flags, sizes)
     lines += [f"#define WIDE_BYTES {_widened(kernel, algorithm)}"] if narrow else []
-    lines += element_types(kernel.signature, pairs=algorithm.pairs)
+    lines += element_types(kernel.signature, pairs=algorithm.pairs, direct=_direct(kernel, algorithm))
     lines.append(f"typedef {'bf16' if algorithm.pairs else 'float'} KEY;")
     lines.append(f"typedef {'bf16' if dtype is DType.FP32 else ELEMENT[dtype]} LOW;")
     return "\n".join([*lines, ""])
@@ -201,20 +203,42 @@ WIDE_ROWS = 2
 """Query rows of the decode tile that is as wide as two others."""
 
 
-def _decode(algorithm: CpuAlgorithm, signature: Signature) -> list[str]:
-    lanes, many = algorithm.simd.lanes, algorithm.rows_s
-    half = algorithm.pairs if is_bytes(signature) else signature.dtype is not DType.FP32
-    wide = 2 * algorithm.lanes_q
-    sizes = [(n, rows, n == 1) for rows in (many, 1) for n in (algorithm.lanes_q, 1)] + [
-        (wide, rows, False) for rows in (WIDE_ROWS, 1)
-    ]
-    tiles = [pair_mix_tile(*size) if algorithm.pairs else mix_tile(*size, half=half) for size in sizes]
-    return [
-        f"#define MANY {many}\n#define DOT_MANY dot_{many}\n#define MIX_MANY mix_{many}_{algorithm.lanes_q}\n"
-        f"#define MIX_MANY_N mix_{many}_n\n#define MIX_ONE mix_1_{algorithm.lanes_q}\n#define MIX_ONE_N mix_1_n\n"
-        f"#define WIDE_ROWS {WIDE_ROWS}\n#define MIX_WIDE mix_{WIDE_ROWS}_{wide}\n#define MIX_ONE_WIDE mix_1_{wide}\n",
-        source_text("decode_tiles.h"),
-        MIX,
-        *(dot_tile(lanes, rows, algorithm.pairs, half and not algorithm.pairs) for rows in (many, 1)),
-        *tiles,
-    ]
+def _direct(kernel: KernelSpec, algorithm: CpuAlgorithm) -> bool:
+    """Whether the tiles of a decode kernel widen bytes in their own registers."""
+    narrow = is_bytes(kernel.signature) and algorithm.kind is Kind.DECODE
+    return narrow and algorithm.pairs and _widened(kernel, algorithm) == 64
+
+
+def _decode(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
+    lanes, many, vectors = algorithm.simd.lanes, algorithm.rows_s, algorithm.lanes_q
+    names = {
+        "MANY": f"{many}",
+        "DOT_MANY": f"dot_{many}",
+        "MIX_MANY": f"mix_{many}_{vectors}",
+        "MIX_MANY_N": f"mix_{many}_n",
+        "MIX_ONE": f"mix_1_{vectors}",
+        "MIX_ONE_N": "mix_1_n",
+        "WIDE_ROWS": f"{WIDE_ROWS}",
+        "MIX_WIDE": f"mix_{WIDE_ROWS}_{2 * vectors}",
+        "MIX_ONE_WIDE": f"mix_1_{2 * vectors}",
+    }
+    if _direct(kernel, algorithm):
+        dots = [dot_bytes(lanes, many, wide=True), *(dot_bytes(lanes, rows) for rows in (many, 1))]
+        mixes = [mix_bytes(many, wide=True), *(mix_bytes(rows) for rows in (many, 1))]
+        tiles = [source_text("decode_bytes.h"), *dots, *mixes, source_text("decode_wide.h")]
+        names |= {"DOT_BYTES": names["DOT_MANY"], "MIX_BYTES": names["MIX_MANY"], "DOT_MANY": "dot_many"}
+        names |= {"MIX_MANY": "mix_many", "MIX_MANY_N": "mix_many", "MIX_ONE_N": names["MIX_ONE"]}
+        names |= {"MIX_WIDE": "mix_many", "MIX_ONE_WIDE": names["MIX_ONE"]}  # none is wider
+    else:
+        tiles = _wide_tiles(kernel, algorithm)
+    defines = "".join(f"#define {name} {value}\n" for name, value in names.items())
+    return [defines, source_text("decode_tiles.h"), MIX, *tiles]
+
+
+def _wide_tiles(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
+    lanes, many, pairs = algorithm.simd.lanes, algorithm.rows_s, algorithm.pairs
+    half = pairs if is_bytes(kernel.signature) else kernel.signature.dtype is not DType.FP32
+    sizes = [(n, rows, n == 1) for rows in (many, 1) for n in (algorithm.lanes_q, 1)]
+    sizes += [(2 * algorithm.lanes_q, rows, False) for rows in (WIDE_ROWS, 1)]
+    tiles = [pair_mix_tile(*size) if pairs else mix_tile(*size, half=half) for size in sizes]
+    return [*(dot_tile(lanes, rows, pairs, half and not pairs) for rows in (many, 1)), *tiles]

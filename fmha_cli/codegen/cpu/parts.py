@@ -22,9 +22,9 @@ def is_bytes(signature: Signature) -> bool:
     return signature.dtype.is_fp8 or signature.kv_dtype is not KvKey.SAME
 
 
-def element_types(signature: Signature, *, pairs: bool) -> list[str]:
+def element_types(signature: Signature, *, pairs: bool, direct: bool = False) -> list[str]:
     """Lines of C++: the types of O (and what is not named here), of Q, of K and V, of the bias, and of the rows of K and V that
-    tiles read: bytes are widened first, to bf16 where tiles multiply pairs."""
+    tiles read: bytes are widened first, to bf16 where tiles multiply pairs, unless the tiles read them (``direct``)."""
     narrow, wide = is_bytes(signature), ELEMENT[signature.dtype_out]
     key = "bf16" if pairs else "float"
     types = {
@@ -32,7 +32,7 @@ def element_types(signature: Signature, *, pairs: bool) -> list[str]:
         "QT": "byte8" if signature.dtype.is_fp8 else wide,
         "KT": "byte8" if narrow else wide,
         "BT": "float" if signature.dtype.is_fp8 else wide,
-        "ROW": key if narrow else wide,
+        "ROW": ("byte8" if direct else key) if narrow else wide,
     }
     return [f"typedef {text} {name};" for name, text in types.items()]
 

@@ -22,7 +22,7 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     def body(left: str, ahead: bool) -> list[str]:
         products = [product.format(a=f"a{r}", q=f"vload(query + {r} * q_stride + at)") for r in range(rows)]
         return [
-            *(["      ask<FAR>(lines, row + c, next);"] if ahead else []),
+            *(["      ask<FORM>(lines, row + c, next);"] if ahead else []),
             f"      {{ const vf k = {get if left else 'load_keys'}(row + c{left});",
             *(f"        a{r} = {text};" for r, text in enumerate(products)),
             f"      }} c += {width}, at += NL;",
@@ -50,7 +50,7 @@ def dot_tile(lanes: int, rows: int, pairs: bool, half: bool) -> str:
     some = min(keys, UNROLLED)
     return "\n".join(
         [
-            "template <bool FAR>",
+            "template <bool FORM>",
             f"NOINLINE vf dot_{rows}(const float* query, i64 q_stride, const Lines& lines, i64 last, i64 columns) {{",
             "  alignas(64) float sums[NL * NL];",
             "  const ROW* next = lines.far_at;",
@@ -72,7 +72,7 @@ def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
     It handles ``vectors`` vectors of columns from c on. ``mix_<rows>_n`` handles n columns, at most one vector."""
     acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
     out = [
-        "template <bool FAR>",
+        "template <bool FORM>",
         f"static void mix_{rows}_{'n' if partial else vectors}(float* o, i64 o_stride, const float* p, i64 p_stride,",
         "                    const Lines& lines, i64 c, i64 keys, const float* shrink, i64 n) {",
     ]
@@ -81,7 +81,7 @@ def mix_tile(vectors: int, rows: int, partial: bool, half: bool) -> str:
     out += ["  const ROW* next = lines.far_at + c * keys;"]
     out += ["  for (i64 j = 0; j < keys; ++j) {", "    const ROW* v = lines.first + j * lines.stride + c;"]
     for z in range(vectors):
-        out += [f"    ask<FAR>(lines, v + {z} * NL, next);"] if not (half and z % 2) else []
+        out += [f"    ask<FORM>(lines, v + {z} * NL, next);"] if not (half and z % 2) else []
         out.append(f"    const vf v{z} = {'vload_n(v, n)' if partial else f'vload(v + {z} * NL)'};")
     for r in range(rows):
         out.append(f"    const vf p{r} = vset(p[{r} * p_stride + j]);")
@@ -98,7 +98,7 @@ def pair_mix_tile(vectors: int, rows: int, partial: bool) -> str:
     Behind an odd last key, its row is read again, with a weight of 0."""
     acc = [[f"o{r}_{z}" for z in range(vectors)] for r in range(rows)]
     out = [
-        "template <bool FAR>",
+        "template <bool FORM>",
         f"static void mix_{rows}_{'n' if partial else vectors}(float* o, i64 o_stride, const float* p, i64 p_stride,",
         "                    const Lines& lines, i64 c, i64 keys, const float* shrink, i64 n) {",
     ]
@@ -111,13 +111,13 @@ def pair_mix_tile(vectors: int, rows: int, partial: bool) -> str:
     ]
     if partial:
         out += [
-            "    ask<FAR>(lines, a, next), ask<FAR>(lines, b, next);",
+            "    ask<FORM>(lines, a, next), ask<FORM>(lines, b, next);",
             "    const vf v0 = vzip(vload_n(a, n), vload_n(b, n));",
         ]
     both = range(0, 0 if partial else vectors, 2)
     for row in "ab":
         for z in both:
-            out.append(f"    ask<FAR>(lines, {row} + {z} * NL, next);")
+            out.append(f"    ask<FORM>(lines, {row} + {z} * NL, next);")
             out.append(f"    const vf {row}{z} = vload((const float*)({row} + {z} * NL));")
     out += [f"    const vf v{z} = vweave_low(a{z}, b{z}), v{z + 1} = vweave_high(a{z}, b{z});" for z in both]
     for r in range(rows):

@@ -1,4 +1,4 @@
-template <bool FAR>
+template <bool FORM>
 NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last, i64 columns) {
   alignas(64) float sums[NL * NL];
   const ROW* next = lines.far_at;
@@ -7,7 +7,7 @@ NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last
     vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0);
     i64 c = 0, at = 0;
     while (c + QUERY_STEP <= columns) {
-      ask<FAR>(lines, row + c, next);
+      ask<FORM>(lines, row + c, next);
       { const vf k = load_keys(row + c);
         a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
         a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
@@ -16,7 +16,7 @@ NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last
       } c += QUERY_STEP, at += NL;
     }
     if (c < columns) {
-      ask<FAR>(lines, row + c, next);
+      ask<FORM>(lines, row + c, next);
       { const vf k = vload_n(row + c, columns - c);
         a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
         a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
@@ -33,7 +33,7 @@ NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last
     vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0);
     i64 c = 0, at = 0;
     while (c + QUERY_STEP <= columns) {
-      ask<FAR>(lines, row + c, next);
+      ask<FORM>(lines, row + c, next);
       { const vf k = load_keys(row + c);
         a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
         a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
@@ -42,7 +42,7 @@ NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last
       } c += QUERY_STEP, at += NL;
     }
     if (c < columns) {
-      ask<FAR>(lines, row + c, next);
+      ask<FORM>(lines, row + c, next);
       { const vf k = vload_n(row + c, columns - c);
         a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
         a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
@@ -59,7 +59,7 @@ NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last
     vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0);
     i64 c = 0, at = 0;
     while (c + QUERY_STEP <= columns) {
-      ask<FAR>(lines, row + c, next);
+      ask<FORM>(lines, row + c, next);
       { const vf k = load_keys(row + c);
         a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
         a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
@@ -68,7 +68,7 @@ NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last
       } c += QUERY_STEP, at += NL;
     }
     if (c < columns) {
-      ask<FAR>(lines, row + c, next);
+      ask<FORM>(lines, row + c, next);
       { const vf k = vload_n(row + c, columns - c);
         a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
         a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
@@ -85,7 +85,7 @@ NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last
     vf a0 = vset(0), a1 = vset(0), a2 = vset(0), a3 = vset(0);
     i64 c = 0, at = 0;
     while (c + QUERY_STEP <= columns) {
-      ask<FAR>(lines, row + c, next);
+      ask<FORM>(lines, row + c, next);
       { const vf k = load_keys(row + c);
         a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
         a1 = vfma(k, vload(query + 1 * q_stride + at), a1);
@@ -94,7 +94,7 @@ NOINLINE vf dot_4(const float* query, i64 q_stride, const Lines& lines, i64 last
       } c += QUERY_STEP, at += NL;
     }
     if (c < columns) {
-      ask<FAR>(lines, row + c, next);
+      ask<FORM>(lines, row + c, next);
       { const vf k = vload_n(row + c, columns - c);
         a0 = vfma(k, vload(query + 0 * q_stride + at), a0);
         a1 = vfma(k, vload(query + 1 * q_stride + at), a1);

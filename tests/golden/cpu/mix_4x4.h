@@ -1,4 +1,4 @@
-template <bool FAR>
+template <bool FORM>
 static void mix_4_4(float* o, i64 o_stride, const float* p, i64 p_stride,
                     const Lines& lines, i64 c, i64 keys, const float* shrink, i64 n) {
   vf o0_0 = vload(o + 0 * o_stride + 0 * NL) * vset(shrink[0]);
@@ -20,13 +20,13 @@ static void mix_4_4(float* o, i64 o_stride, const float* p, i64 p_stride,
   const ROW* next = lines.far_at + c * keys;
   for (i64 j = 0; j < keys; ++j) {
     const ROW* v = lines.first + j * lines.stride + c;
-    ask<FAR>(lines, v + 0 * NL, next);
+    ask<FORM>(lines, v + 0 * NL, next);
     const vf v0 = vload(v + 0 * NL);
-    ask<FAR>(lines, v + 1 * NL, next);
+    ask<FORM>(lines, v + 1 * NL, next);
     const vf v1 = vload(v + 1 * NL);
-    ask<FAR>(lines, v + 2 * NL, next);
+    ask<FORM>(lines, v + 2 * NL, next);
     const vf v2 = vload(v + 2 * NL);
-    ask<FAR>(lines, v + 3 * NL, next);
+    ask<FORM>(lines, v + 3 * NL, next);
     const vf v3 = vload(v + 3 * NL);
     const vf p0 = vset(p[0 * p_stride + j]);
     o0_0 = vfma(p0, v0, o0_0);

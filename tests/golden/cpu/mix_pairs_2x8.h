@@ -1,4 +1,4 @@
-template <bool FAR>
+template <bool FORM>
 static void mix_2_8(float* o, i64 o_stride, const float* p, i64 p_stride,
                     const Lines& lines, i64 c, i64 keys, const float* shrink, i64 n) {
   vf o0_0 = vload(o + 0 * o_stride + 0 * NL) * vset(shrink[0]);
@@ -20,21 +20,21 @@ static void mix_2_8(float* o, i64 o_stride, const float* p, i64 p_stride,
   const ROW* next = lines.far_at + c * keys;
   for (i64 j = 0; j < keys; j += 2, ++p) {
     const ROW *a = lines.first + j * lines.stride + c, *b = j + 1 < keys ? a + lines.stride : a;
-    ask<FAR>(lines, a + 0 * NL, next);
+    ask<FORM>(lines, a + 0 * NL, next);
     const vf a0 = vload((const float*)(a + 0 * NL));
-    ask<FAR>(lines, a + 2 * NL, next);
+    ask<FORM>(lines, a + 2 * NL, next);
     const vf a2 = vload((const float*)(a + 2 * NL));
-    ask<FAR>(lines, a + 4 * NL, next);
+    ask<FORM>(lines, a + 4 * NL, next);
     const vf a4 = vload((const float*)(a + 4 * NL));
-    ask<FAR>(lines, a + 6 * NL, next);
+    ask<FORM>(lines, a + 6 * NL, next);
     const vf a6 = vload((const float*)(a + 6 * NL));
-    ask<FAR>(lines, b + 0 * NL, next);
+    ask<FORM>(lines, b + 0 * NL, next);
     const vf b0 = vload((const float*)(b + 0 * NL));
-    ask<FAR>(lines, b + 2 * NL, next);
+    ask<FORM>(lines, b + 2 * NL, next);
     const vf b2 = vload((const float*)(b + 2 * NL));
-    ask<FAR>(lines, b + 4 * NL, next);
+    ask<FORM>(lines, b + 4 * NL, next);
     const vf b4 = vload((const float*)(b + 4 * NL));
-    ask<FAR>(lines, b + 6 * NL, next);
+    ask<FORM>(lines, b + 6 * NL, next);
     const vf b6 = vload((const float*)(b + 6 * NL));
     const vf v0 = vweave_low(a0, b0), v1 = vweave_high(a0, b0);
     const vf v2 = vweave_low(a2, b2), v3 = vweave_high(a2, b2);

@@ -8,7 +8,8 @@ INLINE DecodeScratch scratch_of(const Job& job, i64 thread) {
   work.parts = work.p + job.together * job.rows * BC;
   work.part_stride = part_floats(a, job.rows);
   work.rows = job.rows;
-  work.copy = (T*)(work.parts + job.together * work.part_stride);
+  work.wide = work.parts + job.together * work.part_stride;
+  work.copy = (KT*)(work.wide + job.together * wide_floats(a, job.rows));
   return work;
 }
 
@@ -24,7 +25,7 @@ NOINLINE void attend_task(void* context, i64 thread) {
     if (g.rows == 0) continue;
     const i64 blocks = blocks_of(g);
     if (job.parts) work.parts = job.parts + ((b * a.kv_heads + hk) * job.splits + split) * own, work.part_stride = job.splits * own;
-    (a.prefetch_far > 0 ? attend<true> : attend<false>)(
+    (form_of(job.x) ? attend<true> : attend<false>)(
         g, heads, blocks * split / job.splits, blocks * (split + 1) / job.splits, split == 0, work);
     for (i64 h = 0; h < heads && !job.parts; ++h, ++g.hk) finish(g, part_in(work.parts + h * own, job.rows));
   }

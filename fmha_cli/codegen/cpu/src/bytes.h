@@ -2,27 +2,27 @@
 struct Meaning {
   float value[256];
   uint8_t low[256], high[256];  // halves of the bf16 number
-  bool mirrored;                // the upper 128 bytes are the lower ones with the other sign
+  // The halves by the byte's size, which is |byte| where a byte is the number itself (int8), else the byte without its sign. Size
+  // 0 is that of byte 0x80 (-128, -0 or NaN): byte 0 is always zero, and is not looked up.
+  alignas(64) uint8_t low_of[128], high_of[128];
   // Up to `limit` a byte without its sign, shifted, is a number of fp16 over `factor`; int8 is the number itself.
   int shift, limit;
   float factor;
   bool whole, minus_zero;
+  bool sign_bit;  // byte 0x80 is minus byte 0, so that the upper half is the lower one with another sign
 };
 
 static void read_table(Meaning& out, const float* table) {
   if (!table) return;
-  out.mirrored = true;
   for (int n = 0; n < 256; ++n) {
     out.value[n] = FAULT_WRONG_ENCODING ? table[n] * 0.5f : table[n];
     const uint32_t bits = as_bits(out.value[n]) | (out.value[n] != out.value[n] ? 0x400000u : 0);
     out.low[n] = (uint8_t)(bits >> 16), out.high[n] = (uint8_t)(bits >> 24);
-    const int same = n & 127;
-    const bool nan = out.value[n] != out.value[n] && out.value[same] != out.value[same];
-    const bool other_sign = out.low[n] == out.low[same] && (out.high[n] ^ out.high[same]) == 128;
-    out.mirrored = out.mirrored && (n < 128 || nan || other_sign);
   }
+  for (int n = 0; n < 128; ++n) out.low_of[n] = out.low[n ? n : 128], out.high_of[n] = out.high[n ? n : 128] & 0x7f;
   out.whole = table[0x80] == -128;
   out.minus_zero = table[0x80] == 0;
+  out.sign_bit = out.minus_zero && !out.whole;
   out.shift = table[9] == 9 * table[1] ? 7 : 8;  // subnormals go up to 7 in e4m3, and to 3 in e5m2
   out.factor = out.value[1] / to_float(f16{(uint16_t)(1 << out.shift)});
   for (out.limit = 0; out.limit < 127; ++out.limit) {
@@ -37,39 +37,43 @@ INLINE void widen_one(const Meaning& by, bf16* out, byte8 in) { out->bits = (uin
 #if WIDE_BYTES == 64
 // 64 bytes at a time, by lookups in registers (AVX512-VBMI).
 struct Widener {
-  const Meaning* by;
   __m512i low[2], high[2];
+  __mmask64 whole;  // all or none
 };
 INLINE Widener widener_of(const Meaning& by) {
-  return {&by,
-          {_mm512_loadu_si512(by.low), _mm512_loadu_si512(by.low + 64)},
-          {_mm512_loadu_si512(by.high), _mm512_loadu_si512(by.high + 64)}};
+  return {{_mm512_load_si512(by.low_of), _mm512_load_si512(by.low_of + 64)},
+          {_mm512_load_si512(by.high_of), _mm512_load_si512(by.high_of + 64)},
+          by.whole ? ~0ull : 0};
 }
-INLINE __m512i looked_up(const __m512i table[2], const uint8_t* rest, __m512i x, __mmask64 upper, bool mirrored) {
-  const __m512i found = _mm512_permutex2var_epi8(table[0], x, table[1]);
-  if (mirrored) return found;
-  const __m512i other = _mm512_permutex2var_epi8(_mm512_loadu_si512(rest), x, _mm512_loadu_si512(rest + 64));
-  return _mm512_mask_mov_epi8(found, upper, other);
+template <bool SIGN_BIT>
+INLINE void halves(const Widener& w, __m512i x, __m512i& low, __m512i& high) {
+  __m512i size = x;  // its highest bit is not looked at
+  __mmask64 some = ~0ull;
+  if (!SIGN_BIT) size = _mm512_mask_abs_epi8(x, w.whole, x), some = _mm512_test_epi8_mask(x, x);
+  low = _mm512_maskz_permutex2var_epi8(some, w.low[0], size, w.low[1]);
+  high = _mm512_maskz_permutex2var_epi8(some, w.high[0], size, w.high[1]);
+  high = _mm512_ternarylogic_epi32(high, x, _mm512_set1_epi8((char)0x80), 0x78);  // high ^ (x & 0x80)
 }
-// Columns 0-31 and 32-63 as bf16.
+// Columns 0-7, 16-23, 32-39, 48-55 as bf16, and the others: unpacking stays inside 128 bits.
+template <bool SIGN_BIT>
 INLINE void widen_64(const Widener& w, __m512i x, __m512i& first, __m512i& second) {
-  x = _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), x);  // unpacking stays inside 128 bits
-  const bool mirrored = w.by->mirrored;
-  const __mmask64 upper = mirrored ? 0 : _mm512_movepi8_mask(x);
-  const __m512i low = looked_up(w.low, w.by->low + 128, x, upper, mirrored);
-  __m512i high = looked_up(w.high, w.by->high + 128, x, upper, mirrored);
-  if (mirrored) high = _mm512_ternarylogic_epi32(high, x, _mm512_set1_epi8((char)0x80), 0x78);  // high ^ (x & 0x80)
+  __m512i low, high;
+  halves<SIGN_BIT>(w, x, low, high);
   first = _mm512_unpacklo_epi8(low, high), second = _mm512_unpackhi_epi8(low, high);
+}
+// Columns 0-31 and 32-63.
+INLINE void widen_in_order(const Widener& w, __m512i x, __m512i& first, __m512i& second) {
+  widen_64<false>(w, _mm512_permutexvar_epi64(_mm512_setr_epi64(0, 4, 1, 5, 2, 6, 3, 7), x), first, second);
 }
 INLINE void widen(const Widener& w, bf16* out, const byte8* in, i64 n) {
   __m512i a, b;
   for (; n >= 64; n -= 64, in += 64, out += 64) {
-    widen_64(w, _mm512_loadu_si512(in), a, b);
+    widen_in_order(w, _mm512_loadu_si512(in), a, b);
     _mm512_storeu_si512(out, a), _mm512_storeu_si512(out + 32, b);
   }
   if (n <= 0) return;
   const __mmask64 left = _bzhi_u64(~0ull, (unsigned)n);
-  widen_64(w, _mm512_maskz_loadu_epi8(left, in), a, b);
+  widen_in_order(w, _mm512_maskz_loadu_epi8(left, in), a, b);
   _mm512_mask_storeu_epi16(out, (__mmask32)left, a);
   _mm512_mask_storeu_epi16(out + 32, (__mmask32)(left >> 32), b);
 }
@@ -80,7 +84,7 @@ INLINE void widen(const Widener& w, float* out, const byte8* in, i64 n) {
   for (; n > 0; n -= 64, in += 64, out += 64) {
     const __mmask64 left = n >= 64 ? ~0ull : _bzhi_u64(~0ull, (unsigned)n);
     __m512i a, b;
-    widen_64(w, _mm512_maskz_loadu_epi8(left, in), a, b);
+    widen_in_order(w, _mm512_maskz_loadu_epi8(left, in), a, b);
     store_wide(out, _mm512_castsi512_si256(a), (__mmask16)left);
     store_wide(out + 16, _mm512_extracti64x4_epi64(a, 1), (__mmask16)(left >> 16));
     store_wide(out + 32, _mm512_castsi512_si256(b), (__mmask16)(left >> 32));

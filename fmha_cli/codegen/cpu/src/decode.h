@@ -3,13 +3,17 @@ struct DecodeScratch {
   float *q, *p;  // [head][row][q_stride], [head][row][BC]
   float* parts;  // one for each head, part_stride apart, laid out for `rows`
   i64 part_stride, rows;
-  T* copy;  // [key of a step][head][column]
+  KT* copy;  // [key of a step][head][column]
+  float* wide;  // a widened step of one head, for tiles that read it (decode_bytes.h)
 };
 
-INLINE i64 q_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim, QUERY_STEP) * NL; }
+INLINE i64 q_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim, QUERY_STEP) * QUERY_VECTORS * NL; }
+INLINE i64 wide_floats(const FmhaCpuArgs& a, i64 rows) {
+  return rows < WIDENED_ROWS ? 0 : STEP * ceil_div(max64(a.hdim, a.hdim_v), 4 * LINE) * 2 * LINE;
+}
 INLINE i64 decode_floats(const FmhaCpuArgs& a, i64 rows) {
   const i64 copy = a.block_table ? STEP * max64(a.hdim, a.hdim_v) : 0;
-  return (rows * (q_stride_of(a) + BC) + part_floats(a, rows) + copy + 63) / 64 * 64;
+  return (rows * (q_stride_of(a) + BC) + part_floats(a, rows) + copy + wide_floats(a, rows) + 63) / 64 * 64;
 }
 
 INLINE Part part_of(const DecodeScratch& work, i64 h) { return part_in(work.parts + h * work.part_stride, work.rows); }
@@ -26,12 +30,12 @@ static void load_queries(const Group& g, float* q) {
   const FmhaCpuArgs& a = *g.x->a;
   for (i64 row = 0; row < g.rows; ++row) {
     const QT* from = q_row(a, g.s, g.b, head_of(g, row), query_of(g, row));
-    for (i64 c = 0; c < a.hdim; c += QUERY_STEP, q += NL) vstore(q, load_query(from + c, min64(QUERY_STEP, a.hdim - c)));
+    for (i64 c = 0; c < a.hdim; c += QUERY_STEP, q += QUERY_VECTORS * NL) store_query(q, from + c, min64(QUERY_STEP, a.hdim - c));
   }
 }
 
 // Raw scores of n keys into p.
-template <bool FAR>
+template <bool FORM>
 static void score_keys(const Group& g, const float* q, float* p, const Lines& keys, i64 n) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 q_stride = q_stride_of(a);
@@ -40,12 +44,12 @@ static void score_keys(const Group& g, const float* q, float* p, const Lines& ke
   for (; row + MANY <= g.rows; row += MANY)
     for (i64 j = 0; j < n; j += FEW) {
       float s[NL];
-      vstore(s, DOT_MANY<FAR>(q + row * q_stride, q_stride, from_line(keys, j), n - 1 - j, a.hdim));
+      vstore(s, DOT_MANY<FORM>(q + row * q_stride, q_stride, from_line(keys, j), n - 1 - j, a.hdim));
       for (i64 r = 0; r < MANY; ++r) memcpy(p + (row + r) * BC + j, s + r * FEW, FEW * sizeof(float));
     }
   for (; row < g.rows; ++row)
     for (i64 j = 0; j < n; j += NL)
-      vstore(p + row * BC + j, dot_1<FAR>(q + row * q_stride, q_stride, from_line(keys, j), n - 1 - j, a.hdim));
+      vstore(p + row * BC + j, dot_1<FORM>(q + row * q_stride, q_stride, from_line(keys, j), n - 1 - j, a.hdim));
 }
 
 // Factors of the keys of a block, where they change from key to key; 1 behind the last one.
@@ -122,17 +126,17 @@ static float weigh_row(const Group& g, i64 row, float* p, i64 j0, i64 n, float& 
 }
 
 // O = O times factors + weights of n keys from j on times V, n so small that their rows of V stay in the first-level cache.
-template <bool FAR>
+template <bool FORM>
 static void mix_values(const Group& g, const float* p, i64 j, float* o, const Lines& v, i64 n, const float* factor) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 o_stride = o_stride_of(a);
   // Whole rows of V first, in the order of memory: a row in two parts is no run of lines.
-  const i64 wide = a.hdim_v / (2 * NZ * NL) * (2 * NZ * NL);
+  const i64 wide = DIRECT ? 0 : a.hdim_v / (2 * NZ * NL) * (2 * NZ * NL);
   for (i64 row = 0; wide > 0 && row < g.rows;) {
     const bool few = row + WIDE_ROWS <= g.rows;
     const float* w = (const float*)((const WEIGHT*)(p + row * BC) + j);
     for (i64 c = 0; c < wide; c += 2 * NZ * NL)
-      (few ? MIX_WIDE<FAR> : MIX_ONE_WIDE<FAR>)(o + row * o_stride + c, o_stride, w, BC, v, c, n, factor + row, NL);
+      (few ? MIX_WIDE<FORM> : MIX_ONE_WIDE<FORM>)(o + row * o_stride + c, o_stride, w, BC, v, c, n, factor + row, 2 * NZ * NL);
     row += few ? WIDE_ROWS : 1;
   }
   for (i64 row = 0; wide < a.hdim_v && row < g.rows;) {
@@ -141,9 +145,9 @@ static void mix_values(const Group& g, const float* p, i64 j, float* o, const Li
     float* out = o + row * o_stride;
     i64 c = wide;
     for (; c + NZ * NL <= a.hdim_v; c += NZ * NL)
-      (many ? MIX_MANY<FAR> : MIX_ONE<FAR>)(out + c, o_stride, w, BC, v, c, n, factor + row, NL);
-    for (; c < a.hdim_v; c += NL)
-      (many ? MIX_MANY_N<FAR> : MIX_ONE_N<FAR>)(out + c, o_stride, w, BC, v, c, n, factor + row, min64(NL, a.hdim_v - c));
+      (many ? MIX_MANY<FORM> : MIX_ONE<FORM>)(out + c, o_stride, w, BC, v, c, n, factor + row, NZ * NL);
+    for (; c < a.hdim_v; c += LEFT)
+      (many ? MIX_MANY_N<FORM> : MIX_ONE_N<FORM>)(out + c, o_stride, w, BC, v, c, n, factor + row, min64(LEFT, a.hdim_v - c));
     row += many ? MANY : 1;
   }
   if (FAULT_LOW_PRECISION_ACC)
@@ -154,7 +158,7 @@ static void mix_values(const Group& g, const float* p, i64 j, float* o, const Li
     }
 }
 
-#if BYTES
+#if BYTES && !DIRECT
 // A step of keys of K or V of an item's heads: each head's rows are widened in turn, and stay in the first-level cache.
 struct StepRows {
   const Context& x;
@@ -169,7 +173,7 @@ struct StepRows {
     ahead = from.pages ? STEPS_AHEAD * STEP : rows_ahead(bytes, columns);
   }
 
-  template <bool FAR>
+  template <bool FORM>
   Lines widened(i64 j, i64 n, i64 h) {
     const i64 stride = ceil_div(columns, 64) * 64;
     const bool torn = from.pages && from.page % STEP;
@@ -178,7 +182,7 @@ struct StepRows {
     for (i64 t = 0; t < n; ++t) {
       const KT* row = (torn ? row_at(from, j + t) : at + t * from.stride) + h * head_stride;
       const KT* ask = (torn ? row_at(from, min64(j + t + ahead, last)) : later + t * from.stride) + h * head_stride;
-      for (i64 c = 0; c < columns; c += 64) FAR ? __builtin_prefetch(ask + c, 0, 2) : __builtin_prefetch(ask + c, 0, 3);
+      for (i64 c = 0; c < columns; c += 64) FORM ? __builtin_prefetch(ask + c, 0, 2) : __builtin_prefetch(ask + c, 0, 3);
       widen(by, room + t * stride, row, columns);
     }
     return {room, stride, 0, room, 0};
@@ -188,7 +192,7 @@ struct StepRows {
 
 // Blocks [first, end) of the groups of `heads` key/value heads from g on into their parts; those that lead hold what every
 // row starts with. A step of keys goes through all heads, so that memory is read in order where rows of heads are neighbours.
-template <bool FAR>
+template <bool FORM>
 static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const DecodeScratch& work) {
   const FmhaCpuArgs& a = *g.x->a;
   const i64 blocks = blocks_of(g), hk = g.hk, last = g.hi - 1, q_size = g.rows * q_stride_of(a), p_size = g.rows * BC;
@@ -200,11 +204,11 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
     start_part(g, part_of(work, h), leads);
     load_queries(g, work.q + h * q_size);
   }
-#if BYTES
+#if BYTES && !DIRECT
   const bool whole = false;
   StepRows wide_k(*g.x, k, a.hdim, a.k_head_stride, last), wide_v(*g.x, v, a.hdim_v, a.v_head_stride, last);
 #else
-  const bool whole = heads == 1 && !k.pages;   // a block of one head is read as one run
+  const bool whole = heads == 1 && !k.pages && g.rows < WIDENED_ROWS;  // a block of one head is read as one run
   const bool torn = k.pages && k.page % STEP;  // steps are on several pages
 #endif
   for (i64 n = first; n < end; ++n) {
@@ -215,16 +219,18 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
     const i64 step = whole ? count : (i64)STEP;
     for (i64 j = 0; j < count; j += step) {
       const i64 keys = min64(step, count - j);
-#if BYTES
+#if BYTES && !DIRECT
       for (i64 h = 0; h < heads; ++h)
-        score_keys<FAR>(g, work.q + h * q_size, work.p + h * p_size + j, wide_k.template widened<FAR>(j0 + j, keys, h), keys);
+        score_keys<FORM>(g, work.q + h * q_size, work.p + h * p_size + j, wide_k.template widened<FORM>(j0 + j, keys, h), keys);
 #else
       const Lines step_k = whole  ? lines_of(a, k, j0, a.hdim)
                            : torn ? gather(k, j0 + j, keys, last, heads, a.k_head_stride, a.hdim, work.copy)
                                   : step_lines(k, j0 + j, last);
-      for (i64 h = 0; h < heads; ++h)
-        score_keys<FAR>(g, work.q + h * q_size, work.p + h * p_size + j,
-                        for_head(step_k, h, heads, torn ? a.hdim : a.k_head_stride, a.hdim), keys);
+      for (i64 h = 0; h < heads; ++h) {
+        Lines at = for_head(*g.x, step_k, h, heads, torn ? a.hdim : a.k_head_stride, a.hdim);
+        if (DIRECT && g.rows >= WIDENED_ROWS) at.wide = widen_keys(at, keys, a.hdim, work.wide);
+        score_keys<FORM>(g, work.q + h * q_size, work.p + h * p_size + j, at, keys);
+      }
 #endif
     }
     for (i64 h = 0; h < heads; ++h) {
@@ -238,19 +244,22 @@ static void attend(Group g, i64 heads, i64 first, i64 end, bool leads, const Dec
     }
     for (i64 j = 0; j < count; j += STEP) {
       const i64 keys = min64(STEP, count - j);
-#if BYTES
+#if BYTES && !DIRECT
       for (i64 h = 0; h < heads; ++h)
-        mix_values<FAR>(g, work.p + h * p_size, j, part_of(work, h).o, wide_v.template widened<FAR>(j0 + j, keys, h), keys,
+        mix_values<FORM>(g, work.p + h * p_size, j, part_of(work, h).o, wide_v.template widened<FORM>(j0 + j, keys, h), keys,
                         j ? ones : shrink + h * g.rows);
 #else
       const Lines step_v = whole  ? lines_of(a, v, j0 + j, a.hdim_v)
                            : torn ? gather(v, j0 + j, keys, last, heads, a.v_head_stride, a.hdim_v, work.copy)
                                   : step_lines(v, j0 + j, last);
-      for (i64 h = 0; h < heads; ++h)
-        mix_values<FAR>(g, work.p + h * p_size, j, part_of(work, h).o,
-                        for_head(step_v, h, heads, torn ? a.hdim_v : a.v_head_stride, a.hdim_v), keys,
-                        j ? ones : shrink + h * g.rows);
+      for (i64 h = 0; h < heads; ++h) {
+        Lines at = for_head(*g.x, step_v, h, heads, torn ? a.hdim_v : a.v_head_stride, a.hdim_v);
+        if (DIRECT && g.rows >= WIDENED_ROWS) at.wide = widen_values(at, keys, a.hdim_v, work.wide);
+        mix_values<FORM>(g, work.p + h * p_size, j, part_of(work, h).o, at, keys, j ? ones : shrink + h * g.rows);
+      }
 #endif
     }
   }
+  for (i64 h = 0; h < heads && DIRECT; ++h)
+    for (i64 row = 0; row < g.rows; ++row) straighten(part_of(work, h).o + row * o_stride_of(a), a.hdim_v);
 }

@@ -15,7 +15,8 @@ struct Part {
 };
 
 enum { LINE = 16 };
-INLINE i64 o_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim_v, LINE) * LINE; }
+// Tiles that widen bytes have whole tiles of O, of 64 columns.
+INLINE i64 o_stride_of(const FmhaCpuArgs& a) { return ceil_div(a.hdim_v, DIRECT ? 4 * LINE : LINE) * (DIRECT ? 4 * LINE : LINE); }
 INLINE i64 part_floats(const FmhaCpuArgs& a, i64 rows) { return 2 * ceil_div(rows, LINE) * LINE + rows * o_stride_of(a); }
 INLINE Part part_in(float* at, i64 rows) {
   const i64 lines = ceil_div(rows, LINE) * LINE;
