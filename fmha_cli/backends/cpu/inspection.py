@@ -9,6 +9,7 @@ from collections import Counter
 from pathlib import Path
 
 from fmha_cli.backends.cpu.listing import disassembler, instructions
+from fmha_cli.backends.cpu.loops import innermost_loops
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.elf import machine_of_file
 
@@ -19,10 +20,11 @@ _TIMEOUT_S = 60
 
 
 def inspect_library(path: Path) -> dict[str, object]:
-    """Instruction counts, vector width, and an estimate of register spills.
+    """Instruction counts, vector width, an estimate of register spills, and the innermost loops.
 
     ``spills`` counts vector moves between a register and the stack frame. It is an estimate, because a C++ array on the
-    stack looks the same. Without objdump every figure is null and ``why`` states the reason.
+    stack looks the same. ``loop_stack_moves`` counts those in the innermost loops that multiply vectors, and
+    ``loop_stack_functions`` says in which functions. Without objdump every figure is null and ``why`` states the reason.
     """
     machine = machine_of_file(path)
     tool = disassembler(machine)
@@ -48,6 +50,11 @@ def summarise(listing: str) -> dict[str, object]:
         counts[one.mnemonic] += 1
         spills += one.moves_to_stack
         widest = max(widest, _width(one.operands))
+    loops = innermost_loops(listing)
+    multiplying = [loop for loop in loops if loop.multiplies]
+    moves = Counter[str]()
+    for loop in multiplying:
+        moves[loop.symbol] += loop.stack_moves
     matrix = {name: n for name, n in sorted(counts.items()) if _MATRIX.match(name)}
     return {
         "instructions": dict(sorted(counts.items())),
@@ -56,6 +63,10 @@ def summarise(listing: str) -> dict[str, object]:
         "spills": spills,
         "vector_bits": widest or None,
         "registers": None,
+        "innermost_loops": len(loops),
+        "multiplying_loops": len(multiplying),
+        "loop_stack_moves": moves.total(),
+        "loop_stack_functions": {symbol: n for symbol, n in sorted(moves.items()) if n} or None,
     }
 
 
@@ -78,5 +89,4 @@ def _symbols(path: Path) -> list[str]:
 
 
 def _nothing(why: str) -> dict[str, object]:
-    empty = ("instructions", "matrix_instructions", "matrix_mnemonics", "spills", "vector_bits", "registers", "symbols")
-    return {**dict.fromkeys(empty), "why": why}
+    return {**dict.fromkeys(summarise("")), "symbols": None, "why": why}

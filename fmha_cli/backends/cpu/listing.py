@@ -14,8 +14,10 @@ _SYMBOL = re.compile(r"^[0-9a-f]+ <(.+)>:$")
 _VECTOR_X86 = re.compile(r"%[xyz]mm\d+")
 _SLOT_X86 = re.compile(r"(?<!\*)-?(?:0x[0-9a-f]+)?\(%r(sp|bp)\)")
 """A fixed place of the frame. With an index register it is an array, which is no spill."""
+_NUMBER_X86 = re.compile(r"^v?(\w+s[sd]|mov[dq]|broadcast\w+)$")
+"""One number in a vector register, from memory to all lanes too."""
 _FRAME_X86 = "%rsp,%rbp"
-_STACK_ARM = re.compile(r"^(?:(?:ld|st)(?:p|r|ur)\s+[qds]\d+, (?:[qds]\d+, )?|(?:ld|st)1\s+\{[^}]*\}, )\[(?:sp|x29)\b")
+_STACK_ARM = re.compile(r"^(?:(?:ld|st)(?:p|r|ur)\s+q\d+, (?:q\d+, )?|(?:ld|st)1\s+\{[^}]*\}, )\[(?:sp|x29)\b")
 
 
 @dataclass(frozen=True)
@@ -23,8 +25,8 @@ class Instruction:
     """One instruction with its address and the function that it belongs to.
 
     Attributes:
-        moves_to_stack: it moves a vector (or a number in a vector register) between a register and a fixed place of the
-            stack frame, or computes with one from there. A small C++ array on the stack looks the same.
+        moves_to_stack: it moves a vector between a register and a fixed place of the stack frame, or computes with one from
+            there. A small C++ array on the stack looks the same. Single numbers do not count.
     """
 
     address: int
@@ -63,5 +65,5 @@ def _functions(listing: str) -> Iterator[tuple[str, list[tuple[int, str, str]]]]
 def _on_stack(mnemonic: str, operands: str, framed: bool) -> bool:
     slot = _SLOT_X86.search(operands)
     if slot and _VECTOR_X86.search(operands):
-        return framed or slot[1] == "sp"
+        return (framed or slot[1] == "sp") and not _NUMBER_X86.match(mnemonic)
     return bool(_STACK_ARM.match(f"{mnemonic} {operands}"))

@@ -42,6 +42,13 @@ class Inspection:
     vector_bits: Count | None = None
     instructions: Annotated[ByKind | None, "mnemonic -> count"] = None
     matrix_instructions: Count | None = None
+    innermost_loops: Annotated[Count | None, "loops in the machine code that hold no other"] = None
+    multiplying_loops: Annotated[
+        Count | None, "those of them that multiply vectors: over keys or the head dim, in products or the softmax"
+    ] = None
+    loop_stack_moves: Annotated[
+        Count | None, "instructions in multiplying_loops that move a vector to the stack or read one from there"
+    ] = None
     extern_calls: Annotated[
         tuple[str, ...] | None,
         "functions that the code calls and the file does not hold, such as __assertfail; empty for none",

@@ -76,6 +76,9 @@ class Figures:
     vector_bits: Annotated[int | None, at("vector_bits")]
     instruction_count: Annotated[int | None, _total]
     matrix_instructions: Annotated[int | None, at("matrix_instructions")]
+    loop_stack_moves: Annotated[
+        int | None, "vector moves to the stack and from it in innermost loops that multiply", at("loop_stack_moves")
+    ]
     lds_instructions: Annotated[int | None, at("details", "instruction_classes", "lds")]
     shared_instructions: Annotated[int | None, at("details", "instruction_classes", "shared")]
     global_instructions: Annotated[int | None, at("details", "instruction_classes", "global")]

@@ -13,7 +13,8 @@ from cpu_cases import kernel_of
 
 from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.backends.cpu.kernels import algorithm_of
-from fmha_cli.backends.cpu.listing import Loop, disassembler, innermost_loops
+from fmha_cli.backends.cpu.listing import disassembler
+from fmha_cli.backends.cpu.loops import Loop, innermost_loops
 from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
 from fmha_cli.codegen.cpu.elements import WORDS
 from fmha_cli.codegen.cpu.emit import emit

@@ -1,4 +1,4 @@
-"""Listings of two instruction sets: instructions, moves to the stack, innermost loops, and which program makes a listing."""
+"""Listings of two instruction sets: instructions, moves to the stack, and which program makes a listing."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from fmha_cli.backends.cpu import inspection, listing
 from fmha_cli.backends.cpu.inspection import inspect_library, summarise
-from fmha_cli.backends.cpu.listing import disassembler, innermost_loops, instructions
+from fmha_cli.backends.cpu.listing import disassembler, instructions
 from fmha_cli.domain.processor import machine_here
 from fmha_cli.toolchain.elf import MACHINES, machine_of_file
 
@@ -25,31 +25,47 @@ ARM = """
 """
 X86 = """
 0000000000001100 <tile>:
-    1100:	vmovups (%rdi,%rax,1),%zmm0
-    1107:	vfmadd231ps (%rsi){1to16},%zmm0,%zmm1
-    110d:	{move}
-    1112:	jne    1107 <tile+0x7>
-    1114:	jmp    1100 <tile>
-    1116:	jmp    2000 <other>
+    1100:	{frame}
+    1107:	{move}
+    110d:	ret
 """
 
 
 @pytest.mark.parametrize(
-    ("text", "move", "stack"),
+    ("move", "moves"),
     [
-        (ARM, "str	q2, [sp, #96]", 1),
-        (ARM, "ldp	q2, q3, [x29, #-32]", 1),
-        (ARM, "ldr	q2, [x1, #96]", 0),
-        (ARM, "str	x2, [sp, #96]", 0),
-        (X86, "vmovaps %zmm2,0x40(%rsp)", 1),
-        (X86, "vmovaps 0x40(%rsi),%zmm2", 0),
+        ("vmovaps %zmm2,0x40(%rsp)", True),
+        ("vmovaps %ymm2,(%rsp)", True),
+        ("movaps %xmm2,0x40(%rsp)", True),
+        ("vmovdqa64 -0x40(%rbp),%zmm2", True),
+        ("vfmadd231ps -0x40(%rbp),%zmm2,%zmm3", True),
+        ("vmovups %zmm2,0x40(%rsp,%rax,4)", False),  # an array
+        ("vmovaps 0x40(%rsi),%zmm2", False),
+        ("vmovss %xmm2,0x40(%rsp)", False),  # a number
+        ("mov %rax,0x40(%rsp)", False),
     ],
 )
-def test_the_innermost_loop_and_its_moves_to_the_stack(text: str, move: str, stack: int) -> None:
-    (loop,) = innermost_loops(text.replace("{move}", move))
-    assert (loop.symbol, loop.stack_moves) == ("tile", stack)
-    assert len(loop.body) == (4 if text is ARM else 3)
-    assert loop.counts["fmla"] + loop.counts["vfmadd231ps"] == 1
+def test_moves_to_the_stack(move: str, moves: bool) -> None:
+    framed = X86.replace("{frame}", "mov    %rsp,%rbp").replace("{move}", move)
+    assert [one.moves_to_stack for one in instructions(framed)] == [False, moves, False]
+
+
+def test_the_base_pointer_is_a_pointer_where_there_is_no_frame() -> None:
+    bare = X86.replace("{frame}", "nop").replace("{move}", "vmovaps -0x40(%rbp),%zmm2")
+    assert [one.moves_to_stack for one in instructions(bare)] == [False, False, False]
+
+
+@pytest.mark.parametrize(
+    ("move", "moves"),
+    [
+        ("str	q2, [sp, #96]", True),
+        ("ldp	q2, q3, [x29, #-32]", True),
+        ("ldr	q2, [x1, #96]", False),
+        ("str	x2, [sp, #96]", False),
+    ],
+)
+def test_moves_to_the_stack_on_arm(move: str, moves: bool) -> None:
+    assert any(one.moves_to_stack for one in instructions(ARM.replace("{move}", move))) == moves
 
 
 def test_figures_of_an_arm_listing() -> None:

@@ -18,7 +18,8 @@ from fmha_cli import api
 from fmha_cli.backends.cpu import backend
 from fmha_cli.backends.cpu.building import build_cpu, compile_flags
 from fmha_cli.backends.cpu.inspection import inspect_library
-from fmha_cli.backends.cpu.listing import Instruction, disassembler, innermost_loops, instructions
+from fmha_cli.backends.cpu.listing import Instruction, disassembler, instructions
+from fmha_cli.backends.cpu.loops import innermost_loops
 from fmha_cli.backends.cpu.peaks import build_peak_loops
 from fmha_cli.backends.cpu.session import CpuSession
 from fmha_cli.codegen.abi import ENTRY, Status

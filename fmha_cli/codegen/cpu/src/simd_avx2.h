@@ -17,30 +17,40 @@ INLINE vf vload(const bf16* p) {
   return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i*)p)), 16));
 }
 INLINE vf vload_n(const float* p, i64 n) { return _mm256_maskload_ps(p, first_lanes(n)); }
-template <class T>
-INLINE vf vload_n(const T* p, i64 n) {
-  T row[NL] = {};
-  memcpy(row, p, (size_t)n * sizeof(T));
-  return vload(row);
+// Words of two elements, and the last element of all lanes at its own: no array, so no call and nothing on the stack.
+INLINE __m128i load_halves(const void* p, i64 n) {
+  const __m128i lanes = _mm_setr_epi16(0, 1, 2, 3, 4, 5, 6, 7), words = _mm_setr_epi32(0, 1, 2, 3);
+  const __m128i pairs = _mm_maskload_epi32((const int*)p, _mm_cmpgt_epi32(_mm_set1_epi32((int)(n >> 1)), words));
+  const __m128i last = _mm_set1_epi16(n > 0 ? ((const short*)p)[n - 1] : (short)0);
+  return _mm_blendv_epi8(pairs, last, _mm_cmpeq_epi16(lanes, _mm_set1_epi16((short)(n - 1))));
+}
+INLINE vf vload_n(const f16* p, i64 n) { return _mm256_cvtph_ps(load_halves(p, n)); }
+INLINE vf vload_n(const bf16* p, i64 n) {
+  return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(load_halves(p, n)), 16));
 }
 INLINE void vstore(float* p, vf x) { _mm256_storeu_ps(p, x); }
 INLINE void vstore_n(float* p, vf x, i64 n) { _mm256_maskstore_ps(p, first_lanes(n), x); }
-INLINE void vstore(f16* p, vf x) { _mm_storeu_si128((__m128i*)p, _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT)); }
-INLINE void vstore(bf16* p, vf x) {
+INLINE __m128i half_bits(vf x, const f16*) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT); }
+INLINE __m128i half_bits(vf x, const bf16*) {
   vi u = _mm256_castps_si256(x);
   vi odd = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
   vi r = _mm256_add_epi32(u, _mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)));
   vi quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
   r = _mm256_blendv_epi8(r, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
   r = _mm256_srli_epi32(r, 16);
-  __m128i packed = _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
-  _mm_storeu_si128((__m128i*)p, packed);
+  return _mm_packus_epi32(_mm256_castsi256_si128(r), _mm256_extracti128_si256(r, 1));
+}
+template <class T>
+INLINE void vstore(T* p, vf x) {
+  _mm_storeu_si128((__m128i*)p, half_bits(x, p));
 }
 template <class T>
 INLINE void vstore_n(T* p, vf x, i64 n) {
-  T row[NL];
-  vstore(row, x);
-  memcpy(p, row, (size_t)n * sizeof(T));
+  __m128i rest = half_bits(x, p);
+  if (n >= NL) return _mm_storeu_si128((__m128i*)p, rest);
+  if (n & 4) _mm_storel_epi64((__m128i*)p, rest), rest = _mm_srli_si128(rest, 8), p += 4;
+  if (n & 2) _mm_storeu_si32(p, rest), rest = _mm_srli_si128(rest, 4), p += 2;
+  if (n & 1) memcpy(p, &rest, sizeof(T));
 }
 INLINE vf vfma(vf a, vf b, vf c) { return _mm256_fmadd_ps(a, b, c); }
 // NaN in b is kept, NaN in a is not.
