@@ -25,7 +25,7 @@ class BuildContext:
 
     Attributes:
         jobs: number of compilers that may run at once.
-        timeout: seconds for one compile.
+        timeout: seconds of processor time for one compile.
         offline: whether fetching sources is forbidden.
         notify: takes one line for people.
         phase: takes the phases of the work, of which a backend tells its fetches.

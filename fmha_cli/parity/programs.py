@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fmha_cli.domain.counterpart import Binaries, Program, Ran
 from fmha_cli.domain.errors import EnvironmentProblem
-from fmha_cli.toolchain.process import run_group
+from fmha_cli.toolchain.process import Limits, run_group
 
 _KEPT = 200_000
 """Bytes that are kept from each end of a stream, because a mismatch can print many lines."""
@@ -50,10 +50,10 @@ def run_program(path: Path, argv: tuple[str, ...], env: Mapping[str, str], timeo
         Interrupted: Ctrl-C.
     """
     with tempfile.TemporaryDirectory(prefix="fmha-parity-") as folder:
-        scratch = Path(folder)
+        scratch, limits = Path(folder), Limits(timeout)
         with (scratch / "stdout").open("w+b") as out, (scratch / "stderr").open("w+b") as err:
             try:
-                ended = run_group([str(path), *argv], cwd=scratch, env=env, output=out, errors=err, timeout=timeout)
+                ended = run_group([str(path), *argv], cwd=scratch, env=env, output=out, errors=err, limits=limits)
             except OSError as fault:
                 what = f"{path} cannot be started"
                 raise EnvironmentProblem(what, code="Y004", where="--upstream-bin", why=str(fault)) from fault

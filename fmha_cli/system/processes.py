@@ -88,6 +88,33 @@ def end_group(process: subprocess.Popen[bytes]) -> Used | None:
     return Used(usage.ru_utime + usage.ru_stime, usage.ru_maxrss * scale_of_peak())
 
 
+def group_seconds(pid: int) -> float | None:
+    """Seconds of processors that the session of ``new_group`` has used so far, its ended children included.
+
+    None where the system does not tell: only Linux lists the processes of a session.
+    """
+    if sys.platform != "linux":
+        return None
+    ticks = 0
+    try:
+        for entry in os.scandir("/proc"):
+            if entry.name.isdecimal():
+                ticks += _ticks_in_session(entry.path, pid)
+    except OSError:
+        return None
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def _ticks_in_session(process: str, session: int) -> int:
+    """utime, stime, cutime and cstime of ``/proc/PID/stat`` (proc(5)); 0 for a process of another session, or none any more."""
+    try:
+        text = Path(process, "stat").read_text("ascii", errors="replace")
+    except OSError:
+        return 0
+    fields = text.rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) if int(fields[3]) == session else 0
+
+
 def die_with_parent() -> None:
     """Ask Linux for a SIGKILL when the thread that started this process ends; other systems have no such request."""
     if sys.platform == "linux":

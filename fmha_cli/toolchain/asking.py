@@ -8,25 +8,25 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli.toolchain.cpp.compile import first_error_line
-from fmha_cli.toolchain.process import compiler_environment, run_group
+from fmha_cli.toolchain.process import Limits, compiler_environment, run_group
 
 ASK_S = 120.0
-"""Seconds for one question; the slowest, a whole kernel, takes a few."""
+"""Seconds of processor time for one question; the slowest, a whole kernel, takes a few."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The output of a program, both streams together, and whether it succeeded."""
+    """The output of a program, both streams together, whether it succeeded, and the limit at which it was killed, in words."""
 
     ok: bool
     text: str
-    timed_out: bool
+    killed_after: str | None = None
 
     @property
     def fault(self) -> str:
         """The first error line, or what else is known, at most 300 characters."""
-        if self.timed_out:
-            return f"did not end within {ASK_S:.0f} s"
+        if self.killed_after:
+            return f"was killed after {self.killed_after}"
         lines = [line for line in self.text.splitlines() if line.strip()]
         line = first_error_line(self.text) or next((line for line in lines if "error" in line.lower()), None)
         return (line or (lines[-1] if lines else "failed without a message")).strip()[:300]
@@ -39,12 +39,14 @@ def ask(command: Sequence[str], work: Path) -> Answer:
         OSError: the folder cannot be written.
     """
     scratch, said = work / "scratch", work / f"{uuid.uuid4().hex}.txt"
+    limits = Limits.of_compile(ASK_S)
     scratch.mkdir(exist_ok=True)
     with said.open("xb", buffering=0) as file:
         try:
-            ended = run_group(command, cwd=work, env=compiler_environment(scratch), output=file, timeout=ASK_S)
+            ended = run_group(command, cwd=work, env=compiler_environment(scratch), output=file, limits=limits)
         except OSError as error:
-            return Answer(ok=False, text=f"{command[0]} cannot be started: {error.strerror}", timed_out=False)
+            return Answer(ok=False, text=f"{command[0]} cannot be started: {error.strerror}")
     text = said.read_text("utf-8", errors="replace")
     said.unlink()
-    return Answer(ended.returncode == 0 and not ended.timed_out, text, ended.timed_out)
+    killed_after = None if ended.over is None else limits.text(ended.over)
+    return Answer(ended.returncode == 0 and not killed_after, text, killed_after)

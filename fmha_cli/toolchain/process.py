@@ -1,4 +1,4 @@
-"""Run one program in its own process group, under a deadline, and kill the whole group when it is over."""
+"""Run one program in its own process group, under limits of time, and kill the whole group when it is over."""
 
 from __future__ import annotations
 
@@ -9,15 +9,19 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import IO
 
 from fmha_cli.domain.errors import Interrupted
-from fmha_cli.system.processes import Used, end_group, has_ended, new_group
+from fmha_cli.system.processes import Used, end_group, group_seconds, has_ended, new_group
 from fmha_cli.system.usage import own_peak
 
 _POLL_S = (0.001, 0.02)
 _JOIN_S = 0.2
+_LOOK_S = 0.25
+"""How often processor time is looked at: that reads one file for each process of the machine."""
+_BACKSTOP = 10
 _CLEARLY_ABOVE = 1.05
 
 # Variables that make a compiler silently use other headers, libraries or options. A build key does not contain them, so
@@ -49,23 +53,60 @@ _MEDDLERS = frozenset(
 )
 
 
+class Over(StrEnum):
+    """The limit that a program ran past."""
+
+    CPU = "of processor time"
+    WALL = "from its start"
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a program may take before it is killed, in seconds.
+
+    Attributes:
+        wall_s: from its start.
+        cpu_s: of processors, it and its children together; None for no such limit. Systems that do not tell apply it to the
+            time from its start.
+    """
+
+    wall_s: float
+    cpu_s: float | None = None
+
+    @staticmethod
+    def of_compile(seconds: float) -> Limits:
+        """So much processor time: on a busy machine, a compiler that gets little of it is no compiler that hangs. One that waits
+        for ever is killed too, after ten times as long."""
+        return Limits(wall_s=_BACKSTOP * seconds, cpu_s=seconds)
+
+    def text(self, over: Over) -> str:
+        """The limit in words, as in "killed after TEXT"."""
+        seconds = self.cpu_s if over is Over.CPU else self.wall_s
+        return f"its limit of {seconds:g} s {over.value}"
+
+
 @dataclass(frozen=True)
 class Ended:
     """How a program ended.
 
     Attributes:
         returncode: exit status, or minus the number of the signal that killed it.
-        timed_out: it ran past its deadline and was killed.
+        over: the limit that it ran past, so that it was killed; None if it ended by itself.
         seconds: wall clock seconds.
         cpu_seconds: user and system seconds of it and its children; None where the system does not report them.
         peak_bytes: largest resident size of it or one of its children; None where the system does not report it.
     """
 
     returncode: int
-    timed_out: bool
+    over: Over | None
     seconds: float
     cpu_seconds: float | None
     peak_bytes: int | None
+
+    @property
+    def timed_out(self) -> bool:
+        """Whether it was killed at a limit."""
+        return self.over is not None
 
 
 def compiler_environment(scratch: Path) -> dict[str, str]:
@@ -89,19 +130,18 @@ def run_group(
     cwd: Path,
     env: Mapping[str, str],
     output: IO[bytes],
-    timeout: float,
+    limits: Limits,
     cancel: threading.Event | None = None,
     errors: IO[bytes] | None = None,
 ) -> Ended:
     """Run a program in its own session and process group until it ends, with no standard input.
 
     When this function returns or raises, no process of the group is left. A child that outlives the program is killed
-    like one that ran past the deadline. Only a SIGKILL of this process leaves the group running.
+    like one that ran past a limit. Only a SIGKILL of this process leaves the group running.
 
     Args:
         output: an open file for stdout, and for stderr too if ``errors`` is None.
         errors: an open file for stderr.
-        timeout: seconds.
         cancel: when set, the group is killed.
 
     Raises:
@@ -114,7 +154,7 @@ def run_group(
 
     def body() -> None:
         try:
-            ended.append(_run(list(argv), cwd, dict(env), (output, errors), timeout, (stop, cancel or stop)))
+            ended.append(_run(list(argv), cwd, dict(env), (output, errors), limits, (stop, cancel or stop)))
         except BaseException as fault:  # noqa: BLE001 - it is raised again below, in the caller's thread
             faults.append(fault)
 
@@ -141,7 +181,7 @@ def _run(
     cwd: Path,
     env: dict[str, str],
     outputs: tuple[IO[bytes], IO[bytes] | None],
-    timeout: float,
+    limits: Limits,
     stops: tuple[threading.Event, threading.Event],
 ) -> Ended:
     started = time.monotonic()
@@ -156,12 +196,12 @@ def _run(
     )
     own = own_peak()  # after the exec: other threads may have grown until then
     try:
-        in_time = _wait(process, started + timeout, stops)
+        over = _wait(process, started, limits, stops)
     finally:
         used = end_group(process)
     return Ended(
         returncode=process.returncode,
-        timed_out=not in_time,
+        over=over,
         seconds=time.monotonic() - started,
         cpu_seconds=used.cpu_seconds if used else None,
         peak_bytes=_peak(used, own),
@@ -179,14 +219,24 @@ def _peak(used: Used | None, own: int) -> int | None:
     return used.peak_bytes
 
 
-def _wait(process: subprocess.Popen[bytes], deadline: float, stops: tuple[threading.Event, threading.Event]) -> bool:
-    """Wait until the process has ended (True) or the deadline has passed (False)."""
-    pause, limit = _POLL_S
+def _wait(
+    process: subprocess.Popen[bytes], started: float, limits: Limits, stops: tuple[threading.Event, threading.Event]
+) -> Over | None:
+    """Wait until the process has ended (None) or has run past a limit."""
+    pause, longest = _POLL_S
+    # Before that, not even all processors together have spent the limit.
+    look = started + (limits.cpu_s or 0) / (os.cpu_count() or 1)
     while not has_ended(process):
-        if time.monotonic() >= deadline:
-            return False
+        now = time.monotonic()
+        if now >= started + limits.wall_s:
+            return Over.WALL
+        if limits.cpu_s is not None and now >= look:
+            look = now + _LOOK_S
+            used = group_seconds(process.pid)
+            if (now - started if used is None else used) >= limits.cpu_s:
+                return Over.CPU
         if any(stop.is_set() for stop in stops):
             raise Interrupted("interrupted while a compiler was running", code="B009")
         time.sleep(pause)
-        pause = min(limit, pause * 1.2)
-    return True
+        pause = min(longest, pause * 1.2)
+    return None

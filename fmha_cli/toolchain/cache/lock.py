@@ -44,6 +44,8 @@ class Holder:
     since: float
 
     def __str__(self) -> str:
+        if (self.pid, self.host) == (os.getpid(), socket.gethostname()):
+            return "another thread of this process"
         clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
         return f"process {self.pid} on {self.host} ({self.command}) since {clock}"
 

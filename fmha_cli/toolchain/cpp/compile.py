@@ -17,7 +17,7 @@ from fmha_cli.toolchain.cache.files import as_environment_problem
 from fmha_cli.toolchain.cache.layout import SOURCE
 from fmha_cli.toolchain.cache.store import BuildError, BuildProduct
 from fmha_cli.toolchain.cpp.toolchain import Compiler
-from fmha_cli.toolchain.process import Ended, compiler_environment, run_group
+from fmha_cli.toolchain.process import Ended, Limits, compiler_environment, run_group
 
 _ERROR_LINE = re.compile(
     r"\berror\b\s*:|undefined reference to|undefined symbol|multiple definition of|cannot find -l|ld(\.\w+)?: cannot"
@@ -43,7 +43,7 @@ def compile_library(
 
     Args:
         flags: all flags, including those that make the output a shared library.
-        timeout: seconds after which the compiler and all its children are killed.
+        timeout: seconds of processor time after which the compiler and all its children are killed (``Limits.of_compile``).
         log: must not exist.
         cancel: when set, the compiler is killed.
 
@@ -56,7 +56,7 @@ def compile_library(
     linked = [flag for flag in flags if flag.startswith(("-l", "-Wl,"))]
     others = [flag for flag in flags if flag not in linked]
     command = (*toolchain.argv0, *others, SOURCE, *linked, "-o", out.name)
-    scratch = folder / "scratch"
+    scratch, limits = folder / "scratch", Limits.of_compile(timeout)
     with as_environment_problem("preparing a compile"):
         scratch.mkdir(exist_ok=True)
         (folder / SOURCE).write_bytes(source.encode("utf-8"))
@@ -64,13 +64,13 @@ def compile_library(
             file.write(f"$ {shlex.join(command)}\n# {toolchain.version}\n".encode())
             environment = compiler_environment(scratch)
             try:
-                ended = run_group(command, cwd=folder, env=environment, output=file, timeout=timeout, cancel=cancel)
+                ended = run_group(command, cwd=folder, env=environment, output=file, limits=limits, cancel=cancel)
             except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
                 raise EnvironmentProblem(
                     f"the compiler cannot be started: {error.strerror}", code="B004", where=toolchain.argv0[0]
                 ) from error
             file.write(f"# {_resources(ended)}\n".encode())
-    why = _failure(ended, timeout)
+    why = _failure(ended, limits)
     if not why and not out.is_file():
         why = "the compiler exited with status 0 but wrote no library"
     said = log.read_text("utf-8", errors="replace") if why else ""
@@ -93,10 +93,10 @@ def first_error_line(text: str) -> str | None:
     return None
 
 
-def _failure(ended: Ended, timeout: float) -> str:
+def _failure(ended: Ended, limits: Limits) -> str:
     """How the compiler failed, in words; empty when it did not."""
-    if ended.timed_out:
-        return f"the compiler was killed after its time limit of {timeout:g} s"
+    if ended.over is not None:
+        return f"the compiler was killed after {limits.text(ended.over)}"
     if ended.returncode == KILLED:
         return "the compiler was killed (SIGKILL), which usually means that memory ran out"
     if ended.returncode < 0:

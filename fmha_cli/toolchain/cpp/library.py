@@ -19,7 +19,7 @@ from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
 from fmha_cli.toolchain.notice import as_text
 
 BUILD_TIMEOUT_S = 600.0
-"""Default time limit of one compile, in seconds."""
+"""Default limit of one compile, in seconds of processor time."""
 
 PORTABLE_FLAGS = ("-std=c++17", "-O3", "-fPIC", "-shared")
 """Flags that every supported compiler takes."""
@@ -101,7 +101,7 @@ def build_kernel(
 
     Args:
         toolchain: the one that the key names.
-        timeout: seconds for the compiler; waiting for another process's build is not counted.
+        timeout: seconds of processor time for the compiler (``Limits.of_compile``).
         cancel: when set, the compiler is killed.
         places: the folder that each ``${name}`` in the key's flags means on this machine.
         files: files beside the text that it includes, name -> content. The key must determine them.

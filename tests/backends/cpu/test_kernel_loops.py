@@ -86,6 +86,8 @@ def test_too_many_accumulators_are_seen(inspected: Any) -> None:
 def test_every_exception_is_needed(inspected: Any) -> None:
     for arch, functions in FEW_REGISTERS.items():
         found = " ".join(
-            symbol for kernel in cpu_kernels(load_arch(arch)) for symbol in inspected(kernel)["loop_stack_functions"] or ()
+            symbol
+            for kernel in cpu_kernels(load_arch(arch))
+            for symbol in inspected(kernel)["loop_stack_functions"] or ()
         )
         assert [name for name in functions if name not in found] == []

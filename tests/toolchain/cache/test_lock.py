@@ -5,17 +5,19 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fmha_cli.domain.errors import Interrupted
-from fmha_cli.toolchain.cache.lock import WaitingLock, read_holder, try_lock
+from fmha_cli.toolchain.cache.lock import Holder, WaitingLock, read_holder, try_lock
 from fmha_cli.toolchain.notice import Notice, NoticeKind
 
 
@@ -76,7 +78,14 @@ def test_waiting_ends_when_the_holder_leaves(tmp_path: Path, notices: Any) -> No
     thread.join()
     assert got == [True]
     assert notices.kinds() == [NoticeKind.WAITING]
-    assert notices.said[0].text.startswith(f"waiting for the build of x, held by process {os.getpid()} on ")
+    assert notices.said[0].text == "waiting for the build of x, held by another thread of this process"
+
+
+def test_a_holder_is_named_by_its_process_unless_it_is_this_one() -> None:
+    here = Holder(os.getpid(), socket.gethostname(), "fmha run", 0.0)
+    assert str(here) == "another thread of this process"
+    for other in (replace(here, pid=here.pid + 1), replace(here, host="elsewhere")):
+        assert str(other).startswith(f"process {other.pid} on {other.host} (fmha run) since ")
 
 
 def test_nothing_is_said_without_waiting(tmp_path: Path, notices: Any) -> None:

@@ -32,7 +32,7 @@ from fmha_cli.toolchain.cache.store import BuildError
 from fmha_cli.toolchain.cpp.compile import compile_library, first_error_line
 from fmha_cli.toolchain.cpp.headers import tree_digest
 from fmha_cli.toolchain.parallel import Job, build_many
-from fmha_cli.toolchain.process import compiler_environment, run_group
+from fmha_cli.toolchain.process import Limits, compiler_environment, run_group
 from fmha_cli.toolchain.rocm.candidates import RocmToolchain
 from fmha_cli.toolchain.rocm.compile import COMPILE_BYTES, hip_places
 from fmha_cli.toolchain.rocm.flags import kernel_flags, words
@@ -213,10 +213,10 @@ def _link(
         home = shop.layout.root / ROOM / "bin" / digest_of([_SCHEMA, [o.name for o in objects], flags])[:16]
         make_private_dir(home)
     home.mkdir(parents=True, exist_ok=True)
-    made, log = work / name, home / f"{name}.link.log"
+    made, log, limits = work / name, home / f"{name}.link.log", Limits.of_compile(shop.timeout)
     command = [*shop.toolchain.argv0, "-fuse-ld=lld", *map(str, objects), *flags, "-o", str(made)]
     with log.open("wb") as stream:
-        ended = run_group(command, cwd=work, env=compiler_environment(work), output=stream, timeout=shop.timeout)
+        ended = run_group(command, cwd=work, env=compiler_environment(work), output=stream, limits=limits)
     text = log.read_text("utf-8", "replace")
     # Only HIP's symbols may stay undefined. Any other would stop the program in the middle of a case.
     lacking = sorted({symbol for symbol in _OPEN.findall(text) if not _HIP.match(symbol)})
