@@ -57,6 +57,7 @@ def backward_parts(kernel: KernelSpec, algorithm: CpuAlgorithm) -> list[str]:
         source_text("backward_context.h"),
         *((source_text("pack_blocks.h"),) if blocks else ()),
         source_text(f"backward_{operands}.h"),
+        *((source_text("backward_words.h"),) if algorithm.pairs or blocks else ()),
         MIX,
         transpositions(lanes, tile_queries(algorithm) // lanes),
         *(() if blocks else (source_text("pack.h"),)),

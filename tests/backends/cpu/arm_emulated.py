@@ -29,7 +29,7 @@ from fmha_cli.toolchain.cpp.toolchain import Toolchain
 from fmha_cli.toolchain.kernels import kernel_build
 
 MACHINE = "aarch64"
-RUNNER = Path(__file__).with_name("arm_runner.cpp")
+RUNNER = Path(__file__).with_name("kernel_runner.cpp")
 TIMEOUT_S = 300
 Array = npt.NDArray[Any]
 

@@ -37,9 +37,9 @@ PROBLEMS = (
 """Together they need a kernel of every kind."""
 
 
-def cross_compiled(target: str, arch: str, dtype: str, kind: str, folder: Path) -> Path:
-    """A kernel's library for another system."""
-    (folder / "k.cpp").write_text(emit(kernel_of(arch, dtype, kind)), "utf-8")
+def cross_compiled(target: str, arch: str, dtype: str, kind: str, folder: Path, text: str | None = None) -> Path:
+    """A kernel's library for another system; or that of another text."""
+    (folder / "k.cpp").write_text(text or emit(kernel_of(arch, dtype, kind)), "utf-8")
     flags = [f for f in compile_flags(load_arch(arch), ToolchainKind.ZIG) if "windows" not in target or f != "-fPIC"]
     out = folder / "kernel.library"
     subprocess.run([*ZIG, "-target", target, *flags, "k.cpp", "-o", str(out)], cwd=folder, check=True, timeout=600)
