@@ -15,7 +15,7 @@ from backward_cases import backward_arguments, backward_complaints, make_backwar
 from cpu_cases import Case, arguments, complaints, kernel_of, make_data, random_case
 from numerics.faults import Fault
 from planted_cpu import planted
-from test_zig import cross_compiled
+from test_zig import by_zig, cross_compiled
 
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.codegen.cpu.emit import emit
@@ -38,8 +38,7 @@ pytestmark = [
 def wine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Emulator]:
     """Wine with an empty prefix of its own, and the program for Windows that calls a library."""
     folder = tmp_path_factory.mktemp("wine")
-    runner = folder / "runner.exe"
-    subprocess.run([*ZIG, "-target", TARGET, "-O1", "-w", str(RUNNER), "-o", str(runner)], check=True, timeout=600)
+    runner = by_zig(["-target", TARGET, "-O1", "-w", str(RUNNER)], folder / "runner.exe")
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {
             "WINEPREFIX": str(folder / "prefix"),

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,14 @@ from fmha_cli.backends.cpu.building import compile_flags
 from fmha_cli.codegen.cpu.emit import emit
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.toolchain.cpp.toolchain import ToolchainKind, zig_command
+from fmha_cli.toolchain.process import Limits, run_group
 
 ZIG = zig_command() or ()
 pytestmark = [
     pytest.mark.skipif(not ZIG, reason="no ziglang package"),
     pytest.mark.xdist_group("zig"),  # the first compile for a system also compiles its C library
 ]
+COMPILE_S = 600
 TARGETS = {
     "x86_64-windows-gnu": b"MZ",
     "aarch64-macos": bytes.fromhex("cffaedfe"),
@@ -41,8 +44,17 @@ def cross_compiled(target: str, arch: str, dtype: str, kind: str, folder: Path, 
     """A kernel's library for another system; or that of another text."""
     (folder / "k.cpp").write_text(text or emit(kernel_of(arch, dtype, kind)), "utf-8")
     flags = [f for f in compile_flags(load_arch(arch), ToolchainKind.ZIG) if "windows" not in target or f != "-fPIC"]
-    out = folder / "kernel.library"
-    subprocess.run([*ZIG, "-target", target, *flags, "k.cpp", "-o", str(out)], cwd=folder, check=True, timeout=600)
+    return by_zig(["-target", target, *flags, "k.cpp"], folder / "kernel.library")
+
+
+def by_zig(words: Sequence[str], out: Path) -> Path:
+    """What zig makes of the words. The limit is processor time: the first compile for a system is long on a busy machine."""
+    with out.with_suffix(".log").open("wb") as log:
+        command = [*ZIG, *words, "-o", str(out)]
+        ended = run_group(
+            command, cwd=out.parent, env=dict(os.environ), output=log, limits=Limits.of_compile(COMPILE_S)
+        )
+    assert ended.returncode == 0, out.with_suffix(".log").read_text("utf-8", "replace")[-2000:]
     return out
 
 
