@@ -15,7 +15,9 @@ _BRANCH = re.compile(r"^(j\w+|b\.\w+|cbn?z|tbn?z)$")
 _JUMP = re.compile(r"^(jmpq?|b|br|retq?|ud2|udf|brk)$")
 """What never goes on to the next instruction."""
 _TARGET = re.compile(r"(?:0x)?([0-9a-f]+) <")
-_PRODUCT = re.compile(r"^(vfn?m(add|sub|addsub|subadd)\d+p[sd]|v?mulp[sd]|v?dpbf16ps|tdp\w+|fml[as]|bfdot|bfmmla|fmul)$")
+_PRODUCT = re.compile(
+    r"^(vfn?m(add|sub|addsub|subadd)\d+p[sd]|v?mulp[sd]|v?dpbf16ps|tdp\w+|fml[as]|bfdot|bfmmla|fmul)$"
+)
 _WHOLE_ARM = re.compile(r"\bv\d+\.(4s|2d|8h)")
 
 Graph = Mapping[int, Sequence[int]]
