@@ -15,7 +15,7 @@ from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.building import build_cpu
 from fmha_cli.backends.cpu.inspection import inspect_library
 from fmha_cli.backends.cpu.kernels import algorithm_of, cpu_kernels
-from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm
+from fmha_cli.codegen.cpu.algorithm import CpuAlgorithm, Kind
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.kernel import KernelSpec
@@ -69,7 +69,8 @@ def inspected(shared_cache: Path) -> Any:
 @pytest.mark.parametrize("kernel", parameters())
 def test_no_vector_goes_to_the_stack_in_an_innermost_loop(kernel: KernelSpec, inspected: Any) -> None:
     found = inspected(kernel)
-    assert found["innermost_loops"] >= found["multiplying_loops"] >= 1
+    rotates_only = algorithm_of(kernel).kind is Kind.APPEND  # number by number
+    assert found["innermost_loops"] >= found["multiplying_loops"] >= (0 if rotates_only else 1)
     few = FEW_REGISTERS.get(kernel.arch, {})
     allowed = [name for name, dtypes in few.items() if kernel.signature.dtype_out in dtypes]
     moves = found["loop_stack_functions"] or {}

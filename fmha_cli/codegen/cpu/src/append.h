@@ -12,19 +12,14 @@ static void set_angles(const FmhaCpuArgs& a, i64 position, Angles& out) {
   }
 }
 
-// Conversions stand in loops of their own: inside of the rotation, compilers send vectors through the stack.
 template <class E>
 static void rotate_row(const FmhaCpuArgs& a, const Angles& by, E* out, const T* in) {
-  double row[MAX_HDIM];
-  float turned[MAX_HDIM];
-  for (i64 d = 0; d < a.rotary_dim; ++d) row[d] = to_float(in[d]);
   const i64 pairs = a.rotary_dim / 2, apart = a.interleaved != FAULT_ROTARY_STYLE ? 1 : pairs, step = apart == 1 ? 2 : 1;
   for (i64 t = 0; t < pairs; ++t) {
-    const double x = row[t * step], y = row[t * step + apart];
-    turned[t * step] = (float)(x * by.cosine[t] - y * by.sine[t]);
-    turned[t * step + apart] = (float)(x * by.sine[t] + y * by.cosine[t]);
+    const double x = to_float(in[t * step]), y = to_float(in[t * step + apart]);
+    from_float(out + t * step, (float)(x * by.cosine[t] - y * by.sine[t]));
+    from_float(out + t * step + apart, (float)(x * by.sine[t] + y * by.cosine[t]));
   }
-  for (i64 d = 0; d < a.rotary_dim; ++d) from_float(out + d, turned[d]);
   if (sizeof(E) == sizeof(T))
     memcpy(out + a.rotary_dim, in + a.rotary_dim, (size_t)(a.hdim - a.rotary_dim) * sizeof(T));
   else
