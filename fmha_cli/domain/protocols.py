@@ -64,7 +64,11 @@ class BoundTensor:
 
 
 class Session(Protocol):
-    """One open device, inside the worker. The core calls load, bind, then upload, launch and download in a loop."""
+    """One open device, inside the worker. The core calls load, bind, then upload, launch and download in a loop.
+
+    A session may have a member ``notes``, a tuple of lines for people: what it copied, or which code really ran. It is read after the
+    first launch, and the row keeps the lines.
+    """
 
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         """Load one verified artifact for each stage.

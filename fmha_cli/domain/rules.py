@@ -24,6 +24,9 @@ from fmha_cli.domain.signature_hints import SIGNATURE_HINTS
 class Severity(IntEnum):
     """How far a refused kernel is from fitting; ``explain`` ranks near misses by it, smallest first."""
 
+    CHOICE = 0
+    """Nothing would have to change: the kernel runs, but nobody should choose it. A kernel that only such reasons refuse runs
+    when ``--kernel`` names it, and its row keeps the reasons."""
     OPTION = 1
     """A run-time option would have to change (dropout off, LSE off)."""
     SHAPE = 2

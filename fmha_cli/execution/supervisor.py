@@ -28,6 +28,7 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.emulation import Observed
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.first_launch import FirstLaunch
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.verdict import Verdict
@@ -63,6 +64,7 @@ class JobResult:
         log_tail: the end of the worker's output during the request.
         distrust: why a result should not be believed although it ran.
         observed: the emulator's observations, also for a failed run; None on other devices.
+        first: the observations of the job's first launch, if it was in this run.
     """
 
     verdict: Verdict | None = None
@@ -73,6 +75,7 @@ class JobResult:
     log_tail: str = ""
     distrust: str | None = None
     observed: Observed | None = None
+    first: FirstLaunch | None = None
 
 
 class Supervisor:
@@ -310,6 +313,7 @@ class Supervisor:
             waited_ns=waited,
             mistimed=contradiction(times, waited, elapsed, works=job.plan.problem.flops() > 0),
             observed=_observed(answer),
+            first=from_json(FirstLaunch, answer["first"], "first") if answer["first"] else None,
         ), False
 
     def _buried(self, worker: WorkerProcess, death: Death, doing: str, timeout: float | None) -> tuple[JobResult, bool]:

@@ -8,7 +8,7 @@ request    members                                        answer
 hello                                                     version, fmha, pid
 probe      entry, backend                                 availability
 load       id, job, layout (arena's descriptor attached)  (empty)
-run        id, launches, cold, upload, download           ns, waited: see below; observed
+run        id, launches, cold, upload, download           ns, waited, first: see below; observed
 drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
 canary     entry, backend, artifact, threads, memory      rate: see ``Canary.run_canary``
@@ -16,7 +16,7 @@ settings   entry, backend, artifact, kernel, threads      values: see ``Tunable.
 describe   job, layout, recorder                          launches: see ``DryRun.describe_launches``
 =========  =============================================  ==========================================
 
-``ns`` has one list for each launch: the nanoseconds that the session reports for each stage, or null for a number that is
+``first`` is a :class:`FirstLaunch` after the first launch of a job, else null. ``ns`` has one list for each launch: the nanoseconds that the session reports for each stage, or null for a number that is
 not finite. ``waited`` has the nanoseconds that the worker waited for each launch. A run without launches moves the arena
 only, which shows what earlier launches left.
 
@@ -50,6 +50,7 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import Attached, Emulator
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
+from fmha_cli.domain.first_launch import FirstLaunch
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
 from fmha_cli.domain.protocols import Backend, DryRun, Session
@@ -60,7 +61,7 @@ from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
 from fmha_cli.system import handover
 from fmha_cli.system.processes import die_with_parent, end_first, end_own_group
-from fmha_cli.system.usage import no_core_dumps
+from fmha_cli.system.usage import no_core_dumps, peak_from_here, resident_peak
 
 
 @dataclass
@@ -200,6 +201,8 @@ class Worker:
         if request["upload"] or loaded.fresh:
             session.upload()
             loaded.fresh = False
+        first = bool(request["launches"]) and not loaded.launches
+        level = _level(loaded.arena) if first else None
         for _ in range(request["launches"]):
             if cold:
                 session.evict_caches()
@@ -210,10 +213,11 @@ class Worker:
             stages = session.launch()
             waited.append(time.perf_counter_ns() - start)
             times.append([_whole(ns) for ns in stages])
+        account = to_json(_account(session, level)) if first else None
         if request["download"]:
             session.download()
         seen = None if self._emulator is None else to_json(self._emulator.take())
-        return {"ns": times, "waited": waited, "observed": seen}
+        return {"ns": times, "waited": waited, "first": account, "observed": seen}
 
     def _drop(self, request: Message) -> Message:
         loaded = self._jobs.pop(request["id"], None)
@@ -261,6 +265,28 @@ class Worker:
             None if recorder is None else verified(from_json(Loadable, recorder, "recorder")),
         )
         return {"launches": [to_json(launch) for launch in launches]}
+
+
+IDLE_S = 0.005
+"""Seconds for which a worker is watched doing nothing after a job's first launch."""
+
+
+def _level(arena: mmap.mmap) -> int | None:
+    """The resident size of this process, with every page of the tensors in it."""
+    for page in range(0, len(arena), mmap.PAGESIZE):
+        arena[page]
+    return peak_from_here()
+
+
+def _account(session: Session, level: int | None) -> FirstLaunch:
+    """What is known about the launch that has just returned."""
+    peak = resident_peak()
+    start, busy = time.perf_counter(), time.process_time()
+    time.sleep(IDLE_S)
+    busy, passed = time.process_time() - busy, time.perf_counter() - start
+    above = None if level is None or peak is None else max(0, peak - level)
+    notes = tuple(getattr(session, "notes", ()))
+    return FirstLaunch(peak_bytes=above, idle_cores=round(busy / passed, 2), notes=notes)
 
 
 def _whole(ns: float) -> int | None:
