@@ -49,6 +49,7 @@ from fmha_cli.domain.rules import (
     CORE_RULES,
     LEFTPAD_CORE_RULES,
     OWN_V_RULE,
+    Check,
     Reason,
     Refusal,
     Rule,
@@ -201,7 +202,7 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 __all__ = [
     "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec", "Artifact", "Attached", "Attention",
     "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "BuildKind", "BuildSpec",
-    "CacheKey", "CacheKind", "Call", "Canary", "CheckState", "CubinBackend", "Cuda", "CudaSession", "DType", "Decision",
+    "CacheKey", "CacheKind", "Call", "Canary", "Check", "CheckState", "CubinBackend", "Cuda", "CudaSession", "DType", "Decision",
     "DeviceFacts", "DeviceLost", "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem",
     "Executed", "Expected", "Family", "Finding", "FindingKind", "FmhaError", "GpuSession", "Hip", "HostSession",
     "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout", "Mask", "MaskKey", "MaskKind",
