@@ -16,16 +16,14 @@ class FirstLaunch:
         peak_bytes: the worker's largest resident memory during the launch, less what it had right before. The tensors are
             in it before; memory of a device is not counted. None where the system does not tell.
         idle_cores: cores that the worker kept busy right after the launch, when it had nothing to do.
-        notes: what the session says about how it ran.
     """
 
     peak_bytes: int | None = None
     idle_cores: float = 0.0
-    notes: tuple[str, ...] = ()
 
     def lines(self) -> tuple[str, ...]:
         """The notes for people."""
         if self.idle_cores < SPINNING:
-            return self.notes
+            return ()
         spins = f"its threads keep spinning after a launch ({self.idle_cores:.1f} cores), which slows what runs in turns with it"
-        return (*self.notes, spins)
+        return (spins,)

@@ -64,11 +64,7 @@ class BoundTensor:
 
 
 class Session(Protocol):
-    """One open device, inside the worker. The core calls load, bind, then upload, launch and download in a loop.
-
-    A session may have a member ``notes``, a tuple of lines for people: what it copied, or which code really ran. It is read after the
-    first launch, and the row keeps the lines.
-    """
+    """One open device, inside the worker. The core calls load, bind, then upload, launch and download in a loop."""
 
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         """Load one verified artifact for each stage.
@@ -129,6 +125,14 @@ class HostSession:
 
 
 HOST_EVICTION_BYTES = 1 << 30
+
+
+@runtime_checkable
+class Remarking(Protocol):
+    """A session that tells what it saw while it was bound: what ran in a library, what was copied, how long a compile took."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """One line for each remark. The core asks once, after ``bind``, and the row's notes hold the answer."""
 
 
 @runtime_checkable

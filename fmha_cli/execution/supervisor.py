@@ -64,6 +64,7 @@ class JobResult:
         log_tail: the end of the worker's output during the request.
         distrust: why a result should not be believed although it ran.
         observed: the emulator's observations, also for a failed run; None on other devices.
+        remarks: what the session said when it was bound (``Remarking``).
         first: the observations of the job's first launch, if it was in this run.
     """
 
@@ -75,6 +76,7 @@ class JobResult:
     log_tail: str = ""
     distrust: str | None = None
     observed: Observed | None = None
+    remarks: tuple[str, ...] = ()
     first: FirstLaunch | None = None
 
 
@@ -88,6 +90,7 @@ class Supervisor:
     def __init__(self) -> None:
         self._worker: WorkerProcess | None = None
         self._loaded: OrderedDict[str, Arena] = OrderedDict()
+        self._remarks: dict[str, tuple[str, ...]] = {}
         self._ran: OrderedDict[str, None] = OrderedDict()
         self._runtime: str | None = None
         self._kept = KEPT_JOBS
@@ -276,7 +279,7 @@ class Supervisor:
         for key in (*closed, *others[: max(0, len(self._loaded) - len(closed) - room)]):
             if self._worker is None or key not in self._loaded:
                 return
-            del self._loaded[key]
+            del self._loaded[key], self._remarks[key]
             if isinstance(self._worker.ask({"do": "drop", "id": key}, timeout=60.0), Death):
                 self.retire()
 
@@ -293,6 +296,7 @@ class Supervisor:
             if "failure" in answer:
                 return self._failed(worker, answer, keep=answer["failure"] not in (Failure.MEMORY, Failure.LOST))
             self._loaded[request["id"]] = arena
+            self._remarks[request["id"]] = tuple(answer["remarks"])
         self._ran[job.plan.main.name] = None
         self._ran.move_to_end(job.plan.main.name)
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
@@ -313,6 +317,7 @@ class Supervisor:
             waited_ns=waited,
             mistimed=contradiction(times, waited, elapsed, works=job.plan.problem.flops() > 0),
             observed=_observed(answer),
+            remarks=self._remarks[request["id"]],
             first=from_json(FirstLaunch, answer["first"], "first") if answer["first"] else None,
         ), False
 
@@ -340,6 +345,7 @@ class Supervisor:
         """End the worker, gracefully if it is idle."""
         worker, self._worker, self._runtime = self._worker, None, None
         self._loaded.clear()
+        self._remarks.clear()
         self._ran.clear()
         if worker is not None:
             worker.close()

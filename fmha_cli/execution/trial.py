@@ -86,6 +86,7 @@ class Judged:
         findings: the findings of an emulated device over all runs; None on other devices.
         executed: its counts of the first run; None on other devices.
         judging: how closely the row was looked at.
+        remarks: what the session said when it was bound.
         first: what the worker observed of the first launch; None if there was none.
     """
 
@@ -101,6 +102,7 @@ class Judged:
     findings: tuple[Finding, ...] | None = None
     executed: tuple[Executed, ...] | None = None
     judging: Judging | None = None
+    remarks: tuple[str, ...] = ()
     first: FirstLaunch | None = None
 
 
@@ -112,6 +114,7 @@ class Trial:
         outputs: what the worst launch returned.
         when: the launches that are being looked at, for the notes.
         harmed: whether something was written outside the outputs, so that the worker can no longer be trusted.
+        remarks: what the session said when it was bound.
     """
 
     case: Case
@@ -127,6 +130,7 @@ class Trial:
     first: FirstLaunch | None = None
     when: str = ""
     harmed: bool = False
+    remarks: tuple[str, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -178,6 +182,7 @@ class Examiner:
         trial.stage_ns += result.stage_ns
         trial.waited_ns += result.waited_ns
         trial.mistimed = trial.mistimed or result.mistimed
+        trial.remarks = result.remarks or trial.remarks
         trial.first = trial.first or result.first
         if result.observed is not None:
             trial.observed.append(result.observed)

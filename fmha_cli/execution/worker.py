@@ -7,7 +7,7 @@ request    members                                        answer
 =========  =============================================  ==========================================
 hello                                                     version, fmha, pid
 probe      entry, backend                                 availability
-load       id, job, layout (arena's descriptor attached)  (empty)
+load       id, job, layout (arena's descriptor attached)  remarks: see ``Remarking``
 run        id, launches, cold, upload, download           ns, waited, first: see below; observed
 drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
@@ -53,7 +53,7 @@ from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, Ke
 from fmha_cli.domain.first_launch import FirstLaunch
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
-from fmha_cli.domain.protocols import Backend, DryRun, Session
+from fmha_cli.domain.protocols import Backend, DryRun, Remarking, Session
 from fmha_cli.execution.job import HOST, RECORDER, Emulation, JobMessage, Loadable
 from fmha_cli.execution.layout import LayoutMessage
 from fmha_cli.execution.loading import load
@@ -187,11 +187,12 @@ class Worker:
         try:
             session.load(plan, paths)
             session.bind(memoryview(arena), layout.bound(), job.threads)
+            said = session.remarks() if isinstance(session, Remarking) else ()
         except BaseException:
             loaded.close()
             raise
         self._jobs[request["id"]] = loaded
-        return {}
+        return {"remarks": list(said)}
 
     def _run(self, request: Message) -> Message:
         loaded = self._jobs[request["id"]]
@@ -213,7 +214,7 @@ class Worker:
             stages = session.launch()
             waited.append(time.perf_counter_ns() - start)
             times.append([_whole(ns) for ns in stages])
-        account = to_json(_account(session, level)) if first else None
+        account = to_json(_account(level)) if first else None
         if request["download"]:
             session.download()
         seen = None if self._emulator is None else to_json(self._emulator.take())
@@ -278,15 +279,14 @@ def _level(arena: mmap.mmap) -> int | None:
     return peak_from_here()
 
 
-def _account(session: Session, level: int | None) -> FirstLaunch:
+def _account(level: int | None) -> FirstLaunch:
     """What is known about the launch that has just returned."""
     peak = resident_peak()
     start, busy = time.perf_counter(), time.process_time()
     time.sleep(IDLE_S)
     busy, passed = time.process_time() - busy, time.perf_counter() - start
     above = None if level is None or peak is None else max(0, peak - level)
-    notes = tuple(getattr(session, "notes", ()))
-    return FirstLaunch(peak_bytes=above, idle_cores=round(busy / passed, 2), notes=notes)
+    return FirstLaunch(peak_bytes=above, idle_cores=round(busy / passed, 2))
 
 
 def _whole(ns: float) -> int | None:

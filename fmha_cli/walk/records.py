@@ -60,7 +60,7 @@ class Fate:
             verdict=judged.verdict,
             comparisons=judged.comparisons,
             artifacts=artifacts,
-            notes=(*(judged.first.lines() if judged.first else ()), *judged.notes),
+            notes=(*judged.remarks, *(judged.first.lines() if judged.first else ()), *judged.notes),
             peak_bytes=judged.first.peak_bytes if judged.first else None,
             log=judged.log_tail or None,
             findings=judged.findings,

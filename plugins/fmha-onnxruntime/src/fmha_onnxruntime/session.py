@@ -37,7 +37,7 @@ def visible(p: api.Problem, rows: int) -> Array:
 class OrtSession(api.HostSession):
     """One model with its bound tensors."""
 
-    notes: tuple[str, ...] = ()
+    said: tuple[str, ...] = ()
 
     def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
         self.problem, self.op = plan.problem, op_of(plan.main)
