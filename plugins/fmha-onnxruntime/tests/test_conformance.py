@@ -6,11 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fmha_onnxruntime import OrtBackend
+from fmha_onnxruntime import BACKEND
 
 from fmha_cli import conformance
 
 
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
 def test_conformance(check: Callable[[conformance.Subject], None], tmp_path: Path) -> None:
-    check(conformance.Subject(OrtBackend(), entry="fmha_onnxruntime", cache_root=tmp_path / "cache"))
+    check(conformance.Subject(BACKEND, entry="fmha_onnxruntime", cache_root=tmp_path / "cache"))

@@ -1,4 +1,4 @@
-"""The kernels: operator x element type, in the order in which ``auto`` takes them."""
+"""The kernels: operator and element type, in the order in which they are taken."""
 
 from __future__ import annotations
 
@@ -10,17 +10,12 @@ from fmha_cli import api
 
 
 class Op(StrEnum):
-    """An operator, by the domain ``com.microsoft`` (MHA, GQA) or the opset that has it."""
+    """The operators: two of ONNX Runtime's own, and ONNX's Attention in its two opsets."""
 
     GQA = "gqa"
     MHA = "mha"
     ATTENTION_24 = "attention24"
     ATTENTION_23 = "attention23"
-
-    @property
-    def opset(self) -> int:
-        """The version of the default domain that a model with it names."""
-        return 23 if self is Op.ATTENTION_23 else 24
 
     @property
     def standard(self) -> bool:
@@ -37,17 +32,15 @@ class Scores(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class OrtAlgorithm(api.Algorithm):
-    """The operator, and the precision of its scores: ONNX's own one keeps those of fp16 tensors in fp16."""
-
     op: Op
     scores: Scores
 
 
-def kernels_for(backend: str, arch: str) -> Iterator[api.KernelSpec]:
-    """Every kernel. Their masks and biases are run-time values, about which the rules decide."""
-    any_, half = api.Need.ANY, api.DType.FP16
+def kernels(arch: str) -> Iterator[api.KernelSpec]:
+    """Every kernel. Mask, bias and cache are run-time values, about which the rules decide."""
+    any_, fwd = api.Need.ANY, api.Family.FWD
     for op in Op:
-        for dtype in (api.DType.FP32, half):
+        for dtype in (api.DType.FP32, api.DType.FP16):
             signature = api.Signature(dtype=dtype, dtype_out=dtype, hdim=1 << 16, hdim_v=1 << 16)
             signature = replace(signature, mask=api.MaskKey.ANY, bias=api.BiasKey.ANY, cache=api.CacheKey.ANY)
             if op is not Op.MHA:
@@ -56,11 +49,10 @@ def kernels_for(backend: str, arch: str) -> Iterator[api.KernelSpec]:
                 signature = replace(signature, sink=any_)
             if op is Op.GQA:
                 signature = replace(signature, append=any_, sink_logits=any_, rotary=api.RotaryKey.ANY)
-            scores = Scores.F16 if op.standard and dtype is half else Scores.F32
-            yield api.KernelSpec(
-                backend=backend,
-                family=api.Family.FWD,
-                arch=arch,
-                signature=signature,
-                algorithm=OrtAlgorithm(op=op, scores=scores),
-            )
+            how = OrtAlgorithm(op=op, scores=Scores.F16 if op.standard and dtype is api.DType.FP16 else Scores.F32)
+            yield api.KernelSpec(backend="onnxruntime", family=fwd, arch=arch, signature=signature, algorithm=how)
+
+
+def op_of(kernel: api.KernelSpec) -> Op:
+    assert isinstance(kernel.algorithm, OrtAlgorithm)
+    return kernel.algorithm.op
