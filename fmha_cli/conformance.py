@@ -229,7 +229,7 @@ def _library_line(draw: random.Random) -> list[str]:
     words += draw.choice(
         [[], ["--causal"], ["--causal"], ["--mask", "causal-tl"], ["--mask", "window:4,0"], ["--mask", "window:9,3"]]
     )
-    cache = ["--kv-cache", "linear", "--cache-seqlens", str(draw.choice([1, 9, 40]))]
+    cache = ["--kv-cache", "linear", "--cache-seqlens", draw.choice(["1", "9", "40", "40", "12,7"])]
     more = draw.choice(
         [
             [], [], [], [], ["--softcap", "5"], ["--softcap", "5"], ["--sink-logits", "filled"], ["--lse"], ["--alibi"], ["--scale", "0.3"],
@@ -267,7 +267,7 @@ class _Insisting:
 
 
 def insisted(
-    subject: Subject, pairs: Iterable[tuple[Problem, KernelSpec]]
+    subject: Subject, pairs: Iterable[tuple[Problem, KernelSpec]], fill: str = FILLS[0]
 ) -> Iterator[tuple[Problem, KernelSpec, Record]]:
     """The library's own answers: run problems by kernels that the rules refuse, without asking the rules.
 
@@ -279,9 +279,17 @@ def insisted(
         groups.setdefault(kernel, []).append(problem)
     for kernel, problems in groups.items():
         forced = replace(subject, backend=cast(Backend, _Insisting(subject.backend, kernel)))
-        request = Request(command=Command.RUN, backend=subject.backend.name, cache_root=str(subject.cache_root))
+        root, name = str(subject.cache_root), subject.backend.name
+        request = Request(command=Command.RUN, backend=name, fills=(fill,), cache_root=root)
         records = run_points(problems, request, forced.registry).records
         yield from ((problem, kernel, record) for problem, record in zip(problems, records, strict=True))
+
+
+def borne_out(subject: Subject, problem: Problem, kernel: KernelSpec) -> bool:
+    """Whether the library refuses a problem, crashes, or computes something else under some fill; see ``insisted``."""
+    good = (Verdict.PASSED, Verdict.MISTRUSTED)
+    found = (insisted(subject, [(problem, kernel)], fill) for fill in FILLS)
+    return any(record.verdict not in good for records in found for _, _, record in records)
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (

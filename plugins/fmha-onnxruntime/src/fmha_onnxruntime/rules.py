@@ -56,19 +56,14 @@ def _past(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> ap
 
 
 def _cache(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    op, kind = op_of(kernel), p.kv_cache.kind
-    if kind is api.CacheKind.NONE or (kind is api.CacheKind.LINEAR and op is Op.GQA and p.append == p.seqlen_q):
-        return None
-    if kind is api.CacheKind.LINEAR and op is Op.ATTENTION_24 and len({*p.key_lengths()}) == 1:
-        return None
-    if kind is api.CacheKind.LINEAR and op is Op.GQA:
+    if p.kv_cache.kind is api.CacheKind.PAGED:
+        return api.Refusal("the operator reads no pages", "--kv-cache linear")
+    if p.append and p.append != p.seqlen_q:
         text = f"{p.append} appended keys for {p.seqlen_q} queries: the operator appends one for each"
         return api.Refusal(text, f"--append {p.seqlen_q}")
-    uneven = kind is api.CacheKind.LINEAR and op is Op.ATTENTION_24
-    text = (
-        "the operator multiplies by the unused rows of a cache" if uneven else f"the operator has no {kind.value} cache"
-    )
-    return api.Refusal(text, "--kv-cache off")
+    if p.append or len({*p.key_lengths()}) == 1:
+        return None
+    return api.Refusal("the operator multiplies by the unused rows of a cache", "--kv-cache off")
 
 
 def _bias(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
