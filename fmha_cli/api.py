@@ -77,6 +77,7 @@ if TYPE_CHECKING:
     from fmha_cli.backends.host.arrays import HostArrays, visible_keys
     from fmha_cli.backends.host.library import LibraryBackend, rules_from
     from fmha_cli.backends.host.masks import MaskForm, mask_forms, sees_nothing
+    from fmha_cli.backends.host.session import LibrarySession
     from fmha_cli.report.record import Record
     from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
     from fmha_cli.toolchain.cache.root import cache_root
@@ -104,9 +105,13 @@ _LATE = {
     "probe_hip": "fmha_cli.backends.hip.probe",
     "Hip": "fmha_cli.backends.hip.runtime",
     "HostArrays": "fmha_cli.backends.host.arrays",
+    "alibi_check": "fmha_cli.backends.host.checks",
+    "full_cache_check": "fmha_cli.backends.host.checks",
+    "rows_check": "fmha_cli.backends.host.checks",
     "visible_keys": "fmha_cli.backends.host.arrays",
     "LibraryBackend": "fmha_cli.backends.host.library",
     "rules_from": "fmha_cli.backends.host.library",
+    "LibrarySession": "fmha_cli.backends.host.session",
     "MaskForm": "fmha_cli.backends.host.masks",
     "mask_forms": "fmha_cli.backends.host.masks",
     "sees_nothing": "fmha_cli.backends.host.masks",
@@ -262,8 +267,7 @@ __all__ = [
     "KernelSpec",
     "Launch",
     "Layout",
-    "LibraryBackend",
-    "Mask",
+    "LibraryBackend", "LibrarySession",     "Mask",
     "MaskForm",
     "MaskKey",
     "MaskKind",

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fmha_cli import api
-from fmha_onnxruntime.kernels import OrtAlgorithm, kernels
-from fmha_onnxruntime.rules import RULES
+from fmha_onnxruntime.kernels import RULES, OrtAlgorithm, kernels
 
 BACKEND = api.LibraryBackend(
     name="onnxruntime",

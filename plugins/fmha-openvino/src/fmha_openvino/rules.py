@@ -11,7 +11,7 @@ PLAIN, TOP_LEFT = api.MaskForm.PLAIN, api.MaskForm.TOP_LEFT
 
 
 def _nothing(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    if TOP_LEFT in api.mask_forms(p) or _rows(p, kernel, device) or not api.sees_nothing(p):
+    if TOP_LEFT in api.mask_forms(p) or api.rows_check(p, kernel, device) or not api.sees_nothing(p):
         return None
     text = f"mask {p.mask.text()} for {p.seqlen_q} queries and {p.seqlen_k} keys hides every key from some query"
     return api.Refusal(text, f"--seqlen-k {p.seqlen_q}")
@@ -27,24 +27,6 @@ def _tensor(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> 
     return api.Refusal(f"mask {p.mask.text()} and a bias would share the operator's one mask input", "--mask none")
 
 
-def _cache(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    kind = p.kv_cache.kind
-    if kind is api.CacheKind.NONE or (kind is api.CacheKind.LINEAR and len({*p.key_lengths()}) == 1):
-        return None
-    uneven = "the operator multiplies by the unused rows of a cache"
-    return api.Refusal(uneven if kind is api.CacheKind.LINEAR else "the operator reads no pages", "--kv-cache off")
-
-
-def _bias(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    return None if p.alibi is api.Alibi.NONE else api.Refusal("the operator has no ALiBi", "without --alibi")
-
-
-def _rows(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    if p.seqlen_q and min(p.key_lengths(), default=0):
-        return None
-    return api.Refusal(f"{p.seqlen_q} queries, {min(p.key_lengths(), default=0)} keys in a sequence", "--seqlen 1")
-
-
 def _half(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
     if precision_of(kernel) is not Precision.F16 or p.dtype is not api.DType.FP16:
         return None
@@ -58,5 +40,5 @@ def _scores(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> 
 
 
 _TEXTS = files("fmha_openvino").joinpath("rules.json").read_text("utf-8")
-_CHECKS = (_nothing, _tensor, _cache, _bias, _rows, _half, _scores)
+_CHECKS = (_nothing, _tensor, api.full_cache_check, api.alibi_check, api.rows_check, _half, _scores)
 RULES = (*api.CORE_RULES, *api.rules_from(_TEXTS, {f"K{945 + n}": check for n, check in enumerate(_CHECKS)}))

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -27,13 +25,13 @@ def tensor_on(array: np.ndarray) -> ov.Tensor:
     return ov.Tensor(array, shared_memory=True)
 
 
-class OpenVinoSession(api.HostSession):
+class OpenVinoSession(api.LibrarySession):
     """One model with its bound tensors."""
 
-    def load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
-        self.problem, self.precision = plan.problem, precision_of(plan.main)
+    code = "K959"
 
     def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
+        self.precision = precision_of(self.plan.main)
         p, arrays = self.problem, api.HostArrays(self.problem, arena, tensors)
         feeds: list[np.ndarray] = [arrays.given(name, p.layout) for name in "qkv"]
         found, own = api.mask_forms(p), False
@@ -60,18 +58,8 @@ class OpenVinoSession(api.HostSession):
         self.arrays, self.kept = arrays, (feeds, y := arrays.taken("o", p.layout_out))
         self.request.set_output_tensor(0, tensor_on(y))
 
-    def launch(self) -> tuple[int, ...]:
-        start = time.perf_counter_ns()
-        self.arrays.before()
-        try:
-            self.request.infer()
-        except RuntimeError as fault:
-            raise api.KernelFailure(" ".join(str(fault).split()), code="K959") from fault
-        self.arrays.after()
-        return (time.perf_counter_ns() - start,)
-
-    def remarks(self) -> tuple[str, ...]:
-        return self.arrays.remarks()
+    def run(self) -> None:
+        self.request.infer()
 
     def _folded(self) -> int:
         """Query heads of a group that become rows: the operator has one key head for each head."""
