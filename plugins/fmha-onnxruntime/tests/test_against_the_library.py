@@ -13,7 +13,7 @@ from fmha_cli import api, conformance
 
 pytestmark = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="onnxruntime is not installed")
 
-OWN = {f"K93{n}" for n in range(7)}
+OWN = {f"K93{n}" for n in range(8)}
 
 EVIDENCE = {
     "K930": ("mha", "-H 2 -s 3 --seqlen-k 8 -d 8 --dtype fp32 --causal --layout bshd"),
@@ -32,6 +32,9 @@ EVIDENCE = {
     "K933 appended": ("gqa", "-H 2 -s 1 -d 8 --dtype fp32 --causal --kv-cache linear --cache-seqlens 9 --append 2"),
     "K934": ("attention23", "-H 2 -s 5 -d 8 --dtype fp32 --alibi"),
     "K935": ("attention23", "-b 2 -H 2 -s 1 -d 8 --dtype fp32 --kv-cache linear --cache-seqlens 0,0"),
+    "K937 gqa": ("gqa", "-H 2 -s 5 -d 8 --dtype fp32 --causal --scale 0"),
+    "K937 mha": ("mha", "-H 2 -s 5 -d 8 --dtype fp32 --scale 0"),
+    "K937 attention": ("attention24", "-H 2 -s 5 -d 8 --dtype fp32 --scale 0"),
     "K936": ("attention24", "-H 4 -s 256 -d 128 --dtype fp16"),
     "K936 sinks": ("gqa", "-H 6 --kv-heads 2 -s 33 -d 8 --causal --sink-logits filled --layout bhsd:bshd"),
 }

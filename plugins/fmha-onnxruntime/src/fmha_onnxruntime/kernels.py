@@ -1,4 +1,4 @@
-"""The kernels, operator and element type, in the order in which they are taken; and what they can do: rules K930 to K936, whose texts
+"""The kernels, operator and element type, in the order in which they are taken; and what they can do: rules K930 to K937, whose texts
 are in ``rules.json``.
 """
 
@@ -116,6 +116,10 @@ def _precision(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) 
     return api.Refusal("the operator rounds the sinks to fp16", "--dtype fp32") if p.sink_logits else None
 
 
+def _scale(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    return None if p.scale else api.Refusal("a scale of 0 stands for 1/sqrt(hdim)", "--scale 1e-30")
+
+
 _TEXTS = files("fmha_onnxruntime").joinpath("rules.json").read_text("utf-8")
-_CHECKS = (_mask, _dims, _past, _cache, api.alibi_check, api.rows_check, _precision)
+_CHECKS = (_mask, _dims, _past, _cache, api.alibi_check, api.rows_check, _precision, _scale)
 RULES = (*api.CORE_RULES, *api.rules_from(_TEXTS, {f"K{930 + n}": check for n, check in enumerate(_CHECKS)}))
