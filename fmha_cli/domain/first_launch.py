@@ -15,7 +15,7 @@ class FirstLaunch:
     Attributes:
         peak_bytes: the worker's largest resident memory during the launch, less what it had right before. The tensors are
             in it before; memory of a device is not counted. None where the system does not tell.
-        idle_cores: cores that the worker kept busy right after the launch, when it had nothing to do.
+        idle_cores: cores that the worker kept busy some milliseconds after the launch, when it had nothing to do.
     """
 
     peak_bytes: int | None = None

@@ -269,7 +269,7 @@ class Worker:
 
 
 IDLE_S = 0.005
-"""Seconds for which a worker is watched doing nothing after a job's first launch."""
+"""Seconds for which a worker is watched doing nothing after a job's first launch; as long before, threads may still come to rest."""
 
 
 def _level(arena: mmap.mmap) -> int | None:
@@ -282,6 +282,7 @@ def _level(arena: mmap.mmap) -> int | None:
 def _account(level: int | None) -> FirstLaunch:
     """What is known about the launch that has just returned."""
     peak = resident_peak()
+    time.sleep(IDLE_S)
     start, busy = time.perf_counter(), time.process_time()
     time.sleep(IDLE_S)
     busy, passed = time.process_time() - busy, time.perf_counter() - start
