@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SPINNING = 0.1
+SPINNING = 0.25
 """Cores in use after a launch from which on threads count as spinning."""
 
 

@@ -72,7 +72,7 @@ def test_a_decode_step_appends_to_the_cache_in_place(tmp_path: Path) -> None:
     line = "-b 2 -H 4 --kv-heads 2 -s 1 -d 16 --dtype fp32 --causal --kv-cache linear --cache-seqlens 9,4 --append 1 --rotary 16"
     (record,) = api.run(api.Problem.from_cli(line), backend="onnxruntime", cache_root=str(tmp_path / "cache"))
     assert record.verdict is api.Verdict.PASSED
-    assert record.notes == ()
+    assert not any("copies" in note for note in record.notes)
 
 
 @needs_library

@@ -77,4 +77,5 @@ def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named(tmp_path: Path) -> None
 def test_the_library_works_on_the_arena_itself(layout: str, dtype: str, tmp_path: Path) -> None:
     problem = api.Problem.from_cli(f"-H 4 --kv-heads 2 -s 5 -d 8 --dtype {dtype} --causal --layout {layout}")
     (record,) = api.run(problem, backend="openvino", cache_root=str(tmp_path / "cache"))
-    assert (record.verdict, record.notes) == (api.Verdict.PASSED, ())
+    assert record.verdict is api.Verdict.PASSED
+    assert not any("copies" in note for note in record.notes)
