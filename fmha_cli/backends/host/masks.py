@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import Enum
 
 from fmha_cli.domain.mask import Align
@@ -30,11 +31,13 @@ def mask_forms(problem: Problem) -> frozenset[MaskForm]:
     square = all(q == k for q, k in lengths)
     if p.mask.right != 0 or p.sink:
         return frozenset(found)
+    unbounded = replace(p.mask, left=None)
+    wide = all(p.mask.pairs(q, k) == unbounded.pairs(q, k) for q, k in lengths)  # the bound on the left hides nothing
     below = p.mask.align is Align.BOTTOM_RIGHT or square
-    if p.mask.left is None:
+    if wide:
         found |= {MaskForm.TOP_LEFT} if p.mask.align is Align.TOP_LEFT or square else set()
         found |= {MaskForm.BOTTOM_RIGHT} if below else set()
-    elif p.mask.left >= 0 and below:
+    elif p.mask.left is not None and p.mask.left >= 0 and below:
         found.add(MaskForm.WINDOW)
     return frozenset(found)
 
