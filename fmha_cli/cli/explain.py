@@ -49,6 +49,7 @@ def explain(call: Call) -> None:
     from fmha_cli.cli.asked import found_by, one_problem, request_of, trees_of
     from fmha_cli.discovery.nearest import nearest_changes
     from fmha_cli.discovery.select import select
+    from fmha_cli.discovery.sweep import expand
     from fmha_cli.discovery.why import backend_because, because
     from fmha_cli.report.documents.explain import PreferenceRow, explain_document
     from fmha_cli.report.explaining import explain_view
@@ -57,7 +58,7 @@ def explain(call: Call) -> None:
     if len(pair) not in (0, 2):
         where = call.settings.where("why")
         raise UsageError(f"{where}: two kernels are compared", code="E002", where=where, help="--why A B")
-    if request_of(call).wanted.several and not pair:
+    if request_of(call).wanted.several and not pair and expand(call.problem_flags).axes:
         call.output.document(choices_of(call))
         return
     problem, wanted = one_problem(call), request_of(call).wanted
@@ -154,8 +155,8 @@ COMMANDS = {
         options=(*ROOM, *REVISIONS, *BUILDING, WHY, *FILES[:4], CACHE_DIR, RULES, ALL, *TABLE, LIMIT),
         arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
         detail="Shows the ranked kernels with the reasons for their order, those that do not fit with the reasons "
-        "against them, nearest first, and the smallest change that would work. With several backends, or all, it shows the rows "
-        "that bench would run, for every point of a sweep. Exits 0 whenever it could answer.",
+        "against them, nearest first, and the smallest change that would work. Of a sweep with several backends it shows the rows "
+        "that bench would run. Exits 0 whenever it could answer.",
     ),
     "plan": Command(plan, options=(*ROOM, *REVISIONS, *FILES[:4], CACHE_DIR, *ROWS)),
 }

@@ -147,9 +147,9 @@ def test_explain_shows_the_rows_that_bench_would_run(fmha: Fmha, monkeypatch: py
         ("one", 1, False), ("two", 1, True), ("one", 2, False), ("two", 2, True),
     ]  # fmt: skip
     assert {reason["id"] for r in rows for reason in r["reasons"]} == {"K998"}
-    table = fmha("explain", "--backend", "one,two", "-H", "1", "-s", "8", "-d", "8", "--dtype", "fp32").out
+    table = fmha("explain", "--backend", "one,two", "-H", "1,2", "-s", "8", "-d", "8", "--dtype", "fp32").out
     assert "K998 nobody should choose it" in table
-    assert "2 rows: 1 supported, 1 refused" in table
+    assert "4 rows: 2 supported, 2 refused" in table
 
 
 @pytest.mark.usefixtures("trio")

@@ -11,7 +11,7 @@ from fmha_cli.domain.rules import Refusal
 
 def alibi_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
     """Refuse ALiBi, where the signature admits any bias."""
-    return None if problem.alibi is Alibi.NONE else Refusal("the operator has no ALiBi", "without --alibi")
+    return None if problem.alibi is Alibi.NONE else Refusal("the operator has no ALiBi", "--bias none")
 
 
 def rows_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
@@ -19,7 +19,7 @@ def rows_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Ref
     keys = min(problem.key_lengths(), default=0)
     if problem.seqlen_q and keys:
         return None
-    return Refusal(f"{problem.seqlen_q} queries, {keys} keys in a sequence", "--seqlen 1")
+    return Refusal(f"{problem.seqlen_q} queries, {keys} keys in a sequence")
 
 
 def full_cache_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
@@ -28,4 +28,4 @@ def full_cache_check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) 
         return Refusal("the operator reads no pages", "--kv-cache linear")
     if problem.append or len({*problem.key_lengths()}) == 1 or problem.kv_cache.kind is CacheKind.NONE:
         return None
-    return Refusal("the operator multiplies by the unused rows of a cache", "--kv-cache off")
+    return Refusal("the operator multiplies by the unused rows of a cache", "--kv-cache none")

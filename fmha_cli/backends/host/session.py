@@ -17,11 +17,9 @@ class LibrarySession(HostSession):
 
     Attributes:
         failures: what the library raises where it does not compute.
-        code: of the error that reports it.
     """
 
     failures: tuple[type[Exception], ...] = (RuntimeError,)
-    code = "K999"
     arrays: HostArrays
 
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
@@ -38,7 +36,7 @@ class LibrarySession(HostSession):
         try:
             self.run()
         except self.failures as fault:
-            raise KernelFailure(" ".join(str(fault).split()), code=self.code) from fault
+            raise KernelFailure(" ".join(str(fault).split()), code="X026") from fault
         self.arrays.after()
         return (time.perf_counter_ns() - start,)
 

@@ -30,7 +30,7 @@ class ChoiceRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Choices:
-    """explain --json with several backends: one row for each problem and backend, as ``bench`` would run them."""
+    """explain --json of a sweep with several backends: one row for each problem and backend, as ``bench`` would run them."""
 
     schema: Literal["fmha.choices/1"] = "fmha.choices/1"
     rows: tuple[ChoiceRow, ...]

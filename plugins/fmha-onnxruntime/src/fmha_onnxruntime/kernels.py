@@ -90,9 +90,9 @@ def _dims(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> ap
     step, turned = 16 if p.rotary.dim else 8, p.rotary.dim
     if op_of(kernel) is not Op.GQA or (p.hdim % step == 0 and p.hdim_v == p.hdim and turned % 16 == 0):
         return None
-    wanted = -(-p.hdim // step) * step
+    hint = "--rotary 16" if p.hdim % step == 0 else f"--hdim {-(-p.hdim // step) * step}"
     text = f"hdim {p.hdim}, hdim-v {p.hdim_v}" + (f", rotary {turned}" if turned else "")
-    return api.Refusal(text, f"--hdim {wanted} --hdim-v {wanted}" + (f" --rotary {wanted}" if turned else ""))
+    return api.Refusal(text, hint if p.hdim_v == p.hdim or p.hdim % step else f"--hdim-v {p.hdim}")
 
 
 def _past(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
@@ -117,7 +117,7 @@ def _precision(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) 
 
 
 def _scale(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    return None if p.scale else api.Refusal("a scale of 0 stands for 1/sqrt(hdim)", "--scale 1e-30")
+    return None if p.scale else api.Refusal("a scale of 0 stands for 1/sqrt(hdim)", "--scale 1")
 
 
 _TEXTS = files("fmha_onnxruntime").joinpath("rules.json").read_text("utf-8")

@@ -26,7 +26,6 @@ class OrtSession(api.LibrarySession):
     """One model with its bound tensors. Its threads do not spin, because other rows may be timed in turns with it."""
 
     failures = (RuntimeError, *(e for e in vars(state).values() if isinstance(e, type) and issubclass(e, Exception)))
-    code = "K939"
 
     def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
         p, op, arrays = self.problem, op_of(self.plan.main), api.HostArrays(self.problem, arena, tensors)

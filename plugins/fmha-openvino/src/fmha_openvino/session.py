@@ -28,8 +28,6 @@ def tensor_on(array: np.ndarray) -> ov.Tensor:
 class OpenVinoSession(api.LibrarySession):
     """One model with its bound tensors."""
 
-    code = "K959"
-
     def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
         self.precision = precision_of(self.plan.main)
         p, arrays = self.problem, api.HostArrays(self.problem, arena, tensors)
