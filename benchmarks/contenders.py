@@ -20,12 +20,15 @@ from isa import ISAS
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
+from fmha_cli.backends.host.library import LibraryBackend
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported
-from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.device import DeviceFacts, State
+from fmha_cli.domain.features import Layout
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import microarchitecture, this_processor
 from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.rules import Severity
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.layout import layout_of
@@ -181,90 +184,57 @@ def torch_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iter
 
 
 def ort_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
-    """ONNX Runtime: MultiHeadAttention, and GroupQueryAttention (causal only).
+    """ONNX Runtime by its plugin: MultiHeadAttention, and GroupQueryAttention (causal only), in the layout that they take."""
+    from fmha_onnxruntime import BACKEND
 
-    Spinning is off, so that its idle threads do not slow the others. That may slow it down a little on small shapes.
-    """
-    import onnx
-    import onnxruntime as ort
-
-    if p.dtype.value == "bf16" or p.seqlen_q == 1 or p.direction.backward:
-        return
-    kind = np.float32 if p.dtype.value == "fp32" else np.float16
-    helper, domain = onnx.helper, "com.microsoft"
-    rows = {n: np.ascontiguousarray(inputs[n].transpose(0, 2, 1, 3)).astype(kind) for n in ("q", "k", "v")}
-    rows = {n: a.reshape(*a.shape[:2], -1) for n, a in rows.items()}
-    causal = p.mask.text() == "causal"
-
-    def session(op: str, feeds: dict[str, Array], names: list[str], outputs: int, **attributes: Any) -> Contender:
-        node = helper.make_node(op, names, [f"y{n}" for n in range(outputs)], domain=domain, **attributes)
-        infos = [
-            helper.make_tensor_value_info(n, helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)
-            for n, a in feeds.items()
-        ]
-        element = helper.np_dtype_to_tensor_dtype(np.dtype(kind))
-        out = [helper.make_tensor_value_info("y0", element, None)]
-        graph = helper.make_graph([node], "g", infos, out)
-        opsets = [helper.make_opsetid("", 21), helper.make_opsetid(domain, 1)]
-        options = ort.SessionOptions()
-        options.intra_op_num_threads = threads
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
-        model = helper.make_model(graph, opset_imports=opsets, ir_version=10).SerializeToString()
-        running = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-        kept: dict[str, Array] = {}
-
-        def run() -> None:
-            kept["o"] = running.run(["y0"], feeds)[0]
-
-        def output() -> Array:
-            return kept["o"].reshape(p.batch, p.seqlen_q, p.heads, p.hdim).transpose(0, 2, 1, 3).astype(np.float32)
-
-        return Contender("ORT MHA" if op.startswith("Multi") else "ORT GQA", run, output)
-
-    if p.heads == p.kv_heads:
-        attributes = {"num_heads": p.heads, "scale": p.scale, "unidirectional": int(causal)}
-        yield session("MultiHeadAttention", rows, ["q", "k", "v"], 1, **attributes)
-    if causal:
-        lengths = {"last": np.full(p.batch, p.seqlen_k - 1, np.int32), "total": np.array(p.seqlen_k, np.int32)}
-        heads = {"num_heads": p.heads, "kv_num_heads": p.kv_heads, "scale": p.scale}
-        names = ["q", "k", "v", "", "", "last", "total"]
-        yield session("GroupQueryAttention", {**rows, **lengths}, names, 3, **heads)
+    if p.seqlen_q > 1 and not p.direction.backward:
+        own = replace(p, layout=Layout.BSHD, layout_out=Layout.BSHD)
+        for op, name in (("mha", "ORT MHA"), ("gqa", "ORT GQA")):
+            yield from plugged(own, BACKEND, inputs, threads, name, op=op)
 
 
 def openvino_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
-    """OpenVINO's ScaledDotProductAttention; its f16 computes in bf16, so fp16 is left out."""
-    import openvino as ov
+    """OpenVINO by its plugin: ScaledDotProductAttention in the precision of the problem; its f16 computes in bf16, and is left out."""
+    from fmha_openvino import BACKEND
 
-    if p.heads != p.kv_heads or p.dtype.value == "fp16" or p.seqlen_q == 1 or p.direction.backward:
-        return
-    ops, causal = ov.opset13, p.mask.text() == "causal"
-    arrays = [np.ascontiguousarray(inputs[n].astype(np.float32)) for n in ("q", "k", "v")]
-    kind = ov.Type.f32 if p.dtype.value == "fp32" else ov.Type.bf16
-    parameters = [ops.parameter(a.shape, kind) for a in arrays]
-    node = ops.scaled_dot_product_attention(*parameters, causal=causal)
-    config = {
-        "INFERENCE_PRECISION_HINT": "f32" if p.dtype.value == "fp32" else "bf16",
-        "INFERENCE_NUM_THREADS": threads,
-        "NUM_STREAMS": 1,
-    }
-    request = ov.Core().compile_model(ov.Model([node], parameters, "sdpa"), "CPU", config).create_infer_request()
-    for n, array in enumerate(arrays):
-        if p.dtype.value == "fp32":
-            request.set_input_tensor(n, ov.Tensor(array))
-        else:
-            bits = inputs["qkv"[n]].view(np.uint16)
-            tensor = ov.Tensor(kind, array.shape)
-            np.array(tensor.data, copy=False).view(np.uint16).reshape(array.shape)[...] = bits
-            request.set_input_tensor(n, tensor)
+    precision = {"fp32": "f32", "bf16": "bf16"}.get(p.dtype.value)
+    if precision and p.heads == p.kv_heads and p.seqlen_q > 1 and not p.direction.backward:
+        yield from plugged(p, BACKEND, inputs, threads, "OpenVINO", precision=precision)
 
-    def output() -> Array:
-        data = np.array(request.get_output_tensor(0).data)
-        if p.dtype.value == "fp32" or data.dtype == np.float32:
-            return data
-        wide = data.view(np.uint16).astype(np.uint32) << 16
-        return wide.view(np.float32).reshape(p.batch, p.heads, p.seqlen_q, p.hdim_v)
 
-    yield Contender("OpenVINO", request.infer, output)
+def plugged(
+    p: Problem, backend: LibraryBackend, inputs: dict[str, Array], threads: int, name: str, **how: str
+) -> Iterator[Contender]:
+    """A kernel of a plugin through its session, run as in the worker; none if a rule refuses it, unless only as a choice.
+
+    Args:
+        inputs: Q, K and V as (batch, heads, rows, dims).
+        how: members of the kernel's algorithm.
+    """
+    if backend.probe().state is not State.OK:
+        raise ImportError(f"{backend.distribution} is not installed")
+    device = backend.probe().devices[0]
+    for decision in backend.decide(p, device):
+        kernel, severe = (
+            decision.kernel,
+            [r for r in getattr(decision, "reasons", ()) if r.severity is not Severity.CHOICE],
+        )
+        if severe or kernel is None or any(str(getattr(kernel.algorithm, key)) != value for key, value in how.items()):
+            continue
+        plan = backend.plan(p, kernel, device)
+        arena = Arena(layout_of(p, plan.workspaces))
+        turned = p.layout is Layout.BSHD
+        arena.write({n: np.ascontiguousarray(a.swapaxes(1, 2)) if turned else a for n, a in inputs.items()})
+        arena.prepare()
+        session = backend.open(device)
+        session.load(plan, [])
+        session.bind(memoryview(arena._map), arena.layout.tensors, threads)
+
+        def output(arena: Arena = arena, turned: bool = turned) -> Array:
+            o = np.array(arena.view("o"), np.float32)
+            return o.swapaxes(1, 2) if turned else o
+
+        yield Contender(name, session.launch, output)
 
 
 def library_versions() -> dict[str, str]:

@@ -14,8 +14,9 @@ Claims drive tests: what the backend accepts must run and pass, what it refuses 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
@@ -28,10 +29,11 @@ from fmha_cli.domain.decision import Supported, Unsupported
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import FILLS
-from fmha_cli.domain.kernel import parse_kernel
+from fmha_cli.domain.kernel import KernelSpec, parse_kernel
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend
 from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.record import Record
 from fmha_cli.walk.probing import probe_backends
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
@@ -205,6 +207,89 @@ def check_times(subject: Subject) -> None:
     bad = [r for r in records if r.verdict not in (Verdict.PASSED, Verdict.MISTRUSTED) or r.reasons]
     why = [f"{r.verdict} {r.repro} {'; '.join([*r.notes, *(reason.text for reason in r.reasons)])}" for r in bad]
     assert not bad, "\n".join(why)
+
+
+def library_problems(seed: int, count: int) -> Iterator[Problem]:
+    """Small problems of the kinds that libraries have, for a backend whose kernels are a library's."""
+    draw = random.Random(seed)
+    while count:
+        with suppress(ImpossibleProblem):
+            yield Problem.from_cli(_library_line(draw))
+            count -= 1
+
+
+def _library_line(draw: random.Random) -> list[str]:
+    kv_heads, rows = draw.choice([1, 2, 3]), draw.choice([1, 1, 5, 7, 33, 64])
+    keys = draw.choice([rows, rows, rows, 1, 9, 40, 65])
+    hdim = draw.choice([8, 16, 24, 40, 64, 64, 128])
+    words = ["-b", draw.choice("112"), "-H", str(kv_heads * draw.choice([1, 1, 2, 4])), "--kv-heads", str(kv_heads)]
+    words += ["-s", str(rows), "-d", str(hdim), "--hdim-v", str(draw.choice([hdim, hdim, hdim, 48]))]
+    words += ["--dtype", draw.choice(["fp32", "fp32", "fp16", "bf16"])]
+    words += ["--layout", draw.choice(["bhsd", "bshd", "bshd", "bhsd:bshd"])]
+    words += draw.choice(
+        [[], ["--causal"], ["--causal"], ["--mask", "causal-tl"], ["--mask", "window:4,0"], ["--mask", "window:9,3"]]
+    )
+    cache = ["--kv-cache", "linear", "--cache-seqlens", draw.choice(["1", "9", "40", "40", "12,7"])]
+    more = draw.choice(
+        [
+            [], [], [], [], ["--softcap", "5"], ["--softcap", "5"], ["--sink-logits", "filled"], ["--lse"], ["--alibi"], ["--scale", "0.3"],
+            ["--bias", "elementwise"], ["--bias", "elementwise:1hss"], ["--bias", "elementwise:bhss"], ["--sink", "2"],
+            cache, [*cache, "--append", str(rows)], [*cache, "--append", str(rows)], [*cache, "--append", "1", "--rotary", "16"],
+            [*cache, "--append", str(rows), "--rotary", "16:interleaved"], ["--dropout", "0.3"], ["--direction", "bwd"],
+        ]
+    )  # fmt: skip
+    return [*words, *([] if "--kv-cache" in more else ["--seqlen-k", str(keys)]), *more]
+
+
+def judged(subject: Subject, problems: Iterable[Problem]) -> tuple[Record, ...]:
+    """A record for every kernel that claims a problem, and one for every problem that none claims."""
+    request = Request(
+        command=Command.VALIDATE,
+        backend=subject.backend.name,
+        all_kernels=True,
+        fills=FILLS[:2],
+        cache_root=str(subject.cache_root),
+    )
+    return run_points(list(problems), request, subject.registry).records
+
+
+class _Insisting:
+    """A backend that is asked to run one kernel for some problems, whatever its rules say."""
+
+    def __init__(self, backend: Backend, kernel: KernelSpec) -> None:
+        self._backend, self._kernel = backend, kernel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._backend, name)
+
+    def decide(self, problem: Problem, device: DeviceFacts) -> Iterator[Supported]:
+        yield Supported(self._kernel, (0,))
+
+
+def insisted(
+    subject: Subject, pairs: Iterable[tuple[Problem, KernelSpec]], fill: str = FILLS[0]
+) -> Iterator[tuple[Problem, KernelSpec, Record]]:
+    """The library's own answers: run problems by kernels that the rules refuse, without asking the rules.
+
+    A record that did not PASS bears the refusal out: the library refuses too (its text is in the notes), crashes, or computes
+    something else. One that PASSED shows a refusal that the library does not need.
+    """
+    groups: dict[KernelSpec, list[Problem]] = {}
+    for problem, kernel in pairs:
+        groups.setdefault(kernel, []).append(problem)
+    for kernel, problems in groups.items():
+        forced = replace(subject, backend=cast(Backend, _Insisting(subject.backend, kernel)))
+        root, name = str(subject.cache_root), subject.backend.name
+        request = Request(command=Command.RUN, backend=name, fills=(fill,), cache_root=root)
+        records = run_points(problems, request, forced.registry).records
+        yield from ((problem, kernel, record) for problem, record in zip(problems, records, strict=True))
+
+
+def borne_out(subject: Subject, problem: Problem, kernel: KernelSpec) -> bool:
+    """Whether the library refuses a problem, crashes, or computes something else under some fill; see ``insisted``."""
+    good = (Verdict.PASSED, Verdict.MISTRUSTED)
+    found = (insisted(subject, [(problem, kernel)], fill) for fill in FILLS)
+    return any(record.verdict not in good for records in found for _, _, record in records)
 
 
 CHECKS: tuple[Callable[[Subject], None], ...] = (

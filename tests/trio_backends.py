@@ -1,7 +1,8 @@
 """Test backends that serve the same problems: ``one``, ``two`` and ``three`` on one device, ``apart`` on another, ``away`` on none.
 
-They are the null backend under other names. ``TRIO_NAME=BEHAVIOUR`` gives the kernel of a backend a behaviour of the null backend's; two
-words are their own: ``late`` fails once it has been launched a few times, and ``liar`` reports times that cannot be true.
+They are the null backend under other names. ``TRIO_NAME=BEHAVIOUR`` gives the kernel of a backend a behaviour of the null backend's; some
+words are their own: ``late`` fails once it has been launched a few times, ``liar`` reports times that cannot be true, ``hungry`` needs
+``HUNGER`` bytes while it runs, ``spinner`` leaves a thread that spins, ``slow`` takes 20 ms, and ``disliked`` runs if it is named.
 ``TRIO_NAME_UNITS`` is the number of units of a backend's device. They form a plugin, so ``fmha`` processes find them by its entry point
 like any other.
 """
@@ -9,6 +10,8 @@ like any other.
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +30,10 @@ from fmha_cli.domain.kernel import Family, KernelSpec
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import Backend, Session
-from fmha_cli.domain.rules import reasons_against
+from fmha_cli.domain.rules import Refusal, Rule, Severity, reasons_against
 
 DEVICES = {"one": "null", "two": "null", "three": "null", "apart": "other", "away": None}
+HUNGER = 96 << 20
 LATE_AFTER = 6
 """Launches that a late failure survives: those that are judged before the timing, and some that are timed."""
 
@@ -55,8 +59,32 @@ class TrioSession(NullSession):
     def launch(self) -> tuple[int, ...]:
         if self._word == "late" and self._launches >= LATE_AFTER:
             raise KernelFailure("it was launched too often", code="K951")
+        if self._word == "hungry":
+            bytearray(HUNGER)
+        if self._word == "slow":
+            start = time.perf_counter_ns()
+            time.sleep(0.02)
+            slept = time.perf_counter_ns() - start
+            first, *more = super().launch()
+            return first + slept, *more
         times = super().launch()
+        if self._word == "spinner":
+            end = time.monotonic() + 0.3
+            threading.Thread(target=_spin, args=(end,), daemon=True).start()
         return tuple(-5 for _ in times) if self._word == "liar" else times
+
+
+def _spin(end: float) -> None:
+    while time.monotonic() < end:
+        pass
+
+
+def _dislike(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
+    words = os.environ.get(f"TRIO_{kernel.backend.upper()}", "").split()
+    return Refusal("nobody should choose it") if "disliked" in words else None
+
+
+DISLIKED = Rule("K998", "somebody likes the kernel", _dislike, severity=Severity.CHOICE)
 
 
 class TrioBackend(NullBackend):
@@ -85,6 +113,9 @@ class TrioBackend(NullBackend):
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterable[Decision]:
         reasons = reasons_against(self.rules(), problem, self.kernel, device)
         yield Unsupported(self.name, ARCH, self.kernel, tuple(reasons)) if reasons else Supported(self.kernel, (0,))
+
+    def rules(self) -> tuple[Rule, ...]:
+        return (*super().rules(), DISLIKED)
 
     def open(self, device: DeviceFacts) -> Session:
         return TrioSession()

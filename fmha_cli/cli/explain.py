@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.command import Argument, Command, Opt
@@ -49,6 +49,7 @@ def explain(call: Call) -> None:
     from fmha_cli.cli.asked import found_by, one_problem, request_of, trees_of
     from fmha_cli.discovery.nearest import nearest_changes
     from fmha_cli.discovery.select import select
+    from fmha_cli.discovery.sweep import expand
     from fmha_cli.discovery.why import backend_because, because
     from fmha_cli.report.documents.explain import PreferenceRow, explain_document
     from fmha_cli.report.explaining import explain_view
@@ -57,6 +58,9 @@ def explain(call: Call) -> None:
     if len(pair) not in (0, 2):
         where = call.settings.where("why")
         raise UsageError(f"{where}: two kernels are compared", code="E002", where=where, help="--why A B")
+    if request_of(call).wanted.several and not pair and expand(call.problem_flags).axes:
+        call.output.document(choices_of(call))
+        return
     problem, wanted = one_problem(call), request_of(call).wanted
     found = found_by(call, wanted)
     selection = select(problem, call.registry, found, wanted, refusals_too=True)
@@ -84,6 +88,33 @@ def explain(call: Call) -> None:
         call.output.table(document, partial(explain_view, limit=limit))
     else:
         call.output.document(document)
+
+
+def choices_of(call: Call) -> dict[str, Any]:
+    """The rows that ``bench`` would run for several backends, with the kernel or the reasons of each."""
+    from fmha_cli.cli.asked import found_by, problems_of, request_of
+    from fmha_cli.domain.codec import to_json
+    from fmha_cli.report.documents.choices import ChoiceRow, Choices
+    from fmha_cli.report.parts import KernelRow
+    from fmha_cli.walk.rows import plan_rows
+
+    problems, request = problems_of(call), request_of(call)
+    found, rows = found_by(call, request.wanted), []
+    for row in plan_rows(problems, request, call.registry, found, call.console.say):
+        kernel = None if row.choice is None else row.choice.kernel
+        upstream = None if kernel is None else call.registry.backend(kernel.backend).upstream_name(kernel)
+        rows.append(
+            ChoiceRow(
+                problem=row.problem.to_dict(),
+                backend=row.asked or "",
+                device=None if row.choice is None or not row.choice.runnable else row.choice.device.id,
+                arch=None if kernel is None else kernel.arch,
+                kernel=None if kernel is None else KernelRow.of(kernel, upstream),
+                reasons=row.reasons,
+            )
+        )
+    document: dict[str, Any] = to_json(Choices(rows=tuple(rows)))
+    return document
 
 
 def order_of(asked: Iterable[str], preference: Preference) -> tuple[PreferredRow, ...]:
@@ -124,7 +155,8 @@ COMMANDS = {
         options=(*ROOM, *REVISIONS, *BUILDING, WHY, *FILES[:4], CACHE_DIR, RULES, ALL, *TABLE, LIMIT),
         arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
         detail="Shows the ranked kernels with the reasons for their order, those that do not fit with the reasons "
-        "against them, nearest first, and the smallest change that would work. Exits 0 whenever it could answer.",
+        "against them, nearest first, and the smallest change that would work. Of a sweep with several backends it shows the rows "
+        "that bench would run. Exits 0 whenever it could answer.",
     ),
     "plan": Command(plan, options=(*ROOM, *REVISIONS, *FILES[:4], CACHE_DIR, *ROWS)),
 }

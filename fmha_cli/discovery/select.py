@@ -98,6 +98,7 @@ def select(
         decisions = [(d, device) for d, device in decisions if d.kernel is None or d.kernel == pinned]
         decisions = decisions or [(_not_offered(pinned, problem, registry), DeviceFacts(id=NO_DEVICE, archs=()))]
         if not refusals_too:
+            decisions = [(d.insisted if isinstance(d, Unsupported) else d, device) for d, device in decisions]
             _refuse_pinned(pinned, [d for d, _ in decisions])
     choices = _ranked(decisions, registry.preference)
     refused = [d for d, _ in decisions if isinstance(d, Unsupported)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from fmha_cli.domain.kernel import KernelSpec
-from fmha_cli.domain.rules import Reason
+from fmha_cli.domain.rules import Reason, Severity
 
 
 @dataclass(frozen=True)
@@ -13,11 +13,15 @@ class Supported:
     """A kernel that serves the problem. Smaller ``rank`` is better; ``note`` gives the reason for the rank.
 
     A rank orders kernels of one backend.
+
+    Attributes:
+        despite: why nobody would choose the kernel, which ``--kernel`` names all the same.
     """
 
     kernel: KernelSpec
     rank: tuple[int, ...]
     note: str = ""
+    despite: tuple[Reason, ...] = ()
 
     @property
     def backend(self) -> str:
@@ -40,6 +44,13 @@ class Unsupported:
     def __post_init__(self) -> None:
         if not self.reasons:
             raise ValueError("a refusal without a Reason")
+
+    @property
+    def insisted(self) -> Decision:
+        """The decision about a kernel that is named: supported if only reasons against choosing it stand (``Severity.CHOICE``)."""
+        if self.kernel is None or any(r.severity is not Severity.CHOICE for r in self.reasons):
+            return self
+        return Supported(self.kernel, (), despite=self.reasons)
 
     @property
     def distance(self) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """``Rule``, ``Refusal`` and ``Reason``: a rule's check finds a refusal, from which the rule makes the Reason.
 
 Id ranges: K001-K099 core, K100-K199 cpu, K200-K399 ck_tile, K400-K499 flash_attn, K500-K599 mem_efficient, K600-K649 cudnn_oss,
-K900 plugins.
+K900 plugins (K930-K944 ONNX Runtime, K945-K959 OpenVINO).
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ from fmha_cli.domain.signature_hints import SIGNATURE_HINTS
 class Severity(IntEnum):
     """How far a refused kernel is from fitting; ``explain`` ranks near misses by it, smallest first."""
 
+    CHOICE = 0
+    """Nothing would have to change: the kernel runs, but nobody should choose it. A kernel that only such reasons refuse runs
+    when ``--kernel`` names it, and its row keeps the reasons."""
     OPTION = 1
     """A run-time option would have to change (dropout off, LSE off)."""
     SHAPE = 2

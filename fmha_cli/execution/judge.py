@@ -23,6 +23,7 @@ that were only timed. If several things are wrong with a row, the first of this 
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 from fmha_cli.domain.emulation import merged, summed
 from fmha_cli.domain.features import CLOSED_FILLS
@@ -144,6 +145,7 @@ def recheck(
         list(judged.waited_ns),
         judged.mistimed,
         judged.outputs,
+        remarks=judged.remarks,
     )
     first = judged.outputs
     if timed and supervisor.holds(job, arena):
@@ -156,7 +158,7 @@ def recheck(
     if again and not trial.over:
         _launch_negated(examiner, trial, first)
     before = judged.judging
-    return _summed([trial], before.repeats if before else 1, arena.guard_bytes)
+    return replace(_summed([trial], before.repeats if before else 1, arena.guard_bytes), first=judged.first)
 
 
 def _launch_negated(examiner: Examiner, trial: Trial, first: Outputs) -> None:
@@ -208,4 +210,6 @@ def _summed(trials: list[Trial], repeats: int, guard_bytes: int) -> Judged:
         judging=Judging(
             repeats=repeats, launches=sum(len(trial.stage_ns) for trial in trials), guard_bytes=guard_bytes
         ),
+        remarks=next((trial.remarks for trial in trials if trial.remarks), ()),
+        first=next((trial.first for trial in trials if trial.first is not None), None),
     )

@@ -12,7 +12,7 @@ import re
 from enum import StrEnum
 from typing import Any
 
-VERSION = 2
+VERSION = 3
 """Raised when requests or answers change their meaning; the worker states it in its first answer."""
 
 LIMIT = 64 * 1024 * 1024

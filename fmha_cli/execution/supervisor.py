@@ -28,6 +28,7 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import Availability, State
 from fmha_cli.domain.emulation import Observed
 from fmha_cli.domain.errors import EnvironmentProblem, KernelFailure
+from fmha_cli.domain.first_launch import FirstLaunch
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.verdict import Verdict
@@ -63,6 +64,8 @@ class JobResult:
         log_tail: the end of the worker's output during the request.
         distrust: why a result should not be believed although it ran.
         observed: the emulator's observations, also for a failed run; None on other devices.
+        remarks: what the session said when it was bound (``Remarking``).
+        first: the observations of the job's first launch, if it was in this run.
     """
 
     verdict: Verdict | None = None
@@ -73,6 +76,8 @@ class JobResult:
     log_tail: str = ""
     distrust: str | None = None
     observed: Observed | None = None
+    remarks: tuple[str, ...] = ()
+    first: FirstLaunch | None = None
 
 
 class Supervisor:
@@ -85,6 +90,7 @@ class Supervisor:
     def __init__(self) -> None:
         self._worker: WorkerProcess | None = None
         self._loaded: OrderedDict[str, Arena] = OrderedDict()
+        self._remarks: dict[str, tuple[str, ...]] = {}
         self._ran: OrderedDict[str, None] = OrderedDict()
         self._runtime: str | None = None
         self._kept = KEPT_JOBS
@@ -273,7 +279,7 @@ class Supervisor:
         for key in (*closed, *others[: max(0, len(self._loaded) - len(closed) - room)]):
             if self._worker is None or key not in self._loaded:
                 return
-            del self._loaded[key]
+            del self._loaded[key], self._remarks[key]
             if isinstance(self._worker.ask({"do": "drop", "id": key}, timeout=60.0), Death):
                 self.retire()
 
@@ -290,6 +296,7 @@ class Supervisor:
             if "failure" in answer:
                 return self._failed(worker, answer, keep=answer["failure"] not in (Failure.MEMORY, Failure.LOST))
             self._loaded[request["id"]] = arena
+            self._remarks[request["id"]] = tuple(answer["remarks"])
         self._ran[job.plan.main.name] = None
         self._ran.move_to_end(job.plan.main.name)
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
@@ -310,6 +317,8 @@ class Supervisor:
             waited_ns=waited,
             mistimed=contradiction(times, waited, elapsed, works=job.plan.problem.flops() > 0),
             observed=_observed(answer),
+            remarks=self._remarks[request["id"]],
+            first=from_json(FirstLaunch, answer["first"], "first") if answer["first"] else None,
         ), False
 
     def _buried(self, worker: WorkerProcess, death: Death, doing: str, timeout: float | None) -> tuple[JobResult, bool]:
@@ -336,6 +345,7 @@ class Supervisor:
         """End the worker, gracefully if it is idle."""
         worker, self._worker, self._runtime = self._worker, None, None
         self._loaded.clear()
+        self._remarks.clear()
         self._ran.clear()
         if worker is not None:
             worker.close()

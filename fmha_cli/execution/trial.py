@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
 from fmha_cli.domain.emulation import Executed, Finding, Observed
+from fmha_cli.domain.first_launch import FirstLaunch
 from fmha_cli.domain.phases import Phase, Tell, silent
 from fmha_cli.domain.verdict import Comparison, Judging, Verdict
 from fmha_cli.execution.arena import Arena, Unwritten
@@ -85,6 +86,8 @@ class Judged:
         findings: the findings of an emulated device over all runs; None on other devices.
         executed: its counts of the first run; None on other devices.
         judging: how closely the row was looked at.
+        remarks: what the session said when it was bound.
+        first: what the worker observed of the first launch; None if there was none.
     """
 
     verdict: Verdict
@@ -99,6 +102,8 @@ class Judged:
     findings: tuple[Finding, ...] | None = None
     executed: tuple[Executed, ...] | None = None
     judging: Judging | None = None
+    remarks: tuple[str, ...] = ()
+    first: FirstLaunch | None = None
 
 
 @dataclass
@@ -109,6 +114,7 @@ class Trial:
         outputs: what the worst launch returned.
         when: the launches that are being looked at, for the notes.
         harmed: whether something was written outside the outputs, so that the worker can no longer be trusted.
+        remarks: what the session said when it was bound.
     """
 
     case: Case
@@ -121,8 +127,10 @@ class Trial:
     mistimed: str | None = None
     outputs: Outputs = field(default_factory=dict)
     observed: list[Observed] = field(default_factory=list)
+    first: FirstLaunch | None = None
     when: str = ""
     harmed: bool = False
+    remarks: tuple[str, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -174,6 +182,8 @@ class Examiner:
         trial.stage_ns += result.stage_ns
         trial.waited_ns += result.waited_ns
         trial.mistimed = trial.mistimed or result.mistimed
+        trial.remarks = result.remarks or trial.remarks
+        trial.first = trial.first or result.first
         if result.observed is not None:
             trial.observed.append(result.observed)
             for verdict, notes in hazards(result.observed.findings):

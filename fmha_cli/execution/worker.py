@@ -7,8 +7,8 @@ request    members                                        answer
 =========  =============================================  ==========================================
 hello                                                     version, fmha, pid
 probe      entry, backend                                 availability
-load       id, job, layout (arena's descriptor attached)  (empty)
-run        id, launches, cold, upload, download           ns, waited: see below; observed
+load       id, job, layout (arena's descriptor attached)  remarks: see ``Remarking``
+run        id, launches, cold, upload, download           ns, waited, first: see below; observed
 drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
 canary     entry, backend, artifact, threads, memory      rate: see ``Canary.run_canary``
@@ -16,7 +16,7 @@ settings   entry, backend, artifact, kernel, threads      values: see ``Tunable.
 describe   job, layout, recorder                          launches: see ``DryRun.describe_launches``
 =========  =============================================  ==========================================
 
-``ns`` has one list for each launch: the nanoseconds that the session reports for each stage, or null for a number that is
+``first`` is a :class:`FirstLaunch` after the first launch of a job, else null. ``ns`` has one list for each launch: the nanoseconds that the session reports for each stage, or null for a number that is
 not finite. ``waited`` has the nanoseconds that the worker waited for each launch. A run without launches moves the arena
 only, which shows what earlier launches left.
 
@@ -50,9 +50,10 @@ from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.emulation import Attached, Emulator
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
+from fmha_cli.domain.first_launch import FirstLaunch
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
-from fmha_cli.domain.protocols import Backend, DryRun, Session
+from fmha_cli.domain.protocols import Backend, DryRun, Remarking, Session
 from fmha_cli.execution.job import HOST, RECORDER, Emulation, JobMessage, Loadable
 from fmha_cli.execution.layout import LayoutMessage
 from fmha_cli.execution.loading import load
@@ -60,7 +61,7 @@ from fmha_cli.execution.memory import map_shared
 from fmha_cli.execution.protocol import VERSION, Decoder, Failure, Message, encode
 from fmha_cli.system import handover
 from fmha_cli.system.processes import die_with_parent, end_first, end_own_group
-from fmha_cli.system.usage import no_core_dumps
+from fmha_cli.system.usage import no_core_dumps, peak_from_here, resident_peak
 
 
 @dataclass
@@ -186,11 +187,12 @@ class Worker:
         try:
             session.load(plan, paths)
             session.bind(memoryview(arena), layout.bound(), job.threads)
+            said = session.remarks() if isinstance(session, Remarking) else ()
         except BaseException:
             loaded.close()
             raise
         self._jobs[request["id"]] = loaded
-        return {}
+        return {"remarks": list(said)}
 
     def _run(self, request: Message) -> Message:
         loaded = self._jobs[request["id"]]
@@ -200,6 +202,8 @@ class Worker:
         if request["upload"] or loaded.fresh:
             session.upload()
             loaded.fresh = False
+        first = bool(request["launches"]) and not loaded.launches
+        level = _level(loaded.arena) if first else None
         for _ in range(request["launches"]):
             if cold:
                 session.evict_caches()
@@ -210,10 +214,11 @@ class Worker:
             stages = session.launch()
             waited.append(time.perf_counter_ns() - start)
             times.append([_whole(ns) for ns in stages])
+        account = to_json(_account(level)) if first else None
         if request["download"]:
             session.download()
         seen = None if self._emulator is None else to_json(self._emulator.take())
-        return {"ns": times, "waited": waited, "observed": seen}
+        return {"ns": times, "waited": waited, "first": account, "observed": seen}
 
     def _drop(self, request: Message) -> Message:
         loaded = self._jobs.pop(request["id"], None)
@@ -261,6 +266,28 @@ class Worker:
             None if recorder is None else verified(from_json(Loadable, recorder, "recorder")),
         )
         return {"launches": [to_json(launch) for launch in launches]}
+
+
+IDLE_S = 0.005
+"""Seconds for which a worker is watched doing nothing after a job's first launch; as long before, threads may still come to rest."""
+
+
+def _level(arena: mmap.mmap) -> int | None:
+    """The resident size of this process, with every page of the tensors in it."""
+    for page in range(0, len(arena), mmap.PAGESIZE):
+        arena[page]
+    return peak_from_here()
+
+
+def _account(level: int | None) -> FirstLaunch:
+    """What is known about the launch that has just returned."""
+    peak = resident_peak()
+    time.sleep(IDLE_S)
+    start, busy = time.perf_counter(), time.process_time()
+    time.sleep(IDLE_S)
+    busy, passed = time.process_time() - busy, time.perf_counter() - start
+    above = None if level is None or peak is None else max(0, peak - level)
+    return FirstLaunch(peak_bytes=above, idle_cores=round(busy / passed, 2))
 
 
 def _whole(ns: float) -> int | None:

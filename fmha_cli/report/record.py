@@ -59,6 +59,8 @@ class Record:
         processor: the machine's CPU, also where a GPU ran the kernel.
         settings: the run-time settings of the kernels that depend on the processor; None where there are none.
         model: the preset of ``--model``.
+        peak_bytes: the worker's memory during the first launch, above its level before; see ``FirstLaunch``.
+        lead: of the fastest of several backends: its time against the next one's; None for the others, and for one without rivals.
     """
 
     schema: Literal["fmha.record/3"] = "fmha.record/3"
@@ -71,6 +73,9 @@ class Record:
     stages: tuple[StageRow, ...] = ()
     splits: Annotated[int | None, Least(1)] = None
     workspace_bytes: Count | None = None
+    peak_bytes: Annotated[
+        Count | None, "host memory of the worker in the first launch, above its level before it; null: unknown"
+    ] = None
     verdict: Verdict
     comparisons: Annotated[tuple[Comparison, ...], Hidden(), Then("checks", "fills", "fill_notes")] = ()
     measurement: Measurement | None = None
@@ -83,6 +88,7 @@ class Record:
         tuple[float, float] | None, "95 % interval of the regret; null: too few samples, or no regret"
     ] = None
     baseline: Ratio | None = None
+    lead: Annotated[Ratio | None, "of the fastest of several backends: its time against the next one's"] = None
     ab: Ratio | None = None
     judging: Annotated[Judging | None, "how closely the row was looked at; null: it did not run"] = None
     launches: Annotated[
@@ -168,6 +174,8 @@ class Record:
 
 
 _EARLIER = ("fmha.record/1", "fmha.record/2")
+_LATER = ("peak_bytes", "lead")
+"""Members that the first rows of this schema did not have."""
 
 
 def upgraded(row: dict[str, Any]) -> dict[str, Any]:
@@ -176,6 +184,8 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
     Raises:
         KeyError, TypeError, AttributeError: not a row of such a schema.
     """
+    for name in _LATER:
+        row.setdefault(name, None)
     if row["schema"] == Record.schema:
         return row
     row["schema"] = Record.schema

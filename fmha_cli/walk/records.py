@@ -49,6 +49,7 @@ class Fate:
     executed: tuple[Executed, ...] | None = None
     judging: Judging | None = None
     settings: Settings | None = None
+    peak_bytes: int | None = None
     in_turns: bool = False
     """Whether its samples come from rounds that it shared with other rows."""
 
@@ -59,7 +60,8 @@ class Fate:
             verdict=judged.verdict,
             comparisons=judged.comparisons,
             artifacts=artifacts,
-            notes=judged.notes,
+            notes=(*judged.remarks, *(judged.first.lines() if judged.first else ()), *judged.notes),
+            peak_bytes=judged.first.peak_bytes if judged.first else None,
             log=judged.log_tail or None,
             findings=judged.findings,
             executed=judged.executed,
@@ -101,6 +103,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         executed=fate.executed,
         judging=fate.judging,
         settings=fate.settings,
+        peak_bytes=fate.peak_bytes,
     )
     if row.choice is None or row.plan is None:
         return record

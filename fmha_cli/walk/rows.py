@@ -218,6 +218,7 @@ class _Planner:
                     problem=problem,
                     choice=choice,
                     plan=plan,
+                    reasons=choice.decision.despite,
                     cache=cache,
                     default=choice is selection.best,
                     turn=side,

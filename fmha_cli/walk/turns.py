@@ -1,15 +1,18 @@
 """Which rows are timed in turns, and which row each is compared with.
 
 The two rows of ``--ab`` are compared with each other. Of several backends, each row is compared with the first one of its problem and
-cache mode that was timed. Backends on one device take turns; a ratio between devices is taken from separate samples.
+cache mode that was timed, and the fastest good row with the next one. Backends on one device take turns; a ratio between devices is taken
+from separate samples.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence, Set
 
+from fmha_cli.domain.errors import ExitCode
 from fmha_cli.measure.ab import ab_ratios
 from fmha_cli.measure.compare import Ratio
+from fmha_cli.measure.stats import median
 from fmha_cli.report.record import Record
 from fmha_cli.walk.records import Fate
 from fmha_cli.walk.rows import Row
@@ -56,3 +59,23 @@ def ratios_of(
             paired = {first, n} <= in_turns
             found[n] = Ratio.of(samples[n], samples[first], against=rows[first].name, paired=paired)
     return found
+
+
+def lead_of(rows: Sequence[Row], records: Sequence[Record]) -> tuple[int, Ratio] | None:
+    """The place of the fastest good row, and its ratio to the next one; None with fewer than two.
+
+    Args:
+        rows: those of several backends about one problem and cache mode.
+        records: of these rows, in their order.
+    """
+    good = [
+        (median(samples), n, samples)
+        for n, record in enumerate(records)
+        if record.measurement is not None and record.verdict.exit_code is ExitCode.OK
+        for samples in (record.measurement.samples_ns,)
+    ]
+    if len(good) < 2:
+        return None
+    (_, first, mine), (_, second, other) = sorted(good, key=lambda one: one[:2])[:2]
+    paired = all(ratio.paired for ratio in (records[first].ab, records[second].ab) if ratio is not None)
+    return first, Ratio.of(mine, other, against=rows[second].name, paired=paired)

@@ -29,7 +29,7 @@ from fmha_cli.walk.records import Fate, record_of
 from fmha_cli.walk.request import Context
 from fmha_cli.walk.revision import Revision
 from fmha_cli.walk.rows import Row
-from fmha_cli.walk.turns import beside, ratios_of, turns_of
+from fmha_cli.walk.turns import beside, lead_of, ratios_of, turns_of
 
 Progress = Callable[[int, int, str], None]
 
@@ -208,13 +208,18 @@ class Walker:
         self.records.update(records)
 
     def _tell(self) -> None:
-        """Report every complete record. With ``--all-kernels`` the default's regret needs its whole group."""
+        """Report every complete record. With ``--all-kernels`` the default's regret needs its whole group, and of
+        several backends the fastest is known when all were timed."""
         for index, row in enumerate(self.rows):
             if index in self.told or index not in self.records:
                 continue
             group = [i for i, other in enumerate(self.rows) if other.group == row.group and other.cache is row.cache]
-            if self.request.all_kernels and any(i not in self.records for i in group):
+            rivals = [] if row.asked is None else [i for i, other in enumerate(self.rows) if row.compares(other)]
+            if any(i not in self.records for i in (*(group if self.request.all_kernels else ()), *rivals)):
                 continue
+            lead = lead_of([self.rows[i] for i in rivals], [self.records[i] for i in rivals])
+            if lead is not None and rivals[lead[0]] == index:
+                self.records[index] = replace(self.records[index], lead=lead[1])
             known = [self.records[i] for i in group if i in self.records]
             self.records[index] = _with_regret(self.records[index], known)
             self.told.add(index)

@@ -134,3 +134,27 @@ def test_lists_and_kernels_of_several_backends(fmha: Fmha) -> None:
     digest = listed["kernels"][0]["digest"][:12]
     assert fmha("inspect", digest, "--backend", "one,two", "--arch", "null").code == 0
     assert fmha("inspect", digest, "--backend", "one,three", "--arch", "null").code == 2
+
+
+@pytest.mark.usefixtures("trio")
+def test_explain_shows_the_rows_that_bench_would_run(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_TWO", "disliked")
+    done = fmha("explain", "--backend", "one,two", "-H", "1,2", "-s", "8", "-d", "8", "--dtype", "fp32", "--json")
+    assert done.code == 0
+    rows = done.document["rows"]
+    assert done.document["schema"] == "fmha.choices/1"
+    assert [(r["backend"], r["problem"]["heads"], r["kernel"] is None) for r in rows] == [
+        ("one", 1, False), ("two", 1, True), ("one", 2, False), ("two", 2, True),
+    ]  # fmt: skip
+    assert {reason["id"] for r in rows for reason in r["reasons"]} == {"K998"}
+    table = fmha("explain", "--backend", "one,two", "-H", "1,2", "-s", "8", "-d", "8", "--dtype", "fp32").out
+    assert "K998 nobody should choose it" in table
+    assert "4 rows: 2 supported, 2 refused" in table
+
+
+@pytest.mark.usefixtures("trio")
+def test_a_refused_backend_does_not_change_the_exit_code(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRIO_TWO", "disliked")
+    done = fmha("bench", "--backend", "one,two", "-H", "1", "-s", "8", "-d", "8", "--dtype", "fp32", "--budget", "0.02")
+    assert done.code == 0
+    assert "K998 nobody should choose it" in done.out

@@ -175,7 +175,7 @@ def written_ids() -> Counter[str]:
 
 
 def test_each_rule_id_is_written_once() -> None:
-    """A check does not contain its rule's id, and a table that refers to another rule uses its name."""
+    """A check does not contain its rule's id, and a table that refers to another rule uses its name. Plugins have their own files."""
     written = written_ids()
-    ids = [*build_registry().rules()]
+    ids = [id for id in build_registry().rules() if id < "K900"]
     assert {id: written[id] for id in ids if written[id] != 1} == {}

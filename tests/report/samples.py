@@ -33,6 +33,7 @@ from fmha_cli.measure.sampling import StopReason
 from fmha_cli.report.documents import (
     build,
     cache,
+    choices,
     differences,
     explain,
     inspect,
@@ -285,6 +286,26 @@ def journal_lines() -> list[Line]:
     return [start, Built(kernels={DIGEST: DIGEST, DIGEST[::-1]: None}), Planned(key=key), done]
 
 
+CHOSEN = (
+    choices.ChoiceRow(
+        problem=PROBLEM.to_dict(),
+        backend="cpu",
+        device="cpu",
+        arch="x86_64_v4",
+        kernel=KernelRow.of(kernel(), "u"),
+        reasons=(),
+    ),
+    choices.ChoiceRow(
+        problem=PROBLEM.to_dict(),
+        backend="x",
+        device=None,
+        arch=None,
+        kernel=None,
+        reasons=(Reason("K012", "hdim", "--hdim 64"),),
+    ),
+)
+
+
 def documents() -> dict[str, list[dict[str, Any]]]:
     """Schema name -> its golden documents, the full and the empty ones."""
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
@@ -325,6 +346,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
                 ),
             ),
         ],
+        "choices": [to_json(choices.Choices(rows=CHOSEN)), to_json(choices.Choices(rows=()))],
         "devices": [installation.devices_document(BACKENDS), installation.devices_document({})],
         "differences": [
             differences.differences_document(INSPECTED, {**INSPECTED, "spills": {"vgpr": 0}}),

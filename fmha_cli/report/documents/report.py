@@ -16,7 +16,7 @@ from fmha_cli.domain.plan import Edited
 from fmha_cli.domain.quantities import byte_rate, digits, flop_rate, size, time_of
 from fmha_cli.domain.verdict import Check, Verdict
 from fmha_cli.domain.wording import edited_text, listed
-from fmha_cli.measure.compare import Speed, in_words
+from fmha_cli.measure.compare import TOLERANCE, Speed, in_words, inverse
 from fmha_cli.measure.measurement import NOISY
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.measure.stats import FEWEST
@@ -59,6 +59,7 @@ def records_view(document: Row, color: bool = False) -> Table:
     work, flops = united("FLOP/s", [flop_rate(m["tflops"] * 1e12) if m else None for m in sampled])
     traffic, bytes = united("B/s", [byte_rate(m["gbps"] * 1e9) if m else None for m in sampled])
     columns = headed(_COLUMNS, time=time, tflops=work, gbps=traffic)
+    compared = any(record["ab"] and record["selected_by"] == SelectedBy.BACKEND for record in records)
     rows = []
     for index, (record, measured) in enumerate(zip(records, sampled, strict=True)):
         rows.append(
@@ -75,8 +76,10 @@ def records_view(document: Row, color: bool = False) -> Table:
                 percent(measured.get("peak_fraction")),
                 _regret(record),
                 _error(record),
+                _memory(record) if compared else "",
                 _where(record),
                 _against(record),
+                _lead(record),
             ]
         )
     if len({row[3] for row in rows} - {""}) == 1:  # a column with one cache mode throughout is useless
@@ -84,8 +87,12 @@ def records_view(document: Row, color: bool = False) -> Table:
     details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
     details += _edits(records)
     details += judged_lines(records)
-    if any(record["ab"] and record["selected_by"] == SelectedBy.BACKEND for record in records):
+    if compared:
         details.append("  against: the first backend of the same problem and cache mode that was timed")
+    if any(record.get("lead") for record in records):
+        details.append(
+            "  winner: the fastest good row of a problem and cache mode, and how much longer the next one takes"
+        )
     details += ["  * what auto chooses"] if any(record["default_choice"] for record in records) else []
     details += [text for mark, text in _MARKS.items() if any(mark in cell for row in rows for cell in row)]
     return Table(columns, rows, summary(records), details)
@@ -110,13 +117,16 @@ _COLUMNS = (
     Column("peak [%]", path="measurement.peak_fraction", number=True, rank=6),
     Column("regret [%]", path="regret", number=True, rank=1),
     Column("error (of budget)", fit=Fit.FOLD, rank=3),
+    Column("memory", path="peak_bytes", number=True, rank=8),
     Column("worst", fit=Fit.FOLD, rank=3),
-    Column("against", fit=Fit.FOLD, rank=1),
+    Column("against", fit=Fit.FOLD, rank=2),
+    Column("winner", path="lead.ratio"),
 )
 
 _MARKS = {
     "NOISY": f"  NOISY: fewer than {FEWEST} samples, or an interval wider than {NOISY:.0%} of the median",
-    "UNSURE": "  UNSURE: the noise of the two times is as large as the regret",
+    "UNSURE": "  UNSURE: the noise of the two times is as large as their difference",
+    "SAME": f"  SAME: the two times differ by less than {TOLERANCE:.0%}",
 }
 """What the marks in the cells mean, for the last lines of the table."""
 
@@ -276,6 +286,20 @@ def _sampling(record: Row) -> list[str]:
 def _against(record: Row) -> str:
     ratio = record["ab"] or record["baseline"]
     return "" if ratio is None else in_words(Speed(ratio["speed"]), ratio["ratio"])
+
+
+def _lead(record: Row) -> str:
+    """By how much the fastest of several backends leads, marked where its lead is not sure or counts as none."""
+    lead = record.get("lead")
+    if lead is None:
+        return ""
+    mark = {Speed.UNSURE: " UNSURE", Speed.SAME: " SAME"}.get(Speed(lead["speed"]), "")
+    return f"{inverse(lead['ratio']):.2f}x{mark}"
+
+
+def _memory(record: Row) -> str:
+    peak = record.get("peak_bytes")
+    return "" if peak is None else size(peak)
 
 
 def _apart(record: Row) -> bool:

@@ -1,0 +1,1 @@
+"""What backends share whose kernels are those of a library on the CPU."""

@@ -1,0 +1,20 @@
+"""ONNX Runtime's attention operators on the CPU, as a backend for fmha. The library is imported in the worker alone."""
+
+from __future__ import annotations
+
+from fmha_cli import api
+from fmha_onnxruntime.kernels import RULES, OrtAlgorithm, kernels
+
+BACKEND = api.LibraryBackend(
+    name="onnxruntime",
+    distribution="onnxruntime",
+    algorithm=OrtAlgorithm,
+    listed=kernels,
+    table=RULES,
+    session="fmha_onnxruntime.session:OrtSession",
+)
+
+
+@api.hookimpl
+def fmha_register_backends() -> list[api.Backend]:
+    return [BACKEND]

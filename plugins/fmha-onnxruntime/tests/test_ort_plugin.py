@@ -1,0 +1,95 @@
+"""The plugin by itself: conformance, size, imports, precision by name, and a machine without the library."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fmha_cli import api, conformance
+
+plugin = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins/fmha-onnxruntime")
+BACKEND = plugin.BACKEND
+SOURCES = sorted(Path(plugin.__file__).parent.glob("*.py"))
+LIMIT = 300
+
+needs_library = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="onnxruntime is not installed")
+
+
+@needs_library
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+def test_conformance(check: Callable[[conformance.Subject], None], tmp_path: Path) -> None:
+    check(conformance.Subject(BACKEND, entry="fmha_onnxruntime", cache_root=tmp_path / "cache"))
+
+
+def test_it_stays_short() -> None:
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in SOURCES) <= LIMIT
+
+
+def test_of_fmha_it_imports_the_api_alone() -> None:
+    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    modules = [(n.module, {a.name for a in n.names}) for n in nodes if isinstance(n, ast.ImportFrom)]
+    assert {(m, *names) for m, names in modules if (m or "").startswith("fmha_cli")} == {("fmha_cli", "api")}
+    assert not [n for n in nodes if isinstance(n, ast.Import) and any(a.name.startswith("fmha_cli") for a in n.names)]
+
+
+def test_the_parent_does_not_import_the_library() -> None:
+    """Registration, the probe, the rules and a decision work without it."""
+    code = (
+        "import sys; from fmha_cli import api; from fmha_onnxruntime import BACKEND as b\n"
+        "p = api.Problem.of(dtype='fp32', causal=True); d = b.probe().devices\n"
+        "assert list(b.decide(p, d[0] if d else api.DeviceFacts.of_arch('generic')))\n"
+        "assert 'onnxruntime' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("fmha_cli.backends.host.library.version", absent)
+    found = BACKEND.probe()
+    assert (found.state, found.devices, found.help) == (api.State.MISSING, (), "pip install onnxruntime")
+
+
+@needs_library
+@pytest.mark.parametrize(("line", "copied"), [("--layout bshd", 0), ("--layout bhsd", 4 * 5 * 8 * 4 * 2)])
+def test_copies_are_counted_and_told(line: str, copied: int, tmp_path: Path) -> None:
+    problem = api.Problem.from_cli(f"-H 2 -s 5 -d 8 --dtype fp32 --causal {line}")
+    (record,) = api.run(problem, backend="onnxruntime", cache_root=str(tmp_path / "cache"))
+    assert record.verdict is api.Verdict.PASSED
+    assert any(f"copies {copied:,} bytes" in note for note in record.notes) is bool(copied)
+
+
+@needs_library
+def test_a_decode_step_appends_to_the_cache_in_place(tmp_path: Path) -> None:
+    line = "-b 2 -H 4 --kv-heads 2 -s 1 -d 16 --dtype fp32 --causal --kv-cache linear --cache-seqlens 9,4 --append 1 --rotary 16"
+    (record,) = api.run(api.Problem.from_cli(line), backend="onnxruntime", cache_root=str(tmp_path / "cache"))
+    assert record.verdict is api.Verdict.PASSED
+    assert not any("copies" in note for note in record.notes)
+
+
+@needs_library
+def test_the_models_are_those_that_the_package_onnx_reads() -> None:
+    onnx = pytest.importorskip("onnx", reason="onnx is not installed (extra: peers)")
+    np = pytest.importorskip("numpy")
+    model = pytest.importorskip("fmha_onnxruntime.model")
+    feeds = {"q": np.zeros((1, 300, 8), np.float16), "last": np.zeros(2, np.int32)}
+    text = model.one_node("Op", 0, ["q", "", "last", "bias"], feeds, ["y", "z"], {"a": 300, "b": 0.5})
+    read = onnx.load_from_string(text)
+    (node,) = read.graph.node
+    assert (node.op_type, node.domain, list(node.input), list(node.output)) == (
+        "Op",
+        "com.microsoft",
+        ["q", "", "last"],
+        ["y", "z"],
+    )
+    assert {a.name: onnx.helper.get_attribute_value(a) for a in node.attribute} == {"a": 300, "b": 0.5}
+    assert [d.dim_value for d in read.graph.input[0].type.tensor_type.shape.dim] == [1, 300, 8]
+    assert {o.domain: o.version for o in read.opset_import} == {"": 21, "com.microsoft": 1}

@@ -1,0 +1,21 @@
+"""OpenVINO's ScaledDotProductAttention on the CPU, as a backend for fmha. The library is imported in the worker alone."""
+
+from __future__ import annotations
+
+from fmha_cli import api
+from fmha_openvino.kernels import OpenVinoAlgorithm, kernels
+from fmha_openvino.rules import RULES
+
+BACKEND = api.LibraryBackend(
+    name="openvino",
+    distribution="openvino",
+    algorithm=OpenVinoAlgorithm,
+    listed=kernels,
+    table=RULES,
+    session="fmha_openvino.session:OpenVinoSession",
+)
+
+
+@api.hookimpl
+def fmha_register_backends() -> list[api.Backend]:
+    return [BACKEND]

@@ -1,0 +1,44 @@
+"""What the operator can do: rules K945 to K951, whose texts are in ``rules.json``."""
+
+from __future__ import annotations
+
+from importlib.resources import files
+
+from fmha_cli import api
+from fmha_openvino.kernels import Precision, precision_of
+
+PLAIN, TOP_LEFT = api.MaskForm.PLAIN, api.MaskForm.TOP_LEFT
+
+
+def _nothing(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    if TOP_LEFT in api.mask_forms(p) or api.rows_check(p, kernel, device) or not api.sees_nothing(p):
+        return None
+    text = f"mask {p.mask.text()} for {p.seqlen_q} queries and {p.seqlen_k} keys hides every key from some query"
+    return api.Refusal(text, f"--seqlen-k {p.seqlen_q}")
+
+
+def _tensor(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    if p.bias is api.Bias.NONE:
+        return None
+    if p.heads != p.kv_heads and (p.seqlen_q > 1 or p.bias is not api.Bias.R11SS):
+        return api.Refusal(f"a bias and {p.kv_heads} key heads for {p.heads} heads", f"--kv-heads {p.heads}")
+    if PLAIN in api.mask_forms(p):
+        return None
+    return api.Refusal(f"mask {p.mask.text()} and a bias would share the operator's one mask input", "--mask none")
+
+
+def _half(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    if precision_of(kernel) is not Precision.F16 or p.dtype is not api.DType.FP16:
+        return None
+    return api.Refusal('"f16" computes fp16 tensors in bf16', "--dtype bf16")
+
+
+def _scores(p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    if precision_of(kernel) is not Precision.BF16 or p.dtype is not api.DType.BF16:
+        return None
+    return api.Refusal("the bf16 kernel rounds scores and weights to bf16", "--dtype fp32")
+
+
+_TEXTS = files("fmha_openvino").joinpath("rules.json").read_text("utf-8")
+_CHECKS = (_nothing, _tensor, api.full_cache_check, api.alibi_check, api.rows_check, _half, _scores)
+RULES = (*api.CORE_RULES, *api.rules_from(_TEXTS, {f"K{945 + n}": check for n, check in enumerate(_CHECKS)}))

@@ -1,0 +1,81 @@
+"""The plugin by itself: conformance, size, imports, precision by name, and a machine without the library."""
+
+from __future__ import annotations
+
+import ast
+import importlib.metadata
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from fmha_cli import api, conformance
+
+plugin = pytest.importorskip("fmha_openvino", reason="pip install -e plugins/fmha-openvino")
+BACKEND = plugin.BACKEND
+SOURCES = sorted(Path(plugin.__file__).parent.glob("*.py"))
+LIMIT = 300
+
+needs_library = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="openvino is not installed")
+
+
+@needs_library
+@pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
+def test_conformance(check: Callable[[conformance.Subject], None], tmp_path: Path) -> None:
+    check(conformance.Subject(BACKEND, entry="fmha_openvino", cache_root=tmp_path / "cache"))
+
+
+def test_it_stays_short() -> None:
+    assert sum(len(path.read_text("utf-8").splitlines()) for path in SOURCES) <= LIMIT
+
+
+def test_of_fmha_it_imports_the_api_alone() -> None:
+    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text("utf-8")))]
+    modules = [(n.module, {a.name for a in n.names}) for n in nodes if isinstance(n, ast.ImportFrom)]
+    assert {(m, *names) for m, names in modules if (m or "").startswith("fmha_cli")} == {("fmha_cli", "api")}
+    assert not [n for n in nodes if isinstance(n, ast.Import) and any(a.name.startswith("fmha_cli") for a in n.names)]
+
+
+def test_the_parent_does_not_import_the_library() -> None:
+    """Registration, the probe, the rules and a decision work without it."""
+    code = (
+        "import sys; from fmha_cli import api; from fmha_openvino import BACKEND as b\n"
+        "p = api.Problem.of(dtype='fp32', causal=True); d = b.probe().devices\n"
+        "assert list(b.decide(p, d[0] if d else api.DeviceFacts.of_arch('generic')))\n"
+        "assert 'openvino' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    def absent(name: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(name)
+
+    monkeypatch.setattr("fmha_cli.backends.host.library.version", absent)
+    found = BACKEND.probe()
+    assert (found.state, found.devices, found.help) == (api.State.MISSING, (), "pip install openvino")
+
+
+@needs_library
+def test_f16_is_refused_as_fp16_and_wrong_if_it_is_named(tmp_path: Path) -> None:
+    problem, root = api.Problem.from_cli("-H 2 -s 64 -d 64 --dtype fp16"), str(tmp_path / "cache")
+    kernel = next(k for k in BACKEND.listed("generic") if k.algorithm.precision == "f16")
+    refusal = next(d for d in BACKEND.decide(problem, BACKEND.probe().devices[0]) if d.kernel == kernel)
+    assert [(r.id, r.text) for r in refusal.reasons] == [("K950", '"f16" computes fp16 tensors in bf16')]
+    (chosen,) = api.run(problem, backend="openvino", cache_root=root)
+    assert (chosen.verdict, chosen.kernel.algorithm["precision"]) == (api.Verdict.PASSED, "f32")
+    (named,) = api.run(problem, backend="openvino", kernel=kernel.name, cache_root=root)
+    assert named.verdict is api.Verdict.WRONG
+    assert [r.id for r in named.reasons] == ["K950"]
+
+
+@needs_library
+@pytest.mark.parametrize("layout", ["bshd", "bhsd", "bhsd:bshd"])
+@pytest.mark.parametrize("dtype", ["fp32", "bf16"])
+def test_the_library_works_on_the_arena_itself(layout: str, dtype: str, tmp_path: Path) -> None:
+    problem = api.Problem.from_cli(f"-H 4 --kv-heads 2 -s 5 -d 8 --dtype {dtype} --causal --layout {layout}")
+    (record,) = api.run(problem, backend="openvino", cache_root=str(tmp_path / "cache"))
+    assert record.verdict is api.Verdict.PASSED
+    assert not any("copies" in note for note in record.notes)

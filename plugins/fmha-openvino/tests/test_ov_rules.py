@@ -1,0 +1,95 @@
+"""Our rules against the library's own answers: what they accept passes, and what they refuse does not run, or computes something else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from fmha_cli import api, conformance
+
+BACKEND = pytest.importorskip("fmha_openvino", reason="pip install -e plugins/fmha-openvino").BACKEND
+
+pytestmark = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="openvino is not installed")
+
+OWN = {f"K{id}" for id in range(945, 952)}
+
+EVIDENCE = {
+    "K945": ("f32", "-H 2 -s 5 --seqlen-k 3 -d 8 --dtype fp32 --causal"),
+    "K946": ("f32", "-H 2 -s 5 -d 8 --dtype fp32 --causal --bias elementwise"),
+    "K946 repeated": ("f32", "-H 4 --kv-heads 2 -s 5 -d 8 --dtype fp32 --bias elementwise:bhss"),
+    "K947": ("f32", "-b 2 -H 2 -s 1 -d 8 --dtype fp32 --kv-cache linear --cache-seqlens 9,4"),
+    "K948": ("f32", "-H 2 -s 5 -d 8 --dtype fp32 --alibi"),
+    "K949": ("f32", "-b 2 -H 2 -s 1 -d 8 --dtype fp32 --kv-cache linear --cache-seqlens 0,0"),
+    "K950": ("f16", "-H 2 -s 64 -d 64 --dtype fp16"),
+    "K951": ("bf16", "-H 4 -s 300 -d 128 --dtype bf16 --causal"),
+}
+"""Rule -> a precision and a problem that it alone refuses."""
+
+NEEDLESS = {
+    "K948": "a query that sees one key has no use for a bias",
+    "K951": "weights that are nearly equal lose little in bf16",
+}
+"""Rules that also refuse what the library computes rightly, and why."""
+
+
+@pytest.fixture
+def subject(tmp_path: Path) -> conformance.Subject:
+    return conformance.Subject(BACKEND, entry="fmha_openvino", cache_root=tmp_path / "cache")
+
+
+@pytest.mark.parametrize("name", EVIDENCE)
+def test_a_rule_is_borne_out_by_the_library(name: str, subject: conformance.Subject) -> None:
+    op, line = EVIDENCE[name]
+    problem, device = api.Problem.from_cli(line), subject.devices[0]
+    kernel = next(
+        k for k in BACKEND.listed("generic") if k.algorithm.precision == op and k.signature.dtype is problem.dtype
+    )
+    assert {r.id for r in api.reasons_against(BACKEND.rules(), problem, kernel, device)} == {name.partition(" ")[0]}
+    assert conformance.borne_out(subject, problem, kernel)
+
+
+def test_every_rule_has_evidence() -> None:
+    assert (
+        {name.partition(" ")[0] for name in EVIDENCE}
+        == {r.id for r in BACKEND.rules()} - {r.id for r in api.CORE_RULES}
+        == OWN
+    )
+
+
+def compare(subject: conformance.Subject, seed: int, count: int) -> tuple[int, set[str]]:
+    """How many of some random problems are accepted, and the names of the kernels that accepted some."""
+    problems = list(conformance.library_problems(seed, count))
+    records = conformance.judged(subject, problems)
+    ran = [record for record in records if record.kernel is not None]
+    bad = [
+        f"{r.verdict} {r.repro} {r.notes}" for r in ran if r.verdict not in (api.Verdict.PASSED, api.Verdict.MISTRUSTED)
+    ]
+    assert not bad, "\n".join(bad)
+    assert all(record.reasons for record in records if record.kernel is None)
+    refused = {}
+    for problem in problems:
+        for decision in BACKEND.decide(problem, subject.devices[0]):
+            ids = {reason.id for reason in getattr(decision, "reasons", ())}
+            if ids and ids <= OWN:
+                refused[problem, decision.kernel] = ids
+    needless = [
+        f"{refused[problem, kernel]} {problem.repro()}"
+        for problem, kernel, record in conformance.insisted(subject, refused)
+        if record.verdict is api.Verdict.PASSED and not refused[problem, kernel] <= set(NEEDLESS)
+    ]
+    assert not needless, "\n".join(needless)
+    return len({record.repro for record in ran}), {record.kernel.name for record in ran if record.kernel is not None}
+
+
+def test_a_sample_of_problems_agrees_with_the_library(subject: conformance.Subject) -> None:
+    accepted, _ = compare(subject, seed=7, count=24)
+    assert accepted >= 4
+
+
+@pytest.mark.slow
+def test_500_problems_agree_with_the_library(subject: conformance.Subject) -> None:
+    accepted, kernels = compare(subject, seed=1, count=500)
+    assert accepted >= 150
+    unchosen = {k.name for k in BACKEND.listed("generic") if k.algorithm.precision != "f32"}
+    assert kernels == {k.name for k in BACKEND.listed("generic")} - unchosen
