@@ -1,0 +1,178 @@
+"""Codegen: the complete source text of one kernel, with all that decides its build in the last line.
+
+The text is Triton's language: the shared functions, the functions of the kernel, and a comment ``# build: {...}`` in JSON with the
+function, the target, the types, the constants and the options. Nothing here imports Triton.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from fmha_cli import api
+from fmha_triton.algorithm import Language, TritonAlgorithm, target_of
+from fmha_triton.catalogue import HOPPER, algorithm_of, function_of
+
+MARK = "# build: "
+_FILES = {
+    "forward": "forward",
+    "split": "split",
+    "combine": "split",
+    "dot_do_o": "backward",
+    "dq_dk_dv": "backward",
+    HOPPER: "hopper",
+}
+_SHARED = "fmha_triton.kernels"
+_HALF_TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32"}
+_TABLES = ("Table", "QStart", "QLen", "KStart", "KLen")
+_NUMBERS = ("scale", "softcap")
+_LARGE = ("_batch", "_head")
+_SMALL = ("slope_batch", "descale_batch", "descale_head")
+_INPUTS = ("Q", "K", "V")
+_OUTPUTS = ("Out",)
+_GRADIENTS = ("DOut", "DQ", "DK", "DV")
+_BYTES = 16
+MAPS = {"QMap": "q", "KMap": "k", "VMap": "v", "OutMap": "o"}
+"""Parameters that are TMA descriptors, and the tensors that they describe."""
+_SWIZZLE_BYTES = 128
+BOX_ELEMENTS = _SWIZZLE_BYTES // 2
+"""Elements of a row that one copy moves: longer rows are moved in parts."""
+_MAX_REGISTERS = 168
+"""Registers of a thread at launch: 65,536 over 384 threads, in steps of 8. The loading warp gives most of its own back."""
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument at run time. ``type`` is Triton's: ``*fp16``, ``i32``, ``fp32``."""
+
+    name: str
+    type: str
+
+
+@cache
+def text_of(file: str) -> str:
+    """The text of a file of ``kernels/``, without its imports from the others."""
+    text = resources.files("fmha_triton").joinpath("kernels", f"{file}.py").read_text("utf-8")
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_SHARED):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
+    return "\n".join(lines)
+
+
+@cache
+def parameters(function: str) -> tuple[tuple[str, bool], ...]:
+    """(name, whether it is a compile-time constant) of every parameter of a kernel, in order."""
+    tree = ast.parse(text_of(_FILES[function]))
+    found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
+    return tuple((a.arg, a.annotation is not None) for a in found.args.args)
+
+
+def arguments(kernel: api.KernelSpec) -> tuple[Argument, ...]:
+    """The arguments at run time, in order."""
+    return tuple(Argument(n, _type(kernel, n)) for n, constant in parameters(function_of(kernel)) if not constant)
+
+
+def _type(kernel: api.KernelSpec, name: str) -> str:
+    signature = kernel.signature
+    if name in MAPS:
+        return _map_type(kernel, name)
+    if name in _INPUTS or name in _GRADIENTS:
+        return f"*{element_of(kernel)}"
+    if name in _OUTPUTS:
+        return f"*{_HALF_TYPES[signature.dtype_out.value]}"
+    if name == "Bias":
+        return f"*{_HALF_TYPES[signature.dtype.bias.value]}" if signature.bias is api.BiasKey.ELEMENTWISE else "*fp32"
+    if name in _TABLES:
+        return "*i32"
+    if name[0].isupper():
+        return "*fp32"
+    if name in _NUMBERS:
+        return "fp32"
+    return "i64" if name.endswith(_LARGE) and name not in _SMALL else "i32"
+
+
+def box_rows(kernel: api.KernelSpec, name: str) -> int:
+    """Rows of a tile that one descriptor moves."""
+    algorithm = algorithm_of(kernel)
+    return algorithm.block_n if name in ("KMap", "VMap") else algorithm.block_m
+
+
+def _map_type(kernel: api.KernelSpec, name: str) -> str:
+    """Triton's type of a descriptor with the axes (batch, heads, rows, head dim), swizzled over 128 bytes."""
+    block = f"1,1,{box_rows(kernel, name)},{kernel.signature.hdim}"
+    layout = f"swizzle_byte_width={_SWIZZLE_BYTES}, element_bitwidth=16, rank=4, transposed=False, fp4_padded=False, cga_layout=[]"
+    return f"tensordesc<{element_of(kernel)}[{block}],NVMMASharedLayout({layout})>"
+
+
+def element_of(kernel: api.KernelSpec) -> str:
+    """Triton's name of the type of Q, K and V."""
+    signature = kernel.signature
+    if not signature.dtype.is_fp8:
+        return _HALF_TYPES[signature.dtype.value]
+    suffix = "_fnuz" if signature.fp8_encoding is api.Fp8Key.FNUZ else ""
+    return dict(target_of(kernel.arch).fp8)[f"{signature.dtype.value}{suffix}"]
+
+
+def divisible(kernel: api.KernelSpec) -> dict[str, int]:
+    """What the compiler may assume: the number by which an argument is divisible (addresses in bytes, strides in elements)."""
+    step = _BYTES if kernel.signature.dtype.is_fp8 else _BYTES // 2
+    out: dict[str, int] = {}
+    for argument in arguments(kernel):
+        name = argument.name
+        if name in (*_INPUTS, *_OUTPUTS, *_GRADIENTS, "PartialOut"):
+            out[name] = _BYTES
+        elif name.startswith(("q_", "k_", "v_")) or name in ("hdim", "hdim_v"):
+            out[name] = step
+        elif name.startswith(("o_", "do_", "dq_", "dk_", "dv_")):
+            out[name] = _BYTES // 2
+    return out
+
+
+def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
+    """The compile-time constants by name."""
+    s, a = kernel.signature, algorithm_of(kernel)
+    kinds = {api.BiasKey.ELEMENTWISE: 1, api.BiasKey.ALIBI: 2}
+    known: dict[str, int | bool] = {
+        "D": s.hdim,
+        "BM": a.block_m,
+        "BN": a.block_n,
+        "MASK": s.mask is not api.MaskKey.NONE,
+        "BIAS": kinds.get(s.bias, 0),
+        "SOFTCAP": s.softcap is api.Need.YES,
+        "DESCALE": s.qscale is not api.QScaleKey.NONE,
+        "PAD": a.pad,
+        "WIDEN": s.dtype.is_fp8,
+        "PAGED": s.cache is api.CacheKey.PAGED,
+        "CAUSAL": s.mask is api.MaskKey.CAUSAL,
+        "BUFFERS": a.num_stages,
+        "WARPS": a.num_warps,
+    }
+    return {name: known[name] for name, constant in parameters(function_of(kernel)) if constant}
+
+
+def options(kernel: api.KernelSpec, algorithm: TritonAlgorithm) -> dict[str, int | bool]:
+    """Triton's options. Each is written out, so that no default of a release or of the environment decides."""
+    if algorithm.language is Language.GLUON:
+        return {"num_warps": algorithm.num_warps, "maxnreg": _MAX_REGISTERS, "enable_fp_fusion": True}
+    common = {"num_warps": algorithm.num_warps, "num_stages": algorithm.num_stages, "enable_fp_fusion": True}
+    return common | ({"waves_per_eu": algorithm.waves_per_eu} if target_of(kernel.arch).kind == "hip" else {})
+
+
+def emit(kernel: api.KernelSpec) -> str:
+    """The source text. It is a pure function of the kernel and of the files of ``kernels/``."""
+    function, target = function_of(kernel), target_of(kernel.arch)
+    build = {
+        "function": function,
+        "gluon": algorithm_of(kernel).language is Language.GLUON,
+        "target": [target.kind, target.arch, target.wave],
+        "arguments": [[a.name, a.type] for a in arguments(kernel)],
+        "constants": constants(kernel),
+        "divisible": divisible(kernel),
+        "options": options(kernel, algorithm_of(kernel)),
+    }
+    shared = () if function == HOPPER else (text_of("common"),)
+    return "\n".join((*shared, text_of(_FILES[function]), MARK + json.dumps(build, sort_keys=True), ""))
