@@ -44,7 +44,7 @@ from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
 from fmha_cli.domain.passes import TwoPasses
 from fmha_cli.domain.plan import Artifact, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, Session
+from fmha_cli.domain.protocols import Backend, BoundTensor, BuildContext, HostSession, Remarking, Session
 from fmha_cli.domain.rules import (
     CORE_RULES,
     LEFTPAD_CORE_RULES,
@@ -206,7 +206,7 @@ __all__ = [
     "Executed", "Expected", "Family", "Finding", "FindingKind", "FmhaError", "GpuSession", "Hip", "HostSession",
     "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout", "Mask", "MaskKey", "MaskKind",
     "Mirror", "Mode", "ModeKey", "Need", "Observed", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
-    "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom", "Severity", "Signature", "Stage",
+    "Reason", "Refusal", "Region", "Registry", "Remarking", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom", "Severity", "Signature", "Stage",
     "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError",
     "Upstream", "UsageError", "Verdict", "Workspace", "attention", "build_cpp", "build_many", "build_registry", "cache_root",
     "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool",

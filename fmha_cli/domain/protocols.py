@@ -128,6 +128,14 @@ HOST_EVICTION_BYTES = 1 << 30
 
 
 @runtime_checkable
+class Remarking(Protocol):
+    """A session that tells what it saw while it was bound: what ran in a library, what was copied, how long a compile took."""
+
+    def remarks(self) -> tuple[str, ...]:
+        """One line for each remark. The core asks once, after ``bind``, and the row's notes hold the answer."""
+
+
+@runtime_checkable
 class Backend(Protocol):
     """A family of kernels. It answers five questions: are you here, what do you have, can you, build this, run this.
 

@@ -144,6 +144,7 @@ def recheck(
         list(judged.waited_ns),
         judged.mistimed,
         judged.outputs,
+        remarks=judged.remarks,
     )
     first = judged.outputs
     if timed and supervisor.holds(job, arena):
@@ -208,4 +209,5 @@ def _summed(trials: list[Trial], repeats: int, guard_bytes: int) -> Judged:
         judging=Judging(
             repeats=repeats, launches=sum(len(trial.stage_ns) for trial in trials), guard_bytes=guard_bytes
         ),
+        remarks=next((trial.remarks for trial in trials if trial.remarks), ()),
     )

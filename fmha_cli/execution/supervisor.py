@@ -63,6 +63,7 @@ class JobResult:
         log_tail: the end of the worker's output during the request.
         distrust: why a result should not be believed although it ran.
         observed: the emulator's observations, also for a failed run; None on other devices.
+        remarks: what the session said when it was bound (``Remarking``).
     """
 
     verdict: Verdict | None = None
@@ -73,6 +74,7 @@ class JobResult:
     log_tail: str = ""
     distrust: str | None = None
     observed: Observed | None = None
+    remarks: tuple[str, ...] = ()
 
 
 class Supervisor:
@@ -85,6 +87,7 @@ class Supervisor:
     def __init__(self) -> None:
         self._worker: WorkerProcess | None = None
         self._loaded: OrderedDict[str, Arena] = OrderedDict()
+        self._remarks: dict[str, tuple[str, ...]] = {}
         self._ran: OrderedDict[str, None] = OrderedDict()
         self._runtime: str | None = None
         self._kept = KEPT_JOBS
@@ -273,7 +276,7 @@ class Supervisor:
         for key in (*closed, *others[: max(0, len(self._loaded) - len(closed) - room)]):
             if self._worker is None or key not in self._loaded:
                 return
-            del self._loaded[key]
+            del self._loaded[key], self._remarks[key]
             if isinstance(self._worker.ask({"do": "drop", "id": key}, timeout=60.0), Death):
                 self.retire()
 
@@ -290,6 +293,7 @@ class Supervisor:
             if "failure" in answer:
                 return self._failed(worker, answer, keep=answer["failure"] not in (Failure.MEMORY, Failure.LOST))
             self._loaded[request["id"]] = arena
+            self._remarks[request["id"]] = tuple(answer["remarks"])
         self._ran[job.plan.main.name] = None
         self._ran.move_to_end(job.plan.main.name)
         left = None if timeout is None else max(0.0, timeout - (time.monotonic() - started))
@@ -310,6 +314,7 @@ class Supervisor:
             waited_ns=waited,
             mistimed=contradiction(times, waited, elapsed, works=job.plan.problem.flops() > 0),
             observed=_observed(answer),
+            remarks=self._remarks[request["id"]],
         ), False
 
     def _buried(self, worker: WorkerProcess, death: Death, doing: str, timeout: float | None) -> tuple[JobResult, bool]:
@@ -336,6 +341,7 @@ class Supervisor:
         """End the worker, gracefully if it is idle."""
         worker, self._worker, self._runtime = self._worker, None, None
         self._loaded.clear()
+        self._remarks.clear()
         self._ran.clear()
         if worker is not None:
             worker.close()

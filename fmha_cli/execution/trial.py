@@ -85,6 +85,7 @@ class Judged:
         findings: the findings of an emulated device over all runs; None on other devices.
         executed: its counts of the first run; None on other devices.
         judging: how closely the row was looked at.
+        remarks: what the session said when it was bound.
     """
 
     verdict: Verdict
@@ -99,6 +100,7 @@ class Judged:
     findings: tuple[Finding, ...] | None = None
     executed: tuple[Executed, ...] | None = None
     judging: Judging | None = None
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass
@@ -109,6 +111,7 @@ class Trial:
         outputs: what the worst launch returned.
         when: the launches that are being looked at, for the notes.
         harmed: whether something was written outside the outputs, so that the worker can no longer be trusted.
+        remarks: what the session said when it was bound.
     """
 
     case: Case
@@ -123,6 +126,7 @@ class Trial:
     observed: list[Observed] = field(default_factory=list)
     when: str = ""
     harmed: bool = False
+    remarks: tuple[str, ...] = ()
 
     @property
     def over(self) -> bool:
@@ -174,6 +178,7 @@ class Examiner:
         trial.stage_ns += result.stage_ns
         trial.waited_ns += result.waited_ns
         trial.mistimed = trial.mistimed or result.mistimed
+        trial.remarks = result.remarks or trial.remarks
         if result.observed is not None:
             trial.observed.append(result.observed)
             for verdict, notes in hazards(result.observed.findings):

@@ -7,7 +7,7 @@ request    members                                        answer
 =========  =============================================  ==========================================
 hello                                                     version, fmha, pid
 probe      entry, backend                                 availability
-load       id, job, layout (arena's descriptor attached)  (empty)
+load       id, job, layout (arena's descriptor attached)  remarks: see ``Remarking``
 run        id, launches, cold, upload, download           ns, waited: see below; observed
 drop       id                                             (empty)
 peaks      entry, backend, artifact, threads              peaks: see ``PeakLoops.run_peaks``
@@ -52,7 +52,7 @@ from fmha_cli.domain.emulation import Attached, Emulator
 from fmha_cli.domain.errors import DeviceLost, EnvironmentProblem, FmhaError, KernelFailure
 from fmha_cli.domain.kernel import parse_kernel
 from fmha_cli.domain.measuring import Canary, PeakLoops, Tunable
-from fmha_cli.domain.protocols import Backend, DryRun, Session
+from fmha_cli.domain.protocols import Backend, DryRun, Remarking, Session
 from fmha_cli.execution.job import HOST, RECORDER, Emulation, JobMessage, Loadable
 from fmha_cli.execution.layout import LayoutMessage
 from fmha_cli.execution.loading import load
@@ -186,11 +186,12 @@ class Worker:
         try:
             session.load(plan, paths)
             session.bind(memoryview(arena), layout.bound(), job.threads)
+            said = session.remarks() if isinstance(session, Remarking) else ()
         except BaseException:
             loaded.close()
             raise
         self._jobs[request["id"]] = loaded
-        return {}
+        return {"remarks": list(said)}
 
     def _run(self, request: Message) -> Message:
         loaded = self._jobs[request["id"]]

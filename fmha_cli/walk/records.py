@@ -59,7 +59,7 @@ class Fate:
             verdict=judged.verdict,
             comparisons=judged.comparisons,
             artifacts=artifacts,
-            notes=judged.notes,
+            notes=(*judged.remarks, *judged.notes),
             log=judged.log_tail or None,
             findings=judged.findings,
             executed=judged.executed,
