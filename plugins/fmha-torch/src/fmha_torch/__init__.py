@@ -48,7 +48,7 @@ class TorchBackend:
         return archs()
 
     def kernels(self, arch: api.ArchSpec) -> Iterator[api.KernelSpec]:
-        return (kernel for kernel, _ in kernels_of(arch.name))
+        return iter(kernels_of(arch.name))
 
     def rules(self) -> tuple[api.Rule, ...]:
         return RULES
@@ -61,7 +61,7 @@ class TorchBackend:
 
     def _decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
         for arch in [name for name in device.archs if name in self.archs()] or self.archs()[:1]:
-            for place, (kernel, _) in enumerate(kernels_of(arch)):
+            for place, kernel in enumerate(kernels_of(arch)):
                 reasons = tuple(api.reasons_against(RULES, problem, kernel, device))
                 if reasons:
                     yield api.Unsupported(self.name, arch, kernel, reasons)

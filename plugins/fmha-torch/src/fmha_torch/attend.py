@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, flex_attention
 from torch.nn.functional import scaled_dot_product_attention
 
 from fmha_cli import api
@@ -16,7 +17,7 @@ from fmha_torch.rules import flag_of
 
 Tensor = torch.Tensor
 Attend = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor | None]]
-"""(q, k, v) -> (o, lse or None), each (batch, heads, rows, dim); one sequence of all rows where sequences are packed."""
+"""(q, k, v) -> (o, lse or None), each (batch, heads, rows, dim); packed sequences are one."""
 
 FORCED = {
     Way.FLASH: SDPBackend.FLASH_ATTENTION,
@@ -27,49 +28,46 @@ FORCED = {
 
 
 class Places:
-    """Where a pair (query i, key j) is: in which sequence, on which diagonal, and whether it is visible.
+    """Where query i and key j are. Indices are tensors that broadcast, so this makes mask tensors and serves flex_attention.
 
-    Indices may be any tensors that broadcast, so the same code makes a mask tensor and serves flex_attention.
+    Attributes:
+        masked: whether anything is hidden.
     """
 
-    def __init__(self, problem: api.Problem, device: torch.device) -> None:
-        self.problem, self.packed = problem, problem.mode is api.Mode.GROUP
-        rows, keys = problem.query_lengths(), problem.key_lengths()
-        shifts = [problem.mask.delta(*lengths) for lengths in zip(rows, keys, strict=True)]
+    def __init__(self, p: api.Problem, device: torch.device) -> None:
+        self.mask, self.sink, self.packed = p.mask, p.sink, p.mode is api.Mode.GROUP
+        self.masked = self.packed or p.mask.kind is not api.MaskKind.NONE
+        rows, keys = p.query_lengths(), p.key_lengths()
+        self._shift: Any = p.mask.delta(p.seqlen_q, p.seqlen_k)
         if self.packed:
-            numbers = torch.arange(problem.batch, dtype=torch.int32)
-            self._of_row, self._of_key = (numbers.repeat_interleave(torch.tensor(n)).to(device) for n in (rows, keys))
-            self._row, self._key = (torch.cat([torch.arange(m) for m in n]).int().to(device) for n in (rows, keys))
-            self._shift = torch.tensor(shifts, dtype=torch.int32).repeat_interleave(torch.tensor(rows)).to(device)
-        else:
-            self._shift = shifts[0]
+            shifts = torch.tensor([p.mask.delta(*lengths) for lengths in zip(rows, keys, strict=True)])
+            self._of_row, self._of_key = (
+                torch.arange(p.batch).repeat_interleave(torch.tensor(n)).to(device) for n in (rows, keys)
+            )
+            self._row, self._key = (torch.cat([torch.arange(m) for m in n]).to(device) for n in (rows, keys))
+            self._shift = shifts.repeat_interleave(torch.tensor(rows)).to(device)
+
+    def sequence(self, b: Tensor, i: Tensor) -> Tensor:
+        return self._of_row[i] if self.packed else b
 
     def row(self, i: Tensor) -> Tensor:
         """The number of a query in its sequence."""
         return self._row[i] if self.packed else i
 
     def key(self, j: Tensor) -> Tensor:
-        """The number of a key in its sequence."""
         return self._key[j] if self.packed else j
-
-    def sequence(self, b: Tensor, i: Tensor) -> Tensor:
-        return self._of_row[i] if self.packed else b
 
     def diagonal(self, i: Tensor) -> Tensor:
         return self.row(i) + (self._shift[i] if self.packed else self._shift)
 
-    @property
-    def masked(self) -> bool:
-        return self.packed or self.problem.mask.kind is not api.MaskKind.NONE
-
     def visible(self, i: Tensor, j: Tensor) -> Tensor:
-        """The inequalities of ``fmha_cli.api.Mask``, and that both are of one sequence."""
-        mask, key, diagonal = self.problem.mask, self.key(j), self.diagonal(i)
+        """The inequalities of ``api.Mask``, and that both are of one sequence."""
+        key, diagonal = self.key(j), self.diagonal(i)
         sees = self._of_row[i] == self._of_key[j] if self.packed else key >= 0
-        if mask.right is not None:
-            sees = sees & (key <= diagonal + mask.right)
-        if mask.left is not None:
-            sees = sees & ((key >= diagonal - mask.left) | (key < self.problem.sink))
+        if self.mask.right is not None:
+            sees = sees & (key <= diagonal + self.mask.right)
+        if self.mask.left is not None:
+            sees = sees & ((key >= diagonal - self.mask.left) | (key < self.sink))
         return sees
 
     def distance(self, i: Tensor, j: Tensor) -> Tensor:
@@ -77,31 +75,23 @@ class Places:
         return (self.diagonal(i) - self.key(j)).abs()
 
 
-def mask_tensor(problem: api.Problem, inputs: Mapping[str, Tensor]) -> Tensor:
-    """What is added to the scores: bias, ALiBi (in fp32, since distances do not fit into 8 bits) and -inf where nothing is seen.
-
-    A bias without anything else is passed as it is, which is no copy.
-    """
-    q = inputs["q"]
-    places = Places(problem, q.device)
-    i = torch.arange(problem.seqlen_q, device=q.device)[:, None]
-    j = torch.arange(problem.seqlen_k, device=q.device)[None]
+def mask_tensor(p: api.Problem, inputs: Mapping[str, Tensor]) -> Tensor:
+    """What is added to the scores: bias or ALiBi (in fp32), and -inf where nothing is seen. A bias alone is not copied."""
+    q, places = inputs["q"], Places(p, inputs["q"].device)
+    i, j = torch.arange(p.seqlen_q, device=q.device)[:, None], torch.arange(p.seqlen_k, device=q.device)[None]
     added = inputs.get("bias")
     if "alibi_slopes" in inputs:
-        slopes = inputs["alibi_slopes"]
-        slopes = (slopes if slopes.ndim == 2 else slopes[None])[:, :, None, None]
+        slopes = inputs["alibi_slopes"].reshape(-1, p.heads, 1, 1)
         added = -slopes * places.distance(i, j)
     if added is None:
-        added = torch.zeros(problem.seqlen_q, problem.seqlen_k, dtype=q.dtype, device=q.device)
+        added = torch.zeros(p.seqlen_q, p.seqlen_k, dtype=q.dtype, device=q.device)
     return added.masked_fill(~places.visible(i, j), float("-inf")) if places.masked else added
 
 
-def flex_parts(problem: api.Problem, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
-    """``score_mod`` and ``block_mask`` of flex_attention; bias and slopes are read where they are."""
-    from torch.nn.attention.flex_attention import create_block_mask
-
-    places, out = Places(problem, inputs["q"].device), dict[str, Any]()
-    bias, slopes, cap = inputs.get("bias"), inputs.get("alibi_slopes"), problem.softcap
+def flex_parts(p: api.Problem, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
+    """``score_mod`` and ``block_mask``; bias and slopes are read where they are."""
+    places, out = Places(p, inputs["q"].device), dict[str, Any]()
+    bias, slopes, cap = inputs.get("bias"), inputs.get("alibi_slopes"), p.softcap
 
     def score(s: Tensor, b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
         if cap:
@@ -114,46 +104,45 @@ def flex_parts(problem: api.Problem, inputs: Mapping[str, Tensor]) -> dict[str, 
             s = s - slope * places.distance(i, j)
         return s
 
+    def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
+        return places.visible(i, j)
+
     if cap or bias is not None or slopes is not None:
         out["score_mod"] = score
     if places.masked:
         rows, keys, device = inputs["q"].shape[2], inputs["k"].shape[2], inputs["q"].device
-        mask = lambda b, h, i, j: places.visible(i, j)  # noqa: E731 - create_block_mask wants these arguments
-        out["block_mask"] = create_block_mask(mask, None, None, rows, keys, device=device)
+        out["block_mask"] = create_block_mask(sees, None, None, rows, keys, device=device)
     return out
 
 
-def attend_of(problem: api.Problem, kernel: api.KernelSpec, inputs: Mapping[str, Tensor]) -> Attend:
-    """The call. Of inputs other than Q, K and V it reads what they hold now, so it is made anew after an upload."""
-    algorithm, gqa = kernel.algorithm, problem.heads != problem.kv_heads
+def attend_of(p: api.Problem, kernel: api.KernelSpec, inputs: Mapping[str, Tensor]) -> Attend:
+    """The call. A mask tensor is made now, so this is called anew when tensors have other contents."""
+    algorithm, gqa = kernel.algorithm, p.heads != p.kv_heads
     assert isinstance(algorithm, TorchAlgorithm)
     if algorithm.masking is Masking.SCORE_MOD:
-        return _flex(problem, algorithm.way is Way.FLEX_COMPILED, flex_parts(problem, inputs))
+        parts = {**flex_parts(p, inputs), "scale": p.scale, "enable_gqa": gqa}
+        return _flex(parts, compiled=algorithm.way is Way.FLEX_COMPILED, lse=p.lse)
     if algorithm.way is Way.VARLEN:
-        return _varlen(problem)
-    mask = mask_tensor(problem, inputs) if algorithm.masking is Masking.TENSOR else None
-    flag = mask is None and flag_of(problem)
-    if problem.lse:
+        return _varlen(p)
+    mask = mask_tensor(p, inputs) if algorithm.masking is Masking.TENSOR else None
+    flag = mask is None and flag_of(p)
+    if p.lse:
         operator = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu
-        return lambda q, k, v: operator(q, k, v, 0.0, flag, attn_mask=mask, scale=problem.scale)
-    options: dict[str, Any] = {"attn_mask": mask, "is_causal": flag, "scale": problem.scale, "enable_gqa": gqa}
+        return lambda q, k, v: operator(q, k, v, 0.0, flag, attn_mask=mask, scale=p.scale)
+    options: dict[str, Any] = {"attn_mask": mask, "is_causal": flag, "scale": p.scale, "enable_gqa": gqa}
     return lambda q, k, v: (scaled_dot_product_attention(q, k, v, **options), None)
 
 
 def forced(kernel: api.KernelSpec) -> AbstractContextManager[None]:
-    """Inside, SDPA may use this kernel alone; it raises RuntimeError where it cannot."""
-    algorithm = kernel.algorithm
-    assert isinstance(algorithm, TorchAlgorithm)
-    backend = FORCED.get(algorithm.way)
+    """Inside, SDPA takes this kernel or raises RuntimeError."""
+    assert isinstance(kernel.algorithm, TorchAlgorithm)
+    backend = FORCED.get(kernel.algorithm.way)
     return nullcontext() if backend is None else sdpa_kernel([backend])
 
 
-def _flex(problem: api.Problem, compiled: bool, parts: dict[str, Any]) -> Attend:
-    from torch.nn.attention.flex_attention import AuxRequest, flex_attention
-
+def _flex(options: Mapping[str, Any], *, compiled: bool, lse: bool) -> Attend:
     function: Any = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
-    options = {**parts, "scale": problem.scale, "enable_gqa": problem.heads != problem.kv_heads}
-    if not problem.lse:
+    if not lse:
         return lambda q, k, v: (function(q, k, v, **options), None)
 
     def with_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
@@ -163,17 +152,15 @@ def _flex(problem: api.Problem, compiled: bool, parts: dict[str, Any]) -> Attend
     return with_lse
 
 
-def _varlen(problem: api.Problem) -> Attend:
+def _varlen(p: api.Problem) -> Attend:
     from torch.nn.attention.varlen import varlen_attn
 
-    mask, lengths = problem.mask, (problem.query_lengths(), problem.key_lengths())
-    window = tuple(-1 if bound is None else bound for bound in (mask.left, mask.right))
-    options = {"scale": problem.scale, "window_size": window, "enable_gqa": problem.heads != problem.kv_heads}
+    window = tuple(-1 if bound is None else bound for bound in (p.mask.left, p.mask.right))
+    options = {"scale": p.scale, "window_size": window, "enable_gqa": p.heads != p.kv_heads}
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, None]:
-        ends = [torch.tensor([0, *n], device=q.device).cumsum(0).int() for n in lengths]
-        q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))
-        o = varlen_attn(q, k, v, *ends, problem.seqlen_q, problem.seqlen_k, **options)
-        return o.transpose(0, 1)[None], None
+        ends = [torch.tensor([0, *n], device=q.device).cumsum(0).int() for n in (p.query_lengths(), p.key_lengths())]
+        packed = (x[0].transpose(0, 1) for x in (q, k, v))
+        return varlen_attn(*packed, *ends, p.seqlen_q, p.seqlen_k, **options).transpose(0, 1)[None], None
 
     return attend
