@@ -87,7 +87,9 @@ def sdpa_answer(p: api.Problem, kernel: api.KernelSpec, device: str) -> str | No
     return None
 
 
-def gpu_answer(kernel: api.KernelSpec, q: Any, k: Any, v: Any, mask: Any, flag: bool, gqa: bool, told: Any) -> str | None:
+def gpu_answer(
+    kernel: api.KernelSpec, q: Any, k: Any, v: Any, mask: Any, flag: bool, gqa: bool, told: Any
+) -> str | None:
     """What ``can_use_*`` says, with its debug texts."""
     import torch
 
@@ -135,7 +137,9 @@ def tensors(p: api.Problem, device: str) -> tuple[Any, Any, Any]:
     return out[0], out[1], out[2]
 
 
-def compare(seed: int, count: int, device: str, arch: str, rules: tuple[api.Rule, ...] = RULES) -> tuple[list[Difference], Counter[str]]:
+def compare(
+    seed: int, count: int, device: str, arch: str, rules: tuple[api.Rule, ...] = RULES
+) -> tuple[list[Difference], Counter[str]]:
     """The differences, and how often each way was asked and refused.
 
     Args:
@@ -173,7 +177,11 @@ def main(words: list[str]) -> int:
     code = 4
     if options.device in devices:
         found, asked = compare(options.seed, options.count, options.device, devices[options.device].archs[0])
-        document |= {"verdict": "WRONG" if found else "PASSED", "asked": dict(asked), "found": [asdict(d) for d in found]}
+        document |= {
+            "verdict": "WRONG" if found else "PASSED",
+            "asked": dict(asked),
+            "found": [asdict(d) for d in found],
+        }
         code = int(bool(found))
     text = json.dumps(document, indent=1)
     if options.output:

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from fmha_cli import api
-from fmha_torch.kernels import TorchAlgorithm, archs, kernels_of, table
+from fmha_torch.kernels import TorchAlgorithm, kernels_of, table
 from fmha_torch.rules import RULES, discord
 
 NOTE = "the order in which SDPA takes its kernels; then flex_attention"
@@ -27,25 +27,22 @@ class TorchBackend:
     dropout_stream = "fmha"
     automatic = False
 
-    @property
-    def probes_in_parent(self) -> bool:
-        """A build for the CPU is known by its files; one for GPUs must open a driver, and answers from the worker."""
-        return not _built_for_gpu()
+    def __init__(self) -> None:
+        self.probes_in_parent = not built_for_gpu()  # such a build must open a driver, and answers from the worker
+        self._passes = api.TwoPasses(self._decide, lambda p, kernel, device: api.Plan(p, (api.Stage(kernel),)), discord)
 
     def probe(self) -> api.Availability:
         least = table()["torch"]["least"]
-        here, help = _version(), f'pip install "torch>={least}"'
-        if here is None:
-            return api.Availability(state=api.State.MISSING, why="PyTorch is not installed", help=help)
-        if _numbers(here) < _numbers(least):
-            why = f"PyTorch {here} is older than {least}"
+        here, help = installed(), f'pip install "torch>={least}"'
+        if here is None or _numbers(here) < _numbers(least):
+            why = "PyTorch is not installed" if here is None else f"PyTorch {here} is older than {least}"
             return api.Availability(state=api.State.MISSING, why=why, help=help, version=here)
         cpu = api.DeviceFacts(id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {here}")
-        gpus = tuple(_gpus()) if _built_for_gpu() else ()
+        gpus = tuple(_gpus()) if built_for_gpu() else ()
         return api.Availability(state=api.State.OK, devices=(*gpus, cpu), version=here)
 
     def archs(self) -> tuple[str, ...]:
-        return archs()
+        return tuple(arch for place in table()["places"].values() for arch in place["archs"])
 
     def kernels(self, arch: api.ArchSpec) -> Iterator[api.KernelSpec]:
         return iter(kernels_of(arch.name))
@@ -54,22 +51,17 @@ class TorchBackend:
         return RULES
 
     def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
-        yield from api.TwoPasses(self._decide, self._plan, discord).decide(problem, device)
+        yield from self._passes.decide(problem, device)
 
     def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
-        return api.TwoPasses(self._decide, self._plan, discord).plan(problem, kernel, device)
+        return self._passes.plan(problem, kernel, device)
 
     def _decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
         for arch in [name for name in device.archs if name in self.archs()] or self.archs()[:1]:
             for place, kernel in enumerate(kernels_of(arch)):
                 reasons = tuple(api.reasons_against(RULES, problem, kernel, device))
-                if reasons:
-                    yield api.Unsupported(self.name, arch, kernel, reasons)
-                else:
-                    yield api.Supported(kernel, (place,), NOTE)
-
-    def _plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
-        return api.Plan(problem, (api.Stage(kernel),))
+                refused = api.Unsupported(self.name, arch, kernel, reasons) if reasons else None
+                yield refused or api.Supported(kernel, (place,), NOTE)
 
     def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
         return api.no_build(stage, context)
@@ -84,36 +76,36 @@ class TorchBackend:
         return None
 
     def open(self, device: api.DeviceFacts) -> api.Session:
-        quietly_imported()
+        import_quietly()
         from fmha_torch.session import TorchSession
 
         return TorchSession("cpu" if device.id == "cpu" else f"cuda:{device.id.partition(':')[2]}")
 
 
-def quietly_imported() -> None:
+def import_quietly() -> None:
     """Import PyTorch with ``QUIET``; the environment is as before afterwards, for what else the worker loads.
 
     Raises:
-        EnvironmentProblem: it does not import.
+        EnvironmentProblem: K920, it does not import.
     """
-    before = {name: os.environ.get(name) for name in QUIET}
-    os.environ.update({name: value for name, value in QUIET.items() if before[name] is None})
+    new = [name for name in QUIET if name not in os.environ]
+    os.environ.update({name: QUIET[name] for name in new})
     try:
         import torch._dynamo.config
         import torch._inductor.config
     except ImportError as fault:
         raise api.EnvironmentProblem("PyTorch does not import", code="K920", why=str(fault)) from fault
     finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
+        for name in new:
+            del os.environ[name]
     torch._inductor.config.compile_threads = 1  # else a pool of compilers stays beside the timed launches
-    torch._dynamo.config.recompile_limit = 1 << 16  # every row compiles anew; at the limit, eager code would run
+    torch._dynamo.config.recompile_limit = 1 << 16  # every row compiles anew; beyond the limit, eager code would run
     torch._dynamo.config.accumulated_recompile_limit = 1 << 16
 
 
 @cache
-def _version() -> str | None:
+def installed() -> str | None:
+    """The version of PyTorch, without importing it."""
     try:
         return version("torch")
     except PackageNotFoundError:
@@ -125,19 +117,17 @@ def _numbers(text: str) -> tuple[int, ...]:
 
 
 @cache
-def _built_for_gpu() -> bool:
+def built_for_gpu() -> bool:
     """Whether ``torch/version.py`` names CUDA or HIP; the file is read, not imported."""
     spec = find_spec("torch")
-    for folder in spec.submodule_search_locations or () if spec else ():
-        file = Path(folder) / "version.py"
-        if file.is_file():
-            return re.search(r"^(cuda|hip)\b[^=]*= *'", file.read_text("utf-8"), re.MULTILINE) is not None
-    return False
+    files = [Path(folder) / "version.py" for folder in (spec.submodule_search_locations or () if spec else ())]
+    texts = [file.read_text("utf-8") for file in files if file.is_file()]
+    return any(re.search(r"^(cuda|hip)\b[^=]*= *'", text, re.MULTILINE) for text in texts)
 
 
 def _gpus() -> Iterator[api.DeviceFacts]:
     """The GPUs that PyTorch sees; in the worker."""
-    quietly_imported()
+    import_quietly()
     import torch
 
     kind = "hip" if torch.version.hip else "cuda"

@@ -18,7 +18,6 @@ from fmha_torch.rules import flag_of
 Tensor = torch.Tensor
 Attend = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor | None]]
 """(q, k, v) -> (o, lse or None), each (batch, heads, rows, dim); packed sequences are one."""
-
 FORCED = {
     Way.FLASH: SDPBackend.FLASH_ATTENTION,
     Way.MEM_EFFICIENT: SDPBackend.EFFICIENT_ATTENTION,
@@ -28,11 +27,7 @@ FORCED = {
 
 
 class Places:
-    """Where query i and key j are. Indices are tensors that broadcast, so this makes mask tensors and serves flex_attention.
-
-    Attributes:
-        masked: whether anything is hidden.
-    """
+    """Where query i and key j are. Indices are tensors that broadcast, so this makes mask tensors and serves flex_attention."""
 
     def __init__(self, p: api.Problem, device: torch.device) -> None:
         self.mask, self.sink, self.packed = p.mask, p.sink, p.mode is api.Mode.GROUP
@@ -41,11 +36,10 @@ class Places:
         self._shift: Any = p.mask.delta(p.seqlen_q, p.seqlen_k)
         if self.packed:
             shifts = torch.tensor([p.mask.delta(*lengths) for lengths in zip(rows, keys, strict=True)])
-            self._of_row, self._of_key = (
-                torch.arange(p.batch).repeat_interleave(torch.tensor(n)).to(device) for n in (rows, keys)
-            )
+            counts = [torch.tensor(n) for n in (rows, keys)]
+            self._of_row, self._of_key = (torch.arange(p.batch).repeat_interleave(n).to(device) for n in counts)
             self._row, self._key = (torch.cat([torch.arange(m) for m in n]).to(device) for n in (rows, keys))
-            self._shift = shifts.repeat_interleave(torch.tensor(rows)).to(device)
+            self._shift = shifts.repeat_interleave(counts[0]).to(device)
 
     def sequence(self, b: Tensor, i: Tensor) -> Tensor:
         return self._of_row[i] if self.packed else b
@@ -58,10 +52,10 @@ class Places:
         return self._key[j] if self.packed else j
 
     def diagonal(self, i: Tensor) -> Tensor:
+        """The key on the mask's diagonal."""
         return self.row(i) + (self._shift[i] if self.packed else self._shift)
 
     def visible(self, i: Tensor, j: Tensor) -> Tensor:
-        """The inequalities of ``api.Mask``, and that both are of one sequence."""
         key, diagonal = self.key(j), self.diagonal(i)
         sees = self._of_row[i] == self._of_key[j] if self.packed else key >= 0
         if self.mask.right is not None:
@@ -71,18 +65,16 @@ class Places:
         return sees
 
     def distance(self, i: Tensor, j: Tensor) -> Tensor:
-        """Of ALiBi."""
         return (self.diagonal(i) - self.key(j)).abs()
 
 
 def mask_tensor(p: api.Problem, inputs: Mapping[str, Tensor]) -> Tensor:
-    """What is added to the scores: bias or ALiBi (in fp32), and -inf where nothing is seen. A bias alone is not copied."""
+    """What is added: bias, or ALiBi in fp32, and -inf where nothing is seen. A bias alone is not copied."""
     q, places = inputs["q"], Places(p, inputs["q"].device)
     i, j = torch.arange(p.seqlen_q, device=q.device)[:, None], torch.arange(p.seqlen_k, device=q.device)[None]
     added = inputs.get("bias")
     if "alibi_slopes" in inputs:
-        slopes = inputs["alibi_slopes"].reshape(-1, p.heads, 1, 1)
-        added = -slopes * places.distance(i, j)
+        added = -inputs["alibi_slopes"].reshape(-1, p.heads, 1, 1) * places.distance(i, j)
     if added is None:
         added = torch.zeros(p.seqlen_q, p.seqlen_k, dtype=q.dtype, device=q.device)
     return added.masked_fill(~places.visible(i, j), float("-inf")) if places.masked else added
@@ -104,14 +96,12 @@ def flex_parts(p: api.Problem, inputs: Mapping[str, Tensor]) -> dict[str, Any]:
             s = s - slope * places.distance(i, j)
         return s
 
-    def sees(b: Tensor, h: Tensor, i: Tensor, j: Tensor) -> Tensor:
-        return places.visible(i, j)
-
     if cap or bias is not None or slopes is not None:
         out["score_mod"] = score
     if places.masked:
-        rows, keys, device = inputs["q"].shape[2], inputs["k"].shape[2], inputs["q"].device
-        out["block_mask"] = create_block_mask(sees, None, None, rows, keys, device=device)
+        sizes, device = (inputs["q"].shape[2], inputs["k"].shape[2]), str(inputs["q"].device)
+        sees = lambda b, h, i, j: places.visible(i, j)  # noqa: E731 - short, and of this one use
+        out["block_mask"] = create_block_mask(sees, None, None, *sizes, device=device)
     return out
 
 
@@ -142,25 +132,26 @@ def forced(kernel: api.KernelSpec) -> AbstractContextManager[None]:
 
 def _flex(options: Mapping[str, Any], *, compiled: bool, lse: bool) -> Attend:
     function: Any = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
-    if not lse:
-        return lambda q, k, v: (function(q, k, v, **options), None)
 
-    def with_lse(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
+        if not lse:
+            return function(q, k, v, **options), None
         o, aux = function(q, k, v, **options, return_aux=AuxRequest(lse=True))
         return o, aux.lse
 
-    return with_lse
+    return attend
 
 
 def _varlen(p: api.Problem) -> Attend:
     from torch.nn.attention.varlen import varlen_attn
 
     window = tuple(-1 if bound is None else bound for bound in (p.mask.left, p.mask.right))
-    options = {"scale": p.scale, "window_size": window, "enable_gqa": p.heads != p.kv_heads}
+    options: dict[str, Any] = {"scale": p.scale, "window_size": window, "enable_gqa": p.heads != p.kv_heads}
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, None]:
         ends = [torch.tensor([0, *n], device=q.device).cumsum(0).int() for n in (p.query_lengths(), p.key_lengths())]
-        packed = (x[0].transpose(0, 1) for x in (q, k, v))
-        return varlen_attn(*packed, *ends, p.seqlen_q, p.seqlen_k, **options).transpose(0, 1)[None], None
+        q, k, v = (x[0].transpose(0, 1) for x in (q, k, v))
+        o: Any = varlen_attn(q, k, v, ends[0], ends[1], p.seqlen_q, p.seqlen_k, **options)
+        return o.transpose(0, 1)[None], None
 
     return attend

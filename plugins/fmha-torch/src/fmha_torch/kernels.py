@@ -12,9 +12,6 @@ from typing import Any
 
 from fmha_cli import api
 
-WIDE = 1 << 20
-FAMILIES = {"fwd": api.Family.FWD, "bwd": api.Family.BWD_DQ_DK_DV}
-
 
 class Way(StrEnum):
     """What computes: a backend of SDPA, or another function of ``torch.nn.attention``."""
@@ -29,16 +26,13 @@ class Way(StrEnum):
 
 
 class Masking(StrEnum):
-    """How the kernel learns what is masked and added, which decides what that costs."""
+    """How a kernel learns what is masked and added. CAUSAL: SDPA's flag, the top-left triangle. TENSOR: a tensor that is added
+    to all scores, and read. SCORE_MOD: functions of flex_attention. WINDOW: bottom-right bounds of varlen_attn."""
 
     CAUSAL = "causal"
-    """SDPA's flag ``is_causal``: the top-left triangle, or nothing."""
     TENSOR = "tensor"
-    """A tensor (batch or 1, heads or 1, seqlen_q, seqlen_k) that is added: all scores are computed and it is read."""
     SCORE_MOD = "score_mod"
-    """Functions of flex_attention; its block mask leaves out blocks of which nothing is seen."""
     WINDOW = "window"
-    """``window_size`` of varlen_attn: bottom-right bounds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,13 +49,11 @@ class Limits:
 
     Attributes:
         fields: fields of the signature that are not at their defaults.
-        runs: the operator that a profile shows when the kernel ran.
+        runs: what a profile shows when the kernel ran.
         multiple: dtype -> divisor of both head dims.
-        empty: whether there may be no queries or no keys.
-        blind_lse: whether the LSE of a row that sees no key is -inf.
+        lse_of: the dtypes whose LSE is right where every row sees a key; None = it always is.
         square: whether ``is_causal`` needs as many queries as keys.
         no_backward: head dims ``above`` .. ``to`` without a backward pass on some architectures.
-        same_mask_dtype: whether a mask tensor must have Q's type.
     """
 
     place: str
@@ -74,23 +66,15 @@ class Limits:
     source: str
     dtypes: tuple[str, ...] = ("fp32", "fp16", "bf16")
     same_hdim: bool = False
-    max_hdim: int = WIDE
+    max_hdim: int = 1 << 20
     multiple: Mapping[str, int] = field(default_factory=dict)
     empty: bool = True
-    blind_lse: bool = True
+    lse_of: tuple[str, ...] | None = None
     square: bool = False
     least_keys: int = 1
-    most_heads: int = WIDE
+    most_heads: int = 1 << 20
     no_backward: Mapping[str, Any] | None = None
     same_mask_dtype: bool = False
-
-    @staticmethod
-    def of(row: Mapping[str, Any]) -> Limits:
-        archs = row.get("archs", table()["places"][row["place"]]["archs"])
-        known: dict[str, Any] = {name: value for name, value in row.items() if name != "not_archs"}
-        known["way"], known["masks"] = Way(row["way"]), tuple(map(Masking, row["masks"]))
-        known["archs"] = tuple(arch for arch in archs if arch not in row.get("not_archs", ()))
-        return Limits(**known)
 
 
 @cache
@@ -101,28 +85,37 @@ def table() -> Mapping[str, Any]:
 
 
 @cache
-def archs() -> tuple[str, ...]:
-    """The architectures of all places."""
-    return tuple(arch for place in table()["places"].values() for arch in place["archs"])
+def limits() -> tuple[Limits, ...]:
+    """All rows, in the order in which PyTorch prefers the kernels of a place."""
+    places, out = table()["places"], []
+    for row in table()["kernels"]:
+        enums: dict[str, Any] = {"way": Way(row["way"]), "masks": tuple(map(Masking, row["masks"]))}
+        enums["archs"] = tuple(row.get("archs", places[row["place"]]["archs"]))
+        out.append(Limits(**{**row, **enums}))
+    return tuple(out)
 
 
 @cache
-def kernels_of(arch: str) -> Mapping[api.KernelSpec, Limits]:
-    """Every kernel of an architecture with its limits, in the order in which PyTorch prefers them."""
-    rows = [Limits.of(row) for row in table()["kernels"]]
-    return {kernel: row for row in rows if arch in row.archs for kernel in _kernels(arch, row)}
+def limits_at(arch: str, way: Way) -> Limits:
+    """The limits of a kernel that the architecture has."""
+    return next(row for row in limits() if arch in row.archs and row.way is way)
+
+
+@cache
+def kernels_of(arch: str) -> tuple[api.KernelSpec, ...]:
+    """Every kernel of an architecture, in PyTorch's order."""
+    return tuple(kernel for row in limits() if arch in row.archs for kernel in _kernels(arch, row))
 
 
 def _kernels(arch: str, row: Limits) -> Iterator[api.KernelSpec]:
+    families = {"fwd": api.Family.FWD, "bwd": api.Family.BWD_DQ_DK_DV}
     for masking in row.masks:
         algorithm = TorchAlgorithm(way=row.way, masking=masking)
         for direction in row.directions:
+            of: dict[str, Any] = {"backend": "torch", "family": families[direction], "arch": arch}
             for dtype in map(api.DType, row.dtypes):
-                fields = _fields(row, masking, direction)
-                signature = api.Signature(
-                    dtype=dtype, dtype_out=dtype, hdim=row.max_hdim, hdim_v=row.max_hdim, **fields
-                )
-                of = {"backend": "torch", "family": FAMILIES[direction], "arch": arch}
+                fields = {"dtype": dtype, "dtype_out": dtype, **_fields(row, masking, direction)}
+                signature = api.Signature(hdim=row.max_hdim, hdim_v=row.max_hdim, **fields)
                 yield api.KernelSpec(**of, signature=signature, algorithm=algorithm)
 
 

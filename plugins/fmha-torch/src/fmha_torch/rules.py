@@ -6,9 +6,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from fmha_cli import api
-from fmha_torch.kernels import Limits, Masking, TorchAlgorithm, kernels_of, table
+from fmha_torch.kernels import Limits, Masking, TorchAlgorithm, limits_at, table
 
-Check = Callable[[api.Problem, api.KernelSpec, Limits], api.Refusal | None]
+Found = api.Refusal | None
+Check = Callable[[api.Problem, str, Masking, Limits], Found]
+"""(problem, architecture, how the kernel is masked, its limits) -> the refusal, if any."""
 
 
 def blind(p: api.Problem) -> bool:
@@ -22,45 +24,40 @@ def blind(p: api.Problem) -> bool:
 
 
 def flag_of(p: api.Problem) -> bool:
-    """Whether the mask is the triangle that ``is_causal`` means: top-left, or bottom-right where both are one."""
-    return p.mask.kind is api.MaskKind.CAUSAL_TL or (p.mask.kind is api.MaskKind.CAUSAL and p.seqlen_q == p.seqlen_k)
+    """Whether the mask is what ``is_causal`` means: top-left, or bottom-right where both are one."""
+    kind = p.mask.kind
+    return kind is api.MaskKind.CAUSAL_TL or (kind is api.MaskKind.CAUSAL and p.seqlen_q == p.seqlen_k)
 
 
-def masking_of(kernel: api.KernelSpec) -> Masking:
-    assert isinstance(kernel.algorithm, TorchAlgorithm)
-    return kernel.algorithm.masking
-
-
-def _masking(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
-    how, text = masking_of(kernel), p.mask.text()
+def _masking(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
+    text, bottom_right = p.mask.text(), p.mask.align.value == "bottom_right"
     if how is Masking.CAUSAL and not flag_of(p) and p.mask.kind is not api.MaskKind.NONE:
         return api.Refusal(f"mask {text}: is_causal is the top-left triangle", "--mask causal-tl")
-    window = p.mask.align.value == "bottom_right" and min(p.mask.left or 0, p.mask.right or 0) >= 0
-    if how is Masking.WINDOW and not window:
+    if how is Masking.WINDOW and not (bottom_right and min(p.mask.left or 0, p.mask.right or 0) >= 0):
         return api.Refusal(f"mask {text}: window_size of varlen_attn is bottom-right", "--mask causal")
     return None
 
 
-def _hdims(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
+def _same_hdim(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
     if not limits.same_hdim or p.hdim == p.hdim_v:
         return None
     return api.Refusal(f"hdim {p.hdim} and hdim-v {p.hdim_v} differ", f"--hdim-v {p.hdim}")
 
 
-def _multiple(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
+def _multiple(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
     step = limits.multiple.get(p.dtype.value, 1)
     bad = [(name, d) for name, d in (("hdim", p.hdim), ("hdim-v", p.hdim_v)) if d % step]
     hint = " and ".join(f"--{name} {-(-d // step) * step}" for name, d in bad)
     return api.Refusal(f"{bad[0][0]} {bad[0][1]} is no multiple of {step}", hint) if bad else None
 
 
-def _square(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
+def _square(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
     if not limits.square or not flag_of(p) or p.seqlen_q == p.seqlen_k:
         return None
     return api.Refusal(f"is_causal, {p.seqlen_q} queries and {p.seqlen_k} keys", f"--seqlen-k {p.seqlen_q}")
 
 
-def _empty(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
+def _lengths(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
     packed = p.mode is api.Mode.GROUP  # for flex_attention, packed sequences are one
     rows, keys = (sum(p.query_lengths()), sum(p.key_lengths())) if packed else (p.seqlen_q, p.seqlen_k)
     if limits.empty or (rows > 0 and keys >= limits.least_keys):
@@ -69,54 +66,49 @@ def _empty(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusa
     return api.Refusal(f"{rows} queries and {keys} keys", hint)
 
 
-def _blind_lse(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
-    if limits.blind_lse or not p.lse or not blind(p):
+def _lse(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
+    if limits.lse_of is None or not p.lse:
         return None
-    return api.Refusal("a row sees no key: its LSE is -inf, and PyTorch returns 0", "drop --lse")
+    if p.dtype.value not in limits.lse_of:
+        return api.Refusal(f"the LSE in {p.dtype.value} comes from rough exponentials", "--dtype fp32")
+    return api.Refusal("a row sees no key: its LSE is -inf, and PyTorch returns 0", "drop --lse") if blind(p) else None
 
 
-def _heads(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
+def _heads(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
     most = max(p.batch, p.heads)
     return api.Refusal(f"{most} sequences or heads, at most {limits.most_heads}") if most > limits.most_heads else None
 
 
-def _backward(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
+def _backward(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
     if not p.direction.backward or "bwd" in limits.directions:
         return None
     return api.Refusal(f"{limits.way.value} has no backward pass on {limits.place.upper()}", "--direction fwd")
 
 
-def _gap(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
+def _gap(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
     gap = limits.no_backward
-    if not gap or not p.direction.backward or kernel.arch not in gap["archs"]:
+    if not gap or not p.direction.backward or arch not in gap["archs"] or not gap["above"] < p.hdim <= gap["to"]:
         return None
-    inside = gap["above"] < p.hdim <= gap["to"]
-    return (
-        api.Refusal(f"hdim {p.hdim}: no backward pass on {kernel.arch}", f"--hdim {gap['above']}") if inside else None
-    )
+    return api.Refusal(f"hdim {p.hdim}: no backward pass on {arch}", f"--hdim {gap['above']}")
 
 
-def _mask_dtype(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> api.Refusal | None:
-    same = p.alibi is api.Alibi.NONE or p.dtype is api.DType.FP32
-    if same or masking_of(kernel) is not Masking.TENSOR or not limits.same_mask_dtype:
-        return None
-    return api.Refusal(f"ALiBi as a mask in {p.dtype.value}", "--dtype fp32")
-
-
-def _none(p: api.Problem, kernel: api.KernelSpec, limits: Limits) -> None:
-    """K901 is about pairs of kernels: ``discord``."""
+def _mask_dtype(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
+    same = p.alibi is api.Alibi.NONE or p.dtype is api.DType.FP32 or how is not Masking.TENSOR
+    return None if same or not limits.same_mask_dtype else api.Refusal(f"ALiBi in {p.dtype.value}", "--dtype fp32")
 
 
 CHECKS: Mapping[str, Check] = {
-    "K900": _masking, "K901": _none, "K902": _hdims, "K903": _multiple, "K904": _square, "K905": _empty,
-    "K906": _blind_lse, "K907": _heads, "K908": _backward, "K909": _gap, "K910": _mask_dtype,
+    "K900": _masking, "K901": lambda *kernel: None, "K902": _same_hdim, "K903": _multiple, "K904": _square, "K905": _lengths,
+    "K906": _lse, "K907": _heads, "K908": _backward, "K909": _gap, "K910": _mask_dtype,
 }  # fmt: skip
+"""K901 is about pairs of kernels: ``discord`` finds it."""
 OURS = ("K900", "K901", "K906", "K910")
-"""Rules about what this plugin can say to PyTorch, or believes of it; the others are PyTorch's own, and are compared."""
+"""Rules about what this plugin can say to PyTorch, or believes of it. The others are PyTorch's own, and are compared with it."""
 
 
-def _asked(check: Check, p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
-    return check(p, kernel, kernels_of(kernel.arch)[kernel])
+def _asked(check: Check, p: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> Found:
+    assert isinstance(kernel.algorithm, TorchAlgorithm)
+    return check(p, kernel.arch, kernel.algorithm.masking, limits_at(kernel.arch, kernel.algorithm.way))
 
 
 def _rule(id: str, check: Check) -> api.Rule:
@@ -130,7 +122,5 @@ RULES = (*(rule for rule in api.CORE_RULES if rule is not api.OWN_V_RULE), *OWN_
 
 def discord(p: api.Problem, forward: api.KernelSpec, backward: api.KernelSpec) -> tuple[api.Reason, ...]:
     """Autograd's backward pass belongs to the forward pass that it recorded."""
-    if forward.algorithm == backward.algorithm:
-        return ()
     text = "the forward kernel that fits is another one than autograd would record"
-    return (api.Reason("K901", text, "--direction bwd"),)
+    return () if forward.algorithm == backward.algorithm else (api.Reason("K901", text, "--direction bwd"),)

@@ -11,10 +11,12 @@ import torch
 
 from fmha_cli import api
 from fmha_torch.attend import Tensor, attend_of, forced
-from fmha_torch.kernels import Masking, TorchAlgorithm, Way, kernels_of
+from fmha_torch.kernels import Masking, TorchAlgorithm, Way, limits_at
 
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 IN_HEADS = ("q", "k", "v", "o", "do", "dq", "dk", "dv")
+TOLD = ("_attention", "CompiledFxGraph", "safe_softmax", "_varlen", "triton", "fmha_", "flash_")
+"""Parts of the names of operators and device kernels that compute attention."""
 R = TypeVar("R")
 
 
@@ -29,16 +31,16 @@ class TorchSession(api.HostSession):
         self._problem, self._kernel = plan.problem, plan.main
 
     def bind(self, arena: memoryview, tensors: Mapping[str, api.BoundTensor], threads: int) -> None:
-        """Make views of the tensors, compile what is compiled, and run the call once under a profiler."""
+        """Make views of the tensors, compile what is compiled, and run once more under a profiler."""
         torch.set_num_threads(threads)
         self._arena = torch.frombuffer(arena, dtype=torch.uint8)
         self._mirror = self._arena if self._host else self._arena.to(self._device)
         self._views = {name: self._in_heads(name, view_of(self._mirror, t)) for name, t in tensors.items()}
         start = time.perf_counter()
         self._refresh()
-        self._passes()
-        self._ready_s = time.perf_counter() - start
-        self._seen = observed(self._passes, self._host)
+        outputs = self._passes()[1]
+        ready_s, ran = time.perf_counter() - start, observed(self._passes, self._host)
+        self._said = self._remark(ran, ready_s, sum(value.nbytes for value in outputs.values()))
 
     def upload(self) -> None:
         if not self._host:
@@ -69,18 +71,20 @@ class TorchSession(api.HostSession):
         self.__dict__.clear()
 
     def remarks(self) -> tuple[str, ...]:
-        """What ran and what it cost besides the time; a kernel other than the one that was asked for is a finding."""
-        wanted, algorithm = kernels_of(self._kernel.arch)[self._kernel].runs, self._kernel.algorithm
+        return (self._said,)
+
+    def _remark(self, ran: Sequence[str], ready_s: float, copied: int) -> str:
+        """What ran, and what it cost besides the time. Another kernel than the one that was asked for is a finding."""
+        algorithm = self._kernel.algorithm
         assert isinstance(algorithm, TorchAlgorithm)
-        right = any(wanted in name for name in self._seen)
-        finding = "" if right else f"finding: {wanted} was asked for; "
-        said = [f"{finding}PyTorch {torch.__version__} ran {', '.join(self._seen) or 'nothing known'}"]
+        wanted = limits_at(self._kernel.arch, algorithm.way).runs
+        finding = "" if any(wanted in name for name in ran) else f"finding: {wanted} was asked for; "
+        said = [f"{finding}PyTorch {torch.__version__} ran {', '.join(ran) or 'nothing known'}"]
         if algorithm.way is Way.FLEX_COMPILED:
-            said.append(f"torch.compile and the first call took {self._ready_s:.1f} s")
+            said.append(f"torch.compile and the first call took {ready_s:.1f} s")
         if algorithm.masking is Masking.TENSOR:
             said.append("the mask tensor was made before, and is read")
-        copied = sum(self._views[name].nbytes for name in self._passes()[1])
-        return ("; ".join((*said, f"{copied} bytes of outputs are copied after the time")),)
+        return "; ".join((*said, f"{copied} bytes of outputs are copied after the time"))
 
     def _in_heads(self, name: str, view: Tensor) -> Tensor:
         """A tensor of the arena as (batch, heads, rows, dim); packed sequences are one."""
@@ -106,16 +110,15 @@ class TorchSession(api.HostSession):
 
     def _passes(self) -> tuple[tuple[int, ...], dict[str, Tensor]]:
         """Nanoseconds of each pass, and what they return."""
-        outputs, times, p = dict[str, Tensor](), list[int](), self._problem
+        outputs, times, o = dict[str, Tensor](), list[int](), self._recorded
         with self._mode():
-            if p.direction.forward:
+            if o is None:
                 with forced(self._kernel):
                     (o, lse), ns = self._timed(lambda: self._attend(*self._qkv))
                 outputs |= {"o": o} if lse is None else {"o": o, "lse": lse}
                 times.append(ns)
-            if p.direction.backward:
-                o = outputs.get("o", self._recorded)
-                wanted, do, again = tuple(self._wanted.values()), self._views["do"], not p.direction.forward
+            if self._problem.direction.backward:
+                wanted, do, again = tuple(self._wanted.values()), self._views["do"], self._recorded is not None
                 grads, ns = self._timed(lambda: torch.autograd.grad(o, wanted, do, retain_graph=again))
                 outputs |= {f"d{name}": value for name, value in zip(self._wanted, grads, strict=True)}
                 times.append(ns)
@@ -125,7 +128,7 @@ class TorchSession(api.HostSession):
         if self._host:
             start = time.perf_counter_ns()
             return work(), time.perf_counter_ns() - start
-        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        first, last = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         first.record()
         done = work()
         last.record()
@@ -143,9 +146,6 @@ def view_of(mirror: Tensor, t: api.BoundTensor) -> Tensor:
     return flat.as_strided(t.shape, t.strides)
 
 
-_TOLD = ("_attention", "CompiledFxGraph", "safe_softmax", "_varlen", "triton", "fmha_", "flash_")
-
-
 def observed(work: Callable[[], object], host: bool) -> tuple[str, ...]:
     """The names of the attention operators, and of device kernels, that a profile of ``work`` shows."""
     from torch.profiler import ProfilerActivity, profile
@@ -153,5 +153,5 @@ def observed(work: Callable[[], object], host: bool) -> tuple[str, ...]:
     with profile(activities=[ProfilerActivity.CPU, *(() if host else (ProfilerActivity.CUDA,))]) as seen:
         work()
     names = (name for event in seen.events() for name in (event.name, *(k.name for k in event.kernels)))
-    short = (name.strip("# ").removeprefix("Call ") for name in names if any(word in name for word in _TOLD))
+    short = (name.strip("# ").removeprefix("Call ") for name in names if any(part in name for part in TOLD))
     return tuple(dict.fromkeys(name for name in short if not name.startswith("autograd::")))
