@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -19,27 +19,21 @@ QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "KINETO_LOG_LEVEL": "5"}
 """Set while PyTorch is imported: its idle threads sleep, since spinning ones slow whatever runs next."""
 
 
-class TorchBackend:
+class TorchBackend(api.FrameworkBackend):
     """The kernels of ``limits.json``."""
 
     name = "torch"
     algorithm: type[api.Algorithm] = TorchAlgorithm
-    dropout_stream = "fmha"
-    automatic = False
 
     def __init__(self) -> None:
         self.probes_in_parent = not built_for_gpu()  # such a build must open a driver, and answers from the worker
         self._passes = api.TwoPasses(self._decide, lambda p, kernel, device: api.Plan(p, (api.Stage(kernel),)), discord)
 
     def probe(self) -> api.Availability:
-        least = table()["torch"]["least"]
-        here, help = installed(), f'pip install "torch>={least}"'
-        if here is None or _numbers(here) < _numbers(least):
-            why = "PyTorch is not installed" if here is None else f"PyTorch {here} is older than {least}"
-            return api.Availability(state=api.State.MISSING, why=why, help=help, version=here)
-        cpu = api.DeviceFacts(id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {here}")
+        found = api.probe_package("torch", table()["torch"]["least"])
+        cpu = api.DeviceFacts(id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {found.version}")
         gpus = tuple(_gpus()) if built_for_gpu() else ()
-        return api.Availability(state=api.State.OK, devices=(*gpus, cpu), version=here)
+        return replace(found, devices=(*gpus, cpu)) if found.state is api.State.OK else found
 
     def archs(self) -> tuple[str, ...]:
         return tuple(arch for place in table()["places"].values() for arch in place["archs"])
@@ -58,22 +52,7 @@ class TorchBackend:
 
     def _decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
         for arch in [name for name in device.archs if name in self.archs()] or self.archs()[:1]:
-            for place, kernel in enumerate(kernels_of(arch)):
-                reasons = tuple(api.reasons_against(RULES, problem, kernel, device))
-                refused = api.Unsupported(self.name, arch, kernel, reasons) if reasons else None
-                yield refused or api.Supported(kernel, (place,), NOTE)
-
-    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
-        return api.no_build(stage, context)
-
-    def cache_key(self, stage: api.Stage, context: api.BuildContext) -> object:
-        return api.no_build_key(stage)
-
-    def inspect(self, kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
-        return {}
-
-    def upstream_name(self, kernel: api.KernelSpec) -> str | None:
-        return None
+            yield from self.ranked(kernels_of(arch), RULES, problem, device, NOTE)
 
     def open(self, device: api.DeviceFacts) -> api.Session:
         import_quietly()
@@ -101,19 +80,6 @@ def import_quietly() -> None:
     torch._inductor.config.compile_threads = 1  # else a pool of compilers stays beside the timed launches
     torch._dynamo.config.recompile_limit = 1 << 16  # every row compiles anew; beyond the limit, eager code would run
     torch._dynamo.config.accumulated_recompile_limit = 1 << 16
-
-
-@cache
-def installed() -> str | None:
-    """The version of PyTorch, without importing it."""
-    try:
-        return version("torch")
-    except PackageNotFoundError:
-        return None
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", text.partition("+")[0])[:2])
 
 
 @cache

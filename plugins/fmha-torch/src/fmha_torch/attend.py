@@ -65,7 +65,7 @@ class Places:
         return sees
 
     def distance(self, i: Tensor, j: Tensor) -> Tensor:
-        return (self.diagonal(i) - self.key(j)).abs()
+        return torch.abs(self.diagonal(i) - self.key(j))
 
 
 def mask_tensor(p: api.Problem, inputs: Mapping[str, Tensor]) -> Tensor:

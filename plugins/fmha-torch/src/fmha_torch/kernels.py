@@ -26,13 +26,12 @@ class Way(StrEnum):
 
 
 class Masking(StrEnum):
-    """How a kernel learns what is masked and added. CAUSAL: SDPA's flag, the top-left triangle. TENSOR: a tensor that is added
-    to all scores, and read. SCORE_MOD: functions of flex_attention. WINDOW: bottom-right bounds of varlen_attn."""
+    """How a kernel learns what is masked and added."""
 
-    CAUSAL = "causal"
-    TENSOR = "tensor"
-    SCORE_MOD = "score_mod"
-    WINDOW = "window"
+    CAUSAL = "causal"  # SDPA's flag: the top-left triangle
+    TENSOR = "tensor"  # added to all scores, and read
+    SCORE_MOD = "score_mod"  # functions of flex_attention
+    WINDOW = "window"  # bottom-right bounds of varlen_attn
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -53,7 +52,7 @@ class Limits:
         multiple: dtype -> divisor of both head dims.
         lse_of: the dtypes whose LSE is right where every row sees a key; None = it always is.
         square: whether ``is_causal`` needs as many queries as keys.
-        no_backward: head dims ``above`` .. ``to`` without a backward pass on some architectures.
+        backward_to: architecture -> the largest head dim with a backward pass, up to ``max_hdim`` minus 32.
     """
 
     place: str
@@ -73,7 +72,7 @@ class Limits:
     square: bool = False
     least_keys: int = 1
     most_heads: int = 1 << 20
-    no_backward: Mapping[str, Any] | None = None
+    backward_to: Mapping[str, int] = field(default_factory=dict)
     same_mask_dtype: bool = False
 
 
@@ -87,12 +86,9 @@ def table() -> Mapping[str, Any]:
 @cache
 def limits() -> tuple[Limits, ...]:
     """All rows, in the order in which PyTorch prefers the kernels of a place."""
-    places, out = table()["places"], []
-    for row in table()["kernels"]:
-        enums: dict[str, Any] = {"way": Way(row["way"]), "masks": tuple(map(Masking, row["masks"]))}
-        enums["archs"] = tuple(row.get("archs", places[row["place"]]["archs"]))
-        out.append(Limits(**{**row, **enums}))
-    return tuple(out)
+    rows = [{"archs": table()["places"][row["place"]]["archs"], **row} for row in table()["kernels"]]
+    enums = [{"way": Way(row["way"]), "masks": tuple(map(Masking, row["masks"]))} for row in rows]
+    return tuple(Limits(**{**row, **of}) for row, of in zip(rows, enums, strict=True))
 
 
 @cache

@@ -86,10 +86,9 @@ def _backward(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
 
 
 def _gap(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
-    gap = limits.no_backward
-    if not gap or not p.direction.backward or arch not in gap["archs"] or not gap["above"] < p.hdim <= gap["to"]:
-        return None
-    return api.Refusal(f"hdim {p.hdim}: no backward pass on {arch}", f"--hdim {gap['above']}")
+    most = limits.backward_to.get(arch, limits.max_hdim)
+    inside = p.direction.backward and most < p.hdim <= limits.max_hdim - 32  # above, dropout decides
+    return api.Refusal(f"hdim {p.hdim}: no backward pass on {arch}", f"--hdim {most}") if inside else None
 
 
 def _mask_dtype(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
