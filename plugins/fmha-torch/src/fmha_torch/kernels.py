@@ -51,6 +51,7 @@ class Limits:
         runs: what a profile shows when the kernel ran.
         multiple: dtype -> divisor of both head dims.
         lse_of: the dtypes whose LSE is right where every row sees a key; None = it always is.
+        sums: the most parts of dK and dV that are added in 16 bits; 0 = any number, because they are added in fp32.
         square: whether ``is_causal`` needs as many queries as keys.
         backward_to: architecture -> the largest head dim with a backward pass, up to ``max_hdim`` minus 32.
     """
@@ -69,6 +70,7 @@ class Limits:
     multiple: Mapping[str, int] = field(default_factory=dict)
     empty: bool = True
     lse_of: tuple[str, ...] | None = None
+    sums: int = 0
     square: bool = False
     least_keys: int = 1
     most_heads: int = 1 << 20

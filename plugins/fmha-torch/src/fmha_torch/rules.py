@@ -96,12 +96,18 @@ def _mask_dtype(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Foun
     return None if same or not limits.same_mask_dtype else api.Refusal(f"ALiBi in {p.dtype.value}", "--dtype fp32")
 
 
+def _sums(p: api.Problem, arch: str, how: Masking, limits: Limits) -> Found:
+    parts = p.heads // p.kv_heads * -(-p.seqlen_q // 32)
+    rough = p.direction.backward and 0 < limits.sums < parts and p.dtype is not api.DType.FP32
+    return api.Refusal(f"dK and dV: {parts} parts are added in {p.dtype.value}", "--dtype fp32") if rough else None
+
+
 CHECKS: Mapping[str, Check] = {
     "K900": _masking, "K901": lambda *kernel: None, "K902": _same_hdim, "K903": _multiple, "K904": _square, "K905": _lengths,
-    "K906": _lse, "K907": _heads, "K908": _backward, "K909": _gap, "K910": _mask_dtype,
+    "K906": _lse, "K907": _heads, "K908": _backward, "K909": _gap, "K910": _mask_dtype, "K911": _sums,
 }  # fmt: skip
 """K901 is about pairs of kernels: ``discord`` finds it."""
-OURS = ("K900", "K901", "K906", "K910")
+OURS = ("K900", "K901", "K906", "K910", "K911")
 """Rules about what this plugin can say to PyTorch, or believes of it. The others are PyTorch's own, and are compared with it."""
 
 

@@ -37,9 +37,8 @@ class TorchSession(api.HostSession):
         self._mirror = self._arena if self._host else self._arena.to(self._device)
         self._views = {name: self._in_heads(name, view_of(self._mirror, t)) for name, t in tensors.items()}
         start = time.perf_counter()
-        self._refresh()
-        outputs = self._passes()[1]
-        ready_s, ran = time.perf_counter() - start, observed(self._passes, self._host)
+        outputs = self._whole()
+        ready_s, ran = time.perf_counter() - start, observed(self._whole, self._host)
         self._said = self._remark(ran, ready_s, sum(value.nbytes for value in outputs.values()))
 
     def upload(self) -> None:
@@ -123,6 +122,11 @@ class TorchSession(api.HostSession):
                 outputs |= {f"d{name}": value for name, value in zip(self._wanted, grads, strict=True)}
                 times.append(ns)
         return tuple(times), outputs
+
+    def _whole(self) -> dict[str, Tensor]:
+        """What a launch computes, with what it finds prepared."""
+        self._refresh()
+        return self._passes()[1]
 
     def _timed(self, work: Callable[[], R]) -> tuple[R, int]:
         if self._host:
