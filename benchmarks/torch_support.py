@@ -1,10 +1,11 @@
 """What PyTorch itself says of a problem, beside the rules of ``plugins/fmha-torch``.
 
-    python benchmarks/torch_support.py [--count 400] [--seed 0] [--device cpu|cuda:0] [-o support.json]
+    python benchmarks/torch_support.py [--count 400] [--seed 0] [--device cpu|cuda:0|hip:0] [-o support.json]
 
 A kernel that PyTorch accepts and a rule refuses, or the reverse, is a difference. On a CPU every backend of SDPA is forced, and
 the error is the answer, because ``torch.backends.cuda.can_use_*`` says False there without a word. On a GPU ``can_use_*`` is
-asked with its debug texts. Compiled flex_attention is asked about a few problems, because every answer is a compile.
+asked with its debug texts, and the CUTLASS kernel that ran is compared with the choice of the backend ``mem_efficient``. Compiled
+flex_attention is asked about a few problems, because every answer is a compile.
 
 Exit codes: 0 no difference, 1 differences, 4 no such device (NOT_RUN).
 """
@@ -29,7 +30,7 @@ from fmha_torch.rules import OURS, OWN_RULES, RULES, flag_of, masking_of
 from fmha_cli import api
 
 KINDS = {"fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
-COMPILES = 4
+COMPILES = 2
 """Problems about which a compiled kernel is asked."""
 
 
@@ -138,7 +139,7 @@ def tensors(p: api.Problem, device: str) -> tuple[Any, Any, Any]:
 
 
 def compare(
-    seed: int, count: int, device: str, arch: str, rules: tuple[api.Rule, ...] = RULES
+    seed: int, count: int, device: str, arch: str, rules: tuple[api.Rule, ...] = RULES, compiles: int = COMPILES
 ) -> tuple[list[Difference], Counter[str]]:
     """The differences, and how often each way was asked and refused.
 
@@ -146,6 +147,7 @@ def compare(
         rules: a test leaves one out, to see that its absence is found.
     """
     facts, found, asked = api.DeviceFacts(id=device, archs=(arch,)), list[Difference](), Counter[str]()
+    place = device.replace("hip", "cuda")  # PyTorch's name of both
     theirs = {rule.id for rule in OWN_RULES} - {*OURS}
     for problem in problems(seed, count):
         for kernel in kernels_of(arch):
@@ -154,15 +156,34 @@ def compare(
             direction = {"K025"} if way in (Way.FLEX, Way.FLEX_COMPILED) else set()  # asked about, to hold K908
             if any(reason.id not in theirs | direction for reason in reasons) or way is Way.VARLEN:
                 continue
-            if way is Way.FLEX_COMPILED and (asked[way.value] >= COMPILES or not problem.seqlen_q * problem.seqlen_k):
+            if way is Way.FLEX_COMPILED and (asked[way.value] >= compiles or not problem.seqlen_q * problem.seqlen_k):
                 continue
             answer = flex_answer if way in (Way.FLEX, Way.FLEX_COMPILED) else sdpa_answer
-            said, ours = answer(problem, kernel, device), "; ".join(r.text for r in reasons if r.id in theirs) or None
+            said, ours = answer(problem, kernel, place), "; ".join(r.text for r in reasons if r.id in theirs) or None
             asked[way.value] += 1
             asked[f"{way.value} refused"] += said is not None
             if (said is None) != (ours is None):
                 found.append(Difference(kernel.name, problem.repro(), said, ours))
     return found, asked
+
+
+def cutlass(problem: api.Problem, device: str, arch: str) -> Difference | None:
+    """The CUTLASS kernel that PyTorch ran, where it is not the one that the backend ``mem_efficient`` chooses."""
+    registry = api.build_registry()
+    ours = api.explain(problem, registry=registry, backend="mem_efficient", arch=arch).chosen
+    kernel = next(
+        k for k in kernels_of(arch) if k.algorithm.way is Way.MEM_EFFICIENT and k.signature.dtype is problem.dtype
+    )
+    (record,) = api.run(problem, registry=registry, backend="torch", device=device, kernel=kernel.digest)
+    want = None if ours is None else registry.backend("mem_efficient").upstream_name(ours.kernel)
+    ran = " ".join(record.notes)
+    return None if want is not None and want in ran else Difference(kernel.name, problem.repro(), ran, want)
+
+
+def cutlass_problems() -> Iterator[api.Problem]:
+    for hdim in (64, 128, 256):
+        for dtype in ("fp16", "bf16", "fp32"):
+            yield api.Problem.of(batch=1, heads=4, seqlen=256, hdim=hdim, dtype=dtype, causal=True)
 
 
 def main(words: list[str]) -> int:
@@ -176,7 +197,10 @@ def main(words: list[str]) -> int:
     document: dict[str, Any] = {"schema": "fmha.torch-support/1", "device": options.device, "verdict": "NOT_RUN"}
     code = 4
     if options.device in devices:
-        found, asked = compare(options.seed, options.count, options.device, devices[options.device].archs[0])
+        arch = devices[options.device].archs[0]
+        found, asked = compare(options.seed, options.count, options.device, arch)
+        if options.device.startswith("cuda"):
+            found += [one for p in cutlass_problems() if (one := cutlass(p, options.device, arch)) is not None]
         document |= {
             "verdict": "WRONG" if found else "PASSED",
             "asked": dict(asked),

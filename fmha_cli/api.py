@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     from fmha_cli.toolchain.cache.root import cache_root
     from fmha_cli.toolchain.cpp.library import PORTABLE_FLAGS, build_cpp
     from fmha_cli.toolchain.cpp.toolchain import Toolchain
-    from fmha_cli.toolchain.framework import FrameworkBackend, probe_package
+    from fmha_cli.toolchain.framework import FrameworkBackend, environment, probe_package
     from fmha_cli.toolchain.kernels import kernel_build, no_build, no_build_key
     from fmha_cli.toolchain.parallel import Job, build_many
     from fmha_cli.toolchain.rocm.candidates import llvm_tool
@@ -105,6 +105,7 @@ _LATE = {
     "PORTABLE_FLAGS": "fmha_cli.toolchain.cpp.library",
     "build_cpp": "fmha_cli.toolchain.cpp.library",
     "FrameworkBackend": "fmha_cli.toolchain.framework",
+    "environment": "fmha_cli.toolchain.framework",
     "probe_package": "fmha_cli.toolchain.framework",
     "kernel_build": "fmha_cli.toolchain.kernels",
     "no_build": "fmha_cli.toolchain.kernels",
@@ -212,7 +213,7 @@ __all__ = [
     "Reason", "Refusal", "Region", "Registry", "Remarking", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom", "Severity", "Signature", "Stage",
     "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError",
     "Upstream", "UsageError", "Verdict", "Workspace", "attention", "build_cpp", "build_many", "build_registry", "cache_root",
-    "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool",
+    "environment", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool",
     "load_arch", "merged", "no_build", "no_build_key", "probe_cuda", "probe_hip", "probe_package", "reasons_against", "run",
     "select", "summed", "to_json",
 ]  # fmt: skip

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 
 from fmha_cli.domain.decision import Decision, Supported, Unsupported
@@ -64,6 +66,19 @@ def probe_package(name: str, least: str) -> Availability:
         why = f"{name} {found} is older than {least}"
         return Availability(state=State.MISSING, why=why, help=help, version=found)
     return Availability(state=State.OK, version=found)
+
+
+@contextmanager
+def environment(values: Mapping[str, str]) -> Iterator[None]:
+    """Set variables that nobody has set, for a package that reads them while it is imported; afterwards they are gone again,
+    for what else the process loads."""
+    new = {name: value for name, value in values.items() if name not in os.environ}
+    os.environ.update(new)
+    try:
+        yield
+    finally:
+        for name in new:
+            del os.environ[name]
 
 
 def _numbers(text: str) -> tuple[int, ...]:

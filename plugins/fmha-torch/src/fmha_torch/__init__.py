@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import replace
@@ -14,7 +13,6 @@ from fmha_cli import api
 from fmha_torch.kernels import TorchAlgorithm, kernels_of, table
 from fmha_torch.rules import RULES, discord
 
-NOTE = "the order in which SDPA takes its kernels; then flex_attention"
 QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "KINETO_LOG_LEVEL": "5"}
 """Set while PyTorch is imported: its idle threads sleep, since spinning ones slow whatever runs next."""
 
@@ -52,7 +50,7 @@ class TorchBackend(api.FrameworkBackend):
 
     def _decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
         for arch in [name for name in device.archs if name in self.archs()] or self.archs()[:1]:
-            yield from self.ranked(kernels_of(arch), RULES, problem, device, NOTE)
+            yield from self.ranked(kernels_of(arch), RULES, problem, device, "SDPA's own order, then flex_attention")
 
     def open(self, device: api.DeviceFacts) -> api.Session:
         import_quietly()
@@ -62,21 +60,13 @@ class TorchBackend(api.FrameworkBackend):
 
 
 def import_quietly() -> None:
-    """Import PyTorch with ``QUIET``; the environment is as before afterwards, for what else the worker loads.
-
-    Raises:
-        EnvironmentProblem: K920, it does not import.
-    """
-    new = [name for name in QUIET if name not in os.environ]
-    os.environ.update({name: QUIET[name] for name in new})
+    """Import PyTorch with ``QUIET``. Raises EnvironmentProblem: K920, it does not import."""
     try:
-        import torch._dynamo.config
-        import torch._inductor.config
+        with api.environment(QUIET):
+            import torch._dynamo.config
+            import torch._inductor.config
     except ImportError as fault:
         raise api.EnvironmentProblem("PyTorch does not import", code="K920", why=str(fault)) from fault
-    finally:
-        for name in new:
-            del os.environ[name]
     torch._inductor.config.compile_threads = 1  # else a pool of compilers stays beside the timed launches
     torch._dynamo.config.recompile_limit = 1 << 16  # every row compiles anew; beyond the limit, eager code would run
     torch._dynamo.config.accumulated_recompile_limit = 1 << 16
@@ -87,8 +77,8 @@ def built_for_gpu() -> bool:
     """Whether ``torch/version.py`` names CUDA or HIP; the file is read, not imported."""
     spec = find_spec("torch")
     files = [Path(folder) / "version.py" for folder in (spec.submodule_search_locations or () if spec else ())]
-    texts = [file.read_text("utf-8") for file in files if file.is_file()]
-    return any(re.search(r"^(cuda|hip)\b[^=]*= *'", text, re.MULTILINE) for text in texts)
+    build = re.compile(r"^(cuda|hip)\b[^=]*= *'", re.MULTILINE)
+    return any(build.search(file.read_text("utf-8")) for file in files if file.is_file())
 
 
 def _gpus() -> Iterator[api.DeviceFacts]:

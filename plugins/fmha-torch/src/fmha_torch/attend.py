@@ -19,11 +19,9 @@ Tensor = torch.Tensor
 Attend = Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor | None]]
 """(q, k, v) -> (o, lse or None), each (batch, heads, rows, dim); packed sequences are one."""
 FORCED = {
-    Way.FLASH: SDPBackend.FLASH_ATTENTION,
-    Way.MEM_EFFICIENT: SDPBackend.EFFICIENT_ATTENTION,
-    Way.CUDNN: SDPBackend.CUDNN_ATTENTION,
-    Way.MATH: SDPBackend.MATH,
-}
+    Way.FLASH: SDPBackend.FLASH_ATTENTION, Way.MEM_EFFICIENT: SDPBackend.EFFICIENT_ATTENTION,
+    Way.CUDNN: SDPBackend.CUDNN_ATTENTION, Way.MATH: SDPBackend.MATH,
+}  # fmt: skip
 
 
 class Places:
@@ -52,8 +50,8 @@ class Places:
         return self._key[j] if self.packed else j
 
     def diagonal(self, i: Tensor) -> Tensor:
-        """The key on the mask's diagonal."""
-        return self.row(i) + (self._shift[i] if self.packed else self._shift)
+        shift: Tensor = self._shift[i] if self.packed else self._shift
+        return self.row(i) + shift
 
     def visible(self, i: Tensor, j: Tensor) -> Tensor:
         key, diagonal = self.key(j), self.diagonal(i)
@@ -125,19 +123,16 @@ def attend_of(p: api.Problem, kernel: api.KernelSpec, inputs: Mapping[str, Tenso
 
 def forced(kernel: api.KernelSpec) -> AbstractContextManager[None]:
     """Inside, SDPA takes this kernel or raises RuntimeError."""
-    assert isinstance(kernel.algorithm, TorchAlgorithm)
-    backend = FORCED.get(kernel.algorithm.way)
-    return nullcontext() if backend is None else sdpa_kernel([backend])
+    way = getattr(kernel.algorithm, "way", None)
+    return sdpa_kernel([FORCED[way]]) if way in FORCED else nullcontext()
 
 
 def _flex(options: Mapping[str, Any], *, compiled: bool, lse: bool) -> Attend:
     function: Any = torch.compile(flex_attention, dynamic=False) if compiled else flex_attention
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor | None]:
-        if not lse:
-            return function(q, k, v, **options), None
-        o, aux = function(q, k, v, **options, return_aux=AuxRequest(lse=True))
-        return o, aux.lse
+        found = function(q, k, v, **options, return_aux=AuxRequest(lse=True) if lse else None)
+        return (found[0], found[1].lse) if lse else (found, None)
 
     return attend
 

@@ -44,45 +44,36 @@ class TorchAlgorithm(api.Algorithm):
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """What PyTorch accepts of a kernel at a place (``cpu``, ``cuda``, ``rocm``); a row of ``limits.json``.
-
-    Attributes:
-        fields: fields of the signature that are not at their defaults.
-        runs: what a profile shows when the kernel ran.
-        multiple: dtype -> divisor of both head dims.
-        lse_of: the dtypes whose LSE is right where every row sees a key; None = it always is.
-        sums: the most parts of dK and dV that are added in 16 bits; 0 = any number, because they are added in fp32.
-        square: whether ``is_causal`` needs as many queries as keys.
-        backward_to: architecture -> the largest head dim with a backward pass, up to ``max_hdim`` minus 32.
-    """
+    """What PyTorch accepts of a kernel at a place (``cpu``, ``cuda``, ``rocm``); a row of ``limits.json``."""
 
     place: str
     way: Way
     masks: tuple[Masking, ...]
     archs: tuple[str, ...]
     directions: tuple[str, ...]
-    fields: Mapping[str, str]
-    runs: str
+    fields: Mapping[str, str]  # of the signature, that are not at their defaults
+    runs: str  # what a profile shows when the kernel ran
     source: str
     dtypes: tuple[str, ...] = ("fp32", "fp16", "bf16")
     same_hdim: bool = False
     max_hdim: int = 1 << 20
-    multiple: Mapping[str, int] = field(default_factory=dict)
-    empty: bool = True
-    lse_of: tuple[str, ...] | None = None
-    sums: int = 0
-    square: bool = False
+    multiple: Mapping[str, int] = field(default_factory=dict)  # dtype -> divisor of both head dims
+    empty: bool = True  # there may be no queries or no keys
+    lse_of: tuple[str, ...] | None = None  # dtypes whose LSE is right where every row sees a key; None = it always is
+    sums: int = 0  # the most parts of dK and dV that are added in 16 bits; 0 = they are added in fp32
+    square: bool = False  # is_causal needs as many queries as keys
     least_keys: int = 1
     most_heads: int = 1 << 20
-    backward_to: Mapping[str, int] = field(default_factory=dict)
-    same_mask_dtype: bool = False
+    backward_to: Mapping[str, int] = field(
+        default_factory=dict
+    )  # architecture -> head dim; max_hdim - 31 and above work
+    same_mask_dtype: bool = False  # a mask tensor has Q's type
 
 
 @cache
 def table() -> Mapping[str, Any]:
     """The document ``limits.json``."""
-    found: Mapping[str, Any] = json.loads(Path(__file__).with_name("limits.json").read_text("utf-8"))
-    return found
+    return dict(json.loads(Path(__file__).with_name("limits.json").read_text("utf-8")))
 
 
 @cache
@@ -110,20 +101,20 @@ def _kernels(arch: str, row: Limits) -> Iterator[api.KernelSpec]:
     for masking in row.masks:
         algorithm = TorchAlgorithm(way=row.way, masking=masking)
         for direction in row.directions:
-            of: dict[str, Any] = {"backend": "torch", "family": families[direction], "arch": arch}
             for dtype in map(api.DType, row.dtypes):
                 fields = {"dtype": dtype, "dtype_out": dtype, **_fields(row, masking, direction)}
                 signature = api.Signature(hdim=row.max_hdim, hdim_v=row.max_hdim, **fields)
+                of: dict[str, Any] = {"backend": "torch", "family": families[direction], "arch": arch}
                 yield api.KernelSpec(**of, signature=signature, algorithm=algorithm)
 
 
 def _fields(row: Limits, masking: Masking, direction: str) -> dict[str, Any]:
-    values: dict[str, Any] = {"mask": api.MaskKey.ANY}
+    values: dict[str, Any] = {name: api.Need(text) for name, text in row.fields.items()} | {"mask": api.MaskKey.ANY}
     if masking in (Masking.TENSOR, Masking.SCORE_MOD):
         values |= {"bias": api.BiasKey.ANY, "sink": api.Need.ANY}
     if masking is Masking.SCORE_MOD:
         values |= {"softcap": api.Need.ANY, "mode": api.ModeKey.ANY}
-    for name, text in row.fields.items():
-        values[name] = api.ModeKey(text) if name == "mode" else api.Need(text)
+    if masking is Masking.WINDOW:
+        values |= {"mode": api.ModeKey.GROUP}
     only = {"lse": direction == "fwd", "dbias": direction == "bwd" and masking is Masking.TENSOR}
     return {name: value for name, value in values.items() if only.get(name, True)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 
@@ -17,7 +17,6 @@ DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 IN_HEADS = ("q", "k", "v", "o", "do", "dq", "dk", "dv")
 TOLD = ("_attention", "CompiledFxGraph", "safe_softmax", "_varlen", "triton", "fmha_", "flash_")
 """Parts of the names of operators and device kernels that compute attention."""
-R = TypeVar("R")
 
 
 class TorchSession(api.HostSession):
@@ -34,21 +33,18 @@ class TorchSession(api.HostSession):
         """Make views of the tensors, compile what is compiled, and run once more under a profiler."""
         torch.set_num_threads(threads)
         self._arena = torch.frombuffer(arena, dtype=torch.uint8)
-        self._mirror = self._arena if self._host else self._arena.to(self._device)
+        self._mirror = self._arena.to(self._device)
         self._views = {name: self._in_heads(name, view_of(self._mirror, t)) for name, t in tensors.items()}
-        start = time.perf_counter()
-        outputs = self._whole()
+        start, outputs = time.perf_counter(), self._whole()
         ready_s, ran = time.perf_counter() - start, observed(self._whole, self._host)
         self._said = self._remark(ran, ready_s, sum(value.nbytes for value in outputs.values()))
 
     def upload(self) -> None:
-        if not self._host:
-            self._mirror.copy_(self._arena)
+        self._mirror.copy_(self._arena)  # on the host they are one
         self._refresh()
 
     def download(self) -> None:
-        if not self._host:
-            self._arena.copy_(self._mirror)
+        self._arena.copy_(self._mirror)
 
     def launch(self) -> tuple[int, ...]:
         """One pass, or both. What PyTorch returns is copied into the tensors after the time was taken."""
@@ -61,10 +57,7 @@ class TorchSession(api.HostSession):
         return times
 
     def evict_caches(self) -> None:
-        if self._host:
-            super().evict_caches()
-        else:
-            torch.zeros(1 << 30, dtype=torch.uint8, device=self._device)
+        torch.zeros(1 << 30, dtype=torch.uint8, device=self._device)
 
     def close(self) -> None:
         self.__dict__.clear()
@@ -76,8 +69,8 @@ class TorchSession(api.HostSession):
         """What ran, and what it cost besides the time. Another kernel than the one that was asked for is a finding."""
         algorithm = self._kernel.algorithm
         assert isinstance(algorithm, TorchAlgorithm)
-        wanted = limits_at(self._kernel.arch, algorithm.way).runs
-        finding = "" if any(wanted in name for name in ran) else f"finding: {wanted} was asked for; "
+        asked = limits_at(self._kernel.arch, algorithm.way).runs
+        finding = "" if any(asked in name for name in ran) else f"finding: {asked} was asked for; "
         said = [f"{finding}PyTorch {torch.__version__} ran {', '.join(ran) or 'nothing known'}"]
         if algorithm.way is Way.FLEX_COMPILED:
             said.append(f"torch.compile and the first call took {ready_s:.1f} s")
@@ -93,15 +86,12 @@ class TorchSession(api.HostSession):
         layout = p.layout_out if name in ("o", "do") else p.layout
         return view.transpose(1, 2) if layout is api.Layout.BSHD and name in IN_HEADS else view
 
-    def _mode(self) -> Any:
-        return torch.enable_grad() if self._problem.direction.backward else torch.no_grad()
-
     def _refresh(self) -> None:
         """Make what depends on the contents of tensors: the mask, and autograd's record of a forward pass."""
         p = self._problem
         names = ("q", "k", *(() if p.v_in_k else ("v",)), *(("bias",) if p.dbias else ()))
         self._wanted = {name: self._views[name].detach().requires_grad_(p.direction.backward) for name in names}
-        with self._mode(), forced(self._kernel):
+        with torch.set_grad_enabled(p.direction.backward), forced(self._kernel):
             q, k = self._wanted["q"], self._wanted["k"]
             self._qkv = (q, k, k[..., : p.hdim_v] if p.v_in_k else self._wanted["v"])
             self._attend = attend_of(p.passes()[0], self._kernel, {**self._views, **self._wanted})
@@ -110,7 +100,7 @@ class TorchSession(api.HostSession):
     def _passes(self) -> tuple[tuple[int, ...], dict[str, Tensor]]:
         """Nanoseconds of each pass, and what they return."""
         outputs, times, o = dict[str, Tensor](), list[int](), self._recorded
-        with self._mode():
+        with torch.set_grad_enabled(self._problem.direction.backward):
             if o is None:
                 with forced(self._kernel):
                     (o, lse), ns = self._timed(lambda: self._attend(*self._qkv))
@@ -124,11 +114,11 @@ class TorchSession(api.HostSession):
         return tuple(times), outputs
 
     def _whole(self) -> dict[str, Tensor]:
-        """What a launch computes, with what it finds prepared."""
+        """Everything a launch needs and does, without the copies."""
         self._refresh()
         return self._passes()[1]
 
-    def _timed(self, work: Callable[[], R]) -> tuple[R, int]:
+    def _timed(self, work: Callable[[], Any]) -> tuple[Any, int]:
         if self._host:
             start = time.perf_counter_ns()
             return work(), time.perf_counter_ns() - start
@@ -146,8 +136,7 @@ def view_of(mirror: Tensor, t: api.BoundTensor) -> Tensor:
     if 0 in t.shape:
         return torch.empty(t.shape, dtype=dtype, device=mirror.device)
     elements = 1 + sum((n - 1) * step for n, step in zip(t.shape, t.strides, strict=True))
-    flat = mirror[t.offset : t.offset + elements * dtype.itemsize].view(dtype)
-    return flat.as_strided(t.shape, t.strides)
+    return mirror[t.offset : t.offset + elements * dtype.itemsize].view(dtype).as_strided(t.shape, t.strides)
 
 
 def observed(work: Callable[[], object], host: bool) -> tuple[str, ...]:
@@ -157,5 +146,5 @@ def observed(work: Callable[[], object], host: bool) -> tuple[str, ...]:
     with profile(activities=[ProfilerActivity.CPU, *(() if host else (ProfilerActivity.CUDA,))]) as seen:
         work()
     names = (name for event in seen.events() for name in (event.name, *(k.name for k in event.kernels)))
-    short = (name.strip("# ").removeprefix("Call ") for name in names if any(part in name for part in TOLD))
-    return tuple(dict.fromkeys(name for name in short if not name.startswith("autograd::")))
+    told = (name for name in names if any(part in name for part in TOLD) and not name.startswith("autograd::"))
+    return tuple(dict.fromkeys(name.strip("# ").removeprefix("Call ") for name in told))
