@@ -43,7 +43,6 @@ class Places:
         return self._of_row[i] if self.packed else b
 
     def row(self, i: Tensor) -> Tensor:
-        """The number of a query in its sequence."""
         return self._row[i] if self.packed else i
 
     def key(self, j: Tensor) -> Tensor:

@@ -86,7 +86,6 @@ def limits() -> tuple[Limits, ...]:
 
 @cache
 def limits_at(arch: str, way: Way) -> Limits:
-    """The limits of a kernel that the architecture has."""
     return next(row for row in limits() if arch in row.archs and row.way is way)
 
 
