@@ -13,8 +13,8 @@ from fmha_cli import api
 from fmha_torch.kernels import TorchAlgorithm, kernels_of, table
 from fmha_torch.rules import RULES, discord
 
-QUIET = {"OMP_WAIT_POLICY": "PASSIVE", "KINETO_LOG_LEVEL": "5"}
-"""Set while PyTorch is imported: its idle threads sleep, since spinning ones slow whatever runs next."""
+QUIET = {"GOMP_SPINCOUNT": "2000", "KINETO_LOG_LEVEL": "5"}
+"""Set while PyTorch is imported: idle threads sleep after microseconds, since spinning ones slow what runs next."""
 
 
 class TorchBackend(api.FrameworkBackend):
