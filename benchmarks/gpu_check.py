@@ -2,6 +2,8 @@
 
     python benchmarks/gpu_check.py [--vendor amd|nvidia] [--minutes 8.5] [--jobs N] [-o gpu_check.json]
 
+``--torch-support`` instead compares what PyTorch says of problems with the rules of ``plugins/fmha-torch`` (``torch_support.py``).
+
 AMD: each case is a problem that uses certain families. All kernels are built first, in parallel. Then every case is
 checked against the oracle and timed (``fmha bench``).
 
@@ -196,6 +198,9 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=8.5)
     parser.add_argument("--jobs", type=int, default=max(1, (os.cpu_count() or 2) // 2))
     parser.add_argument("-o", "--out", type=Path, default=Path("gpu_check.json"))
+    parser.add_argument(
+        "--torch-support", action="store_true", help="only compare PyTorch's checks with the rules of fmha-torch"
+    )
     nvidia = parser.add_argument_group("NVIDIA")
     nvidia.add_argument("--archive", type=Path, help="kernels that gpu_prepare.py packed")
     nvidia.add_argument("--dry-run", action="store_true", help="everything up to the launch, without a GPU")
@@ -212,6 +217,10 @@ def main() -> int:
     nvidia.add_argument("--results", type=Path, help="folder for the record and its page")
     wanted = parser.parse_args()
     started = time.monotonic()
+    if wanted.torch_support:
+        from torch_support import main as compare_support  # it needs the plugin
+
+        return compare_support(["--device", "cuda:0" if wanted.vendor == "nvidia" else "hip:0", "-o", str(wanted.out)])
     if wanted.vendor == "nvidia":
         with tempfile.TemporaryDirectory(prefix="gpu_check") as folder, children_find_us():
             try:

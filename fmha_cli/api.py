@@ -49,8 +49,8 @@ from fmha_cli.domain.rules import (
     CORE_RULES,
     LEFTPAD_CORE_RULES,
     OWN_V_RULE,
-    Check,
     SIGNATURE_RULE_IDS,
+    Check,
     Reason,
     Refusal,
     Rule,
@@ -80,16 +80,17 @@ if TYPE_CHECKING:
     from fmha_cli.backends.hip.modules import HipArguments, HipKernel
     from fmha_cli.backends.hip.probe import probe_hip
     from fmha_cli.backends.hip.runtime import Hip
+    from fmha_cli.backends.hip.session import HipSession
     from fmha_cli.backends.host.arrays import HostArrays, visible_keys
     from fmha_cli.backends.host.library import LibraryBackend, rules_from
     from fmha_cli.backends.host.masks import MaskForm, mask_forms, sees_nothing
     from fmha_cli.backends.host.session import LibrarySession
-    from fmha_cli.backends.hip.session import HipSession
     from fmha_cli.report.record import Record
     from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
     from fmha_cli.toolchain.cache.root import cache_root
     from fmha_cli.toolchain.cpp.library import PORTABLE_FLAGS, build_cpp
     from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
+    from fmha_cli.toolchain.framework import FrameworkBackend, environment, probe_package
     from fmha_cli.toolchain.kernels import kernel_build, no_build, no_build_key
     from fmha_cli.toolchain.parallel import Job, build_many
     from fmha_cli.toolchain.programs import build_by_program, program_key
@@ -139,6 +140,9 @@ _LATE = {
     "BuildSpec": "fmha_cli.toolchain.cache.key",
     "PORTABLE_FLAGS": "fmha_cli.toolchain.cpp.library",
     "build_cpp": "fmha_cli.toolchain.cpp.library",
+    "FrameworkBackend": "fmha_cli.toolchain.framework",
+    "environment": "fmha_cli.toolchain.framework",
+    "probe_package": "fmha_cli.toolchain.framework",
     "kernel_build": "fmha_cli.toolchain.kernels",
     "no_build": "fmha_cli.toolchain.kernels",
     "no_build_key": "fmha_cli.toolchain.kernels",
@@ -243,16 +247,16 @@ __all__ = [
     "BuildContext", "BuildKind", "BuildSpec", "CacheKey", "CacheKind", "Call", "Canary", "Check", "CheckState",
     "Compiler", "CubinBackend", "Cuda", "CudaKernel", "CudaSession", "DType", "Decision", "DeviceFacts", "DeviceLost",
     "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem", "Executed", "Expected", "Family",
-    "Finding", "FindingKind", "FmhaError", "Fp8Key", "GpuSession", "Hip", "HipArguments", "HipKernel", "HipSession",
-    "HostArrays", "HostSession", "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout",
-    "LibraryBackend", "LibrarySession", "Mask", "MaskForm", "MaskKey", "MaskKind", "Mirror", "Mode", "ModeKey", "Need",
-    "Observed", "PackedArguments", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey", "Reason", "Refusal",
-    "Region", "Registry", "Remarking", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom", "Severity", "Shape",
-    "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings", "TensorMap", "Toolchain", "Trace",
-    "Tunable", "TwoPasses", "Unsupported", "UnsupportedError", "Upstream", "UsageError", "Verdict", "Workspace",
-    "attention", "build_by_program", "build_cpp", "build_many", "build_registry", "cache_root", "code_object_figures",
-    "cubin_figures", "encoded", "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of",
-    "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged", "no_build", "no_build_key", "parameter_places",
-    "probe_cuda", "probe_hip", "program_key", "reasons_against", "rows_map", "rules_from", "run", "sees_nothing",
-    "select", "summed", "to_json", "visible_keys",
+    "Finding", "FindingKind", "FmhaError", "Fp8Key", "FrameworkBackend", "GpuSession", "Hip", "HipArguments",
+    "HipKernel", "HipSession", "HostArrays", "HostSession", "Interrupted", "Job", "KernelFailure", "KernelSpec",
+    "Launch", "Layout", "LibraryBackend", "LibrarySession", "Mask", "MaskForm", "MaskKey", "MaskKind", "Mirror",
+    "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
+    "Reason", "Refusal", "Region", "Registry", "Remarking", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom",
+    "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings", "TensorMap",
+    "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError", "Upstream", "UsageError",
+    "Verdict", "Workspace", "attention", "build_by_program", "build_cpp", "build_many", "build_registry", "cache_root",
+    "code_object_figures", "cubin_figures", "encoded", "environment", "explain", "from_json", "hip_host_files",
+    "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool", "load_arch", "mask_forms", "merged",
+    "no_build", "no_build_key", "parameter_places", "probe_cuda", "probe_hip", "probe_package", "program_key",
+    "reasons_against", "rows_map", "rules_from", "run", "sees_nothing", "select", "summed", "to_json", "visible_keys",
 ]  # fmt: skip

@@ -95,6 +95,12 @@ class Mask:
         wide = self.left is None or self.right is None or self.left + self.right >= 0
         return range(first, end) if seqlen_k and wide else range(0)
 
+    def blinds(self, seqlen_q: int, seqlen_k: int, sink: int = 0) -> bool:
+        """Whether some row sees no key, in constant time: the rows that see one are contiguous, so the first and the last tell."""
+        seeing = self.seeing(seqlen_q, seqlen_k)
+        ends = () if seqlen_q == 0 else (0, seqlen_q - 1)
+        return any(i not in seeing and not (sink and self.visible(i, 0, seqlen_q, seqlen_k, sink)) for i in ends)
+
     def pairs(self, seqlen_q: int, seqlen_k: int, sink: int = 0) -> int:
         """Number of visible (row, key) pairs, exactly, in constant time."""
         delta = self.delta(seqlen_q, seqlen_k)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Annotated, ClassVar
 
+from fmha_cli.domain.codec import once
 from fmha_cli.domain.device import DeviceFacts
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.features import Direction
@@ -104,8 +105,8 @@ def reasons_against(rules: Iterable[Rule], problem: Problem, kernel: KernelSpec,
 
 def _signature_check(field: str) -> Check:
     def check(problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Refusal | None:
-        wanted = Signature.of(problem)
-        if field not in kernel.signature.misfits(wanted) or (field == "dtype_out" and _follows(problem, kernel)):
+        wanted = once(problem, "_signature", lambda: Signature.of(problem))  # for every rule and kernel
+        if kernel.signature.admits(field, wanted) or (field == "dtype_out" and _follows(problem, kernel)):
             return None
         have, want = str(getattr(kernel.signature, field)), str(getattr(wanted, field))
         text = f"{field} {want} is not what the kernel is compiled for ({field} {have})"

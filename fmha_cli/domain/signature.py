@@ -182,15 +182,14 @@ class Signature:
 
         The backend's padding rules judge head dims. A page of 0 admits every page size, an ``8-bit`` cache every such type.
         """
-        out = []
-        for field in fields(self):
-            have, want = getattr(self, field.name), getattr(wanted, field.name)
-            if field.name in ("hdim", "hdim_v") or have == want or str(have) == "any":
-                continue
-            if (field.name == "page" and have == 0) or (have is KvKey.BYTE and want is not KvKey.SAME):
-                continue
-            out.append(field.name)
-        return tuple(out)
+        return tuple(field.name for field in fields(self) if not self.admits(field.name, wanted))
+
+    def admits(self, name: str, wanted: Signature) -> bool:
+        """Whether one field of this kernel's signature admits the wanted one; see ``misfits``."""
+        have, want = getattr(self, name), getattr(wanted, name)
+        if name in ("hdim", "hdim_v") or have == want or str(have) == "any":
+            return True
+        return (name == "page" and have == 0) or (have is KvKey.BYTE and want is not KvKey.SAME)
 
 
 assert {m.value for m in MaskKind} | {"any"} == {m.value for m in MaskKey}

@@ -28,6 +28,15 @@ def test_the_rows_that_see_a_key_are_those_of_visible(
     assert list(mask.seeing(rows, keys)) == brute
 
 
+@given(st.sampled_from(Align), bounds, bounds, st.integers(0, 12), st.integers(0, 12), st.integers(0, 9))
+def test_a_blind_row_is_found_at_an_end(
+    align: Align, left: int | None, right: int | None, rows: int, keys: int, sink: int
+) -> None:
+    mask = Mask.make(align, left, right)
+    brute = any(not any(mask.visible(i, j, rows, keys, sink) for j in range(keys)) for i in range(rows))
+    assert mask.blinds(rows, keys, sink) == brute
+
+
 @pytest.mark.parametrize(
     ("spellings", "kind"),
     [

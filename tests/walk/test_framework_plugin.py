@@ -39,6 +39,14 @@ def test_its_dropout_is_judged_by_its_own_stream(registry: Registry, tmp_path: P
     assert run(registry, tmp_path) == [Verdict.PASSED]
 
 
+@pytest.mark.parametrize("command", ["run", "validate", "bench"])
+def test_what_a_session_saw_is_in_the_notes_of_its_row(registry: Registry, tmp_path: Path, command: str) -> None:
+    """Once, however often the row was launched and judged."""
+    options = {"command": command, "backend": "framework", "registry": registry, "cache_root": str(tmp_path)}
+    (row,) = api.run(DROPOUT, budget_s=0.01, peak="spec", fills=("normal",), **options)
+    assert (row.verdict, row.notes.count("numpy was bound")) == (Verdict.PASSED, 1)
+
+
 def test_another_stream_judges_it_wrong(registry: Registry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The reference uses the stream that the backend names; with another stream the verdict is WRONG."""
     monkeypatch.setattr(registry.backend("framework"), "dropout_stream", "fmha")

@@ -6,26 +6,25 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
-from importlib.metadata import PackageNotFoundError, version
 
 from fmha_cli.domain.arch import ArchSpec, load_arch
-from fmha_cli.domain.decision import Decision, Supported, Unsupported
+from fmha_cli.domain.decision import Decision
 from fmha_cli.domain.device import CPU, Availability, DeviceFacts, State
 from fmha_cli.domain.kernel import Algorithm, KernelSpec
-from fmha_cli.domain.plan import Artifact, Plan, Stage
+from fmha_cli.domain.plan import Plan, Stage
 from fmha_cli.domain.problem import Problem
-from fmha_cli.domain.protocols import BuildContext, Session
-from fmha_cli.domain.rules import Check, Rule, Severity, reasons_against
-from fmha_cli.toolchain.kernels import no_build, no_build_key
+from fmha_cli.domain.protocols import Session
+from fmha_cli.domain.rules import Check, Rule, Severity
+from fmha_cli.toolchain.framework import FrameworkBackend, probe_package
 
 ARCH = "generic"
 """The architecture of its kernels: the library chooses instructions itself."""
 
 
 @dataclass(kw_only=True)
-class LibraryBackend:
+class LibraryBackend(FrameworkBackend):
     """A backend of one library on the CPU.
 
     Attributes:
@@ -41,18 +40,13 @@ class LibraryBackend:
     listed: Callable[[str], Iterable[KernelSpec]]
     table: tuple[Rule, ...]
     session: str
-    dropout_stream: str = "fmha"
     probes_in_parent: bool = True
-    automatic: bool = False
 
     def probe(self) -> Availability:
         """Whether the library is installed. It is not imported, so this says nothing about whether it works."""
-        try:
-            found = version(self.distribution)
-        except PackageNotFoundError:
-            why, help = f"{self.distribution} is not installed", f"pip install {self.distribution}"
-            return Availability(state=State.MISSING, why=why, help=help)
-        return Availability(state=State.OK, devices=(DeviceFacts(id=CPU, archs=self.archs()),), version=found)
+        found = probe_package(self.distribution)
+        here = found.state is State.OK
+        return replace(found, devices=(DeviceFacts(id=CPU, archs=self.archs()),)) if here else found
 
     def archs(self) -> tuple[str, ...]:
         return (ARCH,)
@@ -65,24 +59,10 @@ class LibraryBackend:
 
     def decide(self, problem: Problem, device: DeviceFacts) -> Iterator[Decision]:
         """One decision for each kernel; their order is their rank."""
-        for rank, kernel in enumerate(self.kernels(load_arch(ARCH))):
-            reasons = tuple(reasons_against(self.table, problem, kernel, device))
-            yield Unsupported(self.name, kernel.arch, kernel, reasons) if reasons else Supported(kernel, (rank,))
+        yield from self.ranked(self.kernels(load_arch(ARCH)), self.table, problem, device)
 
     def plan(self, problem: Problem, kernel: KernelSpec, device: DeviceFacts) -> Plan:
         return Plan(problem, (Stage(kernel),))
-
-    def build(self, stage: Stage, context: BuildContext) -> Artifact:
-        return no_build(stage, context)
-
-    def cache_key(self, stage: Stage, context: BuildContext) -> object:
-        return no_build_key(stage)
-
-    def inspect(self, kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
-        return {}
-
-    def upstream_name(self, kernel: KernelSpec) -> str | None:
-        return None
 
     def open(self, device: DeviceFacts) -> Session:
         module, _, name = self.session.partition(":")

@@ -1,0 +1,99 @@
+"""PyTorch's attention kernels as a backend. PyTorch is imported in the worker alone, with the session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from fmha_cli import api
+from fmha_torch.kernels import TorchAlgorithm, kernels_of, table
+from fmha_torch.rules import RULES, discord
+
+QUIET = {"GOMP_SPINCOUNT": "2000", "KINETO_LOG_LEVEL": "5"}
+"""Set while PyTorch is imported: idle threads sleep after microseconds, since spinning ones slow what runs next."""
+
+
+class TorchBackend(api.FrameworkBackend):
+    """The kernels of ``limits.json``."""
+
+    name = "torch"
+    algorithm: type[api.Algorithm] = TorchAlgorithm
+
+    def __init__(self) -> None:
+        self.probes_in_parent = not built_for_gpu()  # such a build must open a driver, and answers from the worker
+        self._passes = api.TwoPasses(self._decide, lambda p, kernel, device: api.Plan(p, (api.Stage(kernel),)), discord)
+
+    def probe(self) -> api.Availability:
+        found = api.probe_package("torch", table()["torch"]["least"])
+        cpu = api.DeviceFacts(id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {found.version}")
+        gpus = tuple(_gpus()) if built_for_gpu() else ()
+        return replace(found, devices=(*gpus, cpu)) if found.state is api.State.OK else found
+
+    def archs(self) -> tuple[str, ...]:
+        return tuple(arch for place in table()["places"].values() for arch in place["archs"])
+
+    def kernels(self, arch: api.ArchSpec) -> Iterator[api.KernelSpec]:
+        return iter(kernels_of(arch.name))
+
+    def rules(self) -> tuple[api.Rule, ...]:
+        return RULES
+
+    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+        yield from self._passes.decide(problem, device)
+
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
+        return self._passes.plan(problem, kernel, device)
+
+    def _decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+        for arch in [name for name in device.archs if name in self.archs()] or self.archs()[:1]:
+            yield from self.ranked(kernels_of(arch), RULES, problem, device, "SDPA's own order, then flex_attention")
+
+    def open(self, device: api.DeviceFacts) -> api.Session:
+        import_quietly()
+        from fmha_torch.session import TorchSession
+
+        return TorchSession("cpu" if device.id == "cpu" else f"cuda:{device.id.partition(':')[2]}")
+
+
+def import_quietly() -> None:
+    """Import PyTorch with ``QUIET``. Raises EnvironmentProblem: K920, it does not import."""
+    try:
+        with api.environment(QUIET):
+            import torch._dynamo.config
+            import torch._inductor.config
+    except ImportError as fault:
+        raise api.EnvironmentProblem("PyTorch does not import", code="K920", why=str(fault)) from fault
+    torch._inductor.config.compile_threads = 1  # else a pool of compilers stays beside the timed launches
+    torch._dynamo.config.recompile_limit = 1 << 16  # every row compiles anew; beyond the limit, eager code would run
+    torch._dynamo.config.accumulated_recompile_limit = 1 << 16
+
+
+@cache
+def built_for_gpu() -> bool:
+    """Whether ``torch/version.py`` names CUDA or HIP; the file is read, not imported."""
+    spec = find_spec("torch")
+    files = [Path(folder) / "version.py" for folder in (spec.submodule_search_locations or () if spec else ())]
+    build = re.compile(r"^(cuda|hip)\b[^=]*= *'", re.MULTILINE)
+    return any(build.search(file.read_text("utf-8")) for file in files if file.is_file())
+
+
+def _gpus() -> Iterator[api.DeviceFacts]:
+    """The GPUs that PyTorch sees; in the worker."""
+    import_quietly()
+    import torch
+
+    kind = "hip" if torch.version.hip else "cuda"
+    for number in range(torch.cuda.device_count()):
+        facts = torch.cuda.get_device_properties(number)
+        arch = facts.gcnArchName.partition(":")[0] if kind == "hip" else f"sm_{facts.major}{facts.minor}"
+        units, memory = facts.multi_processor_count, facts.total_memory
+        yield api.DeviceFacts(id=f"{kind}:{number}", archs=(arch,), name=facts.name, units=units, memory_bytes=memory)
+
+
+@api.hookimpl
+def fmha_register_backends() -> list[api.Backend]:
+    return [TorchBackend()]
