@@ -25,7 +25,7 @@ from typing import Any
 
 import fmha_torch
 from fmha_torch.kernels import Masking, Way, kernels_of
-from fmha_torch.rules import OURS, OWN_RULES, RULES, flag_of, masking_of
+from fmha_torch.rules import OURS, OWN_RULES, RULES, flag_of
 
 from fmha_cli import api
 
@@ -67,7 +67,7 @@ def sdpa_answer(p: api.Problem, kernel: api.KernelSpec, device: str) -> str | No
 
     backend, (q, k, v), mask = FORCED[kernel.algorithm.way], tensors(p, device), None
     inputs = {"q": q, "bias": torch.zeros(p.batch, p.heads, p.seqlen_q, p.seqlen_k, dtype=q.dtype, device=device)}
-    if masking_of(kernel) is Masking.TENSOR:
+    if kernel.algorithm.masking is Masking.TENSOR:
         slopes = {"alibi_slopes": torch.ones(p.heads, device=device)} if p.alibi is not api.Alibi.NONE else {}
         wanted = inputs if p.bias is not api.Bias.NONE else {"q": q}
         mask = mask_tensor(p, {**wanted, **slopes})

@@ -106,7 +106,6 @@ def test_what_docs_torch_md_says_of_pytorch_is_so(code: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.ci
 def test_compiled_flex_attention_without_keys_ends_by_a_signal() -> None:
     code = (
         "import torch\nfrom torch.nn.attention.flex_attention import flex_attention\n"
