@@ -56,13 +56,15 @@ from fmha_cli.domain.rules import (
     reasons_against,
 )
 from fmha_cli.domain.settings import Settings, SettingsFrom
-from fmha_cli.domain.signature import BiasKey, CacheKey, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
+from fmha_cli.domain.signature import BiasKey, CacheKey, Fp8Key, MaskKey, ModeKey, Need, QScaleKey, RotaryKey, Signature
 from fmha_cli.domain.verdict import Verdict
 
 if TYPE_CHECKING:
     from fmha_cli.backends.cuda.cubin_backend import CubinBackend
     from fmha_cli.backends.cuda.driver import Cuda
+    from fmha_cli.backends.cuda.inspect import cubin_figures
     from fmha_cli.backends.cuda.launch import Launch
+    from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
     from fmha_cli.backends.cuda.probe import probe_cuda
     from fmha_cli.backends.cuda.session import CudaSession
     from fmha_cli.backends.cuda.tables import Expected
@@ -71,15 +73,19 @@ if TYPE_CHECKING:
     from fmha_cli.backends.gpu.call import Call
     from fmha_cli.backends.gpu.mirror import Mirror
     from fmha_cli.backends.gpu.session import GpuSession
+    from fmha_cli.backends.hip.inspection import code_object_figures
+    from fmha_cli.backends.hip.modules import HipArguments, HipKernel
     from fmha_cli.backends.hip.probe import probe_hip
     from fmha_cli.backends.hip.runtime import Hip
+    from fmha_cli.backends.hip.session import HipSession
     from fmha_cli.report.record import Record
     from fmha_cli.toolchain.cache.key import BuildKind, BuildSpec
     from fmha_cli.toolchain.cache.root import cache_root
     from fmha_cli.toolchain.cpp.library import PORTABLE_FLAGS, build_cpp
-    from fmha_cli.toolchain.cpp.toolchain import Toolchain
+    from fmha_cli.toolchain.cpp.toolchain import Compiler, Toolchain
     from fmha_cli.toolchain.kernels import kernel_build, no_build, no_build_key
     from fmha_cli.toolchain.parallel import Job, build_many
+    from fmha_cli.toolchain.programs import build_by_program, program_key
     from fmha_cli.toolchain.rocm.candidates import llvm_tool
     from fmha_cli.toolchain.rocm.occupancy import limits_of
     from fmha_cli.walk.attention import Attention
@@ -92,13 +98,21 @@ _LATE = {
     "probe_cuda": "fmha_cli.backends.cuda.probe",
     "CudaSession": "fmha_cli.backends.cuda.session",
     "Expected": "fmha_cli.backends.cuda.tables",
+    "CudaKernel": "fmha_cli.backends.cuda.modules",
+    "PackedArguments": "fmha_cli.backends.cuda.modules",
+    "Shape": "fmha_cli.backends.cuda.modules",
     "StageTimer": "fmha_cli.backends.cuda.timing",
     "Upstream": "fmha_cli.backends.cuda.upstream",
+    "cubin_figures": "fmha_cli.backends.cuda.inspect",
     "Call": "fmha_cli.backends.gpu.call",
     "Mirror": "fmha_cli.backends.gpu.mirror",
     "GpuSession": "fmha_cli.backends.gpu.session",
     "probe_hip": "fmha_cli.backends.hip.probe",
     "Hip": "fmha_cli.backends.hip.runtime",
+    "HipArguments": "fmha_cli.backends.hip.modules",
+    "HipKernel": "fmha_cli.backends.hip.modules",
+    "HipSession": "fmha_cli.backends.hip.session",
+    "code_object_figures": "fmha_cli.backends.hip.inspection",
     "BuildKind": "fmha_cli.toolchain.cache.key",
     "BuildSpec": "fmha_cli.toolchain.cache.key",
     "PORTABLE_FLAGS": "fmha_cli.toolchain.cpp.library",
@@ -109,6 +123,9 @@ _LATE = {
     "Job": "fmha_cli.toolchain.parallel",
     "build_many": "fmha_cli.toolchain.parallel",
     "cache_root": "fmha_cli.toolchain.cache.root",
+    "build_by_program": "fmha_cli.toolchain.programs",
+    "program_key": "fmha_cli.toolchain.programs",
+    "Compiler": "fmha_cli.toolchain.cpp.toolchain",
     "Toolchain": "fmha_cli.toolchain.cpp.toolchain",
     "Attention": "fmha_cli.walk.attention",
     "limits_of": "fmha_cli.toolchain.rocm.occupancy",
@@ -199,17 +216,19 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 
 __all__ = [
-    "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec", "Artifact", "Attached", "Attention",
-    "Availability", "Backend", "Bias", "BiasKey", "BoundTensor", "BuildContext", "BuildKind", "BuildSpec",
-    "CacheKey", "CacheKind", "Call", "Canary", "CheckState", "CubinBackend", "Cuda", "CudaSession", "DType", "Decision",
-    "DeviceFacts", "DeviceLost", "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem",
-    "Executed", "Expected", "Family", "Finding", "FindingKind", "FmhaError", "GpuSession", "Hip", "HostSession",
-    "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout", "Mask", "MaskKey", "MaskKind",
-    "Mirror", "Mode", "ModeKey", "Need", "Observed", "PeakLoops", "Plan", "Problem", "QScale", "QScaleKey",
-    "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Settings", "SettingsFrom", "Severity", "Signature", "Stage",
-    "StageTimer", "State", "Supported", "Surroundings", "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError",
-    "Upstream", "UsageError", "Verdict", "Workspace", "attention", "build_cpp", "build_many", "build_registry", "cache_root",
-    "explain", "from_json", "hip_host_files", "hookimpl", "kernel_build", "limits_of", "list_kernels", "llvm_tool",
-    "load_arch", "merged", "no_build", "no_build_key", "probe_cuda", "probe_hip", "reasons_against", "run",
-    "select", "summed", "to_json",
+    "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec",
+    "Artifact", "Attached", "Attention", "Availability", "Backend", "Bias", "BiasKey", "BoundTensor",
+    "BuildContext", "BuildKind", "BuildSpec", "CacheKey", "CacheKind", "Call", "Canary", "CheckState", "Compiler",
+    "CubinBackend", "Cuda", "CudaKernel", "CudaSession", "DType", "Decision", "DeviceFacts", "DeviceLost",
+    "Direction", "DoctorCheck", "Emulator", "EmulatorOptions", "EnvironmentProblem", "Executed", "Expected",
+    "Family", "Finding", "FindingKind", "FmhaError", "Fp8Key", "GpuSession", "Hip", "HipArguments", "HipKernel", "HipSession",
+    "HostSession", "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout", "Mask", "MaskKey",
+    "MaskKind", "Mirror", "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "PeakLoops", "Plan", "Problem",
+    "QScale", "QScaleKey", "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Settings",
+    "SettingsFrom", "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings",
+    "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError", "Upstream", "UsageError",
+    "Verdict", "Workspace", "attention", "build_by_program", "build_cpp", "build_many", "build_registry",
+    "cache_root", "code_object_figures", "cubin_figures", "explain", "from_json", "hip_host_files", "hookimpl",
+    "kernel_build", "limits_of", "list_kernels", "llvm_tool", "load_arch", "merged", "no_build", "no_build_key",
+    "probe_cuda", "probe_hip", "program_key", "reasons_against", "run", "select", "summed", "to_json",
 ]  # fmt: skip

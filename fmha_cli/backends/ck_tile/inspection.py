@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from pathlib import Path
 
+from fmha_cli.backends.hip.inspection import NO_OBJDUMP as NO_OBJDUMP
+from fmha_cli.backends.hip.inspection import listing_of, summary
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
 from fmha_cli.toolchain.elf import MalformedObject
 from fmha_cli.toolchain.rocm.candidates import llvm_tool
-from fmha_cli.toolchain.rocm.disassembly import DisassemblyError, Listing, disassemble
-from fmha_cli.toolchain.rocm.metadata import KernelMetadata, kernels
-from fmha_cli.toolchain.rocm.occupancy import Limits, Occupancy, limits_of, occupancy_of
+from fmha_cli.toolchain.rocm.metadata import kernels
+from fmha_cli.toolchain.rocm.occupancy import limits_of
 from fmha_cli.toolchain.rocm.offload import CodeObject, code_objects
-
-NO_OBJDUMP = "llvm-objdump is not installed (Debian and Ubuntu: apt install llvm-22)"
 
 
 def inspect_ck(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
@@ -40,7 +38,7 @@ def inspect_ck(kernel: KernelSpec, artifact: Artifact) -> dict[str, object]:
         found = kernels(code.data)
     except MalformedObject as fault:
         raise _unreadable(artifact.path, str(fault)) from fault
-    listing, why = _listing(code.data, llvm_tool("llvm-objdump", compiler))
+    listing, why = listing_of(code.data, llvm_tool("llvm-objdump", compiler))
     return {
         **summary(found, limits_of(kernel.arch), listing),
         "compile_peak_bytes": built.peak_bytes if built else None,
@@ -65,81 +63,6 @@ def device_code(library: Path, arch: str) -> CodeObject:
         targets = ", ".join(item.target for item in found) or "none"
         raise _unreadable(library, f"it holds code for {targets}, not for {arch}")
     return code
-
-
-def summary(found: Sequence[KernelMetadata], limits: Limits | None, listing: Listing | None) -> dict[str, object]:
-    """The figures of the kernels of one code object.
-
-    Raises:
-        KernelFailure: there are no kernels.
-    """
-    if not found:
-        raise KernelFailure("the code object holds no kernel", code="B041")
-    fits = [None if limits is None else occupancy_of(kernel, limits) for kernel in found]
-    known = [fit for fit in fits if fit is not None]
-    tightest = min(known, key=lambda fit: fit.waves_per_simd, default=None)
-    return {
-        "registers": _registers(found),
-        "spills": {
-            "vgpr": max(kernel.vgpr_spills for kernel in found),
-            "sgpr": max(kernel.sgpr_spills for kernel in found),
-        },
-        "lds_bytes": max(kernel.lds_bytes for kernel in found),
-        "occupancy": None if tightest is None else tightest.waves_per_simd,
-        "occupancy_limits": None if tightest is None else _bounds(tightest),
-        "instructions": None if listing is None else dict(listing.instructions),
-        "matrix_instructions": None if listing is None else listing.classes["matrix"],
-        "instruction_classes": None if listing is None else {**listing.classes, "total": listing.total},
-        "code_bytes": None if listing is None else listing.code_bytes,
-        "scratch_bytes": max(kernel.scratch_bytes for kernel in found),
-        "dynamic_stack": any(kernel.dynamic_stack for kernel in found),
-        "kernarg_bytes": max(kernel.kernarg_bytes for kernel in found),
-        "work_group": max(kernel.block for kernel in found),
-        "wave": max(kernel.wave for kernel in found),
-        "kernels": [_each(kernel, fit, listing) for kernel, fit in zip(found, fits, strict=True)],
-    }
-
-
-def _registers(found: Sequence[KernelMetadata]) -> dict[str, int]:
-    return {
-        "vgpr": max(kernel.vgprs for kernel in found),
-        "agpr": max(kernel.agprs for kernel in found),
-        "sgpr": max(kernel.sgprs for kernel in found),
-    }
-
-
-def _bounds(fit: Occupancy) -> dict[str, object]:
-    return {
-        "limited_by": list(fit.limited_by),
-        "groups": fit.groups,
-        "vgpr": fit.vgpr,
-        "sgpr": fit.sgpr,
-        "lds": fit.lds,
-        "most": fit.most,
-    }
-
-
-def _each(kernel: KernelMetadata, fit: Occupancy | None, listing: Listing | None) -> dict[str, object]:
-    return {
-        "symbol": kernel.name,
-        "registers": _registers([kernel]),
-        "spills": {"vgpr": kernel.vgpr_spills, "sgpr": kernel.sgpr_spills},
-        "lds_bytes": kernel.lds_bytes,
-        "scratch_bytes": kernel.scratch_bytes,
-        "kernarg_bytes": kernel.kernarg_bytes,
-        "occupancy": None if fit is None else fit.waves_per_simd,
-        "instructions": None if listing is None else listing.functions.get(kernel.name),
-    }
-
-
-def _listing(code: bytes, objdump: Path | None) -> tuple[Listing | None, str | None]:
-    """(disassembly, None), or (None, the reason why there is none)."""
-    if objdump is None:
-        return None, NO_OBJDUMP
-    try:
-        return disassemble(code, objdump), None
-    except (DisassemblyError, MalformedObject) as fault:
-        return None, str(fault)
 
 
 def _unreadable(library: Path, why: str) -> KernelFailure:

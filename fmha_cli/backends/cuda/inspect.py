@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from fmha_cli.backends.cuda.tables import Exported, check_exports
 from fmha_cli.backends.cuda.upstream import Upstream
+from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.errors import KernelFailure
 from fmha_cli.domain.kernel import KernelSpec
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.toolchain.cache.entry import EntryMeta, read_meta
 from fmha_cli.toolchain.cuda.cubin import Cubin
-from fmha_cli.toolchain.cuda.occupancy import Occupancy
+from fmha_cli.toolchain.cuda.occupancy import Demand, Occupancy, occupancy_of
 from fmha_cli.toolchain.cuda.remarks import remarks_of
 from fmha_cli.toolchain.cuda.sass import Listing, Spills, count, mnemonics_of, spills_of
 from fmha_cli.toolchain.elf import MalformedObject
@@ -54,6 +55,39 @@ def inspect(upstream: Upstream, kernel: KernelSpec, artifact: Artifact) -> dict[
         "cubin_bytes": len(raw),
         "template": upstream.template(kernel),
     }
+
+
+def cubin_figures(raw: bytes, arch: str, threads: int, smem_bytes: int) -> dict[str, object]:
+    """The figures of ``fmha inspect`` for a cubin of one kernel that exports no tables.
+
+    Args:
+        threads: threads of a block, as the host launches it.
+        smem_bytes: dynamic shared memory of a launch.
+
+    Raises:
+        KernelFailure: B060, the cubin cannot be read, or holds several kernels.
+    """
+    try:
+        cubin = Cubin(raw)
+        (kernel,) = cubin.kernels
+        mnemonics = mnemonics_of(cubin.capability)
+        demand = Demand(registers=kernel.registers, threads=threads, shared_bytes=kernel.shared_bytes + smem_bytes)
+        abi = Exported(
+            arch=cubin.arch,
+            tool_version=cubin.tool_version,
+            version=0,
+            block_bytes=kernel.parameter_bytes,
+            fields=(),
+            facts={},
+            threads=threads,
+            smem_bytes=smem_bytes,
+            kernel=kernel,
+            occupancy=occupancy_of(demand, load_arch(arch)),
+        )
+        found = summary(abi, count(kernel.code, mnemonics), spills_of(kernel, mnemonics))
+    except (MalformedObject, ValueError) as fault:
+        raise KernelFailure("the cubin cannot be read", code="B060", why=str(fault)) from fault
+    return {**found, "extern_calls": list(cubin.extern_calls), "cubin_bytes": len(raw)}
 
 
 def summary(abi: Exported, listing: Listing, spills: Spills) -> dict[str, object]:

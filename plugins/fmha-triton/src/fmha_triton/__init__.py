@@ -1,0 +1,11 @@
+"""Attention kernels in Triton's language for NVIDIA and AMD GPUs. Triton itself runs only in the child that compiles."""
+
+from __future__ import annotations
+
+from fmha_cli import api
+from fmha_triton.backend import TritonBackend
+
+
+@api.hookimpl
+def fmha_register_backends() -> list[api.Backend]:
+    return [TritonBackend()]

@@ -1,0 +1,96 @@
+"""The backend. Each method imports what it needs: choosing a kernel needs no compiler, and only running needs a driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from fmha_cli import api
+from fmha_triton.algorithm import TritonAlgorithm, archs, target_of
+from fmha_triton.catalogue import NAME, kernels_of
+
+_DRIVERS = tuple(Path(name) for name in ("/dev/kfd", "/dev/nvidiactl", "/dev/dxg"))
+"""Device files of the two vendors' drivers. Without one there is nothing to open, and no worker is needed to say so."""
+
+
+class TritonBackend:
+    """See ``fmha_cli.domain.protocols`` (Backend, Batched, Keyed) for the contract of the methods."""
+
+    name = NAME
+    algorithm: type[api.Algorithm] = TritonAlgorithm
+    dropout_stream = "fmha"
+    automatic = False
+    runtime = "hip"
+
+    def __init__(self, driven: bool | None = None) -> None:
+        self._driven = any(path.exists() for path in _DRIVERS) if driven is None else driven
+        self.probes_in_parent = not self._driven
+
+    def probe(self) -> api.Availability:
+        if not self._driven:
+            why = "no driver of an NVIDIA or AMD GPU is loaded here"
+            help = "--arch A builds for an architecture without one; --device emu:gfx942 executes without one"
+            return api.Availability(state=api.State.NO_DEVICE, why=why, help=help)
+        found = (api.probe_cuda(), api.probe_hip())
+        devices = tuple(device for one in found for device in one.devices if set(device.archs) & set(archs()))
+        if devices:
+            return api.Availability(state=api.State.OK, devices=devices)
+        why = "; ".join(one.why or "no device of an architecture that these kernels have" for one in found)
+        return api.Availability(state=api.State.NO_DEVICE, why=why)
+
+    def archs(self) -> tuple[str, ...]:
+        return archs()
+
+    def kernels(self, arch: api.ArchSpec) -> Iterable[api.KernelSpec]:
+        return kernels_of(arch.name)
+
+    def rules(self) -> tuple[api.Rule, ...]:
+        from fmha_triton.rules import ALL_RULES
+
+        return ALL_RULES
+
+    def decide(self, problem: api.Problem, device: api.DeviceFacts) -> Iterable[api.Decision]:
+        return _passes().decide(problem, device)
+
+    def plan(self, problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
+        return _passes().plan(problem, kernel, device)
+
+    def prepare(self, context: api.BuildContext) -> object:
+        from fmha_triton.building import compiler
+
+        return compiler()
+
+    def compile_bytes(self, kernel: api.KernelSpec) -> int:
+        from fmha_triton.building import COMPILE_BYTES
+
+        return COMPILE_BYTES
+
+    def build(self, stage: api.Stage, context: api.BuildContext) -> api.Artifact:
+        from fmha_triton.building import build
+
+        return build(stage.kernel, context)
+
+    def cache_key(self, stage: api.Stage, context: api.BuildContext) -> object:
+        from fmha_triton.building import key_of
+
+        return key_of(stage.kernel)
+
+    def inspect(self, kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+        from fmha_triton.building import inspect
+
+        return inspect(kernel, artifact)
+
+    def upstream_name(self, kernel: api.KernelSpec) -> str | None:
+        return None
+
+    def open(self, device: api.DeviceFacts) -> api.Session:
+        from fmha_triton.sessions import TritonCudaSession, TritonHipSession
+
+        amd = device.emulated or target_of(device.archs[0]).kind == "hip"
+        return TritonHipSession(device) if amd else TritonCudaSession(device)
+
+
+def _passes() -> api.TwoPasses:
+    from fmha_triton.plan import decide, plan_of
+
+    return api.TwoPasses(decide, plan_of)

@@ -1,0 +1,60 @@
+"""Builds: the child that compiles as a compiler of the cache, and the figures of what it made."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import sys
+from importlib import resources
+
+from fmha_cli import api
+from fmha_triton.algorithm import target_of
+from fmha_triton.emit import emit
+from fmha_triton.image import read_image
+
+INSTALL_HELP = "pip install triton"
+COMPILE_BYTES = 1 << 30
+"""Peak memory of one compile: 0.5 GB was seen for the largest kernels, with Triton itself."""
+
+
+def triton_version() -> str | None:
+    """Triton's version without importing it; None if it is not installed."""
+    try:
+        return importlib.metadata.version("triton")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def compiler() -> api.Compiler:
+    """The child, as the cache sees a compiler.
+
+    Raises:
+        EnvironmentProblem: K972, Triton is not installed.
+    """
+    version = triton_version()
+    if version is None:
+        raise api.EnvironmentProblem("Triton is not installed", code="K972", where="triton", help=INSTALL_HELP)
+    program = resources.files("fmha_triton").joinpath("compiling.py").read_bytes()
+    argv0 = (sys.executable, "-m", "fmha_triton.compiling")
+    return api.Compiler(argv0=argv0, version=f"triton {version}", headers_digest=hashlib.sha256(program).hexdigest())
+
+
+def build(kernel: api.KernelSpec, context: api.BuildContext) -> api.Artifact:
+    """The artifact of a kernel (``image``)."""
+    return api.build_by_program(api.kernel_build(kernel, emit(kernel)), compiler(), context)
+
+
+def key_of(kernel: api.KernelSpec) -> object:
+    """The cache key of a kernel."""
+    return api.program_key(api.kernel_build(kernel, emit(kernel)), compiler())
+
+
+def inspect(kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]:
+    """Registers, spills, memory, occupancy and instructions, read from the binary."""
+    image = read_image(artifact.path)
+    if target_of(kernel.arch).kind == "hip":
+        found = api.code_object_figures(image.binary, kernel.arch)
+    else:
+        found = api.cubin_figures(image.binary, kernel.arch, image.threads, image.shared_bytes)
+    return {**found, "compiler": f"triton {triton_version()}", "symbol": image.symbol}

@@ -1,0 +1,125 @@
+"""Every kernel of an architecture: the signatures that the sources serve, with one configuration each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from functools import cache
+from itertools import product
+
+from fmha_cli import api
+from fmha_triton.algorithm import configuration, data, target_of
+
+NAME = "triton"
+HDIMS = (32, 64, 128, 256)
+_HALVES = (api.DType.FP16, api.DType.BF16)
+_BIASES = (api.BiasKey.NONE, api.BiasKey.ALIBI, api.BiasKey.ELEMENTWISE)
+_MASKS = (api.MaskKey.NONE, api.MaskKey.ANY)
+_CAPS = (api.Need.NO, api.Need.YES)
+KERNELS = {
+    api.Family.FWD: "forward",
+    api.Family.FWD_SPLITKV: "split",
+    api.Family.FWD_SPLITKV_COMBINE: "combine",
+    api.Family.BWD_DOT_DO_O: "dot_do_o",
+    api.Family.BWD_DQ_DK_DV: "dq_dk_dv",
+}
+"""The function of each family; the families of another source text are absent."""
+
+
+def base(dtype: api.DType, hdim: int) -> api.Signature:
+    """What all kernels choose at run time: packing, sinks, LSE, head counts. All are deterministic."""
+    return api.Signature(
+        dtype=dtype,
+        dtype_out=dtype.default_output,
+        hdim=hdim,
+        hdim_v=hdim,
+        mode=api.ModeKey.ANY,
+        lse=api.Need.ANY,
+        gqa=api.Need.ANY,
+        deterministic=api.Need.ANY,
+    )
+
+
+@cache
+def kernels_of(arch: str) -> tuple[api.KernelSpec, ...]:
+    """All kernels of an architecture, main kernels before those of further stages."""
+    return (*_forward(arch), *_split(arch), *_combine(arch), *_backward(arch), *_dots(arch))
+
+
+def _kernel(arch: str, family: api.Family, signature: api.Signature, *, pad: bool) -> api.KernelSpec:
+    bits = 8 if signature.dtype.is_fp8 else 16
+    algorithm = configuration(arch, KERNELS[family], signature.hdim, pad=pad, bits=bits)
+    return api.KernelSpec(backend=NAME, family=family, arch=arch, signature=signature, algorithm=algorithm)
+
+
+def _attention(dtype: api.DType, hdim: int) -> Iterator[api.Signature]:
+    """The signatures of kernels that compute scores in half precision."""
+    for mask, bias, cap in product(_MASKS, _BIASES, _CAPS):
+        shown = replace(base(dtype, hdim), mask=mask, bias=bias, softcap=cap)
+        yield replace(shown, sink=api.Need.ANY if mask is api.MaskKey.ANY else api.Need.NO)
+
+
+def _narrow(arch: str) -> Iterator[api.Signature]:
+    """The signatures of fp8 inputs: without a bias and a cap, with the scales that the kernels read."""
+    for name in dict(target_of(arch).fp8):
+        plain, _, fnuz = name.partition("_fnuz")
+        encoding = "fnuz" if name.endswith("fnuz") else "ocp"
+        scales = (api.QScaleKey.NONE, api.QScaleKey.TENSOR, api.QScaleKey.HEAD)
+        for hdim, mask, scale in product(data()["fp8_hdims"], _MASKS, scales):
+            shown = replace(base(api.DType(plain), hdim), mask=mask, qscale=scale, fp8_encoding=api.Fp8Key(encoding))
+            yield replace(shown, sink=api.Need.ANY if mask is api.MaskKey.ANY else api.Need.NO)
+
+
+def _signatures(arch: str) -> Iterator[api.Signature]:
+    for dtype, hdim in product(_HALVES, HDIMS):
+        yield from _attention(dtype, hdim)
+    yield from _narrow(arch)
+
+
+def _forward(arch: str) -> Iterator[api.KernelSpec]:
+    for signature, pad in product(_signatures(arch), (False, True)):
+        yield _kernel(arch, api.Family.FWD, replace(signature, sink_logits=api.Need.ANY), pad=pad)
+
+
+def _split(arch: str) -> Iterator[api.KernelSpec]:
+    caches = (api.CacheKey.NONE, api.CacheKey.LINEAR, api.CacheKey.PAGED)
+    for signature, cache_kind, pad in product(_signatures(arch), caches, (False, True)):
+        shown = replace(signature, cache=cache_kind, split=api.Need.ANY, sink_logits=api.Need.ANY)
+        yield _kernel(arch, api.Family.FWD_SPLITKV, shown, pad=pad)
+
+
+def _combine(arch: str) -> Iterator[api.KernelSpec]:
+    """One for each output type and head dim; what was masked or capped is behind it."""
+    for dtype, hdim in product(_HALVES, HDIMS):
+        shown = replace(
+            base(dtype, hdim),
+            mask=api.MaskKey.ANY,
+            sink=api.Need.ANY,
+            sink_logits=api.Need.ANY,
+            bias=api.BiasKey.ANY,
+            softcap=api.Need.ANY,
+            cache=api.CacheKey.ANY,
+            split=api.Need.ANY,
+            qscale=api.QScaleKey.ANY,
+        )
+        yield _kernel(arch, api.Family.FWD_SPLITKV_COMBINE, shown, pad=True)
+
+
+def _backward(arch: str) -> Iterator[api.KernelSpec]:
+    for dtype, hdim in product(_HALVES, HDIMS):
+        for signature, pad in product(_attention(dtype, hdim), (False, True)):
+            shown = replace(signature, sink_logits=api.Need.ANY)
+            yield _kernel(arch, api.Family.BWD_DQ_DK_DV, shown, pad=pad)
+
+
+def _dots(arch: str) -> Iterator[api.KernelSpec]:
+    for dtype, hdim, pad in product(_HALVES, HDIMS, (False, True)):
+        shown = replace(
+            base(dtype, hdim),
+            mask=api.MaskKey.ANY,
+            sink=api.Need.ANY,
+            sink_logits=api.Need.ANY,
+            bias=api.BiasKey.ANY,
+            softcap=api.Need.ANY,
+        )
+        yield _kernel(arch, api.Family.BWD_DOT_DO_O, shown, pad=pad)

@@ -1,0 +1,147 @@
+"""Codegen: the complete source text of one kernel, with all that decides its build in the last line.
+
+The text is Triton's language: the shared functions, the functions of the kernel, and a comment ``# build: {...}`` in JSON with the
+function, the target, the types, the constants and the options. Nothing here imports Triton.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+
+from fmha_cli import api
+from fmha_triton.algorithm import TritonAlgorithm, target_of
+from fmha_triton.catalogue import KERNELS
+from fmha_triton.rules import algorithm_of
+
+MARK = "# build: "
+_FILES = {"forward": "forward", "split": "split", "combine": "split", "dot_do_o": "backward", "dq_dk_dv": "backward"}
+_SHARED = "from fmha_triton.kernels."
+_HALF_TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32"}
+_TABLES = ("Table", "QStart", "QLen", "KStart", "KLen")
+_NUMBERS = ("scale", "softcap")
+_LARGE = ("_batch", "_head")
+_SMALL = ("slope_batch", "descale_batch", "descale_head")
+_INPUTS = ("Q", "K", "V")
+_OUTPUTS = ("Out",)
+_GRADIENTS = ("DOut", "DQ", "DK", "DV")
+_BYTES = 16
+
+
+@dataclass(frozen=True)
+class Argument:
+    """One argument at run time. ``type`` is Triton's: ``*fp16``, ``i32``, ``fp32``."""
+
+    name: str
+    type: str
+
+
+@cache
+def text_of(file: str) -> str:
+    """The text of a file of ``kernels/``, without its imports from the others."""
+    text = resources.files("fmha_triton").joinpath("kernels", f"{file}.py").read_text("utf-8")
+    lines, dropping = [], False
+    for line in text.splitlines():
+        dropping = dropping or line.startswith(_SHARED)
+        if not dropping:
+            lines.append(line)
+        elif line.startswith(")") or line.endswith(("visible", "scores")):
+            dropping = False
+    return "\n".join(lines)
+
+
+@cache
+def parameters(function: str) -> tuple[tuple[str, bool], ...]:
+    """(name, whether it is a compile-time constant) of every parameter of a kernel, in order."""
+    tree = ast.parse(text_of(_FILES[function]))
+    found = next(n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == function)
+    return tuple((a.arg, a.annotation is not None) for a in found.args.args)
+
+
+def arguments(kernel: api.KernelSpec) -> tuple[Argument, ...]:
+    """The arguments at run time, in order."""
+    return tuple(Argument(n, _type(kernel, n)) for n, constant in parameters(KERNELS[kernel.family]) if not constant)
+
+
+def _type(kernel: api.KernelSpec, name: str) -> str:
+    signature = kernel.signature
+    if name in _INPUTS or name in _GRADIENTS:
+        return f"*{element_of(kernel)}"
+    if name in _OUTPUTS:
+        return f"*{_HALF_TYPES[signature.dtype_out.value]}"
+    if name == "Bias":
+        return f"*{_HALF_TYPES[signature.dtype.bias.value]}" if signature.bias is api.BiasKey.ELEMENTWISE else "*fp32"
+    if name in _TABLES:
+        return "*i32"
+    if name[0].isupper():
+        return "*fp32"
+    if name in _NUMBERS:
+        return "fp32"
+    return "i64" if name.endswith(_LARGE) and name not in _SMALL else "i32"
+
+
+def element_of(kernel: api.KernelSpec) -> str:
+    """Triton's name of the type of Q, K and V."""
+    signature = kernel.signature
+    if not signature.dtype.is_fp8:
+        return _HALF_TYPES[signature.dtype.value]
+    suffix = "_fnuz" if signature.fp8_encoding is api.Fp8Key.FNUZ else ""
+    return dict(target_of(kernel.arch).fp8)[f"{signature.dtype.value}{suffix}"]
+
+
+def divisible(kernel: api.KernelSpec) -> dict[str, int]:
+    """What the compiler may assume: the number by which an argument is divisible (addresses in bytes, strides in elements)."""
+    step = _BYTES if kernel.signature.dtype.is_fp8 else _BYTES // 2
+    out: dict[str, int] = {}
+    for argument in arguments(kernel):
+        name = argument.name
+        if name in (*_INPUTS, *_OUTPUTS, *_GRADIENTS, "PartialOut"):
+            out[name] = _BYTES
+        elif name.startswith(("q_", "k_", "v_")) or name in ("hdim", "hdim_v"):
+            out[name] = step
+        elif name.startswith(("o_", "do_", "dq_", "dk_", "dv_")):
+            out[name] = _BYTES // 2
+    return out
+
+
+def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
+    """The compile-time constants by name."""
+    s, a = kernel.signature, algorithm_of(kernel)
+    kinds = {api.BiasKey.ELEMENTWISE: 1, api.BiasKey.ALIBI: 2}
+    known: dict[str, int | bool] = {
+        "D": s.hdim,
+        "BM": a.block_m,
+        "BN": a.block_n,
+        "MASK": s.mask is not api.MaskKey.NONE,
+        "BIAS": kinds.get(s.bias, 0),
+        "SOFTCAP": s.softcap is api.Need.YES,
+        "DESCALE": s.qscale is not api.QScaleKey.NONE,
+        "PAD": a.pad,
+        "WIDEN": s.dtype.is_fp8,
+        "PAGED": s.cache is api.CacheKey.PAGED,
+    }
+    return {name: known[name] for name, constant in parameters(KERNELS[kernel.family]) if constant}
+
+
+def options(kernel: api.KernelSpec, algorithm: TritonAlgorithm) -> dict[str, int | bool]:
+    """Triton's options. Each is written out, so that no default of a release or of the environment decides."""
+    common = {"num_warps": algorithm.num_warps, "num_stages": algorithm.num_stages, "enable_fp_fusion": True}
+    return common | ({"waves_per_eu": algorithm.waves_per_eu} if target_of(kernel.arch).kind == "hip" else {})
+
+
+def emit(kernel: api.KernelSpec) -> str:
+    """The source text. It is a pure function of the kernel and of the files of ``kernels/``."""
+    function, target = KERNELS[kernel.family], target_of(kernel.arch)
+    build = {
+        "function": function,
+        "gluon": False,
+        "target": [target.kind, target.arch, target.wave],
+        "arguments": [[a.name, a.type] for a in arguments(kernel)],
+        "constants": constants(kernel),
+        "divisible": divisible(kernel),
+        "options": options(kernel, algorithm_of(kernel)),
+    }
+    return "\n".join((text_of("common"), text_of(_FILES[function]), MARK + json.dumps(build, sort_keys=True), ""))

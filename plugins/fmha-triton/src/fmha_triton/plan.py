@@ -1,0 +1,126 @@
+"""Decisions, and the plan of a main kernel: its stages with their grids, and the workspaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from fmha_cli import api
+from fmha_triton.algorithm import archs
+from fmha_triton.catalogue import NAME, kernels_of
+from fmha_triton.rules import ALL_RULES, algorithm_of
+
+_DECODE_ROWS = 64
+_LONG = 1024
+_MOST_SPLITS = 64
+_FLOAT = 4
+
+
+def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+    """One decision for every kernel of the device's architectures."""
+    here = [arch for arch in device.archs if arch in archs()]
+    for place, arch in enumerate(here):
+        for kernel in kernels_of(arch):
+            reasons = tuple(api.reasons_against(ALL_RULES, problem, kernel, device))
+            if reasons:
+                yield api.Unsupported(NAME, arch, kernel, reasons)
+            else:
+                yield api.Supported(kernel, (place, *_rank(problem, kernel)), note=_note(problem, kernel))
+
+
+def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:
+    signature, algorithm = kernel.signature, algorithm_of(kernel)
+    wrong_kind = (kernel.family is api.Family.FWD_SPLITKV) is not _decodes(problem)
+    return (int(wrong_kind), signature.hdim, int(algorithm.pad), int(signature.mask is api.MaskKey.ANY))
+
+
+def _decodes(problem: api.Problem) -> bool:
+    """Whether few rows face many keys, so that programs for rows alone would leave the device idle."""
+    few = problem.seqlen_q * (problem.heads // problem.kv_heads) <= _DECODE_ROWS
+    return problem.splits > 1 or (few and problem.seqlen_k >= _LONG)
+
+
+def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
+    a = algorithm_of(kernel)
+    why = "few rows, many keys" if kernel.family is api.Family.FWD_SPLITKV and _decodes(problem) else "smallest head dim"
+    return f"{why}; tile {a.block_m}x{a.block_n}"
+
+
+def splits_of(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> int:
+    """Number of parts of the keys: the user's, or enough programs to fill the device twice."""
+    if kernel.family is not api.Family.FWD_SPLITKV:
+        return 1
+    if problem.splits > 1:
+        return problem.splits
+    algorithm = algorithm_of(kernel)
+    rows = -(-problem.seqlen_q * (problem.heads // problem.kv_heads) // algorithm.block_m)
+    programs = max(1, rows * problem.kv_heads * problem.batch)
+    blocks = max(1, -(-problem.seqlen_k // algorithm.block_n))
+    return max(1, min(2 * max(1, device.units) // programs, blocks, _MOST_SPLITS, 65535 // problem.kv_heads))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Programs along x, y and z."""
+
+    x: int
+    y: int
+    z: int
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        return self.x, self.y, self.z
+
+
+def key_blocks(problem: api.Problem, kernel: api.KernelSpec) -> int:
+    """Programs of a backward kernel that compute dK and dV."""
+    return -(-problem.seqlen_k // algorithm_of(kernel).block_n)
+
+
+def shape_of(problem: api.Problem, kernel: api.KernelSpec, splits: int) -> Shape:
+    """The grid of a stage."""
+    block = algorithm_of(kernel).block_m
+    blocks = -(-problem.seqlen_q // block)
+    if kernel.family is api.Family.FWD_SPLITKV:
+        packed = -(-problem.seqlen_q * (problem.heads // problem.kv_heads) // block)
+        return Shape(packed, problem.kv_heads * splits, problem.batch)
+    if kernel.family is api.Family.BWD_DQ_DK_DV:
+        return Shape(key_blocks(problem, kernel) + blocks, problem.heads, problem.batch)
+    return Shape(blocks, problem.heads, problem.batch)
+
+
+def plan_of(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Plan:
+    """The stages around a main kernel of one direction."""
+    splits = splits_of(problem, kernel, device)
+    rows = problem.batch * problem.heads * problem.seqlen_q
+    kernels, spaces = [kernel], []
+    if kernel.family is api.Family.FWD_SPLITKV:
+        kernels.append(_stage_kernel(problem, kernel, api.Family.FWD_SPLITKV_COMBINE))
+        spaces = [
+            api.Workspace("partial_o", splits * rows * problem.hdim_v * _FLOAT),
+            api.Workspace("partial_lse", splits * rows * _FLOAT),
+        ]
+    elif kernel.family is api.Family.BWD_DQ_DK_DV:
+        kernels.insert(0, _stage_kernel(problem, kernel, api.Family.BWD_DOT_DO_O))
+        spaces = [api.Workspace("sums", rows * _FLOAT)]
+    stages = tuple(api.Stage(k, _detail(problem, k, splits)) for k in kernels)
+    return api.Plan(problem, stages, tuple(spaces), splits)
+
+
+def _stage_kernel(problem: api.Problem, main: api.KernelSpec, family: api.Family) -> api.KernelSpec:
+    """The stage kernel with the main kernel's output type, head dim and, where there are both forms, padding."""
+    pad = family is api.Family.FWD_SPLITKV_COMBINE or algorithm_of(main).pad
+    return next(
+        k
+        for k in kernels_of(main.arch)
+        if k.family is family
+        and k.signature.dtype is main.signature.dtype_out
+        and k.signature.hdim == main.signature.hdim
+        and algorithm_of(k).pad is pad
+    )
+
+
+def _detail(problem: api.Problem, kernel: api.KernelSpec, splits: int) -> tuple[tuple[str, str], ...]:
+    grid = " x ".join(str(n) for n in shape_of(problem, kernel, splits).grid)
+    parts = (("splits", str(splits)),) if kernel.family is api.Family.FWD_SPLITKV else ()
+    return (("grid", grid), *parts)

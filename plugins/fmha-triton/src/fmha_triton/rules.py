@@ -1,0 +1,120 @@
+"""The rules of this backend, K960-K969, behind those of the core."""
+
+from __future__ import annotations
+
+from fmha_cli import api
+from fmha_triton.algorithm import TritonAlgorithm
+
+_AXIS = 65535
+_LENGTH = 1 << 29
+_OFFSET = 1 << 30
+MAIN = (api.Family.FWD, api.Family.FWD_SPLITKV, api.Family.BWD_DQ_DK_DV)
+
+
+def algorithm_of(kernel: api.KernelSpec) -> TritonAlgorithm:
+    """The kernel's algorithm with its own type.
+
+    Raises:
+        api.UsageError: E004, it is another backend's.
+    """
+    if not isinstance(kernel.algorithm, TritonAlgorithm):
+        raise api.UsageError(f"{kernel.name} is not a kernel of triton", code="E004")
+    return kernel.algorithm
+
+
+def _whole_vectors(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    step = 128 // problem.dtype.bits
+    odd = [f"{flag} {n}" for flag, n in (("--hdim", problem.hdim), ("--hdim-v", problem.hdim_v)) if n % step]
+    if not odd:
+        return None
+    up = -(-problem.hdim // step) * step
+    return api.Refusal(f"{' and '.join(odd)}: rows are loaded in vectors of {step} elements", f"--hdim {up}")
+
+
+def _equal_head_dims(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    own = kernel.signature.hdim
+    if algorithm_of(kernel).pad or problem.hdim == problem.hdim_v == own:
+        return None
+    return api.Refusal(f"the kernel is compiled for head dims of exactly {own}, without padding", f"--hdim {own}")
+
+
+def _grid(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    along_y = problem.kv_heads * problem.splits if kernel.family is api.Family.FWD_SPLITKV else problem.heads
+    over = [f"{n} {what}" for n, what in ((along_y, "heads"), (problem.batch, "sequences")) if n > _AXIS]
+    return api.Refusal(f"{' and '.join(over)}: an axis of the grid holds {_AXIS} blocks") if over else None
+
+
+def _offsets(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    algorithm = algorithm_of(kernel)
+    reach = max(algorithm.block_m, algorithm.block_n) * problem.heads * max(problem.hdim, problem.hdim_v)
+    if reach < _OFFSET:
+        return None
+    return api.Refusal(f"a tile of rows spans {reach} elements; offsets inside a tile have 32 bits", "--layout bhsd")
+
+
+def _lengths(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    longest = max(problem.seqlen_q, problem.seqlen_k)
+    if longest < _LENGTH:
+        return None
+    return api.Refusal(f"{longest} rows: positions and bounds of the mask have 30 bits", f"-s {_LENGTH - 1}")
+
+
+def _main_stage(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    if kernel.family in MAIN:
+        return None
+    return api.Refusal(f"{kernel.family.value} is a stage of a plan; it computes no attention alone")
+
+
+RULES: tuple[api.Rule, ...] = (
+    api.Rule(
+        "K960",
+        "head dims are whole vectors of 16 bytes",
+        _whole_vectors,
+        "Rows are loaded and stored in vectors of 16 bytes, and the compiler is told that strides are multiples of them. "
+        "Head dims are multiples of 8 elements, of 16 with fp8.",
+        "plugins/fmha-triton/src/fmha_triton/emit.py divisible",
+        api.Severity.SHAPE,
+    ),
+    api.Rule(
+        "K961",
+        "a kernel without padding serves its own head dim alone",
+        _equal_head_dims,
+        "Kernels whose algorithm says pad=0 load whole rows without a comparison.",
+        "plugins/fmha-triton/src/fmha_triton/kernels/common.py loaded_rows",
+        api.Severity.SHAPE,
+    ),
+    api.Rule(
+        "K963",
+        "heads and sequences fit the axes of the grid",
+        _grid,
+        "Heads (of a split kernel: key/value heads times splits) are along y of the grid, sequences along z.",
+        "CUDA C++ Programming Guide, compute capabilities: maximum y- or z-dimension of a grid",
+        api.Severity.SHAPE,
+    ),
+    api.Rule(
+        "K964",
+        "the offsets inside a tile fit 32 bits",
+        _offsets,
+        "The address of a tile has 64 bits; offsets inside it have 32, which lets AMD's compiler use buffer instructions.",
+        "plugins/fmha-triton/src/fmha_triton/kernels/common.py tile",
+        api.Severity.SHAPE,
+    ),
+    api.Rule(
+        "K965",
+        "lengths have less than 30 bits",
+        _lengths,
+        "An unlimited bound of the mask is 2^30, to which positions are added in 32 bits.",
+        "plugins/fmha-triton/src/fmha_triton/arguments.py",
+        api.Severity.SHAPE,
+    ),
+    api.Rule(
+        "K966",
+        "the kernel is a main stage",
+        _main_stage,
+        "Combine and dot_do_o run beside a main kernel, which the plan chooses them for.",
+        "plugins/fmha-triton/src/fmha_triton/plan.py",
+    ),
+)
+"""Own rules. The core's K026 is left out: kernels for a linear cache start behind its left padding."""
+
+ALL_RULES = (*api.LEFTPAD_CORE_RULES, *RULES)

@@ -1,0 +1,142 @@
+"""Sessions on AMD and NVIDIA devices, through fmha's own drivers. No framework is in the worker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fmha_cli import api
+from fmha_triton.arguments import auxiliaries
+from fmha_triton.image import Image
+from fmha_triton.launching import Prepared, images_of, prepared
+
+UNKNOWN_L2 = 128 << 20
+
+
+class TritonHipSession(api.HipSession[None]):
+    """Runs one plan at a time on an AMD device, real or emulated."""
+
+    _images: Mapping[api.Stage, Image]
+    _kernels: dict[api.Stage, api.HipKernel]
+    _launches: dict[api.Stage, Callable[[int], None]]
+
+    def _load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+        self._images = images_of(plan, artifacts)
+        for stage, image in self._images.items():
+            self._kernels[stage] = api.HipKernel(self._hip, image.binary, image.symbol)
+        super()._load(plan, artifacts)
+
+    def _situation(self, plan: api.Plan) -> None:
+        return None
+
+    def _auxiliaries(self, plan: api.Plan, situation: None) -> Mapping[str, Any]:
+        return auxiliaries(plan.problem)
+
+    def _prepare(self, call: api.Call[None]) -> None:
+        for stage in call.plan.stages:
+            image = self._images[stage]
+            launch = prepared(stage, image, call)
+            block, arguments = (image.threads, 1, 1), api.HipArguments(launch.data)
+            run = partial(self._kernels[stage].launch, launch.grid, block, image.shared_bytes, arguments)
+            self._launches[stage] = _nothing if launch.empty else run
+
+    def _after_upload(self, call: api.Call[None], mirror: api.Mirror) -> None:
+        for name, array in auxiliaries(call.problem).items():
+            mirror.write(call.auxiliaries[name], array)
+
+    def _stages(self) -> Sequence[Callable[[int], None]]:
+        return tuple(self._launches.values())
+
+    def _before_launch(self, call: api.Call[None]) -> None:
+        return
+
+    def _unload(self) -> None:
+        super()._unload()
+        for kernel in getattr(self, "_kernels", {}).values():
+            kernel.unload()
+        self._images, self._kernels, self._launches = {}, {}, {}
+
+
+def _nothing(stream: object) -> None:
+    return
+
+
+class TritonCudaSession(api.GpuSession[None]):
+    """Runs one plan at a time on an NVIDIA device. It has run on the stand-in driver of the tests alone."""
+
+    def __init__(self, device: api.DeviceFacts) -> None:
+        kind, _, number = device.id.partition(":")
+        if kind != "cuda" or not number.isdigit():
+            raise api.EnvironmentProblem(f"{device.id} is not a CUDA device", code="N006", where="--device")
+        self._number, self._cuda = int(number), api.Cuda.open()
+        self._images: Mapping[api.Stage, Image] = {}
+        self._kernels: dict[api.Stage, api.CudaKernel] = {}
+        self._launches: list[Callable[[Any], None]] = []
+        self._timer: api.StageTimer | None = None
+        self._single = True
+        self._enter()
+        super().__init__(device, self._cuda, UNKNOWN_L2)
+
+    def launch(self) -> tuple[int, ...]:
+        self._bound()
+        single, self._single = self._single, False
+        return self._timed().single() if single else self._timed().hot()
+
+    def evict_caches(self) -> None:
+        super().evict_caches()
+        self._single = True
+
+    def _enter(self) -> None:
+        self._cuda.use(self._number)
+
+    def _load(self, plan: api.Plan, artifacts: Sequence[Path]) -> None:
+        self._images = images_of(plan, artifacts)
+        for stage, image in self._images.items():
+            kernel = self._kernels[stage] = api.CudaKernel(self._cuda, image.binary, image.symbol)
+            kernel.allow_shared(image.shared_bytes)
+
+    def _situation(self, plan: api.Plan) -> None:
+        return None
+
+    def _auxiliaries(self, plan: api.Plan, situation: None) -> Mapping[str, Any]:
+        return auxiliaries(plan.problem)
+
+    def _prepare(self, call: api.Call[None]) -> None:
+        self._forget()
+        if not call.follows:
+            self._launches = []
+        for stage in call.plan.stages:
+            launch = prepared(stage, self._images[stage], call)
+            self._launches.append(_nothing if launch.empty else self._queued(stage, launch))
+
+    def _queued(self, stage: api.Stage, launch: Prepared) -> Callable[[Any], None]:
+        image = self._images[stage]
+        shape = api.Shape(launch.grid, (image.threads, 1, 1), image.shared_bytes)
+        arguments = api.PackedArguments(self._cuda.driver, launch.data)
+        return partial(self._kernels[stage].launch, shape, arguments)
+
+    def _after_upload(self, call: api.Call[None], mirror: api.Mirror) -> None:
+        for name, array in auxiliaries(call.problem).items():
+            mirror.write(call.auxiliaries[name], array)
+        self._single = True
+
+    def _timed(self) -> api.StageTimer:
+        if self._timer is None:
+            self._timer = api.StageTimer(self._cuda, self._launches)
+        return self._timer
+
+    def _forget(self) -> None:
+        if self._timer is not None:
+            self._timer.close()
+            self._timer = None
+
+    def _stream(self) -> Any:
+        return self._timed().stream
+
+    def _unload(self) -> None:
+        self._forget()
+        for kernel in self._kernels.values():
+            kernel.unload()
+        self._images, self._kernels, self._launches, self._single = {}, {}, [], True
