@@ -54,7 +54,7 @@ def inspect(kernel: api.KernelSpec, artifact: api.Artifact) -> dict[str, object]
     """Registers, spills, memory, occupancy and instructions, read from the binary."""
     image = read_image(artifact.path)
     if target_of(kernel.arch).kind == "hip":
-        found = api.code_object_figures(image.binary, kernel.arch)
+        found = api.code_object_figures(image.binary, kernel.arch, image.shared_bytes)
     else:
         found = api.cubin_figures(image.binary, kernel.arch, image.threads, image.shared_bytes)
     return {**found, "compiler": f"triton {triton_version()}", "symbol": image.symbol}

@@ -1,0 +1,98 @@
+"""Execute the kernels of ``plugins/fmha-triton`` on emulated AMD devices, and judge what they compute.
+
+    python benchmarks/triton_check.py [--arch A ...] [--only TEXT] [--json FILE [--resume]] [--markdown FILE]
+
+``triton_cases.py`` defines the problems. Each goes through the same walk as ``fmha run``: chosen, compiled by Triton for the architecture,
+launched on ``emu:ARCH``, compared with the reference in float64. The script exits with 1 unless every row passed. No figure is a
+GPU time. The file of ``--json`` is written after every row; with ``--resume`` the rows in it that passed are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from triton_cases import ARCHS, Case, all_cases
+
+from fmha_cli import api
+
+SCHEMA = "fmha.triton-check/1"
+
+
+def executed(arch: str, case: Case) -> dict[str, Any]:
+    """The row of one case on one emulated device."""
+    row: dict[str, Any] = {"arch": arch, "kind": case.kind, "flags": case.flags}
+    try:
+        (record,) = api.run(api.Problem.from_cli(case.flags), backend="triton", device=f"emu:{arch}")
+    except api.FmhaError as fault:
+        return {**row, "verdict": "REFUSED", "why": str(fault), "kernel": None, "error": None, "executed": None}
+    document = api.to_json(record)
+    figures = {name: one for name, one in document["checks"].items() if one}
+    passed = document["verdict"] == "PASSED" and not document["findings"]
+    return {
+        **row,
+        "verdict": "PASSED" if passed else f"{document['verdict']} with findings" if figures else document["verdict"],
+        "why": None if passed else json.dumps(document["findings"] or document["error"] or figures)[:600],
+        "kernel": document["kernel"] and document["kernel"]["digest"],
+        "error": {name: {"row_l2": one["row_l2"], "budget": one["row_l2_budget"]} for name, one in figures.items()},
+        "executed": [{k: s[k] for k in ("kernel", "instructions", "matrix_flops")} for s in document["executed"] or ()],
+    }
+
+
+def markdown(rows: Iterable[dict[str, Any]]) -> str:
+    """Rows by kind and architecture, and the kernels that they are of."""
+    rows = list(rows)
+    archs = [arch for arch in ARCHS if any(row["arch"] == arch for row in rows)]
+    kinds = list(dict.fromkeys(row["kind"] for row in rows))
+    passed = sum(row["verdict"] == "PASSED" for row in rows)
+    kernels = len({row["kernel"] for row in rows if row["kernel"]})
+    lines = [
+        f"{passed} of {len(rows)} rows PASSED; {kernels} distinct kernels; triton {importlib.metadata.version('triton')}.",
+        "",
+        f"| kind | {' | '.join(f'emu:{arch}' for arch in archs)} |",
+        f"|---|{'---|' * len(archs)}",
+    ]
+    for kind in kinds:
+        cells = []
+        for arch in archs:
+            found = Counter(row["verdict"] for row in rows if row["kind"] == kind and row["arch"] == arch)
+            cells.append(", ".join(f"{count} {verdict}" for verdict, count in sorted(found.items())) or "-")
+        lines.append(f"| {kind} | {' | '.join(cells)} |")
+    return "\n".join((*lines, ""))
+
+
+def main() -> int:
+    """Run the script. Returns 0 if all rows passed."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arch", nargs="+", choices=ARCHS, default=ARCHS)
+    parser.add_argument("--only", default="", help="cases whose kind or flags hold this text")
+    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--markdown", type=Path, metavar="FILE")
+    args = parser.parse_args()
+    kept: dict[tuple[str, str], dict[str, Any]] = {}
+    if args.resume and args.json and args.json.exists():
+        old = json.loads(args.json.read_text("utf-8"))["rows"]
+        kept = {(row["arch"], row["flags"]): row for row in old if row["verdict"] == "PASSED"}
+    rows: list[dict[str, Any]] = []
+    points = [(a, c) for c in all_cases() for a in args.arch if a in c.archs and args.only in f"{c.kind} {c.flags}"]
+    for arch, case in points:
+        row = kept.get((arch, case.flags)) or executed(arch, case)
+        rows.append(row)
+        print(f"{row['verdict']:12} {arch} {case.flags} {row['why'] or ''}", flush=True)
+        if args.json:
+            document = {"schema": SCHEMA, "triton": importlib.metadata.version("triton"), "rows": rows}
+            args.json.write_text(json.dumps(document, indent=1) + "\n", "utf-8")
+    if args.markdown:
+        args.markdown.write_text(markdown(rows), "utf-8")
+    return int(any(row["verdict"] != "PASSED" for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
