@@ -51,8 +51,14 @@ _EVERYWHERE = (
     ("forward, learned sink", "-H 2 -s 64 -d 32 --dtype fp16 --sink-logits filled"),
     ("split and combine", "-H 8 --kv-heads 2 -s 1 --seqlen-k 203 -d 64 --dtype fp16 --splits 3 --lse"),
     ("split and combine", "-b 2 -H 2 -s 20 --seqlen-k 128 -d 128 --dtype bf16 --splits 2 --mask window:60,0 --lse"),
-    ("decode, paged", "-b 2 -H 4 --kv-heads 1 -s 1 --kv-cache paged:16 --cache-seqlens 100,37 -d 128 --dtype bf16 --lse"),
-    ("decode, paged", "-b 2 -H 2 -s 4 --kv-cache paged:32 --cache-seqlens 96,64 -d 64 --dtype fp16 --causal --splits 2"),
+    (
+        "decode, paged",
+        "-b 2 -H 4 --kv-heads 1 -s 1 --kv-cache paged:16 --cache-seqlens 100,37 -d 128 --dtype bf16 --lse",
+    ),
+    (
+        "decode, paged",
+        "-b 2 -H 2 -s 4 --kv-cache paged:32 --cache-seqlens 96,64 -d 64 --dtype fp16 --causal --splits 2",
+    ),
     ("decode, linear", "-b 2 -H 4 --kv-heads 2 -s 1 --kv-cache linear --cache-seqlens 90,20 -d 64 --dtype fp16 --lse"),
     ("decode, linear", "-b 2 -H 2 -s 2 --kv-cache linear --cache-seqlens 64,32 --cache-leftpad 3,0 -d 64 --dtype bf16"),
     ("backward", "-H 2 -s 64 -d 64 --dtype fp16 --direction bwd"),

@@ -62,12 +62,13 @@ from fmha_cli.domain.verdict import Verdict
 if TYPE_CHECKING:
     from fmha_cli.backends.cuda.cubin_backend import CubinBackend
     from fmha_cli.backends.cuda.driver import Cuda
-    from fmha_cli.backends.cuda.inspect import cubin_figures
+    from fmha_cli.backends.cuda.inspect import cubin_figures, parameter_places
     from fmha_cli.backends.cuda.launch import Launch
     from fmha_cli.backends.cuda.modules import CudaKernel, PackedArguments, Shape
     from fmha_cli.backends.cuda.probe import probe_cuda
     from fmha_cli.backends.cuda.session import CudaSession
     from fmha_cli.backends.cuda.tables import Expected
+    from fmha_cli.backends.cuda.tensor_maps import TensorMap, encoded, rows_map
     from fmha_cli.backends.cuda.timing import StageTimer
     from fmha_cli.backends.cuda.upstream import Upstream
     from fmha_cli.backends.gpu.call import Call
@@ -104,6 +105,10 @@ _LATE = {
     "StageTimer": "fmha_cli.backends.cuda.timing",
     "Upstream": "fmha_cli.backends.cuda.upstream",
     "cubin_figures": "fmha_cli.backends.cuda.inspect",
+    "parameter_places": "fmha_cli.backends.cuda.inspect",
+    "TensorMap": "fmha_cli.backends.cuda.tensor_maps",
+    "encoded": "fmha_cli.backends.cuda.tensor_maps",
+    "rows_map": "fmha_cli.backends.cuda.tensor_maps",
     "Call": "fmha_cli.backends.gpu.call",
     "Mirror": "fmha_cli.backends.gpu.mirror",
     "GpuSession": "fmha_cli.backends.gpu.session",
@@ -225,10 +230,10 @@ __all__ = [
     "HostSession", "Interrupted", "Job", "KernelFailure", "KernelSpec", "Launch", "Layout", "Mask", "MaskKey",
     "MaskKind", "Mirror", "Mode", "ModeKey", "Need", "Observed", "PackedArguments", "PeakLoops", "Plan", "Problem",
     "QScale", "QScaleKey", "Reason", "Refusal", "Region", "Registry", "RotaryKey", "Rule", "Session", "Settings",
-    "SettingsFrom", "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings",
+    "SettingsFrom", "Severity", "Shape", "Signature", "Stage", "StageTimer", "State", "Supported", "Surroundings", "TensorMap",
     "Toolchain", "Trace", "Tunable", "TwoPasses", "Unsupported", "UnsupportedError", "Upstream", "UsageError",
     "Verdict", "Workspace", "attention", "build_by_program", "build_cpp", "build_many", "build_registry",
-    "cache_root", "code_object_figures", "cubin_figures", "explain", "from_json", "hip_host_files", "hookimpl",
-    "kernel_build", "limits_of", "list_kernels", "llvm_tool", "load_arch", "merged", "no_build", "no_build_key",
-    "probe_cuda", "probe_hip", "program_key", "reasons_against", "run", "select", "summed", "to_json",
+    "cache_root", "code_object_figures", "cubin_figures", "encoded", "explain", "from_json", "hip_host_files", "hookimpl",
+    "kernel_build", "limits_of", "list_kernels", "llvm_tool", "load_arch", "merged", "no_build", "no_build_key", "parameter_places",
+    "probe_cuda", "probe_hip", "program_key", "reasons_against", "rows_map", "run", "select", "summed", "to_json",
 ]  # fmt: skip

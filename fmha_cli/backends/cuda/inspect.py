@@ -90,6 +90,19 @@ def cubin_figures(raw: bytes, arch: str, threads: int, smem_bytes: int) -> dict[
     return {**found, "extern_calls": list(cubin.extern_calls), "cubin_bytes": len(raw)}
 
 
+def parameter_places(raw: bytes) -> tuple[tuple[int, int], ...]:
+    """(offset, bytes) of every argument of a cubin's only kernel, as its compiler recorded them.
+
+    Raises:
+        KernelFailure: B060, the cubin cannot be read, or holds several kernels.
+    """
+    try:
+        (kernel,) = Cubin(raw).kernels
+    except (MalformedObject, ValueError) as fault:
+        raise KernelFailure("the cubin cannot be read", code="B060", why=str(fault)) from fault
+    return tuple((parameter.offset, parameter.size) for parameter in kernel.parameters)
+
+
 def summary(abi: Exported, listing: Listing, spills: Spills) -> dict[str, object]:
     """The figures that the cubin alone gives."""
     kernel = abi.kernel

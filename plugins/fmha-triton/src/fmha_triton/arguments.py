@@ -49,6 +49,8 @@ def values_of(kernel: api.KernelSpec, call: api.Call[None], splits: int) -> dict
     out: dict[str, int | float] = {name: call.address(tensor) for name, tensor in _POINTERS.items()}
     out |= _strides(call)
     out |= {
+        "rows": p.seqlen_q,
+        "keys": p.seqlen_k,
         "heads": p.heads,
         "group": p.heads // p.kv_heads,
         "most_rows": p.seqlen_q,

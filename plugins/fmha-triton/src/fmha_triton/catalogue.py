@@ -8,7 +8,7 @@ from functools import cache
 from itertools import product
 
 from fmha_cli import api
-from fmha_triton.algorithm import configuration, data, target_of
+from fmha_triton.algorithm import Language, TritonAlgorithm, configuration, data, target_of
 
 NAME = "triton"
 HDIMS = (32, 64, 128, 256)
@@ -23,7 +23,25 @@ KERNELS = {
     api.Family.BWD_DOT_DO_O: "dot_do_o",
     api.Family.BWD_DQ_DK_DV: "dq_dk_dv",
 }
-"""The function of each family; the families of another source text are absent."""
+"""The function of each family in Triton's language."""
+HOPPER, HOPPER_HDIMS = "forward_hopper", (64, 128)
+"""The function in Gluon, and its head dims."""
+
+
+def function_of(kernel: api.KernelSpec) -> str:
+    """The function of a kernel."""
+    return HOPPER if algorithm_of(kernel).language is Language.GLUON else KERNELS[kernel.family]
+
+
+def algorithm_of(kernel: api.KernelSpec) -> TritonAlgorithm:
+    """The kernel's algorithm with its own type.
+
+    Raises:
+        api.UsageError: E004, it is another backend's.
+    """
+    if not isinstance(kernel.algorithm, TritonAlgorithm):
+        raise api.UsageError(f"{kernel.name} is not a kernel of triton", code="E004")
+    return kernel.algorithm
 
 
 def base(dtype: api.DType, hdim: int) -> api.Signature:
@@ -43,7 +61,7 @@ def base(dtype: api.DType, hdim: int) -> api.Signature:
 @cache
 def kernels_of(arch: str) -> tuple[api.KernelSpec, ...]:
     """All kernels of an architecture, main kernels before those of further stages."""
-    return (*_forward(arch), *_split(arch), *_combine(arch), *_backward(arch), *_dots(arch))
+    return (*_hopper(arch), *_forward(arch), *_split(arch), *_combine(arch), *_backward(arch), *_dots(arch))
 
 
 def _kernel(arch: str, family: api.Family, signature: api.Signature, *, pad: bool) -> api.KernelSpec:
@@ -79,6 +97,16 @@ def _signatures(arch: str) -> Iterator[api.Signature]:
 def _forward(arch: str) -> Iterator[api.KernelSpec]:
     for signature, pad in product(_signatures(arch), (False, True)):
         yield _kernel(arch, api.Family.FWD, replace(signature, sink_logits=api.Need.ANY), pad=pad)
+
+
+def _hopper(arch: str) -> Iterator[api.KernelSpec]:
+    """The kernels in Gluon, where the data has configurations of them."""
+    if data()["archs"][arch]["class"] not in data()["kernels"][HOPPER]["by_class"]:
+        return
+    for dtype, hdim, mask in product(_HALVES, HOPPER_HDIMS, (api.MaskKey.NONE, api.MaskKey.CAUSAL)):
+        shown = replace(base(dtype, hdim), mode=api.ModeKey.BATCH, mask=mask)
+        algorithm = replace(configuration(arch, HOPPER, hdim, pad=False), language=Language.GLUON)
+        yield api.KernelSpec(backend=NAME, family=api.Family.FWD, arch=arch, signature=shown, algorithm=algorithm)
 
 
 def _split(arch: str) -> Iterator[api.KernelSpec]:

@@ -42,7 +42,9 @@ def prepare(scratch: Path) -> None:
 
 def function_of(path: Path, name: str) -> Any:
     """The jitted function of a source text."""
-    spec = importlib.util.spec_from_file_location("fmha_kernel", path, loader=SourceFileLoader("fmha_kernel", str(path)))
+    spec = importlib.util.spec_from_file_location(
+        "fmha_kernel", path, loader=SourceFileLoader("fmha_kernel", str(path))
+    )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules["fmha_kernel"] = module

@@ -13,12 +13,18 @@ from functools import cache
 from importlib import resources
 
 from fmha_cli import api
-from fmha_triton.algorithm import TritonAlgorithm, target_of
-from fmha_triton.catalogue import KERNELS
-from fmha_triton.rules import algorithm_of
+from fmha_triton.algorithm import Language, TritonAlgorithm, target_of
+from fmha_triton.catalogue import HOPPER, algorithm_of, function_of
 
 MARK = "# build: "
-_FILES = {"forward": "forward", "split": "split", "combine": "split", "dot_do_o": "backward", "dq_dk_dv": "backward"}
+_FILES = {
+    "forward": "forward",
+    "split": "split",
+    "combine": "split",
+    "dot_do_o": "backward",
+    "dq_dk_dv": "backward",
+    HOPPER: "hopper",
+}
 _SHARED = "from fmha_triton.kernels."
 _HALF_TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32"}
 _TABLES = ("Table", "QStart", "QLen", "KStart", "KLen")
@@ -29,6 +35,13 @@ _INPUTS = ("Q", "K", "V")
 _OUTPUTS = ("Out",)
 _GRADIENTS = ("DOut", "DQ", "DK", "DV")
 _BYTES = 16
+MAPS = {"QMap": "q", "KMap": "k", "VMap": "v", "OutMap": "o"}
+"""Parameters that are TMA descriptors, and the tensors that they describe."""
+_SWIZZLE_BYTES = 128
+BOX_ELEMENTS = _SWIZZLE_BYTES // 2
+"""Elements of a row that one copy moves: longer rows are moved in parts."""
+_MAX_REGISTERS = 168
+"""Registers of a thread at launch: 65,536 over 384 threads, in steps of 8. The loading warp gives most of its own back."""
 
 
 @dataclass(frozen=True)
@@ -63,11 +76,13 @@ def parameters(function: str) -> tuple[tuple[str, bool], ...]:
 
 def arguments(kernel: api.KernelSpec) -> tuple[Argument, ...]:
     """The arguments at run time, in order."""
-    return tuple(Argument(n, _type(kernel, n)) for n, constant in parameters(KERNELS[kernel.family]) if not constant)
+    return tuple(Argument(n, _type(kernel, n)) for n, constant in parameters(function_of(kernel)) if not constant)
 
 
 def _type(kernel: api.KernelSpec, name: str) -> str:
     signature = kernel.signature
+    if name in MAPS:
+        return _map_type(kernel, name)
     if name in _INPUTS or name in _GRADIENTS:
         return f"*{element_of(kernel)}"
     if name in _OUTPUTS:
@@ -81,6 +96,19 @@ def _type(kernel: api.KernelSpec, name: str) -> str:
     if name in _NUMBERS:
         return "fp32"
     return "i64" if name.endswith(_LARGE) and name not in _SMALL else "i32"
+
+
+def box_rows(kernel: api.KernelSpec, name: str) -> int:
+    """Rows of a tile that one descriptor moves."""
+    algorithm = algorithm_of(kernel)
+    return algorithm.block_n if name in ("KMap", "VMap") else algorithm.block_m
+
+
+def _map_type(kernel: api.KernelSpec, name: str) -> str:
+    """Triton's type of a descriptor with the axes (batch, heads, rows, head dim), swizzled over 128 bytes."""
+    block = f"1,1,{box_rows(kernel, name)},{kernel.signature.hdim}"
+    layout = f"swizzle_byte_width={_SWIZZLE_BYTES}, element_bitwidth=16, rank=4, transposed=False, fp4_padded=False, cga_layout=[]"
+    return f"tensordesc<{element_of(kernel)}[{block}],NVMMASharedLayout({layout})>"
 
 
 def element_of(kernel: api.KernelSpec) -> str:
@@ -122,26 +150,32 @@ def constants(kernel: api.KernelSpec) -> dict[str, int | bool]:
         "PAD": a.pad,
         "WIDEN": s.dtype.is_fp8,
         "PAGED": s.cache is api.CacheKey.PAGED,
+        "CAUSAL": s.mask is api.MaskKey.CAUSAL,
+        "BUFFERS": a.num_stages,
+        "WARPS": a.num_warps,
     }
-    return {name: known[name] for name, constant in parameters(KERNELS[kernel.family]) if constant}
+    return {name: known[name] for name, constant in parameters(function_of(kernel)) if constant}
 
 
 def options(kernel: api.KernelSpec, algorithm: TritonAlgorithm) -> dict[str, int | bool]:
     """Triton's options. Each is written out, so that no default of a release or of the environment decides."""
+    if algorithm.language is Language.GLUON:
+        return {"num_warps": algorithm.num_warps, "maxnreg": _MAX_REGISTERS, "enable_fp_fusion": True}
     common = {"num_warps": algorithm.num_warps, "num_stages": algorithm.num_stages, "enable_fp_fusion": True}
     return common | ({"waves_per_eu": algorithm.waves_per_eu} if target_of(kernel.arch).kind == "hip" else {})
 
 
 def emit(kernel: api.KernelSpec) -> str:
     """The source text. It is a pure function of the kernel and of the files of ``kernels/``."""
-    function, target = KERNELS[kernel.family], target_of(kernel.arch)
+    function, target = function_of(kernel), target_of(kernel.arch)
     build = {
         "function": function,
-        "gluon": False,
+        "gluon": algorithm_of(kernel).language is Language.GLUON,
         "target": [target.kind, target.arch, target.wave],
         "arguments": [[a.name, a.type] for a in arguments(kernel)],
         "constants": constants(kernel),
         "divisible": divisible(kernel),
         "options": options(kernel, algorithm_of(kernel)),
     }
-    return "\n".join((text_of("common"), text_of(_FILES[function]), MARK + json.dumps(build, sort_keys=True), ""))
+    shared = () if function == HOPPER else (text_of("common"),)
+    return "\n".join((*shared, text_of(_FILES[function]), MARK + json.dumps(build, sort_keys=True), ""))

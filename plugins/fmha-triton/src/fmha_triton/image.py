@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli import api
 
 _FORMS = {"i32": "i", "i64": "q", "fp32": "f"}
+
+
+Place = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Descriptor:
+    """A TMA descriptor as an argument: its bytes, and the shape and strides (in elements) of what it describes."""
+
+    data: bytes
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+
+Value = int | float | Descriptor
 
 
 @dataclass(frozen=True)
@@ -33,20 +48,47 @@ class Image:
     trailing_pointers: int
     binary: bytes
 
-    def packed(self, values: Mapping[str, int | float]) -> bytes:
-        """The bytes of the arguments, each at a multiple of its size.
+    def packed(self, values: Mapping[str, Value], places: Sequence[Place] | None = None) -> bytes:
+        """The bytes of the arguments.
+
+        Args:
+            places: (offset, bytes) of each argument in the binary, where it records them; else each is at a multiple of its size.
 
         Raises:
-            KernelFailure: K970, a value is missing.
+            KernelFailure: K970, a value is missing; K974, the binary takes other arguments.
         """
-        missing = [name for name, _ in self.arguments if name not in values]
-        if missing:
-            raise api.KernelFailure(f"the host has no value for {', '.join(missing)}", code="K970", where=self.symbol)
-        out = bytearray()
-        for name, type in (*self.arguments, *(("", "*"),) * self.trailing_pointers):
-            data = struct.pack(f"<{_FORMS.get(type, 'Q')}", values[name] if name else 0)
-            out += bytes(-len(out) % len(data)) + data
+        pieces = [piece for name, type in self.arguments for piece in _pieces(self.symbol, values, name, type)]
+        pieces += [bytes(8)] * self.trailing_pointers
+        if places is None:
+            places = _aligned(pieces)
+        if [len(piece) for piece in pieces] != [size for _, size in places]:
+            sizes = f"{[len(piece) for piece in pieces]} bytes here, {[size for _, size in places]} in the binary"
+            raise api.KernelFailure("the kernel takes other arguments", code="K974", where=self.symbol, why=sizes)
+        out = bytearray(max(offset + size for offset, size in places))
+        for piece, (offset, size) in zip(pieces, places, strict=True):
+            out[offset : offset + size] = piece
         return bytes(out)
+
+
+def _pieces(symbol: str, values: Mapping[str, Value], name: str, type: str) -> list[bytes]:
+    """The bytes of one argument. A descriptor is followed by its shape and its strides, as Triton's launcher passes it."""
+    if name not in values:
+        raise api.KernelFailure(f"the host has no value for {name}", code="K970", where=symbol)
+    value = values[name]
+    if isinstance(value, Descriptor):
+        numbers = [struct.pack("<i", n) for n in value.shape] + [struct.pack("<q", n) for n in value.strides]
+        return [value.data, *numbers]
+    return [struct.pack(f"<{_FORMS.get(type, 'Q')}", value)]
+
+
+def _aligned(pieces: Sequence[bytes]) -> list[Place]:
+    out: list[Place] = []
+    end = 0
+    for piece in pieces:
+        start = end + -end % len(piece)
+        out.append((start, len(piece)))
+        end = start + len(piece)
+    return out
 
 
 def read_image(path: Path) -> Image:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from fmha_cli import api
 from fmha_triton.arguments import values_of
-from fmha_triton.emit import divisible
-from fmha_triton.image import Image, read_image
+from fmha_triton.emit import BOX_ELEMENTS, MAPS, arguments, box_rows, divisible
+from fmha_triton.image import Descriptor, Image, Place, Value, read_image
 from fmha_triton.plan import shape_of
+
+_ELEMENTS = {"fp16": "FLOAT16", "bf16": "BFLOAT16"}
 
 
 @dataclass(frozen=True)
@@ -31,24 +33,61 @@ def images_of(plan: api.Plan, artifacts: Sequence[Path]) -> dict[api.Stage, Imag
     return {stage: read_image(path) for stage, path in zip(plan.stages, artifacts, strict=True)}
 
 
-def prepared(stage: api.Stage, image: Image, call: api.Call[None]) -> Prepared:
+def prepared(
+    stage: api.Stage,
+    image: Image,
+    call: api.Call[None],
+    encode: Callable[[api.TensorMap], bytes] | None = None,
+    places: Sequence[Place] | None = None,
+) -> Prepared:
     """The launch of a stage.
 
+    Args:
+        encode: returns the bytes of a TMA descriptor; None where there are none.
+        places: the places of the arguments in the binary, where it records them.
+
     Raises:
-        KernelFailure: K973, a stride or an address is not what the compiler was told.
+        KernelFailure: K970, K974 (``Image.packed``); K973, a stride or an address is not what the compiler was told.
     """
-    values = values_of(stage.kernel, call, call.plan.splits)
+    values: dict[str, Value] = {**values_of(stage.kernel, call, call.plan.splits)}
     check_divisible(stage.kernel, values)
-    return Prepared(shape_of(call.problem, stage.kernel, call.plan.splits).grid, image.packed(values))
+    if encode is not None:
+        values |= descriptors(stage.kernel, call, encode)
+    grid = shape_of(call.problem, stage.kernel, call.plan.splits).grid
+    return Prepared(grid, image.packed(values, places))
 
 
-def check_divisible(kernel: api.KernelSpec, values: Mapping[str, int | float]) -> None:
+def descriptors(
+    kernel: api.KernelSpec, call: api.Call[None], encode: Callable[[api.TensorMap], bytes]
+) -> dict[str, Value]:
+    """The TMA descriptors of a kernel by parameter."""
+    out: dict[str, Value] = {}
+    for argument in arguments(kernel):
+        if argument.name not in MAPS:
+            continue
+        tensor = MAPS[argument.name]
+        wanted = api.rows_map(
+            call,
+            tensor,
+            (BOX_ELEMENTS, box_rows(kernel, argument.name)),
+            element=_ELEMENTS[call.tensor(tensor).dtype],
+            swizzle="128B",
+            promotion="L2_128B",
+        )
+        item = 2
+        strides = (*(step // item for step in reversed(wanted.strides)), 1)
+        out[argument.name] = Descriptor(encode(wanted), tuple(reversed(wanted.shape)), strides)
+    return out
+
+
+def check_divisible(kernel: api.KernelSpec, values: Mapping[str, Value]) -> None:
     """Refuse values that break a promise to the compiler, which would read and write at wrong places.
 
     Raises:
         KernelFailure: K973.
     """
-    odd = [f"{name} {values[name]}" for name, step in divisible(kernel).items() if values[name] % step]
+    marked = ((name, values[name], step) for name, step in divisible(kernel).items())
+    odd = [f"{name} {value}" for name, value, step in marked if isinstance(value, int) and value % step]
     if odd:
         raise api.KernelFailure(
             f"{', '.join(odd)}: not a multiple of what the kernel is compiled for",

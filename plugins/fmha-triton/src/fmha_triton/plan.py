@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fmha_cli import api
-from fmha_triton.algorithm import archs
-from fmha_triton.catalogue import NAME, kernels_of
-from fmha_triton.rules import ALL_RULES, algorithm_of
+from fmha_triton.algorithm import Language, archs
+from fmha_triton.catalogue import NAME, algorithm_of, kernels_of
+from fmha_triton.rules import ALL_RULES
 
 _DECODE_ROWS = 64
 _LONG = 1024
@@ -31,7 +31,8 @@ def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decisi
 def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:
     signature, algorithm = kernel.signature, algorithm_of(kernel)
     wrong_kind = (kernel.family is api.Family.FWD_SPLITKV) is not _decodes(problem)
-    return (int(wrong_kind), signature.hdim, int(algorithm.pad), int(signature.mask is api.MaskKey.ANY))
+    general = algorithm.language is Language.TRITON
+    return (int(wrong_kind), signature.hdim, int(general), int(algorithm.pad), int(signature.mask is api.MaskKey.ANY))
 
 
 def _decodes(problem: api.Problem) -> bool:
@@ -42,7 +43,9 @@ def _decodes(problem: api.Problem) -> bool:
 
 def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
     a = algorithm_of(kernel)
-    why = "few rows, many keys" if kernel.family is api.Family.FWD_SPLITKV and _decodes(problem) else "smallest head dim"
+    why = (
+        "few rows, many keys" if kernel.family is api.Family.FWD_SPLITKV and _decodes(problem) else "smallest head dim"
+    )
     return f"{why}; tile {a.block_m}x{a.block_n}"
 
 

@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from fmha_cli import api
-from fmha_triton.algorithm import TritonAlgorithm
+from fmha_triton.algorithm import Language
+from fmha_triton.catalogue import algorithm_of
 
 _AXIS = 65535
 _LENGTH = 1 << 29
 _OFFSET = 1 << 30
 MAIN = (api.Family.FWD, api.Family.FWD_SPLITKV, api.Family.BWD_DQ_DK_DV)
-
-
-def algorithm_of(kernel: api.KernelSpec) -> TritonAlgorithm:
-    """The kernel's algorithm with its own type.
-
-    Raises:
-        api.UsageError: E004, it is another backend's.
-    """
-    if not isinstance(kernel.algorithm, TritonAlgorithm):
-        raise api.UsageError(f"{kernel.name} is not a kernel of triton", code="E004")
-    return kernel.algorithm
 
 
 def _whole_vectors(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
@@ -63,6 +53,12 @@ def _main_stage(problem: api.Problem, kernel: api.KernelSpec, device: api.Device
     if kernel.family in MAIN:
         return None
     return api.Refusal(f"{kernel.family.value} is a stage of a plan; it computes no attention alone")
+
+
+def _descriptors(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> api.Refusal | None:
+    if algorithm_of(kernel).language is not Language.GLUON or (problem.seqlen_q and problem.seqlen_k):
+        return None
+    return api.Refusal("a TMA descriptor has no axis of length 0", "-s 1", api.Severity.SHAPE)
 
 
 RULES: tuple[api.Rule, ...] = (
@@ -113,6 +109,14 @@ RULES: tuple[api.Rule, ...] = (
         _main_stage,
         "Combine and dot_do_o run beside a main kernel, which the plan chooses them for.",
         "plugins/fmha-triton/src/fmha_triton/plan.py",
+    ),
+    api.Rule(
+        "K967",
+        "tensors that TMA copies are not empty",
+        _descriptors,
+        "The Hopper kernel in Gluon reads Q, K and V and writes O through TMA descriptors, whose axes have at least one element.",
+        "CUDA Driver API, cuTensorMapEncodeTiled: globalDim",
+        api.Severity.SHAPE,
     ),
 )
 """Own rules. The core's K026 is left out: kernels for a linear cache start behind its left padding."""

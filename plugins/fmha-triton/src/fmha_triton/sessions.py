@@ -108,7 +108,8 @@ class TritonCudaSession(api.GpuSession[None]):
         if not call.follows:
             self._launches = []
         for stage in call.plan.stages:
-            launch = prepared(stage, self._images[stage], call)
+            image = self._images[stage]
+            launch = prepared(stage, image, call, partial(api.encoded, self._cuda), api.parameter_places(image.binary))
             self._launches.append(_nothing if launch.empty else self._queued(stage, launch))
 
     def _queued(self, stage: api.Stage, launch: Prepared) -> Callable[[Any], None]:

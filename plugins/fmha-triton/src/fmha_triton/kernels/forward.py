@@ -79,9 +79,7 @@ def forward(
     top = tl.zeros([BM], tl.float32) + sink_logit
     total = tl.where(top == float("-inf"), 0.0, 1.0)
     acc = tl.zeros([BM, D], tl.float32)
-    first, full_first, full_end, end, sinks = block_ranges(
-        start, rows, keys, delta, left, right, sink, BM, BN, MASK
-    )
+    first, full_first, full_end, end, sinks = block_ranges(start, rows, keys, delta, left, right, sink, BM, BN, MASK)
     for block in range(full_first, full_end):
         acc, total, top = softmax_step(
             q, K, V, k_row, v_row, acc, total, top, i, block, rows, keys, hdim, hdim_v, delta, left, right, sink,
