@@ -49,6 +49,7 @@ from fmha_cli.domain.rules import (
     CORE_RULES,
     LEFTPAD_CORE_RULES,
     OWN_V_RULE,
+    SIGNATURE_RULE_IDS,
     Reason,
     Refusal,
     Rule,
@@ -221,7 +222,7 @@ def list_kernels(arch: str, *, backend: str = "auto", registry: Registry | None 
 
 
 __all__ = [
-    "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "Algorithm", "Alibi", "ArchSpec",
+    "CORE_RULES", "LEFTPAD_CORE_RULES", "OWN_V_RULE", "PORTABLE_FLAGS", "SIGNATURE_RULE_IDS", "Algorithm", "Alibi", "ArchSpec",
     "Artifact", "Attached", "Attention", "Availability", "Backend", "Bias", "BiasKey", "BoundTensor",
     "BuildContext", "BuildKind", "BuildSpec", "CacheKey", "CacheKind", "Call", "Canary", "CheckState", "Compiler",
     "CubinBackend", "Cuda", "CudaKernel", "CudaSession", "DType", "Decision", "DeviceFacts", "DeviceLost",

@@ -91,6 +91,7 @@ class TritonBackend:
 
 
 def _passes() -> api.TwoPasses:
-    from fmha_triton.plan import decide, plan_of
+    from fmha_triton.deciding import decide
+    from fmha_triton.plan import plan_of
 
     return api.TwoPasses(decide, plan_of)

@@ -1,52 +1,14 @@
-"""Decisions, and the plan of a main kernel: its stages with their grids, and the workspaces."""
+"""The plan of a main kernel: its stages with their grids, and the workspaces."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from fmha_cli import api
-from fmha_triton.algorithm import Language, archs
-from fmha_triton.catalogue import NAME, algorithm_of, kernels_of
-from fmha_triton.rules import ALL_RULES
+from fmha_triton.catalogue import algorithm_of, kernels_of
 
-_DECODE_ROWS = 64
-_LONG = 1024
 _MOST_SPLITS = 64
 _FLOAT = 4
-
-
-def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
-    """One decision for every kernel of the device's architectures."""
-    here = [arch for arch in device.archs if arch in archs()]
-    for place, arch in enumerate(here):
-        for kernel in kernels_of(arch):
-            reasons = tuple(api.reasons_against(ALL_RULES, problem, kernel, device))
-            if reasons:
-                yield api.Unsupported(NAME, arch, kernel, reasons)
-            else:
-                yield api.Supported(kernel, (place, *_rank(problem, kernel)), note=_note(problem, kernel))
-
-
-def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:
-    signature, algorithm = kernel.signature, algorithm_of(kernel)
-    wrong_kind = (kernel.family is api.Family.FWD_SPLITKV) is not _decodes(problem)
-    general = algorithm.language is Language.TRITON
-    return (int(wrong_kind), signature.hdim, int(general), int(algorithm.pad), int(signature.mask is api.MaskKey.ANY))
-
-
-def _decodes(problem: api.Problem) -> bool:
-    """Whether few rows face many keys, so that programs for rows alone would leave the device idle."""
-    few = problem.seqlen_q * (problem.heads // problem.kv_heads) <= _DECODE_ROWS
-    return problem.splits > 1 or (few and problem.seqlen_k >= _LONG)
-
-
-def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
-    a = algorithm_of(kernel)
-    why = (
-        "few rows, many keys" if kernel.family is api.Family.FWD_SPLITKV and _decodes(problem) else "smallest head dim"
-    )
-    return f"{why}; tile {a.block_m}x{a.block_n}"
 
 
 def splits_of(problem: api.Problem, kernel: api.KernelSpec, device: api.DeviceFacts) -> int:

@@ -81,7 +81,7 @@ def dq_dk_dv(
                 low = tl.maximum(start - delta - right, 0)
                 if start >= sink:
                     high = tl.minimum(rows, start + BN - delta + left)
-            for member in range(0, group):
+            for member in range(group):
                 h = head * group + member
                 h64 = h.to(tl.int64)
                 slope = 0.0

@@ -4,7 +4,15 @@ import triton
 import triton.language as tl
 
 from fmha_triton.kernels.common import (
-    LN2, LOG2E, block_ranges, loaded_columns, loaded_rows, scores, tile, tile_of_columns, visible,
+    LN2,
+    LOG2E,
+    block_ranges,
+    loaded_columns,
+    loaded_rows,
+    scores,
+    tile,
+    tile_of_columns,
+    visible,
 )  # fmt: skip
 
 
@@ -86,7 +94,7 @@ def forward(
             scale, softcap, slope, bias, bias_row, D, BN, MASK, BIAS, SOFTCAP, PAD, WIDEN, True,
         )  # fmt: skip
     before = full_first - first
-    for t in range(0, sinks + before + end - full_end):
+    for t in range(sinks + before + end - full_end):
         # the blocks of sinks, those at the left edge of the window, and those at its right edge
         block = tl.where(t < sinks, t, tl.where(t < sinks + before, t - sinks + first, t - sinks - before + full_end))
         acc, total, top = softmax_step(

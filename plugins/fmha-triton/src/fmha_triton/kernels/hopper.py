@@ -5,11 +5,14 @@ and V runs while the scores of the next block are computed. All descriptors have
 behind the end of a sequence are loaded as 0 and never stored.
 """
 
-import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared, mbarrier, tma, warpgroup_mma, warpgroup_mma_wait,
+    fence_async_shared,
+    mbarrier,
+    tma,
+    warpgroup_mma,
+    warpgroup_mma_wait,
 )  # fmt: skip
 
 LOG2E = gl.constexpr(1.4426950408889634)
@@ -37,7 +40,7 @@ def load_tiles(
     """The producer: Q once, then K and V of every block, as buffers become empty."""
     mbarrier.expect(q_ready, q_desc.nbytes_per_cta)
     tma.async_load(q_desc, [batch, head, start, 0], q_ready, q_tile)
-    for n in range(0, end):
+    for n in range(end):
         place, phase = n % BUFFERS, (n // BUFFERS & 1) ^ 1
         row = (end - 1 - n) * BN
         mbarrier.wait(k_empty.index(place), phase)

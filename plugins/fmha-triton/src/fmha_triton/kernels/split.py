@@ -114,7 +114,7 @@ def combine(
     total = tl.where(top == float("-inf"), 0.0, 1.0)
     acc = tl.zeros([BM, D], tl.float32)
     keep = (i < rows)[:, None] & (d < hdim_v)[None, :]
-    for part in range(0, splits):
+    for part in range(splits):
         at = ((part * tl.num_programs(2) + b64) * heads + h64) * most_rows + i
         lse = tl.load(PartialLse + at, mask=i < rows, other=float("-inf"))
         new = tl.maximum(top, lse)

@@ -1,0 +1,90 @@
+"""Decisions about every kernel. A rule is asked once for all kernels that look the same to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fmha_cli import api
+from fmha_triton.algorithm import Language, archs
+from fmha_triton.catalogue import NAME, algorithm_of, kernels_of
+from fmha_triton.rules import ALL_RULES
+
+_DECODE_ROWS = 64
+_LONG = 1024
+_Look = Callable[[api.KernelSpec], object]
+
+
+def _field(name: str) -> _Look:
+    """What the rule about a field of the signature reads; the rules about types read both types."""
+    return lambda kernel: (getattr(kernel.signature, name), kernel.signature.dtype, kernel.signature.dtype_out)
+
+
+LOOKS: dict[str, _Look] = {
+    **{id: _field(name) for name, id in api.SIGNATURE_RULE_IDS.items()},
+    "K012": lambda kernel: (kernel.signature.hdim, kernel.signature.hdim_v),
+    "K021": lambda kernel: kernel.arch,
+    "K025": lambda kernel: kernel.family,
+    "K029": lambda kernel: None,
+    "K960": lambda kernel: None,
+    "K961": lambda kernel: (kernel.signature.hdim, algorithm_of(kernel).pad),
+    "K963": lambda kernel: kernel.family,
+    "K964": lambda kernel: (algorithm_of(kernel).block_m, algorithm_of(kernel).block_n),
+    "K965": lambda kernel: None,
+    "K966": lambda kernel: kernel.family,
+    "K967": lambda kernel: algorithm_of(kernel).language,
+}
+"""Everything that each rule reads of a kernel. A rule that is not here reads all of it."""
+
+
+class Judged:
+    """The reasons against kernels for one problem on one device."""
+
+    def __init__(self, problem: api.Problem, device: api.DeviceFacts) -> None:
+        self._problem, self._device = problem, device
+        self._known: dict[tuple[str, object], api.Reason | None] = {}
+
+    def against(self, kernel: api.KernelSpec) -> tuple[api.Reason, ...]:
+        """All reasons, in the order of the table."""
+        found = (self._reason(rule, kernel) for rule in ALL_RULES)
+        return tuple(reason for reason in found if reason is not None)
+
+    def _reason(self, rule: api.Rule, kernel: api.KernelSpec) -> api.Reason | None:
+        look = LOOKS.get(rule.id)
+        key = (rule.id, kernel if look is None else look(kernel))
+        if key not in self._known:
+            self._known[key] = rule.against(self._problem, kernel, self._device)
+        return self._known[key]
+
+
+def decide(problem: api.Problem, device: api.DeviceFacts) -> Iterator[api.Decision]:
+    """One decision for every kernel of the device's architectures."""
+    judged = Judged(problem, device)
+    here = [arch for arch in device.archs if arch in archs()]
+    for place, arch in enumerate(here):
+        for kernel in kernels_of(arch):
+            reasons = judged.against(kernel)
+            if reasons:
+                yield api.Unsupported(NAME, arch, kernel, reasons)
+            else:
+                yield api.Supported(kernel, (place, *_rank(problem, kernel)), note=_note(problem, kernel))
+
+
+def _rank(problem: api.Problem, kernel: api.KernelSpec) -> tuple[int, ...]:
+    signature, algorithm = kernel.signature, algorithm_of(kernel)
+    wrong_kind = (kernel.family is api.Family.FWD_SPLITKV) is not _decodes(problem)
+    general = algorithm.language is Language.TRITON
+    return (int(wrong_kind), signature.hdim, int(general), int(algorithm.pad), int(signature.mask is api.MaskKey.ANY))
+
+
+def _decodes(problem: api.Problem) -> bool:
+    """Whether few rows face many keys, so that programs for rows alone would leave the device idle."""
+    few = problem.seqlen_q * (problem.heads // problem.kv_heads) <= _DECODE_ROWS
+    return problem.splits > 1 or (few and problem.seqlen_k >= _LONG)
+
+
+def _note(problem: api.Problem, kernel: api.KernelSpec) -> str:
+    a = algorithm_of(kernel)
+    why = (
+        "few rows, many keys" if kernel.family is api.Family.FWD_SPLITKV and _decodes(problem) else "smallest head dim"
+    )
+    return f"{why}; tile {a.block_m}x{a.block_n}"
