@@ -50,7 +50,7 @@ def test_every_choice_of_a_kernel_reaches_the_text() -> None:
 def test_constants_and_promises_follow_the_kernel() -> None:
     narrow = next(k for k in kernels_of("gfx942") if k.signature.dtype.is_fp8)
     assert divisible(narrow)["q_row"] == 16
-    assert dict((a.name, a.type) for a in arguments(narrow))["Q"] == "*fp8e4b8"
+    assert {a.name: a.type for a in arguments(narrow)}["Q"] == "*fp8e4b8"
     plain = next(k for k in kernels_of("gfx942") if k.signature.bias is api.BiasKey.ALIBI)
     assert divisible(plain)["q_row"] == 8
     assert constants(plain)["BIAS"] == 2

@@ -80,7 +80,7 @@ def _attention(dtype: api.DType, hdim: int) -> Iterator[api.Signature]:
 def _narrow(arch: str) -> Iterator[api.Signature]:
     """The signatures of fp8 inputs: without a bias and a cap, with the scales that the kernels read."""
     for name in dict(target_of(arch).fp8):
-        plain, _, fnuz = name.partition("_fnuz")
+        plain = name.removesuffix("_fnuz")
         encoding = "fnuz" if name.endswith("fnuz") else "ocp"
         scales = (api.QScaleKey.NONE, api.QScaleKey.TENSOR, api.QScaleKey.HEAD)
         for hdim, mask, scale in product(data()["fp8_hdims"], _MASKS, scales):

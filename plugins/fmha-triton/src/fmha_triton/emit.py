@@ -25,7 +25,7 @@ _FILES = {
     "dq_dk_dv": "backward",
     HOPPER: "hopper",
 }
-_SHARED = "from fmha_triton.kernels."
+_SHARED = "fmha_triton.kernels"
 _HALF_TYPES = {"fp16": "fp16", "bf16": "bf16", "fp32": "fp32"}
 _TABLES = ("Table", "QStart", "QLen", "KStart", "KLen")
 _NUMBERS = ("scale", "softcap")
@@ -56,13 +56,10 @@ class Argument:
 def text_of(file: str) -> str:
     """The text of a file of ``kernels/``, without its imports from the others."""
     text = resources.files("fmha_triton").joinpath("kernels", f"{file}.py").read_text("utf-8")
-    lines, dropping = [], False
-    for line in text.splitlines():
-        dropping = dropping or line.startswith(_SHARED)
-        if not dropping:
-            lines.append(line)
-        elif line.startswith(")") or line.endswith(("visible", "scores")):
-            dropping = False
+    lines = text.splitlines()
+    for node in ast.parse(text).body:
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(_SHARED):
+            lines[node.lineno - 1 : node.end_lineno] = [""] * ((node.end_lineno or node.lineno) - node.lineno + 1)
     return "\n".join(lines)
 
 
