@@ -1,0 +1,28 @@
+"""The session of the Triton plugin on the stand-in driver of NVIDIA, with cubins that Triton compiled. No kernel runs."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+import pytest
+from cuda_standin.building import build_standin
+
+from fmha_cli.domain.protocols import BuildContext
+
+pytest.importorskip("fmha_triton", reason="plugins/fmha-triton is not installed")
+for module, package in (("triton", "triton"), ("cuda", "cuda-python")):
+    if importlib.util.find_spec(module) is None:
+        pytest.skip(f"{package} is not installed", allow_module_level=True)
+
+from peers import triton_session_cases
+
+
+@pytest.mark.parametrize("case", triton_session_cases.CASES, ids=lambda c: c.__name__)
+def test_session(case: Callable[[str, str], None], shared_cache: Path) -> None:
+    standin = build_standin(BuildContext(cache_root=shared_cache))
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        pool.submit(case, str(standin.path), str(shared_cache)).result(timeout=600)
