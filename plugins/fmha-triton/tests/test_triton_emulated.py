@@ -52,7 +52,7 @@ FAULTS = {
     "the mask is off by one": (FORWARD, "(j <= shifted + right)", "(j <= shifted + right + 1)"),
     "the maximum is not kept": (FORWARD, "alpha = tl.exp2(top - safe)", "alpha = tl.exp2(top - top)"),
     "the LSE is in bits": (FORWARD, "* LN2, float(\"-inf\"))", ", float(\"-inf\"))"),
-    "a part of the keys is lost": (DECODE, "for part in range(0, splits):", "for part in range(1, splits):"),
+    "a part of the keys is lost": (DECODE, "for part in range(splits):", "for part in range(1, splits):"),
     "the page is not looked up": (DECODE, "j // page, mask=j < keys", "j // page * 0, mask=j < keys"),
     "dK lacks the scale": (BACKWARD, "(dk * scale)", "(dk)"),
     "the sums are not subtracted": (BACKWARD, "- sums[:, None])", "- 0.0 * sums[:, None])"),

@@ -48,5 +48,7 @@ def test_the_installed_release_has_what_the_facts_say() -> None:
         [sys.executable, "-c", LOOK], input=json.dumps(places), capture_output=True, text=True, check=True, timeout=120
     )
     found = json.loads(said.stdout)
-    wrong = [r["what"] for r, (module, name) in zip(rows, places, strict=True) if found[f"{module}:{name}"] != r[version]]
+    wrong = [
+        r["what"] for r, (module, name) in zip(rows, places, strict=True) if found[f"{module}:{name}"] != r[version]
+    ]
     assert not wrong

@@ -55,8 +55,8 @@ def function_of(path: Path, name: str) -> Any:
 
 def compiled(path: Path, build: dict[str, Any]) -> tuple[dict[str, Any], bytes, str | None]:
     """(what a launch needs, the binary, the PTX or None) of a source text."""
-    import triton
-    from triton.backends.compiler import GPUTarget
+    import triton  # type: ignore[import-untyped]
+    from triton.backends.compiler import GPUTarget  # type: ignore[import-untyped]
 
     function = function_of(path, build["function"])
     types = dict(build["arguments"])
@@ -66,7 +66,7 @@ def compiled(path: Path, build: dict[str, Any]) -> tuple[dict[str, Any], bytes, 
     kind, arch, wave = build["target"]
     source_type = triton.compiler.ASTSource
     if build["gluon"]:
-        from triton.experimental.gluon._runtime import GluonASTSource
+        from triton.experimental.gluon._runtime import GluonASTSource  # type: ignore[import-untyped]
 
         source_type = GluonASTSource
     source = source_type(function, signature, build["constants"], marked)
