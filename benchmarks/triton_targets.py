@@ -20,7 +20,14 @@ from fmha_cli import api
 
 SCHEMA = "fmha.triton-targets/1"
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
-WANTED = (("forward", 64), ("forward", 128), ("split", 64), ("dq_dk_dv", 64), ("forward_hopper", 64), ("forward_hopper", 128))
+WANTED = (
+    ("forward", 64),
+    ("forward", 128),
+    ("split", 64),
+    ("dq_dk_dv", 64),
+    ("forward_hopper", 64),
+    ("forward_hopper", 128),
+)
 COLUMNS = ("registers", "spilled", "shared_bytes", "occupancy", "instructions", "matrix_instructions")
 
 
@@ -38,7 +45,12 @@ def chosen(arch: str, function: str, hdim: int) -> api.KernelSpec | None:
 
 def row_of(kernel: api.KernelSpec, function: str) -> dict[str, Any]:
     """The figures of a kernel, or why it was not built."""
-    row: dict[str, Any] = {"arch": kernel.arch, "function": function, "hdim": kernel.signature.hdim, "kernel": kernel.name}
+    row: dict[str, Any] = {
+        "arch": kernel.arch,
+        "function": function,
+        "hdim": kernel.signature.hdim,
+        "kernel": kernel.name,
+    }
     backend = api.build_registry().backend("triton")
     try:
         artifact = backend.build(api.Stage(kernel), api.BuildContext(cache_root=api.cache_root()))

@@ -292,6 +292,18 @@ def test_two_kernels_side_by_side(fmha: Fmha) -> None:
     assert same["left"]["kernel"] == same["right"]["kernel"]
 
 
+def test_kernels_of_two_backends_are_compared(fmha: Fmha) -> None:
+    """Each side is built and inspected by its own backend; what one of them does not know is empty on its side."""
+    listed = fmha(
+        "list-kernels", "--backend", "cpu", "--arch", "generic", "--family", "fwd", "--limit", "1", "--json"
+    ).document
+    mine, other = null_kernel(DType.FP16, Family.FWD).name, listed["kernels"][0]["name"]
+    done = fmha("inspect", "--diff", mine, other, "--json").document
+    assert [done[side]["backend"] for side in ("left", "right")] == ["null", "cpu"]
+    figures = {row["name"]: row for row in done["rows"] if row["kind"] == "figure"}
+    assert figures["instruction_count"]["right"] > figures["instruction_count"]["left"]
+
+
 def test_cache_round_trip(fmha: Fmha, home: Path) -> None:
     assert fmha("build", *SMALL).code == 0
     listed = fmha("cache", "ls", "null:fwd:*", "--json").document
