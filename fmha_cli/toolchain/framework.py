@@ -44,7 +44,12 @@ class FrameworkBackend:
         return None
 
     def ranked(
-        self, kernels: Iterable[KernelSpec], rules: tuple[Rule, ...], problem: Problem, device: DeviceFacts, note: str = ""
+        self,
+        kernels: Iterable[KernelSpec],
+        rules: tuple[Rule, ...],
+        problem: Problem,
+        device: DeviceFacts,
+        note: str = "",
     ) -> Iterator[Decision]:
         """A decision about each kernel by the rules; the kernels come in the order in which they are preferred, and ``note``
         says why."""
