@@ -1,7 +1,7 @@
 """``Rule``, ``Refusal`` and ``Reason``: a rule's check finds a refusal, from which the rule makes the Reason.
 
 Id ranges: K001-K099 core, K100-K199 cpu, K200-K399 ck_tile, K400-K499 flash_attn, K500-K599 mem_efficient, K600-K649 cudnn_oss,
-K900-K999 plugins (K900-K929 fmha-torch, K930-K944 fmha-onnxruntime, K945-K959 fmha-openvino, K960-K989 fmha-triton).
+K900-K999 plugins (from K900 on fmha-torch, K930 fmha-onnxruntime, K945 fmha-openvino, K960 fmha-triton).
 """
 
 from __future__ import annotations

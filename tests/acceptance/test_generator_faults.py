@@ -247,6 +247,9 @@ def test_pasting_the_line_of_a_failure_shows_it_again(registry: Registry, plant:
     again = fmha(*words_after_fmha(first.repro), "--json")
     assert again.code == ExitCode.WRONG
     (record,) = again.document["records"]
-    assert record == {**first.to_dict(), **{key: record[key] for key in ("stages", "log", "run", "started")}}
+    assert record == {
+        **first.to_dict(),
+        **{key: record[key] for key in ("stages", "log", "run", "started", "peak_bytes")},
+    }
     shown = fmha(*words_after_fmha(first.repro))
     assert first.repro in shown.out + shown.err

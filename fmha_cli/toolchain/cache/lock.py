@@ -44,10 +44,9 @@ class Holder:
     since: float
 
     def __str__(self) -> str:
-        if (self.pid, self.host) == (os.getpid(), socket.gethostname()):
-            return "another thread of this process"
-        clock = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
-        return f"process {self.pid} on {self.host} ({self.command}) since {clock}"
+        ours = (self.pid, self.host) == (os.getpid(), socket.gethostname())
+        who = "another thread of this process" if ours else f"process {self.pid} on {self.host} ({self.command})"
+        return f"{who} since {time.strftime('%Y-%m-%d %H:%M:%S', time.localtime(self.since))}"
 
 
 def read_holder(path: Path) -> Holder | None:

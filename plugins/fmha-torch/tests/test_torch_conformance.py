@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import fmha_torch
 import pytest
 
 from fmha_cli import conformance
+
+fmha_torch = pytest.importorskip("fmha_torch", reason="plugins/fmha-torch is not installed")
+
 
 RUNNING = (conformance.check_claims, conformance.check_times)
 

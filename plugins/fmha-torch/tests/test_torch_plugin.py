@@ -7,12 +7,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-import fmha_torch
 import pytest
-from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of, limits
-from fmha_torch.rules import OWN_RULES, flag_of
 
 from fmha_cli import api
+
+fmha_torch = pytest.importorskip("fmha_torch", reason="plugins/fmha-torch is not installed")
+
+from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of, limits  # noqa: E402 - the plugin may not be installed
+from fmha_torch.rules import OWN_RULES, flag_of  # noqa: E402 - the plugin may not be installed
 
 CPU = api.DeviceFacts(id="cpu", archs=("generic",))
 LINES = 600

@@ -8,16 +8,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import fmha_torch
 import pytest
 from acceptance.problems import supported
-from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of
 
 from fmha_cli import api, conformance
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.walk.request import Command, Request
 from fmha_cli.walk.run import run_points
+
+fmha_torch = pytest.importorskip("fmha_torch", reason="plugins/fmha-torch is not installed")
+
+from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of  # noqa: E402 - the plugin may not be installed
 
 COUNT, EACH = 500, 50
 ACCEPTED = 150

@@ -9,7 +9,7 @@ import pytest
 
 BACKENDS = Path(__file__).resolve().parents[3] / "fmha_cli" / "backends"
 SHARED = ("gpu", "cuda", "hip")
-OWN = sorted({p.name for p in BACKENDS.iterdir() if (p / "__init__.py").is_file()} - set(SHARED))
+OWN = sorted({p.name for p in BACKENDS.iterdir() if (p / "__init__.py").is_file()} - {*SHARED, "host"})
 UPSTREAMS = (
     "ck",
     "composable",
