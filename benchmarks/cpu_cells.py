@@ -18,7 +18,7 @@ class Cell:
         share: of the ceiling of the kernel's own instructions; of the read sweep for decode.
         aim: the share that is aimed at.
         ahead: whether every peer must take longer.
-        torch: how many times as long PyTorch must take, in its best form.
+        torch: how many times as long PyTorch must take on Zen 5, in its best form.
         base: a problem of our own in the same rounds; ``most`` is the largest time relative to it, each for a unit of work and
             thread.
         base_threads: of the base, if it is not the number of the others.
