@@ -53,7 +53,7 @@ def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyP
     def absent(name: str) -> str:
         raise importlib.metadata.PackageNotFoundError(name)
 
-    monkeypatch.setattr("fmha_cli.backends.host.library.version", absent)
+    monkeypatch.setattr("fmha_cli.toolchain.framework.version", absent)
     found = BACKEND.probe()
     assert (found.state, found.devices, found.help) == (api.State.MISSING, (), "pip install openvino")
 
