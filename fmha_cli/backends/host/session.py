@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.protocols import HostSession
 
 
-class LibrarySession(HostSession):
+class LibrarySession(HostSession, ABC):
     """A subclass adds ``bind``, which sets ``arrays``, and ``run``.
 
     Attributes:
@@ -25,9 +26,9 @@ class LibrarySession(HostSession):
     def load(self, plan: Plan, artifacts: Sequence[Path]) -> None:
         self.plan, self.problem = plan, plan.problem
 
+    @abstractmethod
     def run(self) -> None:
         """Compute once, from and to the arrays."""
-        raise NotImplementedError
 
     def launch(self) -> tuple[int, ...]:
         """Copies count as part of the launch: the library would not compute without them."""
