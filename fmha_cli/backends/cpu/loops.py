@@ -14,6 +14,7 @@ from fmha_cli.backends.cpu.listing import Instruction, instructions
 _BRANCH = re.compile(r"^(j\w+|b\.\w+|cbn?z|tbn?z)$")
 _JUMP = re.compile(r"^(jmpq?|b|br|retq?|ud2|udf|brk)$")
 """What never goes on to the next instruction."""
+_FILLER = re.compile(r"^(nop[lw]?\b|(data16|cs)\b.* nopw\b|xchg +%ax,%ax$)")
 _TARGET = re.compile(r"(?:0x)?([0-9a-f]+) <")
 _PRODUCT = re.compile(
     r"^(vfn?m(add|sub|addsub|subadd)\d+p[sd]|v?mulp[sd]|v?dpbf16ps|tdp\w+|fml[as]|bfdot|bfmmla|fmul)$"
@@ -88,7 +89,14 @@ def _blocks(code: Sequence[Instruction]) -> tuple[dict[int, int], Graph]:
         if end < len(code) and not _JUMP.match(code[end - 1].mnemonic):
             after.append(end)
         follows[start] = after
-    return ends, follows
+    reached = {0}.union(*follows.values())
+    gaps = [start for start in starts if start not in reached and all(map(_fills, code[start : ends[start]]))]
+    return ends, {start: after for start, after in follows.items() if start not in gaps}
+
+
+def _fills(one: Instruction) -> bool:
+    """Whether an instruction does nothing: behind a jump such ones align what follows, and nothing enters a loop through them."""
+    return _FILLER.match(f"{one.mnemonic} {one.operands}") is not None
 
 
 def _innermost(follows: Graph) -> Iterator[frozenset[int]]:

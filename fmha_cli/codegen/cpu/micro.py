@@ -228,7 +228,7 @@ def transpositions(lanes: int, vectors: int) -> str:
             "}",
             "",
             "// Up to NL columns of O for up to NL rows; bad becomes NaN in lanes that are not finite.",
-            "static void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {",
+            "NOINLINE void transpose_out(T* out, i64 stride, const float* in, vf factor, i64 rows, i64 columns, vf& bad) {",
             f"  vf {', '.join(f'r{i} = vset(0)' for i in rs)};",
             "  if (rows == NL && columns == NL) {",
             *(f"    r{i} = vload(in + {i} * BQ) * factor, bad = vfma(r{i}, vset(0), bad);" for i in rs),

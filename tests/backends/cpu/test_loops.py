@@ -52,6 +52,20 @@ TWO_WAYS_BACK = """
 """
 """Two jumps back to one entry are one loop."""
 
+ENTERED_BEHIND_PADDING = """
+0000000000000100 <padded>:
+ 100:	vmovaps %zmm1,0x40(%rsp)
+ 104:	jmp    118 <padded+0x18>
+ 108:	cs nopw 0x0(%rax,%rax,1)
+ 110:	xchg   %ax,%ax
+ 114:	mov    (%rsi),%rdi
+ 118:	vfmadd231ps (%rsi),%zmm0,%zmm1
+ 11c:	jne    114 <padded+0x14>
+ 120:	jne    100 <padded>
+ 124:	ret
+"""
+"""What aligns an inner loop leads into its first instruction, but nothing comes that way."""
+
 ARM = """
 0000000000000730 <tile>:
  730:	mov	x3, #0x0                   	// #0
@@ -66,8 +80,15 @@ ARM = """
 
 @pytest.mark.parametrize(
     ("text", "sizes", "moves"),
-    [(NEST, [3], 0), (OUTLYING, [6], 1), (NO_LOOP, [], 0), (TWO_WAYS_BACK, [4], 1), (ARM, [3], 1)],
-    ids=["nest", "outlying", "no-loop", "two-ways-back", "arm"],
+    [
+        (NEST, [3], 0),
+        (OUTLYING, [6], 1),
+        (NO_LOOP, [], 0),
+        (TWO_WAYS_BACK, [4], 1),
+        (ENTERED_BEHIND_PADDING, [3], 0),
+        (ARM, [3], 1),
+    ],
+    ids=["nest", "outlying", "no-loop", "two-ways-back", "padding", "arm"],
 )
 def test_innermost_loops(text: str, sizes: list[int], moves: int) -> None:
     loops = innermost_loops(text)

@@ -1,7 +1,7 @@
 // Softcap without bias and ALiBi, where no mask hides a key: the cap enters with the exponent, so that scores are read once less.
 // Its factors and that of the exponent are part of tanh's coefficients.
 struct Capped {
-  float end, numerator[4], denominator[5];  // of the raw score
+  Tanh by;  // of the raw score
   bool late;
 };
 
@@ -11,17 +11,18 @@ INLINE Capped capped_of(const Scaled& s, const FmhaCpuArgs& a) {
   const float size = __builtin_fabsf(f.before);
   // Powers of the factor must be numbers: others take the other way.
   c.late = LATE_CAP && f.cap > 0 && !f.bias && !f.alibi && !by_key(a) && size > 1e-4f && size < 1e4f;
-  c.end = (float)TANH_END / size;
+  const Tanh& plain = PAIRS ? SHORT_TANH : TANH;
+  c.by.end = plain.end / size;
   float power = 1;
   for (int n = 0; n < 5; ++n, power *= f.before * f.before) {
-    if (n < 4) c.numerator[n] = TANH_P[n] * power * f.before * f.cap * s.exponent;
-    c.denominator[n] = TANH_Q[n] * power;
+    if (n < 4) c.by.p[n] = plain.p[n] * power * f.before * f.cap * s.exponent;
+    c.by.q[n] = plain.q[n] * power;
   }
   return c;
 }
 
 // The exponent of a raw score.
-INLINE vf capped(const Capped& c, vf raw) { return tanh_by(raw, c.end, c.numerator, c.denominator); }
+INLINE vf capped(const Capped& c, vf raw) { return tanh_by<(bool)PAIRS>(raw, c.by); }
 
 // As `weigh`, from raw scores. A column of vectors at a time: tanh's coefficients fill the registers.
 static void weigh_capped(const Capped by, float* s, i64 n, const float* floor, float* sum, const float* shrink, bool keep) {

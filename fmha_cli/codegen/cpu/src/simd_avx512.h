@@ -59,12 +59,8 @@ INLINE vm vabove(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ); }
 INLINE vm vrange(i64 lo, i64 hi) { return (vm)(first_lanes(hi) & ~first_lanes(lo)); }
 INLINE float vsum(vf x) { return _mm512_reduce_add_ps(x); }
 INLINE float vtop(vf x) { return _mm512_reduce_max_ps(x); }
-// p / q for q in [1, 2^20]: an estimate of the reciprocal and one correction (2^-28 before rounding), cheaper than
-// a division.
-INLINE vf vquotient(vf p, vf q) {
-  const vf r = _mm512_rcp14_ps(q), y = _mm512_mul_ps(p, r);
-  return _mm512_fmadd_ps(_mm512_fnmadd_ps(q, y, p), r, y);
-}
+// On Zen 4 the divider works beside the multipliers: an estimate of the reciprocal with one correction took 2 % more of a launch.
+INLINE vf vquotient(vf p, vf q) { return _mm512_div_ps(p, q); }
 // x - floor(x) is 0 for infinities, and scalef takes the floor of its exponent itself.
 INLINE vf vexp2(vf x) {
   return _mm512_scalef_ps(exp2_fraction(_mm512_reduce_ps(x, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)), x);

@@ -17,26 +17,33 @@ INLINE vf exp2_fraction(vf f) {
 }
 
 // tanh(x) = x * P(x^2) / Q(x^2), minimax of degrees 3 and 4 on |x| <= 8 (1.5e-7 before rounding); beyond, 1 is as near.
-const float TANH_P[4] = {0.9999998807907104f, 0.12925660610198975f, 0.002951021771878004f, 1.1428403013269417e-05f};
-const float TANH_Q[5] = {1.0f, 0.46258875727653503f, 0.023815546184778214f, 0.00023866890114732087f, 2.459204608840082e-07f};
-enum { TANH_END = 8 };
+struct Tanh {
+  float end, p[4], q[5];
+};
+const Tanh TANH = {8,
+                   {0.9999998807907104f, 0.12925660610198975f, 0.002951021771878004f, 1.1428403013269417e-05f},
+                   {1.0f, 0.46258875727653503f, 0.023815546184778214f, 0.00023866890114732087f, 2.459204608840082e-07f}};
+// Degrees 2 and 3 on |x| <= 6: relative error 7.4e-6, and 2e-5 beyond. For weights that are rounded to bf16 (2e-3) afterwards.
+const Tanh SHORT_TANH = {6,
+                         {0.9999926754639247f, 0.11483060464557705f, 0.0015145728778856934f, 0},
+                         {1.0f, 0.4481138676472976f, 0.01761112685410036f, 5.6271640351752225e-05f, 0}};
 
-template <class V>
-INLINE V tanh_by(V x, float end, const float* numerator, const float* denominator) {
-  x = vmin(vset_like(x, end), vmax(vset_like(x, -end), x));
+template <bool SHORT, class V>
+INLINE V tanh_by(V x, const Tanh& by) {
+  x = vmin(vset_like(x, by.end), vmax(vset_like(x, -by.end), x));
   const V z = x * x;
-  V p = vfma(vset_like(x, numerator[3]), z, vset_like(x, numerator[2]));
-  p = vfma(p, z, vset_like(x, numerator[1]));
-  p = vfma(p, z, vset_like(x, numerator[0]));
-  V q = vfma(vset_like(x, denominator[4]), z, vset_like(x, denominator[3]));
-  q = vfma(q, z, vset_like(x, denominator[2]));
-  q = vfma(q, z, vset_like(x, denominator[1]));
-  q = vfma(q, z, vset_like(x, denominator[0]));
+  V p = vset_like(x, by.p[2]), q = vset_like(x, by.q[3]);
+  if (!SHORT) p = vfma(vset_like(x, by.p[3]), z, p), q = vfma(vset_like(x, by.q[4]), z, q);
+  p = vfma(p, z, vset_like(x, by.p[1]));
+  p = vfma(p, z, vset_like(x, by.p[0]));
+  q = vfma(q, z, vset_like(x, by.q[2]));
+  q = vfma(q, z, vset_like(x, by.q[1]));
+  q = vfma(q, z, vset_like(x, by.q[0]));
   return vquotient(x * p, q);
 }
 template <class V>
 INLINE V vtanh(V x) {
-  return tanh_by(x, (float)TANH_END, TANH_P, TANH_Q);
+  return tanh_by<false>(x, TANH);
 }
 
 INLINE void vmul_wide(uint32_t a, uint32_t m, uint32_t& hi, uint32_t& lo) {
