@@ -29,7 +29,7 @@ ARCHS = ("x86_64_v4_bf16", "x86_64_v4", "x86_64_v3")
 FEW_REGISTERS = {
     "x86_64_v3": {
         **dict.fromkeys(("finish_keys", "sweep", "weigh_keys", "weigh_row", "numbers_task"), tuple(DType)),
-        **dict.fromkeys(("merge_task", "tile_task"), (DType.BF16,)),  # rounding of O
+        **dict.fromkeys(("merge_task",), (DType.BF16,)),  # rounding of O
     }
 }
 """Functions whose loops need more constants than AVX2 has registers, and for which dtypes of O; docs/cpu-kernel.md says why."""

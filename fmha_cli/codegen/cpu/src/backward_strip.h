@@ -98,14 +98,13 @@ INLINE Weighed weigh(const Tile& t, vf raw, vf dp, const float* bias, vf distanc
   return w;
 }
 
-// The random words of keys j .. j + 3 and NL queries.
-NOINLINE void draw_words(const Tile& t, i64 j, i64 q, vu c[4]) {
+// Which weights of keys j .. j + 3 and NL queries dropout keeps. Masks leave the function: words would go through the stack.
+NOINLINE void draw_kept(const Tile& t, i64 j, i64 q, vm keep[4]) {
   const FmhaCpuArgs& a = *t.head.x->a;
-  c[0] = vu{} + (uint32_t)(j >> 2);
-  c[1] = vlanes() + (uint32_t)(t.i0 + q);
-  c[2] = vu{} + (uint32_t)(t.head.b * a.heads + t.head.h);
-  c[3] = vu{} + dropout_offset(a);
+  vu c[4] = {vu{} + (uint32_t)(j >> 2), vlanes() + (uint32_t)(t.i0 + q), vu{} + (uint32_t)(t.head.b * a.heads + t.head.h),
+             vu{} + dropout_offset(a)};
   philox(c, a.seed);
+  for (int r = 0; r < 4; ++r) keep[r] = vreaches(c[r], a.dropout_threshold);
 }
 
 // Keys j .. j + ROWS - 1 and queries [q0, q0 + STRIP). CARE: some are hidden, or there is dropout.
@@ -119,14 +118,13 @@ static void weigh_strip(const Tile& t, i64 j, i64 q0, const float* raw, const fl
   for (i64 q = q0; q < q0 + STRIP; q += NL, raw += NL, dp += NL) {
     const vf base = vload(t.head.base + t.i0 + q), delta = vload(t.head.delta + t.i0 + q);
     const vf distance = viota() + vset((float)(t.i0 + t.head.s.delta + q - j));
-    vu c[4];
-    if (CARE && a.dropout_threshold) draw_words(t, j, q, c);
     const vm all = vrange(0, NL);
     vm seen[ROWS], keep[ROWS];
     for (int r = 0; r < ROWS; ++r) {
       seen[r] = CARE ? vrange(clamp64(from[r] - q, 0, NL), clamp64(to[r] - q, 0, NL)) : all;
-      keep[r] = CARE && a.dropout_threshold ? vreaches(c[r], a.dropout_threshold) : all;
+      keep[r] = all;
     }
+    if (CARE && a.dropout_threshold) draw_kept(t, j, q, keep);
     for (int r = 0; r < ROWS; r += 2) {
       const vf first = distance - vset((float)r), second = first - vset(1);
       const Weighed x = weigh<FEATURED, CARE>(t, vload(raw + r * STRIP), vload(dp + r * STRIP), bias + r * BQ + q, first, base,
