@@ -203,7 +203,8 @@ def main() -> None:
     rates = ceilings(chosen.threads, chosen.isa)
     clock = Clock(patience=chosen.patience, cpu=chosen.clock == "cpu")
     print(
-        f"{machine()} {library_versions()} {chosen.threads} threads, {rounds} rounds, idle threads of ORT and PyTorch do not spin", file=sys.stderr
+        f"{machine()} {library_versions()} {chosen.threads} threads, {rounds} rounds, idle threads of ORT and PyTorch do not spin",
+        file=sys.stderr,
     )
     print(
         "| regime | problem | rate | share of ceiling (95 %) | time of peer / ours, or ours / base | others ran | floor | |"
