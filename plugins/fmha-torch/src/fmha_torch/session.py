@@ -68,9 +68,7 @@ class TorchSession(api.HostSession):
         algorithm = self._kernel.algorithm
         assert isinstance(algorithm, TorchAlgorithm)
         asked = limits_at(self._kernel.arch, algorithm.way).runs
-        right = (
-            any(asked in name for name in ran) or not self._problem.dense_pairs()
-        )  # SDPA returns empty tensors itself
+        right = any(asked in name for name in ran) or not self._problem.dense_pairs()  # SDPA makes empty tensors itself
         finding = "" if right else f"finding: {asked} was asked for; "
         said = [f"{finding}PyTorch {torch.__version__} ran {', '.join(ran) or 'nothing known'}"]
         if algorithm.way is Way.FLEX_COMPILED:
