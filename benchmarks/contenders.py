@@ -20,14 +20,15 @@ from isa import ISAS
 from fmha_cli.backends.cpu.arch_detect import detect
 from fmha_cli.backends.cpu.backend import CpuBackend
 from fmha_cli.backends.cpu.peaks import build_peak_loops, vector_bits
-from fmha_cli.backends.host.library import LibraryBackend
+from fmha_cli.backends.host.masks import MaskForm, mask_forms
 from fmha_cli.domain.arch import load_arch
 from fmha_cli.domain.decision import Supported
-from fmha_cli.domain.device import DeviceFacts, State
+from fmha_cli.domain.device import CPU, DeviceFacts, State
 from fmha_cli.domain.features import Layout
+from fmha_cli.domain.mask import Mask
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import microarchitecture, this_processor
-from fmha_cli.domain.protocols import BuildContext
+from fmha_cli.domain.protocols import Backend, BuildContext, Session
 from fmha_cli.domain.rules import Severity
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
@@ -147,40 +148,30 @@ def peers(
 
 
 def torch_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
-    """PyTorch's SDPA in its default form, and for GQA decode also with a group's query heads folded into seqlen."""
-    import torch
+    """PyTorch's flash kernel by its plugin, which copies nothing here; for GQA decode also with a group's query heads as rows."""
+    from fmha_torch import TorchBackend
 
-    torch.set_num_threads(threads)
-    kinds = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-    kind = kinds[p.dtype.value]
-    q, k, v = (torch.from_numpy(inputs[n].astype(np.float32)).to(kind) for n in ("q", "k", "v"))
-    causal, gqa = p.mask.text() == "causal", p.heads != p.kv_heads
-    sdpa = torch.nn.functional.scaled_dot_product_attention
-    kept: dict[str, Any] = {}
-    if p.direction.backward:
-        wanted = [x.requires_grad_(True) for x in (q, k, v)]
-        o = sdpa(q, k, v, is_causal=causal, enable_gqa=gqa)
-        do = torch.from_numpy(inputs["do"].astype(np.float32)).to(kind)
+    def flash(problem: Problem, given: dict[str, Array], name: str) -> Iterator[Contender]:
+        for session, _ in plugged(problem, TorchBackend(), given, threads, way="flash", masking="causal"):
+            kept: dict[str, Any] = {}
 
-        def back() -> None:
-            kept["back"] = torch.autograd.grad(o, wanted, do, retain_graph=True)
+            def run(session: Any = session, kept: dict[str, Any] = kept) -> None:
+                kept.update(session.passes()[1])
 
-        yield Contender("torch", back, lambda: np.concatenate([g.float().numpy().ravel() for g in kept["back"]]))
-        return
+            def output(kept: dict[str, Any] = kept) -> Array:
+                names = GRADIENTS if p.direction.backward else ("o",)
+                found = [np.array(kept[n].float().numpy()) for n in names]
+                return np.concatenate([a.ravel() for a in found]) if p.direction.backward else found[0].reshape(shape)
 
-    def plain() -> None:
-        with torch.inference_mode():
-            kept["plain"] = sdpa(q, k, v, is_causal=causal, enable_gqa=gqa)
+            yield Contender(name, run, output)
 
-    yield Contender("torch", plain, lambda: kept["plain"].float().numpy())
-    if gqa and p.seqlen_q == 1:
-        folded = q.reshape(p.batch, p.kv_heads, p.heads // p.kv_heads, p.hdim)
-
-        def fold() -> None:
-            with torch.inference_mode():
-                kept["fold"] = sdpa(folded, k, v)
-
-        yield Contender("torch folded", fold, lambda: kept["fold"].float().numpy().reshape(p.batch, p.heads, 1, -1))
+    shape = (p.batch, p.heads, p.seqlen_q, p.hdim_v)
+    yield from flash(p, inputs, "torch")
+    if p.heads != p.kv_heads and p.seqlen_q == 1 and p.direction.forward and MaskForm.PLAIN in mask_forms(p):
+        group = p.heads // p.kv_heads
+        folded = replace(p, heads=p.kv_heads, seqlen_q=group, mask=Mask())
+        q = inputs["q"].reshape(p.batch, p.kv_heads, group, p.hdim)
+        yield from flash(folded, {**inputs, "q": q}, "torch folded")
 
 
 def ort_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
@@ -190,7 +181,7 @@ def ort_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterat
     if p.seqlen_q > 1 and not p.direction.backward:
         own = replace(p, layout=Layout.BSHD, layout_out=Layout.BSHD)
         for op, name in (("mha", "ORT MHA"), ("gqa", "ORT GQA")):
-            yield from plugged(own, BACKEND, inputs, threads, name, op=op)
+            yield from launched(own, BACKEND, inputs, threads, name, op=op)
 
 
 def openvino_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> Iterator[Contender | str]:
@@ -199,26 +190,38 @@ def openvino_contenders(p: Problem, inputs: dict[str, Array], threads: int) -> I
 
     precision = {"fp32": "f32", "bf16": "bf16"}.get(p.dtype.value)
     if precision and p.heads == p.kv_heads and p.seqlen_q > 1 and not p.direction.backward:
-        yield from plugged(p, BACKEND, inputs, threads, "OpenVINO", precision=precision)
+        yield from launched(p, BACKEND, inputs, threads, "OpenVINO", precision=precision)
+
+
+def launched(
+    p: Problem, backend: Backend, inputs: dict[str, Array], threads: int, name: str, **how: str
+) -> Iterator[Contender]:
+    """A kernel of a plugin whose library writes O into the arena; arguments as those of ``plugged``."""
+    for session, arena in plugged(p, backend, inputs, threads, **how):
+
+        def output(arena: Arena = arena) -> Array:
+            o = np.array(arena.view("o"), np.float32)
+            return o.swapaxes(1, 2) if p.layout is Layout.BSHD else o
+
+        yield Contender(name, session.launch, output)
 
 
 def plugged(
-    p: Problem, backend: LibraryBackend, inputs: dict[str, Array], threads: int, name: str, **how: str
-) -> Iterator[Contender]:
-    """A kernel of a plugin through its session, run as in the worker; none if a rule refuses it, unless only as a choice.
+    p: Problem, backend: Backend, inputs: dict[str, Array], threads: int, **how: str
+) -> Iterator[tuple[Session, Arena]]:
+    """A kernel of a plugin, ready to launch as in the worker; none if a rule refuses it, unless only as a choice.
 
     Args:
-        inputs: Q, K and V as (batch, heads, rows, dims).
+        inputs: the inputs as (batch, heads, rows, dims), whatever the problem's layout.
         how: members of the kernel's algorithm.
     """
-    if backend.probe().state is not State.OK:
-        raise ImportError(f"{backend.distribution} is not installed")
-    device = backend.probe().devices[0]
+    found = backend.probe()
+    if found.state is not State.OK:
+        raise ImportError(f"{found.why}: {found.help}")
+    device = next(here for here in found.devices if here.id == CPU)
     for decision in backend.decide(p, device):
-        kernel, severe = (
-            decision.kernel,
-            [r for r in getattr(decision, "reasons", ()) if r.severity is not Severity.CHOICE],
-        )
+        kernel, against = decision.kernel, getattr(decision, "reasons", ())
+        severe = any(reason.severity is not Severity.CHOICE for reason in against)
         if severe or kernel is None or any(str(getattr(kernel.algorithm, key)) != value for key, value in how.items()):
             continue
         plan = backend.plan(p, kernel, device)
@@ -229,12 +232,7 @@ def plugged(
         session = backend.open(device)
         session.load(plan, [])
         session.bind(memoryview(arena._map), arena.layout.tensors, threads)
-
-        def output(arena: Arena = arena, turned: bool = turned) -> Array:
-            o = np.array(arena.view("o"), np.float32)
-            return o.swapaxes(1, 2) if turned else o
-
-        yield Contender(name, session.launch, output)
+        yield session, arena
 
 
 def library_versions() -> dict[str, str]:

@@ -2,15 +2,16 @@
 
     python benchmarks/cpu_attention.py [--quick] [--only TEXT] [--rounds N] [--threads N] [--isa avx2] [--alone] [--json FILE]
 
-Needs the extra ``peers``. ``cpu_cells.py`` has the problems and what each must reach. Every round samples each contender and
-the ceiling loop once, in a new random order, with a pause before each sample (thread pools spin). A sample waits for a
-quiet machine and is repeated if other processes used the machine (``quiet.py``); the result shows how much they used.
+Needs the extra ``peers``, and the plugins fmha-torch, fmha-onnxruntime and fmha-openvino, which call the peers. ``cpu_cells.py``
+has the problems and what each must reach. Every round samples each contender and the ceiling loop once, in a new random order,
+with a pause before each sample (thread pools spin). A sample waits for a quiet machine and is repeated if other processes used
+the machine (``quiet.py``); the result shows how much they used.
 
 The script reports medians over the rounds with their 95 % intervals: GFLOP/s (or GB/s), the share of the ceiling of the same
 round, the time of each peer divided by our time, and our time for a unit of work divided by that of another problem of ours.
-Data are normally distributed. Before timing, every peer's output is compared with ours. ONNX Runtime's idle threads do not
-spin in this script, which may slow it down a little on small shapes. OpenVINO is left out with ``--isa``, because no switch
-of its own holds it to an instruction set.
+Data are normally distributed. Before timing, every peer's output is compared with ours. Idle threads of ONNX Runtime and of
+PyTorch do not spin in this script, which may slow them down a little on small shapes. OpenVINO is left out with ``--isa``,
+because no switch of its own holds it to an instruction set.
 """
 
 from __future__ import annotations
@@ -202,7 +203,8 @@ def main() -> None:
     rates = ceilings(chosen.threads, chosen.isa)
     clock = Clock(patience=chosen.patience, cpu=chosen.clock == "cpu")
     print(
-        f"{machine()} {library_versions()} {chosen.threads} threads, {rounds} rounds, ORT spinning off", file=sys.stderr
+        f"{machine()} {library_versions()} {chosen.threads} threads, {rounds} rounds, idle threads of ORT and PyTorch do not spin",
+        file=sys.stderr,
     )
     print(
         "| regime | problem | rate | share of ceiling (95 %) | time of peer / ours, or ours / base | others ran | floor | |"

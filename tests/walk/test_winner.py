@@ -15,7 +15,8 @@ from fmha_cli.discovery.registry import build_registry
 from fmha_cli.domain.errors import UnsupportedError
 from fmha_cli.domain.first_launch import SPINNING, FirstLaunch
 from fmha_cli.domain.verdict import Verdict
-from fmha_cli.measure.compare import Ratio, Speed
+from fmha_cli.measure.compare import TOLERANCE, Ratio, Speed
+from fmha_cli.report.documents.choices import ChoiceRow, Choices
 from fmha_cli.report.documents.report import records_view, report_document
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
@@ -30,6 +31,20 @@ PROBLEM = api.Problem.from_cli("-H 1 -s 8 -d 8 --dtype fp32")
 def walked(backend: str, *problems: api.Problem, command: Command = Command.BENCH, **more: Any) -> list[Record]:
     request = Request(command=command, backend=backend, budget_s=0.02, peak="spec", **more)
     return list(run_points(problems or (PROBLEM,), request, build_registry()).records)
+
+
+def test_the_page_has_the_columns_the_words_and_the_limits() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "command-line.md").read_text("utf-8")
+    part = page.split("### What `bench` says of several backends")[1].split("\n## ")[0]
+    for column, path in (("winner", "lead"), ("against", "ab"), ("memory", "peak_bytes")):
+        assert f"| `{column}` | `{path}` |" in part
+        assert path in Record.__dataclass_fields__
+    members = {*Ratio.__dataclass_fields__, "speed"}
+    assert members == {"against", "median_ns", "ratio", "ratio_ci95", "paired", "tolerance", "speed"}
+    assert all(f"`{name}`" in part for name in (*members, *(speed.value for speed in Speed)))
+    assert (TOLERANCE, SPINNING) == (0.02, 0.25)
+    assert all(words in part for words in ("2 %", "a quarter of a core", Record.schema, Choices.schema))
+    assert all(f"`{name}`" in part for name in ChoiceRow.__dataclass_fields__)
 
 
 def cells(records: list[Record], title: str) -> list[str]:

@@ -12,8 +12,6 @@ BACKEND = pytest.importorskip("fmha_onnxruntime", reason="pip install -e plugins
 
 pytestmark = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="onnxruntime is not installed")
 
-OWN = {f"K93{n}" for n in range(8)}
-
 EVIDENCE = {
     "K930": ("mha", "-H 2 -s 3 --seqlen-k 8 -d 8 --dtype fp32 --causal --layout bshd"),
     "K930 from the top left": ("mha", "-H 2 -s 3 --seqlen-k 8 -d 8 --dtype fp32 --mask causal-tl --layout bshd"),
@@ -54,53 +52,22 @@ def subject(tmp_path: Path) -> conformance.Subject:
 @pytest.mark.parametrize("name", EVIDENCE)
 def test_a_rule_is_borne_out_by_the_library(name: str, subject: conformance.Subject) -> None:
     op, line = EVIDENCE[name]
-    problem, device = api.Problem.from_cli(line), subject.devices[0]
+    problem = api.Problem.from_cli(line)
     kernel = next(k for k in BACKEND.listed("generic") if k.algorithm.op == op and k.signature.dtype is problem.dtype)
-    assert {r.id for r in api.reasons_against(BACKEND.rules(), problem, kernel, device)} == {name.partition(" ")[0]}
-    assert conformance.borne_out(subject, problem, kernel)
+    conformance.check_refusal(subject, name.partition(" ")[0], problem, kernel)
 
 
 def test_every_rule_has_evidence() -> None:
-    assert (
-        {name.partition(" ")[0] for name in EVIDENCE}
-        == {r.id for r in BACKEND.rules()} - {r.id for r in api.CORE_RULES}
-        == OWN
-    )
-
-
-def compare(subject: conformance.Subject, seed: int, count: int) -> tuple[int, set[str]]:
-    """How many of some random problems are accepted, and the names of the kernels that accepted some."""
-    problems = list(conformance.library_problems(seed, count))
-    records = conformance.judged(subject, problems)
-    ran = [record for record in records if record.kernel is not None]
-    bad = [
-        f"{r.verdict} {r.repro} {r.notes}" for r in ran if r.verdict not in (api.Verdict.PASSED, api.Verdict.MISTRUSTED)
-    ]
-    assert not bad, "\n".join(bad)
-    assert all(record.reasons for record in records if record.kernel is None)
-    refused = {}
-    for problem in problems:
-        for decision in BACKEND.decide(problem, subject.devices[0]):
-            ids = {reason.id for reason in getattr(decision, "reasons", ())}
-            if ids and ids <= OWN:
-                refused[problem, decision.kernel] = ids
-    needless = [
-        f"{refused[problem, kernel]} {problem.repro()}"
-        for problem, kernel, record in conformance.insisted(subject, refused)
-        if record.verdict is api.Verdict.PASSED and not refused[problem, kernel] <= set(NEEDLESS)
-    ]
-    assert not needless, "\n".join(needless)
-    return len({record.repro for record in ran}), {record.kernel.name for record in ran if record.kernel is not None}
+    assert {name.partition(" ")[0] for name in EVIDENCE} == conformance.own_rules(BACKEND)
 
 
 def test_a_sample_of_problems_agrees_with_the_library(subject: conformance.Subject) -> None:
-    accepted, _ = compare(subject, seed=7, count=24)
-    assert accepted >= 4
+    assert conformance.check_agreement(subject, conformance.library_problems(7, 24), NEEDLESS).accepted >= 4
 
 
 @pytest.mark.slow
 def test_500_problems_agree_with_the_library(subject: conformance.Subject) -> None:
-    accepted, kernels = compare(subject, seed=1, count=500)
-    assert accepted >= 150
+    found = conformance.check_agreement(subject, conformance.library_problems(1, 500), NEEDLESS)
+    assert found.accepted >= 150
     unchosen = {k.name for k in BACKEND.listed("generic") if k.algorithm.scores == "f16"}
-    assert kernels == {k.name for k in BACKEND.listed("generic")} - unchosen
+    assert found.kernels == {k.name for k in BACKEND.listed("generic")} - unchosen

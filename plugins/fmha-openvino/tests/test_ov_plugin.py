@@ -1,11 +1,7 @@
-"""The plugin by itself: conformance, size, imports, precision by name, and a machine without the library."""
+"""The plugin by itself: conformance, its sources, a machine without the library, and rows of its own."""
 
 from __future__ import annotations
 
-import ast
-import importlib.metadata
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,46 +11,32 @@ from fmha_cli import api, conformance
 
 plugin = pytest.importorskip("fmha_openvino", reason="pip install -e plugins/fmha-openvino")
 BACKEND = plugin.BACKEND
-SOURCES = sorted(Path(plugin.__file__).parent.glob("*.py"))
 LIMIT = 300
 
 needs_library = pytest.mark.skipif(BACKEND.probe().state is not api.State.OK, reason="openvino is not installed")
 
 
+@pytest.fixture
+def subject(tmp_path: Path) -> conformance.Subject:
+    return conformance.Subject(BACKEND, entry="fmha_openvino", cache_root=tmp_path / "cache")
+
+
 @needs_library
 @pytest.mark.parametrize("check", conformance.CHECKS, ids=lambda check: check.__name__)
-def test_conformance(check: Callable[[conformance.Subject], None], tmp_path: Path) -> None:
-    check(conformance.Subject(BACKEND, entry="fmha_openvino", cache_root=tmp_path / "cache"))
+def test_conformance(check: Callable[[conformance.Subject], None], subject: conformance.Subject) -> None:
+    check(subject)
 
 
-def test_it_stays_short() -> None:
-    assert sum(len(path.read_text("utf-8").splitlines()) for path in SOURCES) <= LIMIT
+def test_it_stays_short_and_imports_the_api_alone() -> None:
+    conformance.check_sources(Path(plugin.__file__).parent, LIMIT)
 
 
-def test_of_fmha_it_imports_the_api_alone() -> None:
-    nodes = [node for path in SOURCES for node in ast.walk(ast.parse(path.read_text("utf-8")))]
-    modules = [(n.module, {a.name for a in n.names}) for n in nodes if isinstance(n, ast.ImportFrom)]
-    assert {(m, *names) for m, names in modules if (m or "").startswith("fmha_cli")} == {("fmha_cli", "api")}
-    assert not [n for n in nodes if isinstance(n, ast.Import) and any(a.name.startswith("fmha_cli") for a in n.names)]
+def test_the_parent_does_not_import_the_library(subject: conformance.Subject) -> None:
+    conformance.check_parent(subject, "openvino")
 
 
-def test_the_parent_does_not_import_the_library() -> None:
-    """Registration, the probe, the rules and a decision work without it."""
-    code = (
-        "import sys; from fmha_cli import api; from fmha_openvino import BACKEND as b\n"
-        "p = api.Problem.of(dtype='fp32', causal=True); d = b.probe().devices\n"
-        "assert list(b.decide(p, d[0] if d else api.DeviceFacts.of_arch('generic')))\n"
-        "assert 'openvino' not in sys.modules"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
-
-
-def test_without_the_library_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr("fmha_cli.toolchain.framework.version", absent)
-    found = BACKEND.probe()
+def test_without_the_library_it_says_what_to_install() -> None:
+    found = conformance.probed(BACKEND)
     assert (found.state, found.devices, found.help) == (api.State.MISSING, (), "pip install openvino")
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from fmha_cli import api
+from fmha_cli import api, conformance
 
 fmha_torch = pytest.importorskip("fmha_torch", reason="plugins/fmha-torch is not installed")
 
@@ -94,28 +91,17 @@ def test_is_causal_is_the_top_left_triangle() -> None:
     assert {line: flag_of(api.Problem.from_cli(line)) for line in lines} == lines
 
 
-def test_listing_and_deciding_import_no_pytorch() -> None:
-    code = (
-        "import sys, fmha_torch\n"
-        "from fmha_cli import api\n"
-        "backend = fmha_torch.TorchBackend()\n"
-        "backend.probe()\n"
-        "assert [list(backend.decide(api.Problem.of(), api.DeviceFacts(id='x', archs=(a,)))) for a in backend.archs()]\n"
-        "assert 'torch' not in sys.modules and 'numpy' not in sys.modules\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_listing_and_deciding_import_no_pytorch(tmp_path: Path) -> None:
+    subject = conformance.Subject(fmha_torch.TorchBackend(), entry="fmha_torch", cache_root=tmp_path / "cache")
+    conformance.check_parent(subject, "torch", "numpy")
 
 
-def test_without_pytorch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    def absent(name: str) -> str:
-        raise importlib.metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr("fmha_cli.toolchain.framework.version", absent)
-    found = fmha_torch.TorchBackend().probe()
+def test_without_pytorch_it_says_what_to_install() -> None:
+    found = conformance.probed(fmha_torch.TorchBackend())
     assert (found.state, found.help, found.devices) == (api.State.MISSING, 'pip install "torch>=2.11"', ())
-    monkeypatch.setattr("fmha_cli.toolchain.framework.version", lambda name: "2.9.1+cpu")
-    assert "older than 2.11" in str(fmha_torch.TorchBackend().probe().why)
+    old = conformance.probed(fmha_torch.TorchBackend(), "2.9.1+cpu")
+    assert (old.state, old.devices) == (api.State.MISSING, ())
+    assert "older than 2.11" in str(old.why)
 
 
 def test_limits_and_rules_have_sources() -> None:
@@ -124,7 +110,6 @@ def test_limits_and_rules_have_sources() -> None:
     assert all(kernels_of(arch) for arch in fmha_torch.TorchBackend().archs())
 
 
-def test_it_stays_short() -> None:
+def test_it_stays_short_and_imports_the_api_alone() -> None:
     assert fmha_torch.__file__ is not None
-    files = Path(fmha_torch.__file__).parent.glob("*.py")
-    assert sum(len(file.read_text("utf-8").splitlines()) for file in files) <= LINES
+    conformance.check_sources(Path(fmha_torch.__file__).parent, LINES)

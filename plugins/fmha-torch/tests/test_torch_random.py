@@ -12,10 +12,6 @@ import pytest
 from acceptance.problems import supported
 
 from fmha_cli import api, conformance
-from fmha_cli.domain.features import FILLS
-from fmha_cli.domain.verdict import Verdict
-from fmha_cli.walk.request import Command, Request
-from fmha_cli.walk.run import run_points
 
 fmha_torch = pytest.importorskip("fmha_torch", reason="plugins/fmha-torch is not installed")
 
@@ -72,15 +68,10 @@ def test_what_is_accepted_passes(chunk: int, tmp_path: Path) -> None:
     subject = conformance.Subject(Rotating(), entry="fmha_torch", cache_root=tmp_path / "cache")
     problems = [supported(n) for n in range(EACH * chunk, EACH * (chunk + 1))]
     taken = {problem: kernel for problem in problems if (kernel := chosen(problem)) is not None}
-    request = Request(
-        command=Command.VALIDATE if chunk % 2 else Command.RUN,
-        backend="torch",
-        fills=(FILLS[chunk % len(FILLS)],),
-        threads=1 + chunk % 2,
-        cache_root=str(subject.cache_root),
-    )
-    records = run_points(list(taken), request, subject.registry).records
-    bad = [r for r in records if r.verdict not in (Verdict.PASSED, Verdict.MISTRUSTED)]
-    assert not bad, "\n".join(f"{r.verdict} {r.repro} {r.kernel and r.kernel.name} {'; '.join(r.notes)}" for r in bad)
+    fills, threads = (conformance.FILLS[chunk % len(conformance.FILLS)],), 1 + chunk % 2
+    options = {"fills": fills, "all_kernels": False, "repeats": bool(chunk % 2), "threads": threads}
+    records = conformance.judged(subject, taken, **options)
+    bad = [r for r in records if r.verdict not in conformance.RIGHT]
+    assert not bad, conformance.told(bad)
     assert not [note for r in records for note in r.notes if "finding" in note]
     assert len(records) >= len(taken)

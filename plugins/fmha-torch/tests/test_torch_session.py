@@ -50,6 +50,45 @@ def test_another_kernel_than_the_one_asked_for_is_a_finding() -> None:
     assert session._remark(ran, 0.0, 0).startswith("PyTorch ")
 
 
+def test_a_kernel_that_sums_in_too_few_bits_runs_only_if_it_is_named(tmp_path: Path) -> None:
+    from fmha_torch.kernels import TorchAlgorithm, Way, kernels_of
+
+    line = "-H 8 --kv-heads 1 -s 300 -d 64 --dtype bf16 --direction bwd"
+    problem, root = api.Problem.from_cli(line), str(tmp_path / "cache")
+    (chosen,) = api.run(problem, backend="torch", cache_root=root)
+    assert chosen.kernel is not None
+    assert (chosen.verdict, chosen.kernel.algorithm["way"], chosen.reasons) == (api.Verdict.PASSED, "math", ())
+    flash = next(
+        k
+        for k in kernels_of("generic")
+        if k.family.backward and k.signature.dtype is problem.dtype
+        and isinstance(k.algorithm, TorchAlgorithm) and k.algorithm.way is Way.FLASH
+    )  # fmt: skip
+    (named,) = api.run(problem, backend="torch", kernel=flash.name, cache_root=root)
+    assert named.verdict is api.Verdict.WRONG
+    assert [reason.id for reason in named.reasons] == ["K911"]
+
+
+def test_passes_return_and_copy_nothing() -> None:
+    """Who compares times without the copies takes what PyTorch returned; the arena stays as it was."""
+    from fmha_torch.kernels import kernels_of
+    from fmha_torch.session import TorchSession
+
+    kernel = next(k for k in kernels_of("generic") if k.signature.dtype is api.DType.FP32 and not k.family.backward)
+    session, arena = TorchSession("cpu"), bytearray(4 * 64)
+    problem = api.Problem.of(batch=1, heads=1, seqlen=2, hdim=8, dtype="fp32")
+    session.load(api.Plan(problem, (api.Stage(kernel),)), ())
+    tensors = {n: api.BoundTensor(n, 64 * i, "fp32", (1, 1, 2, 8), (16, 16, 8, 1)) for i, n in enumerate("qkvo")}
+    torch.frombuffer(arena, dtype=torch.float32)[:48] = torch.arange(48.0)
+    before = bytes(arena)
+    session.bind(memoryview(arena), tensors, 1)
+    _, outputs = session.passes()
+    assert outputs["o"].shape == (1, 1, 2, 8)
+    assert bytes(arena) == before
+    session.launch()
+    assert bytes(arena) != before
+
+
 def test_threads_are_those_that_were_asked_for_and_idle_ones_sleep() -> None:
     """After the import the variables are gone again. OpenMP's policy is read when PyTorch is loaded, and shown by itself."""
     code = (

@@ -30,7 +30,7 @@ class TorchBackend(api.FrameworkBackend):
     def probe(self) -> api.Availability:
         found = api.probe_package("torch", table()["torch"]["least"])
         cpu = api.DeviceFacts(id="cpu", archs=tuple(table()["places"]["cpu"]["archs"]), name=f"PyTorch {found.version}")
-        gpus = tuple(_gpus()) if built_for_gpu() else ()
+        gpus = tuple(_gpus()) if found.state is api.State.OK and built_for_gpu() else ()
         return replace(found, devices=(*gpus, cpu)) if found.state is api.State.OK else found
 
     def archs(self) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from torch.nn.attention.flex_attention import AuxRequest, create_block_mask, fle
 from torch.nn.functional import scaled_dot_product_attention
 
 from fmha_cli import api
-from fmha_torch.kernels import Masking, TorchAlgorithm, Way
+from fmha_torch.kernels import Masking, TorchAlgorithm, Way, table
 from fmha_torch.rules import flag_of
 
 Tensor = torch.Tensor
@@ -140,7 +140,9 @@ def _varlen(p: api.Problem) -> Attend:
     from torch.nn.attention.varlen import varlen_attn
 
     window = tuple(-1 if bound is None else bound for bound in (p.mask.left, p.mask.right))
-    options: dict[str, Any] = {"scale": p.scale, "window_size": window, "enable_gqa": p.heads != p.kv_heads}
+    options: dict[str, Any] = {"scale": p.scale, "window_size": window}
+    if torch.__version__ >= table()["torch"]["since"]["varlen_attn.enable_gqa"]:  # before, GQA was not asked for
+        options["enable_gqa"] = p.heads != p.kv_heads
 
     def attend(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, None]:
         ends = [torch.tensor([0, *n], device=q.device).cumsum(0).int() for n in (p.query_lengths(), p.key_lengths())]

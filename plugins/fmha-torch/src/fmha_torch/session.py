@@ -46,7 +46,7 @@ class TorchSession(api.HostSession):
 
     def launch(self) -> tuple[int, ...]:
         """One pass, or both. What PyTorch returns is copied into the tensors after the time was taken."""
-        times, outputs = self._passes()
+        times, outputs = self.passes()
         with torch.no_grad():
             for name, value in outputs.items():
                 self._views[name].copy_(value)
@@ -68,9 +68,7 @@ class TorchSession(api.HostSession):
         algorithm = self._kernel.algorithm
         assert isinstance(algorithm, TorchAlgorithm)
         asked = limits_at(self._kernel.arch, algorithm.way).runs
-        right = (
-            any(asked in name for name in ran) or not self._problem.dense_pairs()
-        )  # SDPA returns empty tensors itself
+        right = any(asked in name for name in ran) or not self._problem.dense_pairs()  # SDPA makes empty tensors itself
         finding = "" if right else f"finding: {asked} was asked for; "
         said = [f"{finding}PyTorch {torch.__version__} ran {', '.join(ran) or 'nothing known'}"]
         if algorithm.way is Way.FLEX_COMPILED:
@@ -98,8 +96,8 @@ class TorchSession(api.HostSession):
             self._attend = attend_of(p.passes()[0], self._kernel, {**self._views, **self._wanted})
             self._recorded = None if p.direction.forward else self._attend(*self._qkv)[0]
 
-    def _passes(self) -> tuple[tuple[int, ...], dict[str, Tensor]]:
-        """Nanoseconds of each pass, and what they return."""
+    def passes(self) -> tuple[tuple[int, ...], dict[str, Tensor]]:
+        """Nanoseconds of each pass, and what they return. This is what a launch does before it copies."""
         outputs, times, o = dict[str, Tensor](), list[int](), self._recorded
         with torch.set_grad_enabled(self._problem.direction.backward):
             if o is None:
@@ -117,7 +115,7 @@ class TorchSession(api.HostSession):
     def _whole(self) -> dict[str, Tensor]:
         """Everything a launch needs and does, without the copies."""
         self._refresh()
-        return self._passes()[1]
+        return self.passes()[1]
 
     def _timed(self, work: Callable[[], Any]) -> tuple[Any, int]:
         if self._host:

@@ -1,0 +1,72 @@
+"""For a plugin: what its files import, what it imports before there is a worker, and what it says without its library."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError
+from pathlib import Path
+from unittest import mock
+
+from fmha_cli.conformance.subject import Subject
+from fmha_cli.domain.device import Availability
+from fmha_cli.domain.protocols import Backend
+from fmha_cli.toolchain import framework
+
+_PARENT = """
+import sys
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
+from fmha_cli.execution.loading import load
+
+backend = load(sys.argv[1], sys.argv[2], Backend)
+if backend.probes_in_parent:
+    backend.probe()
+for arch in backend.archs():
+    assert list(backend.decide(Problem.of(), DeviceFacts(id="none", archs=(arch,)))), f"no decision for {arch}"
+print(*(name for name in sys.argv[3:] if name in sys.modules))
+"""
+
+
+def check_sources(folder: Path, lines: int) -> None:
+    """The modules below a folder have at most so many lines together. Of ``fmha_cli`` they import ``api`` alone."""
+    texts = {path: path.read_text("utf-8") for path in sorted(folder.rglob("*.py"))}
+    assert texts, f"{folder} has no module"
+    assert (length := sum(len(text.splitlines()) for text in texts.values())) <= lines, f"{length} lines"
+    other = [f"{path}: {name}" for path, text in texts.items() for name in _imported(text) if name != "fmha_cli.api"]
+    assert not other, f"a plugin imports fmha_cli.api alone: {other}"
+
+
+def _imported(text: str) -> Iterator[str]:
+    """The modules of ``fmha_cli`` that a text imports."""
+    for node in ast.walk(ast.parse(text)):
+        names = [alias.name for alias in node.names] if isinstance(node, ast.Import | ast.ImportFrom) else []
+        if isinstance(node, ast.ImportFrom):
+            whole = node.module == "fmha_cli"
+            names = [f"fmha_cli.{name}" for name in names] if whole else [node.module or ""]
+        yield from (name for name in names if name.split(".")[0] == "fmha_cli")
+
+
+def check_parent(subject: Subject, *packages: str) -> None:
+    """Registration, the probe of a backend that answers in the parent, and decisions for every architecture import none of
+    these packages: the library belongs into the worker, which may crash, and whose threads do not stay beside other rows.
+    """
+    command = [sys.executable, "-c", _PARENT, subject.entry, subject.backend.name, *packages]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert not done.stdout.split(), f"the parent imports {done.stdout.strip()}"
+
+
+def probed(backend: Backend, installed: str | None = None) -> Availability:
+    """What its probe says where every package has this version, or where none is installed."""
+
+    def version(name: str) -> str:
+        if installed is None:
+            raise PackageNotFoundError(name)
+        return installed
+
+    with mock.patch.object(framework, "version", version):
+        return backend.probe()

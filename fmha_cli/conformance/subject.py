@@ -1,0 +1,89 @@
+"""``Subject``: the backend under test, in a registry with nothing else, and the problems that it is asked about."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+from fmha_cli.discovery.hookspecs import hookimpl
+from fmha_cli.discovery.registry import Registry
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.protocols import Backend
+
+ASKED = 200
+"""Problems that the backend is asked about."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The backend under test.
+
+    Attributes:
+        entry: where the worker finds it: ``module`` or ``module:attribute``.
+        cache_root: a private folder for built kernels (created with mode 0700).
+        seed: seed of the drawn problems.
+        dropout_streams: what the plugin's ``fmha_register_dropout_streams`` returns.
+        arch_specs: what the plugin's ``fmha_register_arch_specs`` returns.
+    """
+
+    backend: Backend
+    entry: str
+    cache_root: Path
+    seed: int = 0
+    dropout_streams: Mapping[str, Any] = field(default_factory=dict)
+    arch_specs: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def registry(self) -> Registry:
+        """A registry with this backend alone."""
+        module = SimpleNamespace(
+            fmha_register_backends=hookimpl(lambda: [self.backend]),
+            fmha_register_dropout_streams=hookimpl(lambda: self.dropout_streams),
+            fmha_register_arch_specs=hookimpl(lambda: self.arch_specs),
+        )
+        plugin = SimpleNamespace(name="subject", value=self.entry, dist=None, load=lambda: module)
+        return Registry({}, lambda: [cast(Any, plugin)])
+
+    @cached_property
+    def devices(self) -> tuple[DeviceFacts, ...]:
+        """Its devices on this machine, or an invented one for each of its architectures."""
+        found = self.backend.probe() if self.backend.probes_in_parent else None
+        made_up = tuple(DeviceFacts.of_arch(arch) for arch in self.backend.archs())
+        return found.devices if found is not None and found.devices else made_up
+
+    def problems(self) -> Iterator[Problem]:
+        """Small problems of every kind, the same for the same seed."""
+        draw = random.Random(self.seed)
+        count = 0
+        while count < ASKED:
+            try:
+                yield Problem.from_cli(_line(draw, plain=count % 2 == 0))
+                count += 1
+            except ImpossibleProblem:
+                continue
+
+
+def _line(draw: random.Random, *, plain: bool) -> list[str]:
+    kv_heads = draw.choice([1, 2])
+    words = ["-b", draw.choice("12"), "-H", str(kv_heads * draw.choice([1, 3])), "--kv-heads", str(kv_heads)]
+    words += ["-s", str(draw.choice([1, 7, 33, 64])), "--seqlen-k", str(draw.choice([1, 5, 33, 96]))]
+    words += ["-d", str(draw.choice([8, 24, 64])), "--hdim-v", str(draw.choice([8, 40, 64]))]
+    words += ["--dtype", draw.choice(["fp32", "fp16", "bf16"])]
+    words += ["--layout", draw.choice(["bhsd", "bshd", "bhsd:bshd"])]
+    words += draw.choice([[], ["--causal"], ["--mask", "causal-tl"]]) + draw.choice([[], ["--lse"]])
+    if plain:
+        return words
+    more = [
+        ["--mask", "window:9,3", "--sink", "2"], ["--mask", "generic:0,4"], ["--softcap", "5"], ["--dropout", "0.3"],
+        ["--bias", "elementwise:bhss"], ["--alibi"], ["--sink-logits", "filled"], ["--kv-cache", "paged:16"],
+        ["--kv-cache", "linear", "--append", "1"], ["--direction", "bwd"], ["--dtype", "fp8_e4m3"], ["--splits", "3"],
+        ["--qscale", "tensor"], ["--deterministic"],
+    ]  # fmt: skip
+    return words + draw.choice(more)
