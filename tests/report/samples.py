@@ -18,6 +18,7 @@ from fmha_cli.domain.errors import KernelFailure, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.journal import Asked, Built, Done, Finished, Line, Planned, Start
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.layer import LayerKind, Phase
 from fmha_cli.domain.plan import Artifact, Edited, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import Processor
@@ -164,7 +165,10 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "processor": PROCESSOR,
         "settings": Settings(values={"prefetch_near": 1024, "prefetch_far": 8192}, source=SettingsFrom.MEASURED),
         "selected_by": SelectedBy.KERNEL,
-        "model": "a-model:local",
+        "model": "a-model",
+        "phase": Phase.DECODE,
+        "layer_kind": LayerKind.LOCAL,
+        "weight": 52,
     }
     return Record(**{**fields, **changes})
 
