@@ -39,9 +39,13 @@ def layer_cells(model: str, phase: str, kind: str, weight: int) -> tuple[str, st
 
 def cells_of(record: Row) -> tuple[str, str, str]:
     """The cells of a record; empty without a model."""
-    if record.get("layer_kind") is None:
+    if not _of_a_model(record):
         return NO_LAYER
     return layer_cells(record["model"], record["phase"], record["layer_kind"], record["weight"])
+
+
+def _of_a_model(record: Row) -> bool:
+    return all(record.get(name) is not None for name in ("model", "phase", "layer_kind", "weight"))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +94,8 @@ def model_sums(records: Sequence[Row]) -> list[ModelSum]:
     compared = any(record["selected_by"] == SelectedBy.BACKEND for record in records)
     groups: dict[tuple[object, ...], list[tuple[int, Row]]] = {}
     for number, record in enumerate(records, 1):
-        timed = record.get("layer_kind") is not None and (record["run"] or {}).get("command") == "bench"
-        if timed and record["default_choice"] is not False:
+        timed = (record["run"] or {}).get("command") == "bench"
+        if timed and _of_a_model(record) and record["default_choice"] is not False:
             groups.setdefault(_place(record, compared), []).append((number, record))
     return [one for key, rows in groups.items() for one in _sums(rows, key[-1] is not None)]
 

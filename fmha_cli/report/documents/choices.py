@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.members import ShownAs
@@ -28,8 +28,7 @@ class ChoiceRow:
     arch: Annotated[str | None, "the kernel's"]
     kernel: Annotated[KernelRow | None, "null: it serves the problem by none"]
     reasons: Annotated[tuple[Reason, ...], "why it has none; the nearest miss's"]
-    layer: Annotated[Layer | None, "of --model; absent without"] = None
-    json_later: ClassVar[tuple[str, ...]] = ("layer",)
+    layer: Annotated[Layer | None, "of --model"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import from_json, to_json
 from fmha_cli.domain.device import is_emulated
@@ -38,8 +38,7 @@ class Report:
     error: ErrorRow | None
     environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
     records: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[Record, ...])]
-    sums: Annotated[tuple[ModelSum, ...], "of --model: what all layers cost; absent without"] = ()
-    json_later: ClassVar[tuple[str, ...]] = ("sums",)
+    sums: Annotated[tuple[ModelSum, ...], "of --model: what all layers cost"] = ()
 
 
 def report_document(
