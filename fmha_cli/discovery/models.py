@@ -118,23 +118,22 @@ def completed(
     Raises:
         ImpossibleProblem: P019, the heads cannot be divided among ``tp`` devices.
     """
-    sizes = _sizes(given, phase)
-    one_query = sizes.get("seqlen") == "1"
-    own: dict[str, Any] = {**wanted.flags(layers, phase, tp, one_query=one_query), **SIZES[phase], **sizes}
-    if phase is Phase.DECODE and "cache_seqlens" in given:
-        own.pop("seqlen_k")
-    rest = {key: value for key, value in given.items() if key not in sizes}
+    sizes, taken = _sizes(given, phase)
+    rest = {key: value for key, value in given.items() if key not in taken}
+    one_query = rest.get("seqlen", sizes.get("seqlen")) == "1"
+    own: dict[str, Any] = {**wanted.flags(layers, phase, tp, one_query=one_query), **sizes}
     return {**{key: value for key, value in own.items() if key not in rest and key not in drops}, **rest}
 
 
-def _sizes(given: Given, phase: Phase) -> dict[str, Any]:
-    """The lengths that follow from the given ones: one that is given alone is that of the context."""
-    if "seqlens_q" in given:
-        return {}
-    both = "seqlen" in given and "seqlen_k" in given
-    context = given.get("seqlen_k", given.get("seqlen"))
-    if phase is Phase.PREFILL:
-        return {} if both or "seqlen_k" not in given else {"seqlen": context}
-    if both:
-        return {}
-    return {"seqlen": "1"} if context is None else {"seqlen": "1", "seqlen_k": context}
+def _sizes(given: Given, phase: Phase) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Batch and lengths, and the given flags from which they were taken. A length that is given alone is the context's."""
+    usual: dict[str, Any] = dict(SIZES[phase])
+    if phase is Phase.DECODE:
+        usual["seqlen"] = "1"
+    lone = tuple(key for key in ("seqlen", "seqlen_k") if key in given)
+    if len(lone) == 1 and not {"seqlens_q", "cache_seqlens"} & set(given):
+        usual["seqlen_k" if phase is Phase.DECODE else "seqlen"] = given[lone[0]]
+        return usual, lone
+    if "cache_seqlens" in given:
+        usual.pop("seqlen_k", None)
+    return usual, ()
