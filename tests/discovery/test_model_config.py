@@ -172,7 +172,7 @@ def test_a_configuration_of_each_family(family: str, tmp_path: Path) -> None:
         ("deepseek", "v_head_dim"),
         ("phi3", "sliding_window"),
         ("mistral without its window", "sliding_window"),
-        ("qwen2, window on", "use_sliding_window"),
+        ("qwen2, window off", "use_sliding_window"),
         ("cohere2", "sliding_window_pattern"),
     ],
 )
