@@ -1,18 +1,17 @@
-"""The content of a command line: its problems, its ``Request``, and the kernels that serve it."""
+"""The content of a command line besides its problems: its ``Request``, and the kernels that serve it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import partial
 from math import inf
 from typing import Any
 
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.options import BUILDING, REVISIONS
+from fmha_cli.cli.points import file_flags
 from fmha_cli.cli.settings import FLAG
 from fmha_cli.discovery.builtins import lonely_option
 from fmha_cli.discovery.select import Choice, Selection, select
-from fmha_cli.discovery.sweep import expand, resolve
 from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
@@ -21,8 +20,7 @@ from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.suggest import Kind, suggest
-from fmha_cli.report.lines import counted
-from fmha_cli.walk.request import TENSOR_OF_FLAG, Command, Request
+from fmha_cli.walk.request import Command, Request
 
 _SIZES = ("fill_seed", "threads", "jobs", "emu_seed", "emu_turn", "emu_threads")
 _TEXTS = (
@@ -40,64 +38,6 @@ _TEXTS = (
 )
 _SWITCHES = ("offline", "dry_run", "all_kernels")
 """Members of a ``Request`` that have the names of their options."""
-
-
-def file_flags(call: Call) -> dict[str, str]:
-    """Flag key -> FILE[:KEY] of the tensors given as files."""
-    return {key: text for key in TENSOR_OF_FLAG if (text := call.settings.text(key))}
-
-
-def problems_of(call: Call) -> tuple[Problem, ...]:
-    """Every problem asked for, in the order of ``fmha_cli.discovery.sweep``.
-
-    Raises:
-        UsageError: a malformed value or unreadable file.
-        ImpossibleProblem: an impossible problem, or point of a sweep without ``--skip-impossible``.
-    """
-    sweep, files, complete = expand(call.problem_flags), file_flags(call), None
-    if not all(text.startswith("filled") for text in files.values()):
-        from fmha_cli.walk.input_files import flags_from_files, read_input_files
-
-        complete = partial(flags_from_files, given=read_input_files(files))
-    problems, dropped = resolve(sweep, skip_impossible=call.settings.on("skip_impossible"), complete=complete)
-    for point in dropped:
-        call.console.say(f"dropped {point.text}: {point.error.what}")
-    if sweep.axes:
-        less = f", {len(dropped)} impossible ones dropped" if dropped else ""
-        call.console.say(f"{sweep.text()}{less}")
-    for text in dict.fromkeys(filter(None, map(_empty_splits, problems))):
-        call.console.say(text)
-    return problems
-
-
-def _empty_splits(problem: Problem) -> str | None:
-    """A word about more key splits than keys, which is no error but surely no wish either."""
-    keys, splits = max(problem.key_lengths(), default=0), problem.splits
-    if splits <= keys:
-        return None
-    return f"--splits {splits} for {counted(keys, 'key')}: {counted(splits - keys, 'split')} at least will be empty"
-
-
-def one_problem(call: Call) -> Problem:
-    """The problem of a command that takes one.
-
-    Raises:
-        UsageError: a sweep.
-    """
-    problems = problems_of(call)
-    if len(problems) > 1:
-        axes = expand(call.problem_flags).axes
-        where = "; ".join(call.settings.where(axis.flag.key) for axis in axes)
-        raise UsageError(
-            f"fmha {call.command} takes one problem, not a sweep of {len(problems)}",
-            code="E002",
-            where=where,
-            why="; ".join(
-                f"--{axis.flag.name} has {len(axis.values)} values: {', '.join(axis.values)}" for axis in axes
-            ),
-            help=f"give one value of {' and of '.join(f'--{axis.flag.name}' for axis in axes)}",
-        )
-    return problems[0]
 
 
 def request_of(call: Call, command: Command = Command.RUN) -> Request:

@@ -112,7 +112,8 @@ def _sum_up(console: Console, stages: Sequence[Stage], outcomes: Sequence[Artifa
 
 def _stages(call: Call) -> list[Stage]:
     """The stages to build, each kernel once. Raises UsageError: problem flags and a set at the same time."""
-    from fmha_cli.cli.asked import chosen_plan, problems_of, request_of
+    from fmha_cli.cli.asked import chosen_plan, request_of
+    from fmha_cli.cli.points import problems_of
     from fmha_cli.domain.plan import Stage
 
     sets = [name for name in SETS if name in call.settings.values]

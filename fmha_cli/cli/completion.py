@@ -24,6 +24,14 @@ def _schemas() -> Iterable[str]:
     return names()
 
 
+def _models() -> Iterable[str]:
+    from fmha_cli.discovery.models import presets
+
+    for name, model in presets().items():
+        yield name
+        yield from (f"{name}:{one.kind}" for one in model.layers if len(model.layers) > 1)
+
+
 def _members(module: str, kind: str) -> Callable[[], Iterable[str]]:
     """The values of an enumeration of ``fmha_cli.domain``."""
     return lambda: (member.value for member in getattr(import_module(f"fmha_cli.domain.{module}"), kind))
@@ -39,6 +47,7 @@ _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "kv-dtypes": _members("dtypes", "KvDType"),
     "layouts": _members("features", "Layout"),
     "masks": lambda: ("none", "causal", "causal-tl", "window:", "window-tl:", "generic:"),
+    "models": _models,
     "qscales": _members("features", "QScale"),
     "schemas": _schemas,
 }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,7 @@ from fmha_cli.domain.flags import FlagKind
 from fmha_cli.report.form import Format
 
 if TYPE_CHECKING:
+    from fmha_cli.cli.points import Point
     from fmha_cli.discovery.preference import Preference
     from fmha_cli.domain.problem import Problem
     from fmha_cli.report.documents.explain import PreferredRow
@@ -46,7 +47,8 @@ def explain(call: Call) -> None:
         elif code is not None:
             page(call, code)
         return
-    from fmha_cli.cli.asked import found_by, one_problem, request_of, trees_of
+    from fmha_cli.cli.asked import found_by, request_of, trees_of
+    from fmha_cli.cli.points import one_problem, points_of
     from fmha_cli.discovery.nearest import nearest_changes
     from fmha_cli.discovery.select import select
     from fmha_cli.discovery.sweep import expand
@@ -58,10 +60,16 @@ def explain(call: Call) -> None:
     if len(pair) not in (0, 2):
         where = call.settings.where("why")
         raise UsageError(f"{where}: two kernels are compared", code="E002", where=where, help="--why A B")
-    if request_of(call).wanted.several and not pair and expand(call.problem_flags).axes:
-        call.output.document(choices_of(call))
-        return
-    problem, wanted = one_problem(call), request_of(call).wanted
+    several = request_of(call).wanted.several and expand(call.problem_flags).axes
+    if not pair and (several or call.settings.many("model")):
+        points = points_of(call)
+        if len(points) > 1:
+            call.output.document(choices_of(call, points))
+            return
+        problem = points[0].problem
+    else:
+        problem = one_problem(call)
+    wanted = request_of(call).wanted
     found = found_by(call, wanted)
     selection = select(problem, call.registry, found, wanted, refusals_too=True)
     if pair:
@@ -90,27 +98,29 @@ def explain(call: Call) -> None:
         call.output.document(document)
 
 
-def choices_of(call: Call) -> dict[str, Any]:
-    """The rows that ``bench`` would run for several backends, with the kernel or the reasons of each."""
-    from fmha_cli.cli.asked import found_by, problems_of, request_of
+def choices_of(call: Call, points: Sequence[Point]) -> dict[str, Any]:
+    """The rows that ``bench`` would run for several backends or the layers of a model, with the kernel or the reasons of each."""
+    from fmha_cli.cli.asked import found_by, request_of
     from fmha_cli.domain.codec import to_json
     from fmha_cli.report.documents.choices import ChoiceRow, Choices
     from fmha_cli.report.parts import KernelRow
     from fmha_cli.walk.rows import plan_rows
 
-    problems, request = problems_of(call), request_of(call)
+    request = request_of(call)
     found, rows = found_by(call, request.wanted), []
-    for row in plan_rows(problems, request, call.registry, found, call.console.say):
+    problems, layers = [point.problem for point in points], [point.layer for point in points]
+    for row in plan_rows(problems, request, call.registry, found, call.console.say, layers):
         kernel = None if row.choice is None else row.choice.kernel
         upstream = None if kernel is None else call.registry.backend(kernel.backend).upstream_name(kernel)
         rows.append(
             ChoiceRow(
                 problem=row.problem.to_dict(),
-                backend=row.asked or "",
+                backend=row.asked or ("auto" if kernel is None else kernel.backend),
                 device=None if row.choice is None or not row.choice.runnable else row.choice.device.id,
                 arch=None if kernel is None else kernel.arch,
                 kernel=None if kernel is None else KernelRow.of(kernel, upstream),
                 reasons=row.reasons,
+                layer=row.layer,
             )
         )
     document: dict[str, Any] = to_json(Choices(rows=tuple(rows)))
@@ -133,7 +143,8 @@ def order_of(asked: Iterable[str], preference: Preference) -> tuple[PreferredRow
 
 def plan(call: Call) -> int:
     """Exits 3 when nothing serves the problem."""
-    from fmha_cli.cli.asked import one_problem, request_of, selection_of
+    from fmha_cli.cli.asked import request_of, selection_of
+    from fmha_cli.cli.points import one_problem
     from fmha_cli.report.documents.plan import plan_document
 
     problem = one_problem(call)
@@ -155,8 +166,8 @@ COMMANDS = {
         options=(*ROOM, *REVISIONS, *BUILDING, WHY, *FILES[:4], CACHE_DIR, RULES, ALL, *TABLE, LIMIT),
         arguments=(Argument("rule", "Id of a rule or error (K012, P006): print its page instead"),),
         detail="Shows the ranked kernels with the reasons for their order, those that do not fit with the reasons "
-        "against them, nearest first, and the smallest change that would work. Of a sweep with several backends it shows the rows "
-        "that bench would run. Exits 0 whenever it could answer.",
+        "against them, nearest first, and the smallest change that would work. Of a sweep with several backends, and of a model, it "
+        "shows the rows that bench would run. Exits 0 whenever it could answer.",
     ),
     "plan": Command(plan, options=(*ROOM, *REVISIONS, *FILES[:4], CACHE_DIR, *ROWS)),
 }

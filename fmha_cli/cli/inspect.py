@@ -165,7 +165,8 @@ def _executed(call: Call) -> int:
         UsageError: Z005, no emulated device is named. UnsupportedError, EnvironmentProblem, KernelFailure: Z006,
             nothing was executed.
     """
-    from fmha_cli.cli.asked import one_problem, request_of
+    from fmha_cli.cli.asked import request_of
+    from fmha_cli.cli.points import one_problem
     from fmha_cli.report.documents.executed import executed_document
     from fmha_cli.walk.run import run_points
 

@@ -1,4 +1,5 @@
-"""The commands that list what there is: ``fmha devices``, ``plugins``, ``archs``, ``profiles`` and ``schema``."""
+"""The commands that list what there is: ``fmha devices``, ``plugins``, ``archs``, ``profiles``, ``models`` and
+``schema``."""
 
 from __future__ import annotations
 
@@ -101,6 +102,21 @@ def profiles(call: Call) -> None:
     call.output.document(to_json(Profiles(profiles=tuple(rows))))
 
 
+def models(call: Call) -> None:
+    """Every preset, or one model with its facts; a path is that of a configuration."""
+    from fmha_cli.discovery.models import presets, wanted_model
+    from fmha_cli.report.documents.models import models_document
+
+    name = call.argument("model")
+    if name is None:
+        call.output.document(models_document(presets().values()))
+        return
+    wanted = wanted_model(name)
+    if wanted.note:
+        call.console.say(wanted.note)
+    call.output.document(models_document((wanted.model,)))
+
+
 def schema(call: Call) -> None:
     """Print one schema, or the names of all."""
     from fmha_cli.domain.codec import to_json
@@ -144,6 +160,12 @@ COMMANDS = {
         archs, options=ROWS, arguments=(Argument("arch", "One architecture [default: all]", complete="archs"),)
     ),
     "profiles": Command(profiles, options=ROWS),
+    "models": Command(
+        models,
+        options=ROWS,
+        arguments=(Argument("model", "A preset, or a config.json [default: all presets]", complete="models"),),
+        detail="--model NAME takes the place of the problem flags in run, validate, bench, explain, plan, build and inspect.",
+    ),
     "schema": Command(
         schema,
         options=DOCUMENT,

@@ -44,8 +44,21 @@ def _panel(name: str) -> str:
 PROBLEM = tuple(Opt.of(flag, _panel(flag.name), _COMPLETED.get(flag.name)) for flag in PROBLEM_FLAGS)
 SKIP_IMPOSSIBLE = Opt("skip-impossible", _B, "Drop the impossible points of a sweep, with a note", panel="Problem")
 
-_choosing, _files, _running, _output = (
-    partial(Opt, panel=panel) for panel in ("Choosing", "Files", "Running", "Output")
+_model, _choosing, _files, _running, _output = (
+    partial(Opt, panel=panel) for panel in ("Model", "Choosing", "Files", "Running", "Output")
+)
+
+MODELS = (
+    _model(
+        "model",
+        _T,
+        "The problems of a model's layers: a preset (see fmha models) or a config.json; other flags override; repeatable",
+        repeats=True,
+        metavar="NAME|FILE[:local|:global|:all]",
+        complete="models",
+    ),
+    _model("phase", _T, "What the model does [default: prefill]", choices=("prefill", "decode", "both")),
+    _model("tp", _S, "Devices among which the model's heads are divided [default: 1]"),
 )
 
 CHOOSING = (
@@ -144,9 +157,24 @@ REVISIONS = tuple(Opt.of(flag, "Choosing") for flag in own_options(Use.REVISION)
 """Options of single backends that choose the revision of their kernels."""
 
 RUNNING = (THREADS, TIMEOUT, OFFLINE, JOBS, CACHE_DIR, *BUILDING)
-ROOM = (*PROBLEM, SKIP_IMPOSSIBLE, *CHOOSING)
+ROOM = (*PROBLEM, SKIP_IMPOSSIBLE, *MODELS, *CHOOSING)
 
+_SHAPES = ("heads", "kv_heads", "hdim", "hdim_v")
 EXCLUDES: Mapping[str, tuple[str, ...]] = {
+    "model": (
+        *_SHAPES,
+        "mla_rope",
+        "mask",
+        "causal",
+        "window",
+        "sink_logits",
+        "alibi",
+        "softcap",
+        "scale",
+        "q",
+        "k",
+        "v",
+    ),
     "mask": ("causal", "window"),
     "causal": ("mask", "window"),
     "window": ("mask", "causal"),
@@ -162,7 +190,7 @@ EXCLUDES: Mapping[str, tuple[str, ...]] = {
     "alibi_slopes": ("bias", "bias_file"),
     "hdim_v": ("mla_rope",),
     "mla_rope": ("hdim_v",),
-    **dict.fromkeys(("q", "k", "v"), ("batch", "heads", "kv_heads", "seqlen", "seqlen_k", "hdim", "hdim_v", "dtype")),
+    **dict.fromkeys(("q", "k", "v"), (*_SHAPES, "batch", "seqlen", "seqlen_k", "dtype", "model")),
     **{form.value: tuple(other.value for other in FORMATS if other is not form) for form in FORMATS},
     "quiet": ("verbose",),
     "verbose": ("quiet",),

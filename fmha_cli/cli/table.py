@@ -40,6 +40,7 @@ COMMANDS = {
     "plugins": Entry("listing", "Built-in and installed plugins, and what is wrong with them"),
     "archs": Entry("listing", "The architectures and their facts"),
     "profiles": Entry("listing", "The named sets of kernels"),
+    "models": Entry("listing", "The presets of --model, or one model with the source of every fact"),
     "cache": Entry("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
     "sources": Entry("sources", "The pinned third-party sources: list, fetch, verify, path, rm"),
     "schema": Entry("listing", "The JSON schemas of what --json prints"),

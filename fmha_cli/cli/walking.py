@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from fmha_cli.cli.call import Call
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
-from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.measure.compare import Speed
 from fmha_cli.report.record import Record
 from fmha_cli.walk.request import Command, Request
 
 if TYPE_CHECKING:
+    from fmha_cli.cli.points import Point
     from fmha_cli.walk.run import Outcome
 
 
@@ -24,19 +24,21 @@ def walk_points(call: Call) -> int:
     Raises:
         FmhaError: before the first row: a usage error, a missing environment.
     """
-    from fmha_cli.cli.asked import problems_of, request_of
+    from fmha_cli.cli.asked import request_of
+    from fmha_cli.cli.points import points_of
     from fmha_cli.walk.run import run_points
 
-    problems = problems_of(call)
+    points = points_of(call)
     request = request_of(call, Command(call.command))
     if request.dry_run:
-        return dry_run(call, problems, request)
+        return dry_run(call, points, request)
     delivery = _Delivery(call)
     with call.console.progress(call.command) as progress:
         outcome = run_points(
-            problems,
+            [point.problem for point in points],
             request,
             call.registry,
+            layers=[point.layer for point in points],
             on_record=delivery.record,
             deliver=delivery.outcome,
             notify=call.console.say,
@@ -127,7 +129,7 @@ def resume_line(argv: Sequence[str], journal: str) -> str:
     return shlex.join(("fmha", *kept, "--resume", journal))
 
 
-def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
+def dry_run(call: Call, points: Sequence[Point], request: Request) -> int:
     """Show every row with its kernel and stages, and with launches if the backend can show them. Nothing runs, so
     NOT_RUN is not a failure. Kernels are built only to show their launches; without a compiler the exit code is 4."""
     from fmha_cli.cli.asked import found_by
@@ -139,10 +141,12 @@ def dry_run(call: Call, problems: Sequence[Problem], request: Request) -> int:
     from fmha_cli.walk.records import record_of
     from fmha_cli.walk.rows import plan_rows
 
+    problems = [point.problem for point in points]
     check_outputs(problems, request)
     refuse_timing(request)
     found = found_by(call, request.wanted)
-    rows = plan_rows(problems, request, call.registry, found, call.console.say)
+    layers = [point.layer for point in points]
+    rows = plan_rows(problems, request, call.registry, found, call.console.say, layers)
     check_outputs(problems, request, len(rows))
     fates, missing = dry_fates(rows, request, call.registry, call.console.say)
     pairs = zip(rows, fates, strict=True)

@@ -117,19 +117,30 @@ def resolve(
         ImpossibleProblem: a point that is impossible, unless ``skip_impossible``.
         EmptySelection: S003, every point is impossible.
     """
-    problems: list[Problem] = []
-    dropped: list[Dropped] = []
-    for raw in sweep.points():
-        try:
-            problems.append(Problem.of(**(complete(raw) if complete else raw)))
-        except ImpossibleProblem as error:
-            if not (skip_impossible and sweep.axes):
-                raise _at(error, raw, sweep) from error
-            dropped.append(Dropped(sweep.point_text(raw), error))
+    found = [resolve_point(sweep, raw, skip_impossible=skip_impossible, complete=complete) for raw in sweep.points()]
+    problems = tuple(one for one in found if isinstance(one, Problem))
+    dropped = tuple(one for one in found if isinstance(one, Dropped))
     if not problems:
-        what = f"every one of the {sweep.count} points is impossible"
-        raise EmptySelection(what, code="S003", where=dropped[0].error.where, why=f"the first: {dropped[0].error.what}")
-    return tuple(problems), tuple(dropped)
+        raise nothing_left(dropped)
+    return problems, dropped
+
+
+def resolve_point(
+    sweep: Sweep, raw: Raw, *, skip_impossible: bool = False, complete: Complete | None = None
+) -> Problem | Dropped:
+    """The problem of one point of a sweep, or why it is dropped. Arguments and errors are those of ``resolve``."""
+    try:
+        return Problem.of(**(complete(raw) if complete else raw))
+    except ImpossibleProblem as error:
+        if not (skip_impossible and sweep.axes):
+            raise _at(error, raw, sweep) from error
+        return Dropped(sweep.point_text(raw), error)
+
+
+def nothing_left(dropped: Sequence[Dropped]) -> EmptySelection:
+    """The error for points that were all dropped."""
+    what = f"every one of the {len(dropped)} points is impossible"
+    return EmptySelection(what, code="S003", where=dropped[0].error.where, why=f"the first: {dropped[0].error.what}")
 
 
 def _at(error: ImpossibleProblem, raw: Mapping[str, object], sweep: Sweep) -> ImpossibleProblem:

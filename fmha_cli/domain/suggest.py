@@ -23,6 +23,7 @@ class Kind(StrEnum):
     QSCALE = "qscale"
     COMMAND = "command"
     OPTION = "option"
+    MODEL = "model"
 
 
 def suggest(name: str, known: Iterable[str], kind: Kind | None = None, otherwise: str | None = None) -> str:

@@ -1,14 +1,39 @@
-"""The host memory that checking a row needs besides its arena: a lower bound, known before anything is allocated."""
+"""The memory that a row needs: lower bounds that are known before anything is allocated, and the Reason where there is less."""
 
 from __future__ import annotations
 
 from math import prod
 
+from fmha_cli.domain.device import DeviceFacts
+from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.quantities import size
+from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.tensors import shapes_of
 from fmha_cli.execution.layout import ArenaLayout
 
 _F64 = 8
+
+TOO_LARGE = "M003"
+"""Id of the Reason for a row that does not fit into memory."""
+
+
+def shortage(fault: MemoryError, what: str) -> Reason:
+    """The Reason why a row was not run.
+
+    Args:
+        what: that for which there is no memory.
+    """
+    return Reason(
+        TOO_LARGE, f"no memory for {what}: {fault}", "a smaller batch or length; --no-check needs no reference"
+    )
+
+
+def check_device(plan: Plan, device: DeviceFacts) -> None:
+    """Raises MemoryError: every tensor once, with the workspaces, is more than the device has."""
+    if 0 < device.memory_bytes < plan.predicted_bytes and not device.emulated:
+        have, need = size(device.memory_bytes), size(plan.predicted_bytes)
+        raise MemoryError(f"at least {need} are needed on {device.id}, which has {have}")
 
 
 def copies(layout: ArenaLayout) -> int:

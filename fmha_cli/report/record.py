@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
+from fmha_cli.domain.layer import LayerKind, Phase
 from fmha_cli.domain.members import Count, Hex64, Hidden, Least, ShownAs, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import Processor
@@ -58,7 +59,8 @@ class Record:
         host: digest of the machine: processor, driver, toolchains.
         processor: the machine's CPU, also where a GPU ran the kernel.
         settings: the run-time settings of the kernels that depend on the processor; None where there are none.
-        model: the preset of ``--model``.
+        model, phase, layer_kind, weight: of ``--model``: the preset or the path of the configuration, and the ``Layer`` for which the
+            problem stands; None where the flags name no model.
         peak_bytes: the worker's memory during the first launch, above its level before; see ``FirstLaunch``.
         lead: of the fastest of several backends: its time against the next one's; None for the others, and for one without rivals.
     """
@@ -112,6 +114,9 @@ class Record:
     settings: Settings | None = None
     selected_by: SelectedBy | None = None
     model: str | None = None
+    phase: Annotated[Phase | None, "of the model"] = None
+    layer_kind: Annotated[LayerKind | None, "of the model's layers that have this problem"] = None
+    weight: Annotated[int | None, Least(1), "how many layers of the model have this problem"] = None
 
     @property
     def checks(self) -> Annotated[Checks | None, "the worst fill"]:
@@ -174,7 +179,7 @@ class Record:
 
 
 _EARLIER = ("fmha.record/1", "fmha.record/2")
-_LATER = ("peak_bytes", "lead")
+_LATER = ("peak_bytes", "lead", "phase", "layer_kind", "weight")
 """Members that the first rows of this schema did not have."""
 
 

@@ -18,7 +18,7 @@ from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.arena import Arena
 from fmha_cli.execution.cases import Cases
 from fmha_cli.execution.clock import untimed
-from fmha_cli.execution.demand import reference_bytes
+from fmha_cli.execution.demand import check_device, reference_bytes, shortage
 from fmha_cli.execution.job import Job
 from fmha_cli.execution.judge import Judged, JudgePolicy, judge, recheck
 from fmha_cli.execution.layout import layout_of
@@ -83,7 +83,7 @@ class Executor:
             return Fate(
                 verdict=Verdict.OUT_OF_MEMORY,
                 artifacts=artifacts,
-                notes=(f"no memory for inputs, outputs and reference: {fault}",),
+                reasons=(shortage(fault, "inputs, outputs and reference"),),
             )
         with arena:
             judged, timed = self._judge(job, arena), None
@@ -189,6 +189,7 @@ class Executor:
     def _arena(self, job: Job) -> Arena:
         """Raises MemoryError: it, the copies of its tensors and the reference do not fit; nothing was allocated."""
         problem, request = job.plan.problem, self._request
+        check_device(job.plan, job.device)
         layout = layout_of(problem, job.plan.workspaces, gaps=request.command is Command.VALIDATE)
         return Arena(layout, also=reference_bytes(problem) if request.check else 0)
 

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import isinf
+from typing import Any
 
 from fmha_cli.discovery.builtins import own_options
 from fmha_cli.discovery.registry import Registry
@@ -14,6 +15,7 @@ from fmha_cli.domain.device import is_emulated
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.flags import FILLED
+from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.protocols import LaunchView
@@ -104,6 +106,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         judging=fate.judging,
         settings=fate.settings,
         peak_bytes=fate.peak_bytes,
+        **({} if row.layer is None else _members_of(row.layer)),
     )
     if row.choice is None or row.plan is None:
         return record
@@ -129,6 +132,11 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
         default_choice=row.default if request.all_kernels else None,
         selected_by=selected_by(row, request),
     )
+
+
+def _members_of(layer: Layer) -> dict[str, Any]:
+    """The members of a record that say for which layers of a model it stands."""
+    return {"model": layer.model, "phase": layer.phase, "layer_kind": layer.kind, "weight": layer.weight}
 
 
 def repro_line(problem: Problem, request: Request, digest: str | None = None) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import zip_longest
+from typing import Any
 
 from fmha_cli.discovery.registry import Registry
 from fmha_cli.discovery.select import Choice, Selection, select
@@ -12,6 +13,7 @@ from fmha_cli.discovery.wanted import Contenders, Wanted, contenders
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.errors import UnsupportedError, UsageError
+from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.plan import Plan
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.rules import Reason
@@ -36,6 +38,7 @@ class Row:
         fallback: the first reason of the nearest miss that was refused.
         home: the tree of sources from which the kernels of this side of ``--ab`` are built (``K@DIR``); None for the one
             that the options choose.
+        layer: the layers of ``--model`` for which the problem stands; None without a model.
     """
 
     group: int
@@ -50,6 +53,7 @@ class Row:
     turn: int | None = None
     fallback: str | None = None
     home: str | None = None
+    layer: Layer | None = None
 
     @property
     def orders(self) -> tuple[Order, ...]:
@@ -74,7 +78,9 @@ class Row:
         journal's first line (``invocation``)."""
         kernel = self.choice.kernel.name if self.choice else None
         device = self.choice.device.id if self.choice else None
-        place = [self.turn, self.asked]
+        place: list[Any] = [self.turn, self.asked]
+        if self.layer is not None:
+            place += [self.layer.model, self.layer.kind.value, self.layer.phase.value, self.layer.weight]
         return digest_of([self.group, self.problem.to_dict(), kernel, device, self.cache.value, *place])[:24]
 
     @property
@@ -109,10 +115,12 @@ def plan_rows(
     registry: Registry,
     found: Mapping[str, Availability],
     notify: Callable[[str], None] = lambda text: None,
+    layers: Sequence[Layer | None] = (),
 ) -> list[Row]:
     """Every row of a run, in the order in which they will be shown.
 
     Args:
+        layers: the layers of a model for which each point stands; empty without a model.
         notify: takes a line that says what ``--backend all`` compares, and what it leaves out.
 
     Raises:
@@ -122,7 +130,11 @@ def plan_rows(
     if compared is not None and compared.text is not None:
         notify(compared.text)
     planner = _Planner(request, registry, found, _caches(request), compared)
-    return [row for group, point in enumerate(points) for row in planner.rows_of(group, point)]
+    return [
+        replace(row, layer=layer)
+        for group, (point, layer) in enumerate(zip_longest(points, layers))
+        for row in planner.rows_of(group, point)
+    ]
 
 
 def _compared(request: Request, registry: Registry, found: Mapping[str, Availability]) -> Contenders:

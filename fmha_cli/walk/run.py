@@ -13,6 +13,7 @@ from fmha_cli.discovery.wanted import wanted_backends
 from fmha_cli.domain.device import Availability
 from fmha_cli.domain.encode import canonical_json
 from fmha_cli.domain.errors import UnsupportedError
+from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.phases import Tell, silent
 from fmha_cli.domain.problem import Problem
 from fmha_cli.execution.supervisor import Supervisor
@@ -58,6 +59,7 @@ def run_points(
     request: Request,
     registry: Registry,
     *,
+    layers: Sequence[Layer | None] = (),
     given: InputFiles | None = None,
     on_record: Callable[[Record], None] = lambda record: None,
     deliver: Callable[[Outcome], None] = lambda outcome: None,
@@ -69,6 +71,7 @@ def run_points(
     """Run every problem.
 
     Args:
+        layers: the layers of a model for which each point stands; empty without a model.
         given: the tensors that are not filled, if they do not come from the files of the request.
         on_record: receives each record as soon as it is complete; may raise ``StopWalk``.
         deliver: receives the outcome, with its journal, before the journal of a complete walk is removed. If it raises,
@@ -92,7 +95,7 @@ def run_points(
         supervisor = stack.enter_context(Supervisor())
         supervisor.start()  # it starts while rows are planned and kernels are built
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
-        rows = plan_rows(points, request, registry, found, notify)
+        rows = plan_rows(points, request, registry, found, notify, layers)
         check_outputs(points, request, len(rows))
         for line in notices(rows, registry, found, request):
             notify(line)

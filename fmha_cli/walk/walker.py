@@ -11,6 +11,7 @@ from fmha_cli.domain.plan import Artifact
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.cases import Cases
+from fmha_cli.execution.demand import shortage
 from fmha_cli.execution.journal import Journal
 from fmha_cli.measure.compare import Regret
 from fmha_cli.measure.roofline import PeakKind, impossible
@@ -179,12 +180,12 @@ class Walker:
         try:
             fates = self.executor.run_in_turns(rows, list(turns.values()))
         except MemoryError as fault:
-            note = f"no memory for {len(rows)} sets of inputs and outputs: {fault}"
+            reason = shortage(fault, f"{len(rows)} sets of inputs and outputs")
             if rows[0].asked is not None:  # apart, their times still say something
                 for index in turns:
-                    self._single(index, built, f"timed by itself: {note}")
+                    self._single(index, built, f"timed by itself: {reason.text}")
                 return
-            fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, notes=(note,)) for a in turns.values()]
+            fates = [Fate(verdict=Verdict.OUT_OF_MEMORY, artifacts=a, reasons=(reason,)) for a in turns.values()]
         fates = [self._believed(row, fate) for row, fate in zip(rows, fates, strict=True)]
         self._keep_compared(dict(zip(turns, beside(rows, fates), strict=True)))
 

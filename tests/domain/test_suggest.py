@@ -11,6 +11,7 @@ from fmha_cli.backends.builtins import BUILTINS
 from fmha_cli.cli.app import known_options
 from fmha_cli.cli.command import CommandSet
 from fmha_cli.cli.table import COMMANDS, declared
+from fmha_cli.discovery.models import presets
 from fmha_cli.domain.arch import arch_names, arch_root, load_arch
 from fmha_cli.domain.dtypes import DType, parse_dtypes
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS, Direction, Layout, QScale
@@ -33,6 +34,7 @@ KNOWN: dict[str, list[str]] = {
     "qscale": [x.value for x in QScale],
     "command": [*COMMANDS, *SUBCOMMANDS, "--version"],
     "option": sorted(OPTIONS),
+    "model": list(presets()),
 }
 
 

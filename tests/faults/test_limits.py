@@ -62,8 +62,9 @@ def test_a_problem_beyond_the_memory_ends_before_anything_is_allocated(
     assert done.code == 6, done.err
     for record in done.document["records"]:
         assert record["verdict"] == "OUT_OF_MEMORY"
-        said = " ".join(record["notes"])
-        assert re.search(r"at least [\d.,]+ [GT]iB are needed, 8\.00 GiB are available", said)
+        (reason,) = record["reasons"]
+        assert reason["id"] == "M003"
+        assert re.search(r"at least [\d.,]+ [GT]iB are needed, 8\.00 GiB are available", reason["text"])
 
 
 def test_the_other_rows_of_a_sweep_go_on(fmha: Fmha, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 from hypothesis import strategies as st
 from strategies import problems
 
+from fmha_cli.discovery.models import presets
 from fmha_cli.domain.arch import ArchSpec
 from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.decision import Supported, Trace, Unsupported
@@ -18,6 +19,7 @@ from fmha_cli.domain.errors import KernelFailure, UsageError
 from fmha_cli.domain.installation import CheckState, DoctorCheck, SourceState, SourceTree
 from fmha_cli.domain.journal import Asked, Built, Done, Finished, Line, Planned, Start
 from fmha_cli.domain.kernel import Algorithm, Family, KernelSpec
+from fmha_cli.domain.layer import LayerKind, Phase
 from fmha_cli.domain.plan import Artifact, Edited, Plan, Stage, Workspace
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import Processor
@@ -45,6 +47,7 @@ from fmha_cli.report.documents import (
     report,
 )
 from fmha_cli.report.documents.executed import executed_document
+from fmha_cli.report.documents.models import models_document
 from fmha_cli.report.parts import ErrorRow, Inputs, KernelRow, RunRow, SelectedBy, environment, stage_rows
 from fmha_cli.report.record import Record
 from fmha_cli.toolchain.cache.audit import ImportedEntry, VerifyReport
@@ -164,7 +167,10 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "processor": PROCESSOR,
         "settings": Settings(values={"prefetch_near": 1024, "prefetch_far": 8192}, source=SettingsFrom.MEASURED),
         "selected_by": SelectedBy.KERNEL,
-        "model": "a-model:local",
+        "model": "a-model",
+        "phase": Phase.DECODE,
+        "layer_kind": LayerKind.LOCAL,
+        "weight": 52,
     }
     return Record(**{**fields, **changes})
 
@@ -363,6 +369,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             explain.explain_document(PROBLEM, TRACE, kernel(), preference=PREFERENCE),
             explain.explain_document(PROBLEM, Trace(()), None, ["--hdim 80", "no --lse"]),
         ],
+        "models": [models_document(presets().values()), models_document([presets()["gemma-3-27b"]])],
         "rulebook": [to_json(pages.Rulebook(rules=(pages.RuleRow(id="K012", backends=("cpu",), text="it fits"),)))],
         "why": [
             to_json(

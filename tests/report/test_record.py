@@ -131,6 +131,13 @@ def test_a_row_of_the_second_version_is_read() -> None:
             Record.from_dict({name: value for name, value in new.items() if name != lost})
 
 
+@pytest.mark.parametrize("later", ["peak_bytes", "lead", "phase", "layer_kind", "weight"])
+def test_a_row_without_a_later_member_is_read(later: str) -> None:
+    new = record().to_dict()
+    row = Record.from_dict({name: value for name, value in new.items() if name != later}).to_dict()
+    assert row == {**new, later: None}
+
+
 @pytest.mark.parametrize(
     "damage",
     [

@@ -23,6 +23,7 @@ from fmha_cli.measure.stats import FEWEST
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.finite import is_note
+from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, cells_of, model_sums, sum_lines
 from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, spelled, united
 from fmha_cli.report.parts import OUTPUTS, Environment, ErrorRow, SelectedBy
 from fmha_cli.report.record import Record
@@ -37,6 +38,7 @@ class Report:
     error: ErrorRow | None
     environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
     records: Annotated[tuple[Mapping[str, Any], ...], ShownAs(tuple[Record, ...])]
+    sums: Annotated[tuple[ModelSum, ...], "of --model: what all layers cost"] = ()
 
 
 def report_document(
@@ -45,7 +47,7 @@ def report_document(
     """The document of some records. The commands print it at every exit code except 70 and 130."""
     rows = tuple(record.to_dict() if isinstance(record, Record) else record for record in records)
     failure = None if error is None else ErrorRow.of(error)
-    return to_json(Report(error=failure, environment=environment, records=rows))
+    return to_json(Report(error=failure, environment=environment, records=rows, sums=tuple(model_sums(rows))))
 
 
 Row = Mapping[str, Any]
@@ -65,6 +67,7 @@ def records_view(document: Row, color: bool = False) -> Table:
         rows.append(
             [
                 str(index + 1),
+                *cells_of(record),
                 problem_text(record["problem"]),
                 _kernel(record),
                 measured.get("cache", ""),
@@ -83,10 +86,11 @@ def records_view(document: Row, color: bool = False) -> Table:
             ]
         )
     if len({row[3] for row in rows} - {""}) == 1:  # a column with one cache mode throughout is useless
-        rows = [[*row[:3], "", *row[4:]] for row in rows]
+        rows = [[*row[:_CACHE], "", *row[_CACHE + 1 :]] for row in rows]
     details = [line for i, record in enumerate(records, 1) for line in _details(i, record)]
     details += _edits(records)
     details += judged_lines(records)
+    details += sum_lines([from_json(ModelSum, one) for one in document.get("sums", ())])
     if compared:
         details.append("  against: the first backend of the same problem and cache mode that was timed")
     if any(record.get("lead") for record in records):
@@ -106,6 +110,7 @@ def _said_of_kernel(word: str) -> str:
 _DIGEST = re.compile(r"[0-9a-f]{8}\*?")
 _COLUMNS = (
     Column("#", number=True, called="row", rank=1),
+    *LAYER_COLUMNS,
     Column("problem", common=spelled, words=True, fit=Fit.FOLD, least=20),
     Column("kernel", path="kernel.digest", common=_said_of_kernel, words=True, rank=2),
     Column("cache", path="measurement.cache", common="{} cache".format, rank=1),
@@ -122,6 +127,8 @@ _COLUMNS = (
     Column("against", fit=Fit.FOLD, rank=2),
     Column("winner", path="lead.ratio"),
 )
+
+_CACHE = next(index for index, column in enumerate(_COLUMNS) if column.name == "cache")
 
 _MARKS = {
     "NOISY": f"  NOISY: fewer than {FEWEST} samples, or an interval wider than {NOISY:.0%} of the median",

@@ -1,0 +1,179 @@
+"""The problems of a command line: those of its flags, or those of the layers of ``--model``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.options import EXCLUDES, MODELS
+from fmha_cli.discovery.sweep import Dropped, Raw, Sweep, expand, nothing_left, resolve_point
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.layer import Layer
+from fmha_cli.domain.problem import Problem
+from fmha_cli.report.lines import counted
+from fmha_cli.walk.request import TENSOR_OF_FLAG
+
+_SHAPED = ("q", "k", "v", "do")
+"""Files whose shapes are those of the problem, as a model's are."""
+
+
+Asked = Sequence[Sequence[tuple[Sweep, Layer | None]]]
+"""Sweeps that go in step: those of the layers of one model in one phase, or the only one."""
+
+
+@dataclass(frozen=True)
+class Point:
+    """A problem, and the layers of the model for which it stands, if there is a model."""
+
+    problem: Problem
+    layer: Layer | None = None
+
+
+def file_flags(call: Call) -> dict[str, str]:
+    """Flag key -> FILE[:KEY] of the tensors given as files."""
+    return {key: text for key in TENSOR_OF_FLAG if (text := call.settings.text(key))}
+
+
+def problems_of(call: Call) -> tuple[Problem, ...]:
+    """The problems of ``points_of``."""
+    return tuple(point.problem for point in points_of(call))
+
+
+def points_of(call: Call) -> tuple[Point, ...]:
+    """Every problem asked for: the points of a sweep in the order of ``fmha_cli.discovery.sweep``; of models, one phase
+    after the other, and for every point its layers side by side.
+
+    Raises:
+        UsageError: a malformed value, an unreadable file, or no such model.
+        ImpossibleProblem: an impossible problem, or point of a sweep without ``--skip-impossible``.
+        EmptySelection: S003, every point is impossible.
+    """
+    return _points_of(call, sweeps_of(call))
+
+
+def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
+    files, complete = file_flags(call), None
+    if not all(text.startswith("filled") for text in files.values()):
+        from fmha_cli.walk.input_files import flags_from_files, read_input_files
+
+        complete = partial(flags_from_files, given=read_input_files(files))
+    skip, points, dropped = call.settings.on("skip_impossible"), list[Point](), list[Dropped]()
+    for sweep, raw, layer in _in_step(asked):
+        found = resolve_point(sweep, raw, skip_impossible=skip, complete=complete)
+        if isinstance(found, Dropped):
+            dropped.append(found)
+        else:
+            points.append(Point(found, layer))
+    if not points:
+        raise nothing_left(dropped)
+    for point in dropped:
+        call.console.say(f"dropped {point.text}: {point.error.what}")
+    _announce(call, [sweep for group in asked for sweep, _ in group], len(points), len(dropped))
+    for text in dict.fromkeys(filter(None, (_empty_splits(point.problem) for point in points))):
+        call.console.say(text)
+    return tuple(points)
+
+
+def sweeps_of(call: Call) -> Asked:
+    """The sweeps of a command line.
+
+    Raises:
+        UsageError: a malformed sweep; no such model; an option of models without a model, or tensor files beside one.
+        ImpossibleProblem: P019, heads that cannot be divided.
+    """
+    names, settings = call.settings.many("model"), call.settings
+    if not names:
+        lonely = next((option.key for option in MODELS if option.key in settings.values), None)
+        if lonely is not None:
+            what = f"{settings.where(lonely)} without --model"
+            raise UsageError(
+                what, code="E002", where=settings.where(lonely), help="--model NAME; `fmha models` lists them"
+            )
+        return [[(expand(call.problem_flags), None)]]
+    shaped = next((key for key in _SHAPED if settings.text(key)), None)
+    if shaped is not None:
+        why = "the shapes would follow from both"
+        raise UsageError(f"--model and --{shaped} contradict each other", code="E002", where=f"--{shaped}", why=why)
+    return list(_of_models(call, names))
+
+
+def _of_models(call: Call, names: Sequence[str]) -> Iterator[list[tuple[Sweep, Layer | None]]]:
+    from fmha_cli.discovery.models import completed, phases_of, wanted_model
+
+    given: dict[str, Any] = call.problem_flags
+    drops = frozenset(key for flag in given for key in EXCLUDES.get(flag, ()))
+    tp = call.settings.size("tp", 1, 1)
+    for name in names:
+        wanted = wanted_model(name)
+        if wanted.note:
+            call.console.say(wanted.note)
+        if wanted.model.other_layers:
+            left = counted(wanted.model.other_layers, "layer")
+            call.console.say(f"{wanted.model.name}: {left} without softmax attention, which no row counts")
+        for phase in phases_of(call.settings.text("phase")):
+            yield [
+                (
+                    expand(completed(given, wanted.model, one, phase, tp, drops)),
+                    Layer(model=wanted.model.name, kind=one.kind, phase=phase, weight=one.count),
+                )
+                for one in wanted.layers
+            ]
+
+
+def _in_step(asked: Asked) -> Iterator[tuple[Sweep, Raw, Layer | None]]:
+    """The points of all sweeps; of those that go in step, the first point of each, then the second of each, and so on."""
+    for group in asked:
+        for raws in zip(*(sweep.points() for sweep, _ in group), strict=True):
+            for (sweep, layer), raw in zip(group, raws, strict=True):
+                yield sweep, raw, layer
+
+
+def _announce(call: Call, sweeps: Sequence[Sweep], points: int, dropped: int) -> None:
+    """One line about a sweep of several problems."""
+    less = f", {dropped} impossible ones dropped" if dropped else ""
+    if len(sweeps) == 1:
+        if sweeps[0].axes:
+            call.console.say(f"{sweeps[0].text()}{less}")
+        return
+    call.console.say(f"{counted(points, 'problem')} of {', '.join(call.settings.many('model'))}{less}")
+
+
+def _empty_splits(problem: Problem) -> str | None:
+    """A word about more key splits than keys, which is no error but surely no wish either."""
+    keys, splits = max(problem.key_lengths(), default=0), problem.splits
+    if splits <= keys:
+        return None
+    return f"--splits {splits} for {counted(keys, 'key')}: {counted(splits - keys, 'split')} at least will be empty"
+
+
+def one_problem(call: Call) -> Problem:
+    """The problem of a command that takes one.
+
+    Raises:
+        UsageError: a sweep, or a model with several problems.
+    """
+    asked = sweeps_of(call)
+    points = _points_of(call, asked)
+    if len(points) == 1:
+        return points[0].problem
+    axes = list(dict.fromkeys(axis for group in asked for sweep, _ in group for axis in sweep.axes))
+    flags = list(dict.fromkeys(axis.flag for axis in axes))
+    why = [f"--{axis.flag.name} has {len(axis.values)} values: {', '.join(axis.values)}" for axis in axes]
+    ways = [f"give one value of {' and of '.join(f'--{flag.name}' for flag in flags)}"] if flags else []
+    kinds = list(dict.fromkeys(point.layer.kind for point in points if point.layer is not None))
+    if len(kinds) > 1:
+        why.append(f"the model has {' and '.join(kinds)} layers")
+        ways.append(f"--model NAME:{kinds[0]}")
+    if len({point.layer.phase for point in points if point.layer is not None}) > 1:
+        why.append("--phase both has two phases")
+        ways.append("--phase prefill or decode")
+    raise UsageError(
+        f"fmha {call.command} takes one problem, not a sweep of {len(points)}",
+        code="E002",
+        where="; ".join([call.settings.where(flag.key) for flag in flags]) or "--model",
+        why="; ".join(why) or f"--model is given {len(call.settings.many('model'))} times",
+        help="; ".join(ways) or "give one",
+    )

@@ -1,0 +1,224 @@
+"""``Model``: the attention of a language model, made from facts with sources, and the problem flags of its layers.
+
+Facts are named as in ``FACTS``, whether they come from a preset in ``arch_specs/`` or from the configuration of a model. A window
+of W keys includes the query's own, so its mask has W - 1 keys to the left.
+
+Multi-head latent attention has two forms. In prefill every head has keys and values of its own. In decode the projections are
+absorbed into Q and O: all heads share one latent row, whose first columns are V (DeepSeek-AI, "DeepSeek-V2" (2024), section 2.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import cast
+
+from fmha_cli.domain.errors import ImpossibleProblem
+from fmha_cli.domain.flags import FILLED
+from fmha_cli.domain.layer import LayerKind, Phase
+
+FACTS: Mapping[str, str] = {
+    "layers": "layers with attention",
+    "local_layers": "of these, with the window [default: all with a window, else none]",
+    "heads": "query heads",
+    "kv_heads": "key/value heads",
+    "hdim": "head dim of Q and K",
+    "hdim_v": "head dim of V [default: = hdim]",
+    "window": "keys that a query of a local layer sees, its own included",
+    "global_kv_heads": "key/value heads of the global layers [default: = kv_heads]",
+    "global_hdim": "head dim of the global layers [default: = hdim]",
+    "softcap": "cap of the scores [default: off]",
+    "scale": "softmax scale [default: 1/sqrt(hdim)]",
+    "sink_logits": "every head has a learned sink logit",
+    "alibi": "standard ALiBi slopes",
+    "latent": "columns of the shared latent row, which are V in decode (kv_lora_rank)",
+    "latent_rope": "columns behind them, the rotary key (qk_rope_head_dim)",
+    "other_layers": "layers without softmax attention, which no row counts",
+}
+"""The facts that make a model, in the order in which they are shown."""
+
+_NEEDED = ("layers", "heads", "kv_heads", "hdim")
+_NUMBERS, _SWITCHES = ("softcap", "scale"), ("sink_logits", "alibi")
+_MAY_BE_0 = ("local_layers", "other_layers")
+
+Value = int | float | bool
+
+
+@dataclass(frozen=True)
+class Fact:
+    """A value, and where it is from."""
+
+    value: Value
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layers:
+    """The layers of one kind.
+
+    Attributes:
+        count: how many the model has.
+        window: keys that a query sees, its own included; None = all up to its own.
+    """
+
+    kind: LayerKind
+    count: int
+    kv_heads: int
+    hdim: int
+    hdim_v: int
+    window: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The attention layers of a model.
+
+    Attributes:
+        name: of the preset, or the path of the configuration.
+        facts: from which everything else follows.
+        layers: one entry for each kind of layer that the model has, local ones first.
+        scale: of the softmax; None = 1/sqrt(hdim).
+        latent, latent_rope: columns of the latent row; 0 without multi-head latent attention.
+        other_layers: layers without softmax attention.
+    """
+
+    name: str
+    title: str
+    heads: int
+    layers: tuple[Layers, ...]
+    softcap: float = 0.0
+    scale: float | None = None
+    sink_logits: bool = False
+    alibi: bool = False
+    latent: int = 0
+    latent_rope: int = 0
+    other_layers: int = 0
+    facts: Mapping[str, Fact] = field(default_factory=dict, hash=False)
+
+    def flags(self, layers: Layers, phase: Phase, tp: int = 1, *, one_query: bool = False) -> dict[str, str | bool]:
+        """The problem flags that the model decides; batch and lengths are not among them.
+
+        Args:
+            layers: one of the model's kinds.
+            tp: devices among which the heads are divided.
+            one_query: each sequence has one query, so the causal mask hides nothing.
+
+        Raises:
+            ImpossibleProblem: P019, the heads cannot be divided so.
+        """
+        heads = self._divided(self.heads, tp, "heads")
+        absorbed = self.latent > 0 and phase is Phase.DECODE
+        scale = self.scale
+        if absorbed:
+            shape = {"kv_heads": 1, "hdim": self.latent + self.latent_rope, "mla_rope": self.latent_rope}
+            scale = scale if scale is not None else layers.hdim**-0.5  # that of the heads before absorption
+        else:
+            shape = {"kv_heads": self._divided(layers.kv_heads, tp, "key/value heads", least=1), "hdim": layers.hdim}
+            shape |= {"hdim_v": layers.hdim_v} if layers.hdim_v != layers.hdim else {}
+        out: dict[str, str | bool] = {"heads": str(heads), **{name: str(size) for name, size in shape.items()}}
+        if layers.window is not None:
+            out["mask"] = f"window:{layers.window - 1},0"
+        elif not one_query:
+            out["mask"] = "causal"
+        out |= {"softcap": repr(self.softcap)} if self.softcap else {}
+        out |= {"scale": repr(scale)} if scale is not None else {}
+        out |= {"sink_logits": FILLED} if self.sink_logits else {}
+        return {**out, "alibi": True} if self.alibi else out
+
+    def _divided(self, number: int, tp: int, what: str, least: int = 0) -> int:
+        """The heads of one device. Key/value heads that are fewer than the devices are copied, so each has one."""
+        if number % tp == 0:
+            return number // tp
+        if least and number < tp and tp % number == 0:
+            return least
+        why = "every device has the same number of heads" + (", or a copy of one key/value head" if least else "")
+        ways = ", ".join(str(n) for n in range(1, self.heads + 1) if self._fits(n))
+        raise ImpossibleProblem(
+            f"--tp {tp}: {self.name} has {number} {what}",
+            code="P019",
+            where="--tp",
+            why=why,
+            help=f"--tp one of {ways}",
+        )
+
+    def _fits(self, tp: int) -> bool:
+        kv = [layers.kv_heads for layers in self.layers]
+        return self.heads % tp == 0 and all(n % tp == 0 or (n < tp and tp % n == 0) for n in kv)
+
+
+def model_of(name: str, title: str, facts: Mapping[str, Fact]) -> Model:
+    """The model that facts make.
+
+    Raises:
+        ValueError: a fact is missing, unknown, of another type or out of range, or two of them contradict each other.
+    """
+    for key, fact in facts.items():
+        _check(key, fact)
+    lacking = [key for key in _NEEDED if key not in facts]
+    if lacking:
+        raise ValueError(f"lacks {', '.join(lacking)}")
+    values = {key: fact.value for key, fact in facts.items()}
+
+    def size(key: str, default: int = 0) -> int:
+        return cast(int, values.get(key, default))
+
+    layers, window = size("layers"), values.get("window")
+    local = size("local_layers", layers if window is not None else 0)
+    hdim, kv_heads = size("hdim"), size("kv_heads")
+    far_hdim, far_kv = size("global_hdim", hdim), size("global_kv_heads", kv_heads)
+    for number in {kv_heads, far_kv}:
+        if size("heads") % number:
+            raise ValueError(f"{size('heads')} heads are not a multiple of {number} key/value heads")
+    if local > layers:
+        raise ValueError(f"{local} local layers of {layers}")
+    if local and window is None:
+        raise ValueError(f"{local} local layers without a window")
+    if ("latent" in values) != ("latent_rope" in values):
+        raise ValueError("latent and latent_rope need each other")
+    near = Layers(
+        kind=LayerKind.LOCAL,
+        count=local,
+        kv_heads=kv_heads,
+        hdim=hdim,
+        hdim_v=size("hdim_v", hdim),
+        window=size("window"),
+    )
+    far = Layers(
+        kind=LayerKind.GLOBAL,
+        count=layers - local,
+        kv_heads=far_kv,
+        hdim=far_hdim,
+        hdim_v=size("hdim_v", hdim) if "global_hdim" not in values else far_hdim,
+        window=None,
+    )
+    return Model(
+        name=name,
+        title=title,
+        heads=size("heads"),
+        layers=tuple(one for one in (near, far) if one.count),
+        softcap=float(values.get("softcap", 0.0)),
+        scale=float(values["scale"]) if "scale" in values else None,
+        sink_logits=bool(values.get("sink_logits")),
+        alibi=bool(values.get("alibi")),
+        latent=size("latent"),
+        latent_rope=size("latent_rope"),
+        other_layers=size("other_layers"),
+        facts={key: facts[key] for key in FACTS if key in facts},
+    )
+
+
+def _check(key: str, fact: Fact) -> None:
+    """Raises ValueError: an unknown fact, or a value that it cannot have."""
+    value = fact.value
+    if key not in FACTS:
+        raise ValueError(f"{key}: no such fact")
+    if not fact.source:
+        raise ValueError(f"{key} has no source")
+    if key in _SWITCHES:
+        good = isinstance(value, bool)
+    elif key in _NUMBERS:
+        good = isinstance(value, int | float) and not isinstance(value, bool) and value > 0
+    else:
+        good = type(value) is int and value >= (0 if key in _MAY_BE_0 else 1)
+    if not good:
+        raise ValueError(f"{key} {value!r}: not a value that it can have")

@@ -1,0 +1,177 @@
+"""What the layers of a model cost: the columns that name them, and the time of all layers together.
+
+The sum of a model takes the median time of each kind of layer, times the number of such layers. It counts the layers that
+lack a time, so that nobody takes a part for the whole.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fmha_cli.domain.errors import ExitCode
+from fmha_cli.domain.layer import LayerKind, Phase
+from fmha_cli.domain.members import Count, Least, Then
+from fmha_cli.domain.quantities import duration
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.column import Column
+from fmha_cli.report.lines import problem_text
+from fmha_cli.report.parts import SelectedBy
+
+Row = Mapping[str, Any]
+
+LAYER_COLUMNS = (
+    Column("model", common="{}".format, rank=2),
+    Column("phase", common="{}".format, rank=2),
+    Column("layers"),
+)
+"""The columns that say for which layers of a model a row stands."""
+
+NO_LAYER = ("", "", "")
+
+
+def layer_cells(model: str, phase: str, kind: str, weight: int) -> tuple[str, str, str]:
+    """The cells of ``LAYER_COLUMNS``."""
+    return model, phase, f"{weight} {kind}"
+
+
+def cells_of(record: Row) -> tuple[str, str, str]:
+    """The cells of a record; empty without a model."""
+    if not _of_a_model(record):
+        return NO_LAYER
+    return layer_cells(record["model"], record["phase"], record["layer_kind"], record["weight"])
+
+
+def _of_a_model(record: Row) -> bool:
+    return all(record.get(name) is not None for name in ("model", "phase", "layer_kind", "weight"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class LayerTime:
+    """The layers of one kind in a sum."""
+
+    kind: LayerKind
+    weight: Annotated[int, Least(1), "the number of such layers"]
+    row: Annotated[int, Least(1), "number of the record, from 1"]
+    verdict: Verdict
+    time_ns: Annotated[Count | None, "median of one layer; null: no time that counts"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSum:
+    """The time of a model's layers in one phase, at one point of the sweep."""
+
+    model: str
+    phase: Phase
+    point: Annotated[str, "what the problems of all its layers share"]
+    backend: Annotated[str | None, "null: chosen for each kind of layer"]
+    cache: Annotated[str | None, "state of the caches; null: nothing was timed"]
+    layers: tuple[LayerTime, ...]
+    time_ns: Annotated[Count, "the medians of the layers that have a time, each times the number of such layers"]
+    timed: Annotated[Count, "layers that have a time"]
+    total: Annotated[Count, "layers that were asked for", Then("complete")]
+
+    @property
+    def complete(self) -> Annotated[bool, "every layer has a time"]:
+        return self.timed == self.total
+
+    def text(self, shown: str) -> str:
+        """The sum in one line, with ``shown`` for its point."""
+        words = (self.model, self.phase, shown, self.backend or "", self.cache or "")
+        kinds = ", ".join(f"{one.weight} {one.kind} {duration(one.time_ns)} each" for one in self.layers if one.time_ns)
+        what = f"{' '.join(filter(None, words))}: "
+        if self.complete:
+            return f"{what}{duration(self.time_ns)} in {self.total} layers ({kinds})"
+        lost = ", ".join(f"{one.weight} {one.kind} ({one.verdict})" for one in self.layers if one.time_ns is None)
+        some = f"{duration(self.time_ns)} in {self.timed} of {self.total} layers ({kinds}); " if self.timed else ""
+        return f"{what}incomplete: {some}no time of {lost}"
+
+
+def model_sums(records: Sequence[Row]) -> list[ModelSum]:
+    """The sums of the models in the records of ``bench``, in the order of their first rows."""
+    compared = any(record["selected_by"] == SelectedBy.BACKEND for record in records)
+    groups: dict[tuple[object, ...], list[tuple[int, Row]]] = {}
+    for number, record in enumerate(records, 1):
+        timed = (record["run"] or {}).get("command") == "bench"
+        if timed and _of_a_model(record) and record["default_choice"] is not False:
+            groups.setdefault(_place(record, compared), []).append((number, record))
+    return [one for key, rows in groups.items() for one in _sums(rows, key[-1] is not None)]
+
+
+def _place(record: Row, compared: bool) -> tuple[object, ...]:
+    """What the rows of one sum have in common; the last item is the backend or kernel whose rows are summed."""
+    problem = record["problem"]
+    point = {key: value for key, value in problem.items() if key not in _OF_THE_LAYER}
+    own = record["backend"] if compared else None
+    if record["selected_by"] == SelectedBy.PAIR:
+        own = record["kernel"]["digest"]
+    return record["model"], record["phase"], repr(sorted(point.items())), own
+
+
+_OF_THE_LAYER = ("mask", "kv_heads", "hdim", "hdim_v", "scale", "mla_rope")
+"""Members of a problem in which layers of one model may differ."""
+
+
+def _sums(rows: Sequence[tuple[int, Row]], named: bool) -> Iterator[ModelSum]:
+    """The sums of rows in one place: one for each state of the caches, and for each time that the point was asked for."""
+    kinds = list(dict.fromkeys(record["layer_kind"] for _, record in rows))
+    known = dict.fromkeys(cache for _, record in rows if (cache := _cache(record)) is not None)
+    caches: list[str | None] = [*known] or [None]
+    for cache in caches:
+        here = [one for one in rows if _cache(one[1]) in (cache, None)]
+        fit = {kind: [one for one in here if one[1]["layer_kind"] == kind] for kind in kinds}
+        for turn in range(max(map(len, fit.values()))):
+            yield _sum([found[turn] for found in fit.values() if turn < len(found)], cache, named)
+
+
+def _cache(record: Row) -> str | None:
+    measured = record["measurement"]
+    return None if measured is None else str(measured["cache"])
+
+
+def _sum(rows: Sequence[tuple[int, Row]], cache: str | None, named: bool) -> ModelSum:
+    first = rows[0][1]
+    layers = tuple(
+        LayerTime(
+            kind=LayerKind(record["layer_kind"]),
+            weight=record["weight"],
+            row=number,
+            verdict=Verdict(record["verdict"]),
+            time_ns=_time(record),
+        )
+        for number, record in rows
+    )
+    words = [problem_text(record["problem"]).split() for _, record in rows]
+    return ModelSum(
+        model=first["model"],
+        phase=Phase(first["phase"]),
+        point=" ".join(word for word in words[0] if all(word in other for other in words)),
+        backend=first["backend"] if named else None,
+        cache=cache,
+        layers=layers,
+        time_ns=sum(one.weight * one.time_ns for one in layers if one.time_ns is not None),
+        timed=sum(one.weight for one in layers if one.time_ns is not None),
+        total=sum(one.weight for one in layers),
+    )
+
+
+def _time(record: Row) -> int | None:
+    """The median of a row that is good."""
+    good = Verdict(record["verdict"]).exit_code is ExitCode.OK
+    return record["measurement"]["median_ns"] if good and record["measurement"] is not None else None
+
+
+_SIZE = re.compile(r"[bs]\d")
+"""The words of ``problem_text`` for batch and lengths."""
+
+
+def sum_lines(sums: Sequence[ModelSum]) -> list[str]:
+    """One line for each sum; what the points of all sums share is left out, but for batch and lengths."""
+    points = [one.point.split() for one in sums]
+    shared = {word for word in (points[0] if points else ()) if all(word in other for other in points)}
+    return [
+        f"  {one.text(' '.join(word for word in words if word not in shared or _SIZE.match(word)))}"
+        for one, words in zip(sums, points, strict=True)
+    ]

@@ -1,0 +1,306 @@
+"""Configurations of each family, written by hand with the members that matter, and what is read from them."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fmha_cli.discovery import model_config
+from fmha_cli.discovery.model_config import FILE, Read, read_config
+from fmha_cli.domain.arch import arch_root
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.layer import Phase
+from fmha_cli.domain.problem import Problem
+
+Config = Mapping[str, Any]
+
+LLAMA: Config = {"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32}
+GQA: Config = {**LLAMA, "num_key_value_heads": 8}
+QWEN2: Config = {**GQA, "model_type": "qwen2", "max_window_layers": 20, "sliding_window": 4096}
+QWEN3: Config = {**GQA, "model_type": "qwen3", "hidden_size": 5120, "num_attention_heads": 64, "head_dim": 128}
+GEMMA2: Config = {
+    "model_type": "gemma2",
+    "hidden_size": 4608,
+    "num_hidden_layers": 46,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 16,
+    "head_dim": 128,
+    "query_pre_attn_scalar": 144,
+    "sliding_window": 4096,
+}
+GEMMA3_4B: Config = {
+    "model_type": "gemma3",
+    "text_config": {"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34, "sliding_window": 1024},
+    "vision_config": {"hidden_size": 1152, "num_hidden_layers": 27, "num_attention_heads": 16},
+}
+"""As published: what its class fills in is not in the file."""
+
+GEMMA3_27B: Config = {
+    "model_type": "gemma3",
+    "text_config": {
+        "hidden_size": 5376,
+        "num_hidden_layers": 62,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 16,
+        "head_dim": 128,
+        "query_pre_attn_scalar": 168,
+        "sliding_window": 1024,
+    },
+}
+GEMMA4: Config = {
+    "model_type": "gemma4",
+    "text_config": {
+        "model_type": "gemma4_text",
+        "hidden_size": 2816,
+        "num_hidden_layers": 6,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 8,
+        "head_dim": 256,
+        "global_head_dim": 512,
+        "num_global_key_value_heads": 2,
+        "attention_k_eq_v": True,
+        "sliding_window": 1024,
+        "use_bidirectional_attention": "vision",
+        "layer_types": ["sliding_attention"] * 5 + ["full_attention"],
+    },
+}
+GPT_OSS: Config = {
+    "model_type": "gpt_oss",
+    "hidden_size": 2880,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 64,
+    "sliding_window": 128,
+    "layer_types": ["sliding_attention", "full_attention"] * 2,
+}
+DEEPSEEK: Config = {
+    "model_type": "deepseek_v3",
+    "hidden_size": 7168,
+    "num_hidden_layers": 61,
+    "num_attention_heads": 128,
+    "num_key_value_heads": 128,
+    "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0},
+}
+NEXT: Config = {
+    "model_type": "qwen3_next",
+    "hidden_size": 2048,
+    "num_hidden_layers": 48,
+    "num_attention_heads": 16,
+    "num_key_value_heads": 2,
+    "head_dim": 256,
+    "full_attention_interval": 4,
+}
+FAMILIES: Mapping[str, tuple[Config, str]] = {
+    "llama": (LLAMA, "h32/32 d128 causal x32"),
+    "llama with groups": (GQA, "h32/8 d128 causal x32"),
+    "null is null": ({**LLAMA, "num_key_value_heads": None, "head_dim": None}, "h32/32 d128 causal x32"),
+    "gpt2": ({"model_type": "gpt2", "n_embd": 768, "n_layer": 12, "n_head": 12}, "h12/12 d64 causal x12"),
+    "falcon": ({**LLAMA, "model_type": "falcon", "multi_query": True}, "h32/1 d128 causal x32"),
+    "mistral": ({**GQA, "model_type": "mistral"}, "h32/8 d128 window:4095,0 x32"),
+    "mistral without its window": ({**GQA, "model_type": "mistral", "sliding_window": None}, "h32/8 d128 causal x32"),
+    "mixtral": ({**GQA, "model_type": "mixtral"}, "h32/8 d128 causal x32"),
+    "qwen2, window off": ({**QWEN2, "use_sliding_window": False}, "h32/8 d128 causal x32"),
+    "qwen2, window off by default": (QWEN2, "h32/8 d128 causal x32"),
+    "qwen2, window on": ({**QWEN2, "use_sliding_window": True}, "h32/8 d128 window:4095,0 x12, causal x20"),
+    "qwen3": (QWEN3, "h64/8 d128 causal x32"),
+    "qwen3 by its default": ({k: v for k, v in QWEN3.items() if k != "head_dim"}, "h64/8 d128 causal x32"),
+    "phi3": ({**LLAMA, "model_type": "phi3", "sliding_window": 2047}, "h32/32 d128 window:2046,0 x32"),
+    "gemma2": (GEMMA2, f"h32/16 d128 window:4095,0 x23, causal x23 cap50 scale{144**-0.5}"),
+    "gemma3, all by default": (GEMMA3_4B, "h8/4 d256 window:1023,0 x29, causal x5"),
+    "gemma3": (GEMMA3_27B, f"h32/16 d128 window:1023,0 x52, causal x10 scale{168**-0.5}"),
+    "gemma4": (GEMMA4, "h16/8 d256 window:1023,0 x5, h16/2 d512 causal x1 scale1.0"),
+    "gpt_oss": (GPT_OSS, "h64/8 d64 window:127,0 x2, causal x2 sinks"),
+    "gpt_oss by its default": ({k: v for k, v in GPT_OSS.items() if k != "layer_types"}, "h64/8 d64 window:127,0 x2, causal x2 sinks"),
+    "olmo3": ({**GQA, "model_type": "olmo3"}, "h32/8 d128 window:4095,0 x24, causal x8"),
+    "cohere2": ({**GQA, "model_type": "cohere2", "sliding_window_pattern": 2}, "h32/8 d128 window:4095,0 x16, causal x16"),
+    "deepseek": (DEEPSEEK, f"h128/128 d192/128 causal x61 scale{192**-0.5 * (0.1 * math.log(40) + 1) ** 2}"),
+    "deepseek without yarn": ({**DEEPSEEK, "rope_scaling": None}, "h128/128 d192/128 causal x61"),
+    "layers without attention": (NEXT, "h16/2 d256 causal x12"),
+    "granite": ({**GQA, "model_type": "granite", "attention_multiplier": 0.0078125}, "h32/8 d128 causal x32 scale0.0078125"),
+}  # fmt: skip
+"""Each family: a configuration, and the problems that it makes in prefill."""
+
+
+def read(config: object, folder: Path) -> Read:
+    path = folder / "config.json"
+    path.write_text(json.dumps(config), "utf-8")
+    return read_config(path, "./config.json")
+
+
+def told(found: Read) -> str:
+    """The problems of the model as ``FAMILIES`` writes them."""
+    problems = [Problem.of(**{**found.model.flags(one, Phase.PREFILL), "seqlen": 32}) for one in found.model.layers]
+    shapes = [f"h{p.heads}/{p.kv_heads} d{p.hdim}" + ("" if p.hdim == p.hdim_v else f"/{p.hdim_v}") for p in problems]
+    kinds = [f"{p.mask.text()} x{one.count}" for p, one in zip(problems, found.model.layers, strict=True)]
+    kinds[0] = f"{shapes[0]} {kinds[0]}"
+    kinds[1:] = [
+        kind if shape == shapes[0] else f"{shape} {kind}" for shape, kind in zip(shapes[1:], kinds[1:], strict=True)
+    ]
+    first = problems[0]
+    parts = [", ".join(kinds)] + ([f"cap{first.softcap:g}"] if first.softcap else [])
+    parts += [f"scale{first.scale}"] if first.scale != first.hdim**-0.5 else []
+    return " ".join(parts + (["sinks"] if first.sink_logits else []))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_configuration_of_each_family(family: str, tmp_path: Path) -> None:
+    config, expected = FAMILIES[family]
+    assert told(read(config, tmp_path)) == expected
+
+
+@pytest.mark.parametrize(
+    ("family", "ignored"),
+    [
+        ("qwen3", "head_dim"),
+        ("gemma3", "num_key_value_heads"),
+        ("gemma2", "query_pre_attn_scalar"),
+        ("gemma4", "global_head_dim"),
+        ("gpt_oss", "sliding_window"),
+        ("deepseek", "v_head_dim"),
+        ("phi3", "sliding_window"),
+        ("mistral without its window", "sliding_window"),
+        ("qwen2, window off", "use_sliding_window"),
+        ("cohere2", "sliding_window_pattern"),
+    ],
+)
+def test_a_reader_that_ignores_a_member_is_caught(
+    family: str, ignored: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A planted fault: the member is not seen."""
+    honest = model_config._Config.get
+
+    def planted(self: Any, *keys: str) -> Any:
+        if ignored in keys:
+            rest = {key: value for key, value in self.members.items() if key != ignored}
+            kept = self.members.get(ignored, 0) is None  # a null that is taken for a missing member
+            defaults = {key: value for key, value in self.defaults.items() if kept or key != ignored}
+            self = model_config._Config(rest, self.kind, self.place, defaults, self.origin)
+        return honest(self, *keys)
+
+    monkeypatch.setattr(model_config._Config, "get", planted)
+    config, expected = FAMILIES[family]
+    with suppress(UsageError):  # refusing is as good
+        assert told(read(config, tmp_path)) != expected
+
+
+def test_every_fact_says_which_member_it_is_from(tmp_path: Path) -> None:
+    facts = read(GEMMA3_4B, tmp_path).model.facts
+    assert facts["layers"].source == "text_config.num_hidden_layers"
+    assert facts["window"].source == "text_config.sliding_window"
+    assert facts["heads"].source.startswith("num_attention_heads, default of gemma3_text (huggingface/transformers")
+    assert all(fact.source for fact in facts.values())
+
+
+def test_layers_without_attention_are_counted_apart(tmp_path: Path) -> None:
+    model = read(NEXT, tmp_path).model
+    assert (model.other_layers, [one.count for one in model.layers]) == (36, [12])
+    kinds = ["linear_attention", "full_attention", "conv", "sliding_attention"]
+    mixed = read({**GQA, "num_hidden_layers": 4, "layer_types": kinds, "sliding_window": 8}, tmp_path).model
+    assert (mixed.other_layers, [one.count for one in mixed.layers]) == (2, [1, 1])
+
+
+def test_a_class_that_is_not_known_is_said(tmp_path: Path) -> None:
+    assert read(GQA, tmp_path).note == ""
+    assert read({**GQA, "model_type": "newcomer"}, tmp_path).note.startswith("model_type newcomer: the defaults")
+    assert "without model_type" in read({k: v for k, v in GQA.items() if k != "model_type"}, tmp_path).note
+
+
+def test_a_folder_is_its_configuration(tmp_path: Path) -> None:
+    assert told(read(GQA, tmp_path)) == told(read_config(tmp_path, "there"))
+    assert read_config(tmp_path, "there").model.name == "there"
+
+
+REFUSED: Mapping[str, tuple[object, str]] = {
+    "no object": ([1, 2], "not an object"),
+    "nothing": ({}, "lacks num_attention_heads"),
+    "no layers": ({"num_attention_heads": 8, "hidden_size": 512}, "lacks num_hidden_layers"),
+    "no width": ({"num_attention_heads": 8, "num_hidden_layers": 2}, "lacks hidden_size"),
+    "a width that heads do not divide": ({**LLAMA, "hidden_size": 100}, "hidden_size 100 is not a multiple of 32 heads"),
+    "no heads": ({**LLAMA, "num_attention_heads": 0}, "not a multiple of 0 heads"),
+    "heads as text": ({**LLAMA, "num_attention_heads": "32"}, "num_attention_heads '32': not a whole number"),
+    "heads of each layer": ({**LLAMA, "num_attention_heads": [8, 16]}, "not a whole number"),
+    "half a head": ({**LLAMA, "num_attention_heads": 1.5}, "not a whole number"),
+    "groups that do not divide": ({**LLAMA, "num_key_value_heads": 5}, "32 heads are not a multiple of 5"),
+    "too many layers": ({**LLAMA, "num_hidden_layers": 10**9}, "more than 4096 layers"),
+    "types for other layers": ({**LLAMA, "layer_types": ["full_attention"]}, "not a type for each of 32 layers"),
+    "types that are no list": ({**LLAMA, "layer_types": "full"}, "not a type for each of 32 layers"),
+    "a type that nobody knows": ({**LLAMA, "num_hidden_layers": 1, "layer_types": ["dreaming"]}, "dreaming, which no flag"),
+    "chunks by type": (
+        {**LLAMA, "num_hidden_layers": 1, "layer_types": ["chunked_attention"]},
+        "chunked_attention, which no flag",
+    ),
+    "no attention at all": ({**LLAMA, "num_hidden_layers": 1, "layer_types": ["mamba"]}, "no layer has softmax"),
+    "local layers without a window": (
+        {**LLAMA, "num_hidden_layers": 1, "layer_types": ["sliding_attention"]},
+        "lacks sliding_window",
+    ),
+    "chunks": ({**LLAMA, "attention_chunk_size": 8192}, "attention_chunk_size 8192: attention within chunks"),
+    "sparse": ({**DEEPSEEK, "index_topk": 2048}, "index_topk 2048: sparse attention"),
+    "encoder and decoder": ({**LLAMA, "is_encoder_decoder": True}, "an encoder and a decoder"),
+    "encoder": ({**LLAMA, "model_type": "bert"}, "bert is an encoder"),
+    "both ways": ({**LLAMA, "use_bidirectional_attention": "all"}, "is an encoder"),
+    "half a latent row": ({**LLAMA, "kv_lora_rank": 512}, "lacks qk_nope_head_dim"),
+    "a scale of 0": ({**LLAMA, "query_pre_attn_scalar": 0}, "not a positive number"),
+    "a cap as text": ({**LLAMA, "attn_logit_softcapping": "50"}, "not a positive number"),
+    "a factor as text": ({**DEEPSEEK, "rope_scaling": {"type": "yarn", "factor": "4", "mscale_all_dim": 1}}, "positive numbers"),
+    "a step of 0": ({**NEXT, "full_attention_interval": 0}, "every 0th layer"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_no_model_is_refused(name: str, tmp_path: Path) -> None:
+    config, why = REFUSED[name]
+    with pytest.raises(UsageError) as caught:
+        read(config, tmp_path)
+    assert caught.value.code == "E051"
+    assert why in str(caught.value.why)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b'{"num_attention_heads": NaN}', b"[" * 5000])
+def test_a_damaged_file_is_refused(data: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    path.write_bytes(data)
+    with pytest.raises(UsageError, match="no model"):
+        read_config(path, "x")
+    with pytest.raises(UsageError, match="no model"):
+        read_config(tmp_path / "nowhere.json", "x")
+
+
+JUNK = st.one_of(
+    st.none(), st.booleans(), st.integers(-2, 70), st.floats(), st.text(max_size=4), st.lists(st.integers(), max_size=3)
+)
+MEMBERS = sorted(
+    {key for config, _ in FAMILIES.values() for key in (*config, *config.get("text_config", {}))} - {"text_config"}
+)
+
+
+@settings(max_examples=300)
+@given(st.dictionaries(st.sampled_from(MEMBERS), JUNK), st.sampled_from(sorted(FAMILIES)))
+def test_any_members_make_a_model_or_a_usage_error(damage: dict[str, Any], family: str) -> None:
+    config, _ = FAMILIES[family]
+    try:
+        facts = model_config._facts(model_config._Config.of({**config, **damage}))
+        model = model_config.model_of("m", "M", facts)
+    except ValueError:
+        return
+    for one in model.layers:
+        assert Problem.of(**{**model.flags(one, Phase.PREFILL), "seqlen": 8}).heads >= 1
+
+
+def test_the_table_of_types_has_sources() -> None:
+    table = json.loads(arch_root().joinpath(FILE).read_text("utf-8"))
+    assert all(set(row) == {"defaults", "source"} and len(row["source"]) > 20 for row in table["types"].values())
+    assert all(table["refused"].values())
