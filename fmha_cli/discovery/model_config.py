@@ -52,7 +52,7 @@ def read_config(path: Path, name: str) -> Read:
         name: of the model in records.
 
     Raises:
-        UsageError: E051, no configuration of a model that problem flags can express.
+        UsageError: E061, no configuration of a model that problem flags can express.
     """
     file = path / "config.json" if path.is_dir() else path
     try:
@@ -65,7 +65,7 @@ def read_config(path: Path, name: str) -> Read:
     except (OSError, ValueError) as fault:
         why = (isinstance(fault, OSError) and fault.strerror) or str(fault)
         help = "the config.json of a decoder, as transformers writes it; `fmha models` lists the presets"
-        raise UsageError(f"--model {path}: no model", code="E051", where="--model", why=why, help=help) from fault
+        raise UsageError(f"--model {path}: no model", code="E061", where="--model", why=why, help=help) from fault
 
 
 @dataclass(frozen=True)

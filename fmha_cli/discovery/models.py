@@ -72,7 +72,7 @@ def wanted_model(text: str) -> Wanted:
     """The model and the layers of ``NAME[:local|:global|:all]`` or ``PATH[:...]``.
 
     Raises:
-        UsageError: E050, no such preset; E051, no configuration of a model; E052, no such layers.
+        UsageError: E060, no such preset; E061, no configuration of a model; E062, no such layers.
     """
     head, colon, tail = text.rpartition(":")
     kinds = (*(kind.value for kind in LayerKind), ALL)
@@ -82,7 +82,7 @@ def wanted_model(text: str) -> Wanted:
     if not layers:
         has = " and ".join(f"{one.count} {one.kind}" for one in model.layers)
         why = f"{model.name} has {has} layers"
-        raise UsageError(f"--model {text}: no {suffix} layers", code="E052", where="--model", why=why)
+        raise UsageError(f"--model {text}: no {suffix} layers", code="E062", where="--model", why=why)
     return Wanted(model, layers, note)
 
 
@@ -98,7 +98,7 @@ def _named(name: str) -> tuple[Model, str]:
     help = suggest(
         last, known, Kind.MODEL, "`fmha models` lists the presets; a configuration is given as ./config.json"
     )
-    raise UsageError(f"--model {name}: no such preset, and no such file", code="E050", where="--model", help=help)
+    raise UsageError(f"--model {name}: no such preset, and no such file", code="E060", where="--model", help=help)
 
 
 def phases_of(text: str | None) -> tuple[Phase, ...]:

@@ -202,8 +202,8 @@ def test_impossible_points_are_dropped_and_the_others_stay_in_step(fmha: Fmha, t
         (("--phase", "decode"), 2, "--phase without --model"),
         (("--tp", "2"), 2, "--tp without --model"),
         (("--model", "gemma-3-27b", "--q", "q.npy"), 2, "--model and --q contradict each other"),
-        (("--model", "./fmha.toml"), 2, "error[E050]"),
-        (("--model", "."), 2, "error[E051]"),
+        (("--model", "./fmha.toml"), 2, "error[E060]"),
+        (("--model", "."), 2, "error[E061]"),
     ],
 )
 def test_what_is_wrong_with_a_model_is_a_usage_error(fmha: Fmha, words: tuple[str, ...], code: int, said: str) -> None:

@@ -265,7 +265,7 @@ def test_what_is_no_model_is_refused(name: str, tmp_path: Path) -> None:
     config, why = REFUSED[name]
     with pytest.raises(UsageError) as caught:
         read(config, tmp_path)
-    assert caught.value.code == "E051"
+    assert caught.value.code == "E061"
     assert why in str(caught.value.why)
 
 

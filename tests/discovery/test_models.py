@@ -187,15 +187,15 @@ def test_a_name_and_its_layers(text: str, name: str, kinds: list[str]) -> None:
 @pytest.mark.parametrize(
     ("text", "code", "said"),
     [
-        ("gemma3-27", "E050", "did you mean gemma-3-27b?"),
-        ("google/gemma-3-27b-it", "E050", "did you mean gemma-3-27b?"),
-        ("GPT-OSS", "E050", "gpt-oss-20b or gpt-oss-120b"),
-        ("deepseek-r1", "E050", "deepseek-v3"),
-        ("nothing-like-it", "E050", "`fmha models` lists"),
-        ("nowhere/config.json", "E050", "./config.json"),
-        ("gemma-3-27b:locl", "E050", "did you mean gemma-3-27b?"),
-        ("llama3.1-8b:local", "E052", "llama3.1-8b has 32 global layers"),
-        ("mistral-7b-v0.1:global", "E052", "mistral-7b-v0.1 has 32 local layers"),
+        ("gemma3-27", "E060", "did you mean gemma-3-27b?"),
+        ("google/gemma-3-27b-it", "E060", "did you mean gemma-3-27b?"),
+        ("GPT-OSS", "E060", "gpt-oss-20b or gpt-oss-120b"),
+        ("deepseek-r1", "E060", "deepseek-v3"),
+        ("nothing-like-it", "E060", "`fmha models` lists"),
+        ("nowhere/config.json", "E060", "./config.json"),
+        ("gemma-3-27b:locl", "E060", "did you mean gemma-3-27b?"),
+        ("llama3.1-8b:local", "E062", "llama3.1-8b has 32 global layers"),
+        ("mistral-7b-v0.1:global", "E062", "mistral-7b-v0.1 has 32 local layers"),
     ],
 )
 def test_a_name_that_does_not_exist(text: str, code: str, said: str) -> None:
