@@ -44,6 +44,7 @@ EVERY: dict[str, tuple[str, ...]] = {
     "plugins": ("plugins",),
     "archs": ("archs",),
     "profiles": ("profiles",),
+    "models": ("models",),
     "cache ls": ("cache", "ls"),
     "cache stats": ("cache", "stats"),
     "cache verify": ("cache", "verify"),
