@@ -3,7 +3,7 @@
     python benchmarks/triton_figures.py [--json FILE] [--markdown FILE]
 
 For each problem and architecture, each backend's best kernel is built and inspected: registers, spills, shared memory (LDS),
-occupancy, instructions, matrix instructions. On emulated AMD devices each also executes a small problem; its matrix operations are
+occupancy, instructions, matrix instructions. On emulated AMD devices the same kernels execute a small problem; their matrix operations are
 compared with the problem's FLOPs. More than 1 means work on padding and masked tiles. A backend that has no kernel or no sources
 here has a row that says why. No figure is a time.
 """
@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,8 @@ from fmha_cli.report.documents.inspections import figures_of
 SCHEMA = "fmha.triton-figures/1"
 LARGE = "-b 4 -H 32 -s 2048 -d {d} --dtype fp16 --causal --lse"
 SMALL = "-b 1 -H 2 -s 256 -d {d} --dtype fp16 --causal --lse"
-PAIRS = (("sm_80", "flash_attn"), ("sm_90a", "flash_attn"), ("gfx942", "ck_tile"))
+PAIRS = (("sm_80", "flash_attn"), ("sm_90a", "flash_attn"), ("gfx942", "ck_tile"), ("gfx950", "ck_tile"))
+EXECUTED = ("gfx942", "gfx950")
 FIGURES = (
     "vgpr", "agpr", "sgpr", "gpr", "spills", "sgpr_spills", "lds_bytes", "shared_bytes", "occupancy",
     "instruction_count", "matrix_instructions", "code_bytes",
@@ -49,12 +51,12 @@ def inspected(registry: api.Registry, backend: str, arch: str, flags: str) -> di
     return {**row, "kernel": kernel.name, "figures": {name: figures[name] for name in FIGURES}}
 
 
-def executed(backend: str, arch: str, flags: str) -> dict[str, Any]:
-    """What a backend's stages execute for a problem on an emulated device."""
+def executed(backend: str, arch: str, flags: str, kernel: str) -> dict[str, Any]:
+    """What a kernel executes for a problem on an emulated device."""
     problem = api.Problem.from_cli(flags)
     row: dict[str, Any] = {"backend": backend, "arch": arch, "flags": flags, "flops": problem.flops()}
     try:
-        (record,) = api.run(problem, backend=backend, device=f"emu:{arch}")
+        (record,) = api.run(problem, backend=backend, device=f"emu:{arch}", kernel=kernel)
     except api.FmhaError as fault:
         return {**row, "verdict": "REFUSED", "why": fault.what}
     stages = api.to_json(record)["executed"] or ()
@@ -101,8 +103,13 @@ def main() -> int:
         rows.append(inspected(registry, backend, arch, flags))
         print(f"{arch} {backend} {rows[-1]['why'] or rows[-1]['figures']}", flush=True)
     runs = []
-    for backend, d in (("triton", 64), ("ck_tile", 64), ("triton", 128), ("ck_tile", 128)):
-        runs.append(executed(backend, "gfx942", SMALL.format(d=d)))
+    for arch, d, backend in product(EXECUTED, (64, 128), ("triton", "ck_tile")):
+        same = (
+            row["kernel"]
+            for row in rows
+            if (row["backend"], row["arch"], row["flags"]) == (backend, arch, LARGE.format(d=d))
+        )
+        runs.append(executed(backend, arch, SMALL.format(d=d), next(same) or ""))
         print(runs[-1], flush=True)
     if args.json:
         document = {"schema": SCHEMA, "inspected": rows, "executed": runs}

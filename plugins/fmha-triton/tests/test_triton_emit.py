@@ -68,10 +68,7 @@ def test_triton_is_imported_by_the_compiling_child_alone() -> None:
     assert importers == {"compiling.py"}
 
 
-def test_the_configurations_say_where_they_come_from() -> None:
-    """Nothing is called tuned: no device has run these kernels."""
+def test_the_data_has_configurations_of_every_function_and_names_its_source() -> None:
     assert set(data()["kernels"]) == {*KERNELS.values(), HOPPER}
-    for rows in data()["kernels"].values():
-        assert rows["provenance"] == "chosen by registers/spills/occupancy"
     assert set(archs()) == set(data()["archs"])
     assert data()["source"]

@@ -1,0 +1,80 @@
+"""What compiling showed about the configurations: ``inspected.json``, written by ``benchmarks/triton_targets.py``.
+
+One kernel stands for a configuration on an architecture. Its row says what that kernel needs, and no more: kernels with a bias, a softcap
+or padding have the same configuration and other figures.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cache
+from importlib import resources
+from typing import Any
+
+from fmha_cli import api
+from fmha_triton.algorithm import data
+from fmha_triton.catalogue import algorithm_of, function_of, kernels_of
+
+SCHEMA = "fmha.triton.inspected/1"
+FIGURES = ("registers", "spilled", "shared_bytes", "occupancy", "instructions", "matrix_instructions")
+"""Vector registers of a thread, those of them that were spilled, shared memory or LDS, warps on a scheduler, instructions of the code."""
+_MASKS = (api.MaskKey.ANY, api.MaskKey.CAUSAL)
+_CACHES = (api.CacheKey.PAGED, api.CacheKey.ANY)
+
+
+class Mark(StrEnum):
+    """What the figures of a configuration were used for."""
+
+    INSPECTED = "inspected"
+    """It compiles, and the row says what it needs. It was not compared with others."""
+    CHOSEN = "chosen by figures"
+    """The row has the figures of other configurations, which were not taken."""
+
+
+def mark_of(row: Mapping[str, Any]) -> Mark:
+    """The mark that a row has earned."""
+    return Mark.CHOSEN if row.get("others") else Mark.INSPECTED
+
+
+@cache
+def rows() -> dict[tuple[str, str, str], dict[str, Any]]:
+    """The rows by architecture, function and key of the configuration."""
+    text = resources.files("fmha_triton").joinpath("inspected.json").read_text("utf-8")
+    return {(row["arch"], row["function"], row["key"]): row for row in json.loads(text)["rows"]}
+
+
+def keys_of(arch: str, function: str) -> tuple[str, ...]:
+    """The keys of the configurations that an architecture uses: its head dims, and those with ``:8`` if it has fp8 kernels."""
+    about = data()["archs"][arch]
+    table = data()["kernels"][function]["by_class"].get(about["class"], {})
+    return tuple(key for key in table if about["fp8"] or not key.endswith(":8"))
+
+
+def representative(arch: str, function: str, key: str) -> api.KernelSpec:
+    """The kernel that stands for a configuration.
+
+    Raises:
+        KeyError: the architecture has no such kernel.
+    """
+    hdim, _, bits = key.partition(":")
+    for kernel in kernels_of(arch):
+        if function_of(kernel) == function and kernel.signature.hdim == int(hdim) and _plain(kernel, bool(bits)):
+            return kernel
+    raise KeyError(f"{arch} {function} {key}")
+
+
+def _plain(kernel: api.KernelSpec, narrow: bool) -> bool:
+    s = kernel.signature
+    if kernel.family is api.Family.FWD_SPLITKV_COMBINE:  # it serves all masks, biases and caps, and always pads
+        return s.dtype is api.DType.FP16
+    typed = s.dtype.is_fp8 and s.qscale is api.QScaleKey.TENSOR if narrow else s.dtype is api.DType.FP16
+    paged = kernel.family is not api.Family.FWD_SPLITKV or s.cache in _CACHES
+    whole = not algorithm_of(kernel).pad
+    dots = kernel.family is api.Family.BWD_DOT_DO_O
+    return typed and paged and whole and (dots or _unbiased(s))
+
+
+def _unbiased(signature: api.Signature) -> bool:
+    return signature.mask in _MASKS and signature.bias is api.BiasKey.NONE and signature.softcap is api.Need.NO
