@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from dataclasses import dataclass, replace
@@ -129,7 +130,7 @@ def emulator(root: Path) -> Emulator:
         pytest.skip(f"{fault}: {fault.why}")
     runner = root / "arm-runner"
     if not runner.exists():
-        made = runner.with_suffix(".new")
+        made = root / f"arm-runner.{os.getpid()}"  # several test processes may share the folder
         subprocess.run([*tools.argv0, "-std=c++17", "-O1", str(RUNNER), "-o", str(made), "-ldl"], check=True)
         made.replace(runner)
     return Emulator((qemu, "-cpu", "max", "-L", str(_sysroot(tools))), runner, root, objdump)
