@@ -44,7 +44,7 @@ class Gradients:
         widths: by name: how far a row moves if every P or dS has a random absolute error of 1.
         lost: for dq, dk and dv, in the shape of their noise: the part of a row that comes from P and dS below the
             least normal number of their type.
-        reach: the largest ``RowResult.reach``.
+        reach: the largest ``RowResult.reach``; with a cap below 2, 2 / cap times it: so far an error of a score moves the cap's slope.
         leaks: by name, in the shape of the noise: rows that share a sequence and key/value head with an input that is not
             finite. They may be NaN: kernels compute exp(-inf - LSE) and 0 * dP for hidden keys. Empty if all is finite.
     """
@@ -187,7 +187,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
     dq_square, dq_lost, dq_whole, do_size, q_size = *np.zeros((3, len(block.i))), squares(do), squares(block.q)
     for first, end in block.key_blocks():
         keys = _clean(block, k, first, end)
-        s, capped = block.scores(keys, first, end)
+        s, slope = block.scores(keys, first, end, sloped=True)
         weights = np.exp(s - lse[:, None])
         weights[np.isneginf(s)] = 0.0  # also in a row whose LSE is NaN
         factor = None
@@ -207,13 +207,12 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         size = np.abs(dp) + (np.abs(dot) + dot_noise)[:, None]
         spread = np.where(unused, 0.0, (weights + _least(p)) * size)
         _add_bias(block, ds, spread, first, end, out)
-        if capped is not None:
-            slope = np.where(unused, 0.0, 1 - capped**2)
+        if slope is not None:
             ds *= slope
             spread *= slope
         lost = flushed(ds, p.dtype) * p.scale
         ds *= p.scale
-        spread *= p.scale
+        spread *= abs(p.scale)
         dq += weigh(block, ds, keys, first, end)
         dq_square += (spread**2) @ squares(keys)
         dq_whole += spread @ np.sqrt(squares(keys))
@@ -229,7 +228,8 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         mine = block.h == head
         for tensor, rows in ((out.dq, dq), (out.noise["dq"], dq_noise), (out.lost["dq"], dq_lost)):
             head_rows(tensor, p, p.layout, p.query_lengths(), view.b, int(head))[block.i[mine]] = rows[mine]
-    return float(forward.reach.max(initial=0.0)), float(do_size.max())
+    steep = max(1.0, 2 / p.softcap) if p.softcap > 0 else 1.0  # an error of a score in the logarithm of the cap's slope
+    return steep * float(forward.reach.max(initial=0.0)), float(do_size.max())
 
 
 def _summed(terms: F64, rows: F64) -> F64:

@@ -73,23 +73,28 @@ class RowBlock:
             if end > low or first < sink:
                 yield first, end
 
-    def scores(self, k: F64, first: int, end: int) -> tuple[F64, F64 | None]:
-        """(R, end - first) scores, -inf where masked, and tanh(s / cap) before the bias when there is a cap.
+    def scores(self, k: F64, first: int, end: int, *, sloped: bool = False) -> tuple[F64, F64 | None]:
+        """(R, end - first) scores, -inf where masked, and if ``sloped`` and there is a cap, its derivative 1 - tanh^2(s / cap).
+
+        The derivative is 4 e / (1 + e)^2 with e = exp(-2 |s / cap|), which keeps its digits where tanh is near 1.
 
         ``k`` is (end - first, hdim), the keys first..end-1.
         """
         p = self.view.problem
         s = self.q @ k.T
         s *= p.scale
-        capped: F64 | None = None
+        slope: F64 | None = None
         if p.softcap > 0:
             s /= p.softcap
-            capped = np.tanh(s, out=s)
-            s = capped * p.softcap
+            if sloped:
+                e = np.exp(-2 * np.abs(s))
+                slope = 4 * e / (1 + e) ** 2
+            np.tanh(s, out=s)
+            s *= p.softcap
         self._add_bias(s, first, end)
         if first < self.low.max() or end > self.high.min():
             np.copyto(s, -np.inf, where=~self.sees(np.arange(first, end)))
-        return s, capped
+        return s, slope
 
     def _add_bias(self, s: F64, first: int, end: int) -> None:
         slopes = self.view.slopes()
