@@ -15,6 +15,10 @@ from fmha_cli.domain.reading import parsed, regular_bytes
 from fmha_cli.execution.history import history_of
 from fmha_cli.report.reading import Content, content_of
 from fmha_cli.report.record import Record
+from fmha_cli.results.loading import records_of, summaries
+from fmha_cli.results.naming import named
+from fmha_cli.results.place import store_path
+from fmha_cli.results.store import Store
 
 _ENDINGS = (".json", ".jsonl")
 
@@ -32,6 +36,29 @@ class Run:
     name: str
     records: tuple[Record, ...]
     environment: Mapping[str, Any] | None = None
+
+
+def load_run(name: str, store: Path | None = None) -> Run:
+    """The run of a name: an id, a label, ``rev:COMMIT``, ``latest``, ``latest~1``, or the path of a file.
+
+    Args:
+        store: path of the store; None for the user's. A file needs none.
+
+    Raises:
+        UsageError: E050, the file holds no results; E051, the store has no such run.
+        EnvironmentProblem: X050, X051, the store cannot be used.
+    """
+    if is_file_name(name):
+        return run_of_file(Path(name))
+    path = store_path() if store is None else store
+    if not path.exists():
+        help = "fmha bench keeps its results there; a path names a file"
+        raise UsageError(
+            f"no run is called {name}", code="E051", where=name, why=f"there is no store {path}", help=help
+        )
+    with Store.open(path, create=False) as opened:
+        found = named(summaries(opened), name)
+        return Run(name, records_of(opened, found), found.environment)
 
 
 def is_file_name(name: str) -> bool:
