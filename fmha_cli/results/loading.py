@@ -13,8 +13,9 @@ from typing import Any
 from fmha_cli.domain.codec import DecodeError
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
+from fmha_cli.results.moments import moment_of
 from fmha_cli.results.packing import DamagedError, unpacked_samples, unpacked_text
-from fmha_cli.results.parts import joined
+from fmha_cli.results.parts import Place, joined
 from fmha_cli.results.store import Store, unusable
 from fmha_cli.results.writing import run_row
 
@@ -76,8 +77,9 @@ def summaries(store: Store) -> tuple[Summary, ...]:
 
 
 _RECORDS = """
-select r.row, r.samples, r.rest, d.content, p.json, k.json, b.json, h.json
-from record r join problem p on p.id = r.problem left join kernel k on k.id = r.kernel left join build b on b.id = r.build
+select r.row, r.started, r.samples, r.rest, d.content, s.packed, e.content, p.json, k.json, b.json, h.json
+from record r join problem p on p.id = r.problem join setup s on s.id = r.setup
+  left join dictionary e on e.id = s.dictionary left join kernel k on k.id = r.kernel left join build b on b.id = r.build
   left join host h on h.id = r.host left join dictionary d on d.id = r.dictionary
 where r.run = ? order by r.id
 """
@@ -102,13 +104,12 @@ def _joined(rows: list[sqlite3.Row], about: RunRow) -> Iterator[Record]:
     parsed = cache(lambda text: json.loads(text) if text is not None else None)
     for _, group in groupby(rows, key=lambda row: row[0]):
         processes = list(group)
-        _, _, rest, dictionary, problem, kernel, build, host = processes[0]
+        key, started, _, rest, dictionary, setup, other, *texts = processes[0]
+        shared = dict(zip(("problem", "kernel", "build", "host"), map(parsed, texts), strict=True))
+        shared["setup"] = parsed(unpacked_text(setup, other or b""))
         yield joined(
+            shared,
             json.loads(unpacked_text(rest, dictionary or b"")),
-            problem=parsed(problem),
-            kernel=parsed(kernel),
-            build=parsed(build),
-            host=parsed(host),
-            run=about,
-            samples=[unpacked_samples(row[1]) if row[1] is not None else () for row in processes],
+            [unpacked_samples(row[2]) if row[2] is not None else () for row in processes],
+            Place(run=about, key=key.hex(), started=moment_of(started)),
         )

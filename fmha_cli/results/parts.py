@@ -25,7 +25,30 @@ _DERIVED: Mapping[str, Any] = {"median_ns": 0, "tflops": 0.0, "gbps": 0.0, "note
 )
 """Members of a measurement that are computed anew, and what stands for them until then."""
 
+_SET = (
+    *("backend", "arch", "fills", "fill_notes", "judging", "inputs", "settings", "repro", "splits", "workspace_bytes"),
+    *(
+        "dropout_stream",
+        "selected_by",
+        "launches",
+        "schema",
+        "model",
+        "layer_kind",
+        "weight",
+        "default_choice",
+        "device",
+    ),
+)
+_SET_OF_MEASUREMENT = ("bytes", "cache", "floor", "flops", "flops_counted", "threads")
+"""Members of a record and of its measurement that stay the same when a row is measured again."""
+
 _SAMPLES = ("samples_ns", "stage_samples_ns", "process_of_sample")
+
+
+_BARE = Record(problem={}, repro="", verdict=Verdict.NOT_RUN).to_dict()
+_ABSENT: Mapping[str, Any] = {name: value for name, value in _BARE.items() if value in (None, [])}
+"""Members that say nothing, which the parts leave out."""
+_MISSING = object()
 
 
 @dataclass(frozen=True)
@@ -50,85 +73,92 @@ class Parts:
     """A record taken apart.
 
     Attributes:
-        kernel: with its backend and architecture; None if nothing was chosen.
-        build: the stages without their times; None if there are none.
-        host: the machine and its processor; None if neither is known.
+        shared: what records share, by the table that has it; None where a record has nothing of the kind. ``kernel`` is with its
+            backend and architecture, ``build`` the stages without their times, ``host`` the machine and its processor, and
+            ``setup`` what stays the same when a row is measured again, the figures of its check included.
+        rest: what is a record's own.
         samples: of each process, in the order of the processes; one empty entry for a record without samples.
     """
 
-    problem: Shared
-    kernel: Shared | None
-    build: Shared | None
-    host: Shared | None
+    shared: Mapping[str, Shared | None]
     rest: Mapping[str, Any]
     samples: Sequence[Stages]
 
 
-def taken_apart(record: Record, run: RunRow | None) -> Parts:
-    """The parts of a record.
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """What the store says of a record beside its parts.
 
-    Args:
-        run: what the store says of the record's run; only what the record says differently is kept with the record.
+    Attributes:
+        run: of the record; None if nothing is known of it.
+        key: of the row within the run.
+        started: when the row was dispatched, ISO 8601 in UTC.
     """
+
+    run: RunRow | None
+    key: str
+    started: str | None
+
+
+def taken_apart(record: Record, place: Place) -> Parts:
+    """The parts of a record. What the place says of it is no part; what it says differently is."""
     row = record.to_dict()
     problem, kernel, stages = (row.pop(name) for name in ("problem", "kernel", "stages"))
     host = {name: row.pop(name) for name in ("host", "processor")}
     about = None if kernel is None else {"kernel": kernel, **{name: row.pop(name) for name in ("backend", "arch")}}
     del row["checks"]
     row["notes"] = [note for note in row["notes"] if not (is_note(note) and note.startswith("checks."))]
-    row["run"] = _difference(row["run"], None if run is None else to_json(run))
+    row["run"] = _difference(row["run"], None if place.run is None else to_json(place.run))
+    told = {"row": place.key, "started": place.started}
+    row["own"] = {name: value for name in told if (value := row.pop(name)) != told[name]} or None
     samples: Sequence[Stages] = ((),)
     times: list[int | None] = [stage["time_ns"] for stage in stages]
     derived: Sequence[int | None] = [None] * len(stages)
-    measured = row["measurement"]
+    measured, setup = row["measurement"], {}
     if measured is not None:
         row["measurement"] = {k: v for k, v in measured.items() if k not in _DERIVED and k not in _SAMPLES}
         whole = tuple(map(tuple, measured["stage_samples_ns"] or (measured["samples_ns"],)))
         samples, order = _by_process(whole, measured["process_of_sample"])
         row["measurement"] |= {} if order is None else {"order": order}
         derived = _medians(whole, len(stages)) or derived
+        setup = {"measurement": {name: row["measurement"].pop(name) for name in _SET_OF_MEASUREMENT}}
     row |= {} if times == list(derived) else {"times": times}
     build = [{name: value for name, value in stage.items() if name != "time_ns"} for stage in stages]
+    setup |= {name: value for name in _SET if (value := row.pop(name, None)) != _ABSENT.get(name, _MISSING)}
+    shared = {"problem": problem, "kernel": about, "build": build or None, "setup": setup}
+    shared["host"] = host if any(host.values()) else None
     return Parts(
-        problem=Shared.of(problem),
-        kernel=None if about is None else Shared.of(about),
-        build=Shared.of(build) if build else None,
-        host=Shared.of(host) if any(host.values()) else None,
-        rest={name: value for name, value in row.items() if name not in _ABSENT or value != _ABSENT[name]},
+        shared={name: None if value is None else Shared.of(value) for name, value in shared.items()},
+        rest={name: value for name, value in row.items() if value is not None and value != _ABSENT.get(name, _MISSING)},
         samples=samples,
     )
 
 
-def joined(
-    rest: Mapping[str, Any],
-    *,
-    problem: Any,
-    kernel: Any,
-    build: Any,
-    host: Any,
-    run: RunRow | None,
-    samples: Sequence[Stages],
-) -> Record:
+def joined(shared: Mapping[str, Any], rest: Mapping[str, Any], samples: Sequence[Stages], place: Place) -> Record:
     """The inverse of :func:`taken_apart`, from the JSON values of the parts.
 
     Raises:
         DecodeError, DamagedError: the parts do not make a record.
     """
-    row = {**rest}
-    row["run"] = _restored(row.get("run"), None if run is None else to_json(run))
-    row |= {"problem": problem, "checks": None, "stages": [{**stage, "time_ns": None} for stage in build or ()]}
-    row |= {"kernel": None} if kernel is None else kernel
-    row |= host or {}
+    setup = {**shared["setup"]}
+    how = setup.pop("measurement", {})
+    row = {**setup, **rest}
+    row |= {"row": place.key, "started": place.started, **(row.pop("own", None) or {})}
+    row["run"] = _restored(row.get("run"), None if place.run is None else to_json(place.run))
+    row |= {"problem": shared["problem"], "checks": None}
+    row["stages"] = [{**stage, "time_ns": None} for stage in shared["build"] or ()]
+    row |= shared["kernel"] or {"kernel": None}
+    row |= shared["host"] or {}
     times = row.pop("times", None)
     if row.get("measurement") is not None:
-        measured = {**row["measurement"]}
+        measured = {**how, **row["measurement"]}
         whole, processes = _in_order(samples, measured.pop("order", None))
         if times is None:
             times = _medians(whole, len(row["stages"]))
         measured |= {**_DERIVED, "samples_ns": [sum(launch) for launch in zip(*whole, strict=True)]}
         measured |= {"stage_samples_ns": [list(stage) for stage in whole] if len(whole) > 1 else None}
-        row["measurement"] = {**dict.fromkeys(("floor", "ceiling", "conditions")), **measured}
-        row["measurement"]["process_of_sample"] = processes
+        measured["process_of_sample"] = processes
+        row["measurement"] = measured
     for stage, time in zip(row["stages"], times or (), strict=False):
         stage["time_ns"] = time
     return Record.from_dict({**_ABSENT, **row})
@@ -149,11 +179,6 @@ def about(record: Record) -> str:
     how = None if measured is None else [measured.cache.value, measured.threads]
     kernel = None if record.kernel is None else record.kernel.digest
     return digest_of([dict(record.problem), record.backend, record.device, record.arch, kernel, how])
-
-
-_BARE = Record(problem={}, repro="", verdict=Verdict.NOT_RUN).to_dict()
-_ABSENT: Mapping[str, Any] = {name: value for name, value in _BARE.items() if value in (None, [])}
-"""Members that say nothing, which ``rest`` leaves out."""
 
 
 def _difference(mine: Mapping[str, Any] | None, run: Mapping[str, Any] | None) -> Any:

@@ -1,7 +1,7 @@
 """The tables of the store, and the numbered steps from each version of them to the next.
 
 ``record`` has one row for every process that took samples of a record; process 0 holds what the record says besides
-(``rest``). Problems, kernels, builds and hosts are shared by many records and kept once.
+(``rest``). Problems, kernels, builds, setups and hosts are shared by many records and kept once.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ create table problem(
 create table kernel(
   id integer primary key, digest blob unique not null, backend text, arch text, family text, name text, json text not null);
 create table build(id integer primary key, digest blob unique not null, json text not null);
+create table setup(id integer primary key, digest blob unique not null, dictionary int references dictionary, packed blob not null);
 create table dictionary(id integer primary key, kind text unique not null, content blob not null);
 create table record(
   id integer primary key, run int not null references run, row blob not null, process int not null,
   host int references host, problem int not null references problem, kernel int references kernel,
-  build int references build, backend text, device text, cache text, threads int, verdict text not null, started int,
+  build int references build, setup int not null references setup, backend text, device text, cache text, threads int, verdict text not null, started int,
   n int, median_ns int, q10_ns int, whole_ns int, ci_lo int, ci_hi int, tflops real, gbps real, peak_fraction real,
   regret real, is_default int, clock_mhz real, temp_c real, throttled int,
   samples blob, dictionary int references dictionary, rest blob, unique(run, row, process));

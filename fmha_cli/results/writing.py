@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import calendar
 import json
 import sqlite3
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,11 +13,15 @@ from fmha_cli.domain.encode import canonical_json
 from fmha_cli.measure.stats import median, quantile
 from fmha_cli.report.parts import RunRow
 from fmha_cli.report.record import Record
+from fmha_cli.results.moments import moment_of, seconds_of
 from fmha_cli.results.packing import Stages, packed_samples, packed_text
-from fmha_cli.results.parts import Parts, Shared, taken_apart
+from fmha_cli.results.parts import Parts, Place, Shared, taken_apart
 from fmha_cli.results.store import Store
 
 _LONGEST_DICTIONARY = 2**14
+
+PACKED = ("setup",)
+"""Tables of what records share that hold packed texts: a record that is measured once has one of its own."""
 
 QUANTILE = 0.1
 """The quantile of a process's samples that comparisons of runs look at."""
@@ -74,22 +76,15 @@ def put_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Rec
     row = bytes.fromhex(key)
     if db.execute("select 1 from record where run = ? and row = ?", (run.id, row)).fetchone():
         return False
-    parts = taken_apart(record, run.about)
-    ids = _shared_ids(store, db, record, parts)
+    started = seconds_of(record.started)
+    parts = taken_apart(record, Place(run=run.about, key=key, started=moment_of(started)))
     kind = " ".join((record.backend or "", run.about.command, record.verdict.value))
-    text = canonical_json(parts.rest)
-    dictionary, content = _dictionary(db, kind, text)
+    ids = _shared_ids(store, db, record, parts, kind)
+    dictionary, rest = _packed(db, kind, canonical_json(parts.rest))
     for process, samples in enumerate(parts.samples):
         first = process == 0
-        rest = packed_text(text, content) if first else None
-        told = {**ids, **_columns(record, first), **_times(samples)}
-        told |= {
-            "run": run.id,
-            "row": row,
-            "process": process,
-            "rest": rest,
-            "dictionary": dictionary if first else None,
-        }
+        told = {**ids, **_columns(record, first), **_times(samples), "run": run.id, "row": row, "process": process}
+        told |= {"started": started, "rest": rest if first else None, "dictionary": dictionary if first else None}
         db.execute(f"insert into record({', '.join(told)}) values ({', '.join('?' * len(told))})", tuple(told.values()))
     return True
 
@@ -103,7 +98,6 @@ def _columns(record: Record, first: bool) -> Mapping[str, Any]:
         "verdict": record.verdict.value,
         "cache": None if measured is None else measured.cache.value,
         "threads": None if measured is None else measured.threads,
-        "started": _seconds(record.started),
     }
     if not first:
         return told
@@ -125,46 +119,47 @@ def _times(samples: Stages) -> Mapping[str, Any]:
     return {"n": len(whole), "median_ns": median(whole), "q10_ns": low, "samples": packed_samples(samples)}
 
 
-def _seconds(moment: str | None) -> int | None:
-    try:
-        return None if moment is None else calendar.timegm(time.strptime(moment, "%Y-%m-%dT%H:%M:%SZ"))
-    except ValueError:
-        return None
-
-
-def _shared_ids(store: Store, db: sqlite3.Connection, record: Record, parts: Parts) -> Mapping[str, int | None]:
+def _shared_ids(
+    store: Store, db: sqlite3.Connection, record: Record, parts: Parts, kind: str
+) -> Mapping[str, int | None]:
+    """The numbers of what the record shares with others, by the table that has it."""
     problem, kernel = record.problem, record.kernel
     names = ("dtype", "mask", "direction", "batch", "heads", "kv_heads", "seqlen_q", "seqlen_k", "hdim", "hdim_v")
-    about = {name: problem.get(name) for name in names}
     told = {} if kernel is None else {"family": kernel.family.value, "name": kernel.name}
-    return {
-        "problem": _id(store, db, "problem", parts.problem, about),
-        "kernel": _id(store, db, "kernel", parts.kernel, {"backend": record.backend, "arch": record.arch, **told}),
-        "build": _id(store, db, "build", parts.build, {}),
-        "host": _id(store, db, "host", parts.host, {}),
+    about: dict[str, Mapping[str, Any]] = {
+        "problem": {name: problem.get(name) for name in names},
+        "kernel": {"backend": record.backend, "arch": record.arch, **told},
     }
+    return {table: _id(store, db, table, text, about.get(table, {}), kind) for table, text in parts.shared.items()}
 
 
 def _id(
-    store: Store, db: sqlite3.Connection, table: str, shared: Shared | None, about: Mapping[str, Any]
+    store: Store, db: sqlite3.Connection, table: str, shared: Shared | None, about: Mapping[str, Any], kind: str
 ) -> int | None:
     """The number of a text in one of the tables of what records share; it is written if it is new."""
     if shared is None:
         return None
     digest = shared.digest
     if (table, digest) not in store.known:
-        told = {"digest": digest, "json": shared.text, **about}
-        marks = ", ".join("?" * len(told))
-        db.execute(f"insert or ignore into {table}({', '.join(told)}) values ({marks})", tuple(told.values()))
-        (store.known[table, digest],) = db.execute(f"select id from {table} where digest = ?", (digest,)).fetchone()
+        found = db.execute(f"select id from {table} where digest = ?", (digest,)).fetchone()
+        if found is None:
+            told: dict[str, Any] = {"digest": digest, **about}
+            if table in PACKED:
+                told["dictionary"], told["packed"] = _packed(db, f"{table} {kind}", shared.text)
+            else:
+                told["json"] = shared.text
+            marks = ", ".join("?" * len(told))
+            done = db.execute(f"insert into {table}({', '.join(told)}) values ({marks})", tuple(told.values()))
+            found = (int(done.lastrowid or 0),)
+        store.known[table, digest] = found[0]
     return store.known[table, digest]
 
 
-def _dictionary(db: sqlite3.Connection, kind: str, text: str) -> tuple[int, bytes]:
-    """The dictionary for texts of a kind: the first of them."""
+def _packed(db: sqlite3.Connection, kind: str, text: str) -> tuple[int, bytes]:
+    """The number of the dictionary for texts of a kind, which is the first of them, and the packed text."""
     found = db.execute("select id, content from dictionary where kind = ?", (kind,)).fetchone()
-    if found is not None:
-        return found[0], found[1]
-    content = text.encode()[-_LONGEST_DICTIONARY:]
-    done = db.execute("insert into dictionary(kind, content) values (?, ?)", (kind, content))
-    return int(done.lastrowid or 0), content
+    if found is None:
+        content = text.encode()[-_LONGEST_DICTIONARY:]
+        done = db.execute("insert into dictionary(kind, content) values (?, ?)", (kind, content))
+        found = (int(done.lastrowid or 0), content)
+    return found[0], packed_text(text, found[1])
