@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterable
 from importlib import import_module
 
@@ -38,7 +37,7 @@ def _runs() -> Iterable[str]:
     from fmha_cli.results.store import Store
 
     try:
-        path = store_path(os.environ.get("FMHA_STORE"))
+        path = store_path()
         with Store.open(path, create=False, wait_s=1.0) as store:
             runs = summaries(store)
     except FmhaError:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -33,19 +32,6 @@ TARGETS = (
     _to("jsonl", help="Write one JSON record per line"),
     _to("csv", help="Write comma-separated values"),
 )
-
-
-@contextmanager
-def _opened(call: Call, *, create: bool = False) -> Iterator[Store]:
-    """The store, which must exist unless it may be made.
-
-    Raises:
-        EnvironmentProblem: X050, X051.
-    """
-    from fmha_cli.results.store import Store
-
-    with Store.open(store_of(call), create=create) as store:
-        yield store
 
 
 def _entry(run: Summary) -> RunEntry:
@@ -78,11 +64,12 @@ def _print(call: Call, action: Action, runs: list[Summary], path: Path, **more: 
 def ls(call: Call) -> int:
     """The runs, the newest first. Without a store there are none."""
     from fmha_cli.results.loading import summaries
+    from fmha_cli.results.store import Store
 
     path = store_of(call)
     if not path.exists():
         return _print(call, "ls", [], path)
-    with _opened(call) as store:
+    with Store.open(path, create=False) as store:
         return _print(call, "ls", list(summaries(store)), path)
 
 
@@ -103,9 +90,10 @@ def import_(call: Call) -> int:
     """Bring the rows of files into the store; rows that it has already are counted and ignored."""
     from fmha_cli.results.importing import bring
     from fmha_cli.results.loading import summaries
+    from fmha_cli.results.store import Store
 
     paths = [Path(text) for text in call.arguments["files"]]
-    with _opened(call, create=True) as store:
+    with Store.open(store_of(call)) as store:
         found = [bring(store, path) for path in paths]
         ids = {id for one in found for id in one.runs}
         runs = [run for run in summaries(store) if run.about.id in ids]
@@ -141,7 +129,7 @@ def export(call: Call) -> int:
     return int(ExitCode.OK)
 
 
-def _named(call: Call, store: Store, names: list[str]) -> list[Summary]:
+def _named(store: Store, names: list[str]) -> list[Summary]:
     """The runs of some names, each once. Raises UsageError: E051, there is no such run."""
     from fmha_cli.results.loading import summaries
     from fmha_cli.results.naming import named
@@ -154,9 +142,11 @@ def label(call: Call) -> int:
     """Give a run a label, or take it away."""
     from fmha_cli.results.editing import set_label
     from fmha_cli.results.loading import summaries
+    from fmha_cli.results.run import opened_for
 
-    with _opened(call) as store:
-        (run,) = _named(call, store, [str(call.argument("run"))])
+    name = str(call.argument("run"))
+    with opened_for(name, store_of(call)) as store:
+        (run,) = _named(store, [name])
         set_label(store, run, call.argument("text"))
         changed = [other for other in summaries(store) if other.number == run.number]
         return _print(call, "label", changed, store.path)
@@ -165,9 +155,11 @@ def label(call: Call) -> int:
 def rm(call: Call) -> int:
     """Remove runs with their rows."""
     from fmha_cli.results.editing import remove
+    from fmha_cli.results.run import opened_for
 
-    with _opened(call) as store:
-        runs = _named(call, store, list(call.arguments["runs"]))
+    names = list(call.arguments["runs"])
+    with opened_for(names[0], store_of(call)) as store:
+        runs = _named(store, names)
         dry = call.settings.on("dry_run")
         removed = sum(run.records for run in runs) if dry else remove(store, runs)
         return _print(call, "rm", runs, store.path, removed=removed)

@@ -19,7 +19,8 @@ def store_of(call: Call) -> Path:
     from fmha_cli.results.place import store_path
 
     text = call.settings.text("store")
-    return store_path(None if text == MAY_STAND_ALONE["--store"] else text, call.environ)
+    environ = {name: value for name, value in call.environ.items() if name != "FMHA_STORE"}  # the settings have it
+    return store_path(None if text == MAY_STAND_ALONE["--store"] else text, environ)
 
 
 def keeper_of(call: Call) -> Keeper | None:

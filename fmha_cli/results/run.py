@@ -50,15 +50,22 @@ def load_run(name: str, store: Path | None = None) -> Run:
     """
     if is_file_name(name):
         return run_of_file(Path(name))
-    path = store_path() if store is None else store
-    if not path.exists():
-        help = "fmha bench keeps its results there; a path names a file"
-        raise UsageError(
-            f"no run is called {name}", code="E051", where=name, why=f"there is no store {path}", help=help
-        )
-    with Store.open(path, create=False) as opened:
+    with opened_for(name, store_path() if store is None else store) as opened:
         found = named(summaries(opened), name)
         return Run(name, records_of(opened, found), found.environment)
+
+
+def opened_for(name: str, path: Path) -> Store:
+    """The store, to look for a run.
+
+    Raises:
+        UsageError: E051, there is no store, so no run has the name.
+        EnvironmentProblem: X050, X051, it cannot be used.
+    """
+    if not path.exists():
+        help, why = "fmha bench keeps its results there; a path names a file", f"there is no store {path}"
+        raise UsageError(f"no run is called {name}", code="E051", where=name, why=why, help=help)
+    return Store.open(path, create=False)
 
 
 def is_file_name(name: str) -> bool:

@@ -247,6 +247,7 @@ def test_runs_are_completed(store: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_the_place_follows_the_rules_of_the_platform(tmp_path: Path) -> None:
     assert store_path("~/x", {}) == Path("~/x").expanduser()
     assert store_path(None, {"XDG_DATA_HOME": str(tmp_path)}) == tmp_path / "fmha" / "results.sqlite"
+    assert store_path(None, {"XDG_DATA_HOME": str(tmp_path), "FMHA_STORE": str(tmp_path / "x")}) == tmp_path / "x"
     assert store_path(None, {"XDG_DATA_HOME": "relative"}) == store_path(None, {})
     assert store_path(None, {}).is_absolute()
 
