@@ -125,6 +125,10 @@ def fill(store: Store, points: list[Record], count: int) -> dict[str, float]:
             for row in rows:
                 row[run_at], row[start_at] = kept.id, 1_700_000_000 + 86400 * number + draw.randrange(80_000)
             db.executemany(insert, rows)
+            db.execute(
+                "insert into tally select run, verdict, device, count(*) from record where run = ? group by run, verdict, device",
+                (kept.id,),
+            )
         if number % 50 == 0:
             print(f"{number * len(points):,} records", file=sys.stderr, flush=True)
     batch = (time.process_time() - started) / max(1, count - len(points))

@@ -29,13 +29,12 @@ def remove(store: Store, runs: Sequence[Summary]) -> int:
     """
     numbers = [(run.number,) for run in runs]
     with store.transaction() as db:
-        removed = db.executemany("delete from record where process = 0 and run = ?", numbers).rowcount
-        db.executemany("delete from record where run = ?", numbers)
-        db.executemany("delete from run where id = ?", numbers)
+        for table, column in (("record", "run"), ("tally", "run"), ("run", "id")):
+            db.executemany(f"delete from {table} where {column} = ?", numbers)
     with guarded(store.path):
         (free,), (pages,) = (
             store.connection.execute(f"pragma {name}").fetchone() for name in ("freelist_count", "page_count")
         )
         if free > _FREE * pages:
             store.connection.execute("vacuum")
-    return max(0, removed)
+    return sum(run.records for run in runs)

@@ -53,8 +53,7 @@ def summaries(store: Store) -> tuple[Summary, ...]:
     with store.reading() as db:
         counts: dict[int, dict[str, int]] = {}
         devices: dict[int, set[str]] = {}
-        asked = "select run, verdict, device, count(*) from record where process = 0 group by run, verdict, device"
-        for run, verdict, device, count in db.execute(asked):
+        for run, verdict, device, count in db.execute("select run, verdict, device, records from tally"):
             counts.setdefault(run, {}).setdefault(verdict, 0)
             counts[run][verdict] += count
             devices.setdefault(run, set()).update([device] if device else ())

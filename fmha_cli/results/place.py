@@ -10,7 +10,8 @@ FILE = "results.sqlite"
 
 
 def store_path(explicit: str | None = None, environ: Mapping[str, str] | None = None) -> Path:
-    """The path of the store: the argument, else ``FMHA_STORE``, else ``$XDG_DATA_HOME/fmha/results.sqlite``, else the platform's data folder.
+    """The path of the store: the argument, else ``FMHA_STORE``, else ``$XDG_DATA_HOME/fmha/results.sqlite``, else the same in
+    the platform's data folder.
 
     The path is absolute and may not exist yet. A relative ``XDG_DATA_HOME`` counts as unset, as its specification demands.
     """

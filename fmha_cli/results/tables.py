@@ -1,7 +1,7 @@
 """The tables of the store, and the numbered steps from each version of them to the next.
 
 ``record`` has one row for every process that took samples of a record; process 0 holds what the record says besides
-(``rest``). Problems, kernels, builds, setups and hosts are shared by many records and kept once.
+(``rest``). ``tally`` counts the records of each run, because counting a million rows takes seconds. Problems, kernels, builds, setups and hosts are shared by many records and kept once.
 """
 
 from __future__ import annotations
@@ -33,6 +33,9 @@ create table record(
   n int, median_ns int, q10_ns int, whole_ns int, ci_lo int, ci_hi int, tflops real, gbps real, peak_fraction real,
   regret real, is_default int, clock_mhz real, temp_c real, throttled int,
   samples blob, dictionary int references dictionary, rest blob, unique(run, row, process));
+create table tally(
+  run int not null references run, verdict text not null, device text not null, records int not null,
+  primary key(run, verdict, device)) without rowid;
 create index by_point on record(problem, kernel, run, whole_ns) where process = 0;
 create index by_time on record(problem, whole_ns) where process = 0 and verdict in ('PASSED', 'UNCHECKED') and whole_ns is not null;
 create index by_rev on run(rev) where rev is not null;

@@ -86,6 +86,11 @@ def put_record(store: Store, db: sqlite3.Connection, run: StoredRun, record: Rec
         told = {**ids, **_columns(record, first), **_times(samples), "run": run.id, "row": row, "process": process}
         told |= {"started": started, "rest": rest if first else None, "dictionary": dictionary if first else None}
         db.execute(f"insert into record({', '.join(told)}) values ({', '.join('?' * len(told))})", tuple(told.values()))
+    db.execute(
+        "insert into tally(run, verdict, device, records) values (?, ?, ?, 1) "
+        "on conflict(run, verdict, device) do update set records = records + 1",
+        (run.id, record.verdict.value, record.device or ""),
+    )
     return True
 
 

@@ -177,6 +177,8 @@ def test_rm_removes_runs_and_nothing_else(fmha: Fmha, store: Path) -> None:
     done = fmha("results", "rm", "before", RUNS[0].id, "--json").document
     assert (done["removed"], done["count"]) == (2, 1)
     assert fmha("results", "show", "before").code == 2
+    filled(store, ROWS[0])
+    assert [run["records"] for run in fmha("results", "ls", "--json").document["runs"]] == [1, 2]
     assert load_run("after", store).records == tuple(ROWS[2:])
 
 

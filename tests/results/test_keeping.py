@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import resource
 import signal
 import sqlite3
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -111,6 +111,8 @@ def test_a_store_that_cannot_be_used_costs_one_line(tmp_path: Path, fault: Any) 
 @contextmanager
 def file_limit(size: int) -> Iterator[None]:
     """No file of this process grows beyond a size, as on a disk that is full."""
+    import resource
+
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
@@ -121,6 +123,7 @@ def file_limit(size: int) -> Iterator[None]:
         signal.signal(signal.SIGXFSZ, handler)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit for the size of files")
 def test_a_disk_that_fills_costs_one_line_and_no_row_that_was_kept(tmp_path: Path) -> None:
     path, said = tmp_path / "s.sqlite", list[str]()
     rows = [row_of(RUN, index, log="x" * 500 + str(index)) for index in range(40)]
