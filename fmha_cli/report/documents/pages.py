@@ -107,6 +107,14 @@ class EnvironmentLine:
     environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
 
 
+def environment_view(document: Mapping[str, Any]) -> Table:
+    """The versions, and the state of every backend."""
+    environment = document["environment"]
+    rows = [[name, cell(environment[name])] for name in ("fmha", "python", "platform")]
+    rows += [[name, found["state"]] for name, found in environment["backends"].items()]
+    return Table(_PARTS, rows, counted(len(environment["devices"]), "device"))
+
+
 def environment_line(environment: Mapping[str, Any]) -> dict[str, Any]:
     """The line of an environment's JSON form."""
     return to_json(EnvironmentLine(environment=environment))
@@ -114,7 +122,7 @@ def environment_line(environment: Mapping[str, Any]) -> dict[str, Any]:
 
 DOCUMENTS = (
     Document(Failure, error_view),
-    Document(EnvironmentLine),
+    Document(EnvironmentLine, environment_view),
     Document(RulePage, rule_view),
     Document(Rulebook, rulebook_view, rows="rules"),
     Document(Schemas),
