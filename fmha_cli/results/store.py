@@ -118,7 +118,7 @@ def guarded(path: Path) -> Iterator[None]:
         raise unusable(path, f"a newer fmha wrote it: {fault}") from fault
     except Foreign as fault:
         raise unusable(path, "it is another program's database") from fault
-    except sqlite3.Error as fault:
+    except (sqlite3.Error, OverflowError, UnicodeError) as fault:  # also a number or a text that SQLite cannot hold
         raise unusable(path, str(fault)) from fault
     except OSError as fault:
         raise unusable(path, fault.strerror or str(fault)) from fault

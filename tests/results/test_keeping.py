@@ -108,6 +108,12 @@ def test_a_store_that_cannot_be_used_costs_one_line(tmp_path: Path, fault: Any) 
     assert str(path) in said[0]
 
 
+def test_a_text_that_no_database_holds_costs_one_line(tmp_path: Path) -> None:
+    said = kept(tmp_path / "s.sqlite", row_of(run_row(label="bytes that are no text: \udc80"), 0))
+    assert len(said) == 1
+    assert "surrogates" in said[0]
+
+
 @contextmanager
 def file_limit(size: int) -> Iterator[None]:
     """No file of this process grows beyond a size, as on a disk that is full."""
