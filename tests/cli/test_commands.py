@@ -44,6 +44,7 @@ EVERY: dict[str, tuple[str, ...]] = {
     "plugins": ("plugins",),
     "archs": ("archs",),
     "profiles": ("profiles",),
+    "results ls": ("results", "ls"),
     "cache ls": ("cache", "ls"),
     "cache stats": ("cache", "stats"),
     "cache verify": ("cache", "verify"),
@@ -57,7 +58,7 @@ EVERY: dict[str, tuple[str, ...]] = {
 }
 
 
-SETS = ("cache", "plugins", "sources")
+SETS = ("cache", "plugins", "results", "sources")
 """Commands with subcommands that share options."""
 
 
