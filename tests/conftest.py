@@ -37,6 +37,8 @@ def _isolated(monkeypatch: pytest.MonkeyPatch, shared_cache: Path, tmp_path_fact
     for name in [n for n in os.environ if n.startswith("FMHA_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("FMHA_CACHE_DIR", str(shared_cache))
+    monkeypatch.setenv("FMHA_NO_STORE", "1")
+    monkeypatch.setenv("XDG_DATA_HOME", str(shared_cache.parent / "no-data"))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(shared_cache.parent / "no-config"))
     monkeypatch.setenv("COLUMNS", "80")  # readline, which pytest loads, sets it where os.environ does not see it
     monkeypatch.delenv("COLUMNS")

@@ -16,7 +16,7 @@ from fmha_cli.cli.console import Console, colored
 from fmha_cli.cli.output import Output, flush_stdout, silence, unwritable
 from fmha_cli.cli.settings import FLAG, Value, check_choices, layer_of_variables, merge, variable_of
 from fmha_cli.cli.shell import Shell
-from fmha_cli.cli.table import COMMANDS, TALK, declared
+from fmha_cli.cli.table import COMMANDS, MAY_STAND_ALONE, TALK, declared
 from fmha_cli.cli.terminal import terminal_width
 from fmha_cli.domain.blas import use_one_thread
 from fmha_cli.domain.errors import FmhaError, InternalError
@@ -51,7 +51,7 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
     """Carry out one command line and return its exit code; prints, never raises."""
     process = Process(tuple(argv), environ)
     try:
-        code = process.shell.root().main(args=asked_for_help(argv), prog_name="fmha", standalone_mode=False)
+        code = process.shell.root().main(args=words_of(argv), prog_name="fmha", standalone_mode=False)
         flush_stdout()
         return int(code or 0)
     except KeyboardInterrupt:
@@ -72,9 +72,18 @@ def run(argv: Sequence[str], environ: Mapping[str, str]) -> int:
         return failure.bug(error, process.console, argv)
 
 
-def asked_for_help(argv: Sequence[str]) -> list[str]:
-    """The words for the parser: ``help bench`` is ``bench --help``, as in git and cargo."""
-    return [*argv[1:], "--help"] if argv[:1] in (["help"], ("help",)) else list(argv)
+def words_of(argv: Sequence[str]) -> list[str]:
+    """The words for the parser: ``help bench`` is ``bench --help``, as in git and cargo; an option whose value may be left
+    out gets the value that this means."""
+    words = [*argv[1:], "--help"] if argv[:1] in (["help"], ("help",)) else list(argv)
+    end = words.index("--") if "--" in words else len(words)
+    if not any(word in COMMANDS for word in words[:end]):  # the words of a plugin's command are the plugin's
+        return words
+    for place in range(end):
+        alone = place + 1 >= end or words[place + 1].startswith("-")
+        if words[place] in MAY_STAND_ALONE and alone:
+            words[place] += f"={MAY_STAND_ALONE[words[place]]}"
+    return words
 
 
 def _while_printing_help(fault: OSError) -> bool:
@@ -112,10 +121,11 @@ class Process:
 
         options, files = (*command.options, *TALK), config_files(Path.cwd())
         self.command = name
-        layers = [given, layer_of_variables(options, self.environ)]
+        elsewhere = [option for option in options if not option.flag_only]
+        layers = [given, layer_of_variables(elsewhere, self.environ)]
         known = known_options() if files else {}
         for path in files:
-            layers += layers_of_file(path, name.partition(" ")[0], options, known)
+            layers += layers_of_file(path, name.partition(" ")[0], elsewhere, known)
         settings = merge(layers)
         color = settings.text("color") or "auto"
         self.console = Console(

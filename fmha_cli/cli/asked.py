@@ -71,6 +71,7 @@ def request_of(call: Call, command: Command = Command.RUN) -> Request:
         repeats=s.size("repeats", default.repeats, 1),
         budget_s=s.number("budget", default.budget_s),
         max_time_s=s.number("max_time", default.max_time_s),
+        processes=s.size("processes", default.processes, 1),
         oracle_s=_check_budget(call, default.oracle_s),
         cache_root=s.text("cache_dir"),
         emu_checks=not s.on("no_emu_checks"),

@@ -22,6 +22,8 @@ class Opt(Flag):
         complete: which completion the shell offers (a name in ``completion``).
         pair: it takes two words (``--ab K1 K2``); its flag then ``repeats``.
         lists: it takes a comma list that is no sweep.
+        lasting: no option takes the switch back, because another one has that name.
+        flag_only: no variable and no file gives its value, because an option of other commands has its name.
     """
 
     panel: str = "Options"
@@ -29,6 +31,8 @@ class Opt(Flag):
     complete: str | None = None
     pair: bool = False
     lists: bool = False
+    lasting: bool = False
+    flag_only: bool = False
 
     @classmethod
     def of(cls, flag: Flag, panel: str, complete: str | None = None) -> Opt:

@@ -37,6 +37,23 @@ def _members(module: str, kind: str) -> Callable[[], Iterable[str]]:
     return lambda: (member.value for member in getattr(import_module(f"fmha_cli.domain.{module}"), kind))
 
 
+def _runs() -> Iterable[str]:
+    """Labels, ``latest``, and the ids of the newest runs in the store."""
+    from fmha_cli.domain.errors import FmhaError
+    from fmha_cli.results.loading import summaries
+    from fmha_cli.results.place import store_path
+    from fmha_cli.results.store import Store
+
+    try:
+        path = store_path()
+        with Store.open(path, create=False, wait_s=1.0) as store:
+            runs = summaries(store)
+    except FmhaError:
+        runs = ()
+    labels = dict.fromkeys(run.about.label for run in runs if run.about.label)
+    return (*labels, "latest", *(run.about.id[:8] for run in runs[:20]))
+
+
 _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "archs": lambda: import_module("fmha_cli.domain.arch").arch_names(),
     "backends": _backends,
@@ -49,6 +66,7 @@ _COMPLETIONS: dict[str, Callable[[], Iterable[str]]] = {
     "masks": lambda: ("none", "causal", "causal-tl", "window:", "window-tl:", "generic:"),
     "models": _models,
     "qscales": _members("features", "QScale"),
+    "runs": _runs,
     "schemas": _schemas,
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 
 from fmha_cli.cli.command import Opt
@@ -149,7 +150,10 @@ TABLE = (*FORMATS.values(), OUTPUT_FILE, WIDE, COLUMNS, SORT)
 
 ROWS = (*TABLE, LIMIT)
 
-JOURNALS = (RESUME, JOURNAL, LABEL)
+STORE = _running("store", _F, "Where results are kept [default: in your data folder]", metavar="[FILE]")
+NO_STORE = replace(_running("no-store", _B, "Keep no results"), lasting=True)
+KEPT = (STORE, NO_STORE)
+JOURNALS = (RESUME, JOURNAL, LABEL, *KEPT)
 BUILDING = tuple(Opt.of(flag, "Running") for flag in own_options(Use.SOURCES))
 """Options of single backends, handed to their builds by name (``BuildContext.options``)."""
 
@@ -192,6 +196,8 @@ EXCLUDES: Mapping[str, tuple[str, ...]] = {
     "mla_rope": ("hdim_v",),
     **dict.fromkeys(("q", "k", "v"), (*_SHAPES, "batch", "seqlen", "seqlen_k", "dtype", "model")),
     **{form.value: tuple(other.value for other in FORMATS if other is not form) for form in FORMATS},
+    "store": ("no_store",),
+    "no_store": ("store",),
     "quiet": ("verbose",),
     "verbose": ("quiet",),
 }

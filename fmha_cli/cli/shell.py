@@ -200,6 +200,8 @@ def _parameters(option: Opt) -> list[inspect.Parameter]:
     names = [f"--{option.name}", *([f"-{option.short}"] if option.short else [])]
     if option.is_switch:
         info = typer.Option(*names, help=option.help, rich_help_panel=option.panel, show_default=False)
+        if option.lasting:
+            return [_parameter(option.key, bool, info)]
         undo = typer.Option(f"--{option.negation}", hidden=True)
         return [_parameter(option.key, bool, info), _parameter(_undone(option), bool, undo)]
     info = typer.Option(

@@ -41,6 +41,7 @@ COMMANDS = {
     "archs": Entry("listing", "The architectures and their facts"),
     "profiles": Entry("listing", "The named sets of kernels"),
     "models": Entry("listing", "The presets of --model, or one model with the source of every fact"),
+    "results": Entry("results", "The results that are kept: ls, show, import, export, label, rm"),
     "cache": Entry("cache", "The build cache: ls, stats, verify, prune, why, export, import"),
     "sources": Entry("sources", "The pinned third-party sources: list, fetch, verify, path, rm"),
     "schema": Entry("listing", "The JSON schemas of what --json prints"),
@@ -59,6 +60,10 @@ TALK = (
     _talk("color", FlagKind.TEXT, "When to color [default: auto]", metavar="WHEN", choices=("auto", "always", "never")),
 )
 """The options of every command and of ``fmha`` itself."""
+
+
+MAY_STAND_ALONE = {"--store": "default"}
+"""Options whose value may be left out, and what they then have."""
 
 
 def declared(name: str) -> Command | CommandSet:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from fmha_cli.cli.call import Call
+from fmha_cli.cli.storing import keeper_of
 from fmha_cli.domain.errors import EnvironmentProblem, ExitCode
 from fmha_cli.domain.verdict import Verdict, exit_code_of
 from fmha_cli.measure.compare import Speed
@@ -15,6 +16,8 @@ from fmha_cli.walk.request import Command, Request
 
 if TYPE_CHECKING:
     from fmha_cli.cli.points import Point
+    from fmha_cli.domain.device import Availability
+    from fmha_cli.results.keeping import Keeper
     from fmha_cli.walk.run import Outcome
 
 
@@ -32,13 +35,14 @@ def walk_points(call: Call) -> int:
     request = request_of(call, Command(call.command))
     if request.dry_run:
         return dry_run(call, points, request)
-    delivery = _Delivery(call)
-    with call.console.progress(call.command) as progress:
+    delivery = _Delivery(call, keeper_of(call))
+    with delivery, call.console.progress(call.command) as progress:
         outcome = run_points(
             [point.problem for point in points],
             request,
             call.registry,
             layers=[point.layer for point in points],
+            on_found=delivery.found,
             on_record=delivery.record,
             deliver=delivery.outcome,
             notify=call.console.say,
@@ -61,31 +65,61 @@ def walk_points(call: Call) -> int:
 
 
 class _Delivery:
-    """Prints the rows of a walk: each at once (``--jsonl`` on stdout), or all in one document at the end.
+    """Keeps the rows of a walk in the store, and prints them: each at once (``--jsonl`` on stdout), or all in one document at
+    the end.
 
     Attributes:
         streamed: the records that were printed at once.
         failed: why the output could not be written.
     """
 
-    def __init__(self, call: Call) -> None:
-        self._call = call
+    def __init__(self, call: Call, keeper: Keeper | None) -> None:
+        self._call, self._keeper = call, keeper
+        self._environment: Mapping[str, Any] | None = None
         self.streamed: list[Record] = []
         self.failed: EnvironmentProblem | None = None
+
+    def found(self, found: Mapping[str, Availability]) -> None:
+        """Take the answers of the backends, which are the environment of all rows."""
+        from fmha_cli.report.parts import environment
+
+        self._environment = environment(found)
+        if self._keeper is not None:
+            self._keeper.environment(self._environment)
 
     def record(self, record: Record) -> None:
         """Raises ``StopWalk``: the rows have nowhere to go."""
         from fmha_cli.walk.walker import StopWalk
 
+        if self._keeper is not None:
+            self._keeper.record(record)
         if self._call.output.streams:
             self.streamed.append(record)
             try:
-                self._call.output.row(record.to_dict())
+                self._row(record)
             except EnvironmentProblem as fault:
                 self.failed = fault
                 raise StopWalk from fault
             if self._call.output.gone:
                 raise StopWalk
+
+    def _row(self, record: Record) -> None:
+        """Print a row, and before the first one the environment. Raises EnvironmentProblem: X040."""
+        from fmha_cli.report.documents.pages import environment_line
+
+        if self._environment is not None:
+            self._call.output.row(environment_line(self._environment))
+            self._environment = None
+        self._call.output.row(record.to_dict())
+
+    def __enter__(self) -> _Delivery:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        from fmha_cli.walk.origin import now
+
+        if self._keeper is not None:
+            self._keeper.close(now())
 
     def outcome(self, outcome: Outcome) -> None:
         """Raises EnvironmentProblem: X040, the output cannot be written; the journal stays."""
@@ -97,7 +131,7 @@ class _Delivery:
                 told = {id(record) for record in self.streamed}
                 for record in outcome.records:
                     if id(record) not in told:
-                        output.row(record.to_dict())
+                        self._row(record)
             else:
                 from fmha_cli.report.documents.report import report_document
                 from fmha_cli.report.parts import environment

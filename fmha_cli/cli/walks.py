@@ -64,6 +64,11 @@ BUDGET = _measuring(
 MAX_TIME = _measuring(
     "max-time", FlagKind.NUMBER, "Seconds after which a row ends with fewer samples [default: 30]", metavar="S"
 )
+PROCESSES = _measuring(
+    "processes",
+    FlagKind.SIZE,
+    "Fresh worker processes that take the samples of each row [default: 1, the one that checks it]",
+)
 BASELINE = _measuring("baseline", FlagKind.FILE, "Earlier report (JSON) to compare with; exit 1 if slower")
 
 FORMULAS = (
@@ -134,6 +139,7 @@ COMMANDS = {
                 CACHE,
                 BUDGET,
                 MAX_TIME,
+                PROCESSES,
                 FLOPS,
                 PEAK,
                 BASELINE,

@@ -67,7 +67,7 @@ class Filter:
         steps = list(self.steps())
         if any(step[0].key != key for step in steps):
             return None
-        return tuple(v for v in values if all(_fits(step, v) for step in steps))
+        return tuple(v for v in values if all(fits(step, v) for step in steps))
 
     def apply(self, kernels: Iterable[KernelSpec], upstream: UpstreamName) -> Iterator[KernelSpec]:
         """The kernels that match, lazily. ``upstream`` gives a kernel's name in its own project.
@@ -99,10 +99,11 @@ def _emptied(steps: Sequence[tuple[Term, ...]], reached: Sequence[int]) -> Empty
 
 
 def _admits(step: tuple[Term, ...], kernel: KernelSpec, upstream: UpstreamName) -> bool:
-    return _fits(step, _value(kernel, step[0].key, upstream))
+    return fits(step, _value(kernel, step[0].key, upstream))
 
 
-def _fits(step: tuple[Term, ...], value: str) -> bool:
+def fits(step: tuple[Term, ...], value: str) -> bool:
+    """Whether a value passes terms of one key that are tested together."""
     return any(fnmatchcase(value, term.glob) for term in step) is not step[0].exclude
 
 

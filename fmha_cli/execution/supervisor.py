@@ -341,6 +341,11 @@ class Supervisor:
             self._worker.kill()
         self.close()
 
+    def renew(self) -> None:
+        """Replace a worker with which nothing is wrong, so that what follows runs in a fresh process."""
+        self.close()
+        self.start()
+
     def close(self) -> None:
         """End the worker, gracefully if it is idle."""
         worker, self._worker, self._runtime = self._worker, None, None

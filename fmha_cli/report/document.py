@@ -24,6 +24,7 @@ class Document:
         columns: those of the table, where the members of its rows do not declare them.
         definitions: types to which its schema refers by name.
         about: the description of the document; if empty, the docstring of ``kind``.
+        opening: makes the line before the rows in JSON Lines from a document; None for one without.
         colored: whether ``view`` takes an argument that turns on coloured verdicts.
     """
 
@@ -33,6 +34,7 @@ class Document:
     columns: Sequence[Column] = ()
     definitions: Mapping[str, Any] = field(default_factory=dict)
     about: str | None = None
+    opening: Callable[[Mapping[str, Any]], Mapping[str, Any]] | None = None
     colored: bool = False
 
     @property

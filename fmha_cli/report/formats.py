@@ -43,7 +43,8 @@ def render(data: Mapping[str, Any], form: Format, *, color: bool = False, shape:
 
 def _rendered(data: Mapping[str, Any], form: Format, shape: Shape | None) -> str:
     if form is Format.JSONL:
-        return "\n".join(jsonl_lines(rows_of(data)))
+        opening = document(name_of(data)).opening
+        return "\n".join(jsonl_lines([*([] if opening is None else [opening(data)]), *rows_of(data)]))
     if form is Format.CSV:
         paths = columns(name_of(data))
         if shape is None or not shape.columns:

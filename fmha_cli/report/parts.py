@@ -256,6 +256,11 @@ def environment(backends: Mapping[str, Availability]) -> dict[str, Any]:
     )
 
 
+def no_environment() -> dict[str, Any]:
+    """The environment of records whose source does not state it."""
+    return to_json(Environment(fmha="", python="", platform="", devices=(), backends={}))
+
+
 @dataclass(frozen=True, kw_only=True)
 class ArtifactRow:
     """A built kernel: the file, its hash, the cache key's digest, and its origin."""

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
 from fmha_cli.domain.layer import LayerKind, Phase
-from fmha_cli.domain.members import Count, Hex64, Hidden, Least, ShownAs, Then
+from fmha_cli.domain.members import Count, Hex64, Hidden, Least, Pattern, ShownAs, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.protocols import LaunchView
@@ -61,6 +61,7 @@ class Record:
         settings: the run-time settings of the kernels that depend on the processor; None where there are none.
         model, phase, layer_kind, weight: of ``--model``: the preset or the path of the configuration, and the ``Layer`` for which the
             problem stands; None where the flags name no model.
+        row: the key of the row within its run, as journals have it.
         peak_bytes: the worker's memory during the first launch, above its level before; see ``FirstLaunch``.
         lead: of the fastest of several backends: its time against the next one's; None for the others, and for one without rivals.
     """
@@ -117,6 +118,11 @@ class Record:
     phase: Annotated[Phase | None, "of the model"] = None
     layer_kind: Annotated[LayerKind | None, "of the model's layers that have this problem"] = None
     weight: Annotated[int | None, Least(1), "how many layers of the model have this problem"] = None
+    row: Annotated[
+        str | None,
+        Pattern("^[0-9a-f]{24}$"),
+        "tells the row from all others of its run; null: an earlier version wrote it",
+    ] = None
 
     @property
     def checks(self) -> Annotated[Checks | None, "the worst fill"]:
@@ -179,7 +185,7 @@ class Record:
 
 
 _EARLIER = ("fmha.record/1", "fmha.record/2")
-_LATER = ("peak_bytes", "lead", "phase", "layer_kind", "weight")
+_LATER = ("peak_bytes", "lead", "phase", "layer_kind", "weight", "row")
 """Members that the first rows of this schema did not have."""
 
 
@@ -191,6 +197,8 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
     """
     for name in _LATER:
         row.setdefault(name, None)
+    if row["measurement"]:
+        row["measurement"].setdefault("conditions", None)
     if row["schema"] == Record.schema:
         return row
     row["schema"] = Record.schema

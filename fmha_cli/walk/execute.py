@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from fmha_cli.domain.device import CPU
 from fmha_cli.domain.errors import EnvironmentProblem
 from fmha_cli.domain.features import FILLS
 from fmha_cli.domain.phases import Phase
@@ -24,9 +25,9 @@ from fmha_cli.execution.judge import Judged, JudgePolicy, judge, recheck
 from fmha_cli.execution.layout import layout_of
 from fmha_cli.execution.supervisor import JobResult
 from fmha_cli.measure.ceiling import Ceiling
+from fmha_cli.measure.conditions import between, look
 from fmha_cli.measure.measurement import Measurement, measurement_of
 from fmha_cli.measure.roofline import CONTRADICTED, Bound, CacheState, Peaks
-from fmha_cli.measure.sampling import SamplingPolicy
 from fmha_cli.report.target import refused
 from fmha_cli.walk.builds import Built
 from fmha_cli.walk.emulation import UNTIMED
@@ -36,7 +37,7 @@ from fmha_cli.walk.request import Command, Context
 from fmha_cli.walk.rows import Row
 from fmha_cli.walk.settings import settings_of
 from fmha_cli.walk.tensor_io import write_tensors
-from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, sample, sample_turns
+from fmha_cli.walk.timing import Launcher, Mistimed, RowFailed, Timed, in_processes, policy_of, sample, sample_turns
 
 _TIMED = (Verdict.PASSED, Verdict.UNCHECKED, Verdict.MISTRUSTED)
 """Verdicts after which a time is meaningful."""
@@ -117,9 +118,9 @@ class Executor:
                     self._launcher(job, arena, row) for job, arena, row in zip(jobs, arenas, rows, strict=True)
                 ]
                 good = [row if one.verdict in _TIMED else None for row, one in zip(rows, judged, strict=True)]
-                with self._watched(good) as ceilings:
+                with self._watched(good) as beside:
                     judged, timed = self._sampled(launchers, judged)
-                timed = [one and replace(one, ceiling=at()) for one, at in zip(timed, ceilings, strict=True)]
+                timed = [one and at(one) for one, at in zip(timed, beside, strict=True)]
                 judged = [
                     self._rechecked(job, arena, one, launcher)
                     for job, arena, one, launcher in zip(jobs, arenas, judged, launchers, strict=True)
@@ -135,16 +136,12 @@ class Executor:
     def _sampled(self, launchers: Sequence[Launcher], judged: list[Judged]) -> tuple[list[Judged], list[Timed | None]]:
         """The times of the good ones in turns. One whose launch fails, or whose times cannot be true, leaves the others, which
         begin anew."""
-        judged, told = list(judged), partial(self._context.phase, Phase.TIME)
+        judged = list(judged)
         good = [n for n, one in enumerate(judged) if one.verdict in _TIMED]
         found: Sequence[Timed] = ()
         while good and not found:
-            sides = [launchers[n] for n in good]
             try:
-                if len(sides) == 1:
-                    found = (sample(sides[0], self._policy(), told),)
-                else:
-                    found = sample_turns(sides, self._policy(), self._request.fill_seed, told)
+                found = self._samples([launchers[n] for n in good])
             except (RowFailed, Mistimed):
                 broken = next(n for n in good if launchers[n].failed is not None or launchers[n].mistimed is not None)
                 fault = launchers[broken].failed
@@ -163,27 +160,45 @@ class Executor:
             return judged, Timed(judged.stage_ns[-1:], warmup=len(judged.stage_ns) - 1)
         timed = None
         try:
-            with self._watched((row,)) as (ceiling,):
-                timed = sample(launcher, self._policy(), partial(self._context.phase, Phase.TIME))
-            timed = replace(timed, ceiling=ceiling())
+            with self._watched((row,)) as (beside,):
+                (timed,) = self._samples([launcher])
+            timed = beside(timed)
         except RowFailed as fault:
             return _failed(judged, fault), None
         except Mistimed:
             pass
         return self._rechecked(job, arena, judged, launcher), timed
 
+    def _samples(self, sides: Sequence[Launcher]) -> tuple[Timed, ...]:
+        """The samples of rows in turns, or of one by itself, in as many processes as the request wants."""
+        request, told = self._request, partial(self._context.phase, Phase.TIME)
+        policy = policy_of(request.budget_s, request.max_time_s, request.processes)
+
+        def once(process: int) -> tuple[Timed, ...]:
+            if len(sides) == 1:
+                return (sample(sides[0], policy, told),)
+            return sample_turns(sides, policy, request.fill_seed + process, told)
+
+        return in_processes(request.processes, self._supervisor.renew, once)
+
     @contextmanager
-    def _watched(self, rows: Sequence[Row | None]) -> Iterator[list[Callable[[], Ceiling | None]]]:
-        """Look at the machine's ceiling before and after what is done inside. Gives a function for each row that returns its
-        ceilings afterwards; None of a row gives None."""
+    def _watched(self, rows: Sequence[Row | None]) -> Iterator[list[Callable[[Timed], Timed]]]:
+        """Look at the machine before and after what is done inside. Gives a function for each row that adds its ceiling and its
+        conditions afterwards; None of a row adds nothing."""
         before = [None if row is None else self._ceiling(row) for row in rows]
         after: list[tuple[Bound, float] | None] = [None for _ in rows]
+        looks = [look()]
 
-        def found(index: int) -> Ceiling | None:
-            one, other = before[index], after[index]
-            return None if one is None or other is None else Ceiling(bound=one[0], before=one[1], after=other[1])
+        def told(index: int, timed: Timed) -> Timed:
+            row, one, other = rows[index], before[index], after[index]
+            ceiling = None
+            if one is not None and other is not None:
+                ceiling = Ceiling(bound=one[0], before=one[1], after=other[1])
+            here = row is not None and row.choice is not None and row.choice.device.id == CPU
+            return replace(timed, ceiling=ceiling, conditions=between(looks[0], looks[-1]) if here else None)
 
-        yield [partial(found, index) for index in range(len(rows))]
+        yield [partial(told, index) for index in range(len(rows))]
+        looks.append(look())
         after[:] = [None if row is None else self._ceiling(row) for row in rows]
 
     def _arena(self, job: Job) -> Arena:
@@ -258,10 +273,6 @@ class Executor:
     def _stream(self, backend: str) -> str:
         return self._registry.backend(backend).dropout_stream
 
-    def _policy(self) -> SamplingPolicy:
-        request = self._request
-        return SamplingPolicy(budget_ns=int(request.budget_s * 1e9), max_ns=int(request.max_time_s * 1e9))
-
     def _launcher(self, job: Job, arena: Arena, row: Row) -> Launcher:
         cold, timeout = row.cache is CacheState.COLD, self._request.timeout or None
 
@@ -296,6 +307,8 @@ class Executor:
             peaks=self._peaks(row),
             dense=self._request.flops_dense,
             ceiling=timed.ceiling,
+            process_of_sample=timed.processes,
+            conditions=timed.conditions,
         )
 
     def _written(self, write: Callable[[], str | None]) -> str | None:

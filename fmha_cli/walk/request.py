@@ -58,6 +58,7 @@ class Request:
         probe: measure what kernels need to know of the processor and no fact tells, once per machine.
         budget_s: time for the samples of one row of ``bench``, once there are enough of them.
         max_time_s: the longest time for the samples of one row, however few they are.
+        processes: fresh workers that share the samples of one row of ``bench``; 1: the worker that checked it takes them.
         oracle_s: seconds that the reference of one problem and fill may take, infinite for all rows; larger problems
             are checked on a sample of their rows.
         label: the user's name for the run, kept in every record.
@@ -90,6 +91,7 @@ class Request:
     repeats: int = 2
     budget_s: float = 2.0
     max_time_s: float = 30.0
+    processes: int = 1
     oracle_s: float = 10.0
     save_failures: str | None = None
     baseline: str | None = None

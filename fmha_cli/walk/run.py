@@ -61,6 +61,7 @@ def run_points(
     *,
     layers: Sequence[Layer | None] = (),
     given: InputFiles | None = None,
+    on_found: Callable[[Mapping[str, Availability]], None] = lambda found: None,
     on_record: Callable[[Record], None] = lambda record: None,
     deliver: Callable[[Outcome], None] = lambda outcome: None,
     on_outputs: OnOutputs = lambda index, outputs: None,
@@ -73,6 +74,7 @@ def run_points(
     Args:
         layers: the layers of a model for which each point stands; empty without a model.
         given: the tensors that are not filled, if they do not come from the files of the request.
+        on_found: receives the answers of the backends before the first record.
         on_record: receives each record as soon as it is complete; may raise ``StopWalk``.
         deliver: receives the outcome, with its journal, before the journal of a complete walk is removed. If it raises,
             the journal stays.
@@ -95,6 +97,7 @@ def run_points(
         supervisor = stack.enter_context(Supervisor())
         supervisor.start()  # it starts while rows are planned and kernels are built
         found = probe_backends(registry, wanted_backends(registry, request.wanted), supervisor, request.device)
+        on_found(found)
         rows = plan_rows(points, request, registry, found, notify, layers)
         check_outputs(points, request, len(rows))
         for line in notices(rows, registry, found, request):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fmha_cli.domain.verdict import Verdict
 from fmha_cli.execution.supervisor import JobResult
 from fmha_cli.measure.ab import AbSampler, orders
 from fmha_cli.measure.ceiling import Ceiling
+from fmha_cli.measure.conditions import Conditions
 from fmha_cli.measure.sampling import Sampler, SamplingPolicy, StopReason
 
 Launch = Callable[[int], tuple[tuple[int, ...], ...]]
@@ -23,7 +24,10 @@ class Timed:
     launches: tuple[tuple[int, ...], ...]
     warmup: int = 0
     stop: StopReason = StopReason.SINGLE
+    processes: tuple[int, ...] | None = None
+    """The number of the process of each launch; None if there was one."""
     ceiling: Ceiling | None = None
+    conditions: Conditions | None = None
 
 
 class Mistimed(Exception):
@@ -120,3 +124,45 @@ def sample_turns(
                 totals[side].append(sum(batch[0]))
     warm, stop = sampler.warmup(*totals) or 0, sampler.stop(*totals, spent_ns=spent) or StopReason.INTERRUPTED
     return tuple(Timed(tuple(each[warm:]), warm, stop) for each in launches)
+
+
+def policy_of(budget_s: float, max_time_s: float, processes: int) -> SamplingPolicy:
+    """The stopping rule of each process: all of them together have the time of a row, and each takes enough samples."""
+    whole = SamplingPolicy(budget_ns=int(budget_s * 1e9), max_ns=int(max_time_s * 1e9))
+    if processes == 1:
+        return whole
+    most = max(whole.min_samples, whole.max_samples // processes)
+    return replace(
+        whole,
+        budget_ns=max(1, whole.budget_ns // processes),
+        max_ns=max(1, whole.max_ns // processes),
+        max_samples=most,
+    )
+
+
+def in_processes(count: int, renew: Callable[[], None], once: Callable[[int], tuple[Timed, ...]]) -> tuple[Timed, ...]:
+    """Sample in several fresh processes, one after the other, or once in the process that is there.
+
+    Args:
+        count: number of processes; 1 keeps the one that is there.
+        renew: replaces the process.
+        once: samples in one process, given its number; the same rows each time.
+    """
+    if count == 1:
+        return once(0)
+    found = []
+    for process in range(count):
+        renew()
+        found.append(once(process))
+    return tuple(_merged(of) for of in zip(*found, strict=True))
+
+
+def _merged(parts: Sequence[Timed]) -> Timed:
+    """One row's samples from several processes. Sampling ended for the reason of the first process that did not converge."""
+    stops = [part.stop for part in parts]
+    return Timed(
+        launches=tuple(launch for part in parts for launch in part.launches),
+        warmup=sum(part.warmup for part in parts),
+        stop=next((stop for stop in stops if stop is not StopReason.CONVERGED), StopReason.CONVERGED),
+        processes=tuple(number for number, part in enumerate(parts) for _ in part.launches),
+    )

@@ -130,4 +130,5 @@ def test_the_loop(loop: Loop) -> None:
 
 def _next_verdict(process: subprocess.Popen[str]) -> str:
     assert process.stdout is not None
+    assert json.loads(process.stdout.readline())["schema"] == "fmha.environment/1"  # each round begins with it
     return str(json.loads(process.stdout.readline())["verdict"])

@@ -45,6 +45,7 @@ EVERY: dict[str, tuple[str, ...]] = {
     "archs": ("archs",),
     "profiles": ("profiles",),
     "models": ("models",),
+    "results ls": ("results", "ls"),
     "cache ls": ("cache", "ls"),
     "cache stats": ("cache", "stats"),
     "cache verify": ("cache", "verify"),
@@ -58,7 +59,7 @@ EVERY: dict[str, tuple[str, ...]] = {
 }
 
 
-SETS = ("cache", "plugins", "sources")
+SETS = ("cache", "plugins", "results", "sources")
 """Commands with subcommands that share options."""
 
 

@@ -26,7 +26,7 @@ def test_every_format_says_where_and_tells_no_time(fmha: Fmha, emulator: Told) -
     (row,) = done.document["records"]
     assert (row["device"], row["measurement"], row["stages"][0]["time_ns"]) == (ID, None, None)
     assert (row["findings"], len(row["executed"])) == ([], 1)
-    (line,) = fmha("run", *ON, "--jsonl").out.splitlines()
+    _, line = fmha("run", *ON, "--jsonl").out.splitlines()
     assert json.loads(line)["device"] == ID
     (cells,) = csv.DictReader(io.StringIO(fmha("run", *ON, "--csv").out))
     assert cells["device"] == ID

@@ -197,9 +197,11 @@ def test_a_process_without_a_terminal(tree: Path, tmp_path: Path) -> None:
         (tree / "kernel.h").write_text("wrong now\n")
         until(process.stderr, "round 2: kernel.h changed")
         assert process.stdout is not None
-        rows = [process.stdout.readline() for _ in range(4)]
+        lines = [process.stdout.readline() for _ in range(6)]
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=600)
     assert process.returncode == 130
+    firsts, rows = lines[::3], [line for number, line in enumerate(lines) if number % 3]
+    assert all("fmha.environment/1" in first for first in firsts)  # each round begins with its environment
     assert ['"verdict":"WRONG"' in row.replace(" ", "") for row in rows] == [False, False, False, True]
     assert ['"files":1' in row.replace(" ", "") for row in rows] == [False, False, False, True]

@@ -330,11 +330,12 @@ def test_talk_that_nobody_can_read_costs_nothing() -> None:
 # -- a reader that goes away -------------------------------------------------------------------------------------------
 
 
-def read_one_line(*argv: str) -> tuple[int, str, str]:
-    """Close the pipe after a line, as ``| head -1`` does: exit code, the line, stderr."""
+def read_one_row(*argv: str) -> tuple[int, str, str]:
+    """Close the pipe after the environment and a row, as ``| head -2`` does: exit code, the row, stderr."""
     process = subprocess.Popen([*PROGRAM, *argv], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert process.stdout is not None
     assert process.stderr is not None
+    assert json.loads(process.stdout.readline())["schema"] == "fmha.environment/1"
     line = process.stdout.readline()
     process.stdout.close()
     err = process.stderr.read()
@@ -344,7 +345,7 @@ def read_one_line(*argv: str) -> tuple[int, str, str]:
 
 def test_head_ends_a_stream_quietly_and_early(home: Path) -> None:
     sweep = ("run", *SMALL, "--dtype", "fp16", "--kernel", SLOW, "--softcap", "1:30:+1", "--jsonl")
-    code, line, err = read_one_line(*sweep, "--journal", "rows.journal")
+    code, line, err = read_one_row(*sweep, "--journal", "rows.journal")
     assert (code, json.loads(line)["verdict"]) == (0, "PASSED")
     assert err == "30 problems (softcap x30)\n"
     assert Path("rows.journal").read_text().count('"done"') < 20
@@ -352,9 +353,7 @@ def test_head_ends_a_stream_quietly_and_early(home: Path) -> None:
 
 def test_head_does_not_hide_what_was_wrong(home: Path) -> None:
     wrong = null_kernel(DType.FP16, Family.FWD, Behaviour.NAN).digest[:16]
-    code, line, _ = read_one_line(
-        "run", *SMALL, "--dtype", "fp16", "--kernel", wrong, "--softcap", "1:30:+1", "--jsonl"
-    )
+    code, line, _ = read_one_row("run", *SMALL, "--dtype", "fp16", "--kernel", wrong, "--softcap", "1:30:+1", "--jsonl")
     assert (code, json.loads(line)["verdict"]) == (1, "WRONG")
 
 
@@ -543,7 +542,7 @@ def test_lone_surrogates_are_printed_escaped(
     assert done.code == 6, done.err
     assert "CRASHED" in text
     if form in ("json", "jsonl"):
-        record = json.loads(text)["records"][0] if form == "json" else json.loads(text)
+        record = json.loads(text)["records"][0] if form == "json" else json.loads(text.splitlines()[1])
         assert any("the kernel said \udc80 and \ud83d" in note for note in record["notes"])
     if form == "csv":
         assert "\\udc80" in text

@@ -29,6 +29,7 @@ from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison, Judging, Verdict
 from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.compare import Ratio
+from fmha_cli.measure.conditions import Conditions
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Bound, CacheState, Floor, PeakKind
 from fmha_cli.measure.sampling import StopReason
@@ -45,6 +46,7 @@ from fmha_cli.report.documents import (
     pages,
     plan,
     report,
+    results,
 )
 from fmha_cli.report.documents.executed import executed_document
 from fmha_cli.report.documents.models import models_document
@@ -120,6 +122,7 @@ def measurement() -> Measurement:
         stop=StopReason.CONVERGED,
         floor=Floor(PeakKind.MEASURED, 500_000.0, 100.0),
         ceiling=Ceiling(bound=Bound.COMPUTE, before=2e11, after=1e11),
+        conditions=Conditions(clock_mhz=2596.146, temp_c=61.5, throttled=False),
     )
 
 
@@ -171,6 +174,7 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "phase": Phase.DECODE,
         "layer_kind": LayerKind.LOCAL,
         "weight": 52,
+        "row": DIGEST[:24],
     }
     return Record(**{**fields, **changes})
 
@@ -210,6 +214,20 @@ def bare(verdict: Verdict = Verdict.UNSUPPORTED) -> Record:
     return Record(problem=PROBLEM.to_dict(), repro="fmha run", verdict=verdict, reasons=(REASON,))
 
 
+RUN_ENTRY = results.RunEntry(
+    id="0123456789abcdef" * 2,
+    started="2026-11-22T19:40:00Z",
+    ended=None,
+    command="bench",
+    label="nightly",
+    revision="1a2b3c4",
+    dirty=True,
+    argv=("bench", "-s", "64"),
+    fmha="0.1.0",
+    records=4,
+    verdicts={"PASSED": 3, "WRONG": 1},
+    devices=("cpu",),
+)
 ENTRY = EntryInfo(
     DIGEST,
     "kernel",
@@ -315,7 +333,12 @@ CHOSEN = (
 def documents() -> dict[str, list[dict[str, Any]]]:
     """Schema name -> its golden documents, the full and the empty ones."""
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
-    rows = [record(), bare(), record(Verdict.WRONG, comparisons=(Comparison(checks=(("o", check(float("nan"))),)),))]
+    twice = replace(measurement(), process_of_sample=(0, 0, 0, 0, 1, 1, 1, 1))
+    rows = [
+        record(measurement=twice),
+        bare(),
+        record(Verdict.WRONG, comparisons=(Comparison(checks=(("o", check(float("nan"))),)),)),
+    ]
     checks = [
         DoctorCheck(name="backend", subject="cpu", state=CheckState.OK, what="runs", time_ns=5),
         DoctorCheck(name="backend", subject="x", state=CheckState.FAILED, what="no", why="w", help="h"),
@@ -359,6 +382,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             differences.differences_document(INSPECTED, BARE_INSPECTED),
         ],
         "doctor": [installation.doctor_document(checks, ENVIRONMENT)],
+        "environment": [pages.environment_line(ENVIRONMENT)],
         "error": [to_json(pages.Failure(error=ErrorRow.of(UsageError("no such flag", code="E002", where="--x"))))],
         "executed": [
             executed_document(PROBLEM, emulated()),
@@ -423,6 +447,13 @@ def documents() -> dict[str, list[dict[str, Any]]]:
         "report": [
             report.report_document(rows, ENVIRONMENT),
             report.report_document([], ENVIRONMENT, UsageError("bad", code="E001")),
+        ],
+        "results": [
+            results.results_document("ls", "/data/results.sqlite", 4096, [RUN_ENTRY, replace(RUN_ENTRY, label=None)]),
+            results.results_document("ls", "/data/results.sqlite", None, []),
+            results.results_document("import", "/data/results.sqlite", 4096, [RUN_ENTRY], added=3, present=1),
+            results.results_document("label", "/data/results.sqlite", 4096, [RUN_ENTRY]),
+            results.results_document("rm", "/data/results.sqlite", 4096, [RUN_ENTRY], removed=4),
         ],
         "sources": [
             to_json(

@@ -15,6 +15,7 @@ from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.quantities import digits, flop_rate, time_of
 from fmha_cli.domain.verdict import Comparison, Verdict
 from fmha_cli.measure.sampling import StopReason
+from fmha_cli.report.documents.pages import environment_line
 from fmha_cli.report.documents.report import records_view, report_document, summary
 from fmha_cli.report.form import Format
 from fmha_cli.report.formats import columns, json_text, jsonl_lines, render, rows_of
@@ -38,7 +39,8 @@ def test_every_document_has_every_form(name: str, index: int, document: dict[str
     if form is Format.JSON:
         assert json.loads(text) == document
     if form is Format.JSONL:
-        assert [json.loads(line) for line in text.splitlines()] == rows_of(document)
+        first = [environment_line(ENVIRONMENT)] if name == "report" else []
+        assert [json.loads(line) for line in text.splitlines()] == [*first, *rows_of(document)]
     if form is Format.CSV:
         table = list(csv.reader(io.StringIO(text)))
         assert len(table) == 1 + len(rows_of(document))

@@ -105,6 +105,7 @@ OPEN = (
     "spills",
     "trees",
     "values",
+    "verdicts",
 )
 """Members with arbitrary keys."""
 

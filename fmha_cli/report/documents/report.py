@@ -22,6 +22,7 @@ from fmha_cli.measure.sampling import StopReason
 from fmha_cli.measure.stats import FEWEST
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
+from fmha_cli.report.documents.pages import environment_line
 from fmha_cli.report.finite import is_note
 from fmha_cli.report.layers import LAYER_COLUMNS, ModelSum, cells_of, model_sums, sum_lines
 from fmha_cli.report.lines import counted, launch_lines, percent, problem_text, ranges, reason_text, spelled, united
@@ -352,4 +353,8 @@ def _details(index: int, record: Row) -> list[str]:
     return [f"  {index}: " + line.replace("\n", "\n     ") for line in dict.fromkeys(lines)]
 
 
-DOCUMENTS = (Document(Report, records_view, rows="records", columns=_COLUMNS, colored=True),)
+def _opening(document: Row) -> Row:
+    return environment_line(document["environment"])
+
+
+DOCUMENTS = (Document(Report, records_view, rows="records", columns=_COLUMNS, opening=_opening, colored=True),)

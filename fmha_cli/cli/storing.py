@@ -1,0 +1,38 @@
+"""The store of results that a command line names, and what keeps the records of a run there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.table import MAY_STAND_ALONE
+from fmha_cli.domain.errors import UsageError
+
+if TYPE_CHECKING:
+    from fmha_cli.results.keeping import Keeper
+
+
+def store_of(call: Call) -> Path:
+    """The path of the store. ``--store`` without a file means that in the user's data folder, also where a variable or a file
+    says no."""
+    from fmha_cli.results.place import store_path
+
+    text = call.settings.text("store")
+    environ = {name: value for name, value in call.environ.items() if name != "FMHA_STORE"}  # the settings have it
+    return store_path(None if text == MAY_STAND_ALONE["--store"] else text, environ)
+
+
+def keeper_of(call: Call) -> Keeper | None:
+    """What keeps the records of a run; None with ``--no-store``.
+
+    Raises:
+        UsageError: E002, ``--store`` and ``--no-store`` from one source.
+    """
+    from fmha_cli.results.keeping import Keeper
+
+    if call.settings.on("no_store"):
+        if call.settings.text("store") is not None:
+            raise UsageError("--store and --no-store contradict each other", code="E002", where="--no-store")
+        return None
+    return Keeper(store_of(call), call.argv, call.console.warn)

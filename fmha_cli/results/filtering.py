@@ -1,0 +1,59 @@
+"""``--filter KEY:GLOB[,KEY:GLOB...]`` over records, as over kernels: matching only."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fmha_cli.discovery.filters import Filter, fits, parse_terms
+from fmha_cli.domain.encode import field_text
+from fmha_cli.domain.errors import EmptySelection
+from fmha_cli.domain.problem import Problem
+from fmha_cli.report.record import Record
+
+_KEYS = (
+    "backend",
+    "device",
+    "arch",
+    "kernel",
+    "digest",
+    "family",
+    "cache",
+    "verdict",
+    "selected_by",
+    "model",
+    "layer_kind",
+)
+
+
+def filtered(records: Sequence[Record], texts: Sequence[str]) -> tuple[Record, ...]:
+    """The records that all texts of ``--filter`` let through; all without texts.
+
+    A key is a member of the problem, or backend, device, arch, kernel (its name), digest, family, cache, verdict, selected_by,
+    model or layer_kind. What a record does not have is an empty text.
+
+    Raises:
+        UsageError: F001, an unknown key or a term without a colon.
+        EmptySelection: F002, no record is left.
+    """
+    keys = (*_KEYS, *Problem.__dataclass_fields__)
+    parts = (part for text in texts for part in text.split(","))
+    steps = list(Filter(parse_terms(parts, keys, example="dtype:bf16,-backend:cpu")).steps())
+    kept = tuple(record for record in records if all(fits(step, _value(record, step[0].key)) for step in steps))
+    if steps and records and not kept:
+        terms = ",".join(term.text() for step in steps for term in step)
+        what = f"--filter {terms} matches none of the {len(records):,} records"
+        raise EmptySelection(what, code="F002", where="--filter", help="without it the table shows all of them")
+    return kept
+
+
+def _value(record: Record, key: str) -> str:
+    kernel, measured = record.kernel, record.measurement
+    own: Mapping[str, Any] = {
+        "kernel": None if kernel is None else kernel.name,
+        "digest": None if kernel is None else kernel.digest,
+        "family": None if kernel is None else kernel.family,
+        "cache": None if measured is None else measured.cache,
+    }
+    value = own[key] if key in own else getattr(record, key) if key in _KEYS else record.problem.get(key)
+    return "" if value is None else field_text(tuple(value) if isinstance(value, list) else value)

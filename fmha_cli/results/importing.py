@@ -1,0 +1,58 @@
+"""Bringing the records of files into the store: reports, lines of records, and journals of runs that were killed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fmha_cli.domain.encode import digest_of
+from fmha_cli.report.parts import RunRow
+from fmha_cli.results.parts import about, row_key
+from fmha_cli.results.run import Run, run_of_file
+from fmha_cli.results.store import Store
+from fmha_cli.results.writing import put_record, put_run
+
+UNKNOWN = "unknown"
+"""The command, and the start, of a run whose records do not name it."""
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What one file brought.
+
+    Attributes:
+        runs: ids of its runs.
+        added: records that the store did not have.
+        present: records that it had.
+    """
+
+    runs: tuple[str, ...]
+    added: int
+    present: int
+
+
+def bring(store: Store, path: Path) -> Brought:
+    """Bring the records of a file into the store, all of them or none.
+
+    Raises:
+        UsageError: E050, the file holds no results.
+        EnvironmentProblem: X050, the store cannot be used.
+    """
+    run = run_of_file(path)
+    nameless = RunRow(id=_id_of(run), command=UNKNOWN, started="")
+    added, seen, runs = 0, dict[str, int](), dict[str, None]()
+    with store.transaction() as db:
+        for record in run.records:
+            row = record.run or nameless
+            key = row_key(record, seen)
+            seen[about(record)] = seen.get(about(record), 0) + 1
+            kept = put_run(db, row, environment=run.environment)
+            added += put_record(store, db, kept, record, key)
+            runs[row.id] = None
+    return Brought(tuple(runs), added, len(run.records) - added)
+
+
+def _id_of(run: Run) -> str:
+    """An id for the records of a file that name no run, so that the same file is the same run."""
+    nameless = [record.to_dict() for record in run.records if record.run is None]
+    return digest_of(nameless)[:32]

@@ -1,0 +1,135 @@
+"""``Store``: the file that keeps the records of all runs, one SQLite database in write-ahead mode.
+
+Many processes may write at once; each record is one transaction. A store that is damaged, full, foreign or on a network file
+system is an ``EnvironmentProblem``, which the writer of a run turns into one line (``keeping``).
+
+Sources: sqlite.org/wal.html (several processes on one machine; not over a network), /pragma.html (``synchronous=normal`` in
+that mode loses nothing when a process is killed), /lang_vacuum.html (``VACUUM INTO``, the backup before a migration).
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fmha_cli.domain.errors import EnvironmentProblem
+from fmha_cli.results.tables import STEPS, Foreign, Newer, Step, migrate
+from fmha_cli.system.files import BINARY, CLOEXEC
+from fmha_cli.system.filesystems import network_file_system
+
+WAIT_S = 30.0
+"""How long a process waits for another one's transaction. A transaction takes milliseconds."""
+
+HELP = "--store FILE names another store, --no-store goes without"
+
+
+class Store:
+    """An open store. Make one with :meth:`open`, use it in one thread, and close it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self.path = path
+        self.connection = connection
+        self.known: dict[tuple[str, bytes], int] = {}
+        """(table, digest) -> id of what earlier records of this process have in common."""
+
+    @classmethod
+    def open(cls, path: Path, *, create: bool = True, wait_s: float = WAIT_S, steps: Sequence[Step] = STEPS) -> Store:
+        """Open a store, and bring an older one to the newest version.
+
+        Args:
+            create: make one if there is none.
+
+        Raises:
+            EnvironmentProblem: X050, it cannot be used; X051, it is on a network file system.
+        """
+        if kind := network_file_system(path.parent):
+            why = f"{path.parent} is on {kind}"
+            what = "the store of results is on a network file system"
+            raise EnvironmentProblem(what, code="X051", where=str(path), why=why, help=HELP)
+        with guarded(path):
+            if create:
+                _make(path)
+            elif not path.is_file():
+                raise FileNotFoundError(2, "there is no such file", str(path))
+            connection = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
+            try:
+                migrate(connection, path, steps)
+                connection.execute("pragma journal_mode = wal")
+                connection.execute("pragma synchronous = normal")
+            except BaseException:
+                connection.close()
+                raise
+        return cls(path, connection)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """All changes of the body, or none.
+
+        Raises:
+            EnvironmentProblem: X050; nothing was changed.
+        """
+        before = dict(self.known)
+        with guarded(self.path):
+            try:
+                self.connection.execute("begin immediate")
+                yield self.connection
+                self.connection.execute("commit")
+            except BaseException:
+                self.known = before
+                with suppress(sqlite3.Error):
+                    self.connection.execute("rollback")
+                raise
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """What all queries of the body see is one state.
+
+        Raises:
+            EnvironmentProblem: X050.
+        """
+        with guarded(self.path):
+            self.connection.execute("begin")
+            try:
+                yield self.connection
+            finally:
+                self.connection.execute("rollback")
+
+    def close(self) -> None:
+        """Close the file; the last process that does so folds the write-ahead log into it."""
+        with suppress(sqlite3.Error):
+            self.connection.close()
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+
+@contextmanager
+def guarded(path: Path) -> Iterator[None]:
+    """Turn what goes wrong with the file into an ``EnvironmentProblem``."""
+    try:
+        yield
+    except Newer as fault:
+        raise unusable(path, f"a newer fmha wrote it: {fault}") from fault
+    except Foreign as fault:
+        raise unusable(path, "it is another program's database") from fault
+    except (sqlite3.Error, OverflowError, UnicodeError) as fault:  # also a number or a text that SQLite cannot hold
+        raise unusable(path, str(fault)) from fault
+    except OSError as fault:
+        raise unusable(path, fault.strerror or str(fault)) from fault
+
+
+def unusable(path: Path, why: str) -> EnvironmentProblem:
+    """X050."""
+    return EnvironmentProblem("the store of results cannot be used", code="X050", where=str(path), why=why, help=HELP)
+
+
+def _make(path: Path) -> None:
+    """The file, and the folder above it, for this user alone."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    os.close(os.open(path, os.O_RDWR | os.O_CREAT | CLOEXEC | BINARY, 0o600))

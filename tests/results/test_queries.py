@@ -1,0 +1,87 @@
+"""Questions about many runs, answered by the store's columns as its records would answer them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from report.samples import bare, measurement, record
+
+from fmha_cli.domain.problem import Problem
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.report.record import Record
+from fmha_cli.results.queries import Best, Pair, Point, best, history, pairs
+from fmha_cli.results.store import Store
+from results.kept import filled, row_of, run_row
+
+RUNS = [run_row(n) for n in range(3)]
+LONG = Problem.of(batch=1, heads=2, seqlen=4096, dtype="fp16").to_dict()
+
+
+def timed(run: int, index: int, ns: int, **changes: object) -> Record:
+    whole = replace(measurement(), launches=((ns, 0),) * 8, process_of_sample=(0, 0, 0, 0, 0, 0, 1, 1))
+    return replace(row_of(RUNS[run], index, measurement=whole), **changes)  # type: ignore[arg-type]
+
+
+ROWS = (
+    timed(0, 0, 500),
+    timed(0, 1, 900, problem=LONG),
+    timed(1, 0, 400),
+    timed(1, 1, 100, verdict=Verdict.WRONG),
+    timed(1, 2, 450, device="cuda:0"),
+    timed(2, 0, 600),
+    timed(2, 1, 800, problem=LONG),
+    replace(bare(), run=RUNS[2], row="0" * 24),
+)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    filled(tmp_path / "s.sqlite", *ROWS)
+    return Store.open(tmp_path / "s.sqlite")
+
+
+def point(run: int, ns: int) -> Point:
+    about = RUNS[run]
+    return Point(about.id, about.started, about.label, about.revision, ns, (ns, ns))
+
+
+def test_a_history_has_the_good_rows_of_the_same_point_alone(store: Store) -> None:
+    assert history(store, ROWS[0]) == (point(0, 500), point(1, 400), point(2, 600))
+    assert history(store, ROWS[6]) == (point(0, 900), point(2, 800))
+    assert history(store, ROWS[4]) == (point(1, 450),)
+    assert history(store, ROWS[7]) == history(store, record(arch="x86_64_v3")) == ()
+
+
+def test_two_runs_are_joined_by_what_they_have_in_common(store: Store) -> None:
+    assert pairs(store, RUNS[0].id, RUNS[2].id) == (Pair(1, 1, "cold", 500, 600), Pair(2, 1, "cold", 900, 800))
+    assert pairs(store, RUNS[0].id, RUNS[1].id) == (Pair(1, 1, "cold", 500, 400),)
+    assert pairs(store, RUNS[0].id, "0" * 32) == ()
+
+
+def test_the_best_of_each_problem_is_a_good_row(store: Store) -> None:
+    assert [(one.run, one.median_ns) for one in best(store)] == [(RUNS[1].id, 400), (RUNS[2].id, 800)]
+    assert isinstance(best(store)[0], Best)
+
+
+@pytest.mark.parametrize(
+    ("question", "index"),
+    [
+        (lambda store: history(store, ROWS[0]), "by_point (problem=? AND kernel=?"),
+        (lambda store: pairs(store, RUNS[0].id, RUNS[2].id), "by_point (problem=? AND kernel=? AND run=?"),
+        (best, "by_time (problem=?"),
+    ],
+)
+def test_no_question_reads_all_records(store: Store, question: Callable[[Store], object], index: str) -> None:
+    asked: list[str] = []
+    store.connection.set_trace_callback(asked.append)
+    question(store)
+    store.connection.set_trace_callback(None)
+    (statement,) = [text for text in asked if text.startswith("select")]
+    plan = [row[3] for row in store.connection.execute(f"explain query plan {statement}")]
+    assert [step for step in plan if index in step]
+    assert [
+        step for step in plan if step.startswith("SCAN") and step != "SCAN p"
+    ] == []  # p: every problem has an answer
