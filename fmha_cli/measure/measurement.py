@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 from fmha_cli.domain.members import Count, FewestItems, Hidden, Least, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.measure.ceiling import Ceiling
+from fmha_cli.measure.conditions import Conditions
 from fmha_cli.measure.roofline import CacheState, Floor, Peaks, floor_of
 from fmha_cli.measure.sampling import StopReason, sanity_notes
 from fmha_cli.measure.stats import median, median_interval, relative_width
@@ -39,6 +40,8 @@ class Measurement:
         stop: why sampling ended.
         floor: the roofline floor; None where no peak is known.
         ceiling: what the machine reached beside the launches; None where nobody looked.
+        process_of_sample: number of the process that took each sample; None if one process took all.
+        conditions: of the processor on which the kernel ran; None on other devices.
     """
 
     launches: Annotated[
@@ -59,10 +62,15 @@ class Measurement:
     process_of_sample: Annotated[
         tuple[Count, ...] | None, "number of the process that took each sample; null: one process took all"
     ] = None
+    conditions: Annotated[Conditions | None, "the processor beside the launches; null: not told, or another device"] = (
+        None
+    )
 
     def __post_init__(self) -> None:
         if not self.launches or len({len(launch) for launch in self.launches}) != 1 or not self.launches[0]:
             raise ValueError("a measurement needs launches, all of the same stages")
+        if self.process_of_sample is not None and len(self.process_of_sample) != len(self.launches):
+            raise ValueError("not one process for each sample")
 
     @property
     def samples_ns(self) -> Annotated[tuple[Count, ...], FewestItems(1), "counted launches, in the order taken"]:
@@ -126,7 +134,18 @@ class Measurement:
     def from_members(cls, members: Mapping[str, Any]) -> Measurement:
         """The inverse of the JSON form; summaries are derived again."""
         stages = members["stage_samples_ns"] or (members["samples_ns"],)
-        kept = ("cache", "threads", "warmup", "stop", "flops", "bytes", "floor", "ceiling", "process_of_sample")
+        kept = (
+            "cache",
+            "threads",
+            "warmup",
+            "stop",
+            "flops",
+            "bytes",
+            "floor",
+            "ceiling",
+            "process_of_sample",
+            "conditions",
+        )
         return cls(
             launches=tuple(zip(*stages, strict=True)),
             dense=members["flops_counted"] == "dense",
@@ -145,6 +164,8 @@ def measurement_of(
     peaks: Peaks | None = None,
     dense: bool = False,
     ceiling: Ceiling | None = None,
+    process_of_sample: tuple[int, ...] | None = None,
+    conditions: Conditions | None = None,
 ) -> Measurement:
     """The measurement of a run.
 
@@ -153,6 +174,8 @@ def measurement_of(
         warmup: number of launches before them.
         stop: why sampling ended.
         ceiling: what the machine reached beside them.
+        process_of_sample: the number of the process of each launch; None if there was one.
+        conditions: of the processor beside them.
 
     Raises:
         ValueError: there are no launches.
@@ -168,4 +191,6 @@ def measurement_of(
         dense=dense,
         floor=None if peaks is None else floor_of(problem, peaks, cache),
         ceiling=ceiling,
+        process_of_sample=process_of_sample,
+        conditions=conditions,
     )

@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 
 from fmha_cli.domain.codec import DecodeError, from_json, to_json
 from fmha_cli.domain.emulation import Executed, Finding
-from fmha_cli.domain.members import Count, Hex64, Hidden, Least, ShownAs, Then
+from fmha_cli.domain.members import Count, Hex64, Hidden, Least, Pattern, ShownAs, Then
 from fmha_cli.domain.problem import Problem
 from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.protocols import LaunchView
@@ -59,6 +59,9 @@ class Record:
         processor: the machine's CPU, also where a GPU ran the kernel.
         settings: the run-time settings of the kernels that depend on the processor; None where there are none.
         model: the preset of ``--model``.
+        layer_kind: which of the model's kinds of layer the problem is.
+        weight: number of the model's layers of this kind.
+        row: the key of the row within its run, as journals have it.
         peak_bytes: the worker's memory during the first launch, above its level before; see ``FirstLaunch``.
         lead: of the fastest of several backends: its time against the next one's; None for the others, and for one without rivals.
     """
@@ -112,6 +115,13 @@ class Record:
     settings: Settings | None = None
     selected_by: SelectedBy | None = None
     model: str | None = None
+    layer_kind: Annotated[str | None, "which of the model's kinds of layer this is"] = None
+    weight: Annotated[int | None, Least(1), "number of the model's layers of this kind"] = None
+    row: Annotated[
+        str | None,
+        Pattern("^[0-9a-f]{24}$"),
+        "tells the row from all others of its run; null: an earlier version wrote it",
+    ] = None
 
     @property
     def checks(self) -> Annotated[Checks | None, "the worst fill"]:
@@ -174,7 +184,7 @@ class Record:
 
 
 _EARLIER = ("fmha.record/1", "fmha.record/2")
-_LATER = ("peak_bytes", "lead")
+_LATER = ("peak_bytes", "lead", "layer_kind", "weight", "row")
 """Members that the first rows of this schema did not have."""
 
 
@@ -186,6 +196,8 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
     """
     for name in _LATER:
         row.setdefault(name, None)
+    if row["measurement"]:
+        row["measurement"].setdefault("conditions", None)
     if row["schema"] == Record.schema:
         return row
     row["schema"] = Record.schema

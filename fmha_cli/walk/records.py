@@ -88,6 +88,7 @@ def record_of(row: Row, fate: Fate, request: Request, registry: Registry, paths:
     record = Record(
         problem=row.problem.to_dict(),
         repro=repro_line(row.problem, request),
+        row=row.key,
         backend=row.asked,
         verdict=fate.verdict,
         comparisons=fate.comparisons,

@@ -27,6 +27,7 @@ from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison, Judging, Verdict
 from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.compare import Ratio
+from fmha_cli.measure.conditions import Conditions
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Bound, CacheState, Floor, PeakKind
 from fmha_cli.measure.sampling import StopReason
@@ -117,6 +118,8 @@ def measurement() -> Measurement:
         stop=StopReason.CONVERGED,
         floor=Floor(PeakKind.MEASURED, 500_000.0, 100.0),
         ceiling=Ceiling(bound=Bound.COMPUTE, before=2e11, after=1e11),
+        process_of_sample=(0, 0, 0, 0, 1, 1, 1, 1),
+        conditions=Conditions(clock_mhz=2596.146, temp_c=61.5, throttled=False),
     )
 
 
@@ -165,6 +168,9 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "settings": Settings(values={"prefetch_near": 1024, "prefetch_far": 8192}, source=SettingsFrom.MEASURED),
         "selected_by": SelectedBy.KERNEL,
         "model": "a-model:local",
+        "layer_kind": "local",
+        "weight": 30,
+        "row": DIGEST[:24],
     }
     return Record(**{**fields, **changes})
 
@@ -353,6 +359,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             differences.differences_document(INSPECTED, BARE_INSPECTED),
         ],
         "doctor": [installation.doctor_document(checks, ENVIRONMENT)],
+        "environment": [pages.environment_line(ENVIRONMENT)],
         "error": [to_json(pages.Failure(error=ErrorRow.of(UsageError("no such flag", code="E002", where="--x"))))],
         "executed": [
             executed_document(PROBLEM, emulated()),

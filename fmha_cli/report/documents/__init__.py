@@ -7,6 +7,6 @@ schema that ``fmha schema NAME`` prints is generated from them. A module has the
 SEVERAL = {
     "explain": ("explain", "why"),
     "installation": ("archs", "devices", "doctor", "plugins", "profiles", "sources"),
-    "pages": ("error", "journal", "record", "rule", "rulebook", "schemas"),
+    "pages": ("environment", "error", "journal", "record", "rule", "rulebook", "schemas"),
 }
 """The documents of each module that holds several."""

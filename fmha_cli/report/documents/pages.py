@@ -1,6 +1,6 @@
-"""Documents that are one row: an error, a rule, the names of the schemas, a record, a line of a journal.
+"""Documents that are one row: an error, a rule, the names of the schemas, a record, the environment, a line of a journal.
 
-The dataclasses of the last two are the nouns themselves, in ``report.record`` and ``domain.journal``.
+The dataclasses of records and of journals are the nouns themselves, in ``report.record`` and ``domain.journal``.
 """
 
 from __future__ import annotations
@@ -9,20 +9,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
+from fmha_cli.domain.codec import to_json
 from fmha_cli.domain.journal import Asked, Built, Done, Finished, Key, Line, Planned, Start
-from fmha_cli.domain.members import Pattern
+from fmha_cli.domain.members import Pattern, ShownAs
 from fmha_cli.domain.processor import Processor
 from fmha_cli.domain.protocols import Extent, LaunchView
 from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Check
 from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.compare import Ratio
+from fmha_cli.measure.conditions import Conditions
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Floor
 from fmha_cli.report.column import Column, Fit
 from fmha_cli.report.document import Document
 from fmha_cli.report.lines import cell, counted
-from fmha_cli.report.parts import Checks, ErrorRow, StageRow
+from fmha_cli.report.parts import Checks, Environment, ErrorRow, StageRow
 from fmha_cli.report.record import Record
 from fmha_cli.report.table import Table, table_of
 
@@ -97,8 +99,22 @@ class Schemas:
     schemas: tuple[str, ...]
 
 
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentLine:
+    """The first line of what run, validate and bench print with --jsonl; records follow."""
+
+    schema: Literal["fmha.environment/1"] = "fmha.environment/1"
+    environment: Annotated[Mapping[str, Any], ShownAs(Environment)]
+
+
+def environment_line(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """The line of an environment's JSON form."""
+    return to_json(EnvironmentLine(environment=environment))
+
+
 DOCUMENTS = (
     Document(Failure, error_view),
+    Document(EnvironmentLine),
     Document(RulePage, rule_view),
     Document(Rulebook, rulebook_view, rows="rules"),
     Document(Schemas),
@@ -113,6 +129,7 @@ DOCUMENTS = (
             "ceiling": Annotated[
                 Ceiling, "What the machine reached at best in a short loop right before and right after the launches."
             ],
+            "conditions": Annotated[Conditions, "What the system told of the processor beside the timed launches."],
             "measurement": Measurement,
             "ratio": Ratio,
             "processor": Annotated[Processor, "The model of a CPU."],

@@ -1,0 +1,74 @@
+"""``Run``: the records of one invocation, loaded by a name from the store, or from a file that a command wrote."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fmha_cli.domain.codec import DecodeError
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.journal import JOURNAL
+from fmha_cli.domain.reading import parsed, regular_bytes
+from fmha_cli.execution.history import history_of
+from fmha_cli.report.reading import Content, content_of
+from fmha_cli.report.record import Record
+
+_ENDINGS = (".json", ".jsonl")
+
+
+@dataclass(frozen=True)
+class Run:
+    """The records of a run.
+
+    Attributes:
+        name: the name by which it was asked for.
+        records: in the order in which they were made.
+        environment: the JSON form of ``Environment``; None where the source does not state it.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+    environment: Mapping[str, Any] | None = None
+
+
+def is_file_name(name: str) -> bool:
+    """Whether the name of a run is a path: it has a separator or an ending of such files, or the file exists."""
+    separators = (os.sep, *filter(None, (os.altsep,)))
+    return name.endswith(_ENDINGS) or any(mark in name for mark in separators) or Path(name).is_file()
+
+
+def run_of_file(path: Path) -> Run:
+    """The run in a file of ``--json`` or ``--jsonl``, or in a journal. A journal gives its finished rows.
+
+    Raises:
+        UsageError: E050, it cannot be read, or is nothing of the kind.
+    """
+    try:
+        data = regular_bytes(path)
+        content = _of_journal(path, data) if _is_journal(data) else content_of(data)
+    except (OSError, DecodeError) as fault:
+        why = (isinstance(fault, OSError) and fault.strerror) or str(fault)
+        help = "fmha bench ... --json -o FILE writes such a file; journals are read too"
+        raise UsageError(f"{path}: no file of results", code="E050", where=str(path), why=why, help=help) from fault
+    return Run(str(path), content.records, content.environment)
+
+
+def _is_journal(data: bytes) -> bool:
+    first = data.partition(b"\n")[0]
+    try:
+        line = parsed(first)
+    except DecodeError:
+        return False
+    schema = line.get("schema") if isinstance(line, dict) else None
+    return isinstance(schema, str) and schema.startswith(JOURNAL.partition("/")[0] + "/")
+
+
+def _of_journal(path: Path, data: bytes) -> Content:
+    try:
+        done = history_of(path, data).done
+    except UsageError as fault:
+        raise DecodeError(fault.what.removeprefix(f"journal {path}: ")) from fault
+    return Content(tuple(Record.from_dict(record, f"row {key}") for key, record in done.items()))
