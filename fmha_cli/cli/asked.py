@@ -15,7 +15,7 @@ from fmha_cli.discovery.select import Choice, Selection, select
 from fmha_cli.discovery.sweep import expand, resolve
 from fmha_cli.discovery.wanted import Wanted, wanted_backends
 from fmha_cli.domain.device import Availability
-from fmha_cli.domain.errors import FmhaError, UnsupportedError, UsageError
+from fmha_cli.domain.errors import EmptySelection, FmhaError, UnsupportedError, UsageError
 from fmha_cli.domain.features import CLOSED_FILLS, FILLS
 from fmha_cli.domain.installation import Sourced, SourceTree, Surroundings
 from fmha_cli.domain.plan import Plan
@@ -67,7 +67,25 @@ def problems_of(call: Call) -> tuple[Problem, ...]:
         call.console.say(f"{sweep.text()}{less}")
     for text in dict.fromkeys(filter(None, map(_empty_splits, problems))):
         call.console.say(text)
-    return problems
+    return _only(call, problems)
+
+
+def _only(call: Call, problems: tuple[Problem, ...]) -> tuple[Problem, ...]:
+    """The problems that ``--only`` names; all without it.
+
+    Raises:
+        EmptySelection: F008, none has such a digest.
+    """
+    text = call.settings.text("only")
+    if text is None:
+        return problems
+    digests = tuple(filter(None, map(str.strip, text.split(","))))
+    chosen = tuple(problem for problem in problems if problem.digest.startswith(digests))
+    if not chosen:
+        where = call.settings.where("only")
+        what = f"{where} {text}: none of the {counted(len(problems), 'problem')} has such a digest"
+        raise EmptySelection(what, code="F008", where=where)
+    return chosen
 
 
 def _empty_splits(problem: Problem) -> str | None:

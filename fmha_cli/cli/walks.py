@@ -64,6 +64,14 @@ BUDGET = _measuring(
 MAX_TIME = _measuring(
     "max-time", FlagKind.NUMBER, "Seconds after which a row ends with fewer samples [default: 30]", metavar="S"
 )
+ONLY = Opt(
+    "only",
+    FlagKind.TEXT,
+    "Only the problems with these digests; fmha compare sets FMHA_ONLY for the rows that it runs again",
+    panel="Choosing",
+    metavar="DIGEST,...",
+    lists=True,
+)
 BASELINE = _measuring("baseline", FlagKind.FILE, "Earlier report (JSON) to compare with; exit 1 if slower")
 
 FORMULAS = (
@@ -129,7 +137,7 @@ COMMANDS = {
     "bench": Command(
         walk,
         options=(
-            *(*ROOM, ALL_KERNELS, AB, *FILES[:4], FILL, FILL_SEED),
+            *(*ROOM, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),
             *(
                 CACHE,
                 BUDGET,
