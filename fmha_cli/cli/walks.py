@@ -72,7 +72,9 @@ ONLY = Opt(
     metavar="DIGEST,...",
     lists=True,
 )
-BASELINE = _measuring("baseline", FlagKind.FILE, "Earlier report (JSON) to compare with; exit 1 if slower")
+BASELINE = _measuring(
+    "baseline", FlagKind.FILE, "Earlier report (JSON) to compare with, as fmha compare does; exit 1 if surely slower"
+)
 
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "

@@ -90,7 +90,13 @@ class Pair:
 
     @property
     def testable(self) -> bool:
+        """Whether both sides have enough processes."""
         return min(len(self.before.processes), len(self.after.processes)) >= FEWEST_PROCESSES
+
+    @property
+    def both(self) -> bool:
+        """Whether both sides have times."""
+        return bool(self.before.processes and self.after.processes)
 
     @property
     def shift(self) -> float:
@@ -111,49 +117,83 @@ class Pair:
         return drawn
 
 
-def judged(pairs: Sequence[Pair], rule: Rule) -> tuple[Difference, ...]:
-    """The difference of each row, corrected over all that have enough processes."""
+@dataclass(frozen=True, kw_only=True)
+class Decision:
+    """The answer of the test for one row.
+
+    Attributes:
+        p, p_adjusted: of the exact test, and corrected for all rows; None with too few processes.
+        least: the p value that one more row would need.
+        drift: logarithm of what the machine may have moved between the sides; 0 if they took turns.
+        sure: the difference, if it is one and sure.
+        suspicious: whether fresh processes might make it sure.
+    """
+
+    p: float | None
+    p_adjusted: float | None
+    least: float
+    drift: float
+    sure: Speed | None
+    suspicious: bool
+
+
+def decided(pairs: Sequence[Pair], rule: Rule) -> tuple[Decision, ...]:
+    """Which rows differ surely, corrected over all that have enough processes."""
     p_values = [two_sided(pair.before.levels, pair.after.levels) if pair.testable else None for pair in pairs]
     tested = [p for p in p_values if p is not None]
     many = rule.family or len(tested)
     corrected = iter(adjusted(tested) if rule.family is None else [min(1.0, p * many) for p in tested])
     p_adjusted = [None if p is None else next(corrected) for p in p_values]
     found = sum(p is not None and p <= rule.alpha for p in p_adjusted) if rule.family is None else 0
-    least = rule.alpha * min(many, found + 1) / max(1, many)  # the p value that one more row would need
+    least = rule.alpha * min(many, found + 1) / max(1, many)
     return tuple(
-        _judged(pair, row, p, adjusted_p, least, rule)
-        for row, (pair, p, adjusted_p) in enumerate(zip(pairs, p_values, p_adjusted, strict=True))
+        _decided(pair, p, corrected_p, least, rule)
+        for pair, p, corrected_p in zip(pairs, p_values, p_adjusted, strict=True)
     )
 
 
-def _judged(pair: Pair, row: int, p: float | None, p_adjusted: float | None, least: float, rule: Rule) -> Difference:
-    before, after = pair.before, pair.after
-    both = bool(before.processes and after.processes)
-    drift = 0.0 if rule.interleaved or not both else pair.drift
-    beyond = math.log1p(rule.tolerance) + drift
-    ends, speed, sight = None, Speed.UNSURE, None
-    if p is not None and p_adjusted is not None:
-        ends = tuple(quantile(pair.draws(row).tolist(), q) for q in ((1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2))
-        sight = _could_see(pair, least, beyond)
-        if p_adjusted <= rule.alpha and abs(pair.shift) > beyond:
-            speed = Speed.SLOWER if pair.shift > 0 else Speed.FASTER
-        elif max(abs(ends[0]), abs(ends[1])) + drift <= math.log1p(rule.tolerance):
+def _decided(pair: Pair, p: float | None, p_adjusted: float | None, least: float, rule: Rule) -> Decision:
+    drift = 0.0 if rule.interleaved or not pair.both else pair.drift
+    beyond = math.log1p(rule.tolerance)
+    sure = None
+    if p_adjusted is not None and p_adjusted <= rule.alpha and abs(pair.shift) > beyond + drift:
+        sure = Speed.SLOWER if pair.shift > 0 else Speed.FASTER
+    suspicious = p is not None and p <= SUSPICIOUS and abs(pair.shift) > beyond
+    return Decision(p=p, p_adjusted=p_adjusted, least=least, drift=drift, sure=sure, suspicious=suspicious)
+
+
+def judged(pairs: Sequence[Pair], rule: Rule) -> tuple[Difference, ...]:
+    """The difference of each row, with its interval and what it could have shown."""
+    return tuple(
+        _judged(pair, row, decision, rule)
+        for row, (pair, decision) in enumerate(zip(pairs, decided(pairs, rule), strict=True))
+    )
+
+
+def _judged(pair: Pair, row: int, decision: Decision, rule: Rule) -> Difference:
+    before, after, within = pair.before, pair.after, math.log1p(rule.tolerance)
+    ends, speed, sight = None, decision.sure or Speed.UNSURE, None
+    if decision.p is not None:
+        draws = pair.draws(row).tolist()
+        ends = (quantile(draws, (1 - CONFIDENCE) / 2), quantile(draws, (1 + CONFIDENCE) / 2))
+        sight = _could_see(pair, decision.least, within + decision.drift)
+        if decision.sure is None and max(abs(ends[0]), abs(ends[1])) + decision.drift <= within:
             speed = Speed.SAME
     return Difference(
         processes_before=len(before.processes),
         processes_after=len(after.processes),
         before_ns=math.exp(before.middle) if before.processes else None,
         after_ns=math.exp(after.middle) if after.processes else None,
-        ratio=math.exp(pair.shift) if both else None,
+        ratio=math.exp(pair.shift) if pair.both else None,
         ratio_ci95=None if ends is None else (math.exp(ends[0]), math.exp(ends[1])),
         spread=max(before.spread, after.spread),
-        drift=None if rule.interleaved else math.exp(drift) - 1,
-        p=p,
-        p_adjusted=p_adjusted,
+        drift=None if rule.interleaved else math.exp(decision.drift) - 1,
+        p=decision.p,
+        p_adjusted=decision.p_adjusted,
         could_see=sight,
-        suspicious=p is not None and p <= SUSPICIOUS and abs(pair.shift) > math.log1p(rule.tolerance),
+        suspicious=decision.suspicious,
         speed=speed,
-        why=_why(pair, drift) if speed is Speed.UNSURE else None,
+        why=_why(pair, decision.drift) if speed is Speed.UNSURE else None,
     )
 
 

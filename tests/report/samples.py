@@ -25,9 +25,11 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison, Judging, Verdict
+from fmha_cli.measure.against import Against
 from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.conditions import Conditions
+from fmha_cli.measure.difference import Rule
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Bound, CacheState, Floor, PeakKind
 from fmha_cli.measure.sampling import StopReason
@@ -147,7 +149,7 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "default_choice": True,
         "regret": 0.25,
         "regret_ci95": (0.2, 0.3),
-        "baseline": Ratio.of([9] * 8, [8] * 8, against="old.json", paired=False),
+        "baseline": Against.of([[9] * 10] * 5, [[8] * 10] * 5, against="old.json", rule=Rule(interleaved=False)),
         "ab": Ratio.of([9] * 8, [8] * 8, against="other", paired=True),
         "notes": ("a note",),
         "log": "worker.log",
