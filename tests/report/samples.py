@@ -316,6 +316,8 @@ CHOSEN = (
 
 def documents() -> dict[str, list[dict[str, Any]]]:
     """Schema name -> its golden documents, the full and the empty ones."""
+    from report.compared_runs import compare_documents  # its rows are of this module's kernel
+
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
     rows = [record(), bare(), record(Verdict.WRONG, comparisons=(Comparison(checks=(("o", check(float("nan"))),)),))]
     checks = [
@@ -397,6 +399,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             inspections.inspections_document([]),
         ],
         "journal": [to_json(line) for line in journal_lines()],
+        "compare": compare_documents(),
         "kernels": [
             kernels.kernels_document(
                 "x86_64_v4",
