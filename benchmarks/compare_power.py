@@ -1,10 +1,10 @@
 """How often `fmha compare` finds a planted slow-down, and how often it finds one that nobody planted.
 
-    python benchmarks/compare_power.py pack quiet FOLDER "what the machine did" -o benchmarks/compare_noise.json
+    python benchmarks/compare_power.py pack quiet "what the machine did" FOLDER... -o benchmarks/compare_noise.json
     python benchmarks/compare_power.py table benchmarks/compare_noise.json
 
-``pack`` keeps eleven quantiles of every row of the files FOLDER/*.jsonl, each of which is one `fmha bench` process, in the order
-in which they ran. ``table`` plays comparisons with them. Each row of a comparison is a problem and a window of successive
+``pack`` keeps what the test looks at of the files FOLDER/*.jsonl, each of which is one `fmha bench` process: the 10 % quantile of
+every row, and the machine's best rate beside it, in the order in which the processes ran. ``table`` plays comparisons with them. Each row of a comparison is a problem and a window of successive
 processes, both drawn at random, so that rows are independent: the recorded series are few, and many rows repeat parts of
 them. Sides take turns within the window as `compare --run` has them, or are its two halves, as stored runs are. A slow-down
 multiplies the times of one row's second side.
@@ -25,20 +25,21 @@ from typing import Any
 from fmha_cli.measure.ab import orders
 from fmha_cli.measure.compare import Speed
 from fmha_cli.measure.difference import Decision, Pair, Rule, decided
-from fmha_cli.measure.processes import Side, split
+from fmha_cli.measure.processes import LEAST_SAMPLES, LEVEL, Side
 from fmha_cli.measure.stats import quantile
+from fmha_cli.report.json_text import json_text
 from fmha_cli.report.lines import problem_text
 from fmha_cli.report.reading import content_of
 from fmha_cli.results.comparison import processes_to_confirm
 
-QUANTILES = tuple(i / 10 for i in range(11))
 ROWS = (1, 30, 300)
 PLANTED = (1.0, 1.05, 1.10, 1.20)
 PROCESSES = 8
 
-Process = tuple[int, ...]
+Process = tuple[int, float | None]
+"""The 10 % quantile of a process in nanoseconds, and the machine's best rate beside it."""
 Series = Sequence[Process]
-"""The processes of one problem in the order in which they ran, each with its quantiles in nanoseconds."""
+"""The processes of one problem in the order in which they ran."""
 
 
 @dataclass(frozen=True)
@@ -49,17 +50,17 @@ class Outcome:
     alarm: bool
 
 
-def packed(folder: Path) -> dict[str, list[list[int]]]:
-    """Problem -> the quantiles of each process."""
-    rows: dict[str, list[list[int]]] = {}
-    for path in sorted(folder.glob("*.jsonl")):
+def packed(folders: Sequence[Path]) -> dict[str, list[list[float | None]]]:
+    """Problem and threads -> the processes."""
+    rows: dict[str, list[list[float | None]]] = {}
+    for path in (path for folder in folders for path in sorted(folder.glob("*.jsonl"))):
         for record in content_of(path.read_bytes()).records:
             measured = record.measurement
-            if measured is None:
+            if measured is None or len(measured.samples_ns) < LEAST_SAMPLES:
                 continue
-            for samples in split(measured.samples_ns, measured.process_of_sample):
-                kept = [round(quantile(samples, q)) for q in QUANTILES]
-                rows.setdefault(problem_text(record.problem), []).append(kept)
+            rate = None if measured.ceiling is None else round(max(measured.ceiling.before, measured.ceiling.after))
+            name = problem_text(record.problem)
+            rows.setdefault(name, []).append([round(quantile(measured.samples_ns, LEVEL)), rate])
     return rows
 
 
@@ -80,8 +81,12 @@ def pair_of(processes: Series, factor: float, *, interleaved: bool, draw: random
     )
     sides: tuple[list[Process], list[Process]] = ([], [])
     for side, process in zip(order, processes, strict=True):
-        sides[side].append(tuple(round(ns * factor) for ns in process) if side else process)
-    return Pair(*map(Side.of, sides))
+        sides[side].append((round(process[0] * factor), process[1]) if side else process)
+    first, second = (
+        Side.of([[ns] * LEAST_SAMPLES for ns, _ in side], [rate for _, rate in side if rate is not None])
+        for side in sides
+    )
+    return Pair(first, second)
 
 
 def compared(
@@ -120,6 +125,11 @@ MODES: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+def series_of(recorded: Mapping[str, Any]) -> list[Series]:
+    """The series of one machine."""
+    return [[(ns, rate) for ns, rate in processes] for processes in recorded["rows"].values()]
+
+
 def table(noise: Mapping[str, Any], trials: int) -> list[str]:
     """The lines of a Markdown table."""
     names = [f"{round((f - 1) * 100)} % found" for f in PLANTED[1:]]
@@ -128,7 +138,7 @@ def table(noise: Mapping[str, Any], trials: int) -> list[str]:
         "|---" * (5 + len(names)) + "|",
     ]
     for machine, recorded in noise.items():
-        series = [tuple(map(tuple, one)) for one in recorded["rows"].values()]
+        series = series_of(recorded)
         for mode, how in MODES.items():
             for rows in ROWS:
                 draw = random.Random(f"{mode} {rows}")
@@ -152,19 +162,19 @@ def main() -> None:
     commands = parser.add_subparsers(required=True, dest="command")
     pack = commands.add_parser("pack", help="add recorded processes to a file of noise")
     pack.add_argument("machine", help="name of the condition: quiet, busy")
-    pack.add_argument("folder", type=Path)
     pack.add_argument("what", help="what the machine did meanwhile")
+    pack.add_argument("folders", type=Path, nargs="+", metavar="FOLDER")
     pack.add_argument("-o", "--output", type=Path, required=True)
     play = commands.add_parser("table", help="play comparisons")
     play.add_argument("noise", type=Path)
-    play.add_argument("--trials", type=int, default=1000)
+    play.add_argument("--trials", type=int, default=300)
     args = parser.parse_args()
     if args.command == "table":
         table(json.loads(args.noise.read_text("utf-8")), args.trials)
         return
     noise = json.loads(args.output.read_text("utf-8")) if args.output.exists() else {}
-    noise[args.machine] = {"what": args.what, "rows": packed(args.folder)}
-    args.output.write_text(json.dumps(noise, separators=(",", ":"), sort_keys=True) + "\n", "utf-8")
+    noise[args.machine] = {"what": args.what, "rows": packed(args.folders)}
+    args.output.write_text(json_text(noise) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -25,6 +25,10 @@ LEAST_SAMPLES = 10
 """A process with fewer samples does not count: its quantile would be hardly more than its fastest sample."""
 
 
+LEAST_PART = 2
+"""Processes of a part that is told from the rest; a single slow one is no step."""
+
+
 def split(samples_ns: Sequence[int], process_of_sample: Sequence[int] | None) -> tuple[tuple[int, ...], ...]:
     """The samples of each process, in the order in which the processes began; without numbers there is one process."""
     if process_of_sample is None:
@@ -77,12 +81,19 @@ class Side:
 
     @property
     def wander(self) -> float:
-        """How far the levels moved while the side ran: the distance of the medians of its two halves, doubled, because the
-        middles of two successive runs lie twice as far apart as those of the halves of one."""
-        half = len(self.levels) // 2
-        if not half:
-            return 0.0
-        return 2 * abs(quantile(self.levels[-half:], 0.5) - quantile(self.levels[:half], 0.5))
+        """How far the levels moved while the side ran.
+
+        A step is the largest distance between the medians of two parts. For a steady drift it is the distance between the
+        halves, doubled, because the middles of two successive runs lie twice as far apart as those of the halves of one.
+        """
+        count = len(self.levels)
+        steps = [self._step(at) for at in range(LEAST_PART, count - LEAST_PART + 1)]
+        return max([*steps, 2 * self._step(count // 2, count - count // 2)], default=0.0) if steps else 0.0
+
+    def _step(self, end: int, start: int | None = None) -> float:
+        """Distance between the medians of the first processes up to ``end`` and of those from ``start`` on."""
+        later = self.levels[end if start is None else start :]
+        return abs(quantile(later, 0.5) - quantile(self.levels[:end], 0.5))
 
     def resampled(self, stream: int, row: int) -> NDArray[Any]:
         """The medians of ``RESAMPLES`` hierarchical bootstrap samples: processes are drawn first, then samples within them.
