@@ -35,7 +35,7 @@ def test_interruptions_do_not_move_a_level() -> None:
 
 def test_what_moves_within_a_side_is_drift() -> None:
     assert Side.of([[100] * 10] * 4 + [[110] * 10] * 4).wander == pytest.approx(2 * math.log(1.1))
-    assert Side.of([[100] * 10, [110] * 10] * 4).wander < 0.6 * math.log(1.1), "what takes turns hardly moves"
+    assert Side.of([[100] * 10, [110] * 10] * 4).wander <= math.log(1.1), "no more than they scatter"
     assert Side.of([[100] * 10]).wander == 0
 
 
