@@ -216,8 +216,8 @@ def _why(pair: Pair, drift: float) -> str:
         return f"{fewest} of {FEWEST_PROCESSES} processes{less}"
     spread = max(pair.before.spread, pair.after.spread)
     if drift > spread:
-        return f"the machine moved by {drift:.0%}"
-    return f"processes differ by {spread:.0%}"
+        return f"the machine moved by {math.expm1(drift) * 100:.0f} %"
+    return f"processes differ by {spread * 100:.0f} %"
 
 
 @dataclass(frozen=True, kw_only=True)
