@@ -10,7 +10,7 @@ from typing import Any
 from fmha_cli.cli.call import Call
 from fmha_cli.cli.options import EXCLUDES, MODELS
 from fmha_cli.discovery.sweep import Dropped, Raw, Sweep, expand, nothing_left, resolve_point
-from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.errors import EmptySelection, UsageError
 from fmha_cli.domain.layer import Layer
 from fmha_cli.domain.problem import Problem
 from fmha_cli.report.lines import counted
@@ -49,7 +49,7 @@ def points_of(call: Call) -> tuple[Point, ...]:
     Raises:
         UsageError: a malformed value, an unreadable file, or no such model.
         ImpossibleProblem: an impossible problem, or point of a sweep without ``--skip-impossible``.
-        EmptySelection: S003, every point is impossible.
+        EmptySelection: S003, every point is impossible; F008, ``--only`` names none of them.
     """
     return _points_of(call, sweeps_of(call))
 
@@ -74,7 +74,25 @@ def _points_of(call: Call, asked: Asked) -> tuple[Point, ...]:
     _announce(call, [sweep for group in asked for sweep, _ in group], len(points), len(dropped))
     for text in dict.fromkeys(filter(None, (_empty_splits(point.problem) for point in points))):
         call.console.say(text)
-    return tuple(points)
+    return _only(call, points)
+
+
+def _only(call: Call, points: Sequence[Point]) -> tuple[Point, ...]:
+    """The points whose problems ``--only`` names; all without it.
+
+    Raises:
+        EmptySelection: F008, none has such a digest.
+    """
+    text = call.settings.text("only")
+    if text is None:
+        return tuple(points)
+    digests = tuple(filter(None, map(str.strip, text.split(","))))
+    chosen = tuple(point for point in points if point.problem.digest.startswith(digests))
+    if not chosen:
+        where = call.settings.where("only")
+        what = f"{where} {text}: none of the {counted(len(points), 'problem')} has such a digest"
+        raise EmptySelection(what, code="F008", where=where)
+    return chosen
 
 
 def sweeps_of(call: Call) -> Asked:

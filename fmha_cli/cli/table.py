@@ -29,6 +29,7 @@ COMMANDS = {
     "run": Entry("walks", "Resolve, build if needed, run, and check against the reference", report=True),
     "validate": Entry("walks", "Check kernels thoroughly: several fills, poison, guards, repeats", report=True),
     "bench": Entry("walks", "Check once, then time: median with confidence interval", report=True),
+    "compare": Entry("compare", "Compare two runs: which rows are surely slower, faster or the same"),
     "explain": Entry("explain", "Why each candidate kernel fits or not; or the page of a rule: explain K012"),
     "plan": Entry("explain", "Stages, kernels, workspace and predicted memory of a problem"),
     "list-kernels": Entry("kernels", "Every kernel that exists for an architecture"),

@@ -69,7 +69,17 @@ PROCESSES = _measuring(
     FlagKind.SIZE,
     "Fresh worker processes that take the samples of each row [default: 1, the one that checks it]",
 )
-BASELINE = _measuring("baseline", FlagKind.FILE, "Earlier report (JSON) to compare with; exit 1 if slower")
+ONLY = Opt(
+    "only",
+    FlagKind.TEXT,
+    "Only the problems with these digests; fmha compare sets FMHA_ONLY for the rows that it runs again",
+    panel="Choosing",
+    metavar="DIGEST,...",
+    lists=True,
+)
+BASELINE = _measuring(
+    "baseline", FlagKind.FILE, "Earlier report (JSON) to compare with, as fmha compare does; exit 1 if surely slower"
+)
 
 FORMULAS = (
     "FLOP forward = sum over sequences of heads * 2 * A * (hdim + hdim_v), A = visible (query, key) pairs, counted "
@@ -134,7 +144,7 @@ COMMANDS = {
     "bench": Command(
         walk,
         options=(
-            *(*ROOM, ALL_KERNELS, AB, *FILES[:4], FILL, FILL_SEED),
+            *(*ROOM, ALL_KERNELS, AB, ONLY, *FILES[:4], FILL, FILL_SEED),
             *(
                 CACHE,
                 BUDGET,

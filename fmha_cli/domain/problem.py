@@ -9,6 +9,7 @@ from functools import cache
 from typing import Annotated, ClassVar, Literal
 
 from fmha_cli.domain.dtypes import MX_BLOCK, DType, Fp8Encoding, KvDType, dtypes_text
+from fmha_cli.domain.encode import digest_of
 from fmha_cli.domain.features import (
     Alibi,
     Bias,
@@ -219,6 +220,11 @@ class Problem:
             if field.name not in composed and (field.name in self.json_always or value != getattr(default, field.name)):
                 out[field.name] = plain(value)
         return dict(sorted(out.items()))
+
+    @property
+    def digest(self) -> str:
+        """sha256 over the JSON form, by which ``--only`` names a problem."""
+        return digest_of(self.to_dict())
 
     def repro(self) -> str:
         """The shortest flags that :meth:`from_cli` turns into this problem; tensors appear as ``filled``."""

@@ -142,9 +142,9 @@ def cell(value: Any) -> str:
 
 
 def counted(count: int, word: str) -> str:
-    """``1 device``, ``2 devices``, ``2 entries``, ``2 launches``."""
+    """``1 device``, ``2 devices``, ``2 entries``, ``2 launches``, ``2 processes``."""
     ends_in_y = word.endswith("y") and not word.endswith("ey")
-    several = f"{word[:-1]}ies" if ends_in_y else f"{word}es" if word.endswith("ch") else f"{word}s"
+    several = f"{word[:-1]}ies" if ends_in_y else f"{word}es" if word.endswith(("ch", "ss")) else f"{word}s"
     return f"{count} {word if count == 1 else several}"
 
 

@@ -21,6 +21,7 @@ from fmha_cli.domain.protocols import LaunchView
 from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.settings import Settings
 from fmha_cli.domain.verdict import Comparison, Judging, Verdict
+from fmha_cli.measure.against import Against
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.report.finite import nulled, restored
@@ -90,7 +91,7 @@ class Record:
     regret_ci95: Annotated[
         tuple[float, float] | None, "95 % interval of the regret; null: too few samples, or no regret"
     ] = None
-    baseline: Ratio | None = None
+    baseline: Against | None = None
     lead: Annotated[Ratio | None, "of the fastest of several backends: its time against the next one's"] = None
     ab: Ratio | None = None
     judging: Annotated[Judging | None, "how closely the row was looked at; null: it did not run"] = None
@@ -187,6 +188,8 @@ class Record:
 _EARLIER = ("fmha.record/1", "fmha.record/2")
 _LATER = ("peak_bytes", "lead", "phase", "layer_kind", "weight", "row")
 """Members that the first rows of this schema did not have."""
+_JUDGED = ("processes", "other_processes", "p_adjusted", "drift", "could_see", "why")
+"""Members of ``baseline`` that rows had not while their samples were compared, and not their processes."""
 
 
 def upgraded(row: dict[str, Any]) -> dict[str, Any]:
@@ -199,6 +202,8 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
         row.setdefault(name, None)
     if row["measurement"]:
         row["measurement"].setdefault("conditions", None)
+    for name in _JUDGED if row["baseline"] else ():
+        row["baseline"].setdefault(name, None)
     if row["schema"] == Record.schema:
         return row
     row["schema"] = Record.schema

@@ -19,6 +19,7 @@ _KEYS = (
     "digest",
     "family",
     "cache",
+    "threads",
     "verdict",
     "selected_by",
     "model",
@@ -29,7 +30,7 @@ _KEYS = (
 def filtered(records: Sequence[Record], texts: Sequence[str]) -> tuple[Record, ...]:
     """The records that all texts of ``--filter`` let through; all without texts.
 
-    A key is a member of the problem, or backend, device, arch, kernel (its name), digest, family, cache, verdict, selected_by,
+    A key is a member of the problem, or backend, device, arch, kernel (its name), digest, family, cache, threads, verdict, selected_by,
     model or layer_kind. What a record does not have is an empty text.
 
     Raises:
@@ -54,6 +55,7 @@ def _value(record: Record, key: str) -> str:
         "digest": None if kernel is None else kernel.digest,
         "family": None if kernel is None else kernel.family,
         "cache": None if measured is None else measured.cache,
+        "threads": None if measured is None else measured.threads,
     }
     value = own[key] if key in own else getattr(record, key) if key in _KEYS else record.problem.get(key)
     return "" if value is None else field_text(tuple(value) if isinstance(value, list) else value)

@@ -115,8 +115,11 @@ def run_points(
             phase=phase,
             on_outputs=on_outputs,
         )
-        for line in () if baseline is None else baseline.coverage(_timed(rows, context)):
-            notify(line)
+        if baseline is not None:
+            planned = _timed(rows, context)
+            for line in baseline.coverage(planned):
+                notify(line)
+            baseline = baseline.among(planned)
         origin = Origin.new(this_host(), request)
         parts = partial(parts_of, rows, context, files, found, origin.host)
         journal, past = open_journal(rows, request, origin.run, parts, stack)

@@ -24,11 +24,14 @@ SMALL = ("--backend", "null", "--seqlen", "32", "--heads", "1", "--hdim", "32")
 HONEST = null_kernel(DType.FP16, Family.FWD).digest[:16]
 SPLIT = null_kernel(DType.FP16, Family.FWD_SPLITKV).digest[:16]
 
+RESULTS = str(Path(__file__).parents[1] / "report" / "record_1.json")
+
 EVERY: dict[str, tuple[str, ...]] = {
     "run": ("run", *SMALL),
     "run --dry-run": ("run", *SMALL, "--dry-run"),
     "validate": ("validate", *SMALL, "--fill", "normal,coded"),
     "bench": ("bench", *SMALL, "--budget", "0.02", "--cache", "both", "--peak", "spec"),
+    "compare": ("compare", RESULTS, RESULTS),
     "explain": ("explain", *SMALL),
     "explain K012": ("explain", "K012"),
     "plan": ("plan", *SMALL, "--splits", "2"),

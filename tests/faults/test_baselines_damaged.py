@@ -11,6 +11,12 @@ import pytest
 from cli.conftest import Fmha, Result
 from result_files import DEEP, DEEPER_THAN_DOCUMENTS, with_member
 
+from fmha_cli.domain.codec import to_json
+from fmha_cli.measure.against import Against
+from fmha_cli.measure.difference import Rule
+from fmha_cli.report.form import Format
+from fmha_cli.report.formats import render
+
 BENCH = ("bench", "--backend", "null", "-H", "1", "-s", "16", "-d", "8", "--budget", "0.05")
 
 
@@ -143,10 +149,16 @@ def test_partial_matches_are_counted(fmha: Fmha, report: Any) -> None:
     assert "base.json: 1 of 3 rows has a counterpart" in done.err
 
 
-def test_a_ratio_reads_forwards(fmha: Fmha, report: Any) -> None:
+def test_a_ratio_reads_forwards(report: Any) -> None:
     """A baseline ten times as slow: the table says how many times as fast the row is, with a factor above 1."""
-    row = report["records"][0]["measurement"]
-    path = "records.0.measurement.samples_ns"
-    done = compared(fmha, json.dumps(with_member(report, path, [10**9] * len(row["samples_ns"]))))
-    assert "x faster" in done.out
-    assert "faster x" not in done.out
+    ten_times = Against.of([[100] * 10] * 5, [[1000] * 10] * 5, against="base.json", rule=Rule(interleaved=False))
+    text = render(with_member(report, "records.0.baseline", to_json(ten_times)), Format.TABLE)
+    assert "10.00x faster" in text
+    assert "faster x" not in text
+
+
+def test_a_row_of_one_process_is_told_how_to_become_sure(fmha: Fmha, report: Any) -> None:
+    done = compared(fmha, json.dumps(report))
+    assert done.code == 0
+    assert "1 process a row" in done.err
+    assert "1 row unsure of the baseline: a difference is sure from 5 processes a side on" in done.out

@@ -6,13 +6,18 @@ from pathlib import Path
 
 import pytest
 
+from fmha_cli.cli.compare import PROCESSES_EACH
 from fmha_cli.execution.clock import SHORTEST_NS, SLACK, SLACK_NS, UNTIMED, UNTIMED_NS
+from fmha_cli.measure.compare import TOLERANCE
+from fmha_cli.measure.difference import SUSPICIOUS
 from fmha_cli.measure.measurement import NOISY
+from fmha_cli.measure.processes import LEAST_SAMPLES, LEVEL
+from fmha_cli.measure.ranks import ALPHA, FEWEST_PROCESSES, fewest_processes, smallest_p
 from fmha_cli.measure.roofline import CONTRADICTED, FAR_BELOW, FASTER_THAN_ROOFLINE, FASTEST, MARGIN, PeakKind
 from fmha_cli.measure.sampling import SETTLED, SamplingPolicy, StopReason
 from fmha_cli.measure.stats import FEWEST, median_rank
 from fmha_cli.report.schemas import load
-from fmha_cli.walk.baseline import REGRESSION
+from fmha_cli.results.comparison import TO_CONFIRM
 from fmha_cli.walk.request import Request
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "benchmarking.md").read_text("utf-8")
@@ -53,4 +58,16 @@ def test_constants() -> None:
     assert f"more than {MARGIN[PeakKind.MEASURED] * 100:.0f} % below the measured floor" in WORDS
     assert f"({MARGIN[PeakKind.SPEC] * 100:.0f} % for the data sheet's)" in WORDS
     assert f"reason {FASTER_THAN_ROOFLINE}" in WORDS
-    assert f"more than {REGRESSION * 100:.0f} % slower" in WORDS
+
+
+def test_constants_of_comparisons() -> None:
+    assert f"least {FEWEST_PROCESSES} processes on each side" in WORDS
+    assert f"by the logarithm of its {LEVEL * 100:.0f} % quantile" in WORDS
+    assert f"needs at least {LEAST_SAMPLES} samples to count" in WORDS
+    assert f"at most `--alpha` ({ALPHA})" in WORDS
+    assert f"beyond `--tolerance` ({TOLERANCE * 100:.0f} %)" in WORDS
+    assert f"First, {PROCESSES_EACH} processes a side" in WORDS
+    assert f"no p value is below {smallest_p(PROCESSES_EACH, PROCESSES_EACH):.5f}" in WORDS
+    assert fewest_processes(321) == PROCESSES_EACH < fewest_processes(322)
+    assert f"p value of at most {SUSPICIOUS}" in WORDS
+    assert f"{TO_CONFIRM} fresh processes a side" in WORDS

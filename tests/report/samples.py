@@ -27,9 +27,11 @@ from fmha_cli.domain.rules import Reason
 from fmha_cli.domain.settings import Settings, SettingsFrom
 from fmha_cli.domain.signature import Signature
 from fmha_cli.domain.verdict import Check, Comparison, Judging, Verdict
+from fmha_cli.measure.against import Against
 from fmha_cli.measure.ceiling import Ceiling
 from fmha_cli.measure.compare import Ratio
 from fmha_cli.measure.conditions import Conditions
+from fmha_cli.measure.difference import Rule
 from fmha_cli.measure.measurement import Measurement
 from fmha_cli.measure.roofline import Bound, CacheState, Floor, PeakKind
 from fmha_cli.measure.sampling import StopReason
@@ -122,6 +124,7 @@ def measurement() -> Measurement:
         stop=StopReason.CONVERGED,
         floor=Floor(PeakKind.MEASURED, 500_000.0, 100.0),
         ceiling=Ceiling(bound=Bound.COMPUTE, before=2e11, after=1e11),
+        process_of_sample=(0, 0, 0, 0, 1, 1, 1, 1),
         conditions=Conditions(clock_mhz=2596.146, temp_c=61.5, throttled=False),
     )
 
@@ -150,7 +153,7 @@ def record(verdict: Verdict = Verdict.PASSED, **changes: Any) -> Record:
         "default_choice": True,
         "regret": 0.25,
         "regret_ci95": (0.2, 0.3),
-        "baseline": Ratio.of([9] * 8, [8] * 8, against="old.json", paired=False),
+        "baseline": Against.of([[9] * 10] * 5, [[8] * 10] * 5, against="old.json", rule=Rule(interleaved=False)),
         "ab": Ratio.of([9] * 8, [8] * 8, against="other", paired=True),
         "notes": ("a note",),
         "log": "worker.log",
@@ -332,6 +335,8 @@ CHOSEN = (
 
 def documents() -> dict[str, list[dict[str, Any]]]:
     """Schema name -> its golden documents, the full and the empty ones."""
+    from report.compared_runs import compare_documents  # its rows are of this module's kernel
+
     failure = KernelFailure("it did not build", code="B010", where="k", why="w", help="h")
     twice = replace(measurement(), process_of_sample=(0, 0, 0, 0, 1, 1, 1, 1))
     rows = [
@@ -419,6 +424,7 @@ def documents() -> dict[str, list[dict[str, Any]]]:
             inspections.inspections_document([]),
         ],
         "journal": [to_json(line) for line in journal_lines()],
+        "compare": compare_documents(),
         "kernels": [
             kernels.kernels_document(
                 "x86_64_v4",

@@ -31,16 +31,23 @@ def row(
     kernel: str | None = None,
     cache: CacheState = CacheState.HOT,
     verdict: Verdict = Verdict.PASSED,
+    processes: int = 8,
 ) -> Record:
     problem = Problem.of(seqlen=seqlen)
     draw = random.Random(seed)
-    times = tuple((int(draw.gauss(middle, middle * 0.01)),) for _ in range(30))
+    times = tuple((int(draw.gauss(middle, middle * 0.002)),) for _ in range(30 * processes))
     return Record(
         problem=problem.to_dict(),
         repro="fmha bench",
         verdict=verdict,
         kernel=None if kernel is None else replace(KernelRow.of(sample_kernel()), name=kernel),
-        measurement=Measurement(launches=times, flops=problem.flops(), bytes=problem.bytes(), cache=cache),
+        measurement=Measurement(
+            launches=times,
+            flops=problem.flops(),
+            bytes=problem.bytes(),
+            cache=cache,
+            process_of_sample=tuple(i // 30 for i in range(len(times))),
+        ),
     )
 
 
@@ -64,7 +71,7 @@ def planned(*rows: Record) -> list[tuple[Conditions, str]]:
 @pytest.mark.parametrize("form", [as_lines, as_report])
 def test_a_baseline_finds_a_regression(tmp_path: Path, form: Callable[[list[Record]], str]) -> None:
     base = saved(tmp_path / "old.json", [row(1_000_000, 1), row(5_000_000, 2, seqlen=128)], form)
-    slower, same = base.ratio(row(1_200_000, 3)), base.ratio(row(1_020_000, 4))
+    slower, same = base.ratio(row(1_200_000, 3)), base.ratio(row(1_002_000, 4))
     assert slower is not None
     assert slower.speed is Speed.SLOWER
     assert slower.against == "old.json"
@@ -73,6 +80,39 @@ def test_a_baseline_finds_a_regression(tmp_path: Path, form: Callable[[list[Reco
     assert base.ratio(row(1, 1, seqlen=99)) is None
     assert base.ratio(row(1_000_000, 1, cache=CacheState.COLD)) is None
     assert base.ratio(replace(row(1, 1), measurement=None)) is None
+
+
+def test_a_baseline_of_one_process_is_never_sure_and_says_how_to_record_a_better_one(tmp_path: Path) -> None:
+    base = saved(tmp_path / "old.json", [row(1_000_000, 1, processes=1)])
+    found = base.ratio(row(2_000_000, 2))
+    assert found is not None
+    assert (found.speed, found.why) == (Speed.UNSURE, "1 of 5 processes")
+    assert found.ratio == pytest.approx(2, rel=0.01)
+    (line,) = base.coverage(planned(row(9, 1)))
+    assert "1 process a row" in line
+    assert "--processes 8" in line
+    assert saved(tmp_path / "new.json", [row(1_000_000, 1)]).coverage(planned(row(9, 1))) == ()
+
+
+def test_records_of_single_processes_are_the_processes_of_their_row(tmp_path: Path) -> None:
+    """Several runs in one file of lines: each record is one process."""
+    base = saved(tmp_path / "old.jsonl", [row(1_000_000, seed, processes=1) for seed in range(8)], as_lines)
+    assert base.coverage(planned(row(9, 1))) == ()
+    found = base.ratio(row(1_200_000, 9))
+    assert found is not None
+    assert (found.other_processes, found.speed) == (8, Speed.SLOWER)
+
+
+def test_many_rows_must_be_surer(tmp_path: Path) -> None:
+    """With 5 processes a side, 1 row can be sure, and 7 rows can not."""
+    old = [row(1_000_000, 1, processes=5), *(row(9, 1, seqlen=16 * n, processes=5) for n in range(1, 7) if n != 4)]
+    base = saved(tmp_path / "old.json", [*old, row(9, 1, seqlen=512, processes=5)])
+    new = [row(1_200_000, 2, processes=5), *(row(9, 1, seqlen=n, processes=5) for n in (16, 32, 48, 80, 96, 512))]
+    alone, together = base.among(planned(new[0])).ratio(new[0]), base.among(planned(*new)).ratio(new[0])
+    assert alone is not None
+    assert together is not None
+    assert (alone.speed, together.speed) == (Speed.SLOWER, Speed.UNSURE)
+    assert any("with 6 or more" in line for line in base.coverage(planned(*new)))
 
 
 def test_one_row_is_a_report(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from fmha_cli.domain.verdict import Check, Verdict
 from fmha_cli.domain.wording import edited_text, listed
 from fmha_cli.measure.compare import TOLERANCE, Speed, in_words, inverse
 from fmha_cli.measure.measurement import NOISY
+from fmha_cli.measure.ranks import FEWEST_PROCESSES
 from fmha_cli.measure.sampling import StopReason
 from fmha_cli.measure.stats import FEWEST
 from fmha_cli.report.column import Column, Fit
@@ -92,6 +93,7 @@ def records_view(document: Row, color: bool = False) -> Table:
     details += _edits(records)
     details += judged_lines(records)
     details += sum_lines([from_json(ModelSum, one) for one in document.get("sums", ())])
+    details += _unsure_of_baseline(records)
     if compared:
         details.append("  against: the first backend of the same problem and cache mode that was timed")
     if any(record.get("lead") for record in records):
@@ -294,6 +296,17 @@ def _sampling(record: Row) -> list[str]:
 def _against(record: Row) -> str:
     ratio = record["ab"] or record["baseline"]
     return "" if ratio is None else in_words(Speed(ratio["speed"]), ratio["ratio"])
+
+
+def _unsure_of_baseline(records: Sequence[Row]) -> list[str]:
+    """One line for rows that could not be sure, because they or the baseline have too few processes."""
+    found = [record["baseline"] for record in records if record["baseline"] is not None]
+    counts = [min(one["processes"], one["other_processes"]) for one in found if one["processes"] is not None]
+    few = sum(count < FEWEST_PROCESSES for count in counts)
+    if not few:
+        return []
+    text = f"{counted(few, 'row')} unsure of the baseline: a difference is sure from {FEWEST_PROCESSES} processes a side on"
+    return [f"  {text} (--processes 8, for the baseline too)"]
 
 
 def _lead(record: Row) -> str:

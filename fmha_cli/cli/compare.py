@@ -1,0 +1,235 @@
+"""``fmha compare``: which rows of two runs are surely slower, faster or the same."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from fmha_cli.cli.call import Call
+from fmha_cli.cli.command import Argument, Command, Opt
+from fmha_cli.cli.options import FILTER, FORMATS, ROWS, STORE
+from fmha_cli.cli.settings import variable_of
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.flags import FlagKind
+from fmha_cli.domain.suggest import suggest
+from fmha_cli.report.form import Format
+
+if TYPE_CHECKING:
+    from fmha_cli.report.record import Record
+    from fmha_cli.results.comparison import Comparison, FailOn
+    from fmha_cli.results.conditions import By
+    from fmha_cli.results.turns import Turns
+
+PROCESSES_EACH = 8
+"""Processes of each command for the first look."""
+
+_N, _S, _T = FlagKind.NUMBER, FlagKind.SIZE, FlagKind.TEXT
+_judging, _running = (partial(Opt, panel=panel) for panel in ("Judging", "Running"))
+
+RUN = _running(
+    "run",
+    _T,
+    "A command that prints rows, such as 'fmha bench -s 4k'; given twice, the two are run in turns",
+    repeats=True,
+    metavar="CMD",
+)
+PROCESSES = _running("processes", _S, "Processes of each command for the first look at every row [default: 8]")
+CONFIRM = _running(
+    "confirm", _S, "Fresh processes of each for the suspicious rows, 0 = none [default: 12, or more if they need it]"
+)
+TOLERANCE = _judging(
+    "tolerance", _N, "A smaller difference counts as none, in per cent [default: 2]", metavar="PERCENT"
+)
+ALPHA = _judging("alpha", _N, "Share of false ones among the sure differences [default: 0.05]")
+FAIL_ON = _judging(
+    "fail-on", _T, "What ends with exit code 1: slower, unsure, wrong [default: slower,wrong]", metavar="WHAT,..."
+)
+BY = _judging(
+    "by",
+    _T,
+    "What must be equal: problem, backend, device, arch, cache, threads, kernel, model [default: the first six]",
+    metavar="WHAT,...",
+)
+
+
+OWN = (RUN, PROCESSES, CONFIRM, TOLERANCE, ALPHA, FAIL_ON, BY, FILTER, *ROWS)
+"""Options whose variables the commands of ``--run`` do not inherit."""
+
+
+def compare(call: Call) -> int:
+    """Compare two stored runs, or two commands in turns, or confirm what looks suspicious in two stored runs."""
+    from fmha_cli.measure.difference import Rule
+    from fmha_cli.results.comparison import compared
+    from fmha_cli.results.conditions import parse_by
+    from fmha_cli.results.documents import Source, compare_document
+
+    by, fail_on = parse_by(call.settings.text("by")), _fail_on(call)
+    names, commands = _names(call), _commands(call)
+    rule = Rule(tolerance=_tolerance(call), alpha=_alpha(call), interleaved=names is None)
+    with call.console.progress("compare") as progress:
+        turns = None if commands is None else _turns(call, commands, progress)
+        if names is not None:
+            sources = [Source(name, _stored(call, name)) for name in names]
+        else:
+            assert turns is not None
+            taken = turns.run(call.settings.size("processes", PROCESSES_EACH, 1))
+            lines = map(shlex.join, turns.commands)
+            sources = [Source(line, _filtered(call, side)) for line, side in zip(lines, taken, strict=True)]
+        before, after = sources
+        found = compared(before.records, after.records, rule, by)
+        if turns is not None:
+            found = _confirmed(call, found, turns, by)
+    call.output.document(compare_document(found, before, after, by))
+    if turns is None:
+        _say_how_to_confirm(call, found)
+    return int(found.exit_code(fail_on))
+
+
+def _confirmed(call: Call, found: Comparison, turns: Turns, by: Sequence[By]) -> Comparison:
+    """The comparison after fresh processes have judged its suspicious rows."""
+    from fmha_cli.report.lines import counted
+    from fmha_cli.results.comparison import confirmed, processes_to_confirm
+
+    rows = found.suspicious
+    if not rows or call.settings.text("confirm") == "0":
+        return found
+    least = processes_to_confirm(len(rows), found.rule.alpha)
+    processes = call.settings.size("confirm", least, 1)
+    call.console.say(f"{counted(len(rows), 'suspicious row')}: run again, {processes} processes a side")
+    taken = turns.run(processes, [side.one for row in rows for side in (row.matched.before, row.matched.after)])
+    before, after = (_filtered(call, side) for side in taken)
+    return confirmed(found, before, after, by)
+
+
+def _say_how_to_confirm(call: Call, found: Comparison) -> None:
+    from fmha_cli.report.lines import counted
+
+    if found.suspicious:
+        rows = counted(len(found.suspicious), "suspicious row")
+        call.console.say(f"{rows}: --run 'CMD' --run 'CMD' beside the two names runs them again in turns")
+
+
+def _names(call: Call) -> tuple[str, str] | None:
+    """The names of the two runs; None where both sides are commands.
+
+    Raises:
+        UsageError: one name alone, or neither names nor commands.
+    """
+    names = [name for key in ("before", "after") if (name := call.argument(key)) is not None]
+    if len(names) == 2:
+        return names[0], names[1]
+    if names or not call.settings.many("run"):
+        help = "fmha compare BEFORE AFTER, or fmha compare --run CMD --run CMD"
+        raise UsageError("two runs are compared", code="E002", where="fmha compare", help=help)
+    return None
+
+
+def _commands(call: Call) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The words of the two commands; None without any.
+
+    Raises:
+        UsageError: one alone, three, or one that no shell would understand.
+    """
+    texts = call.settings.many("run")
+    where = call.settings.where("run")
+    if not texts:
+        return None
+    if len(texts) != 2:
+        raise UsageError(f"{where}: two commands are compared", code="E002", where=where, help="--run CMD --run CMD")
+    words = []
+    for text in texts:
+        try:
+            words.append(tuple(shlex.split(text)))
+        except ValueError as fault:
+            raise UsageError(f"{where} {text!r}: {fault}", code="E002", where=where) from fault
+        if not words[-1]:
+            raise UsageError(f"{where}: an empty command", code="E002", where=where)
+    return words[0], words[1]
+
+
+def _turns(
+    call: Call, commands: tuple[tuple[str, ...], tuple[str, ...]], progress: Callable[[int, int, str], None]
+) -> Turns:
+    """The commands, asked by a variable to print rows; variables for this command's own options are not handed on."""
+    from fmha_cli.results.turns import Turns
+
+    own = {variable_of(option) for option in OWN}
+    environ = {name: text for name, text in call.environ.items() if name not in own}
+    environ[variable_of(FORMATS[Format.JSONL])] = "1"
+
+    def tell(done: int, total: int, side: int) -> None:
+        progress(done, total, f"--run {shlex.join(commands[side])}")
+
+    return Turns(commands, environ, tell)
+
+
+def _stored(call: Call, name: str) -> tuple[Record, ...]:
+    from fmha_cli.cli.storing import store_of
+    from fmha_cli.results.run import load_run
+
+    return _filtered(call, load_run(name, store_of(call)).records)
+
+
+def _filtered(call: Call, records: Sequence[Record]) -> tuple[Record, ...]:
+    from fmha_cli.results.filtering import filtered
+
+    texts = call.settings.many("filter")
+    return filtered(records, texts)
+
+
+def _tolerance(call: Call) -> float:
+    """The tolerance as a share; 0 is one."""
+    from fmha_cli.measure.compare import TOLERANCE as USUAL
+
+    text = call.settings.text("tolerance")
+    return 0.0 if text == "0" else call.settings.number("tolerance", USUAL * 100) / 100
+
+
+def _alpha(call: Call) -> float:
+    from fmha_cli.measure.ranks import ALPHA as USUAL
+
+    alpha = call.settings.number("alpha", USUAL)
+    if alpha >= 1:
+        where = call.settings.where("alpha")
+        raise UsageError(f"{where} {alpha}: not below 1", code="E002", where=where)
+    return alpha
+
+
+def _fail_on(call: Call) -> tuple[FailOn, ...]:
+    from fmha_cli.results.comparison import FAIL_ON as USUAL
+    from fmha_cli.results.comparison import FailOn
+
+    text = call.settings.text("fail_on")
+    if text is None:
+        return USUAL
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in list(FailOn):
+            where = call.settings.where("fail_on")
+            raise UsageError(
+                f"{where} {name}: no such choice", code="E008", where=where, help=suggest(name, list(FailOn))
+            )
+    return tuple(map(FailOn, names))
+
+
+COMMANDS = {
+    "compare": Command(
+        compare,
+        options=(*OWN, STORE),
+        arguments=(
+            Argument(
+                "before", "A run: its id, label, rev:COMMIT or latest~1 in the store, or a file of --json or --jsonl"
+            ),
+            Argument("after", "The run to compare with it"),
+        ),
+        documents=("compare",),
+        detail="A row is SLOWER or FASTER if an exact test over processes finds it, corrected for the number of rows, and the "
+        "difference is larger than the tolerance. SAME needs an interval within the tolerance. All else is UNSURE, with the "
+        "least slow-down that the data would have shown. At least 5 processes a side are needed: fmha bench --processes 8, or "
+        "several runs in one file of --jsonl. Stored runs did not take turns, so what the machine moved adds to the "
+        "tolerance. With --run, all rows are looked at first, and fresh processes decide the suspicious ones. "
+        "Exit codes: 0 nothing of --fail-on, 1 some of it, 2 unreadable, 5 nothing corresponds.",
+    ),
+}

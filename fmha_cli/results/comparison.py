@@ -1,0 +1,204 @@
+"""``Comparison``: two runs compared row by row, with the rows that were run again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from fmha_cli.domain.errors import EmptySelection, ExitCode
+from fmha_cli.measure.compare import Speed
+from fmha_cli.measure.difference import Difference, Mean, Rule, judged, mean_of
+from fmha_cli.measure.ranks import fewest_processes
+from fmha_cli.report.lines import counted
+from fmha_cli.report.record import Record
+from fmha_cli.results.conditions import USUAL, By, kernel_name
+from fmha_cli.results.matching import Entry, Matched, matching
+
+
+class FailOn(StrEnum):
+    """What makes a comparison end with exit code 1."""
+
+    SLOWER = "slower"
+    UNSURE = "unsure"
+    WRONG = "wrong"
+    """A verdict that was good and is not any more."""
+
+
+FAIL_ON = (FailOn.SLOWER, FailOn.WRONG)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One row of both runs.
+
+    Attributes:
+        difference: the last one: of the fresh processes if the row was run again.
+        screened: the first one, where the row was run again.
+    """
+
+    matched: Matched
+    difference: Difference
+    screened: Difference | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two runs compared.
+
+    Attributes:
+        rows: in the order of the first run.
+        means: geometric mean of the ratios, by backend.
+        rule: by which the rows were judged.
+        notes: what differs between the runs as a whole, and what the rows need.
+    """
+
+    rows: tuple[Row, ...]
+    only_before: tuple[Entry, ...]
+    only_after: tuple[Entry, ...]
+    means: Mapping[str, Mean]
+    rule: Rule
+    notes: tuple[str, ...]
+
+    @property
+    def suspicious(self) -> tuple[Row, ...]:
+        """The rows that fresh processes may decide."""
+        return tuple(row for row in self.rows if row.screened is None and row.difference.suspicious)
+
+    def exit_code(self, fail_on: Sequence[FailOn] = FAIL_ON) -> ExitCode:
+        """1 if a row is what must not be, else 0."""
+        speeds = {row.difference.speed for row in self.rows if not row.matched.worse}
+        bad = (
+            (FailOn.SLOWER in fail_on and Speed.SLOWER in speeds)
+            or (FailOn.UNSURE in fail_on and Speed.UNSURE in speeds)
+            or (FailOn.WRONG in fail_on and any(row.matched.worse for row in self.rows))
+        )
+        return ExitCode.WRONG if bad else ExitCode.OK
+
+
+def compared(
+    before: Iterable[Record], after: Iterable[Record], rule: Rule, by: Sequence[By] = USUAL, where: str = "fmha compare"
+) -> Comparison:
+    """Two runs compared row by row.
+
+    Raises:
+        UsageError: E056, several rows of one run correspond.
+        EmptySelection: E057, nothing corresponds.
+    """
+    found = matching(before, after, by)
+    if not found.rows:
+        counts = [counted(len(side), "row") for side in (found.only_before, found.only_after)]
+        raise EmptySelection(
+            f"nothing corresponds: {counts[0]} before, {counts[1]} after",
+            code="E057",
+            where=where,
+            why=f"{', '.join(by)} must be equal",
+            help="--by says what must be, for example --by problem to compare two backends",
+        )
+    rows = tuple(map(Row, found.rows, judged([row.pair for row in found.rows], rule)))
+    return Comparison(
+        rows=rows,
+        only_before=found.only_before,
+        only_after=found.only_after,
+        means=_means(rows),
+        rule=rule,
+        notes=(*_differing(found.rows, by), *_needs(rows, rule)),
+    )
+
+
+TO_CONFIRM = 12
+"""Fresh processes a side for suspicious rows."""
+_SPARE = 4
+"""Processes beyond the fewest that could be sure, so that not each of them has to agree."""
+
+
+def processes_to_confirm(rows: int, alpha: float) -> int:
+    """Fresh processes a side with which so many rows can be decided."""
+    return max(TO_CONFIRM, fewest_processes(rows, alpha) + _SPARE)
+
+
+def confirmed(
+    screened: Comparison, before: Iterable[Record], after: Iterable[Record], by: Sequence[By] = USUAL
+) -> Comparison:
+    """The comparison with its suspicious rows judged again by fresh processes alone, corrected over these rows alone.
+
+    Args:
+        before, after: the fresh records. Rows that were not suspicious are left out of them here.
+    """
+    again = matching(before, after, by)
+    fresh = {_identity(row): row for row in again.rows}
+    places = [
+        i for i, row in enumerate(screened.rows) if row in screened.suspicious and _identity(row.matched) in fresh
+    ]
+    chosen = [fresh[_identity(screened.rows[i].matched)] for i in places]
+    rule = replace(screened.rule, interleaved=True)
+    rows = list(screened.rows)
+    for place, matched, difference in zip(places, chosen, judged([row.pair for row in chosen], rule), strict=True):
+        rows[place] = Row(matched, difference, screened=screened.rows[place].difference)
+    waiting = tuple(
+        replace(row, difference=replace(row.difference, speed=Speed.UNSURE, why="it was not run again"))
+        if row.difference.speed in (Speed.SLOWER, Speed.FASTER) and row.screened is None
+        else row
+        for row in rows
+    )
+    return replace(screened, rows=waiting, means=_means(waiting))
+
+
+def _identity(row: Matched) -> tuple[object, ...]:
+    sides = (row.before.one, row.after.one)
+    return tuple(
+        (repr(sorted(one.problem.items(), key=str)), one.backend, one.device, kernel_name(one), _cache(one))
+        for one in sides
+    )
+
+
+def _cache(record: Record) -> str | None:
+    return None if record.measurement is None else record.measurement.cache.value
+
+
+def _means(rows: Sequence[Row]) -> dict[str, Mean]:
+    """The geometric mean of the ratios of each backend that has several rows, by the name of the second run's backend."""
+    groups: dict[str, list[Matched]] = {}
+    for row in rows:
+        if row.difference.p is not None:
+            groups.setdefault(row.matched.after.one.backend or "", []).append(row.matched)
+    return {name: mean_of([row.pair for row in group]) for name, group in groups.items()}
+
+
+def _differing(rows: Sequence[Matched], by: Sequence[By]) -> list[str]:
+    """One line for each condition of the machine or of the run that differs between the two sides."""
+    lines = []
+    for name, value in _CONDITIONS.items():
+        if name in list(by):
+            continue
+        sides = [
+            {value(record) for row in rows for record in (row.before if first else row.after).records}
+            for first in (True, False)
+        ]
+        if sides[0] != sides[1]:
+            words = [", ".join(sorted(map(str, side - {None}))) or "not told" for side in sides]
+            lines.append(f"{name} differs: {words[0]} before, {words[1]} after")
+    return lines
+
+
+_CONDITIONS = {
+    "host": lambda record: None if record.host is None else record.host[:12],
+    "processor": lambda record: None if record.processor is None else record.processor.name,
+    "device": lambda record: record.device,
+    "threads": lambda record: None if record.measurement is None else record.measurement.threads,
+    "cache": _cache,
+}
+
+
+def _needs(rows: Sequence[Row], rule: Rule) -> list[str]:
+    """What the number of rows needs, if they have less."""
+    tested = [row.difference for row in rows if row.difference.p is not None]
+    if not tested:
+        return []
+    fewest = fewest_processes(len(tested), rule.alpha)
+    have = min(min(one.processes_before, one.processes_after) for one in tested)
+    if have >= fewest:
+        return []
+    return [
+        f"{counted(len(tested), 'row')}: a lone difference needs at least {fewest} processes a side to be sure; here are {have}"
+    ]

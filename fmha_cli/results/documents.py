@@ -1,0 +1,94 @@
+"""The document of a comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fmha_cli.domain.codec import to_json
+from fmha_cli.report.documents.compare import Compare, CompareGroup, CompareRow, LoneRow, RowSide, RunSide
+from fmha_cli.report.record import Record
+from fmha_cli.results.comparison import Comparison, Row
+from fmha_cli.results.conditions import By
+from fmha_cli.results.matching import Entry
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where one side comes from.
+
+    Attributes:
+        name: of the run, or the command line that was run.
+    """
+
+    name: str
+    records: tuple[Record, ...]
+
+
+def compare_document(comparison: Comparison, before: Source, after: Source, by: Sequence[By]) -> dict[str, Any]:
+    """``fmha.compare/1`` of a comparison."""
+    return to_json(
+        Compare(
+            before=_side(before),
+            after=_side(after),
+            interleaved=comparison.rule.interleaved,
+            by=tuple(by),
+            tolerance=comparison.rule.tolerance,
+            alpha=comparison.rule.alpha,
+            rows=tuple(map(_row, comparison.rows)),
+            groups=tuple(CompareGroup(backend=name, mean=mean) for name, mean in comparison.means.items()),
+            only_before=_lone(comparison.only_before),
+            only_after=_lone(comparison.only_after),
+            notes=comparison.notes,
+        )
+    )
+
+
+def _side(source: Source) -> RunSide:
+    runs = [record.run for record in source.records if record.run is not None]
+    return RunSide(
+        name=source.name,
+        labels=tuple(dict.fromkeys(run.label for run in runs if run.label)),
+        revisions=tuple(
+            dict.fromkeys(f"{run.revision[:12]}{'+' if run.dirty else ''}" for run in runs if run.revision)
+        ),
+        records=len(source.records),
+    )
+
+
+def _row(row: Row) -> CompareRow:
+    before, after = row.matched.before.one, row.matched.after.one
+    measured = before.measurement or after.measurement
+    return CompareRow(
+        problem=after.problem,
+        cache=None if measured is None else measured.cache.value,
+        threads=None if measured is None else measured.threads,
+        before=_row_side(before),
+        after=_row_side(after),
+        worse=row.matched.worse,
+        difference=row.difference,
+        screened=row.screened,
+    )
+
+
+def _row_side(record: Record) -> RowSide:
+    kernel = record.kernel
+    return RowSide(
+        backend=record.backend,
+        device=record.device,
+        kernel=None if kernel is None else kernel.digest,
+        verdict=record.verdict,
+    )
+
+
+def _lone(entries: Iterable[Entry]) -> tuple[LoneRow, ...]:
+    ones = (entry.one for entry in entries)
+    return tuple(
+        LoneRow(
+            problem=one.problem,
+            cache=None if one.measurement is None else one.measurement.cache.value,
+            side=_row_side(one),
+        )
+        for one in ones
+    )

@@ -1,0 +1,128 @@
+"""Which rows of two runs correspond."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+from fmha_cli.domain.errors import UsageError
+from fmha_cli.domain.verdict import Verdict
+from fmha_cli.measure.difference import Pair
+from fmha_cli.measure.processes import Side, split
+from fmha_cli.report.record import Record
+from fmha_cli.results.conditions import USUAL, By, Key, agrees, is_good, is_timed, kernel_name, key_of, value_of
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One row of one side: all its records, each of which holds one process or several."""
+
+    records: tuple[Record, ...]
+
+    @property
+    def one(self) -> Record:
+        """The record that stands for the row: the first with the worst verdict."""
+        return next((record for record in self.records if not is_good(record)), self.records[0])
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.one.verdict
+
+    @cached_property
+    def side(self) -> Side:
+        """Its times; none if it is not good."""
+        timed = [record.measurement for record in self.records if is_timed(record) and is_good(self.one)]
+        measured = [one for one in timed if one is not None]
+        ceilings = [max(one.ceiling.before, one.ceiling.after) for one in measured if one.ceiling is not None]
+        processes = (part for one in measured for part in split(one.samples_ns, one.process_of_sample))
+        return Side.of(processes, ceilings)
+
+
+@dataclass(frozen=True)
+class Matched:
+    """One row of both sides."""
+
+    before: Entry
+    after: Entry
+
+    @property
+    def pair(self) -> Pair:
+        return Pair(self.before.side, self.after.side)
+
+    @property
+    def worse(self) -> bool:
+        """Whether the row was good and is not any more. A row that did not run says nothing."""
+        return is_good(self.before.one) and not is_good(self.after.one) and self.after.verdict is not Verdict.NOT_RUN
+
+
+@dataclass(frozen=True)
+class Matching:
+    """The rows of both sides, in the order of the first side, and those of one side alone."""
+
+    rows: tuple[Matched, ...]
+    only_before: tuple[Entry, ...] = ()
+    only_after: tuple[Entry, ...] = ()
+
+
+def matching(before: Iterable[Record], after: Iterable[Record], by: Sequence[By] = USUAL) -> Matching:
+    """The rows of two runs that correspond.
+
+    Raises:
+        UsageError: E056, ``by`` leaves rows together that differ otherwise than by their kernel.
+    """
+    sides = (tuple(before), tuple(after))
+    keys: dict[Key, None] = dict.fromkeys(key_of(record, by) for side in sides for record in side if is_timed(record))
+    first, second = (_entries(side, tuple(keys), by) for side in sides)
+    rows: list[Matched] = []
+    lone: tuple[list[Entry], list[Entry]] = ([], [])
+    for key in dict.fromkeys((*first, *second)):
+        pairs, left, right = _kernels(first.get(key, {}), second.get(key, {}))
+        rows += pairs
+        lone[0].extend(left)
+        lone[1].extend(right)
+    return Matching(tuple(rows), tuple(lone[0]), tuple(lone[1]))
+
+
+_Kernels = Mapping[str | None, Entry]
+
+
+def _kernels(before: _Kernels, after: _Kernels) -> tuple[list[Matched], list[Entry], list[Entry]]:
+    """The rows under equal conditions: by the kernel's name, or whatever its name if each side has one."""
+    if len(before) == len(after) == 1:
+        return [Matched(next(iter(before.values())), next(iter(after.values())))], [], []
+    rows = [Matched(entry, after[name]) for name, entry in before.items() if name in after]
+    left = [entry for name, entry in before.items() if name not in after]
+    right = [entry for name, entry in after.items() if name not in before]
+    return rows, left, right
+
+
+def _entries(records: Sequence[Record], keys: Sequence[Key], by: Sequence[By]) -> dict[Key, dict[str | None, Entry]]:
+    """The rows of one side by their conditions and kernels.
+
+    A row without times lacks some conditions. It belongs wherever it does not contradict them.
+    """
+    found: dict[Key, dict[str | None, list[Record]]] = {}
+    for record in records:
+        own = key_of(record, by)
+        places = [own] if is_timed(record) else [key for key in keys if agrees(own, key)] or [own]
+        for key in places:
+            found.setdefault(key, {}).setdefault(kernel_name(record), []).append(record)
+    for kernels in found.values():
+        for rows in kernels.values():
+            _check_alike(rows, by)
+    return {key: {name: Entry(tuple(rows)) for name, rows in kernels.items()} for key, kernels in found.items()}
+
+
+def _check_alike(records: Sequence[Record], by: Sequence[By]) -> None:
+    """Raises UsageError: E056, the rows differ in another condition, so they are not one row in several processes."""
+    timed = [record for record in records if is_timed(record)]
+    for other in (one for one in By if one not in (*by, By.KERNEL, By.MODEL)):
+        values = dict.fromkeys(str(value_of(record, other)) for record in timed)
+        if len(values) > 1:
+            raise UsageError(
+                f"--by {','.join(by)}: several rows correspond, with {other} {', '.join(values)}",
+                code="E056",
+                where="--by",
+                help=f"--by {','.join((*by, other))}",
+            )

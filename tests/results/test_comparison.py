@@ -1,0 +1,112 @@
+"""Comparisons: exit codes, the second look, means and notes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from runs_to_compare import failed, processes, timed
+
+from fmha_cli.domain.errors import EmptySelection, ExitCode
+from fmha_cli.measure.compare import Speed
+from fmha_cli.measure.difference import Rule
+from fmha_cli.report.record import Record
+from fmha_cli.results.comparison import FailOn, compared, confirmed, processes_to_confirm
+
+CALM, NOISY = processes(1_000_000, 1), processes(1_000_000, 2, noise=0.1)
+SLOW = processes(1_100_000, 3)
+RULE = Rule(interleaved=True)
+
+
+def run(**rows: list[list[int]]) -> list[Record]:
+    """``s64=CALM``: a row of this length with these processes."""
+    return [timed(of, seqlen=int(name[1:])) for name, of in rows.items()]
+
+
+@pytest.mark.parametrize(
+    ("after", "fail_on", "code"),
+    [
+        (timed(SLOW), (FailOn.SLOWER, FailOn.WRONG), ExitCode.WRONG),
+        (timed(SLOW), (FailOn.WRONG,), ExitCode.OK),
+        (timed(CALM), (FailOn.SLOWER, FailOn.UNSURE, FailOn.WRONG), ExitCode.OK),
+        (timed(NOISY), (FailOn.SLOWER,), ExitCode.OK),
+        (timed(NOISY), (FailOn.SLOWER, FailOn.UNSURE), ExitCode.WRONG),
+        (failed(), (FailOn.WRONG,), ExitCode.WRONG),
+        (failed(), (FailOn.SLOWER, FailOn.UNSURE), ExitCode.OK),
+    ],
+)
+def test_exit_codes(after: Record, fail_on: tuple[FailOn, ...], code: ExitCode) -> None:
+    assert compared([timed(CALM)], [after], RULE).exit_code(fail_on) is code
+
+
+def test_nothing_corresponds() -> None:
+    with pytest.raises(EmptySelection, match="nothing corresponds: 1 row before, 2 rows after"):
+        compared(run(s64=CALM), run(s128=CALM, s256=CALM), RULE)
+
+
+def screened() -> tuple[list[Record], list[Record]]:
+    """Two runs of 40 rows, of which one is slower; 5 processes are too few to be sure of it."""
+    names = [f"s{16 * n}" for n in range(1, 41)]
+    before = run(**{name: processes(1_000_000, 10 + n, 5) for n, name in enumerate(names)})
+    after = run(**{name: processes(1_000_000, 90 + n, 5) for n, name in enumerate(names)})
+    after[3] = replace(after[3], measurement=timed(processes(1_100_000, 7, 5), seqlen=64).measurement)
+    return before, after
+
+
+def test_fresh_processes_decide_what_was_suspicious() -> None:
+    before, after = screened()
+    first = compared(before, after, RULE)
+    (place,) = [i for i, row in enumerate(first.rows) if row in first.suspicious]
+    assert place == 3
+    assert first.rows[3].difference.speed is Speed.UNSURE
+    again = confirmed(first, run(s64=processes(1_000_000, 5, 12)), run(s64=processes(1_100_000, 6, 12)))
+    assert again.rows[3].difference.speed is Speed.SLOWER
+    assert again.rows[3].difference.processes_after == 12
+    assert again.rows[3].screened == first.rows[3].difference
+    assert again.rows[:3] == first.rows[:3]
+    assert not again.suspicious
+    calm = confirmed(first, run(s64=processes(1_000_000, 5, 12)), run(s64=processes(1_000_000, 6, 12)))
+    assert calm.rows[3].difference.speed is Speed.SAME, "the first look does not count any more"
+
+
+def test_fresh_processes_are_corrected_over_their_rows_alone() -> None:
+    before, after = screened()
+    again = confirmed(
+        compared(before, after, RULE), run(s64=processes(1_000_000, 5, 12)), run(s64=processes(1_100_000, 6, 12))
+    )
+    assert again.rows[3].difference.p_adjusted == again.rows[3].difference.p
+
+
+def test_a_suspicious_row_that_did_not_run_again_is_unsure() -> None:
+    first = compared(run(s64=CALM, s128=CALM), run(s64=SLOW, s128=SLOW), RULE)
+    again = confirmed(first, run(s64=CALM), run(s64=SLOW))
+    assert [row.difference.speed for row in again.rows] == [Speed.SLOWER, Speed.UNSURE]
+    assert again.rows[1].difference.why == "it was not run again"
+
+
+def test_fresh_processes_take_turns_although_the_first_look_did_not() -> None:
+    first = compared(run(s64=CALM), run(s64=SLOW), Rule(interleaved=False))
+    again = confirmed(first, run(s64=CALM), run(s64=SLOW))
+    assert first.rows[0].difference.drift is not None
+    assert again.rows[0].difference.drift is None
+
+
+def test_how_many_processes_confirm() -> None:
+    assert [processes_to_confirm(rows, 0.05) for rows in (1, 300, 100_000)] == [12, 12, 17]
+
+
+def test_means_are_of_each_backend() -> None:
+    both = [timed(CALM, seqlen=n) for n in (64, 128)] + [timed(CALM, seqlen=64, backend="b")]
+    slower = [timed(SLOW, seqlen=n) for n in (64, 128)] + [timed(CALM, seqlen=64, backend="b")]
+    means = compared(both, slower, RULE).means
+    assert {name: (mean.rows, round(mean.ratio, 2)) for name, mean in means.items()} == {"cpu": (2, 1.1), "b": (1, 1.0)}
+
+
+def test_notes_name_what_differs_and_what_the_rows_need() -> None:
+    other = [replace(record, host="f" * 64) for record in run(s64=CALM)]
+    here = [replace(record, host="0" * 64) for record in run(s64=CALM)]
+    assert compared(here, other, RULE).notes == ("host differs: 000000000000 before, ffffffffffff after",)
+    assert compared(here, here, RULE).notes == ()
+    rows = {f"s{16 * n}": processes(1_000_000, n, 5) for n in range(1, 9)}
+    (note,) = compared(run(**rows), run(**rows), RULE).notes
+    assert note == "8 rows: a lone difference needs at least 6 processes a side to be sure; here are 5"
