@@ -124,7 +124,6 @@ def measurement() -> Measurement:
         stop=StopReason.CONVERGED,
         floor=Floor(PeakKind.MEASURED, 500_000.0, 100.0),
         ceiling=Ceiling(bound=Bound.COMPUTE, before=2e11, after=1e11),
-        process_of_sample=(0, 0, 0, 0, 1, 1, 1, 1),
         conditions=Conditions(clock_mhz=2596.146, temp_c=61.5, throttled=False),
     )
 
