@@ -144,7 +144,8 @@ def _widths(p: Problem, do: float, k: float, q: float) -> dict[str, float]:
     terms = sqrt(p.seqlen_q * p.heads // p.kv_heads)
     scale = max(abs(p.scale), p.softcap)
     shared = p.batch * p.heads * p.seqlen_k
-    return {"dq": scale * sqrt(p.seqlen_k) * k, "dk": scale * terms * q, "dv": terms * do, "dbias": sqrt(shared)}
+    kept = 1 / (1 - p.dropout)  # P counts so often in dV
+    return {"dq": scale * sqrt(p.seqlen_k) * k, "dk": scale * terms * q, "dv": kept * terms * do, "dbias": sqrt(shared)}
 
 
 def _zeros(problem: Problem) -> Gradients:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from cpu_cases import TINY, WORD, Array, Case, _rows, arguments, formula, make_data, philox, random_case
+from cpu_cases import TINY, WORD, Array, Case, _rows, arguments, formula, make_data, philox, random_case, score_error
 from software_tiles import WHOLE
 
 from fmha_cli.backends.cpu.arch_detect import ARCHS
@@ -227,7 +227,8 @@ def backward_complaints(case: BackwardCase) -> list[str]:
         dim = 1 if name == "dbias" else error.shape[-1]
         if name != "dbias":
             error, rounding = np.linalg.norm(error, axis=-1), np.linalg.norm(rounding, axis=-1)
-        allowed = BUDGET[case.dtype] * (want.parts + rounding) + (TINY[case.dtype] + 1e-37) * math.sqrt(dim)
+        budget = BUDGET[case.dtype] + score_error(case)
+        allowed = budget * (want.parts + rounding) + (TINY[case.dtype] + 1e-37) * math.sqrt(dim)
         wrong = error > allowed
         if wrong.any():
             at = np.unravel_index((error / allowed).argmax(), error.shape)

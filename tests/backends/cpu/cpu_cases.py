@@ -322,6 +322,12 @@ TINY = {"fp32": 0.0, "fp16": 2**-25, "bf16": 0.0}
 """Half the spacing of subnormal outputs."""
 
 
+def score_error(case: Case) -> float:
+    """The relative error of a weight that rounding a sum of hdim products in fp32 causes: q.k of normal data reaches hdim, and
+    without fused multiply-adds each step rounds twice."""
+    return 2**-23 * abs(case.scale) * case.hdim
+
+
 def complaints(case: Case) -> list[str]:
     """Errors in the results in ``case.data``."""
     d, out = case.data, []
@@ -341,7 +347,7 @@ def complaints(case: Case) -> list[str]:
                 size = np.maximum(np.linalg.norm(np.nan_to_num(row.o), axis=1), parts)
             if (far & ~(np.isnan(lse) & np.isnan(row.lse))).any():
                 out.append(f"b{b} h{h}: lse {lse[far][:3]} is not {row.lse[far][:3]}")
-            wrong = error > BUDGET[case.dtype] * size + TINY[case.dtype] * math.sqrt(case.hdim_v)
+            wrong = error > (BUDGET[case.dtype] + score_error(case)) * size + TINY[case.dtype] * math.sqrt(case.hdim_v)
             if wrong.any():
                 out.append(
                     f"b{b} h{h} rows {np.flatnonzero(wrong)[:5]}: o is off by {(error[wrong] / size[wrong])[:3]}"
