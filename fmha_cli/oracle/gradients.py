@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from fmha_cli.domain.dtypes import DType
 from fmha_cli.domain.errors import ImpossibleProblem
 from fmha_cli.domain.features import CacheKind
 from fmha_cli.domain.problem import Problem
@@ -196,8 +197,9 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
             kept = stream(p, view.b, block.h, block.i, first, end)
             factor = kept * keep_factor(stream, p)
         used = weights if factor is None else weights * factor
+        far = _distance(p, np.where(weights == 0, 0.0, s - lse[:, None]), forward.reach)
         dv[first:end] += _summed(used, do)
-        dv_square[first:end] += (used**2).T @ do_size
+        dv_square[first:end] += ((used * far) ** 2).T @ do_size
         dv_lost[first:end] += (flushed(used, p.dtype) ** 2).T @ do_size
         dp = do @ _clean(block, v, first, end).T
         if factor is not None:
@@ -206,7 +208,7 @@ def _block(block: RowBlock, g: int, k: F64, v: F64, stream: Stream, out: Gradien
         dp[unused] = 0.0
         ds = np.where(unused, 0.0, weights * (dp - dot[:, None]))
         size = np.abs(dp) + (np.abs(dot) + dot_noise)[:, None]
-        spread = np.where(unused, 0.0, (weights + _least(p)) * size)
+        spread = np.where(unused, 0.0, (weights * far + _least(p)) * size)
         _add_bias(block, ds, spread, first, end, out)
         if slope is not None:
             ds *= slope
@@ -251,6 +253,17 @@ def _output_noise(p: Problem, forward: RowResult) -> F64:
     """(R,) size of the error that rounding errors of P leave in an element of O. D is computed from a rounded O."""
     noise: F64 = (forward.noise + forward.width * _least(p)) / sqrt(p.hdim_v)
     return noise
+
+
+def _distance(p: Problem, exponents: F64, reach: F64) -> F64:
+    """How much larger than the budgets take it (1 + 2^-24 (reach + sqrt(keys)) / eps) the relative error of an improbable P is.
+
+    The exponent s - lse of such a P, (R, keys), is a large number in fp32, whose rounding moves P by 2^-24 times its size. It does not
+    matter in O, where such a P has no weight, but a row of dK or dV may have no other.
+    """
+    eps, known = EPS.get(p.dtype, EPS[DType.FP32]), EPS[DType.FP32] * (reach + sqrt(p.seqlen_k))
+    far: F64 = np.maximum(1.0, EPS[DType.FP32] * np.abs(exponents) / (eps + known)[:, None])
+    return far
 
 
 def _least(p: Problem) -> float:
