@@ -99,7 +99,8 @@ def test_a_command_that_prints_no_rows_is_named(a: tuple[str, ...], why: str) ->
 
 
 WAITING = """
-import sys
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job inherits SIGINT ignored
 from fmha_cli.results.turns import Turns
 
 child = (sys.executable, "-c", "import os, time; open('pid', 'w').write(str(os.getpid())); time.sleep(600)")
