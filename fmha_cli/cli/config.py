@@ -48,7 +48,8 @@ def layers_of_file(
         UsageError: C001 unreadable, C002 unknown key (with near keys), C003 a value of the wrong kind.
     """
     data = _read(path)
-    everywhere = {name for names in known.values() for name in names}
+    # outside of tables, a command's name stands for its table, also where an option has that name (--run of compare)
+    everywhere = {name for names in known.values() for name in names} - known.keys()
     general = {key: value for key, value in data.items() if not isinstance(value, dict)}
     tables = {key: value for key, value in data.items() if isinstance(value, dict)}
     _refuse_unknown(path, general, everywhere, "")

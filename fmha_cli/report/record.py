@@ -200,9 +200,9 @@ def upgraded(row: dict[str, Any]) -> dict[str, Any]:
     """
     for name in _LATER:
         row.setdefault(name, None)
-    if row["measurement"]:
+    if isinstance(row["measurement"], dict):
         row["measurement"].setdefault("conditions", None)
-    for name in _JUDGED if row["baseline"] else ():
+    for name in _JUDGED if isinstance(row["baseline"], dict) else ():
         row["baseline"].setdefault(name, None)
     if row["schema"] == Record.schema:
         return row
