@@ -115,3 +115,55 @@ def test_improbable_keys_may_have_the_rounding_error_of_a_p_in_16_bits() -> None
     lost = float(np.abs(gradients.dk[0, 0, 1, 0]))
     assert 0 < lost < 2**-24 * 100 * 4
     assert gradients.noise["dk"][0, 0, 1] > 2**-14 * 100 * 4
+
+
+def test_a_capped_scores_slope_keeps_its_digits_where_tanh_is_near_one() -> None:
+    problem = Problem.from_cli("-H 1 -s 2 --seqlen-k 3 -d 4 --dtype fp32 --softcap 0.5 --scale 1 --direction bwd")
+    inputs = doubles(problem)
+    inputs["q"] *= 10
+    q, k, v, do = (inputs[name][0, 0] for name in ("q", "k", "v", "do"))
+    x = q @ k.T / 0.5
+    p = np.exp(0.5 * np.tanh(x))
+    p /= p.sum(axis=1, keepdims=True)
+    ds = p * (do @ v.T - ((p @ v) * do).sum(axis=1, keepdims=True)) / np.cosh(x) ** 2
+    assert np.abs(x).min(axis=0).max() > 20  # 1 - tanh^2 is 0 there, in float64
+    np.testing.assert_allclose(backward(problem, inputs).dk[0, 0], ds.T @ q, rtol=1e-9)
+
+
+def test_the_sign_of_the_scale_does_not_move_a_budget() -> None:
+    line = "-b 1 -H 2 --kv-heads 1 -s 3 --seqlen-k 5 -d 12 --mla-rope 4 --dtype fp32 --direction bwd --scale"
+    noises = []
+    for sign in (1, -1):
+        problem = Problem.from_cli(f"{line} {sign * 0.1}")
+        inputs = doubles(problem)
+        inputs["q"] *= sign
+        noises.append(backward(problem, inputs).noise)
+    for name, noise in noises[0].items():
+        assert (noise > 0).all()
+        np.testing.assert_allclose(noises[1][name], noise, rtol=1e-12)
+
+
+def test_dropout_multiplies_the_least_step_of_p_in_dv() -> None:
+    line = "-H 1 -s 3 --seqlen-k 5 -d 4 --dtype bf16 --direction bwd"
+    plain, dropped = (
+        backward(p, fill(p, "normal", 1)).widths for p in map(Problem.from_cli, (line, f"{line} --dropout 0.9"))
+    )
+    assert dropped["dv"] == pytest.approx(10 * plain["dv"])
+    assert dropped["dk"] == plain["dk"]
+
+
+def test_an_improbable_weights_exponent_counts_in_its_own_row_of_dv() -> None:
+    problem = Problem.from_cli("-H 1 -s 1 --seqlen-k 2 -d 4 --dtype fp32 --direction bwd --bias elementwise")
+    inputs = doubles(problem)
+    inputs["q"][...] = 0
+    inputs["bias"][..., :] = [0, -80]
+    noise = backward(problem, inputs).noise["dv"][0, 0] / np.linalg.norm(inputs["do"])
+    assert noise[0] == pytest.approx(1)
+    assert noise[1] / np.exp(-80) == pytest.approx(80 / (1 + 2**0.5))
+
+
+def test_an_error_of_a_score_moves_a_low_caps_slope_more_than_p() -> None:
+    for cap, factor in ((0.5, 4), (2, 1), (30, 1)):
+        problem = Problem.from_cli(f"-H 2 -s 3 --seqlen-k 4 -d 4 --dtype fp32 --direction bwd --softcap {cap}")
+        inputs = doubles(problem)
+        assert backward(problem, inputs).reach == pytest.approx(factor * forward(problem, inputs).reach.max())
