@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import c_backend
@@ -61,31 +58,3 @@ def judged(supervisor: Supervisor, job: Job, policy: JudgePolicy = CLOSE, shared
     """One row, judged with gaps in its arena."""
     with Arena(layout_of(job.plan.problem, job.plan.workspaces, gaps=True)) as arena:
         return judge(supervisor, job, arena, shared or cases(), policy)
-
-
-def running(pid: int) -> bool:
-    """Whether a process exists and is not a zombie (in a container, nobody may reap an orphan)."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
-    except OSError:
-        return False
-    return status.rpartition(")")[2].split()[0] != "Z"
-
-
-def gone(pid: int, seconds: float = 20.0) -> bool:
-    """Whether a process ends within a short time."""
-    deadline = time.monotonic() + seconds
-    while running(pid) and time.monotonic() < deadline:
-        time.sleep(0.01)
-    return not running(pid)
-
-
-def group_members(group: int) -> Iterator[int]:
-    """The live processes of a process group."""
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and running(int(entry.name)):
-            try:
-                if os.getpgid(int(entry.name)) == group:
-                    yield int(entry.name)
-            except ProcessLookupError:
-                continue

@@ -14,9 +14,10 @@ import sys
 import time
 from pathlib import Path
 
-from fault_rows import DEVICE, ENTRY, cases, gone
+from fault_rows import DEVICE, ENTRY, cases
 from fmha_null import backend as null
 from fmha_null.kernels import Behaviour, null_kernel
+from live_processes import gone
 
 from fmha_cli.domain.journal import Asked, Start
 from fmha_cli.domain.kernel import Family

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 from c_backend import Deed
-from fault_rows import CLOSE, c_job, cases, gone, group_members, judged, null_job
+from fault_rows import CLOSE, c_job, cases, judged, null_job
+from live_processes import gone, group_members
 
 from fmha_cli.domain.errors import ExitCode
 from fmha_cli.domain.plan import Artifact

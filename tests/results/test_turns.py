@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from live_processes import gone
 from runs_to_compare import processes, timed
 
 from fmha_cli.domain.errors import UsageError
@@ -117,4 +118,4 @@ def test_a_command_ends_with_the_comparison(folder: Path) -> None:
         child = int((folder / "pid").read_text())
         process.send_signal(signal.SIGINT)
         process.wait(60)
-    assert not Path(f"/proc/{child}").exists() or "zombie" in Path(f"/proc/{child}/status").read_text()
+    assert gone(child)

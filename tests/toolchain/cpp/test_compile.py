@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from live_processes import running
 
 from fmha_cli.domain.errors import EnvironmentProblem, Interrupted, KernelFailure
 from fmha_cli.toolchain.cache.key import BuildKey
@@ -45,15 +46,6 @@ def failure(run: Run, source: str, **more: Any) -> BuildError:
     with pytest.raises(BuildError) as caught:
         run(source, **more)
     return caught.value
-
-
-def is_running(pid: int) -> bool:
-    """Whether a process runs; a terminated process that its parent has not reaped does not count."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
-        return False
-    return stat.rpartition(")")[2].split()[0] != "Z"
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -143,13 +135,13 @@ def test_timeout_kills_the_whole_group(run: Run, tmp_path: Path) -> None:
     assert result.log is not None
     assert "killed after" in result.log.read_text()
     started = [int(pid) for pid in pids.read_text().split()] if pids.exists() else []
-    wait_until(lambda: not any(is_running(pid) for pid in started))
+    wait_until(lambda: not any(running(pid) for pid in started))
 
 
 def test_a_child_that_outlives_the_compiler_is_killed(run: Run, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     run(f'sleep {LONG} & echo $! > "{pid_file}"; echo x > "$OUT"')
-    wait_until(lambda: not is_running(int(pid_file.read_text())))
+    wait_until(lambda: not running(int(pid_file.read_text())))
 
 
 def test_cancel_kills_the_compiler(run: Run, tmp_path: Path) -> None:
@@ -165,7 +157,7 @@ def test_cancel_kills_the_compiler(run: Run, tmp_path: Path) -> None:
     with pytest.raises(Interrupted):
         run(f'echo $$ > "{pid_file}"; sleep {LONG}', cancel=cancel)
     watcher.join()
-    wait_until(lambda: not is_running(int(pid_file.read_text())))
+    wait_until(lambda: not running(int(pid_file.read_text())))
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -173,7 +165,7 @@ def test_ctrl_c_kills_the_compiler(run: Run, tmp_path: Path) -> None:
     pid_file = tmp_path / "pid"
     with pytest.raises(KeyboardInterrupt):
         run(f'echo $$ > "{pid_file}"; kill -INT {os.getpid()}; sleep {LONG}')
-    wait_until(lambda: not is_running(int(pid_file.read_text())))
+    wait_until(lambda: not running(int(pid_file.read_text())))
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG])
